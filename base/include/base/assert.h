@@ -1,0 +1,19 @@
+/* Assertions that stay on in release builds: one condition each, without effects, and only for what
+ * our own code promises. What comes from a socket, a file, the environment, the command line or a
+ * peer's shared memory is never asserted: it is checked and refused. */
+#ifndef BASE_ASSERT_H
+#define BASE_ASSERT_H
+
+#include "base/status.h"
+
+#define BASE_ASSERT(condition)                                                                     \
+    do {                                                                                           \
+        if (__builtin_expect(!(condition), 0)) {                                                   \
+            base_assert_failed(#condition, __FILE__, __LINE__);                                    \
+        }                                                                                          \
+    } while (0)
+
+/* Prints the condition and its place on stderr and aborts the process. */
+BASE_NORETURN void base_assert_failed(const char *condition, const char *file, int line);
+
+#endif

@@ -1,0 +1,239 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+
+enum {
+    WRITER_BUFFER_BYTES = 64 * 1024,
+    READ_FIRST_BYTES = 16 * 1024,
+    TEMPORARY_PATH_BYTES = BASE_PATH_BYTES + 32,
+};
+
+struct base_file_writer {
+    int fd;
+    size_t used_bytes;
+    char path[BASE_PATH_BYTES];
+    char temporary[TEMPORARY_PATH_BYTES];
+    uint8_t buffer[WRITER_BUFFER_BYTES];
+};
+
+/* How many bytes to make room for at first: the file's size where it has one. */
+static size_t first_capacity(int fd, size_t size_bytes_max)
+{
+    struct stat info;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+        (uintmax_t)info.st_size < size_bytes_max) {
+        return (size_t)info.st_size + 2;
+    }
+    return READ_FIRST_BYTES;
+}
+
+base_status base_fd_read(int fd, const char *name, size_t size_bytes_max, void **data,
+                         size_t *size_bytes, base_error *reterr)
+{
+    size_t capacity = first_capacity(fd, size_bytes_max);
+    size_t used = 0;
+    char *buffer = malloc(capacity);
+    base_status status = BASE_OK;
+    while (buffer != NULL) {
+        const ssize_t got = read(fd, buffer + used, capacity - used - 1);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            status = base_fail_errno(reterr, errno, "cannot read %s", name);
+            goto out;
+        }
+        used += (size_t)got;
+        if (got == 0) {
+            break;
+        }
+        if (used > size_bytes_max) {
+            status = base_fail(reterr, BASE_ERR_LIMIT, "%s is larger than %zu bytes", name,
+                               size_bytes_max);
+            goto out;
+        }
+        if (used == capacity - 1) {
+            char *larger = realloc(buffer, capacity * 2);
+            if (larger == NULL) {
+                status = base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", name);
+                goto out;
+            }
+            buffer = larger;
+            capacity *= 2;
+        }
+    }
+    if (buffer == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", name);
+    }
+    buffer[used] = '\0';
+    *data = buffer;
+    *size_bytes = used;
+    buffer = NULL;
+out:
+    free(buffer);
+    return status;
+}
+
+base_status base_file_read(const char *path, size_t size_bytes_max, void **data, size_t *size_bytes,
+                           base_error *reterr)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        const int why = errno;
+        (void)base_fail_errno(reterr, why, "cannot open %s", path);
+        if (why == ENOENT && reterr != NULL) {
+            reterr->status = BASE_ERR_NOTFOUND;
+        }
+        return why == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO;
+    }
+    const base_status status = base_fd_read(fd, path, size_bytes_max, data, size_bytes, reterr);
+    (void)close(fd);
+    return status;
+}
+
+base_status base_fd_write(int fd, const char *name, const void *data, size_t size_bytes,
+                          base_error *reterr)
+{
+    const uint8_t *next = data;
+    while (size_bytes > 0) {
+        const ssize_t written = write(fd, next, size_bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return base_fail_errno(reterr, written < 0 ? errno : ENOSPC, "cannot write %s", name);
+        }
+        next += written;
+        size_bytes -= (size_t)written;
+    }
+    return BASE_OK;
+}
+
+base_status base_file_writer_open(const char *path, base_file_writer **writer, base_error *reterr)
+{
+    base_file_writer *made = malloc(sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+    }
+    made->used_bytes = 0;
+    if (snprintf(made->path, sizeof made->path, "%s", path) >= (int)sizeof made->path) {
+        free(made);
+        return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
+    }
+    (void)snprintf(made->temporary, sizeof made->temporary, "%s.tmp", path);
+    made->fd = open(made->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (made->fd < 0) {
+        const base_status status = base_fail_errno(reterr, errno, "cannot write %s", path);
+        free(made);
+        return status;
+    }
+    *writer = made;
+    return BASE_OK;
+}
+
+static base_status writer_flush(base_file_writer *writer, base_error *reterr)
+{
+    const size_t used_bytes = writer->used_bytes;
+    writer->used_bytes = 0;
+    return base_fd_write(writer->fd, writer->path, writer->buffer, used_bytes, reterr);
+}
+
+base_status base_file_writer_put(base_file_writer *writer, const void *data, size_t size_bytes,
+                                 base_error *reterr)
+{
+    if (size_bytes > sizeof writer->buffer - writer->used_bytes) {
+        const base_status status = writer_flush(writer, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    if (size_bytes > sizeof writer->buffer) {
+        return base_fd_write(writer->fd, writer->path, data, size_bytes, reterr);
+    }
+    if (size_bytes > 0) {
+        memcpy(writer->buffer + writer->used_bytes, data, size_bytes);
+        writer->used_bytes += size_bytes;
+    }
+    return BASE_OK;
+}
+
+base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr)
+{
+    base_status status = writer_flush(writer, reterr);
+    const int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) != 0 && status == BASE_OK) {
+        status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
+    }
+    if (status == BASE_OK && rename(writer->temporary, writer->path) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
+    }
+    if (status == BASE_OK) {
+        free(writer);
+    } else {
+        base_file_writer_abandon(writer);
+    }
+    return status;
+}
+
+void base_file_writer_abandon(base_file_writer *writer)
+{
+    if (writer == NULL) {
+        return;
+    }
+    if (writer->fd >= 0) {
+        (void)close(writer->fd);
+    }
+    (void)unlink(writer->temporary);
+    free(writer);
+}
+
+base_status base_file_write(const char *path, const void *data, size_t size_bytes,
+                            base_error *reterr)
+{
+    base_file_writer *writer = NULL;
+    base_status status = base_file_writer_open(path, &writer, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = base_file_writer_put(writer, data, size_bytes, reterr);
+    if (status != BASE_OK) {
+        base_file_writer_abandon(writer);
+        return status;
+    }
+    return base_file_writer_commit(writer, reterr);
+}
+
+base_status base_mkdirs(const char *path, base_error *reterr)
+{
+    char partial[BASE_PATH_BYTES];
+    if (snprintf(partial, sizeof partial, "%s", path) >= (int)sizeof partial) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
+    }
+    for (char *slash = partial + 1; *slash != '\0'; slash++) {
+        if (*slash == '/') {
+            *slash = '\0';
+            if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
+                return base_fail_errno(reterr, errno, "cannot make the folder %s", partial);
+            }
+            *slash = '/';
+        }
+    }
+    if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
+        return base_fail_errno(reterr, errno, "cannot make the folder %s", partial);
+    }
+    struct stat info;
+    if (stat(partial, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return base_fail(reterr, BASE_ERR_IO, "%s is there and is not a folder", partial);
+    }
+    return BASE_OK;
+}

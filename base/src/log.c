@@ -1,0 +1,55 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char log_prefix[BASE_LOG_PREFIX_BYTES];
+static base_log_level log_level_max = BASE_LOG_INFO;
+
+void base_log_init(const char *prefix, base_log_level level_max)
+{
+    (void)snprintf(log_prefix, sizeof log_prefix, "%s", prefix);
+    log_level_max = level_max;
+}
+
+static void write_all(const char *text, size_t length)
+{
+    while (length > 0) {
+        const ssize_t written = write(STDERR_FILENO, text, length);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return; /* nobody is left to tell */
+        }
+        text += written;
+        length -= (size_t)written;
+    }
+}
+
+void base_log(base_log_level level, const char *format, ...)
+{
+    static const char *const marks[] = {"error: ", "warning: ", "", ""};
+    if (level > log_level_max) {
+        return;
+    }
+    char line[BASE_LOG_LINE_BYTES];
+    int length = snprintf(line, sizeof line, "%s%s", log_prefix, marks[level]);
+    va_list args;
+    va_start(args, format);
+    const int body = vsnprintf(line + length, sizeof line - (size_t)length, format, args);
+    va_end(args);
+    if (body > 0) {
+        length += body;
+    }
+    if ((size_t)length > sizeof line - 2) {
+        length = (int)sizeof line - 2;
+    }
+    line[length++] = '\n';
+    const int errno_before = errno;
+    write_all(line, (size_t)length);
+    errno = errno_before;
+}

@@ -1,0 +1,91 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void format_message(base_error *reterr, base_status status, const char *format, va_list args)
+{
+    if (reterr == NULL) {
+        return;
+    }
+    reterr->status = status;
+    (void)vsnprintf(reterr->message, sizeof reterr->message, format, args);
+}
+
+base_status base_fail(base_error *reterr, base_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_message(reterr, status, format, args);
+    va_end(args);
+    return status;
+}
+
+base_status base_fail_errno(base_error *reterr, int errno_value, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_message(reterr, BASE_ERR_IO, format, args);
+    va_end(args);
+    if (reterr != NULL) {
+        char text[128] = "";
+        const size_t length = strlen(reterr->message);
+        (void)snprintf(reterr->message + length, sizeof reterr->message - length, ": %s",
+                       strerror_r(errno_value, text, sizeof text));
+    }
+    return BASE_ERR_IO;
+}
+
+base_status base_error_prepend(base_error *reterr, base_status status, const char *format, ...)
+{
+    if (reterr == NULL) {
+        return status;
+    }
+    char context[BASE_ERROR_MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(context, sizeof context, format, args);
+    va_end(args);
+    char inner[BASE_ERROR_MESSAGE_BYTES];
+    memcpy(inner, reterr->message, sizeof inner);
+    inner[sizeof inner - 1] = '\0';
+    (void)snprintf(reterr->message, sizeof reterr->message, "%s: %s", context, inner);
+    reterr->status = status;
+    return status;
+}
+
+const char *base_status_name(base_status status)
+{
+    switch (status) {
+    case BASE_OK:
+        return "ok";
+    case BASE_ERR_INVALID:
+        return "invalid";
+    case BASE_ERR_IO:
+        return "input/output error";
+    case BASE_ERR_MEMORY:
+        return "out of memory";
+    case BASE_ERR_TIMEOUT:
+        return "timeout";
+    case BASE_ERR_ABORTED:
+        return "aborted";
+    case BASE_ERR_MISMATCH:
+        return "mismatch";
+    case BASE_ERR_PEER:
+        return "peer failed";
+    case BASE_ERR_LIMIT:
+        return "limit exceeded";
+    case BASE_ERR_UNSUPPORTED:
+        return "unsupported";
+    case BASE_ERR_STATE:
+        return "wrong state";
+    case BASE_ERR_AUTH:
+        return "not authenticated";
+    case BASE_ERR_BUSY:
+        return "busy";
+    case BASE_ERR_NOTFOUND:
+        return "not found";
+    }
+    return "unknown status";
+}

@@ -1,0 +1,180 @@
+/* libcoll: collective operations between the ranks of a job, on CPU.
+ *
+ * A process makes one coll_context: it knows its rank, its peers and how to reach them. A coll_comm
+ * is an ordered subset of a context's ranks. A coll_op describes one operation on one communicator;
+ * it is made once and started as often as wanted. A coll_arena is memory made collectively, which
+ * peers may read and write directly: operations whose buffers lie in an arena move no bytes twice.
+ *
+ * Determinism: every rank ends an all-reduce with the same bits. Operands are combined in an order
+ * fixed by rank, never "mine + theirs". `direct` combines in the canonical order, a balanced binary
+ * tree over the ranks, (r0+r1)+(r2+r3); `ring` and `tree` each have their own fixed order. `auto`
+ * chooses only among algorithms of the canonical order.
+ *
+ * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
+ * mismatch of operation, count, type or root is an error on every rank that names both sides. A
+ * communicator that has failed is dead: every later call on it returns the first error; destroy it.
+ *
+ * Threads: a context, and what was made from it, is used by one thread at a time.
+ * coll_context_abort alone may be called from any thread at any time. */
+#ifndef COLL_COLL_H
+#define COLL_COLL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct coll_context coll_context;
+typedef struct coll_comm coll_comm;
+typedef struct coll_arena coll_arena;
+typedef struct coll_op coll_op;
+
+typedef enum coll_kind {
+    COLL_ALL_REDUCE = 1,
+    COLL_BROADCAST = 2,
+    COLL_ALL_GATHER = 3,
+    COLL_BARRIER = 4,
+} coll_kind;
+
+typedef enum coll_type {
+    COLL_FLOAT32 = 1,
+    COLL_FLOAT64 = 2,
+    COLL_INT32 = 3,
+    COLL_INT64 = 4,
+    COLL_UINT8 = 5,
+} coll_type;
+
+typedef enum coll_reduce {
+    COLL_SUM = 1,
+    COLL_MIN = 2,
+    COLL_MAX = 3,
+} coll_reduce;
+
+typedef enum coll_algorithm {
+    COLL_ALGORITHM_AUTO = 0,
+    COLL_ALGORITHM_RING = 1,
+    COLL_ALGORITHM_TREE = 2,
+    COLL_ALGORITHM_DIRECT = 3,
+} coll_algorithm;
+
+typedef enum coll_transport {
+    COLL_TRANSPORT_AUTO = 0, /* shm where every peer is on this host, else zmq */
+    COLL_TRANSPORT_SHM = 1,
+    COLL_TRANSPORT_ZMQ = 2,
+} coll_transport;
+
+/* A collective all-gather of small byte strings that the caller already has (the launcher's roster,
+ * MPI, a file): puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
+ * Called by coll_context_create and coll_arena_create, in the same order on every rank. */
+typedef base_status (*coll_exchange)(void *user, const void *mine, void *all, size_t size_bytes,
+                                     int64_t deadline_ns, base_error *reterr);
+
+typedef struct coll_context_options {
+    int rank;
+    int world_size;
+    coll_exchange exchange;
+    void *exchange_user;
+    coll_transport transport;
+    coll_algorithm algorithm; /* for operations that do not name one */
+    int64_t timeout_ns;       /* per blocking call; 0: 5 minutes */
+    const char *bind_address; /* numeric address for zmq to listen on; NULL: 127.0.0.1 */
+    /* CURVE for the zmq transport: key pair of this rank, 32 raw bytes each. NULL: the transport
+     * makes a pair of its own and exchanges the public halves through `exchange`. */
+    const uint8_t *curve_public_key;
+    const uint8_t *curve_secret_key;
+} coll_context_options;
+
+/* Collective over world_size ranks. Blocks until every rank has called it or the timeout has passed
+ * (BASE_ERR_TIMEOUT). The caller owns *context. */
+BASE_MUST_CHECK base_status coll_context_create(const coll_context_options *options,
+                                                coll_context **context, base_error *reterr);
+void coll_context_destroy(coll_context *context);
+
+/* Makes this rank's running and later calls return BASE_ERR_ABORTED with `reason` (cut at 255
+ * bytes). The first reason stays. Any thread, any time; does not block. */
+void coll_context_abort(coll_context *context, const char *reason);
+
+/* The transport in use, after AUTO was decided. */
+coll_transport coll_context_transport(const coll_context *context);
+
+/* The communicator of all ranks; owned by the context. */
+coll_comm *coll_context_world(coll_context *context);
+
+/* Collective over the ranks listed (context ranks, ascending order not needed, this rank among
+ * them); position in the list is the rank in the new communicator. Destroyed by the caller before
+ * the context. */
+BASE_MUST_CHECK base_status coll_comm_create(coll_context *context, const int *ranks, int count,
+                                             coll_comm **comm, base_error *reterr);
+void coll_comm_destroy(coll_comm *comm);
+int coll_comm_rank(const coll_comm *comm);
+int coll_comm_size(const coll_comm *comm);
+
+/* Collective: the same size_bytes on every rank of comm. Zero-filled, aligned to 4096 bytes. On a
+ * transport without shared memory it is ordinary private memory, and every operation still works.
+ * Owned by the caller, destroyed before the communicator. After a failed operation its contents are
+ * undefined. */
+BASE_MUST_CHECK base_status coll_arena_create(coll_comm *comm, size_t size_bytes,
+                                              coll_arena **arena, base_error *reterr);
+void coll_arena_destroy(coll_arena *arena);
+void *coll_arena_data(coll_arena *arena);
+size_t coll_arena_size_bytes(const coll_arena *arena);
+
+typedef struct coll_op_desc {
+    coll_kind kind;
+    const void *send; /* == recv: in place */
+    void *recv;
+    size_t count; /* elements; for all-gather, per rank (recv holds size × count) */
+    coll_type type;
+    coll_reduce reduce; /* all-reduce only */
+    int root;           /* broadcast only, rank in the communicator */
+    coll_algorithm algorithm;
+    void *stream; /* NULL on CPU */
+} coll_op_desc;
+
+/* Checks the descriptor and makes an operation that can be started again and again. Local. Buffers
+ * must stay valid until the operation is destroyed. */
+BASE_MUST_CHECK base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                           base_error *reterr);
+void coll_op_destroy(coll_op *op);
+
+/* Starts the operation and returns at once; the send buffer must not change, nor recv be touched,
+ * until it is done. Several operations of a communicator may be under way; every rank starts them
+ * in the same order. Progress is made inside start, test and wait of this process. */
+BASE_MUST_CHECK base_status coll_op_start(coll_op *op, base_error *reterr);
+
+/* Moves all started operations of the communicator on without blocking, then tells whether this one
+ * is done. */
+BASE_MUST_CHECK base_status coll_op_test(coll_op *op, bool *done, base_error *reterr);
+
+/* Waits until done; the context's timeout counts from here. */
+BASE_MUST_CHECK base_status coll_op_wait(coll_op *op, base_error *reterr);
+
+/* Blocking forms; algorithm as in the context. */
+BASE_MUST_CHECK base_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
+                                            size_t count, coll_type type, coll_reduce reduce,
+                                            base_error *reterr);
+BASE_MUST_CHECK base_status coll_broadcast(coll_comm *comm, void *data, size_t count,
+                                           coll_type type, int root, base_error *reterr);
+BASE_MUST_CHECK base_status coll_all_gather(coll_comm *comm, const void *send, void *recv,
+                                            size_t count, coll_type type, base_error *reterr);
+BASE_MUST_CHECK base_status coll_barrier(coll_comm *comm, base_error *reterr);
+
+/* Bytes this rank has put on the wire (or stored for peers to read) since the context was made. */
+uint64_t coll_context_bytes_sent(const coll_context *context);
+
+/* What this rank is in the middle of, for failure reports: "all_reduce #17 float32 × 1024, waiting
+ * for rank 1 (host h, pid 42)"; empty when idle. May be called from any thread. */
+void coll_context_describe(const coll_context *context, char *text, size_t size_bytes);
+
+/* Names as on command lines: "ring", "shm", …; parse gives BASE_ERR_INVALID for an unknown name and
+ * lists the known ones. size is in bytes per element. */
+const char *coll_algorithm_name(coll_algorithm algorithm);
+const char *coll_transport_name(coll_transport transport);
+BASE_MUST_CHECK base_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm,
+                                                 base_error *reterr);
+BASE_MUST_CHECK base_status coll_transport_parse(const char *name, coll_transport *transport,
+                                                 base_error *reterr);
+size_t coll_type_size_bytes(coll_type type);
+
+#endif

@@ -1,0 +1,110 @@
+/* The record of a run: the folder --out with timings.jsonl, manifest.json, plots and report.html.
+ *
+ * The supervisor hands over what ranks said (launch_record_step, …); the record keeps it, writes
+ * timings.jsonl as it comes, and everything else at the end, also after Ctrl-C or a failure (exit
+ * status tells). One thread. A full disk or a failed write is an error that names the file. */
+#ifndef LAUNCH_RECORD_H
+#define LAUNCH_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "proto/digest.h"
+#include "proto/job.h"
+
+typedef struct launch_record launch_record;
+
+/* One rank's step; as in control.proto's Step. */
+typedef struct launch_step {
+    uint64_t step;
+    int rank;
+    double loss;
+    double loss_global;
+    uint64_t tokens;
+    int64_t compute_ns;
+    int64_t allreduce_ns;
+    int64_t allreduce_exposed_ns;
+    int64_t optimizer_ns;
+    int64_t step_ns;
+    uint64_t bytes_sent;
+    uint64_t epoch;
+    double learning_rate;
+    double grad_norm;
+} launch_step;
+
+/* What is known of one rank at its end. */
+typedef struct launch_rank_facts {
+    uint8_t params_sha256[PROTO_DIGEST_BYTES];
+    bool finished; /* false: the fields from Finished are not there */
+    bool byte_equal;
+    double max_abs_difference;
+    uint64_t max_rss_bytes;
+    uint64_t sentences_total;
+    uint64_t sentences_shard;
+    uint64_t sentences_long;
+    char first_sentence[256];
+    char host[BASE_HOSTNAME_BYTES];
+    int64_t pid;
+    int64_t startup_ns;
+    int64_t matrix_first_use_ns;
+    uint64_t eval_total;
+    uint64_t eval_correct;
+} launch_rank_facts;
+
+/* One point of the scaling curve. */
+typedef struct launch_scaling_point {
+    int ranks;
+    double tokens_per_second;
+    double step_ms_p50;
+    double allreduce_ms_p50;
+    double compute_ms_p50;
+} launch_scaling_point;
+
+typedef struct launch_record_options {
+    const char *out; /* the folder */
+    bool overwrite;  /* false: an existing record is moved to OUT.1, OUT.2, … */
+    bool plots;      /* false: no gnuplot, no report plots */
+    int argc;        /* the launcher's own command line */
+    char **argv;
+    const proto_job *job;
+} launch_record_options;
+
+typedef struct launch_record_end {
+    int exit_status;
+    const char *message;   /* first cause of failure; NULL or empty when all went well */
+    const char *transport; /* in use */
+    const char *algorithm;
+    const char *instruction_set;
+    const char *matrix_library;
+    uint64_t model_params;
+    const launch_rank_facts *ranks; /* (world_size) */
+    const launch_scaling_point *scaling;
+    int scaling_count;
+    double wall_seconds;
+} launch_record_end;
+
+/* Takes the folder (lock: BASE_ERR_BUSY names the other process), moves an old record away, opens
+ * timings.jsonl. */
+BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
+                                               launch_record **record, base_error *reterr);
+
+/* Keeps the step and appends it to timings.jsonl. */
+BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const launch_step *step,
+                                               base_error *reterr);
+
+/* Running figures for the progress line: all ranks' tokens per second over the last steps, and the
+ * p50 of allreduce_ms over the second half so far. NaN when not known yet. */
+double launch_record_tokens_per_second(const launch_record *record);
+double launch_record_allreduce_ms_p50(const launch_record *record);
+
+/* Writes manifest.json, scaling data, plots and report.html. */
+BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
+                                                 const launch_record_end *end, base_error *reterr);
+
+/* Releases the lock and frees; NULL is fine. */
+void launch_record_close(launch_record *record);
+
+#endif

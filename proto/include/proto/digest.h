@@ -1,0 +1,24 @@
+/* Digests, by libsodium: SHA-256 for records people compare, BLAKE2b-256 (faster) for checks
+ * between ranks. Pure; thread safe. */
+#ifndef PROTO_DIGEST_H
+#define PROTO_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum {
+    PROTO_DIGEST_BYTES = 32,
+    PROTO_DIGEST_HEX_BYTES = 65, /* with the final NUL */
+};
+
+void proto_sha256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES]);
+void proto_blake2b256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES]);
+void proto_digest_hex(const uint8_t digest[PROTO_DIGEST_BYTES], char hex[PROTO_DIGEST_HEX_BYTES]);
+
+/* SHA-256 of a whole file, read in blocks. */
+BASE_MUST_CHECK base_status proto_sha256_file(const char *path, uint8_t digest[PROTO_DIGEST_BYTES],
+                                              base_error *reterr);
+
+#endif

@@ -1,0 +1,57 @@
+#include "proto/digest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+enum { READ_BLOCK_BYTES = 256 * 1024 };
+
+void proto_sha256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES])
+{
+    const int failed = crypto_hash_sha256(digest, data, size_bytes);
+    BASE_ASSERT(failed == 0);
+}
+
+void proto_blake2b256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES])
+{
+    const int failed = crypto_generichash(digest, PROTO_DIGEST_BYTES, data, size_bytes, NULL, 0);
+    BASE_ASSERT(failed == 0);
+}
+
+void proto_digest_hex(const uint8_t digest[PROTO_DIGEST_BYTES], char hex[PROTO_DIGEST_HEX_BYTES])
+{
+    (void)sodium_bin2hex(hex, PROTO_DIGEST_HEX_BYTES, digest, PROTO_DIGEST_BYTES);
+}
+
+base_status proto_sha256_file(const char *path, uint8_t digest[PROTO_DIGEST_BYTES],
+                              base_error *reterr)
+{
+    static _Thread_local uint8_t block[READ_BLOCK_BYTES];
+    crypto_hash_sha256_state state;
+    base_status status = BASE_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot open %s", path);
+    }
+    (void)crypto_hash_sha256_init(&state);
+    for (;;) {
+        const ssize_t got = read(fd, block, sizeof block);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            status = base_fail_errno(reterr, errno, "cannot read %s", path);
+            break;
+        }
+        if (got == 0) {
+            (void)crypto_hash_sha256_final(&state, digest);
+            break;
+        }
+        (void)crypto_hash_sha256_update(&state, block, (unsigned long long)got);
+    }
+    (void)close(fd);
+    return status;
+}

@@ -1,0 +1,43 @@
+#include "support.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void test_folder_make(test_folder *folder)
+{
+    const char *parent = getenv("TMPDIR");
+    (void)snprintf(folder->path, sizeof folder->path, "%s/ringfence-test-XXXXXX",
+                   parent != NULL ? parent : "/tmp");
+    if (mkdtemp(folder->path) == NULL) {
+        fail_msg("cannot make %s", folder->path);
+    }
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+void test_folder_remove(test_folder *folder)
+{
+    if (folder->path[0] != '\0' &&
+        nftw(folder->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+        fail_msg("cannot remove %s", folder->path);
+    }
+    folder->path[0] = '\0';
+}
+
+const char *test_folder_path(const test_folder *folder, const char *name)
+{
+    static char paths[4][BASE_PATH_BYTES + 256];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    (void)snprintf(path, sizeof paths[0], "%s/%s", folder->path, name);
+    return path;
+}

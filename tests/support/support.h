@@ -1,0 +1,45 @@
+/* What every test includes: cmocka with what it needs, temporary folders, and status assertions. */
+#ifndef TEST_SUPPORT_H
+#define TEST_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka after the four headers it relies on */
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+
+/* Fails the test with the error's own words unless status is BASE_OK. */
+#define assert_ok(call, error)                                                                     \
+    do {                                                                                           \
+        (error)->message[0] = '\0';                                                                \
+        const base_status assert_ok_status = (call);                                               \
+        if (assert_ok_status != BASE_OK) {                                                         \
+            fail_msg("%s: %s: %s", #call, base_status_name(assert_ok_status), (error)->message);   \
+        }                                                                                          \
+    } while (0)
+
+#define assert_status(call, expected)                                                              \
+    do {                                                                                           \
+        const base_status assert_status_got = (call);                                              \
+        if (assert_status_got != (expected)) {                                                     \
+            fail_msg("%s: %s, expected %s", #call, base_status_name(assert_status_got),            \
+                     base_status_name(expected));                                                  \
+        }                                                                                          \
+    } while (0)
+
+/* A fresh folder under $TMPDIR; removed with all that is in it by test_folder_remove. */
+typedef struct test_folder {
+    char path[BASE_PATH_BYTES];
+} test_folder;
+
+void test_folder_make(test_folder *folder);
+void test_folder_remove(test_folder *folder);
+
+/* folder/name in a static buffer of four that take turns. */
+const char *test_folder_path(const test_folder *folder, const char *name);
+
+#endif
