@@ -13,7 +13,8 @@ static void format_message(base_error *reterr, base_status status, const char *f
     (void)vsnprintf(reterr->message, sizeof reterr->message, format, args);
 }
 
-base_status base_fail(base_error *reterr, base_status status, const char *format, ...)
+/* The names stand in parentheses so that status.h's macros for the analyser leave them alone. */
+base_status(base_fail)(base_error *reterr, base_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -22,7 +23,7 @@ base_status base_fail(base_error *reterr, base_status status, const char *format
     return status;
 }
 
-base_status base_fail_errno(base_error *reterr, int errno_value, const char *format, ...)
+base_status(base_fail_errno)(base_error *reterr, int errno_value, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -37,7 +38,7 @@ base_status base_fail_errno(base_error *reterr, int errno_value, const char *for
     return BASE_ERR_IO;
 }
 
-base_status base_error_prepend(base_error *reterr, base_status status, const char *format, ...)
+base_status(base_error_prepend)(base_error *reterr, base_status status, const char *format, ...)
 {
     if (reterr == NULL) {
         return status;

@@ -61,6 +61,15 @@ base_status base_fail_errno(base_error *reterr, int errno_value, const char *for
 base_status base_error_prepend(base_error *reterr, base_status status, const char *format, ...)
     BASE_PRINTF(3, 4);
 
+#ifdef __clang_analyzer__
+/* The analyser does not look into status.c: here it sees that a failure is never BASE_OK. */
+#define base_fail(reterr, status, ...) ((void)base_fail(reterr, status, __VA_ARGS__), (status))
+#define base_fail_errno(reterr, errno_value, ...)                                                  \
+    ((void)base_fail_errno(reterr, errno_value, __VA_ARGS__), BASE_ERR_IO)
+#define base_error_prepend(reterr, status, ...)                                                    \
+    ((void)base_error_prepend(reterr, status, __VA_ARGS__), (status))
+#endif
+
 /* The status as one word, "timeout" say; never NULL. */
 const char *base_status_name(base_status status);
 
