@@ -1,0 +1,59 @@
+/* Reading a safetensors file that lies in memory: the header becomes checked tensor records.
+ *
+ * The format: header length N (u64, little-endian), N bytes of JSON {"name": {"dtype", "shape",
+ * "data_offsets": [begin, end]}, "__metadata__": {…}}, then the tensors. Everything is checked
+ * before a record is handed out: the lengths against the file, names and keys for duplicates, each
+ * tensor's bytes against its type and shape, and that the tensors cover the data without holes or
+ * overlaps. After a successful parse, data + offset_bytes … + size_bytes lies inside the file's
+ * bytes for every tensor.
+ *
+ * Pure; thread safe. */
+#ifndef BASE_SAFETENSORS_H
+#define BASE_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum {
+    BASE_SAFETENSORS_HEADER_BYTES_MAX = 16 << 20,
+    BASE_SAFETENSORS_TENSORS_MAX = 1 << 16,
+    BASE_SAFETENSORS_DIMS_MAX = 8,
+    BASE_SAFETENSORS_DTYPE_BYTES = 8, /* "F32" with its NUL, and room */
+    BASE_SAFETENSORS_ALIGN_BYTES = 8, /* the data starts at a multiple of it in files we write */
+};
+
+typedef struct base_safetensor {
+    const char *name; /* owned by the base_safetensors */
+    char dtype[BASE_SAFETENSORS_DTYPE_BYTES];
+    size_t element_bytes;
+    int dims; /* 0: a scalar */
+    size_t shape[BASE_SAFETENSORS_DIMS_MAX];
+    size_t count; /* elements */
+    size_t offset_bytes;
+    size_t size_bytes;
+} base_safetensor;
+
+typedef struct base_safetensors {
+    const uint8_t *data; /* into the caller's bytes, after the header */
+    size_t data_bytes;
+    size_t count;
+    base_safetensor *tensors; /* (count), by rising offset */
+    void *owner;              /* what holds the names */
+} base_safetensors;
+
+/* Parses size_bytes at file, which the caller keeps alive as long as *parsed is used. Every flaw is
+ * BASE_ERR_INVALID with what is wrong; a header longer than header_bytes_max is BASE_ERR_LIMIT. On
+ * failure *parsed is empty and needs no release. */
+BASE_MUST_CHECK base_status base_safetensors_parse(const void *file, size_t size_bytes,
+                                                   size_t header_bytes_max,
+                                                   base_safetensors *parsed, base_error *reterr);
+
+/* Frees the records, not the caller's bytes; an empty one is fine. */
+void base_safetensors_release(base_safetensors *parsed);
+
+/* The tensor of that name, or NULL. */
+const base_safetensor *base_safetensors_find(const base_safetensors *parsed, const char *name);
+
+#endif
