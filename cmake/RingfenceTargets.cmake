@@ -10,7 +10,6 @@ target_compile_options(
             -Wstrict-prototypes
             -Wmissing-prototypes
             -Wpointer-arith
-            -Wcast-qual
             -Wwrite-strings
             -Wundef
             -Wvla
