@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Keeps the pages true. From CTest, and from ./dev docs.
+#   check.sh links ROOT            every relative link of every page leads to a file of the project
+#   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says
+#   check.sh help-write ROOT BUILD puts it there
+#   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
+#                                  in an empty folder where build/release is BUILD
+set -euo pipefail
+
+what=$1
+root=$2
+build=${3-}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+pages() {
+    find "$root" -path "$root/build" -prune -o -path "$root/.?*" -prune -o -path "$root/experiments" \
+        -prune -o -name '*.md' -print
+}
+
+check_links() {
+    local page target bad=0 count=0
+    while read -r page; do
+        while read -r target; do
+            count=$((count + 1))
+            if [ ! -e "$(dirname "$page")/${target%%#*}" ]; then
+                echo "${page#"$root"/}: no such file: $target"
+                bad=1
+            fi
+        done < <(grep -oE '\]\([^)]+\)' "$page" | sed 's/^](\(.*\))$/\1/' | grep -vE '^(https?:|#)')
+    done < <(pages)
+    echo "$count links"
+    [ "$bad" -eq 0 ] && [ "$count" -gt 0 ]
+}
+
+# with_help PAGE: the page, each block after "<!-- help: COMMAND -->" filled from COMMAND --help.
+with_help() {
+    local line program
+    while IFS= read -r line; do
+        printf '%s\n' "$line"
+        [[ $line =~ ^'<!-- help: '(.*)' -->'$ ]] || continue
+        program=${BASH_REMATCH[1]}
+        printf '```text\n%s\n```\n' "$(COLUMNS=100 "$build/bin/$program" --help)"
+        # The block that stands there now is left out: up to its closing fence.
+        IFS= read -r line && [ "$line" = '```text' ] || return
+        while IFS= read -r line && [ "$line" != '```' ]; do :; done
+    done <"$1"
+}
+
+# Each page's blocks run in one folder, one after the other.
+run_examples() {
+    local page count=0
+    while read -r page; do
+        grep -q '^<!-- runs -->$' "$page" || continue
+        rm -rf "$scratch/run" && mkdir -p "$scratch/run/build"
+        ln -s "$build" "$scratch/run/build/release"
+        awk '/^<!-- runs -->$/ { armed = 1; next }
+             armed && /^```sh$/ { inside = 1; armed = 0; next }
+             inside && /^```$/ { inside = 0; next }
+             inside' "$page" >"$scratch/script"
+        echo "== ${page#"$root"/}"
+        (cd "$scratch/run" && bash -euxo pipefail "$scratch/script" </dev/null)
+        count=$((count + 1))
+    done < <(pages)
+    echo "$count pages with examples"
+    [ "$count" -gt 0 ]
+}
+
+case $what in
+links) check_links ;;
+help)
+    with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
+    diff -u "$root/docs/CLI.md" "$scratch/CLI.md" || {
+        echo "docs/CLI.md is not what --help says: run ./dev docs"
+        exit 1
+    }
+    ;;
+help-write)
+    with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
+    cp "$scratch/CLI.md" "$root/docs/CLI.md"
+    ;;
+examples) run_examples ;;
+*) exit 2 ;;
+esac
