@@ -1,0 +1,86 @@
+/* The bus: one framed Envelope over one ZeroMQ socket, encrypted with CURVE.
+ *
+ * The launcher listens (ROUTER), a rank connects (DEALER). Each rank has a key pair of its own; the
+ * listening side admits exactly the public keys it was given, and a message's rank is the rank of
+ * the key it came under, whatever the message says. So one rank cannot pose as another, and a
+ * process without a key does not get in.
+ *
+ * Nothing blocks: send and recv return at once. Poll proto_bus_fds for reading; when one is ready,
+ * and after every send, take messages and events until there are none (the descriptors tell of
+ * changes, not of states). There is no reconnecting: a connection that breaks is an event.
+ *
+ * A bus, with its I/O thread and its admission thread, belongs to one thread of the caller's. */
+#ifndef PROTO_BUS_H
+#define PROTO_BUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/envelope.h"
+#include "proto/key.h"
+#include "proto/limits.h"
+
+typedef struct proto_bus proto_bus;
+
+enum {
+    PROTO_BUS_FDS = 2,
+    PROTO_NO_RANK = -1,
+};
+
+typedef struct proto_bus_listen_options {
+    const char *address; /* numeric: "127.0.0.1"; the port is chosen by the system */
+    const proto_keypair *keys;
+    int world_size;
+    const uint8_t (*rank_public_keys)[PROTO_KEY_BYTES]; /* (world_size), copied */
+} proto_bus_listen_options;
+
+BASE_MUST_CHECK base_status proto_bus_listen(const proto_bus_listen_options *options,
+                                             proto_bus **bus, base_error *reterr);
+
+/* Starts connecting to key->endpoint; how it went comes as an event. */
+BASE_MUST_CHECK base_status proto_bus_connect(const proto_key_file *key, int world_size,
+                                              proto_bus **bus, base_error *reterr);
+
+/* Gives queued messages PROTO_LINGER_MS to leave. NULL is fine. */
+void proto_bus_close(proto_bus *bus);
+
+/* "tcp://127.0.0.1:40123": what was bound, with the port. */
+const char *proto_bus_endpoint(const proto_bus *bus);
+
+void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS]);
+
+/* To a rank (launcher) or to the launcher (rank; pass PROTO_NO_RANK). version is filled in.
+ * BASE_ERR_PEER when that rank has not joined or is gone, BASE_ERR_BUSY when its queue is full. */
+BASE_MUST_CHECK base_status proto_bus_send(proto_bus *bus, int rank,
+                                           struct Ringfence__Control__Envelope *envelope,
+                                           base_error *reterr);
+
+/* The same with a packed message. */
+BASE_MUST_CHECK base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data,
+                                                  size_t size_bytes, base_error *reterr);
+
+/* The next message, checked; *envelope is NULL when none waits, and lives until the next call.
+ * *rank is who sent it (launcher side), also when BASE_ERR_INVALID says that the message is
+ * refused. */
+BASE_MUST_CHECK base_status proto_bus_recv(proto_bus *bus, int *rank,
+                                           struct Ringfence__Control__Envelope **envelope,
+                                           base_error *reterr);
+
+typedef enum proto_bus_event_kind {
+    PROTO_BUS_CONNECTED = 1,    /* handshake done (rank side) */
+    PROTO_BUS_REFUSED = 2,      /* handshake failed: a wrong key, or not our protocol */
+    PROTO_BUS_UNREACHABLE = 3,  /* nobody listens there (rank side) */
+    PROTO_BUS_DISCONNECTED = 4, /* an established connection has ended */
+} proto_bus_event_kind;
+
+typedef struct proto_bus_event {
+    proto_bus_event_kind kind;
+    int rank; /* launcher side: whose connection, where known; else PROTO_NO_RANK */
+} proto_bus_event;
+
+/* Takes the next event; false: there is none. */
+bool proto_bus_next_event(proto_bus *bus, proto_bus_event *event);
+
+#endif

@@ -1,0 +1,48 @@
+/* Envelopes on the edge: packed from and unpacked into checked messages of control.proto.
+ *
+ * Unpacking takes its memory from a proto_arena the caller made once: bounded, and nothing is
+ * allocated per message. What comes out has been checked: version, one body, sizes of strings and
+ * bytes, ranks in range, texts without control characters. Who may send which body is the caller's
+ * to say (`from`). Not shared between threads. */
+#ifndef PROTO_ENVELOPE_H
+#define PROTO_ENVELOPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct Ringfence__Control__Envelope;
+
+typedef enum proto_side {
+    PROTO_SIDE_LAUNCHER = 1,
+    PROTO_SIDE_RANK = 2,
+} proto_side;
+
+/* Memory for one unpacked message. */
+typedef struct proto_arena {
+    uint8_t *data;
+    size_t size_bytes;
+    size_t used_bytes;
+} proto_arena;
+
+BASE_MUST_CHECK base_status proto_arena_init(proto_arena *arena, size_t size_bytes,
+                                             base_error *reterr);
+void proto_arena_fini(proto_arena *arena);
+
+/* Unpacks and checks a message sent by `from` in a job of world_size ranks. *envelope lives in the
+ * arena until the next call with it. BASE_ERR_INVALID says what is wrong. */
+BASE_MUST_CHECK base_status proto_envelope_unpack(const void *data, size_t size_bytes,
+                                                  proto_side from, int world_size,
+                                                  proto_arena *arena,
+                                                  struct Ringfence__Control__Envelope **envelope,
+                                                  base_error *reterr);
+
+/* "join", "step", …: the name of a body's case, for messages. */
+const char *proto_envelope_name(const struct Ringfence__Control__Envelope *envelope);
+
+/* Replaces control characters (but for newline and tab) and broken UTF-8 by '?', in place: what a
+ * peer says must not drive the terminal. */
+void proto_text_tame(char *text);
+
+#endif

@@ -1,0 +1,42 @@
+/* The keys of a job: one CURVE pair for the launcher, one for each rank.
+ *
+ * A rank gets its key file (its own pair, the launcher's public key, the endpoint) through an
+ * inherited memfd, never through the command line or the environment, and wipes it after reading.
+ * Pure but for the descriptor; thread safe. */
+#ifndef PROTO_KEY_H
+#define PROTO_KEY_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/limits.h"
+
+enum { PROTO_KEY_BYTES = 32, PROTO_KEY_FILE_BYTES_MAX = 1024 };
+
+typedef struct proto_keypair {
+    uint8_t public_key[PROTO_KEY_BYTES];
+    uint8_t secret_key[PROTO_KEY_BYTES];
+} proto_keypair;
+
+/* What one rank needs to reach its launcher. Holds a secret: wipe it. */
+typedef struct proto_key_file {
+    char endpoint[PROTO_ENDPOINT_BYTES]; /* "tcp://127.0.0.1:40123" */
+    uint8_t launcher_public_key[PROTO_KEY_BYTES];
+    proto_keypair rank;
+} proto_key_file;
+
+/* A fresh pair from the system's random numbers. */
+void proto_keypair_make(proto_keypair *pair);
+
+/* A memfd with the key file, close-on-exec, at its start; the caller closes *fd. */
+BASE_MUST_CHECK base_status proto_key_file_write(const proto_key_file *key, int *fd,
+                                                 base_error *reterr);
+
+/* Reads and checks it, then overwrites what the descriptor holds with zeros. The descriptor stays
+ * open. BASE_ERR_AUTH when it is not a key file. */
+BASE_MUST_CHECK base_status proto_key_file_read(int fd, proto_key_file *key, base_error *reterr);
+
+/* Overwrites memory in a way the compiler does not leave out. */
+void proto_wipe(void *secret, size_t size_bytes);
+
+#endif

@@ -1,0 +1,33 @@
+/* Limits of the control plane. docs/WIRE.md explains them. */
+#ifndef PROTO_LIMITS_H
+#define PROTO_LIMITS_H
+
+#include "base/limits.h"
+
+enum {
+    PROTO_CONTROL_VERSION = 1,
+
+    /* one message from a rank: the largest is an Output (a prompt and a text) */
+    PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
+    /* one rank's part of a message from the launcher: a Join in the roster, a part of an exchange
+     */
+    PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
+    /* one rank's part of an exchange */
+    PROTO_EXCHANGE_BYTES_MAX = 4096,
+
+    PROTO_TEXT_BYTES_MAX = 32 * 1024, /* a prompt, a generated text */
+    PROTO_REASON_BYTES_MAX = 4096,    /* an error's words */
+    PROTO_NAME_BYTES_MAX = 256,       /* a transport, a matrix library, a sentence's beginning */
+
+    /* messages queued for one peer before sending fails (launcher) or waits (rank) */
+    PROTO_SEND_MESSAGES_MAX = 8192,
+    PROTO_RECV_MESSAGES_MAX = 8192,
+
+    PROTO_HANDSHAKE_MS = 10 * 1000, /* TCP connected until CURVE has agreed */
+    PROTO_LINGER_MS = 200,          /* a closing socket waits so long for its last messages */
+    PROTO_BACKLOG = 128,            /* connections waiting in the kernel */
+
+    PROTO_ENDPOINT_BYTES = 128, /* with the final NUL */
+};
+
+#endif

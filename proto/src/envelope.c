@@ -1,0 +1,227 @@
+#include "proto/envelope.h"
+
+#include <control.pb-c.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/digest.h"
+#include "proto/limits.h"
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+enum { ARENA_ALIGNMENT = 16 };
+
+base_status proto_arena_init(proto_arena *arena, size_t size_bytes, base_error *reterr)
+{
+    arena->data = malloc(size_bytes);
+    arena->size_bytes = size_bytes;
+    arena->used_bytes = 0;
+    return arena->data != NULL ? BASE_OK
+                               : base_fail(reterr, BASE_ERR_MEMORY,
+                                           "no memory for %zu bytes of messages", size_bytes);
+}
+
+void proto_arena_fini(proto_arena *arena)
+{
+    free(arena->data);
+    *arena = (proto_arena){0};
+}
+
+static void *arena_alloc(void *user, size_t size_bytes)
+{
+    proto_arena *arena = user;
+    if (size_bytes > arena->size_bytes - arena->used_bytes) {
+        return NULL;
+    }
+    void *block = arena->data + arena->used_bytes;
+    const size_t rounded = (size_bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+    const size_t left = arena->size_bytes - arena->used_bytes;
+    arena->used_bytes += rounded < left ? rounded : left;
+    return block;
+}
+
+static void arena_free(void *user, void *block)
+{
+    (void)user;
+    (void)block;
+}
+
+/* The length of the UTF-8 sequence at text, 0 where there is none. */
+static int utf8_length(const unsigned char *text)
+{
+    const int length = text[0] < 0x80                       ? 1
+                       : text[0] >= 0xc2 && text[0] <= 0xdf ? 2
+                       : (text[0] & 0xf0) == 0xe0           ? 3
+                       : text[0] >= 0xf0 && text[0] <= 0xf4 ? 4
+                                                            : 0;
+    for (int i = 1; i < length; i++) {
+        if ((text[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return length;
+}
+
+void proto_text_tame(char *text)
+{
+    unsigned char *at = (unsigned char *)text;
+    while (*at != '\0') {
+        const int length = utf8_length(at);
+        const bool control = at[0] < 0x20 && at[0] != '\n' && at[0] != '\t';
+        const bool c1 = length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
+        if (length == 0 || control || at[0] == 0x7f || c1) {
+            *at = '?';
+            at++;
+        } else {
+            at += length;
+        }
+    }
+}
+
+/* One text of a message: short enough, and tamed. */
+static bool text_fits(char *text, size_t bytes_max)
+{
+    if (strlen(text) > bytes_max) {
+        return false;
+    }
+    proto_text_tame(text);
+    return true;
+}
+
+static bool join_fits(Ringfence__Control__Join *join, int world_size)
+{
+    return join->rank < (uint32_t)world_size && join->world_size == (uint32_t)world_size &&
+           join->pid > 0 && text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1) &&
+           text_fits(join->boot_id, PROTO_NAME_BYTES_MAX);
+}
+
+static bool roster_fits(const Ringfence__Control__Roster *roster, int world_size)
+{
+    if (roster->n_peers != (size_t)world_size) {
+        return false;
+    }
+    for (size_t i = 0; i < roster->n_peers; i++) {
+        if (!join_fits(roster->peers[i], world_size) || roster->peers[i]->rank != i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool exchanged_fits(const Ringfence__Control__Exchanged *exchanged, int world_size)
+{
+    if (exchanged->n_parts != (size_t)world_size) {
+        return false;
+    }
+    for (size_t i = 0; i < exchanged->n_parts; i++) {
+        if (exchanged->parts[i].len != exchanged->parts[0].len ||
+            exchanged->parts[i].len > PROTO_EXCHANGE_BYTES_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool ready_fits(const Ringfence__Control__Ready *ready)
+{
+    return ready->params_blake2b256.len == PROTO_DIGEST_BYTES &&
+           text_fits(ready->first_sentence, PROTO_NAME_BYTES_MAX) &&
+           text_fits(ready->transport, PROTO_NAME_BYTES_MAX) &&
+           text_fits(ready->algorithm, PROTO_NAME_BYTES_MAX) &&
+           text_fits(ready->instruction_set, PROTO_NAME_BYTES_MAX) &&
+           text_fits(ready->matrix_library, PROTO_NAME_BYTES_MAX);
+}
+
+static bool failed_fits(const Ringfence__Control__Failed *failed)
+{
+    return failed->exit_code >= 0 && failed->exit_code <= 255 &&
+           text_fits(failed->collective, PROTO_REASON_BYTES_MAX) &&
+           text_fits(failed->message, PROTO_REASON_BYTES_MAX);
+}
+
+static bool step_fits(const Ringfence__Control__Step *step)
+{
+    return step->compute_ns >= 0 && step->allreduce_ns >= 0 && step->allreduce_exposed_ns >= 0 &&
+           step->optimizer_ns >= 0 && step->step_ns >= 0;
+}
+
+/* What a rank may say. */
+static bool rank_body_fits(const envelope_type *envelope, int world_size)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN:
+        return join_fits(envelope->join, world_size);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE:
+        return envelope->exchange->part.len <= PROTO_EXCHANGE_BYTES_MAX;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_READY:
+        return ready_fits(envelope->ready);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STEP:
+        return step_fits(envelope->step);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT:
+        return text_fits(envelope->output->prompt, PROTO_TEXT_BYTES_MAX) &&
+               text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
+        return failed_fits(envelope->failed);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
+        return envelope->finished->params_sha256.len == PROTO_DIGEST_BYTES ||
+               envelope->finished->params_sha256.len == 0;
+    default:
+        return false;
+    }
+}
+
+/* What the launcher may say. */
+static bool launcher_body_fits(const envelope_type *envelope, int world_size)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
+        return roster_fits(envelope->roster, world_size);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
+        return exchanged_fits(envelope->exchanged, world_size);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT:
+        return text_fits(envelope->abort->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
+        return text_fits(envelope->stop->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+base_status proto_envelope_unpack(const void *data, size_t size_bytes, proto_side from,
+                                  int world_size, proto_arena *arena, envelope_type **envelope,
+                                  base_error *reterr)
+{
+    arena->used_bytes = 0;
+    ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
+    envelope_type *message = ringfence__control__envelope__unpack(&allocator, size_bytes, data);
+    if (message == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a message of %zu bytes that is not an Envelope of control.proto",
+                         size_bytes);
+    }
+    if (message->version != PROTO_CONTROL_VERSION) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a message of control version %u, where %d is spoken: launcher and rank "
+                         "are not of the same build",
+                         message->version, PROTO_CONTROL_VERSION);
+    }
+    const bool fits = from == PROTO_SIDE_RANK ? rank_body_fits(message, world_size)
+                                              : launcher_body_fits(message, world_size);
+    if (!fits) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a message \"%s\" of %zu bytes that breaks the control protocol",
+                         proto_envelope_name(message), size_bytes);
+    }
+    *envelope = message;
+    return BASE_OK;
+}
+
+const char *proto_envelope_name(const envelope_type *envelope)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(
+        &ringfence__control__envelope__descriptor, (unsigned)envelope->body_case);
+    return field != NULL && envelope->body_case != 0 ? field->name : "empty";
+}

@@ -1,0 +1,151 @@
+#include "socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <zmq.h>
+
+#include "proto/limits.h"
+
+const char proto_zap_domain[] = "ringfence";
+
+enum { CONTEXT_SOCKETS_MAX = 16, ANY = -1 };
+
+typedef struct int_option {
+    int kind; /* a proto_socket_kind, or ANY */
+    int option;
+    int value;
+    const char *name;
+} int_option;
+
+#define INT_OPTION(kind, option, value)                                                            \
+    {                                                                                              \
+        kind, option, value, #option                                                               \
+    }
+
+/* Heartbeats are off: on one host a rank's death is seen by its pidfd and the launcher's by the
+ * lifeline, and a job stopped by a debugger or Ctrl-Z must be able to go on. Reconnecting is off: a
+ * rank whose connection broke has failed. */
+static const int_option int_options[] = {
+    INT_OPTION(ANY, ZMQ_SNDHWM, PROTO_SEND_MESSAGES_MAX),
+    INT_OPTION(ANY, ZMQ_RCVHWM, PROTO_RECV_MESSAGES_MAX),
+    INT_OPTION(ANY, ZMQ_SNDTIMEO, 0),
+    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_RCVTIMEO, 0),
+    INT_OPTION(PROTO_SOCKET_CONNECT, ZMQ_RCVTIMEO, 0),
+    INT_OPTION(PROTO_SOCKET_MONITOR, ZMQ_RCVTIMEO, 0),
+    INT_OPTION(PROTO_SOCKET_ZAP, ZMQ_RCVTIMEO, -1), /* ended by its context */
+    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_LINGER, PROTO_LINGER_MS),
+    INT_OPTION(PROTO_SOCKET_CONNECT, ZMQ_LINGER, PROTO_LINGER_MS),
+    INT_OPTION(PROTO_SOCKET_MONITOR, ZMQ_LINGER, 0),
+    INT_OPTION(PROTO_SOCKET_ZAP, ZMQ_LINGER, 0),
+    INT_OPTION(ANY, ZMQ_IPV6, 0),
+    INT_OPTION(ANY, ZMQ_IMMEDIATE, 0),
+    INT_OPTION(ANY, ZMQ_BACKLOG, PROTO_BACKLOG),
+    INT_OPTION(ANY, ZMQ_HANDSHAKE_IVL, PROTO_HANDSHAKE_MS),
+    INT_OPTION(ANY, ZMQ_CONNECT_TIMEOUT, PROTO_HANDSHAKE_MS),
+    INT_OPTION(ANY, ZMQ_HEARTBEAT_IVL, 0),
+    INT_OPTION(ANY, ZMQ_HEARTBEAT_TTL, 0),
+    INT_OPTION(ANY, ZMQ_RECONNECT_IVL, -1),
+    INT_OPTION(ANY, ZMQ_RECONNECT_IVL_MAX, 0),
+    INT_OPTION(ANY, ZMQ_TCP_KEEPALIVE, 1),
+    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_ROUTER_MANDATORY, 1),
+    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_ROUTER_HANDOVER, 0),
+    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_CURVE_SERVER, 1),
+};
+
+base_status proto_zmq_fail(base_error *reterr, const char *what)
+{
+    return base_fail(reterr, BASE_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+base_status proto_socket_context(void **context, base_error *reterr)
+{
+    void *made = zmq_ctx_new();
+    if (made == NULL || zmq_ctx_set(made, ZMQ_IO_THREADS, 1) != 0 ||
+        zmq_ctx_set(made, ZMQ_MAX_SOCKETS, CONTEXT_SOCKETS_MAX) != 0 ||
+        zmq_ctx_set(made, ZMQ_IPV6, 0) != 0) {
+        const base_status status = proto_zmq_fail(reterr, "cannot make a ZeroMQ context");
+        if (made != NULL) {
+            (void)zmq_ctx_term(made);
+        }
+        return status;
+    }
+    *context = made;
+    return BASE_OK;
+}
+
+static base_status set_option(void *socket, int option, const void *value, size_t value_bytes,
+                              base_error *reterr)
+{
+    return zmq_setsockopt(socket, option, value, value_bytes) == 0
+               ? BASE_OK
+               : proto_zmq_fail(reterr, "cannot set a ZeroMQ option");
+}
+
+static base_status set_int_options(void *socket, proto_socket_kind kind, base_error *reterr)
+{
+    for (size_t i = 0; i < sizeof int_options / sizeof int_options[0]; i++) {
+        const int_option *entry = &int_options[i];
+        if (entry->kind != ANY && entry->kind != (int)kind) {
+            continue;
+        }
+        const base_status status =
+            set_option(socket, entry->option, &entry->value, sizeof entry->value, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "%s", entry->name);
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status set_curve(void *socket, const proto_socket_options *options, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    if (options->keys == NULL) {
+        return BASE_OK;
+    }
+    if (options->kind == PROTO_SOCKET_CONNECT) {
+        status =
+            set_option(socket, ZMQ_CURVE_SERVERKEY, options->server_key, PROTO_KEY_BYTES, reterr);
+    } else {
+        status =
+            set_option(socket, ZMQ_ZAP_DOMAIN, proto_zap_domain, strlen(proto_zap_domain), reterr);
+    }
+    if (status == BASE_OK) {
+        status = set_option(socket, ZMQ_CURVE_PUBLICKEY, options->keys->public_key, PROTO_KEY_BYTES,
+                            reterr);
+    }
+    if (status == BASE_OK) {
+        status = set_option(socket, ZMQ_CURVE_SECRETKEY, options->keys->secret_key, PROTO_KEY_BYTES,
+                            reterr);
+    }
+    return status;
+}
+
+base_status proto_socket_open(void *context, const proto_socket_options *options, void **socket,
+                              base_error *reterr)
+{
+    static const int types[] = {
+        [PROTO_SOCKET_LISTEN] = ZMQ_ROUTER,
+        [PROTO_SOCKET_CONNECT] = ZMQ_DEALER,
+        [PROTO_SOCKET_MONITOR] = ZMQ_PAIR,
+        [PROTO_SOCKET_ZAP] = ZMQ_REP,
+    };
+    void *made = zmq_socket(context, types[options->kind]);
+    if (made == NULL) {
+        return proto_zmq_fail(reterr, "cannot make a ZeroMQ socket");
+    }
+    base_status status = set_int_options(made, options->kind, reterr);
+    if (status == BASE_OK) {
+        status = set_option(made, ZMQ_MAXMSGSIZE, &options->message_bytes_max,
+                            sizeof options->message_bytes_max, reterr);
+    }
+    if (status == BASE_OK) {
+        status = set_curve(made, options, reterr);
+    }
+    if (status != BASE_OK) {
+        (void)zmq_close(made);
+        return status;
+    }
+    *socket = made;
+    return BASE_OK;
+}

@@ -1,0 +1,36 @@
+/* ZeroMQ sockets with every option set in one place. Private to proto. */
+#ifndef PROTO_SOCKET_H
+#define PROTO_SOCKET_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/key.h"
+
+typedef enum proto_socket_kind {
+    PROTO_SOCKET_LISTEN,  /* ROUTER, CURVE server */
+    PROTO_SOCKET_CONNECT, /* DEALER, CURVE client */
+    PROTO_SOCKET_MONITOR, /* PAIR, inside the process */
+    PROTO_SOCKET_ZAP,     /* REP, inside the process */
+} proto_socket_kind;
+
+typedef struct proto_socket_options {
+    proto_socket_kind kind;
+    int64_t message_bytes_max; /* larger ones close the connection */
+    const proto_keypair *keys; /* of this side; NULL inside the process */
+    const uint8_t *server_key; /* CONNECT: the launcher's public key */
+} proto_socket_options;
+
+extern const char proto_zap_domain[];
+
+/* Makes a socket with all its options; the caller closes it. */
+BASE_MUST_CHECK base_status proto_socket_open(void *context, const proto_socket_options *options,
+                                              void **socket, base_error *reterr);
+
+/* A context for few sockets and one I/O thread. */
+BASE_MUST_CHECK base_status proto_socket_context(void **context, base_error *reterr);
+
+/* base_fail with ZeroMQ's error text. */
+base_status proto_zmq_fail(base_error *reterr, const char *what);
+
+#endif

@@ -1,0 +1,358 @@
+#include "rank/control.h"
+
+#include <control.pb-c.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "control_impl.h"
+#include "control_inherit.h"
+
+enum { BOOT_ID_BYTES_MAX = 64, JOIN_MARGIN_MS = 1000 };
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+static base_status control_alloc(rank_control **control, base_error *reterr)
+{
+    pthread_condattr_t attributes;
+    rank_control *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control client");
+    }
+    made->lifeline_fd = -1;
+    (void)pthread_mutex_init(&made->lock, NULL);
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&made->changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    made->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    made->outgoing = malloc(PROTO_RANK_MESSAGE_BYTES_MAX);
+    made->packing = malloc(PROTO_RANK_MESSAGE_BYTES_MAX);
+    if (made->wake_fd < 0 || made->outgoing == NULL || made->packing == NULL ||
+        !control_queue_init(&made->queue, RANK_CONTROL_QUEUE_BYTES)) {
+        rank_control_close(made);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control client");
+    }
+    *control = made;
+    return BASE_OK;
+}
+
+base_status rank_control_open(rank_identity *identity, rank_control **control, base_error *reterr)
+{
+    rank_control *made = NULL;
+    base_status status = control_alloc(&made, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = rank_inherit(&made->identity, &made->key, &made->lifeline_fd, reterr);
+    if (status == BASE_OK) {
+        made->peer_names = calloc((size_t)made->identity.world_size, sizeof made->peer_names[0]);
+        if (made->peer_names == NULL) {
+            status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the roster");
+        }
+    }
+    if (status != BASE_OK) {
+        rank_control_close(made);
+        return status;
+    }
+    *identity = made->identity;
+    *control = made;
+    return BASE_OK;
+}
+
+static void wake(rank_control *control)
+{
+    const uint64_t one = 1;
+    (void)!write(control->wake_fd, &one, sizeof one);
+}
+
+/* Packs and queues; waits for room while the link lives. */
+static void enqueue(rank_control *control, envelope_type *envelope)
+{
+    envelope->version = PROTO_CONTROL_VERSION;
+    const size_t size_bytes = ringfence__control__envelope__get_packed_size(envelope);
+    BASE_ASSERT(size_bytes <= PROTO_RANK_MESSAGE_BYTES_MAX);
+    (void)ringfence__control__envelope__pack(envelope, control->packing);
+    (void)pthread_mutex_lock(&control->lock);
+    while (!control->ended && !control_queue_put(&control->queue, control->packing, size_bytes)) {
+        (void)pthread_cond_wait(&control->changed, &control->lock);
+    }
+    (void)pthread_mutex_unlock(&control->lock);
+    wake(control);
+}
+
+/* Waits until *flag, the link's end or the deadline. With the lock held. */
+static base_status wait_for(rank_control *control, const bool *flag, int64_t deadline_ns,
+                            base_error *reterr)
+{
+    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
+                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
+    while (!*flag && !control->ended) {
+        const int failed = deadline_ns == BASE_NO_DEADLINE
+                               ? pthread_cond_wait(&control->changed, &control->lock)
+                               : pthread_cond_timedwait(&control->changed, &control->lock, &until);
+        if (failed == ETIMEDOUT && !*flag && !control->ended) {
+            return base_fail(reterr, BASE_ERR_TIMEOUT, "the deadline passed");
+        }
+    }
+    if (*flag) {
+        return BASE_OK;
+    }
+    return base_fail(reterr, control->broken.status, "%s", control->broken.message);
+}
+
+static uint64_t namespace_of(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
+}
+
+static uint32_t allowed_cpus(void)
+{
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 0;
+}
+
+/* Reads at most size_bytes - 1 bytes; files under /proc have no size to ask for. */
+static void read_line(const char *path, char *text, size_t size_bytes)
+{
+    text[0] = '\0';
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        const ssize_t got = read(fd, text, size_bytes - 1);
+        text[got > 0 ? got : 0] = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        (void)close(fd);
+    }
+}
+
+static void send_join(rank_control *control)
+{
+    char hostname[BASE_HOSTNAME_BYTES] = "";
+    char boot_id[BOOT_ID_BYTES_MAX];
+    (void)gethostname(hostname, sizeof hostname - 1);
+    read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id);
+
+    Ringfence__Control__Join join = RINGFENCE__CONTROL__JOIN__INIT;
+    join.rank = (uint32_t)control->identity.rank;
+    join.world_size = (uint32_t)control->identity.world_size;
+    join.pid = getpid();
+    join.hostname = hostname;
+    join.boot_id = boot_id;
+    join.pid_namespace = namespace_of("/proc/self/ns/pid");
+    join.net_namespace = namespace_of("/proc/self/ns/net");
+    join.cpus = allowed_cpus();
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN;
+    envelope.join = &join;
+    enqueue(control, &envelope);
+}
+
+base_status rank_control_join(rank_control *control, base_error *reterr)
+{
+    const int64_t timeout_ms = control->identity.job.join_timeout_ms + JOIN_MARGIN_MS;
+    const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
+    base_status status =
+        proto_bus_connect(&control->key, control->identity.world_size, &control->bus, reterr);
+    proto_wipe(&control->key.rank, sizeof control->key.rank);
+    if (status == BASE_OK) {
+        const int failed = pthread_create(&control->thread, NULL, rank_control_thread, control);
+        control->thread_started = failed == 0;
+        if (failed != 0) {
+            status = base_fail_errno(reterr, failed, "cannot start the control thread");
+        }
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    send_join(control);
+    (void)pthread_mutex_lock(&control->lock);
+    status = wait_for(control, &control->joined, deadline_ns, reterr);
+    (void)pthread_mutex_unlock(&control->lock);
+    if (status == BASE_ERR_TIMEOUT) {
+        return base_fail(reterr, status, "joining the job at %s: no roster within %" PRId64 " ms",
+                         control->key.endpoint, timeout_ms);
+    }
+    return status == BASE_OK
+               ? status
+               : base_error_prepend(reterr, status, "joining the job at %s", control->key.endpoint);
+}
+
+void rank_control_on_abort(rank_control *control, rank_on_abort on_abort, void *user)
+{
+    (void)pthread_mutex_lock(&control->lock);
+    control->on_abort = on_abort;
+    control->on_abort_user = user;
+    (void)pthread_mutex_unlock(&control->lock);
+}
+
+base_status rank_control_exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                                  int64_t deadline_ns, base_error *reterr)
+{
+    rank_control *control = user;
+    if (size_bytes == 0 || size_bytes > PROTO_EXCHANGE_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "an exchange of %zu bytes: from 1 to %d allowed",
+                         size_bytes, PROTO_EXCHANGE_BYTES_MAX);
+    }
+    (void)pthread_mutex_lock(&control->lock);
+    const uint64_t sequence = ++control->exchange_sequence;
+    control->exchange_all = all;
+    control->exchange_part_bytes = size_bytes;
+    control->exchange_done = false;
+    control->exchange_waits = true;
+    control->exchange_error.status = BASE_OK;
+    (void)pthread_mutex_unlock(&control->lock);
+
+    Ringfence__Control__Exchange exchange = RINGFENCE__CONTROL__EXCHANGE__INIT;
+    exchange.sequence = sequence;
+    exchange.part.len = size_bytes;
+    exchange.part.data = (uint8_t *)(uintptr_t)mine;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE;
+    envelope.exchange = &exchange;
+    enqueue(control, &envelope);
+
+    (void)pthread_mutex_lock(&control->lock);
+    base_status status = wait_for(control, &control->exchange_done, deadline_ns, reterr);
+    control->exchange_waits = false;
+    if (status == BASE_OK && control->exchange_error.status != BASE_OK) {
+        status = base_fail(reterr, control->exchange_error.status, "%s",
+                           control->exchange_error.message);
+    }
+    (void)pthread_mutex_unlock(&control->lock);
+    return status == BASE_OK
+               ? status
+               : base_error_prepend(reterr, status, "exchange #%" PRIu64 " over the launcher",
+                                    sequence);
+}
+
+bool rank_control_stop_requested(const rank_control *control)
+{
+    return atomic_load(&control->stop_requested);
+}
+
+const char *rank_control_peer_name(const rank_control *control, int rank)
+{
+    BASE_ASSERT(rank >= 0 && rank < control->identity.world_size);
+    return control->peer_names[rank];
+}
+
+/* text, or a copy in `cut` without what is over size_bytes - 1 bytes (not inside a character). */
+static char *cut_text(char *text, char *cut, size_t size_bytes)
+{
+    if (strlen(text) < size_bytes) {
+        return text;
+    }
+    size_t length = size_bytes - 1;
+    while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) {
+        length--;
+    }
+    memcpy(cut, text, length);
+    cut[length] = '\0';
+    return cut;
+}
+
+void rank_control_ready(rank_control *control, const Ringfence__Control__Ready *ready)
+{
+    char sentence[PROTO_NAME_BYTES_MAX + 1];
+    Ringfence__Control__Ready copy = *ready;
+    copy.first_sentence = cut_text(copy.first_sentence, sentence, sizeof sentence);
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_READY;
+    envelope.ready = &copy;
+    enqueue(control, &envelope);
+}
+
+void rank_control_step(rank_control *control, const Ringfence__Control__Step *step)
+{
+    Ringfence__Control__Step copy = *step;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
+    envelope.step = &copy;
+    enqueue(control, &envelope);
+}
+
+void rank_control_output(rank_control *control, const Ringfence__Control__Output *output)
+{
+    static char prompt[PROTO_TEXT_BYTES_MAX / 2]; /* one thread calls; both fit one message */
+    static char text[PROTO_TEXT_BYTES_MAX / 2];
+    Ringfence__Control__Output copy = *output;
+    copy.prompt = cut_text(copy.prompt, prompt, sizeof prompt);
+    copy.text = cut_text(copy.text, text, sizeof text);
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT;
+    envelope.output = &copy;
+    enqueue(control, &envelope);
+}
+
+void rank_control_failed(rank_control *control, const Ringfence__Control__Failed *failed)
+{
+    char collective[PROTO_REASON_BYTES_MAX + 1];
+    char message[PROTO_REASON_BYTES_MAX + 1];
+    Ringfence__Control__Failed copy = *failed;
+    copy.collective = cut_text(copy.collective, collective, sizeof collective);
+    copy.message = cut_text(copy.message, message, sizeof message);
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED;
+    envelope.failed = &copy;
+    enqueue(control, &envelope);
+}
+
+base_status rank_control_finish(rank_control *control, const Ringfence__Control__Finished *finished,
+                                base_error *reterr)
+{
+    Ringfence__Control__Finished copy = *finished;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED;
+    envelope.finished = &copy;
+    enqueue(control, &envelope);
+    const int64_t deadline_ns =
+        base_deadline_after_ns(control->identity.job.timeout_ms * BASE_NS_PER_MS);
+    (void)pthread_mutex_lock(&control->lock);
+    const base_status status = wait_for(control, &control->goodbye, deadline_ns, reterr);
+    (void)pthread_mutex_unlock(&control->lock);
+    return status == BASE_OK
+               ? status
+               : base_error_prepend(reterr, status, "waiting for the launcher's goodbye");
+}
+
+void rank_control_close(rank_control *control)
+{
+    if (control == NULL) {
+        return;
+    }
+    if (control->thread_started) {
+        (void)pthread_mutex_lock(&control->lock);
+        control->closing = true;
+        (void)pthread_cond_broadcast(&control->changed);
+        (void)pthread_mutex_unlock(&control->lock);
+        wake(control);
+        (void)pthread_join(control->thread, NULL);
+    }
+    proto_bus_close(control->bus); /* lets queued messages leave, for a bounded time */
+    if (control->lifeline_fd >= 0) {
+        (void)close(control->lifeline_fd);
+    }
+    if (control->wake_fd >= 0) {
+        (void)close(control->wake_fd);
+    }
+    proto_wipe(&control->key, sizeof control->key);
+    control_queue_fini(&control->queue);
+    free(control->peer_names);
+    free(control->outgoing);
+    free(control->packing);
+    (void)pthread_cond_destroy(&control->changed);
+    (void)pthread_mutex_destroy(&control->lock);
+    free(control);
+}

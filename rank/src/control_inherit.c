@@ -1,0 +1,130 @@
+#include "control_inherit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static const char by_hand[] =
+    "a rank is not started by hand; run: launcher --ranks 2 --mode ddp-cpu (no job: %s)";
+
+/* A whole number of the environment in [min, max]. */
+static base_status env_number(const char *name, long min, long max, int *value, base_error *reterr)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    if (text == NULL) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "%s is not set", name);
+        return base_fail(reterr, BASE_ERR_AUTH, by_hand, what);
+    }
+    errno = 0;
+    const long number = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < min || number > max) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is '%s': must be a number from %ld to %ld",
+                         name, text, min, max);
+    }
+    *value = (int)number;
+    return BASE_OK;
+}
+
+/* A descriptor number of the environment, open, made close-on-exec. */
+static base_status env_fd(const char *name, int *fd, base_error *reterr)
+{
+    const base_status status = env_number(name, STDERR_FILENO + 1, 1 << 20, fd, reterr);
+    if (status == BASE_OK && fcntl(*fd, F_SETFD, FD_CLOEXEC) != 0) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "%s does not name an open descriptor", name);
+        *fd = -1;
+        return base_fail(reterr, BASE_ERR_AUTH, by_hand, what);
+    }
+    return status;
+}
+
+static base_status read_job(int fd, proto_job *job, base_error *reterr)
+{
+    void *text = NULL;
+    size_t text_bytes = 0;
+    base_status status =
+        base_fd_read(fd, "JOB.json", PROTO_JOB_BYTES_MAX, &text, &text_bytes, reterr);
+    if (status == BASE_OK) {
+        status = proto_job_parse(text, text_bytes, job, reterr);
+    }
+    free(text);
+    return status;
+}
+
+static base_status read_places(rank_identity *identity, base_error *reterr)
+{
+    const struct {
+        const char *name;
+        int *value;
+        long min;
+    } places[] = {
+        {"WORLD_SIZE", &identity->world_size, 1},
+        {"RANK", &identity->rank, 0},
+        {"LOCAL_WORLD_SIZE", &identity->local_world_size, 1},
+        {"LOCAL_RANK", &identity->local_rank, 0},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const base_status status =
+            env_number(places[i].name, places[i].min, BASE_RANKS_MAX, places[i].value, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    if (identity->rank >= identity->world_size ||
+        identity->local_rank >= identity->local_world_size ||
+        identity->local_world_size > identity->world_size) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "RANK %d of WORLD_SIZE %d, LOCAL_RANK %d of LOCAL_WORLD_SIZE %d: "
+                         "impossible",
+                         identity->rank, identity->world_size, identity->local_rank,
+                         identity->local_world_size);
+    }
+    return BASE_OK;
+}
+
+base_status rank_inherit(rank_identity *identity, proto_key_file *key, int *lifeline_fd,
+                         base_error *reterr)
+{
+    int job_fd = -1;
+    int key_fd = -1;
+    int pipe_fd = -1;
+    base_status status = env_fd("RINGFENCE_JOB_FD", &job_fd, reterr);
+    if (status == BASE_OK) {
+        status = env_fd("RINGFENCE_KEY_FD", &key_fd, reterr);
+    }
+    if (status == BASE_OK) {
+        status = env_fd("RINGFENCE_LIFELINE_FD", &pipe_fd, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_places(identity, reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_job(job_fd, &identity->job, reterr);
+    }
+    if (status == BASE_OK && identity->job.world_size != identity->world_size) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "WORLD_SIZE is %d, the job has %lld ranks",
+                           identity->world_size, (long long)identity->job.world_size);
+    }
+    if (status == BASE_OK) {
+        status = proto_key_file_read(key_fd, key, reterr);
+    }
+    if (job_fd >= 0) {
+        (void)close(job_fd);
+    }
+    if (key_fd >= 0) {
+        (void)close(key_fd);
+    }
+    if (status != BASE_OK && pipe_fd >= 0) {
+        (void)close(pipe_fd);
+    }
+    if (status == BASE_OK) {
+        *lifeline_fd = pipe_fd;
+    }
+    return status;
+}

@@ -1,0 +1,239 @@
+/* The control thread: owns the bus, sends what is queued, hears the launcher. */
+#include <control.pb-c.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "control_impl.h"
+
+enum { POLL_BUSY_MS = 5, LINKS = PROTO_BUS_FDS + 2 };
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+/* The link is over: whoever waits is told why. The first reason stays. */
+static void end_link(rank_control *control, base_status status, const char *why)
+{
+    (void)pthread_mutex_lock(&control->lock);
+    if (!control->ended) {
+        control->ended = true;
+        (void)base_fail(&control->broken, status, "%s", why);
+    }
+    (void)pthread_cond_broadcast(&control->changed);
+    (void)pthread_mutex_unlock(&control->lock);
+}
+
+static bool closing(rank_control *control)
+{
+    (void)pthread_mutex_lock(&control->lock);
+    const bool result = control->closing;
+    (void)pthread_mutex_unlock(&control->lock);
+    return result;
+}
+
+static void hear_roster(rank_control *control, const Ringfence__Control__Roster *roster)
+{
+    (void)pthread_mutex_lock(&control->lock);
+    if (!control->joined) {
+        for (size_t i = 0; i < roster->n_peers; i++) {
+            (void)snprintf(control->peer_names[i], RANK_CONTROL_PEER_NAME_BYTES,
+                           "host %s, pid %" PRId64, roster->peers[i]->hostname,
+                           roster->peers[i]->pid);
+        }
+        control->joined = true;
+    }
+    (void)pthread_cond_broadcast(&control->changed);
+    (void)pthread_mutex_unlock(&control->lock);
+}
+
+static void hear_exchanged(rank_control *control, const Ringfence__Control__Exchanged *exchanged)
+{
+    (void)pthread_mutex_lock(&control->lock);
+    if (control->exchange_waits && exchanged->sequence == control->exchange_sequence) {
+        uint8_t *all = control->exchange_all;
+        const size_t part_bytes = control->exchange_part_bytes;
+        if (exchanged->parts[0].len == part_bytes) {
+            for (size_t i = 0; i < exchanged->n_parts; i++) {
+                memcpy(all + i * part_bytes, exchanged->parts[i].data, part_bytes);
+            }
+        } else {
+            (void)base_fail(&control->exchange_error, BASE_ERR_MISMATCH,
+                            "exchange #%" PRIu64 ": parts of %zu bytes, where this rank gave %zu",
+                            exchanged->sequence, exchanged->parts[0].len, part_bytes);
+        }
+        control->exchange_done = true;
+        control->exchange_waits = false;
+    }
+    (void)pthread_cond_broadcast(&control->changed);
+    (void)pthread_mutex_unlock(&control->lock);
+}
+
+/* Aborted: the rank may leave by itself for a moment, then the process ends. */
+static void hear_abort(rank_control *control, const Ringfence__Control__Abort *abort_message)
+{
+    (void)pthread_mutex_lock(&control->lock);
+    const rank_on_abort on_abort = control->on_abort;
+    void *user = control->on_abort_user;
+    (void)pthread_mutex_unlock(&control->lock);
+    end_link(control, BASE_ERR_ABORTED, abort_message->reason);
+    if (on_abort != NULL) {
+        on_abort(user, abort_message->reason);
+    }
+    const int64_t deadline_ns =
+        base_deadline_after_ns(RANK_CONTROL_ABORT_GRACE_MS * BASE_NS_PER_MS);
+    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
+                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
+    (void)pthread_mutex_lock(&control->lock);
+    int waited = 0;
+    while (!control->closing && waited == 0) {
+        waited = pthread_cond_timedwait(&control->changed, &control->lock, &until);
+    }
+    const bool left = control->closing;
+    (void)pthread_mutex_unlock(&control->lock);
+    if (!left) {
+        _exit(BASE_EXIT_ERROR);
+    }
+}
+
+static void hear(rank_control *control, const envelope_type *envelope)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
+        hear_roster(control, envelope->roster);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
+        hear_exchanged(control, envelope->exchanged);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT:
+        hear_abort(control, envelope->abort);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
+        atomic_store(&control->stop_requested, true);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
+        (void)pthread_mutex_lock(&control->lock);
+        control->goodbye = true;
+        (void)pthread_cond_broadcast(&control->changed);
+        (void)pthread_mutex_unlock(&control->lock);
+        break;
+    default: /* proto_envelope_unpack lets no other through */
+        break;
+    }
+}
+
+static void hear_event(rank_control *control, const proto_bus_event *event)
+{
+    switch (event->kind) {
+    case PROTO_BUS_CONNECTED:
+        (void)pthread_mutex_lock(&control->lock);
+        control->connected = true;
+        (void)pthread_mutex_unlock(&control->lock);
+        break;
+    case PROTO_BUS_REFUSED:
+        end_link(control, BASE_ERR_AUTH,
+                 "the launcher refused this rank's key: it is not of this job");
+        break;
+    case PROTO_BUS_UNREACHABLE:
+        end_link(control, BASE_ERR_PEER, "no launcher listens there");
+        break;
+    case PROTO_BUS_DISCONNECTED:
+        (void)pthread_mutex_lock(&control->lock);
+        const bool connected = control->connected;
+        (void)pthread_mutex_unlock(&control->lock);
+        end_link(control, connected ? BASE_ERR_PEER : BASE_ERR_AUTH,
+                 connected ? "the launcher has closed the connection"
+                           : "the launcher refused this rank's key: it is not of this job");
+        break;
+    }
+}
+
+/* Takes everything that has come. */
+static void drain(rank_control *control)
+{
+    proto_bus_event event;
+    envelope_type *envelope = NULL;
+    base_error error;
+    int rank = PROTO_NO_RANK;
+    do {
+        const base_status status = proto_bus_recv(control->bus, &rank, &envelope, &error);
+        if (status != BASE_OK) {
+            end_link(control, BASE_ERR_PEER, error.message);
+            break;
+        }
+        if (envelope != NULL) {
+            hear(control, envelope);
+        }
+    } while (envelope != NULL);
+    while (proto_bus_next_event(control->bus, &event)) {
+        hear_event(control, &event);
+    }
+}
+
+/* Sends what is queued; *unsent_bytes is a message that the socket has no room for yet. True when
+ * all is sent. */
+static bool send_queued(rank_control *control, size_t *unsent_bytes)
+{
+    base_error error;
+    for (;;) {
+        if (*unsent_bytes == 0) {
+            (void)pthread_mutex_lock(&control->lock);
+            *unsent_bytes = control_queue_take(&control->queue, control->outgoing,
+                                               PROTO_RANK_MESSAGE_BYTES_MAX);
+            (void)pthread_cond_broadcast(&control->changed); /* there is room */
+            (void)pthread_mutex_unlock(&control->lock);
+        }
+        if (*unsent_bytes == 0) {
+            return true;
+        }
+        const base_status status = proto_bus_send_packed(control->bus, PROTO_NO_RANK,
+                                                         control->outgoing, *unsent_bytes, &error);
+        if (status == BASE_ERR_BUSY) {
+            return false;
+        }
+        if (status != BASE_OK) {
+            end_link(control, BASE_ERR_PEER, error.message);
+        }
+        *unsent_bytes = 0;
+    }
+}
+
+void *rank_control_thread(void *user)
+{
+    rank_control *control = user;
+    size_t unsent_bytes = 0;
+    int bus_fds[PROTO_BUS_FDS];
+    proto_bus_fds(control->bus, bus_fds);
+    for (;;) {
+        const bool end = closing(control);
+        const bool sent = send_queued(control, &unsent_bytes);
+        drain(control);
+        if (end) {
+            break;
+        }
+        struct pollfd links[LINKS] = {
+            {.fd = bus_fds[0], .events = POLLIN},
+            {.fd = bus_fds[1], .events = POLLIN},
+            {.fd = control->wake_fd, .events = POLLIN},
+            {.fd = control->lifeline_fd, .events = POLLIN},
+        };
+        if (poll(links, LINKS, sent ? -1 : POLL_BUSY_MS) < 0 && errno != EINTR) {
+            end_link(control, BASE_ERR_IO, "cannot wait for the launcher");
+            break;
+        }
+        if (links[3].revents != 0) {
+            _exit(BASE_EXIT_ERROR); /* the launcher is gone: nobody is left to report to */
+        }
+        if (links[2].revents != 0) {
+            uint64_t count = 0;
+            (void)!read(control->wake_fd, &count, sizeof count);
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,118 @@
+#include "proto/envelope.h"
+
+#include <control.pb-c.h>
+#include <string.h>
+
+#include "proto/limits.h"
+#include "support.h"
+
+enum { ARENA_BYTES = 64 * 1024 };
+
+static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side from)
+{
+    static uint8_t packed[128 * 1024];
+    Ringfence__Control__Envelope *got = NULL;
+    base_error error;
+    proto_arena arena;
+    assert_true(ringfence__control__envelope__get_packed_size(sent) <= sizeof packed);
+    const size_t size_bytes = ringfence__control__envelope__pack(sent, packed);
+    assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
+    const base_status status =
+        proto_envelope_unpack(packed, size_bytes, from, 2, &arena, &got, &error);
+    proto_arena_fini(&arena);
+    return status;
+}
+
+static void only_the_right_side_may_say_it(void **state)
+{
+    (void)state;
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
+    Ringfence__Control__Step step = RINGFENCE__CONTROL__STEP__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* no body */
+
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE;
+    envelope.goodbye = &goodbye;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
+    envelope.step = &step;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+    envelope.version = PROTO_CONTROL_VERSION + 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    envelope.version = PROTO_CONTROL_VERSION;
+    step.step_ns = -1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+}
+
+static void sizes_are_bounded(void **state)
+{
+    (void)state;
+    static uint8_t bytes[PROTO_EXCHANGE_BYTES_MAX + 1];
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Exchange exchange = RINGFENCE__CONTROL__EXCHANGE__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE;
+    envelope.exchange = &exchange;
+    exchange.part.data = bytes;
+    exchange.part.len = sizeof bytes - 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    exchange.part.len = sizeof bytes;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+
+    /* parts of different sizes, and too few of them */
+    Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
+    ProtobufCBinaryData parts[2] = {{4, bytes}, {5, bytes}};
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
+    envelope.exchanged = &exchanged;
+    exchanged.parts = parts;
+    exchanged.n_parts = 2;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+    parts[1].len = 4;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
+    exchanged.n_parts = 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+}
+
+static void a_small_message_cannot_take_much_memory(void **state)
+{
+    (void)state;
+    /* a roster of 4000 empty entries is 8 KB on the wire and half a megabyte in memory */
+    static uint8_t packed[4 + 8000];
+    const uint8_t head[] = {0x08, 0x01, 0x1a, 0xc0, 0x3e}; /* version 1; roster of 8000 bytes */
+    base_error error;
+    proto_arena arena;
+    Ringfence__Control__Envelope *got = NULL;
+    memcpy(packed, head, sizeof head);
+    for (size_t i = sizeof head; i + 1 < sizeof packed; i += 2) {
+        packed[i] = 0x0a;
+        packed[i + 1] = 0;
+    }
+    assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
+    assert_status(
+        proto_envelope_unpack(packed, sizeof packed, PROTO_SIDE_LAUNCHER, 2, &arena, &got, &error),
+        BASE_ERR_INVALID);
+    proto_arena_fini(&arena);
+}
+
+static void texts_do_not_drive_the_terminal(void **state)
+{
+    (void)state;
+    char text[] = "a\x1b[2Jb\tc\nd\x7f é \xc2\x9b \xff \xe2\x82";
+    proto_text_tame(text);
+    assert_string_equal(text, "a?[2Jb\tc\nd? é ?? ? ??");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_right_side_may_say_it),
+        cmocka_unit_test(sizes_are_bounded),
+        cmocka_unit_test(a_small_message_cannot_take_much_memory),
+        cmocka_unit_test(texts_do_not_drive_the_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
