@@ -15,6 +15,8 @@
 #include "proto/digest.h"
 #include "proto/job.h"
 
+enum { LAUNCH_RECORD_PLOT_SECONDS = 20 };
+
 typedef struct launch_record launch_record;
 
 /* One rank's step; as in control.proto's Step. */
@@ -66,10 +68,10 @@ typedef struct launch_scaling_point {
 typedef struct launch_record_options {
     const char *out; /* the folder */
     bool overwrite;  /* false: an existing record is moved to OUT.1, OUT.2, … */
-    bool plots;      /* false: no gnuplot, no report plots */
+    bool plots;      /* false: gnuplot is not run; its data and script are written all the same */
     int argc;        /* the launcher's own command line */
-    char **argv;
-    const proto_job *job;
+    char **argv;     /* borrowed until close */
+    const proto_job *job; /* copied */
 } launch_record_options;
 
 typedef struct launch_record_end {
@@ -86,23 +88,31 @@ typedef struct launch_record_end {
     double wall_seconds;
 } launch_record_end;
 
-/* Takes the folder (lock: BASE_ERR_BUSY names the other process), moves an old record away, opens
- * timings.jsonl. */
+/* Makes and takes the folder (lock: BASE_ERR_BUSY names the other process), moves an old record
+ * away, opens timings.jsonl. A folder that holds other things than a record is refused,
+ * BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
-/* Keeps the step and appends it to timings.jsonl. */
+/* Keeps the step and appends it to timings.jsonl. Each rank's steps come in order, from 0;
+ * BASE_ERR_INVALID otherwise. */
 BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const launch_step *step,
                                                base_error *reterr);
 
 /* Running figures for the progress line: all ranks' tokens per second over the last steps, and the
- * p50 of allreduce_ms over the second half so far. NaN when not known yet. */
+ * p50 of allreduce_ms over the second half so far (of its newest steps, when there are many). NaN
+ * when not known yet. */
 double launch_record_tokens_per_second(const launch_record *record);
 double launch_record_allreduce_ms_p50(const launch_record *record);
 
-/* Writes manifest.json, scaling data, plots and report.html. */
+/* Writes manifest.json, scaling data, plots and report.html. Goes on after a failed file and
+ * returns the first error. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once. */
 BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
                                                  const launch_record_end *end, base_error *reterr);
+
+/* Lines for the user, each with its newline: where an older record went (after open), what could
+ * not be drawn and why (after finish). Empty when there is nothing to say; owned by the record. */
+const char *launch_record_notes(const launch_record *record);
 
 /* Releases the lock and frees; NULL is fine. */
 void launch_record_close(launch_record *record);

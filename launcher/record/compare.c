@@ -1,0 +1,323 @@
+#include "record/compare.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "base/safetensors.h"
+
+enum {
+    PATH_BYTES = BASE_PATH_BYTES + 64,
+    DIFFERENCES_SHOWN = 20, /* tensors listed one by one */
+};
+
+#define FILE_BYTES_MAX ((size_t)1 << 40)
+
+typedef struct state_file {
+    char path[PATH_BYTES];
+    void *bytes;
+    size_t size_bytes;
+    base_safetensors tensors;
+} state_file;
+
+/* How two tensors of the same type and shape differ. */
+typedef struct tensor_difference {
+    size_t count; /* values with other bits */
+    size_t first; /* index of the first of them */
+    double max_abs;
+    bool numeric; /* max_abs has a meaning */
+} tensor_difference;
+
+typedef struct comparison {
+    const state_file *a;
+    const state_file *b;
+    FILE *stream;
+    size_t values;
+    size_t differing_values;
+    size_t differing_tensors; /* also those that one file lacks or that have another shape */
+    double max_abs;
+    const char *max_abs_name; /* NULL: no numeric difference seen */
+} comparison;
+
+static const char *bare_name(const char *name)
+{
+    static const char PREFIX[] = "transformer.";
+    return strncmp(name, PREFIX, sizeof PREFIX - 1) == 0 ? name + sizeof PREFIX - 1 : name;
+}
+
+static const base_safetensor *find_bare(const state_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->tensors.count; i++) {
+        if (strcmp(bare_name(file->tensors.tensors[i].name), bare_name(name)) == 0) {
+            return &file->tensors.tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* The file that a path stands for. */
+static base_status find_file(const char *path, char found[PATH_BYTES], base_error *reterr)
+{
+    static const char *const NAMES[] = {"model.safetensors", "state-rank-0.safetensors"};
+    struct stat info;
+    if (strlen(path) >= BASE_PATH_BYTES) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
+    }
+    (void)snprintf(found, PATH_BYTES, "%s", path);
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return BASE_OK;
+    }
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        (void)snprintf(found, PATH_BYTES, "%s/%s", path, NAMES[i]);
+        if (stat(found, &info) == 0) {
+            return BASE_OK;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_NOTFOUND, "%s holds neither %s nor %s", path, NAMES[0],
+                     NAMES[1]);
+}
+
+static base_status open_state(const char *path, state_file *file, base_error *reterr)
+{
+    base_status status = find_file(path, file->path, reterr);
+    if (status == BASE_OK) {
+        status =
+            base_file_read(file->path, FILE_BYTES_MAX, &file->bytes, &file->size_bytes, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = base_safetensors_parse(file->bytes, file->size_bytes, LAUNCH_COMPARE_HEADER_BYTES_MAX,
+                                    &file->tensors, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", file->path);
+}
+
+static void close_state(state_file *file)
+{
+    base_safetensors_release(&file->tensors);
+    free(file->bytes);
+}
+
+static const uint8_t *value_at(const state_file *file, const base_safetensor *tensor, size_t index)
+{
+    return file->tensors.data + tensor->offset_bytes + index * tensor->element_bytes;
+}
+
+/* The value as a number; false for the types that are only compared bit by bit. */
+static bool read_number(const char *dtype, const uint8_t *bytes, double *number)
+{
+    float single = 0;
+    int32_t word = 0;
+    uint32_t bits = 0;
+    if (strcmp(dtype, "F32") == 0) {
+        memcpy(&single, bytes, sizeof single);
+        *number = single;
+    } else if (strcmp(dtype, "F64") == 0) {
+        memcpy(number, bytes, sizeof *number);
+    } else if (strcmp(dtype, "BF16") == 0) {
+        bits = (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 24;
+        memcpy(&single, &bits, sizeof single);
+        *number = single;
+    } else if (strcmp(dtype, "I32") == 0) {
+        memcpy(&word, bytes, sizeof word);
+        *number = word;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static tensor_difference difference_of(const state_file *a, const base_safetensor *left,
+                                       const state_file *b, const base_safetensor *right)
+{
+    tensor_difference found = {0};
+    if (memcmp(value_at(a, left, 0), value_at(b, right, 0), left->size_bytes) == 0) {
+        return found;
+    }
+    for (size_t i = 0; i < left->count; i++) {
+        const uint8_t *one = value_at(a, left, i);
+        const uint8_t *other = value_at(b, right, i);
+        double x = 0;
+        double y = 0;
+        if (memcmp(one, other, left->element_bytes) == 0) {
+            continue;
+        }
+        found.first = found.count++ == 0 ? i : found.first;
+        if (read_number(left->dtype, one, &x) && read_number(left->dtype, other, &y)) {
+            const double difference = x == y ? 0 : fabs(x - y); /* x == y: -0, or two infinities */
+            found.numeric = true;
+            if (!isnan(found.max_abs) && !(difference <= found.max_abs)) {
+                found.max_abs = difference;
+            }
+        }
+    }
+    return found;
+}
+
+/* name[i, j] of the value at index. */
+static void print_place(FILE *stream, const base_safetensor *tensor, size_t index)
+{
+    size_t block = tensor->count;
+    (void)fprintf(stream, "%s[", bare_name(tensor->name));
+    for (int d = 0; d < tensor->dims; d++) {
+        block /= tensor->shape[d];
+        (void)fprintf(stream, "%s%zu", d > 0 ? ", " : "", index / block);
+        index %= block;
+    }
+    (void)fputs("]", stream);
+}
+
+static void print_value(FILE *stream, const char *dtype, const uint8_t *bytes, size_t size_bytes)
+{
+    double number = 0;
+    if (read_number(dtype, bytes, &number)) {
+        (void)fprintf(stream, "%.9g ", number);
+    }
+    (void)fputs("(bytes", stream);
+    for (size_t i = 0; i < size_bytes; i++) {
+        (void)fprintf(stream, " %02x", bytes[i]);
+    }
+    (void)fputs(")", stream);
+}
+
+static void report_difference(comparison *work, const base_safetensor *left,
+                              const base_safetensor *right, const tensor_difference *found)
+{
+    if (work->differing_tensors == 0) {
+        (void)fputs("first difference: ", work->stream);
+        print_place(work->stream, left, found->first);
+        (void)fputs(" is ", work->stream);
+        print_value(work->stream, left->dtype, value_at(work->a, left, found->first),
+                    left->element_bytes);
+        (void)fputs(" against ", work->stream);
+        print_value(work->stream, right->dtype, value_at(work->b, right, found->first),
+                    right->element_bytes);
+        (void)fputs("\n", work->stream);
+    }
+    if (work->differing_tensors < DIFFERENCES_SHOWN) {
+        (void)fprintf(work->stream, "  %s: %zu of %zu values differ", bare_name(left->name),
+                      found->count, left->count);
+        if (found->numeric) {
+            (void)fprintf(work->stream, ", by at most %.9g", found->max_abs);
+        }
+        (void)fputs("\n", work->stream);
+    }
+}
+
+static bool same_kind(const base_safetensor *left, const base_safetensor *right)
+{
+    return strcmp(left->dtype, right->dtype) == 0 && left->dims == right->dims &&
+           memcmp(left->shape, right->shape, (size_t)left->dims * sizeof left->shape[0]) == 0;
+}
+
+static void compare_tensor(comparison *work, const base_safetensor *left)
+{
+    const base_safetensor *right = find_bare(work->b, left->name);
+    const char *name = bare_name(left->name);
+    if (right == NULL) {
+        (void)fprintf(work->stream, "  %s: not in %s\n", name, work->b->path);
+        work->differing_tensors++;
+        return;
+    }
+    if (!same_kind(left, right)) {
+        (void)fprintf(work->stream, "  %s: another type or shape\n", name);
+        work->differing_tensors++;
+        return;
+    }
+    const tensor_difference found = difference_of(work->a, left, work->b, right);
+    work->values += left->count;
+    if (found.count == 0) {
+        return;
+    }
+    report_difference(work, left, right, &found);
+    work->differing_tensors++;
+    work->differing_values += found.count;
+    if (found.numeric && (work->max_abs_name == NULL ||
+                          (!isnan(work->max_abs) && !(found.max_abs <= work->max_abs)))) {
+        work->max_abs = found.max_abs;
+        work->max_abs_name = name;
+    }
+}
+
+static void compare_all(comparison *work)
+{
+    const base_safetensors *a = &work->a->tensors;
+    const base_safetensors *b = &work->b->tensors;
+    for (size_t i = 0; i < a->count; i++) {
+        compare_tensor(work, &a->tensors[i]);
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        if (find_bare(work->a, b->tensors[i].name) == NULL) {
+            (void)fprintf(work->stream, "  %s: not in %s\n", bare_name(b->tensors[i].name),
+                          work->a->path);
+            work->differing_tensors++;
+        }
+    }
+}
+
+static launch_likeness judge(const comparison *work)
+{
+    const state_file *a = work->a;
+    const state_file *b = work->b;
+    if (a->size_bytes == b->size_bytes && memcmp(a->bytes, b->bytes, a->size_bytes) == 0) {
+        return LAUNCH_SAME_BYTES;
+    }
+    return work->differing_tensors == 0 ? LAUNCH_SAME_TENSORS : LAUNCH_DIFFERENT;
+}
+
+static void print_verdict(const comparison *work, launch_likeness likeness)
+{
+    const size_t tensors = work->a->tensors.count;
+    FILE *stream = work->stream;
+    switch (likeness) {
+    case LAUNCH_SAME_BYTES:
+        (void)fprintf(stream, "byte-equal: %zu bytes, %zu tensors, %zu values\n",
+                      work->a->size_bytes, tensors, work->values);
+        break;
+    case LAUNCH_SAME_TENSORS:
+        (void)fprintf(stream,
+                      "equal: %zu tensors, %zu values, bit for bit; the files themselves differ in "
+                      "their headers or order\n",
+                      tensors, work->values);
+        break;
+    case LAUNCH_DIFFERENT:
+        if (work->differing_tensors > DIFFERENCES_SHOWN) {
+            (void)fputs("  …\n", stream);
+        }
+        (void)fprintf(stream, "different: %zu tensors of %zu, %zu values of %zu",
+                      work->differing_tensors, tensors, work->differing_values, work->values);
+        if (work->max_abs_name != NULL) {
+            (void)fprintf(stream, "; the largest difference is %.9g, in %s", work->max_abs,
+                          work->max_abs_name);
+        }
+        (void)fputs("\n", stream);
+        break;
+    }
+}
+
+base_status launch_compare(const char *a, const char *b, FILE *stream, launch_likeness *likeness,
+                           base_error *reterr)
+{
+    state_file left = {0};
+    state_file right = {0};
+    base_status status = open_state(a, &left, reterr);
+    if (status == BASE_OK) {
+        status = open_state(b, &right, reterr);
+    }
+    if (status == BASE_OK) {
+        comparison work = {.a = &left, .b = &right, .stream = stream};
+        compare_all(&work);
+        *likeness = judge(&work);
+        print_verdict(&work, *likeness);
+        if (fflush(stream) != 0 || ferror(stream)) {
+            status = base_fail(reterr, BASE_ERR_IO, "cannot write the result");
+        }
+    }
+    close_state(&left);
+    close_state(&right);
+    return status;
+}

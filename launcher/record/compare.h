@@ -1,0 +1,25 @@
+/* `launcher compare A B`: are two saved states the same, and if not, where and by how much. */
+#ifndef LAUNCH_COMPARE_H
+#define LAUNCH_COMPARE_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+enum { LAUNCH_COMPARE_HEADER_BYTES_MAX = 1 << 24 };
+
+typedef enum launch_likeness {
+    LAUNCH_SAME_BYTES = 0,   /* the files are byte for byte the same */
+    LAUNCH_SAME_TENSORS = 1, /* every tensor has the same bits; headers or order differ */
+    LAUNCH_DIFFERENT = 2,
+} launch_likeness;
+
+/* Compares two safetensors files and prints the verdict on stream: the first place of difference,
+ * and per tensor that differs how many values and the largest absolute difference. A folder stands
+ * for its model.safetensors, or else its state-rank-0.safetensors. A prefix "transformer." of names
+ * is not looked at. Both files are read whole and checked strictly: BASE_ERR_INVALID,
+ * BASE_ERR_NOTFOUND, BASE_ERR_IO name the file. Difference is a verdict, not an error. */
+BASE_MUST_CHECK base_status launch_compare(const char *a, const char *b, FILE *stream,
+                                           launch_likeness *likeness, base_error *reterr);
+
+#endif

@@ -1,0 +1,97 @@
+#include "record/facts.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "build_commit.h"
+#include "build_info.h"
+#include "record/text.h"
+
+/* The value after "model name : " in /proc/cpuinfo, which x86 has; other machines stay unnamed. */
+static void find_cpu_model(char *model, size_t size_bytes)
+{
+    char line[512];
+    FILE *info = fopen("/proc/cpuinfo", "re");
+    while (info != NULL && fgets(line, sizeof line, info) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (colon != NULL && strncmp(line, "model name", strlen("model name")) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            launch_utf8_copy(model, size_bytes, colon + 1 + strspn(colon + 1, " "));
+            break;
+        }
+    }
+    if (info != NULL) {
+        (void)fclose(info);
+    }
+}
+
+static void find_machine(launch_facts *facts)
+{
+    struct utsname system;
+    cpu_set_t allowed;
+    if (uname(&system) == 0) {
+        launch_utf8_copy(facts->host, sizeof facts->host, system.nodename);
+        (void)snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.80s %.60s", system.sysname,
+                       system.release, system.machine);
+    }
+    find_cpu_model(facts->cpu, sizeof facts->cpu);
+    facts->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    facts->cpus_allowed = facts->cpus_online;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
+        facts->cpus_allowed = CPU_COUNT(&allowed);
+    }
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page_bytes > 0) {
+        facts->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+    }
+}
+
+/* A path as short as it can be told: links resolved, and relative where it lies below the current
+ * folder. */
+static void shorten_path(const char *path, char *shortened, size_t size_bytes)
+{
+    char here[BASE_PATH_BYTES];
+    char *real = realpath(path, NULL);
+    const char *rest = real != NULL ? real : path;
+    if (real != NULL && getcwd(here, sizeof here) != NULL) {
+        const size_t length = strlen(here);
+        if (strncmp(real, here, length) == 0 && real[length] == '/') {
+            rest = real + length + 1;
+        }
+    }
+    launch_utf8_copy(shortened, size_bytes, rest);
+    free(real);
+}
+
+static void find_data(launch_facts *facts, const char *path)
+{
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    struct stat info;
+    if (path == NULL || path[0] == '\0') {
+        return;
+    }
+    shorten_path(path, facts->data_path, sizeof facts->data_path);
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+        proto_sha256_file(path, digest, NULL) == BASE_OK) {
+        facts->data_bytes = (uint64_t)info.st_size;
+        proto_digest_hex(digest, facts->data_sha256);
+    }
+}
+
+void launch_facts_gather(launch_facts *facts, const char *data_path)
+{
+    memset(facts, 0, sizeof *facts);
+    find_machine(facts);
+    find_data(facts, data_path);
+    facts->version = LAUNCH_BUILD_VERSION;
+    facts->git_commit = LAUNCH_BUILD_COMMIT;
+    facts->compiler = LAUNCH_BUILD_COMPILER;
+    facts->compiler_flags = LAUNCH_BUILD_FLAGS;
+    facts->sanitizers = LAUNCH_BUILD_SANITIZE;
+}

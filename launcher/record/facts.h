@@ -1,0 +1,32 @@
+/* What is written down of the machine, the build and the data file. */
+#ifndef LAUNCH_FACTS_H
+#define LAUNCH_FACTS_H
+
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "proto/digest.h"
+
+enum { LAUNCH_FACT_BYTES = 256 };
+
+typedef struct launch_facts {
+    char host[BASE_HOSTNAME_BYTES];
+    char cpu[LAUNCH_FACT_BYTES];    /* the model's name; empty when unknown */
+    char kernel[LAUNCH_FACT_BYTES]; /* "Linux 6.1.0-18-amd64 x86_64" */
+    int cpus_online;
+    int cpus_allowed; /* this process may run on; at least 1 */
+    uint64_t memory_bytes;
+    char data_path[BASE_PATH_BYTES]; /* relative to the current folder where it lies below it */
+    uint64_t data_bytes;
+    char data_sha256[PROTO_DIGEST_HEX_BYTES]; /* empty when the file could not be read */
+    const char *version;
+    const char *git_commit;
+    const char *compiler;
+    const char *compiler_flags;
+    const char *sanitizers; /* empty: none */
+} launch_facts;
+
+/* Looks everything up; what cannot be found out is left empty. Reads the whole data file. */
+void launch_facts_gather(launch_facts *facts, const char *data_path);
+
+#endif

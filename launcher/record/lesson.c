@@ -1,0 +1,157 @@
+/* lesson_notes: what this run teaches, told from its own figures. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "record/run.h"
+
+/* Differences below this share of a step are noise on a shared machine, and said to be. */
+static const double NOISE_SHARE = 0.03;
+
+static void put_ms(launch_text *text, double ms)
+{
+    launch_text_number(text, ms, ms < 1 ? 3 : 2);
+    launch_text_put(text, " ms");
+}
+
+static double share_percent(double part, double whole)
+{
+    return whole > 0 ? 100 * part / whole : NAN;
+}
+
+/* Where the median step of this run went. */
+static void tell_step(const launch_run *run, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const double step_ms = summary->step_ms.p50;
+    launch_text_put(text, "The median step took ");
+    put_ms(text, step_ms);
+    launch_text_put(text, ": ");
+    put_ms(text, summary->compute_ms.p50);
+    launch_text_printf(text, " (%.0f %%) of forward and backward, ",
+                       share_percent(summary->compute_ms.p50, step_ms));
+    put_ms(text, summary->exposed_ms.p50);
+    launch_text_printf(text, " (%.1f %%) of waiting for the all-reduce and ",
+                       share_percent(summary->exposed_ms.p50, step_ms));
+    put_ms(text, summary->optimizer_ms.p50);
+    launch_text_printf(text, " (%.0f %%) of AdamW. ",
+                       share_percent(summary->optimizer_ms.p50, step_ms));
+}
+
+/* How much of the all-reduce ran behind backward. */
+static void tell_overlap(const launch_run *run, launch_text *text)
+{
+    const double total_ms = run->summary->allreduce_ms.p50;
+    const double exposed_ms = run->summary->exposed_ms.p50;
+    if (!(total_ms > 0)) {
+        return;
+    }
+    launch_text_put(text,
+                    "From its first bucket to its last, the all-reduce of the gradients took ");
+    put_ms(text, total_ms);
+    if (exposed_ms < total_ms) {
+        launch_text_printf(text, ", of which backward hid %.0f %%. ",
+                           share_percent(total_ms - exposed_ms, total_ms));
+    } else {
+        launch_text_put(text, ", none of it hidden behind backward. ");
+    }
+}
+
+/* The comparison with one process: speed-up, efficiency, and what each rank's step gained. */
+static void tell_scaling(const launch_run *run, const launch_scaling_point *one, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const int ranks = (int)run->job->world_size;
+    const double speedup = summary->tokens_per_second / one->tokens_per_second;
+    launch_text_printf(text,
+                       "%d processes handled %.0f tokens/s where one handled %.0f: %.2f times as "
+                       "many, %.0f %% of the ideal %d. ",
+                       ranks, summary->tokens_per_second, one->tokens_per_second, speedup,
+                       100 * speedup / ranks, ranks);
+    const double longer_ms = summary->step_ms.p50 - one->step_ms_p50;
+    const double compute_ms = summary->compute_ms.p50 - one->compute_ms_p50;
+    if (!isfinite(longer_ms) || !isfinite(compute_ms)) {
+        return;
+    }
+    launch_text_put(text,
+                    "Every rank has its own batch, so scaling would be ideal if a step took as "
+                    "long as alone, ");
+    put_ms(text, one->step_ms_p50);
+    if (longer_ms <= NOISE_SHARE * one->step_ms_p50) {
+        launch_text_put(text, "; it took no longer, within the noise of a shared machine. ");
+        return;
+    }
+    launch_text_put(text, "; it took ");
+    put_ms(text, longer_ms);
+    launch_text_put(text, " more. Of that, forward and backward account for ");
+    put_ms(text, compute_ms > 0 ? compute_ms : 0);
+    launch_text_printf(text, " (%.2f ms alone, %.2f ms now) and waiting for the all-reduce for ",
+                       one->compute_ms_p50, summary->compute_ms.p50);
+    put_ms(text, summary->exposed_ms.p50);
+    launch_text_put(text, "; the rest is the optimizer and waiting for a core. ");
+}
+
+/* Why: what the ranks had to share. */
+static void tell_cause(const launch_run *run, const launch_scaling_point *one, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const int ranks = (int)run->job->world_size;
+    const int cores = run->facts->cpus_allowed;
+    const double lost_compute_ms = summary->compute_ms.p50 - one->compute_ms_p50;
+    if (ranks > cores) {
+        launch_text_printf(text,
+                           "%d ranks share %d core%s, so they take turns and more processes cannot "
+                           "add speed: the ideal here is %d times one process, not %d.",
+                           ranks, cores, cores == 1 ? "" : "s", cores, ranks);
+        return;
+    }
+    if (!isfinite(lost_compute_ms) ||
+        !(summary->step_ms.p50 > (1 + NOISE_SHARE) * one->step_ms_p50)) {
+        return; /* nothing was lost that could be told from noise */
+    }
+    if (summary->tokens_per_second <= one->tokens_per_second) {
+        launch_text_put(text,
+                        "More processes were slower than one here: what a step gained in length "
+                        "outweighs the extra batches. ");
+    }
+    if (summary->exposed_ms.p50 > lost_compute_ms) {
+        launch_text_printf(
+            text,
+            "The larger loss is the exchange of %.2f MB of gradients a step; a larger "
+            "batch would spread it over more tokens.",
+            (double)run->end->model_params * sizeof(float) / 1e6);
+    } else {
+        launch_text_put(text,
+                        "The larger loss is that cores which work at once share the memory, the "
+                        "last-level cache and the power budget, so each computes slower than "
+                        "alone.");
+    }
+}
+
+void launch_lesson_write(const launch_run *run, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const int ranks = (int)run->job->world_size;
+    const launch_scaling_point *one = launch_summary_point(summary, 1);
+    if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
+        launch_text_put(text, "No step was finished by every rank, so nothing was measured.");
+        return;
+    }
+    tell_step(run, text);
+    if (ranks == 1) {
+        launch_text_printf(text,
+                           "One process alone handled %.0f tokens/s; it has nobody to exchange "
+                           "gradients with. --ranks 2 shows what a second process adds.",
+                           summary->tokens_per_second);
+        return;
+    }
+    tell_overlap(run, text);
+    if (one == NULL || !(one->tokens_per_second > 0)) {
+        launch_text_printf(text,
+                           "%d processes together handled %.0f tokens/s. One process alone was not "
+                           "measured, so their speed-up is not known.",
+                           ranks, summary->tokens_per_second);
+        return;
+    }
+    tell_scaling(run, one, text);
+    tell_cause(run, one, text);
+}

@@ -1,0 +1,329 @@
+/* manifest.json: everything about a run in one object. What was not measured is null. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "record/run.h"
+
+static const double MS_PER_NS = 1e-6;
+
+/* A JSON object being filled; remembers whether memory ran out. */
+typedef struct sheet {
+    json_t *object;
+    bool failed;
+} sheet;
+
+static sheet sheet_make(void)
+{
+    json_t *object = json_object();
+    return (sheet){.object = object, .failed = object == NULL};
+}
+
+static void put(sheet *page, const char *key, json_t *value)
+{
+    if (value == NULL || json_object_set_new(page->object, key, value) != 0) {
+        page->failed = true;
+    }
+}
+
+static void put_int(sheet *page, const char *key, uint64_t value)
+{
+    put(page, key, json_integer((json_int_t)value));
+}
+
+/* NaN and infinity are null. */
+static void put_real(sheet *page, const char *key, double value)
+{
+    put(page, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+static json_t *make_string(const char *value)
+{
+    const size_t size_bytes = 3 * strlen(value) + 1; /* U+FFFD is three bytes */
+    char *clean = malloc(size_bytes);
+    if (clean == NULL) {
+        return NULL;
+    }
+    launch_utf8_copy(clean, size_bytes, value);
+    json_t *string = json_string(clean);
+    free(clean);
+    return string;
+}
+
+/* NULL and "" are null. */
+static void put_string(sheet *page, const char *key, const char *value)
+{
+    put(page, key, value == NULL || value[0] == '\0' ? json_null() : make_string(value));
+}
+
+static void put_sheet(sheet *page, const char *key, sheet part)
+{
+    page->failed = page->failed || part.failed;
+    put(page, key, part.object);
+}
+
+static void put_spread(sheet *page, const char *key, launch_spread spread)
+{
+    sheet part = sheet_make();
+    put_real(&part, "mean", spread.mean);
+    put_real(&part, "median", spread.p50);
+    put_real(&part, "p95", spread.p95);
+    put_sheet(page, key, part);
+}
+
+static double speed_at(const launch_run *run, int ranks)
+{
+    const launch_scaling_point *point = launch_summary_point(run->summary, ranks);
+    return point != NULL ? point->tokens_per_second : NAN;
+}
+
+static void put_headline(sheet *page, const launch_run *run)
+{
+    const launch_summary *summary = run->summary;
+    put_int(page, "seed", (uint64_t)run->job->seed);
+    put_string(page, "lab", LAUNCH_RECORD_LAB);
+    put_string(page, "backend", run->backend);
+    put_int(page, "world_size", (uint64_t)run->job->world_size);
+    put_int(page, "model_params", run->end->model_params);
+    put_int(page, "steps", summary->steps_done);
+    put_real(page, "allreduce_p50_ms", summary->allreduce_ms.p50);
+    put_real(page, "allreduce_p95_ms", summary->allreduce_ms.p95);
+    put_real(page, "tokens_per_sec_1proc", speed_at(run, 1));
+    put_real(page, "tokens_per_sec_2proc", speed_at(run, 2));
+    put(page, "byte_equivalent",
+        summary->byte_equivalent == LAUNCH_UNKNOWN
+            ? json_null()
+            : json_boolean(summary->byte_equivalent == LAUNCH_YES));
+    put_string(page, "lesson_notes", run->lesson_notes);
+}
+
+static void put_origin(sheet *page, const launch_run *run)
+{
+    launch_text text = {0};
+    launch_text_printf(&text, "ringfence launcher %s", run->facts->version);
+    put_string(page, "started_by", text.data);
+    launch_text_fini(&text);
+    launch_run_command(run, &text);
+    put_string(page, "rerun", text.data);
+    page->failed = page->failed || text.failed;
+    launch_text_fini(&text);
+    json_t *argv = json_array();
+    for (int i = 0; i < run->argc; i++) {
+        if (json_array_append_new(argv, make_string(run->argv[i])) != 0) {
+            page->failed = true;
+        }
+    }
+    put(page, "argv", argv);
+    put_string(page, "started_at", run->started_at);
+    put_string(page, "ended_at", run->ended_at);
+    put_real(page, "wall_seconds", run->end->wall_seconds);
+    put(page, "exit_status", json_integer(run->end->exit_status));
+    put_string(page, "message", run->end->message);
+}
+
+static void put_surroundings(sheet *page, const launch_run *run)
+{
+    const launch_facts *facts = run->facts;
+    put_string(page, "git_commit", facts->git_commit);
+    put_string(page, "compiler", facts->compiler);
+    put_string(page, "compiler_flags", facts->compiler_flags);
+    put_string(page, "sanitizers", facts->sanitizers);
+    put_string(page, "host", facts->host);
+    put_string(page, "cpu", facts->cpu);
+    put_int(page, "cpus_online", (uint64_t)facts->cpus_online);
+    put_int(page, "cpus_allowed", (uint64_t)facts->cpus_allowed);
+    put_int(page, "memory_bytes", facts->memory_bytes);
+    put_string(page, "kernel", facts->kernel);
+    put_string(page, "transport", run->end->transport);
+    put_string(page, "algorithm", run->end->algorithm);
+    put_string(page, "instruction_set", run->end->instruction_set);
+    put_string(page, "matrix_library", run->end->matrix_library);
+}
+
+static void put_job(sheet *page, const launch_run *run)
+{
+    const proto_job *job = run->job;
+    const launch_facts *facts = run->facts;
+    const launch_rank_facts *first = run->end->ranks;
+    const bool known = first != NULL && first->sentences_total > 0;
+    sheet data = sheet_make();
+    put_string(&data, "path", facts->data_path);
+    put_string(&data, "sha256", facts->data_sha256);
+    put(&data, "bytes",
+        facts->data_sha256[0] != '\0' ? json_integer((json_int_t)facts->data_bytes) : json_null());
+    put(&data, "sentences", known ? json_integer((json_int_t)first->sentences_total) : json_null());
+    put_sheet(page, "data", data);
+
+    sheet model = sheet_make();
+    put_string(&model, "architecture", "GPT-2, pre-norm, tied embedding");
+    put_int(&model, "vocab_size", (uint64_t)job->vocab_size);
+    put_int(&model, "width", (uint64_t)job->width);
+    put_int(&model, "layers", (uint64_t)job->layers);
+    put_int(&model, "heads", (uint64_t)job->heads);
+    put_int(&model, "context", (uint64_t)job->context);
+    put_sheet(page, "model", model);
+
+    sheet training = sheet_make();
+    put_string(&training, "mode", job->mode);
+    put_int(&training, "steps_asked_for", (uint64_t)job->steps);
+    put_int(&training, "batch", (uint64_t)job->batch);
+    put_int(&training, "micro_batches", (uint64_t)job->micro_batches);
+    put_string(&training, "optimizer", "AdamW");
+    put_real(&training, "learning_rate", job->learning_rate);
+    put_real(&training, "learning_rate_min", job->learning_rate_min);
+    put_string(&training, "schedule", job->schedule);
+    put_int(&training, "warmup_steps", (uint64_t)job->warmup_steps);
+    put_real(&training, "beta1", job->beta1);
+    put_real(&training, "beta2", job->beta2);
+    put_real(&training, "epsilon", job->epsilon);
+    put_real(&training, "weight_decay", job->weight_decay);
+    put_real(&training, "clip_norm", job->clip_norm);
+    put_string(&training, "loss_on", job->loss_on);
+    put_string(&training, "timing", job->timing);
+    put_int(&training, "bucket_bytes", (uint64_t)job->bucket_bytes);
+    put_int(&training, "threads_per_rank", (uint64_t)job->threads_per_rank);
+    put_sheet(page, "training", training);
+}
+
+static void put_results(sheet *page, const launch_run *run)
+{
+    const launch_summary *summary = run->summary;
+    sheet measured = sheet_make();
+    const bool any = summary->steps_done > 0;
+    put(&measured, "first_step",
+        any ? json_integer((json_int_t)summary->measured_first) : json_null());
+    put(&measured, "last_step",
+        any ? json_integer((json_int_t)summary->steps_done - 1) : json_null());
+    put_string(&measured, "percentiles", "linear interpolation between the two closest values");
+    put_string(&measured, "step_ms_is", "the slowest rank's time in each step");
+    put_sheet(page, "measured_over", measured);
+    put_spread(page, "step_ms", summary->step_ms);
+    put_spread(page, "compute_ms", summary->compute_ms);
+    put_spread(page, "allreduce_ms", summary->allreduce_ms);
+    put_spread(page, "allreduce_exposed_ms", summary->exposed_ms);
+    put_spread(page, "optimizer_ms", summary->optimizer_ms);
+    put_real(page, "tokens_per_sec", summary->tokens_per_second);
+    put_int(page, "tokens", summary->tokens);
+    put_real(page, "loss_first", summary->loss_first);
+    put_real(page, "loss_last", summary->loss_last);
+    put_real(page, "max_abs_difference", summary->max_abs_difference);
+}
+
+static void put_eval(sheet *page, const launch_run *run)
+{
+    uint64_t total = 0;
+    uint64_t correct = 0;
+    for (int r = 0; run->end->ranks != NULL && r < run->job->world_size; r++) {
+        total += run->end->ranks[r].eval_total;
+        correct += run->end->ranks[r].eval_correct;
+    }
+    if (total == 0) {
+        put(page, "eval", json_null());
+        return;
+    }
+    sheet eval = sheet_make();
+    put_int(&eval, "sentences", total);
+    put_int(&eval, "correct", correct);
+    put_real(&eval, "exact_match", (double)correct / (double)total);
+    put_sheet(page, "eval", eval);
+}
+
+static void put_finished(sheet *row, const launch_rank_facts *facts)
+{
+    char hex[PROTO_DIGEST_HEX_BYTES];
+    const bool done = facts->finished;
+    proto_digest_hex(facts->params_sha256, hex);
+    put_string(row, "params_sha256", done ? hex : NULL);
+    put(row, "byte_equal", done ? json_boolean(facts->byte_equal) : json_null());
+    put_real(row, "max_abs_difference", done ? facts->max_abs_difference : NAN);
+    put(row, "max_rss_bytes", done ? json_integer((json_int_t)facts->max_rss_bytes) : json_null());
+    put_real(row, "startup_ms", done ? (double)facts->startup_ns * MS_PER_NS : NAN);
+    put_real(row, "matrix_first_use_ms",
+             done ? (double)facts->matrix_first_use_ns * MS_PER_NS : NAN);
+}
+
+static json_t *make_rank(const launch_run *run, int rank)
+{
+    const launch_breakdown *parts = &run->summary->ranks[rank];
+    sheet row = sheet_make();
+    put_int(&row, "rank", (uint64_t)rank);
+    if (run->end->ranks != NULL) {
+        const launch_rank_facts *facts = &run->end->ranks[rank];
+        put_string(&row, "host", facts->host);
+        put_int(&row, "pid", (uint64_t)facts->pid);
+        put(&row, "finished", json_boolean(facts->finished));
+        put_finished(&row, facts);
+        put_int(&row, "sentences_shard", facts->sentences_shard);
+        put_int(&row, "sentences_long", facts->sentences_long);
+        put_string(&row, "first_sentence", facts->first_sentence);
+    }
+    put_real(&row, "compute_ms_mean", parts->compute_ms);
+    put_real(&row, "allreduce_exposed_ms_mean", parts->exposed_ms);
+    put_real(&row, "optimizer_ms_mean", parts->optimizer_ms);
+    put_real(&row, "other_ms_mean", parts->other_ms);
+    put_real(&row, "step_ms_mean", parts->step_ms);
+    if (row.failed) {
+        json_decref(row.object);
+        return NULL;
+    }
+    return row.object;
+}
+
+static json_t *make_point(const launch_run *run, const launch_scaling_point *point)
+{
+    const double alone = speed_at(run, 1);
+    sheet row = sheet_make();
+    put_int(&row, "ranks", (uint64_t)point->ranks);
+    put_real(&row, "tokens_per_sec", point->tokens_per_second);
+    put_real(&row, "speedup", point->tokens_per_second / alone);
+    put_real(&row, "efficiency", point->tokens_per_second / alone / point->ranks);
+    put_real(&row, "step_ms_median", point->step_ms_p50);
+    put_real(&row, "compute_ms_median", point->compute_ms_p50);
+    put_real(&row, "allreduce_ms_median", point->allreduce_ms_p50);
+    if (row.failed) {
+        json_decref(row.object);
+        return NULL;
+    }
+    return row.object;
+}
+
+static void put_lists(sheet *page, const launch_run *run)
+{
+    json_t *scaling = json_array();
+    json_t *ranks = json_array();
+    for (int i = 0; i < run->summary->scaling_count; i++) {
+        if (json_array_append_new(scaling, make_point(run, &run->summary->scaling[i])) != 0) {
+            page->failed = true;
+        }
+    }
+    for (int r = 0; r < run->job->world_size; r++) {
+        if (json_array_append_new(ranks, make_rank(run, r)) != 0) {
+            page->failed = true;
+        }
+    }
+    put(page, "scaling", scaling);
+    put(page, "ranks", ranks);
+}
+
+base_status launch_manifest_write(const launch_run *run, launch_text *text, base_error *reterr)
+{
+    sheet page = sheet_make();
+    put_headline(&page, run);
+    put_origin(&page, run);
+    put_surroundings(&page, run);
+    put_job(&page, run);
+    put_results(&page, run);
+    put_eval(&page, run);
+    put_lists(&page, run);
+    char *json =
+        page.failed ? NULL : json_dumps(page.object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(page.object);
+    if (json == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write the manifest");
+    }
+    launch_text_put(text, json);
+    launch_text_put(text, "\n");
+    free(json);
+    return BASE_OK;
+}

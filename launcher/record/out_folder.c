@@ -1,0 +1,227 @@
+#include "record/out_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+enum { LOCK_ATTEMPTS = 8 };
+
+/* What a run writes; besides state-rank-N.safetensors. */
+static const char *const OUR_FILES[] = {
+    "timings.jsonl",     "manifest.json",  "report.html",           "scaling.png",
+    "loss.png",          "steptime.png",   "scaling.dat",           "loss.dat",
+    "steptime.dat",      "plots.gp",       "config.json",           "generation_config.json",
+    "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+};
+
+typedef enum folder_kind { FOLDER_EMPTY, FOLDER_RECORD, FOLDER_OTHER } folder_kind;
+
+static bool is_state_name(const char *name)
+{
+    static const char HEAD[] = "state-rank-";
+    if (strncmp(name, HEAD, sizeof HEAD - 1) != 0) {
+        return false;
+    }
+    name += sizeof HEAD - 1;
+    const size_t digits = strspn(name, "0123456789");
+    return digits > 0 && strcmp(name + digits, ".safetensors") == 0;
+}
+
+/* A file that a run writes, or the temporary one on the way to it. */
+static bool is_our_name(const char *name)
+{
+    char stem[NAME_MAX + 1];
+    (void)snprintf(stem, sizeof stem, "%s", name);
+    const size_t length = strlen(stem);
+    if (length > 4 && strcmp(stem + length - 4, ".tmp") == 0) {
+        stem[length - 4] = '\0';
+    }
+    for (size_t i = 0; i < sizeof OUR_FILES / sizeof OUR_FILES[0]; i++) {
+        if (strcmp(stem, OUR_FILES[i]) == 0) {
+            return true;
+        }
+    }
+    return is_state_name(stem);
+}
+
+/* The first process in /proc/locks that holds a lock on the file; 0 when it cannot be known. */
+static long lock_holder(int fd)
+{
+    struct stat info;
+    char line[256];
+    long found = 0;
+    FILE *locks = fopen("/proc/locks", "re");
+    if (locks == NULL || fstat(fd, &info) != 0) {
+        if (locks != NULL) {
+            (void)fclose(locks);
+        }
+        return 0;
+    }
+    while (found == 0 && fgets(line, sizeof line, locks) != NULL) {
+        long pid = 0;
+        unsigned major_number = 0;
+        unsigned minor_number = 0;
+        unsigned long long inode = 0;
+        if (sscanf(line, "%*s FLOCK %*s %*s %ld %x:%x:%llu", &pid, &major_number, &minor_number,
+                   &inode) == 4 &&
+            inode == info.st_ino && makedev(major_number, minor_number) == info.st_dev) {
+            found = pid;
+        }
+    }
+    (void)fclose(locks);
+    return found;
+}
+
+static base_status busy(const char *path, int fd, base_error *reterr)
+{
+    const long pid = lock_holder(fd);
+    if (pid > 0) {
+        return base_fail(reterr, BASE_ERR_BUSY, "%s is being written by another run, process %ld",
+                         path, pid);
+    }
+    return base_fail(reterr, BASE_ERR_BUSY, "%s is being written by another run", path);
+}
+
+/* Opens and locks the folder that stands at path; *fd is its descriptor. */
+static base_status lock_folder(const char *path, int *fd, base_error *reterr)
+{
+    for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
+        struct stat locked;
+        struct stat standing;
+        base_status status = base_mkdirs(path, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (*fd < 0) {
+            return base_fail_errno(reterr, errno, "cannot open the folder %s", path);
+        }
+        if (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+            status = errno == EWOULDBLOCK ? busy(path, *fd, reterr)
+                                          : base_fail_errno(reterr, errno, "cannot lock %s", path);
+        } else if (fstat(*fd, &locked) == 0 && stat(path, &standing) == 0 &&
+                   locked.st_ino == standing.st_ino && locked.st_dev == standing.st_dev) {
+            return BASE_OK;
+        }
+        (void)close(*fd); /* another run has just moved the folder away: look again */
+        *fd = -1;
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_BUSY, "%s is being moved by other runs", path);
+}
+
+/* Looks through the folder; with remove_ours, our files go and *kind is what was left. */
+static base_status scan_folder(const launch_out_folder *folder, bool remove_ours, folder_kind *kind,
+                               base_error *reterr)
+{
+    DIR *entries = opendir(folder->path);
+    const struct dirent *entry = NULL;
+    base_status status = BASE_OK;
+    if (entries == NULL) {
+        return base_fail_errno(reterr, errno, "cannot read the folder %s", folder->path);
+    }
+    *kind = FOLDER_EMPTY;
+    while (status == BASE_OK && (entry = readdir(entries)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        if (remove_ours && is_our_name(entry->d_name)) {
+            if (unlinkat(folder->fd, entry->d_name, 0) != 0) {
+                status = base_fail_errno(reterr, errno, "cannot remove %s/%s", folder->path,
+                                         entry->d_name);
+            }
+        } else if (strcmp(entry->d_name, "manifest.json") == 0 ||
+                   strcmp(entry->d_name, "timings.jsonl") == 0) {
+            *kind = FOLDER_RECORD;
+        } else if (*kind == FOLDER_EMPTY) {
+            *kind = FOLDER_OTHER;
+        }
+    }
+    (void)closedir(entries);
+    return status;
+}
+
+/* Moves the locked folder to the next free number and takes a fresh one in its place. */
+static base_status move_away(launch_out_folder *folder, base_error *reterr)
+{
+    for (int number = 1; number <= LAUNCH_RECORDS_KEPT_MAX; number++) {
+        (void)snprintf(folder->moved_to, sizeof folder->moved_to, "%s.%d", folder->path, number);
+        if (renameat2(AT_FDCWD, folder->path, AT_FDCWD, folder->moved_to, RENAME_NOREPLACE) == 0) {
+            (void)close(folder->fd);
+            return lock_folder(folder->path, &folder->fd, reterr);
+        }
+        if (errno != EEXIST) {
+            return base_fail_errno(reterr, errno,
+                                   "%s holds the record of an earlier run, which cannot be moved "
+                                   "to %s (--overwrite replaces it)",
+                                   folder->path, folder->moved_to);
+        }
+    }
+    return base_fail(reterr, BASE_ERR_LIMIT, "%s.1 to %s.%d all exist: remove some", folder->path,
+                     folder->path, LAUNCH_RECORDS_KEPT_MAX);
+}
+
+static base_status make_way(launch_out_folder *folder, bool overwrite, base_error *reterr)
+{
+    folder_kind kind = FOLDER_EMPTY;
+    base_status status = scan_folder(folder, false, &kind, reterr);
+    if (status != BASE_OK || kind == FOLDER_EMPTY) {
+        return status;
+    }
+    if (kind == FOLDER_OTHER) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s is not empty and holds no record of a run: name another folder, or "
+                         "empty it",
+                         folder->path);
+    }
+    return overwrite ? scan_folder(folder, true, &kind, reterr) : move_away(folder, reterr);
+}
+
+base_status launch_out_folder_open(const char *path, bool overwrite, launch_out_folder *folder,
+                                   base_error *reterr)
+{
+    memset(folder, 0, sizeof *folder);
+    folder->fd = -1;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    if (length == 0 || length + 16 > sizeof folder->path) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the output folder's name is %s",
+                         length == 0 ? "empty" : "too long");
+    }
+    memcpy(folder->path, path, length);
+    base_status status = lock_folder(folder->path, &folder->fd, reterr);
+    if (status == BASE_OK) {
+        status = make_way(folder, overwrite, reterr);
+    }
+    if (status != BASE_OK) {
+        launch_out_folder_close(folder);
+    }
+    return status;
+}
+
+void launch_out_folder_close(launch_out_folder *folder)
+{
+    if (folder->fd >= 0) {
+        (void)close(folder->fd);
+    }
+    folder->fd = -1;
+}
+
+void launch_out_folder_path(const launch_out_folder *folder, const char *name,
+                            char path[BASE_PATH_BYTES + 64])
+{
+    (void)snprintf(path, BASE_PATH_BYTES + 64, "%s/%s", folder->path, name);
+}

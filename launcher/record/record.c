@@ -1,0 +1,299 @@
+#include "record/record.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "record/out_folder.h"
+#include "record/run.h"
+
+enum {
+    PATH_BYTES = BASE_PATH_BYTES + 64,
+    STREAM_BUFFER_BYTES = 64 * 1024,
+    RECENT_STEPS = 10,    /* of the progress line's tokens per second */
+    RECENT_VALUES = 4096, /* of its all-reduce p50, at most */
+};
+
+#define FLUSH_EVERY_NS (500 * BASE_NS_PER_MS) /* so that a reader sees the run go on */
+
+struct launch_record {
+    launch_record_options options;
+    proto_job job;
+    launch_out_folder folder;
+    launch_steps steps;
+    launch_text notes;
+    FILE *timings;
+    int64_t flushed_ns;
+    char timings_path[PATH_BYTES];
+    char started_at[BASE_TIMESTAMP_BYTES];
+};
+
+static base_status open_timings(launch_record *record, base_error *reterr)
+{
+    launch_out_folder_path(&record->folder, "timings.jsonl", record->timings_path);
+    record->timings = fopen(record->timings_path, "we");
+    if (record->timings == NULL) {
+        return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
+    }
+    (void)setvbuf(record->timings, NULL, _IOFBF, STREAM_BUFFER_BYTES);
+    return BASE_OK;
+}
+
+base_status launch_record_open(const launch_record_options *options, launch_record **record,
+                               base_error *reterr)
+{
+    launch_record *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the record");
+    }
+    made->options = *options;
+    made->job = *options->job;
+    made->options.job = &made->job;
+    made->folder.fd = -1;
+    base_timestamp(made->started_at);
+    made->flushed_ns = base_now_ns();
+    base_status status = launch_steps_init(&made->steps, (int)made->job.world_size, reterr);
+    if (status == BASE_OK) {
+        status = launch_out_folder_open(options->out, options->overwrite, &made->folder, reterr);
+    }
+    if (status == BASE_OK) {
+        status = open_timings(made, reterr);
+    }
+    if (status != BASE_OK) {
+        launch_record_close(made);
+        return status;
+    }
+    if (made->folder.moved_to[0] != '\0') {
+        launch_text_printf(&made->notes, "the record of an earlier run is now in %s\n",
+                           made->folder.moved_to);
+    }
+    *record = made;
+    return BASE_OK;
+}
+
+/* "null" for what JSON has no number for. */
+static void print_real(FILE *stream, const char *key, double value)
+{
+    if (isfinite(value)) {
+        (void)fprintf(stream, ", \"%s\": %.9g", key, value);
+    } else {
+        (void)fprintf(stream, ", \"%s\": null", key);
+    }
+}
+
+/* Nanoseconds as milliseconds, every digit of them. */
+static void print_ms(FILE *stream, const char *key, int64_t ns)
+{
+    (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
+}
+
+static void print_step(FILE *stream, const launch_step *step)
+{
+    (void)fprintf(stream, "{\"step\": %llu, \"rank\": %d", (unsigned long long)step->step,
+                  step->rank);
+    print_real(stream, "loss", step->loss);
+    print_real(stream, "loss_global", step->loss_global);
+    (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->tokens);
+    print_ms(stream, "compute_ms", step->compute_ns);
+    print_ms(stream, "allreduce_ms", step->allreduce_ns);
+    print_ms(stream, "allreduce_exposed_ms", step->allreduce_exposed_ns);
+    print_ms(stream, "optimizer_ms", step->optimizer_ns);
+    print_ms(stream, "step_ms", step->step_ns);
+    (void)fprintf(stream, ", \"bytes_sent\": %llu, \"epoch\": %llu",
+                  (unsigned long long)step->bytes_sent, (unsigned long long)step->epoch);
+    print_real(stream, "learning_rate", step->learning_rate);
+    print_real(stream, "grad_norm", step->grad_norm);
+    (void)fputs("}\n", stream);
+}
+
+/* The stream keeps its error flag, so one look after the writing is enough. */
+static base_status flush_timings(launch_record *record, base_error *reterr)
+{
+    errno = 0;
+    if (fflush(record->timings) != 0 || ferror(record->timings)) {
+        return base_fail_errno(reterr, errno != 0 ? errno : EIO, "cannot write %s",
+                               record->timings_path);
+    }
+    return BASE_OK;
+}
+
+base_status launch_record_step(launch_record *record, const launch_step *step, base_error *reterr)
+{
+    const base_status status = launch_steps_add(&record->steps, step, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    errno = 0;
+    print_step(record->timings, step);
+    if (ferror(record->timings)) {
+        return base_fail_errno(reterr, errno != 0 ? errno : EIO, "cannot write %s",
+                               record->timings_path);
+    }
+    const int64_t now_ns = base_now_ns();
+    if (now_ns - record->flushed_ns < FLUSH_EVERY_NS) {
+        return BASE_OK;
+    }
+    record->flushed_ns = now_ns;
+    return flush_timings(record, reterr);
+}
+
+double launch_record_tokens_per_second(const launch_record *record)
+{
+    const size_t done = launch_steps_count(&record->steps);
+    const size_t recent = done < RECENT_STEPS ? done : RECENT_STEPS;
+    return launch_steps_tokens_per_second(&record->steps, done - recent, recent);
+}
+
+double launch_record_allreduce_ms_p50(const launch_record *record)
+{
+    double values[RECENT_VALUES];
+    const int world_size = record->steps.world_size;
+    const size_t done = launch_steps_count(&record->steps);
+    const size_t fit = RECENT_VALUES / (size_t)world_size;
+    const size_t wanted = done - done / 2;
+    const size_t taken = wanted < fit ? wanted : fit;
+    size_t count = 0;
+    for (int r = 0; r < world_size; r++) {
+        for (size_t i = done - taken; i < done; i++) {
+            values[count++] = (double)record->steps.ranks[r].steps[i].allreduce_ns * 1e-6;
+        }
+    }
+    return launch_spread_of(values, count).p50;
+}
+
+static base_status close_timings(launch_record *record, base_error *reterr)
+{
+    const base_status status = flush_timings(record, reterr);
+    FILE *timings = record->timings;
+    record->timings = NULL;
+    if (fclose(timings) != 0 && status == BASE_OK) {
+        return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
+    }
+    return status;
+}
+
+/* Keeps the first failure's words. */
+static void note_failure(base_status *first, base_error *first_error, base_status status,
+                         const base_error *error)
+{
+    if (*first == BASE_OK && status != BASE_OK) {
+        *first = status;
+        if (first_error != NULL) {
+            *first_error = *error;
+        }
+    }
+}
+
+static base_status write_manifest(launch_record *record, const launch_run *run, base_error *reterr)
+{
+    char path[PATH_BYTES];
+    launch_text text = {0};
+    launch_out_folder_path(&record->folder, "manifest.json", path);
+    base_status status = launch_manifest_write(run, &text, reterr);
+    if (status == BASE_OK) {
+        status = launch_text_save(&text, path, reterr);
+    }
+    launch_text_fini(&text);
+    return status;
+}
+
+/* Everything that is written from the whole run. */
+static base_status write_results(launch_record *record, const launch_run *run, base_error *reterr)
+{
+    base_error error;
+    base_status first = BASE_OK;
+    note_failure(&first, reterr, write_manifest(record, run, &error), &error);
+    return first;
+}
+
+void launch_run_command(const launch_run *run, launch_text *text)
+{
+    for (int i = 0; i < run->argc; i++) {
+        launch_text_put(text, i > 0 ? " " : "");
+        launch_text_shell(text, run->argv[i]);
+    }
+}
+
+void launch_run_backend(const launch_record_end *end, launch_text *text)
+{
+    launch_text_put(text, "ringfence");
+    if (end->transport != NULL && end->transport[0] != '\0') {
+        launch_text_printf(text, "-%s", end->transport);
+    }
+    if (end->algorithm != NULL && end->algorithm[0] != '\0') {
+        launch_text_printf(text, "-%s", end->algorithm);
+    }
+}
+
+static base_status describe_and_write(launch_record *record, const launch_record_end *end,
+                                      const launch_summary *summary, base_error *reterr)
+{
+    launch_facts facts;
+    launch_text lesson = {0};
+    launch_text backend = {0};
+    launch_facts_gather(&facts, record->job.data);
+    launch_run run = {
+        .out = record->folder.path,
+        .job = &record->job,
+        .argc = record->options.argc,
+        .argv = record->options.argv,
+        .steps = &record->steps,
+        .summary = summary,
+        .facts = &facts,
+        .end = end,
+    };
+    memcpy(run.started_at, record->started_at, sizeof run.started_at);
+    base_timestamp(run.ended_at);
+    launch_run_backend(end, &backend);
+    launch_lesson_write(&run, &lesson);
+    run.backend = backend.data;
+    run.lesson_notes = lesson.data;
+    const base_status status =
+        backend.failed || lesson.failed
+            ? base_fail(reterr, BASE_ERR_MEMORY, "no memory to write the record")
+            : write_results(record, &run, reterr);
+    launch_text_fini(&lesson);
+    launch_text_fini(&backend);
+    return status;
+}
+
+base_status launch_record_finish(launch_record *record, const launch_record_end *end,
+                                 base_error *reterr)
+{
+    launch_summary summary;
+    base_error error;
+    base_status first = BASE_OK;
+    if (record->timings == NULL) {
+        return base_fail(reterr, BASE_ERR_STATE, "the record is finished already");
+    }
+    note_failure(&first, reterr, close_timings(record, &error), &error);
+    const base_status status = launch_summary_init(&summary, &record->steps, end, &error);
+    note_failure(&first, reterr, status, &error);
+    if (status == BASE_OK) {
+        note_failure(&first, reterr, describe_and_write(record, end, &summary, &error), &error);
+        launch_summary_fini(&summary);
+    }
+    return first;
+}
+
+const char *launch_record_notes(const launch_record *record)
+{
+    return record->notes.data != NULL ? record->notes.data : "";
+}
+
+void launch_record_close(launch_record *record)
+{
+    if (record == NULL) {
+        return;
+    }
+    if (record->timings != NULL) {
+        (void)fclose(record->timings); /* not finished: nobody is left to be told */
+    }
+    launch_out_folder_close(&record->folder);
+    launch_steps_fini(&record->steps);
+    launch_text_fini(&record->notes);
+    free(record);
+}

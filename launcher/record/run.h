@@ -1,0 +1,43 @@
+/* One view of everything that is known of a run, for what writes it down. Borrowed pointers. */
+#ifndef LAUNCH_RUN_H
+#define LAUNCH_RUN_H
+
+#include "base/clock.h"
+#include "record/facts.h"
+#include "record/record.h"
+#include "record/steps.h"
+#include "record/summary.h"
+#include "record/text.h"
+
+typedef struct launch_run {
+    const char *out; /* as the user named it, no slash at its end */
+    const proto_job *job;
+    int argc;
+    char **argv;
+    char started_at[BASE_TIMESTAMP_BYTES];
+    char ended_at[BASE_TIMESTAMP_BYTES];
+    const launch_steps *steps;
+    const launch_summary *summary;
+    const launch_facts *facts;
+    const launch_record_end *end;
+    const char *lesson_notes;
+    const char *backend;
+} launch_run;
+
+/* The lab this record belongs to. */
+#define LAUNCH_RECORD_LAB "01-ddp-on-cpu"
+
+/* The command line, quoted for a shell. */
+void launch_run_command(const launch_run *run, launch_text *text);
+
+/* What did the work, by its own name: "ringfence-shm-direct". */
+void launch_run_backend(const launch_record_end *end, launch_text *text);
+
+/* A paragraph from this run's own figures: why so many processes are faster or slower than one. */
+void launch_lesson_write(const launch_run *run, launch_text *text);
+
+/* manifest.json as text. */
+BASE_MUST_CHECK base_status launch_manifest_write(const launch_run *run, launch_text *text,
+                                                  base_error *reterr);
+
+#endif

@@ -1,0 +1,85 @@
+#include "record/steps.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS_FIRST = 128 };
+
+base_status launch_steps_init(launch_steps *steps, int world_size, base_error *reterr)
+{
+    steps->world_size = world_size;
+    steps->ranks = calloc((size_t)world_size, sizeof *steps->ranks);
+    if (steps->ranks == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the steps of %d ranks",
+                         world_size);
+    }
+    return BASE_OK;
+}
+
+void launch_steps_fini(launch_steps *steps)
+{
+    for (int r = 0; steps->ranks != NULL && r < steps->world_size; r++) {
+        free(steps->ranks[r].steps);
+    }
+    free(steps->ranks);
+    memset(steps, 0, sizeof *steps);
+}
+
+base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_error *reterr)
+{
+    if (step->rank < 0 || step->rank >= steps->world_size) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a step came from rank %d of %d", step->rank,
+                         steps->world_size);
+    }
+    launch_rank_steps *rank = &steps->ranks[step->rank];
+    if (step->step != rank->count) {
+        return base_fail(reterr, BASE_ERR_INVALID, "rank %d reported step %llu, expected %zu",
+                         step->rank, (unsigned long long)step->step, rank->count);
+    }
+    if (rank->count == rank->capacity) {
+        const size_t capacity = rank->capacity == 0 ? STEPS_FIRST : rank->capacity * 2;
+        launch_step *larger = realloc(rank->steps, capacity * sizeof *larger);
+        if (larger == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu steps", capacity);
+        }
+        rank->steps = larger;
+        rank->capacity = capacity;
+    }
+    rank->steps[rank->count++] = *step;
+    return BASE_OK;
+}
+
+size_t launch_steps_count(const launch_steps *steps)
+{
+    size_t count = steps->ranks[0].count;
+    for (int r = 1; r < steps->world_size; r++) {
+        if (steps->ranks[r].count < count) {
+            count = steps->ranks[r].count;
+        }
+    }
+    return count;
+}
+
+int64_t launch_steps_slowest_ns(const launch_steps *steps, size_t index)
+{
+    int64_t slowest_ns = 0;
+    for (int r = 0; r < steps->world_size; r++) {
+        const int64_t step_ns = steps->ranks[r].steps[index].step_ns;
+        slowest_ns = step_ns > slowest_ns ? step_ns : slowest_ns;
+    }
+    return slowest_ns;
+}
+
+double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, size_t count)
+{
+    double tokens = 0;
+    double seconds = 0;
+    for (size_t i = first; i < first + count; i++) {
+        for (int r = 0; r < steps->world_size; r++) {
+            tokens += (double)steps->ranks[r].steps[i].tokens;
+        }
+        seconds += (double)launch_steps_slowest_ns(steps, i) * 1e-9;
+    }
+    return seconds > 0 ? tokens / seconds : NAN;
+}

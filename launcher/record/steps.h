@@ -1,0 +1,41 @@
+/* The steps of a run as the ranks reported them, kept in memory until the record is finished.
+ *
+ * Each rank reports step 0, 1, 2, … in order; ranks may be ahead of each other. A step is complete
+ * when every rank has reported it. One thread. */
+#ifndef LAUNCH_STEPS_H
+#define LAUNCH_STEPS_H
+
+#include <stddef.h>
+
+#include "record/record.h"
+
+typedef struct launch_rank_steps {
+    launch_step *steps;
+    size_t count;
+    size_t capacity;
+} launch_rank_steps;
+
+typedef struct launch_steps {
+    int world_size;
+    launch_rank_steps *ranks; /* (world_size) */
+} launch_steps;
+
+BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size,
+                                              base_error *reterr);
+void launch_steps_fini(launch_steps *steps);
+
+/* BASE_ERR_INVALID for a rank that is none or a step that is not that rank's next. */
+BASE_MUST_CHECK base_status launch_steps_add(launch_steps *steps, const launch_step *step,
+                                             base_error *reterr);
+
+/* Complete steps. */
+size_t launch_steps_count(const launch_steps *steps);
+
+/* Of complete steps first … first + count - 1: tokens of all ranks by the time of the slowest rank
+ * in each step, per second. NaN when that time is 0. */
+double launch_steps_tokens_per_second(const launch_steps *steps, size_t first, size_t count);
+
+/* The slowest rank's time in a complete step. */
+int64_t launch_steps_slowest_ns(const launch_steps *steps, size_t index);
+
+#endif

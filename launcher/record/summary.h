@@ -1,0 +1,50 @@
+/* What a run's steps come to: the figures that manifest, plots and report share.
+ *
+ * Speeds and times are taken over the last half of the complete steps, because the first half is
+ * warm-up: steps measured_first … steps_done - 1. A spread is over all ranks' values of these
+ * steps; step_ms is over the slowest rank of each step, which is what the job waits for. Pure. */
+#ifndef LAUNCH_SUMMARY_H
+#define LAUNCH_SUMMARY_H
+
+#include "record/record.h"
+#include "record/stats.h"
+#include "record/steps.h"
+
+/* Where one rank's average step went. The parts add up to step_ms. */
+typedef struct launch_breakdown {
+    double compute_ms;
+    double exposed_ms;
+    double optimizer_ms;
+    double other_ms; /* what is left: reporting, bookkeeping, being scheduled out */
+    double step_ms;
+} launch_breakdown;
+
+typedef enum launch_answer { LAUNCH_UNKNOWN = -1, LAUNCH_NO = 0, LAUNCH_YES = 1 } launch_answer;
+
+typedef struct launch_summary {
+    size_t steps_done;     /* complete steps */
+    size_t measured_first; /* first step of the last half */
+    launch_spread step_ms;
+    launch_spread compute_ms;
+    launch_spread allreduce_ms;
+    launch_spread exposed_ms;
+    launch_spread optimizer_ms;
+    double tokens_per_second; /* NaN: nothing was measured */
+    double loss_first;        /* over all ranks; NaN when unknown */
+    double loss_last;
+    uint64_t tokens;               /* of all complete steps */
+    launch_breakdown *ranks;       /* (world_size); NaN when nothing was measured */
+    launch_scaling_point *scaling; /* by rising ranks, this run included */
+    int scaling_count;
+    launch_answer byte_equivalent; /* all ranks ended with the same parameters */
+    double max_abs_difference;     /* NaN when unknown */
+} launch_summary;
+
+BASE_MUST_CHECK base_status launch_summary_init(launch_summary *summary, const launch_steps *steps,
+                                                const launch_record_end *end, base_error *reterr);
+void launch_summary_fini(launch_summary *summary);
+
+/* The scaling point of that many ranks, or NULL when it was not measured. */
+const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks);
+
+#endif

@@ -1,0 +1,178 @@
+#include "record/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static const char REPLACEMENT[] = "\xef\xbf\xbd"; /* U+FFFD */
+
+/* Makes room for more bytes and a NUL; false when there is none. */
+static bool make_room(launch_text *text, size_t more_bytes)
+{
+    if (text->failed) {
+        return false;
+    }
+    if (text->capacity_bytes - text->length_bytes > more_bytes) {
+        return true;
+    }
+    const size_t capacity_bytes = (text->length_bytes + more_bytes + 1) * 2;
+    char *larger = realloc(text->data, capacity_bytes);
+    if (larger == NULL) {
+        text->failed = true;
+        return false;
+    }
+    text->data = larger;
+    text->capacity_bytes = capacity_bytes;
+    return true;
+}
+
+static void put_bytes(launch_text *text, const char *bytes, size_t size_bytes)
+{
+    if (make_room(text, size_bytes)) {
+        memcpy(text->data + text->length_bytes, bytes, size_bytes);
+        text->length_bytes += size_bytes;
+        text->data[text->length_bytes] = '\0';
+    }
+}
+
+void launch_text_put(launch_text *text, const char *string)
+{
+    put_bytes(text, string, strlen(string));
+}
+
+void launch_text_printf(launch_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int needed = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (needed < 0 || !make_room(text, (size_t)needed)) {
+        text->failed = true;
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text->data + text->length_bytes, (size_t)needed + 1, format, args);
+    va_end(args);
+    text->length_bytes += (size_t)needed;
+}
+
+size_t launch_utf8_length(const char *string)
+{
+    const uint8_t *byte = (const uint8_t *)string;
+    if (byte[0] < 0x80) {
+        return byte[0] != 0;
+    }
+    const size_t length = byte[0] >= 0xf0 ? 4 : byte[0] >= 0xe0 ? 3 : 2;
+    if (byte[0] < 0xc2 || byte[0] > 0xf4) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if ((byte[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    const bool overlong =
+        (byte[0] == 0xe0 && byte[1] < 0xa0) || (byte[0] == 0xf0 && byte[1] < 0x90);
+    const bool surrogate = byte[0] == 0xed && byte[1] > 0x9f;
+    const bool too_high = byte[0] == 0xf4 && byte[1] > 0x8f;
+    return overlong || surrogate || too_high ? 0 : length;
+}
+
+void launch_utf8_copy(char *copy, size_t size_bytes, const char *string)
+{
+    size_t used = 0;
+    while (*string != '\0') {
+        const size_t length = launch_utf8_length(string);
+        const char *from = length > 0 ? string : REPLACEMENT;
+        const size_t from_bytes = length > 0 ? length : sizeof REPLACEMENT - 1;
+        if (used + from_bytes + 1 > size_bytes) {
+            break;
+        }
+        memcpy(copy + used, from, from_bytes);
+        used += from_bytes;
+        string += length > 0 ? length : 1;
+    }
+    copy[used] = '\0';
+}
+
+void launch_text_html(launch_text *text, const char *string)
+{
+    while (*string != '\0') {
+        const size_t length = launch_utf8_length(string);
+        const char *entity = *string == '&'    ? "&amp;"
+                             : *string == '<'  ? "&lt;"
+                             : *string == '>'  ? "&gt;"
+                             : *string == '"'  ? "&quot;"
+                             : *string == '\'' ? "&#39;"
+                                               : NULL;
+        const bool control =
+            (uint8_t)*string < 0x20 && *string != '\n' && *string != '\t' && *string != '\r';
+        if (entity != NULL) {
+            launch_text_put(text, entity);
+        } else if (length == 0 || control || *string == 0x7f) {
+            launch_text_put(text, REPLACEMENT);
+        } else {
+            put_bytes(text, string, length);
+        }
+        string += length > 0 ? length : 1;
+    }
+}
+
+void launch_text_shell(launch_text *text, const char *argument)
+{
+    static const char PLAIN[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
+    if (*argument != '\0' && argument[strspn(argument, PLAIN)] == '\0') {
+        launch_text_put(text, argument);
+        return;
+    }
+    launch_text_put(text, "'");
+    for (; *argument != '\0'; argument++) {
+        if (*argument == '\'') {
+            launch_text_put(text, "'\\''");
+        } else {
+            put_bytes(text, argument, 1);
+        }
+    }
+    launch_text_put(text, "'");
+}
+
+void launch_text_count(launch_text *text, unsigned long long count)
+{
+    char digits[32];
+    const int length = snprintf(digits, sizeof digits, "%llu", count);
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) {
+            launch_text_put(text, "\xe2\x80\xaf"); /* U+202F, a narrow space that does not break */
+        }
+        put_bytes(text, &digits[i], 1);
+    }
+}
+
+void launch_text_number(launch_text *text, double value, int decimals)
+{
+    if (isfinite(value)) {
+        launch_text_printf(text, "%.*f", decimals, value);
+    } else {
+        launch_text_put(text, "\xe2\x80\x93"); /* an en dash */
+    }
+}
+
+base_status launch_text_save(const launch_text *text, const char *path, base_error *reterr)
+{
+    if (text->failed) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+    }
+    return base_file_write(path, text->data, text->length_bytes, reterr);
+}
+
+void launch_text_fini(launch_text *text)
+{
+    free(text->data);
+    memset(text, 0, sizeof *text);
+}

@@ -1,0 +1,48 @@
+/* Text that grows: how manifests, plots and pages are put together before they are written whole.
+ *
+ * When memory runs out `failed` is set and everything later does nothing; look at it once, at the
+ * end. One thread. */
+#ifndef LAUNCH_TEXT_H
+#define LAUNCH_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct launch_text {
+    char *data; /* NUL-terminated once something was put */
+    size_t length_bytes;
+    size_t capacity_bytes;
+    bool failed;
+} launch_text;
+
+void launch_text_put(launch_text *text, const char *string);
+void launch_text_printf(launch_text *text, const char *format, ...) BASE_PRINTF(2, 3);
+
+/* Puts a string as HTML text or attribute value: & < > " ' are escaped, control characters and
+ * bytes that are no UTF-8 become U+FFFD. */
+void launch_text_html(launch_text *text, const char *string);
+
+/* Puts the argument as a POSIX shell would need it: as it is when it is plain, else in '…'. */
+void launch_text_shell(launch_text *text, const char *argument);
+
+/* Puts a count with thin spaces between thousands, "470 528" (U+202F). */
+void launch_text_count(launch_text *text, unsigned long long count);
+
+/* Puts the value with that many decimals, or an en dash where the value is not finite. */
+void launch_text_number(launch_text *text, double value, int decimals);
+
+/* Writes the text to a file, whole or not at all, and says so if memory had run out. */
+BASE_MUST_CHECK base_status launch_text_save(const launch_text *text, const char *path,
+                                             base_error *reterr);
+void launch_text_fini(launch_text *text);
+
+/* Bytes of the UTF-8 character at string (1 … 4), or 0 where it is none (overlong forms, surrogates
+ * and bytes over U+10FFFF are none). */
+size_t launch_utf8_length(const char *string);
+
+/* Copies string, with bytes that are no UTF-8 as U+FFFD, cut between characters. */
+void launch_utf8_copy(char *copy, size_t size_bytes, const char *string);
+
+#endif

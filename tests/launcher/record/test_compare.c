@@ -1,0 +1,183 @@
+#include "record/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "support.h"
+
+#define HEADER(prefix)                                                                             \
+    "{\"" prefix "wte\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},\"" prefix     \
+    "ln\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]}}"
+
+enum { VALUES = 8, REPORT_BYTES = 4096 };
+
+static test_folder place;
+
+static int make_place(void **state)
+{
+    (void)state;
+    test_folder_make(&place);
+    return 0;
+}
+
+static int remove_place(void **state)
+{
+    (void)state;
+    test_folder_remove(&place);
+    return 0;
+}
+
+static void write_state(const char *name, const char *header, const float *values, size_t count)
+{
+    uint8_t file[1024];
+    base_error error;
+    base_writer writer = base_writer_make(file, sizeof file);
+    base_write_u64(&writer, strlen(header));
+    base_write_bytes(&writer, header, strlen(header));
+    base_write_bytes(&writer, values, count * sizeof *values);
+    assert_false(writer.failed);
+    assert_ok(base_file_write(test_folder_path(&place, name), file, writer.offset_bytes, &error),
+              &error);
+}
+
+/* Compares two files of the folder; what was printed is in report. */
+static launch_likeness compare(const char *a, const char *b, char report[REPORT_BYTES])
+{
+    launch_likeness likeness = LAUNCH_DIFFERENT;
+    base_error error;
+    memset(report, 0, REPORT_BYTES);
+    FILE *stream = fmemopen(report, REPORT_BYTES, "w");
+    assert_non_null(stream);
+    assert_ok(launch_compare(test_folder_path(&place, a), test_folder_path(&place, b), stream,
+                             &likeness, &error),
+              &error);
+    assert_int_equal(fclose(stream), 0);
+    return likeness;
+}
+
+static void assert_tells(const char *report, const char *expected)
+{
+    if (strstr(report, expected) == NULL) {
+        fail_msg("\"%s\" is not in\n%s", expected, report);
+    }
+}
+
+static void the_same_bytes_are_equal(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    char report[REPORT_BYTES];
+    write_state("a", HEADER(""), ONE, VALUES);
+    write_state("b", HEADER(""), ONE, VALUES);
+    assert_int_equal(compare("a", "b", report), LAUNCH_SAME_BYTES);
+    assert_tells(report, "byte-equal");
+    assert_tells(report, "2 tensors, 8 values");
+
+    write_state("p", HEADER("transformer."), ONE, VALUES);
+    assert_int_equal(compare("a", "p", report), LAUNCH_SAME_TENSORS);
+    assert_tells(report, "bit for bit");
+}
+
+static void the_first_difference_is_shown(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const float OTHER[VALUES] = {1, 2, 3, 4, 5.5F, 5, 7, 8.25F};
+    char report[REPORT_BYTES];
+    write_state("a", HEADER(""), ONE, VALUES);
+    write_state("b", HEADER(""), OTHER, VALUES);
+    assert_int_equal(compare("a", "b", report), LAUNCH_DIFFERENT);
+    assert_tells(report, "first difference: wte[1, 1] is 5 (bytes 00 00 a0 40) against 5.5 ");
+    assert_tells(report, "wte: 2 of 6 values differ, by at most 1\n");
+    assert_tells(report, "ln: 1 of 2 values differ, by at most 0.25\n");
+    assert_tells(report, "2 tensors of 2, 3 values of 8");
+    assert_tells(report, "largest difference is 1, in wte");
+}
+
+static void signs_of_zero_are_seen(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {0, 2, 3, 4, 5, 6, 7, 8};
+    static const float OTHER[VALUES] = {-0.0F, 2, 3, 4, 5, 6, 7, 8};
+    char report[REPORT_BYTES];
+    write_state("a", HEADER(""), ONE, VALUES);
+    write_state("b", HEADER(""), OTHER, VALUES);
+    assert_int_equal(compare("a", "b", report), LAUNCH_DIFFERENT);
+    assert_tells(report, "wte: 1 of 6 values differ, by at most 0\n");
+}
+
+static void other_tensors_are_named(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    char report[REPORT_BYTES];
+    write_state("a", HEADER(""), ONE, VALUES);
+    write_state("c",
+                "{\"wte\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+                "\"extra\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]}}",
+                ONE, VALUES);
+    assert_int_equal(compare("a", "c", report), LAUNCH_DIFFERENT);
+    assert_tells(report, "wte: another type or shape");
+    assert_tells(report, "ln: not in ");
+    assert_tells(report, "extra: not in ");
+    assert_tells(report, "3 tensors");
+}
+
+static void folders_stand_for_their_model(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    char report[REPORT_BYTES];
+    launch_likeness likeness;
+    base_error error;
+    assert_int_equal(mkdir(test_folder_path(&place, "out"), 0777), 0);
+    assert_status(
+        launch_compare(test_folder_path(&place, "out"), "/dev/null", stdout, &likeness, &error),
+        BASE_ERR_NOTFOUND);
+    assert_tells(error.message, "holds neither");
+    write_state("a", HEADER(""), ONE, VALUES);
+    write_state("out/state-rank-0.safetensors", HEADER(""), ONE, VALUES);
+    assert_int_equal(compare("a", "out", report), LAUNCH_SAME_BYTES);
+    write_state("out/model.safetensors", HEADER("transformer."), ONE, VALUES);
+    assert_int_equal(compare("a", "out", report), LAUNCH_SAME_TENSORS);
+}
+
+static void bad_files_are_named(void **state)
+{
+    (void)state;
+    static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
+    launch_likeness likeness;
+    base_error error;
+    write_state("a", HEADER(""), ONE, VALUES);
+    write_state("short", HEADER(""), ONE, VALUES - 1);
+    assert_status(launch_compare(test_folder_path(&place, "a"), test_folder_path(&place, "short"),
+                                 stdout, &likeness, &error),
+                  BASE_ERR_INVALID);
+    assert_tells(error.message, "/short: ");
+    assert_status(launch_compare(test_folder_path(&place, "none"), test_folder_path(&place, "a"),
+                                 stdout, &likeness, &error),
+                  BASE_ERR_NOTFOUND);
+    assert_tells(error.message, "/none");
+    FILE *full = fopen("/dev/full", "w");
+    assert_non_null(full);
+    assert_status(launch_compare(test_folder_path(&place, "a"), test_folder_path(&place, "a"), full,
+                                 &likeness, &error),
+                  BASE_ERR_IO);
+    (void)fclose(full);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_same_bytes_are_equal, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(the_first_difference_is_shown, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(signs_of_zero_are_seen, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(other_tensors_are_named, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(folders_stand_for_their_model, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(bad_files_are_named, make_place, remove_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,356 @@
+#include "record/record.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "sample.h"
+#include "support.h"
+
+static json_t *load(const char *folder, const char *name)
+{
+    char path[BASE_PATH_BYTES];
+    json_error_t flaw;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &flaw);
+    if (object == NULL) {
+        fail_msg("%s: %s", path, flaw.text);
+    }
+    return object;
+}
+
+/* The record of a made-up run: its manifest, which the caller releases. */
+static json_t *manifest_of(sample *made, uint64_t steps)
+{
+    sample_write(made, steps);
+    return load(made->options.out, "manifest.json");
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) {
+        fail_msg("%s is no number", key);
+    }
+    return json_number_value(value);
+}
+
+static void assert_near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-6 * fabs(expected))) {
+        fail_msg("%.9g, expected %.9g", value, expected);
+    }
+}
+
+static void every_step_is_a_line(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    size_t lines = 0;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    sample_write(&made, 20);
+    assert_ok(base_file_read(test_folder_path(&place, "out/timings.jsonl"), 1 << 20, &text,
+                             &text_bytes, &error),
+              &error);
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(row);
+        const launch_step step = sample_step(&made, lines / 2, (int)(lines % 2));
+        assert_near(number(row, "step"), (double)step.step);
+        assert_near(number(row, "rank"), step.rank);
+        assert_near(number(row, "loss"), step.loss);
+        assert_near(number(row, "loss_global"), step.loss_global);
+        assert_near(number(row, "tokens"), (double)step.tokens);
+        assert_near(number(row, "compute_ms") * 1e6, (double)step.compute_ns);
+        assert_near(number(row, "allreduce_ms") * 1e6, (double)step.allreduce_ns);
+        assert_near(number(row, "allreduce_exposed_ms") * 1e6, (double)step.allreduce_exposed_ns);
+        assert_near(number(row, "optimizer_ms") * 1e6, (double)step.optimizer_ns);
+        assert_near(number(row, "step_ms") * 1e6, (double)step.step_ns);
+        assert_near(number(row, "bytes_sent"), (double)step.bytes_sent);
+        assert_near(number(row, "epoch"), (double)step.epoch);
+        assert_near(number(row, "learning_rate"), step.learning_rate);
+        assert_near(number(row, "grad_norm"), step.grad_norm);
+        json_decref(row);
+        lines++;
+    }
+    assert_int_equal(lines, 40);
+    free(text);
+    test_folder_remove(&place);
+}
+
+static void the_manifest_has_its_fields(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        json_type type;
+    } FIELDS[] = {
+        {"seed", JSON_INTEGER},
+        {"lab", JSON_STRING},
+        {"backend", JSON_STRING},
+        {"world_size", JSON_INTEGER},
+        {"model_params", JSON_INTEGER},
+        {"steps", JSON_INTEGER},
+        {"allreduce_p50_ms", JSON_REAL},
+        {"allreduce_p95_ms", JSON_REAL},
+        {"tokens_per_sec_1proc", JSON_REAL},
+        {"tokens_per_sec_2proc", JSON_REAL},
+        {"byte_equivalent", JSON_TRUE},
+        {"lesson_notes", JSON_STRING},
+        {"argv", JSON_ARRAY},
+        {"git_commit", JSON_STRING},
+        {"compiler", JSON_STRING},
+        {"compiler_flags", JSON_STRING},
+        {"host", JSON_STRING},
+        {"kernel", JSON_STRING},
+        {"cpus_allowed", JSON_INTEGER},
+        {"data", JSON_OBJECT},
+        {"model", JSON_OBJECT},
+        {"training", JSON_OBJECT},
+        {"started_by", JSON_STRING},
+        {"rerun", JSON_STRING},
+        {"max_abs_difference", JSON_REAL},
+        {"step_ms", JSON_OBJECT},
+        {"compute_ms", JSON_OBJECT},
+        {"allreduce_ms", JSON_OBJECT},
+        {"allreduce_exposed_ms", JSON_OBJECT},
+        {"optimizer_ms", JSON_OBJECT},
+        {"started_at", JSON_STRING},
+        {"ended_at", JSON_STRING},
+        {"exit_status", JSON_INTEGER},
+        {"message", JSON_NULL},
+        {"transport", JSON_STRING},
+        {"algorithm", JSON_STRING},
+        {"instruction_set", JSON_STRING},
+        {"matrix_library", JSON_STRING},
+        {"eval", JSON_NULL},
+        {"ranks", JSON_ARRAY},
+        {"scaling", JSON_ARRAY},
+    };
+    static sample made;
+    test_folder place;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    json_t *manifest = manifest_of(&made, 20);
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        const json_t *value = json_object_get(manifest, FIELDS[i].key);
+        if (value == NULL || json_typeof(value) != FIELDS[i].type) {
+            fail_msg("%s is %s", FIELDS[i].key, value == NULL ? "missing" : "of another type");
+        }
+    }
+    assert_string_equal(json_string_value(json_object_get(manifest, "lab")), "01-ddp-on-cpu");
+    assert_string_equal(json_string_value(json_object_get(manifest, "backend")),
+                        "ringfence-shm-direct");
+    assert_string_equal(json_string_value(json_object_get(manifest, "rerun")),
+                        "build/release/bin/launcher --ranks 2 --mode ddp-cpu --out "
+                        "'my experiment'\\''s <out>'");
+    const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
+    assert_memory_equal(json_string_value(json_object_get(rank, "params_sha256")), "abababab", 8);
+    assert_near(number(rank, "pid"), 4243);
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+/* The figures are those of steps 2 and 3 of 4, worked out by hand. */
+static void the_last_half_is_measured(void **state)
+{
+    (void)state;
+    static const int64_t STEP_MS[4][2] = {{900, 900}, {900, 900}, {10, 20}, {40, 30}};
+    static sample made;
+    test_folder place;
+    base_error error;
+    launch_record *record = NULL;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 4);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_true(isnan(launch_record_tokens_per_second(record)));
+    assert_true(isnan(launch_record_allreduce_ms_p50(record)));
+    for (int i = 0; i < 8; i++) {
+        launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
+        step.step_ns = STEP_MS[i / 2][i % 2] * 1000000;
+        step.allreduce_ns = step.step_ns / 10;
+        step.tokens = 600;
+        assert_ok(launch_record_step(record, &step, &error), &error);
+    }
+    assert_near(launch_record_tokens_per_second(record), 8 * 600 / 1.86);
+    assert_near(launch_record_allreduce_ms_p50(record), 2.5);
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_STATE);
+    launch_record_close(record);
+
+    json_t *manifest = load(made.options.out, "manifest.json");
+    assert_near(number(manifest, "tokens_per_sec_2proc"), 4 * 600 / 0.06);
+    assert_near(number(manifest, "tokens_per_sec_1proc"), 96400);
+    assert_near(number(manifest, "allreduce_p50_ms"), 2.5);
+    assert_near(number(manifest, "allreduce_p95_ms"), 3.85);
+    assert_near(number(json_object_get(manifest, "step_ms"), "median"), 30);
+    assert_near(number(json_object_get(manifest, "step_ms"), "mean"), 30);
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+/* Stopped before the first step, ranks never heard of, nothing to scale against. */
+static void what_was_not_measured_is_null(void **state)
+{
+    (void)state;
+    static const char *const NULLS[] = {"allreduce_p50_ms",
+                                        "allreduce_p95_ms",
+                                        "tokens_per_sec_1proc",
+                                        "tokens_per_sec_2proc",
+                                        "byte_equivalent",
+                                        "max_abs_difference",
+                                        "tokens_per_sec",
+                                        "loss_last",
+                                        "transport",
+                                        "eval"};
+    static sample made;
+    test_folder place;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    made.end =
+        (launch_record_end){.exit_status = 137, .message = "rank 1 was killed by \xff SIGKILL"};
+    json_t *manifest = manifest_of(&made, 0);
+    for (size_t i = 0; i < sizeof NULLS / sizeof NULLS[0]; i++) {
+        if (!json_is_null(json_object_get(manifest, NULLS[i]))) {
+            fail_msg("%s is not null", NULLS[i]);
+        }
+    }
+    assert_near(number(manifest, "exit_status"), 137);
+    assert_string_equal(json_string_value(json_object_get(manifest, "message")),
+                        "rank 1 was killed by � SIGKILL");
+    assert_string_equal(json_string_value(json_object_get(manifest, "backend")), "ringfence");
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+static void one_differing_rank_is_seen(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 3, 4);
+    made.ranks[2].params_sha256[31] ^= 1;
+    made.ranks[2].max_abs_difference = 0.25;
+    json_t *manifest = manifest_of(&made, 4);
+    assert_true(json_is_false(json_object_get(manifest, "byte_equivalent")));
+    assert_near(number(manifest, "max_abs_difference"), 0.25);
+    json_decref(manifest);
+
+    made.ranks[1].finished = false; /* one that never finished: not known */
+    manifest = manifest_of(&made, 4);
+    assert_true(json_is_null(json_object_get(manifest, "byte_equivalent")));
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+static void nonsense_from_a_rank_is_refused(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error;
+    launch_record *record = NULL;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    launch_step step = sample_step(&made, 0, 2);
+    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    step = sample_step(&made, 0, -1);
+    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    step = sample_step(&made, 1, 0);
+    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    step = sample_step(&made, 0, 0);
+    step.loss = NAN;
+    step.grad_norm = INFINITY;
+    assert_ok(launch_record_step(record, &step, &error), &error);
+    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    launch_record_close(record);
+
+    json_t *row = load(made.options.out, "timings.jsonl");
+    assert_true(json_is_null(json_object_get(row, "loss")));
+    assert_true(json_is_null(json_object_get(row, "grad_norm")));
+    json_decref(row);
+    test_folder_remove(&place);
+}
+
+/* The file system takes no more than 16 KiB a file: an error that names the file, sooner or later,
+ * and no half manifest. */
+static void a_full_disk_is_an_error_with_a_name(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error = {0};
+    launch_record *record = NULL;
+    struct rlimit before;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 2000);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    base_status status = BASE_OK;
+    for (int i = 0; status == BASE_OK && i < 4000; i++) {
+        const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
+        status = launch_record_step(record, &step, &error);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "out/timings.jsonl: File too large"));
+    assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "out/timings.jsonl"));
+    launch_record_close(record);
+    json_t *manifest = load(made.options.out, "manifest.json"); /* what could be written, was */
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+static void the_data_file_is_identified(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error;
+    test_folder_make(&place);
+    const char *data = test_folder_path(&place, "data.jsonl");
+    assert_ok(base_file_write(data, "abc", 3, &error), &error);
+    sample_make(&made, test_folder_path(&place, "out"), 1, 4);
+    (void)snprintf(made.job.data, sizeof made.job.data, "%s/./data.jsonl", place.path);
+    assert_int_equal(chdir(place.path), 0);
+    json_t *manifest = manifest_of(&made, 4);
+    assert_int_equal(chdir("/"), 0);
+    const json_t *entry = json_object_get(manifest, "data");
+    assert_string_equal(json_string_value(json_object_get(entry, "path")), "data.jsonl");
+    assert_string_equal(json_string_value(json_object_get(entry, "sha256")),
+                        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_step_is_a_line),
+        cmocka_unit_test(the_manifest_has_its_fields),
+        cmocka_unit_test(the_last_half_is_measured),
+        cmocka_unit_test(what_was_not_measured_is_null),
+        cmocka_unit_test(one_differing_rank_is_seen),
+        cmocka_unit_test(nonsense_from_a_rank_is_refused),
+        cmocka_unit_test(a_full_disk_is_an_error_with_a_name),
+        cmocka_unit_test(the_data_file_is_identified),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,73 @@
+#include "record/text.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "support.h"
+
+static void html_is_escaped(void **state)
+{
+    (void)state;
+    launch_text text = {0};
+    launch_text_html(&text, "<a href='x'>\"&\"</a>\x01\xff\x7f→");
+    assert_string_equal(text.data, "&lt;a href=&#39;x&#39;&gt;&quot;&amp;&quot;&lt;/a&gt;"
+                                   "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd→");
+    assert_false(text.failed);
+    launch_text_fini(&text);
+}
+
+static void arguments_are_quoted(void **state)
+{
+    (void)state;
+    static const char *const CASES[][2] = {
+        {"--ranks", "--ranks"}, {"", "''"},       {"a b", "'a b'"},
+        {"it's", "'it'\\''s'"}, {"$x;", "'$x;'"}, {"a=/b,c:d@e%f+g.h-i", "a=/b,c:d@e%f+g.h-i"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        launch_text text = {0};
+        launch_text_shell(&text, CASES[i][0]);
+        assert_string_equal(text.data, CASES[i][1]);
+        launch_text_fini(&text);
+    }
+}
+
+static void numbers_are_readable(void **state)
+{
+    (void)state;
+    launch_text text = {0};
+    launch_text_count(&text, 1234567);
+    launch_text_put(&text, " ");
+    launch_text_count(&text, 12);
+    launch_text_put(&text, " ");
+    launch_text_number(&text, 2.345, 1);
+    launch_text_put(&text, " ");
+    launch_text_number(&text, NAN, 1);
+    assert_string_equal(text.data, "1\xe2\x80\xaf"
+                                   "234\xe2\x80\xaf"
+                                   "567 12 2.3 –");
+    launch_text_fini(&text);
+}
+
+static void what_is_no_utf8_is_replaced(void **state)
+{
+    (void)state;
+    char copy[64];
+    /* a stray byte, an overlong slash, a surrogate, beyond U+10FFFF, a cut character */
+    launch_utf8_copy(copy, sizeof copy, "a\x80z\xc0\xafz\xed\xa0\x80z\xf4\x90\x80\x80z\xe2\x86");
+    assert_string_equal(copy, "a�z��z���z����z��");
+    launch_utf8_copy(copy, 5, "ab→"); /* cut between characters */
+    assert_string_equal(copy, "ab");
+    launch_utf8_copy(copy, 6, "ab→");
+    assert_string_equal(copy, "ab→");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(html_is_escaped),
+        cmocka_unit_test(arguments_are_quoted),
+        cmocka_unit_test(numbers_are_readable),
+        cmocka_unit_test(what_is_no_utf8_is_replaced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
