@@ -11,12 +11,13 @@
 
 enum { RANK_NORM_BLOCK = 1024 }; /* elements in one partial sum of a norm */
 
+/* In double, as PyTorch keeps them; a step's constants are rounded to float32 once. */
 typedef struct rank_adamw_config {
-    float learning_rate;
-    float beta1;
-    float beta2;
-    float epsilon;
-    float weight_decay;
+    double learning_rate;
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
 } rank_adamw_config;
 
 /* One step on params[0 … count). step counts from 1. Each gradient is first multiplied by

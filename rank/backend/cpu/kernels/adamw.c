@@ -1,0 +1,88 @@
+#include <math.h>
+
+#include "kernels_isa.h"
+
+/* The step's constants in double, as PyTorch has them, each rounded once. */
+typedef struct step_constants {
+    float decay_factor;
+    float one_minus_beta1;
+    float beta2;
+    float one_minus_beta2;
+    float second_divisor; /* sqrt(1 - beta2^step) */
+    float minus_step_size;
+    float epsilon;
+    float grad_scale;
+} step_constants;
+
+VEC_INLINE vec square_root(vec x)
+{
+    for (int i = 0; i < VEC_LANES; i++) {
+        x[i] = __builtin_sqrtf(x[i]);
+    }
+    return x;
+}
+
+static step_constants make_constants(const rank_adamw_config *config, const rank_adamw_range *range)
+{
+    const double beta1 = (double)config->beta1;
+    const double beta2 = (double)config->beta2;
+    const double rate = (double)config->learning_rate;
+    const double correction1 = 1.0 - pow(beta1, (double)range->step);
+    const double correction2 = 1.0 - pow(beta2, (double)range->step);
+    return (step_constants){
+        .decay_factor = range->decay ? (float)(1.0 - rate * (double)config->weight_decay) : 1.0f,
+        .one_minus_beta1 = (float)(1.0 - beta1),
+        .beta2 = config->beta2,
+        .one_minus_beta2 = (float)(1.0 - beta2),
+        .second_divisor = (float)sqrt(correction2),
+        .minus_step_size = (float)-(rate / correction1),
+        .epsilon = config->epsilon,
+        .grad_scale = range->grad_scale,
+    };
+}
+
+void KERNEL(adamw)(const rank_adamw_config *config, const rank_adamw_range *range)
+{
+    const step_constants k = make_constants(config, range);
+    for (size_t i = 0; i < range->count; i += VEC_LANES) {
+        const size_t left = range->count - i;
+        const vec grad = vec_load(range->grads + i, left) * k.grad_scale;
+        vec first = vec_load(range->first + i, left);
+        vec second = vec_load(range->second + i, left);
+        first = first + (grad - first) * k.one_minus_beta1;
+        second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
+        const vec divisor = square_root(second) / k.second_divisor + k.epsilon;
+        const vec param = vec_load(range->params + i, left) * k.decay_factor;
+        vec_store(range->params + i, param + (first * k.minus_step_size) / divisor, left);
+        vec_store(range->first + i, first, left);
+        vec_store(range->second + i, second, left);
+    }
+}
+
+/* Eight sums side by side in each block, added up by halves: the same order on every machine. */
+static double block_sum(const float *values, size_t count)
+{
+    double lane[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        for (size_t p = 0; p < 8; p++) {
+            const double x = (double)values[i + p];
+            lane[p] += x * x;
+        }
+    }
+    for (size_t p = 0; i < count; i++, p++) {
+        lane[p] += (double)values[i] * (double)values[i];
+    }
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+double KERNEL(sum_of_squares)(const float *values, size_t count)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < count; i += RANK_NORM_BLOCK) {
+        const size_t left = count - i;
+        sum += block_sum(values + i, left < RANK_NORM_BLOCK ? left : RANK_NORM_BLOCK);
+    }
+    return sum;
+}

@@ -1,0 +1,406 @@
+/* Causal attention of one head of one segment at a time, in scratch that stays in the nearest
+ * caches.
+ *
+ * A segment's q, k, v (n, D) are copied together, rows padded with zeros to `rows` (a multiple of
+ * 16) and columns to `width` (the same). Query rows go in blocks of QUERY_BLOCK, so that the scores
+ * need QUERY_BLOCK × n floats, not n × n. Every product works on tiles of TILE_ROWS × 1 or 2
+ * vectors held in registers, and leaves out what the causal mask makes zero: row i of the scores is
+ * computed up to the 16 columns that hold column i, the rest is never read.
+ *
+ * Backward computes the probabilities again from the row's maximum and the sum's inverse that
+ * forward kept; these are the same bits. This file is compiled with fused multiply-add where the
+ * instruction set has it: each element of a product is one chain over its depth, in order. */
+#include "kernels_isa.h"
+
+#if VEC_LANES == 16
+#define TILE_ROWS 8
+#else
+#define TILE_ROWS 4
+#endif
+
+enum { PAD = 16, QUERY_BLOCK = 64 };
+
+static size_t pad_up(size_t n)
+{
+    return (n + PAD - 1) / PAD * PAD;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One head of one segment. Arrays are in args->scratch. */
+typedef struct head {
+    size_t count;      /* n: tokens of the segment */
+    size_t rows;       /* n padded: also the stride of scores and of transposed arrays */
+    size_t head_width; /* D */
+    size_t width;      /* D padded: the stride of the arrays below */
+    float scale;       /* 1/sqrt(D), folded into q */
+    float *q, *k, *v;  /* (rows, width) */
+    float *kt, *vt;    /* (width, rows): transposed */
+    float *dout;       /* (rows, width) */
+    float *dq, *dk, *dv;
+    float *p;  /* (QUERY_BLOCK, rows): scores, then probabilities */
+    float *dp; /* the same for their gradients */
+} head;
+
+enum { HEAD_ARRAYS = 9 };
+
+size_t KERNEL(attention_scratch)(size_t head_width, size_t segment_max)
+{
+    const size_t rows = pad_up(segment_max);
+    return HEAD_ARRAYS * rows * pad_up(head_width) + 2 * QUERY_BLOCK * rows + PAD;
+}
+
+static head head_make(const rank_attention *args)
+{
+    const size_t head_width = args->width / args->heads;
+    head h = {.head_width = head_width, .width = pad_up(head_width)};
+    h.scale = 1.0f / __builtin_sqrtf((float)head_width);
+    float **arrays[HEAD_ARRAYS] = {&h.q, &h.k, &h.v, &h.kt, &h.vt, &h.dout, &h.dq, &h.dk, &h.dv};
+    const size_t rows = pad_up(args->segment_max);
+    float *next = args->scratch;
+    for (size_t i = 0; i < HEAD_ARRAYS; i++) {
+        *arrays[i] = next;
+        next += rows * h.width;
+    }
+    h.p = next;
+    h.dp = next + QUERY_BLOCK * rows;
+    return h;
+}
+
+/* c (TILE_ROWS, vectors) = or += the product of a and b over `depth`. Element (r, d) of a is
+ * a[r·a_row + d·a_step]; row d of b is at b + d·b_step. */
+typedef struct product {
+    const float *a;
+    size_t a_row;
+    size_t a_step;
+    const float *b;
+    size_t b_step;
+    float *c;
+    size_t c_row;
+} product;
+
+VEC_INLINE void tile(product t, size_t depth, int add, const int vectors)
+{
+    vec sum[TILE_ROWS][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < TILE_ROWS; r++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            sum[r][v] = add ? vec_get(t.c + (size_t)r * t.c_row + v * VEC_LANES) : vec_set(0.0f);
+        }
+    }
+    for (size_t d = 0; d < depth; d++) {
+        const vec b0 = vec_get(t.b + d * t.b_step);
+        const vec b1 = vectors > 1 ? vec_get(t.b + d * t.b_step + VEC_LANES) : b0;
+#pragma GCC unroll 8
+        for (int r = 0; r < TILE_ROWS; r++) {
+            const float a = t.a[(size_t)r * t.a_row + d * t.a_step];
+            sum[r][0] += a * b0;
+            if (vectors > 1) {
+                sum[r][1] += a * b1;
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < TILE_ROWS; r++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            vec_put(t.c + (size_t)r * t.c_row + v * VEC_LANES, sum[r][v]);
+        }
+    }
+}
+
+/* A row of tiles, `columns` wide (a multiple of 16). */
+static void tile_row(product t, size_t depth, int add, size_t columns)
+{
+    size_t j = 0;
+    for (; j + 2 * VEC_LANES <= columns; j += 2 * VEC_LANES) {
+        product at = t;
+        at.b += j;
+        at.c += j;
+        tile(at, depth, add, 2);
+    }
+    if (j < columns) {
+        t.b += j;
+        t.c += j;
+        tile(t, depth, add, 1);
+    }
+}
+
+/* scores (block, rows) = a·bt for the query rows first … first + block, left of the diagonal. */
+static void causal_scores(const head *h, const float *a, const float *bt, size_t first,
+                          float *scores)
+{
+    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    for (size_t i = 0; i < block; i += TILE_ROWS) {
+        const product t = {.a = a + (first + i) * h->width,
+                           .a_row = h->width,
+                           .a_step = 1,
+                           .b = bt,
+                           .b_step = h->rows,
+                           .c = scores + i * h->rows,
+                           .c_row = h->rows};
+        tile_row(t, h->width, 0, pad_up(first + i + TILE_ROWS));
+    }
+}
+
+/* out (rows first …, width) = scores · b, over the columns left of the diagonal. */
+static void causal_rows(const head *h, const float *scores, const float *b, size_t first,
+                        float *out)
+{
+    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    for (size_t i = 0; i < block; i += TILE_ROWS) {
+        const product t = {.a = scores + i * h->rows,
+                           .a_row = h->rows,
+                           .a_step = 1,
+                           .b = b,
+                           .b_step = h->width,
+                           .c = out + (first + i) * h->width,
+                           .c_row = h->width};
+        tile_row(t, first + i + TILE_ROWS, 0, h->width);
+    }
+}
+
+/* out (all rows up to this block's last, width) += scoresᵀ · b, over the rows below the diagonal.
+ */
+static void causal_columns(const head *h, const float *scores, const float *b, size_t first,
+                           float *out)
+{
+    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    for (size_t j = 0; j < first + block; j += TILE_ROWS) {
+        const size_t from = j > first ? j - first : 0;
+        const product t = {.a = scores + from * h->rows + j,
+                           .a_row = 1,
+                           .a_step = h->rows,
+                           .b = b + (first + from) * h->width,
+                           .b_step = h->width,
+                           .c = out + j * h->width,
+                           .c_row = h->width};
+        tile_row(t, block - from, 1, h->width);
+    }
+}
+
+/* to (rows, width) = from (n, D) · factor, zeros around it. */
+static void gather(const head *h, const float *from, size_t from_row, float factor, float *to)
+{
+    for (size_t i = 0; i < h->count; i++) {
+        for (size_t j = 0; j < h->width; j += VEC_LANES) {
+            const size_t left = j < h->head_width ? h->head_width - j : 0;
+            vec_put(to + i * h->width + j, vec_load(from + i * from_row + j, left) * factor);
+        }
+    }
+    memset(to + h->count * h->width, 0, (h->rows - h->count) * h->width * sizeof *to);
+}
+
+static void transpose(const head *h, const float *from, float *to)
+{
+    for (size_t i = 0; i < h->rows; i++) {
+        for (size_t j = 0; j < h->width; j++) {
+            to[j * h->rows + i] = from[i * h->width + j];
+        }
+    }
+}
+
+/* to (n, D) = from · factor, and its column sums are added to sums. */
+static void scatter(const head *h, const float *from, float factor, float *to, size_t to_row,
+                    float *sums)
+{
+    for (size_t j = 0; j < h->head_width; j += VEC_LANES) {
+        const size_t left = h->head_width - j;
+        vec sum = vec_set(0.0f);
+        for (size_t i = 0; i < h->count; i++) {
+            const vec x = vec_get(from + i * h->width + j) * factor;
+            vec_store(to + i * to_row + j, x, left);
+            sum += x;
+        }
+        if (sums != NULL) {
+            vec_store(sums + j, vec_load(sums + j, left) + sum, left);
+        }
+    }
+}
+
+/* Scores of row i become exp(score - maximum), zero right of the diagonal up to the padding.
+ * Returns the sum. */
+static float row_exponentials(float *row, size_t i, float largest, float factor)
+{
+    vec sum = vec_set(0.0f);
+    for (size_t j = 0; j < pad_up(i + 1); j += VEC_LANES) {
+        vec e = vec_exp(vec_get(row + j) - largest) * factor;
+        if (j + VEC_LANES > i + 1) {
+            e = vec_select(vec_first_lanes(j > i ? 0 : i + 1 - j), e, vec_set(0.0f));
+        }
+        sum += e;
+        vec_put(row + j, e);
+    }
+    return vec_sum(sum);
+}
+
+static float row_largest(const float *row, size_t i)
+{
+    vec largest = vec_set(row[0]);
+    for (size_t j = 0; j <= i; j += VEC_LANES) {
+        vec x = vec_get(row + j);
+        if (j + VEC_LANES > i + 1) {
+            x = vec_select(vec_first_lanes(i + 1 - j), x, largest);
+        }
+        largest = vec_max(x, largest);
+    }
+    return vec_largest(largest);
+}
+
+static void clear_rows(const head *h, float *scores, size_t first)
+{
+    const size_t block = smaller(QUERY_BLOCK, h->rows - first);
+    for (size_t i = 0; i < block; i++) {
+        if (first + i >= h->count) {
+            memset(scores + i * h->rows, 0, pad_up(first + i + 1) * sizeof *scores);
+        }
+    }
+}
+
+static void softmax_rows(const rank_attention *args, const head *h, size_t token, size_t which,
+                         size_t first)
+{
+    const size_t block = smaller(QUERY_BLOCK, h->count - first);
+    for (size_t i = 0; i < block; i++) {
+        float *row = h->p + i * h->rows;
+        const float largest = row_largest(row, first + i);
+        const float scale = 1.0f / row_exponentials(row, first + i, largest, 1.0f);
+        const size_t at = (token + first + i) * args->heads + which;
+        args->row_max[at] = largest;
+        args->row_scale[at] = scale;
+        for (size_t j = 0; j < pad_up(first + i + 1); j += VEC_LANES) {
+            vec_put(row + j, vec_get(row + j) * scale);
+        }
+    }
+    clear_rows(h, h->p, first);
+}
+
+/* p becomes the probabilities again, dp the gradient of the scores: p·(dp - sum(p·dp)). */
+static void softmax_rows_grad(const rank_attention *args, const head *h, size_t token, size_t which,
+                              size_t first)
+{
+    const size_t block = smaller(QUERY_BLOCK, h->count - first);
+    for (size_t i = 0; i < block; i++) {
+        float *p = h->p + i * h->rows;
+        float *dp = h->dp + i * h->rows;
+        const size_t end = pad_up(first + i + 1);
+        const size_t at = (token + first + i) * args->heads + which;
+        (void)row_exponentials(p, first + i, args->row_max[at], args->row_scale[at]);
+        vec sum = vec_set(0.0f);
+        for (size_t j = 0; j < end; j += VEC_LANES) {
+            sum += vec_get(p + j) * vec_get(dp + j);
+        }
+        const float mean = vec_sum(sum);
+        for (size_t j = 0; j < end; j += VEC_LANES) {
+            vec_put(dp + j, vec_get(p + j) * (vec_get(dp + j) - mean));
+        }
+    }
+    clear_rows(h, h->p, first);
+    clear_rows(h, h->dp, first);
+}
+
+static void forward_head(const rank_attention *args, head *h, size_t token, size_t which)
+{
+    const size_t stride = 3 * args->width;
+    const float *q = args->qkv + token * stride + which * h->head_width;
+    gather(h, q, stride, h->scale, h->q);
+    gather(h, q + args->width, stride, 1.0f, h->k);
+    gather(h, q + 2 * args->width, stride, 1.0f, h->v);
+    transpose(h, h->k, h->kt);
+    for (size_t first = 0; first < h->rows; first += QUERY_BLOCK) {
+        causal_scores(h, h->q, h->kt, first, h->p);
+        softmax_rows(args, h, token, which, first);
+        causal_rows(h, h->p, h->v, first, h->dq);
+    }
+    float *out = args->out + token * args->width + which * h->head_width;
+    scatter(h, h->dq, 1.0f, out, args->width, NULL);
+}
+
+static void backward_head(const rank_attention *args, head *h, size_t token, size_t which)
+{
+    const size_t stride = 3 * args->width;
+    const size_t column = which * h->head_width;
+    const float *q = args->qkv + token * stride + column;
+    gather(h, q, stride, h->scale, h->q);
+    gather(h, q + args->width, stride, 1.0f, h->k);
+    gather(h, q + 2 * args->width, stride, 1.0f, h->v);
+    gather(h, args->dout + token * args->width + column, args->width, 1.0f, h->dout);
+    transpose(h, h->k, h->kt);
+    transpose(h, h->v, h->vt);
+    memset(h->dk, 0, h->rows * h->width * sizeof *h->dk);
+    memset(h->dv, 0, h->rows * h->width * sizeof *h->dv);
+    for (size_t first = 0; first < h->rows; first += QUERY_BLOCK) {
+        causal_scores(h, h->q, h->kt, first, h->p);
+        causal_scores(h, h->dout, h->vt, first, h->dp);
+        softmax_rows_grad(args, h, token, which, first);
+        causal_rows(h, h->dp, h->k, first, h->dq);
+        causal_columns(h, h->dp, h->q, first, h->dk);
+        causal_columns(h, h->p, h->dout, first, h->dv);
+    }
+    float *dq = args->dqkv + token * stride + column;
+    float *dbias = args->dbias + column;
+    scatter(h, h->dq, h->scale, dq, stride, dbias);
+    scatter(h, h->dk, 1.0f, dq + args->width, stride, dbias + args->width);
+    scatter(h, h->dv, 1.0f, dq + 2 * args->width, stride, dbias + 2 * args->width);
+}
+
+/* Just the products of forward and backward. */
+static void head_products(const rank_attention *args, head *h, size_t token, size_t which)
+{
+    (void)args;
+    (void)token;
+    (void)which;
+    for (size_t first = 0; first < h->rows; first += QUERY_BLOCK) {
+        causal_scores(h, h->q, h->kt, first, h->p);
+        causal_rows(h, h->p, h->v, first, h->dq);
+        causal_scores(h, h->q, h->kt, first, h->p);
+        causal_scores(h, h->dout, h->vt, first, h->dp);
+        causal_rows(h, h->dp, h->k, first, h->dq);
+        causal_columns(h, h->dp, h->q, first, h->dk);
+        causal_columns(h, h->p, h->dout, first, h->dv);
+    }
+}
+
+typedef void (*head_step)(const rank_attention *args, head *h, size_t token, size_t which);
+
+static void each_head(const rank_attention *args, head_step step)
+{
+    head h = head_make(args);
+    for (size_t s = 0; s < args->segment_count; s++) {
+        const size_t token = (size_t)args->segment_start[s];
+        h.count = (size_t)args->segment_start[s + 1] - token;
+        h.rows = pad_up(h.count);
+        for (size_t which = 0; which < args->heads; which++) {
+            step(args, &h, token, which);
+        }
+    }
+}
+
+void KERNEL(attention)(const rank_attention *args)
+{
+    const size_t width = 3 * args->width;
+    const size_t tokens = (size_t)args->segment_start[args->segment_count];
+    for (size_t t = 0; t < tokens; t++) {
+        float *row = args->qkv + t * width;
+        for (size_t j = 0; j < width; j += VEC_LANES) {
+            const size_t left = width - j;
+            vec_store(row + j, vec_load(row + j, left) + vec_load(args->bias + j, left), left);
+        }
+    }
+    each_head(args, forward_head);
+}
+
+void KERNEL(attention_grad)(const rank_attention *args)
+{
+    memset(args->dbias, 0, 3 * args->width * sizeof *args->dbias);
+    each_head(args, backward_head);
+}
+
+void KERNEL(attention_products)(const rank_attention *args)
+{
+    each_head(args, head_products);
+}

@@ -1,0 +1,56 @@
+#include <math.h>
+
+#include "kernels_isa.h"
+
+static float row_largest(const float *logits, size_t count)
+{
+    vec largest = vec_set(logits[0]);
+    for (size_t j = 0; j < count; j += VEC_LANES) {
+        const size_t left = count - j;
+        vec x = vec_load(logits + j, left);
+        if (left < VEC_LANES) {
+            x = vec_select(vec_first_lanes(left), x, largest);
+        }
+        largest = vec_max(x, largest);
+    }
+    return vec_largest(largest);
+}
+
+/* logits = exp(logits - largest); returns their sum. */
+static float row_exponentials(float *logits, size_t count, float largest)
+{
+    vec sum = vec_set(0.0f);
+    for (size_t j = 0; j < count; j += VEC_LANES) {
+        const size_t left = count - j;
+        vec e = vec_exp(vec_load(logits + j, left) - largest);
+        if (left < VEC_LANES) {
+            e = vec_select(vec_first_lanes(left), e, vec_set(0.0f));
+        }
+        sum += e;
+        vec_store(logits + j, e, left);
+    }
+    return vec_sum(sum);
+}
+
+double KERNEL(cross_entropy)(const rank_cross_entropy *args)
+{
+    const size_t count = args->vocab_size;
+    double loss_sum = 0.0;
+    for (size_t row = 0; row < args->rows; row++) {
+        float *logits = args->logits + row * count;
+        const float target_logit = logits[args->targets[row]];
+        const float largest = row_largest(logits, count);
+        const float sum = row_exponentials(logits, count, largest);
+        loss_sum += log((double)sum) + ((double)largest - (double)target_logit);
+        if (!args->want_gradient) {
+            continue;
+        }
+        const float scale = 1.0f / sum;
+        for (size_t j = 0; j < count; j += VEC_LANES) {
+            const size_t left = count - j;
+            vec_store(logits + j, vec_load(logits + j, left) * scale, left);
+        }
+        logits[args->targets[row]] -= 1.0f;
+    }
+    return loss_sum;
+}

@@ -1,0 +1,33 @@
+/* Names for one compilation of the kernels: RANK_ISA is baseline, avx2 or avx512 and comes from the
+ * build. */
+#ifndef RANK_BACKEND_CPU_KERNELS_ISA_H
+#define RANK_BACKEND_CPU_KERNELS_ISA_H
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/vec.h"
+
+#define RANK_JOIN_(a, b, c) a##b##_##c
+#define RANK_JOIN(a, b, c)  RANK_JOIN_(a, b, c)
+#define KERNEL(name)        RANK_JOIN(rank_, RANK_ISA, name)
+
+#define RANK_TEXT_(x) #x
+#define RANK_TEXT(x)  RANK_TEXT_(x)
+
+void KERNEL(embed)(const rank_embed *args);
+void KERNEL(embed_grad)(const rank_embed_grad *args);
+void KERNEL(layernorm)(const rank_layernorm *args);
+void KERNEL(layernorm_grad)(const rank_layernorm_grad *args);
+void KERNEL(gelu)(const rank_gelu *args);
+void KERNEL(gelu_grad)(const rank_gelu_grad *args);
+double KERNEL(cross_entropy)(const rank_cross_entropy *args);
+size_t KERNEL(attention_scratch)(size_t head_width, size_t segment_max);
+void KERNEL(attention)(const rank_attention *args);
+void KERNEL(attention_grad)(const rank_attention *args);
+void KERNEL(attention_products)(const rank_attention *args);
+void KERNEL(adamw)(const rank_adamw_config *config, const rank_adamw_range *range);
+double KERNEL(sum_of_squares)(const float *values, size_t count);
+void KERNEL(exp)(float *values, size_t count);
+
+extern const rank_kernels KERNEL(table);
+
+#endif

@@ -1,0 +1,26 @@
+#include "kernels_isa.h"
+
+void KERNEL(exp)(float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i += VEC_LANES) {
+        vec_store(values + i, vec_exp(vec_load(values + i, count - i)), count - i);
+    }
+}
+
+const rank_kernels KERNEL(table) = {
+    .name = RANK_TEXT(RANK_ISA),
+    .embed = KERNEL(embed),
+    .embed_grad = KERNEL(embed_grad),
+    .layernorm = KERNEL(layernorm),
+    .layernorm_grad = KERNEL(layernorm_grad),
+    .gelu = KERNEL(gelu),
+    .gelu_grad = KERNEL(gelu_grad),
+    .cross_entropy = KERNEL(cross_entropy),
+    .attention_scratch = KERNEL(attention_scratch),
+    .attention = KERNEL(attention),
+    .attention_grad = KERNEL(attention_grad),
+    .attention_products = KERNEL(attention_products),
+    .adamw = KERNEL(adamw),
+    .sum_of_squares = KERNEL(sum_of_squares),
+    .exp = KERNEL(exp),
+};

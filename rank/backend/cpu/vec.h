@@ -1,0 +1,153 @@
+/* One SIMD register of floats, as wide as the instruction set this file is compiled for, and the
+ * few operations on it that the kernels need.
+ *
+ * GCC vector extensions: +, -, * and / work element by element. Kernels see rows of any length; the
+ * last, partial vector of a row is read with zeros behind it (vec_load) and written in part
+ * (vec_store). Included by kernels only, which are compiled once per instruction set. */
+#ifndef RANK_BACKEND_CPU_VEC_H
+#define RANK_BACKEND_CPU_VEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define VEC_LANES 16
+#elif defined(__AVX__)
+#define VEC_LANES 8
+#else
+#define VEC_LANES 4
+#endif
+
+#define VEC_INLINE static inline __attribute__((always_inline, unused))
+
+typedef float vec __attribute__((vector_size(4 * VEC_LANES)));
+typedef int32_t vec_int __attribute__((vector_size(4 * VEC_LANES)));
+typedef float vec_unaligned __attribute__((vector_size(4 * VEC_LANES), aligned(4), may_alias));
+typedef float vec_half __attribute__((vector_size(2 * VEC_LANES)));
+
+VEC_INLINE vec vec_set(float x)
+{
+    return x - (vec){0};
+}
+
+/* All of a vector, at any alignment. */
+VEC_INLINE vec vec_get(const float *from)
+{
+    return *(const vec_unaligned *)from;
+}
+
+VEC_INLINE void vec_put(float *to, vec x)
+{
+    *(vec_unaligned *)to = x;
+}
+
+static __attribute__((noinline, cold, unused)) void vec_copy_part(float *to, const float *from,
+                                                                  size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        to[i] = from[i];
+    }
+}
+
+/* The next LANES of the `left` floats from `from` on; zeros where there are fewer. */
+VEC_INLINE vec vec_load(const float *from, size_t left)
+{
+    if (__builtin_expect(left >= VEC_LANES, 1)) {
+        return vec_get(from);
+    }
+    float part[VEC_LANES] = {0};
+    vec_copy_part(part, from, left);
+    return vec_get(part);
+}
+
+VEC_INLINE void vec_store(float *to, vec x, size_t left)
+{
+    if (__builtin_expect(left >= VEC_LANES, 1)) {
+        vec_put(to, x);
+        return;
+    }
+    float part[VEC_LANES];
+    vec_put(part, x);
+    vec_copy_part(to, part, left);
+}
+
+/* mask (all ones or all zeros in each lane) ? yes : no */
+VEC_INLINE vec vec_select(vec_int mask, vec yes, vec no)
+{
+    return (vec)((mask & (vec_int)yes) | (~mask & (vec_int)no));
+}
+
+VEC_INLINE vec vec_max(vec a, vec b)
+{
+    return vec_select(a > b, a, b);
+}
+
+VEC_INLINE vec vec_min(vec a, vec b)
+{
+    return vec_select(a < b, a, b);
+}
+
+/* Lane i holds i. */
+VEC_INLINE vec_int vec_iota(void)
+{
+    vec_int iota;
+    for (int i = 0; i < VEC_LANES; i++) {
+        iota[i] = i;
+    }
+    return iota;
+}
+
+/* All ones in the first `count` lanes. */
+VEC_INLINE vec_int vec_first_lanes(size_t count)
+{
+    const int32_t few = count < VEC_LANES ? (int32_t)count : VEC_LANES;
+    return vec_iota() < few;
+}
+
+/* The sum of the lanes, by halves. */
+VEC_INLINE float vec_sum(vec x)
+{
+    float lane[VEC_LANES];
+    vec_put(lane, x);
+    for (int width = VEC_LANES / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+            lane[i] += lane[i + width];
+        }
+    }
+    return lane[0];
+}
+
+VEC_INLINE float vec_largest(vec x)
+{
+    float lane[VEC_LANES];
+    vec_put(lane, x);
+    for (int width = VEC_LANES / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+            lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
+        }
+    }
+    return lane[0];
+}
+
+/* exp(x) for x in [-87, 88], beyond that the value at the end of the range. x = n·ln 2 + r with
+ * |r| ≤ ln 2 / 2, then 1 + r + r²·p(r) with p of degree 4 fitted to a relative error of 3.1e-9;
+ * with rounding the result is within 1.5 units in the last place (tests/rank/model/test_kernels.c).
+ */
+VEC_INLINE vec vec_exp(vec x)
+{
+    const float round_magic = 0x1.8p23f; /* adding it rounds to an integer in the low bits */
+    x = vec_min(vec_max(x, vec_set(-87.0f)), vec_set(88.0f));
+    const vec shifted = x * 0x1.715476p0f + round_magic;
+    const vec n = shifted - round_magic;
+    const vec r = (x - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f;
+    vec p = 1.3814466541e-3f * r + 8.3687808189e-3f;
+    p = p * r + 4.1668394248e-2f;
+    p = p * r + 1.6666520104e-1f;
+    p = p * r + 4.9999993412e-1f;
+    const vec y = (p * (r * r) + r) + 1.0f;
+    const vec_int exponent = (vec_int)shifted << 23; /* n, without the magic number's own bits */
+    return (vec)((vec_int)y + exponent);
+}
+
+#endif
