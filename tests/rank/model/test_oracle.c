@@ -1,0 +1,265 @@
+/* The model against PyTorch: forward, loss and every gradient.
+ *
+ * Tolerances: the reference is float64. A tensor's error is the largest difference from it, in
+ * units of the tensor's largest magnitude. 2e-5 is about 170 float32 roundings, and sums of up to
+ * 1024 terms stay well below it; a wrong term is above it by orders of magnitude. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fixture.h"
+#include "rank/model.h"
+#include "support.h"
+
+static const double TENSOR_TOLERANCE = 2e-5;
+static const double LOSS_TOLERANCE = 2e-6;
+static const double NORM_TOLERANCE = 1e-5;
+
+typedef struct oracle_case {
+    const char *name;
+    fixture file;
+    rank_model_config config;
+    rank_batch batch;
+    int32_t *ids, *targets, *segments;
+    float *params;
+    float *grads;
+    rank_model *model;
+    size_t param_count;
+} oracle_case;
+
+static void case_open(oracle_case *c, const char *name)
+{
+    size_t count;
+    base_error error;
+    *c = (oracle_case){.name = name};
+    fixture_open(&c->file, "model.fixture");
+    int32_t *config = fixture_get_ints(&c->file, &count, "%s.config", name);
+    c->config = (rank_model_config){config[0], config[1], config[2], config[3], config[4]};
+    free(config);
+    c->ids = fixture_get_ints(&c->file, &count, "%s.ids", name);
+    c->batch.token_count = (int)count;
+    c->targets = fixture_get_ints(&c->file, &count, "%s.targets", name);
+    c->segments = fixture_get_ints(&c->file, &count, "%s.segments", name);
+    c->batch.segment_count = (int)count - 1;
+    c->batch.ids = c->ids;
+    c->batch.targets = c->targets;
+    c->batch.segment_start = c->segments;
+    c->param_count = rank_model_param_count(&c->config);
+    c->grads = malloc(c->param_count * sizeof *c->grads);
+    assert_non_null(c->grads);
+    for (size_t i = 0; i < c->param_count; i++) {
+        c->grads[i] = NAN; /* every gradient is written */
+    }
+    assert_ok(rank_model_create(&c->config, c->batch.token_count, 1, &c->model, &error), &error);
+}
+
+static void case_close(oracle_case *c)
+{
+    rank_model_destroy(c->model);
+    fixture_close(&c->file);
+    free(c->ids);
+    free(c->targets);
+    free(c->segments);
+    free(c->params);
+    free(c->grads);
+}
+
+static void check_close(const char *what, const float *got, const float *expected, size_t count)
+{
+    double largest = 0.0;
+    double worst = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        const double difference = fabs((double)got[i] - (double)expected[i]);
+        largest = fmax(largest, fabs((double)expected[i]));
+        worst = difference <= worst ? worst : difference; /* a NaN is kept */
+    }
+    if (!(worst <= TENSOR_TOLERANCE * largest)) {
+        fail_msg("%s: off by %g, largest %g", what, worst, largest);
+    }
+}
+
+static void check_loss(double got, double expected)
+{
+    if (!(fabs(got - expected) <= LOSS_TOLERANCE * fabs(expected))) {
+        fail_msg("the loss is %.9g, expected %.9g", got, expected);
+    }
+}
+
+static int64_t count_targets(const rank_batch *batch)
+{
+    int64_t count = 0;
+    for (int t = 0; t < batch->token_count; t++) {
+        count += batch->targets[t] >= 0;
+    }
+    return count;
+}
+
+static void train(oracle_case *c)
+{
+    base_error error;
+    double loss;
+    int64_t targets;
+    size_t count;
+    assert_ok(rank_model_train(c->model, c->params, &c->batch, c->grads, NULL, NULL, &loss,
+                               &targets, &error),
+              &error);
+    float *expected = fixture_get(&c->file, &count, "%s.loss", c->name);
+    check_loss(loss, (double)expected[0]);
+    free(expected);
+    assert_int_equal(targets, count_targets(&c->batch));
+}
+
+static void check_forward(const oracle_case *c, rank_model *model, const int32_t *rows, int count,
+                          const float *expected)
+{
+    base_error error;
+    double loss;
+    int64_t targets;
+    size_t loss_count;
+    const size_t logit_count = (size_t)count * (size_t)c->config.vocab_size;
+    float *logits = malloc(logit_count * sizeof *logits);
+    assert_non_null(logits);
+    assert_ok(rank_model_forward(model, c->params, &c->batch, rows, count, logits, &loss, &targets,
+                                 &error),
+              &error);
+    float *expected_loss = fixture_get(&c->file, &loss_count, "%s.loss", c->name);
+    check_loss(loss, (double)expected_loss[0]);
+    assert_int_equal(targets, count_targets(&c->batch));
+    check_close("logits", logits, expected, logit_count);
+    free(expected_loss);
+    free(logits);
+}
+
+static void check_forward_both(const oracle_case *c, const int32_t *rows, int count,
+                               const float *expected)
+{
+    base_error error;
+    rank_model *small;
+    assert_ok(rank_model_create(&c->config, c->batch.token_count, 0, &small, &error), &error);
+    check_forward(c, small, rows, count, expected);
+    check_forward(c, c->model, rows, count, expected);
+    rank_model_destroy(small);
+}
+
+static void check_all_grads(const oracle_case *c)
+{
+    size_t count;
+    float *expected = fixture_get(&c->file, &count, "%s.grads", c->name);
+    assert_int_equal(count, c->param_count);
+    for (int i = 0; i < rank_model_tensor_count(&c->config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(&c->config, i, &tensor);
+        check_close(tensor.name, c->grads + tensor.offset, expected + tensor.offset, tensor.count);
+    }
+    free(expected);
+}
+
+static void check_whole(const char *name)
+{
+    oracle_case c;
+    size_t count;
+    case_open(&c, name);
+    c.params = fixture_get(&c.file, &count, "%s.params", name);
+    assert_int_equal(count, c.param_count);
+    train(&c);
+    check_all_grads(&c);
+
+    float *expected = fixture_get(&c.file, &count, "%s.logits", name);
+    const size_t vocab_size = (size_t)c.config.vocab_size;
+    int32_t *rows = malloc((size_t)c.batch.token_count * sizeof *rows);
+    assert_non_null(rows);
+    for (int t = 0; t < c.batch.token_count; t++) {
+        rows[t] = t;
+    }
+    check_forward_both(&c, rows, c.batch.token_count, expected);
+    /* every third row alone */
+    int few = 0;
+    for (int t = 0; t < c.batch.token_count; t += 3, few++) {
+        rows[few] = t;
+        memmove(expected + (size_t)few * vocab_size, expected + (size_t)t * vocab_size,
+                vocab_size * sizeof *expected);
+    }
+    check_forward_both(&c, rows, few, expected);
+    free(rows);
+    free(expected);
+    case_close(&c);
+}
+
+static void a_tiny_model_is_pytorchs(void **state)
+{
+    (void)state;
+    check_whole("tiny");
+}
+
+static void odd_sizes_are_pytorchs(void **state)
+{
+    (void)state;
+    check_whole("odd");
+}
+
+static void check_norm(const oracle_case *c, const rank_tensor *tensor, double expected)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < tensor->count; i++) {
+        sum += (double)c->grads[tensor->offset + i] * (double)c->grads[tensor->offset + i];
+    }
+    if (!(fabs(sqrt(sum) - expected) <= NORM_TOLERANCE * expected)) {
+        fail_msg("%s: gradient norm %.9g, expected %.9g", tensor->name, sqrt(sum), expected);
+    }
+}
+
+static void check_samples(const oracle_case *c, const rank_tensor *tensor)
+{
+    size_t count;
+    int32_t *at = fixture_get_ints(&c->file, &count, "%s.at.%s", c->name, tensor->name);
+    float *expected = fixture_get(&c->file, &count, "%s.grads.%s", c->name, tensor->name);
+    float *got = malloc(count * sizeof *got);
+    assert_non_null(got);
+    for (size_t i = 0; i < count; i++) {
+        got[i] = c->grads[tensor->offset + (size_t)at[i]];
+    }
+    check_close(tensor->name, got, expected, count);
+    free(got);
+    free(at);
+    free(expected);
+}
+
+static void the_default_model_is_pytorchs(void **state)
+{
+    (void)state;
+    oracle_case c;
+    size_t count;
+    case_open(&c, "default");
+    float *seed = fixture_get(&c.file, &count, "default.seed");
+    c.params = malloc(c.param_count * sizeof *c.params);
+    assert_non_null(c.params);
+    rank_model_init(&c.config, (uint64_t)seed[0], c.params);
+    train(&c);
+    float *norms = fixture_get(&c.file, &count, "default.norms");
+    assert_int_equal(count, rank_model_tensor_count(&c.config));
+    for (int i = 0; i < rank_model_tensor_count(&c.config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(&c.config, i, &tensor);
+        check_norm(&c, &tensor, (double)norms[i]);
+        check_samples(&c, &tensor);
+    }
+    int32_t *rows = fixture_get_ints(&c.file, &count, "default.logit_rows");
+    const int row_count = (int)count;
+    float *expected = fixture_get(&c.file, &count, "default.logits");
+    check_forward_both(&c, rows, row_count, expected);
+    free(seed);
+    free(norms);
+    free(rows);
+    free(expected);
+    case_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tiny_model_is_pytorchs),
+        cmocka_unit_test(odd_sizes_are_pytorchs),
+        cmocka_unit_test(the_default_model_is_pytorchs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
