@@ -71,6 +71,7 @@ static long lock_holder(int fd)
         unsigned major_number = 0;
         unsigned minor_number = 0;
         unsigned long long inode = 0;
+        /* The kernel writes these numbers: they fit. NOLINTNEXTLINE(cert-err34-c) */
         if (sscanf(line, "%*s FLOCK %*s %*s %ld %x:%x:%llu", &pid, &major_number, &minor_number,
                    &inode) == 4 &&
             inode == info.st_ino && makedev(major_number, minor_number) == info.st_dev) {

@@ -2,6 +2,7 @@
 
 #include <control.pb-c.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ static proto_bus *connect_with(const test_job *job, const proto_keypair *keys,
     base_error error;
     proto_bus *bus = NULL;
     proto_key_file key = {.rank = *keys};
-    (void)strcpy(key.endpoint, proto_bus_endpoint(job->launcher));
+    (void)snprintf(key.endpoint, sizeof key.endpoint, "%s", proto_bus_endpoint(job->launcher));
     memcpy(key.launcher_public_key, launcher_key, PROTO_KEY_BYTES);
     assert_ok(proto_bus_connect(&key, RANKS, &bus, &error), &error);
     return bus;
@@ -224,13 +225,13 @@ static void nobody_listening_is_an_event(void **state)
     job_open(&job);
     proto_bus *launcher = job.launcher;
     char endpoint[PROTO_ENDPOINT_BYTES];
-    (void)strcpy(endpoint, proto_bus_endpoint(launcher));
+    (void)snprintf(endpoint, sizeof endpoint, "%s", proto_bus_endpoint(launcher));
     proto_bus_close(launcher);
     job.launcher = NULL;
 
     base_error error;
     proto_key_file key = {.rank = job.rank_keys[0]};
-    (void)strcpy(key.endpoint, endpoint);
+    memcpy(key.endpoint, endpoint, sizeof key.endpoint);
     memcpy(key.launcher_public_key, job.launcher_keys.public_key, PROTO_KEY_BYTES);
     assert_ok(proto_bus_connect(&key, RANKS, &job.ranks[0], &error), &error);
     next_event(job.ranks[0], &event);

@@ -41,7 +41,7 @@ BASE_MUST_CHECK base_status rank_control_join(rank_control *control, base_error 
 void rank_control_on_abort(rank_control *control, rank_on_abort on_abort, void *user);
 
 /* A coll_exchange over the launcher; user is the rank_control. */
-base_status rank_control_exchange(void *control, const void *mine, void *all, size_t size_bytes,
+base_status rank_control_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                   int64_t deadline_ns, base_error *reterr);
 
 /* The launcher has asked to stop after the current step. */

@@ -9,8 +9,8 @@ int main(int argc, char **argv)
     static sample made;
     base_error error;
     launch_record *record = NULL;
-    const int ranks = argc > 2 ? atoi(argv[2]) : 2;
-    const int steps = argc > 3 ? atoi(argv[3]) : 100;
+    const int ranks = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 2;
+    const int steps = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 100;
     if (argc < 2 || ranks < 1 || ranks > SAMPLE_RANKS_MAX || steps < 0) {
         (void)fputs("usage: sample-record OUT [RANKS [STEPS]]\n", stderr);
         return 2;
