@@ -1,0 +1,210 @@
+/* Contexts: who takes part, on which hosts, over which transport. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "internal.h"
+
+enum { SPINS = 1 };
+
+#define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
+
+static base_status check_options(const coll_context_options *options, base_error *reterr)
+{
+    if (options->world_size < 1 || options->world_size > COLL_RANKS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d ranks (1 to %d can be)", options->world_size,
+                         COLL_RANKS_MAX);
+    }
+    if (options->rank < 0 || options->rank >= options->world_size) {
+        return base_fail(reterr, BASE_ERR_INVALID, "rank %d of %d", options->rank,
+                         options->world_size);
+    }
+    if (options->exchange == NULL || options->timeout_ns < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no exchange, or a negative timeout");
+    }
+    if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_ZMQ ||
+        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_DIRECT) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown transport or algorithm");
+    }
+    if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "half a CURVE key pair");
+    }
+    return BASE_OK;
+}
+
+static base_status check_identity(const coll_context *context, int rank,
+                                  const coll_context_options *options, base_error *reterr)
+{
+    const coll_identity *who = &context->identities[rank];
+    if (who->rank != (uint32_t)rank || who->world_size != (uint32_t)context->size) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "place %d of %d is taken by a process (host %s, pid %u) that takes itself "
+                         "for rank %u of %u",
+                         rank, context->size, who->host, (unsigned)who->pid, (unsigned)who->rank,
+                         (unsigned)who->world_size);
+    }
+    if (who->transport != (uint32_t)options->transport) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "rank %d (host %s, pid %u) asks for transport %s, rank %d for %s", rank,
+                         who->host, (unsigned)who->pid,
+                         coll_transport_name((coll_transport)who->transport), context->rank,
+                         coll_transport_name(options->transport));
+    }
+    return BASE_OK;
+}
+
+/* Fills identities. */
+static base_status meet(coll_context *context, const coll_context_options *options,
+                        int64_t deadline_ns, base_error *reterr)
+{
+    uint8_t mine[COLL_IDENTITY_BYTES];
+    coll_identity identity;
+    coll_identity_get(&identity);
+    identity.rank = (uint32_t)context->rank;
+    identity.world_size = (uint32_t)context->size;
+    identity.transport = (uint32_t)options->transport;
+    coll_identity_encode(&identity, mine);
+    uint8_t *all = calloc((size_t)context->size, COLL_IDENTITY_BYTES);
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+    }
+    base_status status =
+        options->exchange(options->exchange_user, mine, all, sizeof mine, deadline_ns, reterr);
+    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+        status = coll_identity_decode(all + (size_t)rank * COLL_IDENTITY_BYTES,
+                                      &context->identities[rank], reterr);
+        if (status == BASE_OK) {
+            status = check_identity(context, rank, options, reterr);
+        }
+    }
+    free(all);
+    return status;
+}
+
+static base_status choose_transport(coll_context *context, const coll_context_options *options,
+                                    base_error *reterr)
+{
+    const coll_identity *mine = &context->identities[context->rank];
+    int here = 0;
+    int stranger = -1;
+    for (int rank = 0; rank < context->size; rank++) {
+        if (rank == context->rank || coll_identity_same_host(mine, &context->identities[rank])) {
+            here++;
+        } else {
+            stranger = rank;
+        }
+    }
+    if (options->transport == COLL_TRANSPORT_SHM && stranger >= 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "shm needs all ranks on one host (and in its namespaces); rank %d (host "
+                         "%s, pid %u) is elsewhere",
+                         stranger, context->identities[stranger].host,
+                         (unsigned)context->identities[stranger].pid);
+    }
+    const bool shm = options->transport == COLL_TRANSPORT_SHM ||
+                     (options->transport == COLL_TRANSPORT_AUTO && stranger < 0);
+    context->transport = shm ? COLL_TRANSPORT_SHM : COLL_TRANSPORT_ZMQ;
+    context->table = shm ? &coll_shm_transport : &coll_zmq_transport;
+    context->spins =
+        here <= coll_identity_cpus(context->identities, context->size, mine) ? SPINS : 0;
+    return BASE_OK;
+}
+
+static coll_context *context_alloc(const coll_context_options *options)
+{
+    coll_context *context = calloc(1, sizeof *context);
+    if (context == NULL) {
+        return NULL;
+    }
+    context->rank = options->rank;
+    context->size = options->world_size;
+    context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
+    context->algorithm =
+        options->algorithm == COLL_ALGORITHM_AUTO ? COLL_ALGORITHM_DIRECT : options->algorithm;
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        context->socks[rank] = -1;
+    }
+    (void)pthread_mutex_init(&context->describe_lock, NULL);
+    context->identities = calloc((size_t)context->size, sizeof *context->identities);
+    if (context->identities == NULL) {
+        coll_context_destroy(context);
+        return NULL;
+    }
+    return context;
+}
+
+base_status coll_context_create(const coll_context_options *options, coll_context **context,
+                                base_error *reterr)
+{
+    base_status status = check_options(options, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    coll_context *made = context_alloc(options);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(made->timeout_ns);
+    int ranks[COLL_RANKS_MAX];
+    for (int rank = 0; rank < made->size; rank++) {
+        ranks[rank] = rank;
+    }
+    status = meet(made, options, deadline_ns, reterr);
+    if (status == BASE_OK) {
+        status = choose_transport(made, options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = made->table->open(made, options, deadline_ns, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_comm_open(made, ranks, made->size, deadline_ns, &made->world, reterr);
+    }
+    if (status != BASE_OK) {
+        coll_context_destroy(made);
+        return base_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
+    }
+    *context = made;
+    return BASE_OK;
+}
+
+void coll_context_destroy(coll_context *context)
+{
+    if (context == NULL) {
+        return;
+    }
+    coll_comm_destroy(context->world);
+    if (context->table != NULL) {
+        context->table->close(context);
+    }
+    (void)pthread_mutex_destroy(&context->describe_lock);
+    free(context->identities);
+    free(context);
+}
+
+void coll_context_abort(coll_context *context, const char *reason)
+{
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&context->abort_state, &none, 1)) {
+        return;
+    }
+    (void)snprintf(context->abort_reason, sizeof context->abort_reason, "%s",
+                   reason != NULL ? reason : "");
+    atomic_store(&context->abort_state, 2);
+    context->table->wake(context);
+}
+
+coll_transport coll_context_transport(const coll_context *context)
+{
+    return context->transport;
+}
+
+coll_comm *coll_context_world(coll_context *context)
+{
+    return context->world;
+}
+
+uint64_t coll_context_bytes_sent(const coll_context *context)
+{
+    return context->bytes_sent;
+}

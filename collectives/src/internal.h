@@ -1,0 +1,199 @@
+/* The inside of contexts, communicators, arenas and operations.
+ *
+ * Progress: a communicator's started operations stand in a queue in the order of their sequence
+ * numbers, and go through the stages below in that order. An operation's own work begins when all
+ * earlier ones have done theirs, so what ranks send each other needs no tags.
+ *
+ * Nothing here is shared between threads but the abort word and the description. Memory that peers
+ * can write is read once, checked, and never asserted. */
+#ifndef COLL_SRC_INTERNAL_H
+#define COLL_SRC_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "coll/coll.h"
+#include "identity.h"
+#include "kernels.h"
+#include "limits.h"
+#include "line.h"
+#include "plan.h"
+#include "transport.h"
+
+typedef enum coll_stage {
+    COLL_STAGE_IDLE = 0,
+    COLL_STAGE_ARRIVING,  /* announced; waits for the flag line of every peer */
+    COLL_STAGE_RUNNING,   /* this rank's part is under way */
+    COLL_STAGE_FINISHING, /* done here; waits for peers to have done their part */
+    COLL_STAGE_DONE,
+} coll_stage;
+
+/* How an operation's bytes move; chosen when all have arrived, the same on every rank. */
+typedef enum coll_path {
+    COLL_PATH_LINE = 0, /* in the flag lines, or nothing moves at all */
+    COLL_PATH_ARENA,    /* loads from and stores to peers' arenas */
+    COLL_PATH_PLAN,     /* a plan over streams */
+} coll_path;
+
+typedef struct coll_track {
+    int index;           /* of the current step */
+    bool loaded;         /* `step` holds it */
+    bool ended;          /* past the last step */
+    size_t offset_bytes; /* done of the current step's block */
+    coll_step step;
+} coll_track;
+
+struct coll_op {
+    coll_comm *comm;
+    coll_op *next; /* in the queue */
+    coll_op_desc desc;
+    coll_descriptor descriptor;
+    uint32_t digest;
+    size_t element_bytes;
+    size_t total_bytes; /* count × element_bytes: all-gather's is one rank's block */
+    const coll_kernel *kernel;
+    coll_place place;
+
+    uint64_t sequence;
+    uint64_t word;
+    coll_stage stage;
+    coll_path path;
+    int arrived;                            /* peers below this rank have arrived */
+    int finished;                           /* peers below this rank have finished */
+    size_t offset_bytes;                    /* arena path: done of this rank's slice */
+    const uint8_t *sources[COLL_RANKS_MAX]; /* arena path: peers' inputs and outputs, mapped here */
+    uint8_t *targets[COLL_RANKS_MAX];
+    coll_plan plan;
+    int track_count;
+    int tracks_ended;
+    coll_track *tracks; /* room for every plan on this communicator */
+};
+
+struct coll_arena {
+    coll_comm *comm;
+    coll_arena *next;
+    uint32_t number; /* from 1, in order of creation; the same on every rank */
+    size_t size_bytes;
+    size_t mapped_bytes;
+    uint8_t *data;
+    uint8_t *peers[COLL_RANKS_MAX]; /* where peers' parts are mapped here; own included */
+};
+
+/* What a communicator sees of a rank: its flag lines, and how far it has finished. */
+typedef struct coll_peer_view {
+    const coll_line *lines;
+    const _Atomic uint64_t *finished;
+} coll_peer_view;
+
+struct coll_comm {
+    coll_context *context;
+    coll_comm *next;
+    int rank;
+    int size;
+    int ranks[COLL_RANKS_MAX]; /* context ranks, by rank in the communicator */
+    uint64_t id;               /* the same on every rank */
+    uint64_t sequence;         /* of the newest operation */
+    coll_line *lines;          /* own */
+    _Atomic uint64_t *finished;
+    coll_peer_view peers[COLL_RANKS_MAX];
+    coll_op *head;
+    coll_op *tail;
+    int underway;
+    coll_arena *arenas;
+    uint32_t arenas_made;
+    int arena_count;
+    coll_op *blocking; /* for the blocking forms */
+    void *link;        /* the transport's */
+    base_error failure;
+    bool failed;
+};
+
+/* How many communicators were made of one list of ranks, told by its hash. */
+typedef struct coll_comm_count {
+    uint64_t list_hash;
+    uint32_t count;
+} coll_comm_count;
+
+struct coll_context {
+    int rank;
+    int size;
+    coll_transport transport;
+    coll_algorithm algorithm;
+    int64_t timeout_ns;
+    const coll_transport_table *table;
+    coll_identity *identities;
+    coll_comm *world;
+    coll_comm *comms; /* all, the world included */
+    coll_comm_count made[COLL_COMM_LISTS_MAX];
+    uint64_t bytes_sent;
+    unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
+    void *link;                /* the transport's */
+    int socks[COLL_RANKS_MAX]; /* to peers on this host, for descriptors; -1 */
+
+    atomic_int abort_state; /* 0 none, 1 being written, 2 set */
+    char abort_reason[COLL_REASON_BYTES];
+    pthread_mutex_t describe_lock;
+    char description[COLL_DESCRIBE_BYTES];
+};
+
+/* comm.c */
+
+/* Records the communicator's first failure and returns its status. */
+base_status coll_comm_fail(coll_comm *comm, base_status status, const char *format, ...)
+    BASE_PRINTF(3, 4);
+/* The failure or abort that forbids to go on, into reterr; BASE_OK if there is none. */
+BASE_MUST_CHECK base_status coll_comm_check(coll_comm *comm, base_error *reterr);
+/* coll_comm_create with a deadline, and before there is a world to agree in. */
+BASE_MUST_CHECK base_status coll_comm_open(coll_context *context, const int *ranks, int count,
+                                           int64_t deadline_ns, coll_comm **comm,
+                                           base_error *reterr);
+
+/* op.c */
+
+/* Checks desc and writes the operation; op->tracks stays. */
+BASE_MUST_CHECK base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
+                                         base_error *reterr);
+BASE_MUST_CHECK base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr);
+/* Runs an operation of the library's own: everybody arrives, and agrees on kind and count. */
+BASE_MUST_CHECK base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
+                                          base_error *reterr);
+
+/* progress.c: moves everything on without blocking; failures are kept in the communicators. */
+bool coll_progress(coll_context *context);
+
+/* arena_path.c */
+
+/* Whether every buffer that the arena path of op needs lies in an arena; places are all ranks', as
+ * they announced them. Fills sources and targets. A place outside its arena fails the communicator.
+ */
+bool coll_arena_path_fits(coll_op *op, const coll_place *places);
+/* One piece of this rank's part; true when it is done. */
+bool coll_arena_path_advance(coll_op *op);
+
+/* exec.c */
+void coll_exec_begin(coll_op *op);
+/* Moves what can be moved; true when all tracks have ended. */
+bool coll_exec_advance(coll_op *op, bool *moved);
+/* The peer that the first unfinished track waits for; -1. */
+int coll_exec_waits_for(const coll_op *op);
+
+/* wait.c */
+
+/* Until op is done, the communicator has failed, or the timeout counted from here has passed. */
+BASE_MUST_CHECK base_status coll_wait(coll_op *op, base_error *reterr);
+/* Until fewer than COLL_UNDERWAY_MAX operations of the communicator are under way. */
+BASE_MUST_CHECK base_status coll_wait_room(coll_comm *comm, base_error *reterr);
+/* Fails with the reason once the context is aborted. */
+BASE_MUST_CHECK base_status coll_abort_check(coll_context *context, base_error *reterr);
+
+/* report.c */
+
+/* "rank 1 (host h, pid 42)" for a rank of the communicator. */
+void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
+/* "all_reduce #17 float32 × 1024 …, waiting for rank 1 (host h, pid 42)". */
+void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
+/* What a timeout has to say: the operation, who was waited for, who has arrived and who has not. */
+base_status coll_report_timeout(coll_op *op, base_error *reterr);
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line);
+
+#endif

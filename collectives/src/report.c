@@ -1,0 +1,142 @@
+/* Words for failures: who is meant, what was under way, who has come and who has not. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "internal.h"
+
+enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
+
+void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
+{
+    const coll_identity *who = &comm->context->identities[comm->ranks[rank]];
+    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, who->host,
+                   (unsigned)who->pid);
+}
+
+static bool has_arrived(const coll_op *op, int rank)
+{
+    const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+    return coll_line_ahead(atomic_load(&line->word), op->sequence) >= 0;
+}
+
+static bool has_finished(const coll_op *op, int rank)
+{
+    return atomic_load(op->comm->peers[rank].finished) >= op->sequence;
+}
+
+/* Ranks of one answer to `predicate`, as "rank 1 (host h, pid 42), rank 2 …"; "none". */
+static void list_ranks(const coll_op *op, bool (*predicate)(const coll_op *op, int rank),
+                       bool wanted, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    (void)snprintf(text, size_bytes, "none");
+    for (int rank = 0; rank < op->comm->size && used + 1 < size_bytes; rank++) {
+        if (predicate(op, rank) != wanted) {
+            continue;
+        }
+        char who[TEXT_BYTES];
+        coll_rank_text(op->comm, rank, who, sizeof who);
+        const int added =
+            snprintf(text + used, size_bytes - used, "%s%s", used == 0 ? "" : ", ", who);
+        used += added > 0 ? (size_t)added : 0;
+    }
+}
+
+/* "all_reduce float32 × 1024 sum direct #17 (4096 bytes over shm)". */
+static void operation_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    char what[TEXT_BYTES];
+    coll_descriptor_text(&op->descriptor, what, sizeof what);
+    (void)snprintf(text, size_bytes, "%s #%" PRIu64 " (%zu bytes over %s)", what, op->sequence,
+                   op->total_bytes, coll_transport_name(op->comm->context->transport));
+}
+
+/* Whom op waits for, as text. */
+static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    if (op->stage == COLL_STAGE_ARRIVING) {
+        list_ranks(op, has_arrived, false, text, size_bytes);
+        return;
+    }
+    if (op->stage == COLL_STAGE_FINISHING) {
+        list_ranks(op, has_finished, false, text, size_bytes);
+        return;
+    }
+    const int peer = coll_exec_waits_for(op);
+    if (peer < 0) {
+        (void)snprintf(text, size_bytes, "its peers' data");
+        return;
+    }
+    coll_rank_text(op->comm, peer, text, size_bytes);
+}
+
+void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    char what[TEXT_BYTES + 64];
+    char awaited[LIST_BYTES];
+    operation_text(op, what, sizeof what);
+    awaited_text(op, awaited, sizeof awaited);
+    (void)snprintf(text, size_bytes, "%s, waiting for %s", what, awaited);
+}
+
+base_status coll_report_timeout(coll_op *op, base_error *reterr)
+{
+    coll_comm *comm = op->comm;
+    char what[TEXT_BYTES + 64];
+    char awaited[LIST_BYTES];
+    char present[LIST_BYTES];
+    /* An operation that stands behind another one is not the one to name. */
+    const coll_op *first = comm->head != NULL ? comm->head : op;
+    while (first->next != NULL && first->stage >= COLL_STAGE_DONE) {
+        first = first->next;
+    }
+    operation_text(first, what, sizeof what);
+    awaited_text(first, awaited, sizeof awaited);
+    list_ranks(first, has_arrived, true, present, sizeof present);
+    const base_status status = coll_comm_fail(
+        comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s; arrived: %s", what,
+        (double)comm->context->timeout_ns / (double)BASE_NS_PER_S, awaited,
+        first->stage == COLL_STAGE_ARRIVING ? "to arrive" : "to do its part", present);
+    if (reterr != NULL) {
+        *reterr = comm->failure;
+    }
+    return status;
+}
+
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)
+{
+    coll_comm *comm = op->comm;
+    char mine[TEXT_BYTES];
+    char theirs[TEXT_BYTES];
+    char me[TEXT_BYTES];
+    char them[TEXT_BYTES];
+    const uint64_t word = atomic_load(&line->word);
+    coll_rank_text(comm, comm->rank, me, sizeof me);
+    coll_rank_text(comm, peer, them, sizeof them);
+    if (coll_line_ahead(word, op->sequence) > 0) {
+        return coll_comm_fail(comm, BASE_ERR_PEER,
+                              "%s is at operation #%" PRIu64
+                              " (low half %u): a lost or broken line",
+                              them, op->sequence, (unsigned)(word >> 32));
+    }
+    coll_descriptor descriptor = line->descriptor;
+    coll_descriptor_text(&op->descriptor, mine, sizeof mine);
+    coll_descriptor_text(&descriptor, theirs, sizeof theirs);
+    return coll_comm_fail(comm, BASE_ERR_MISMATCH,
+                          "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
+                          op->sequence, me, mine, them, theirs);
+}
+
+void coll_context_describe(const coll_context *context, char *text, size_t size_bytes)
+{
+    /* The lock is the only part that changes. */
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&context->describe_lock;
+    if (size_bytes == 0) {
+        return;
+    }
+    (void)pthread_mutex_lock(lock);
+    (void)snprintf(text, size_bytes, "%s", context->description);
+    (void)pthread_mutex_unlock(lock);
+}

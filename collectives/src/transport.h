@@ -1,0 +1,60 @@
+/* What a transport does, as a table of functions. An instance's state is in context->link and in
+ * each communicator's comm->link; ranks are those of the communicator.
+ *
+ * Two things cross a transport. Flag lines (line.h): announce shows this rank's to all peers, and
+ * theirs appear in comm->peers[].lines. Streams: from each rank to each other rank, COLL_LANES of
+ * them, frames of at most COLL_CHUNK_BYTES in order, with COLL_STREAM_SLOTS frames of credit; both
+ * sides know the size of the next frame from the plan. A frame is written and read in place.
+ *
+ * Functions that find a peer breaking the protocol record it with coll_comm_fail. */
+#ifndef COLL_SRC_TRANSPORT_H
+#define COLL_SRC_TRANSPORT_H
+
+#include <stdbool.h>
+
+#include "coll/coll.h"
+#include "line.h"
+
+typedef struct coll_transport_table {
+    coll_transport transport;
+
+    /* Collective over the context; may call the options' exchange. */
+    base_status (*open)(coll_context *context, const coll_context_options *options,
+                        int64_t deadline_ns, base_error *reterr);
+    void (*close)(coll_context *context);
+
+    /* Collective over the communicator; fills lines, finished and peers. */
+    base_status (*comm_open)(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
+    void (*comm_close)(coll_comm *comm);
+
+    /* Shows the line of op, with payload. */
+    void (*announce)(coll_op *op, const void *payload, size_t payload_bytes);
+    /* Tells peers that this rank has done its part of all operations up to `sequence`. */
+    void (*finish)(coll_comm *comm, uint64_t sequence);
+
+    /* Room for a frame to a peer; NULL for now. send_end hands it over. */
+    void *(*send_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    void (*send_end)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    /* The next frame from a peer, of exactly size_bytes; NULL for now. receive_end gives it back.
+     */
+    const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    void (*receive_end)(coll_comm *comm, int peer, int lane);
+
+    /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */
+    bool (*poll)(coll_context *context);
+    /* Sleeps until something may have changed, at most until until_ns. `changed` is called again
+     * after going to sleep has been announced to peers: true means that something has changed
+     * already. */
+    void (*sleep)(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns);
+    /* Ends a sleep of this process from any thread. */
+    void (*wake)(coll_context *context);
+
+    /* Makes the arena's memory: own part and peers'. Collective. */
+    base_status (*arena_open)(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
+    void (*arena_close)(coll_arena *arena);
+} coll_transport_table;
+
+extern const coll_transport_table coll_shm_transport;
+extern const coll_transport_table coll_zmq_transport;
+
+#endif

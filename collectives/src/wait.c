@@ -1,0 +1,148 @@
+/* The one wait point: progress, then pauses, then sched_yield, then sleep, with the deadline and
+ * the abort word in the same loop. Pauses are for ranks that have a processor each; where ranks
+ * outnumber processors, whoever spins keeps the one he waits for from running. */
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "internal.h"
+
+enum {
+    SPINS_PER_LOOK = 64, /* between two looks at the clock */
+};
+
+#define SPIN_NS  (20 * BASE_NS_PER_US)
+#define YIELD_NS (300 * BASE_NS_PER_US)
+#define SLEEP_NS (50 * BASE_NS_PER_MS)
+
+typedef struct waiter {
+    coll_context *context;
+    coll_op *op;
+    unsigned idle;       /* turns without progress */
+    int64_t idle_ns;     /* when they began */
+    int64_t deadline_ns; /* 0: not yet computed */
+    bool described;
+} waiter;
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+base_status coll_abort_check(coll_context *context, base_error *reterr)
+{
+    if (__builtin_expect(atomic_load(&context->abort_state) != 2, 1)) {
+        return BASE_OK;
+    }
+    return base_fail(reterr, BASE_ERR_ABORTED, "aborted: %s", context->abort_reason);
+}
+
+static bool has_changed(coll_context *context)
+{
+    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
+}
+
+static void set_description(coll_context *context, const coll_op *op)
+{
+    char text[COLL_DESCRIBE_BYTES] = "";
+    if (op != NULL) {
+        coll_op_text(op, text, sizeof text);
+    }
+    (void)pthread_mutex_lock(&context->describe_lock);
+    memcpy(context->description, text, sizeof text);
+    (void)pthread_mutex_unlock(&context->describe_lock);
+}
+
+/* One turn without progress; BASE_ERR_TIMEOUT when the deadline has passed. */
+static base_status idle_turn(waiter *w, base_error *reterr)
+{
+    w->idle++;
+    if (w->context->spins > 0 && w->idle % SPINS_PER_LOOK != 0) {
+        pause_briefly();
+        return BASE_OK;
+    }
+    const int64_t now_ns = base_now_ns();
+    if (w->idle_ns == 0) {
+        w->idle_ns = now_ns;
+    }
+    if (w->deadline_ns == 0) {
+        w->deadline_ns = base_deadline_after_ns(w->context->timeout_ns);
+    }
+    if (now_ns >= w->deadline_ns) {
+        return coll_report_timeout(w->op, reterr);
+    }
+    const int64_t idle_ns = now_ns - w->idle_ns;
+    if (w->context->spins > 0 && idle_ns < SPIN_NS) {
+        return BASE_OK;
+    }
+    if (idle_ns < YIELD_NS) {
+        (void)sched_yield();
+        w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
+        return BASE_OK;
+    }
+    set_description(w->context, w->op);
+    w->described = true;
+    const int64_t until_ns = now_ns + SLEEP_NS;
+    w->context->table->sleep(w->context, has_changed,
+                             until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
+    w->idle |= SPINS_PER_LOOK - 1;
+    return BASE_OK;
+}
+
+/* After each turn with progress: nothing is idle, but the deadline holds all the same. */
+static base_status busy_turn(waiter *w, base_error *reterr)
+{
+    w->idle = 0;
+    w->idle_ns = 0;
+    if (w->deadline_ns == 0) {
+        return BASE_OK;
+    }
+    return base_now_ns() >= w->deadline_ns ? coll_report_timeout(w->op, reterr) : BASE_OK;
+}
+
+static base_status turn(waiter *w, bool moved, base_error *reterr)
+{
+    const base_status status = coll_comm_check(w->op->comm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return moved ? busy_turn(w, reterr) : idle_turn(w, reterr);
+}
+
+base_status coll_wait(coll_op *op, base_error *reterr)
+{
+    waiter w = {.context = op->comm->context, .op = op};
+    base_status status = BASE_OK;
+    while (status == BASE_OK) {
+        const bool moved = coll_progress(w.context);
+        if (op->stage == COLL_STAGE_DONE) {
+            break;
+        }
+        status = turn(&w, moved, reterr);
+    }
+    if (w.described) {
+        set_description(w.context, NULL);
+    }
+    return status;
+}
+
+base_status coll_wait_room(coll_comm *comm, base_error *reterr)
+{
+    waiter w = {.context = comm->context, .op = comm->head};
+    base_status status = BASE_OK;
+    while (status == BASE_OK && comm->underway >= COLL_UNDERWAY_MAX) {
+        const bool moved = coll_progress(w.context);
+        if (comm->underway >= COLL_UNDERWAY_MAX) {
+            w.op = comm->head;
+            status = turn(&w, moved, reterr);
+        }
+    }
+    if (w.described) {
+        set_description(w.context, NULL);
+    }
+    return status;
+}

@@ -1,0 +1,18 @@
+/* What collectives must give, computed the plain way: one element at a time, in the documented
+ * order, sharing no code with the library. */
+#ifndef TEST_COLL_REFERENCE_H
+#define TEST_COLL_REFERENCE_H
+
+#include <stddef.h>
+
+#include "coll/coll.h"
+
+/* The input of a rank, in element `index`: mixed magnitudes and signs, so that the order of a float
+ * sum shows. Written to out, one element. */
+void reference_input(void *out, coll_type type, int rank, size_t index, unsigned salt);
+
+/* Element `index` of an all-reduce of `count` elements over `ranks` ranks with those inputs. */
+void reference_all_reduce(void *out, coll_type type, coll_reduce reduce, coll_algorithm algorithm,
+                          int ranks, size_t index, size_t count, unsigned salt);
+
+#endif
