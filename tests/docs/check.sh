@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Keeps the pages true. From CTest, and from ./dev docs.
 #   check.sh links ROOT            every relative link of every page leads to a file of the project
+#   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
 #   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
@@ -31,6 +32,16 @@ check_links() {
     done < <(pages)
     echo "$count links"
     [ "$bad" -eq 0 ] && [ "$count" -gt 0 ]
+}
+
+check_fields() {
+    "$build/tests/bin/sample-record" "$scratch/record" 2 4
+    grep -ohE '"[a-z0-9_]+": ' "$scratch/record/manifest.json" "$scratch/record/timings.jsonl" |
+        tr -d '": ' | sort -u >"$scratch/written"
+    sed -n '/^## timings.jsonl/,$p' "$root/docs/RECORD.md" | grep -oE '`[a-z0-9_]+`' | tr -d '`' |
+        sort -u >"$scratch/explained"
+    echo "$(wc -l <"$scratch/written") fields; not explained in docs/RECORD.md:"
+    [ -s "$scratch/written" ] && ! comm -23 "$scratch/written" "$scratch/explained" | grep .
 }
 
 # with_help PAGE: the page, each block after "<!-- help: COMMAND -->" filled from COMMAND --help.
@@ -68,6 +79,7 @@ run_examples() {
 
 case $what in
 links) check_links ;;
+fields) check_fields ;;
 help)
     with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
     diff -u "$root/docs/CLI.md" "$scratch/CLI.md" || {
