@@ -82,12 +82,12 @@ static void tell_scaling(const launch_run *run, const launch_scaling_point *one,
     }
     launch_text_put(text, "; it took ");
     put_ms(text, longer_ms);
-    launch_text_put(text, " more. Of that, forward and backward account for ");
-    put_ms(text, compute_ms > 0 ? compute_ms : 0);
-    launch_text_printf(text, " (%.2f ms alone, %.2f ms now) and waiting for the all-reduce for ",
+    launch_text_printf(text,
+                       " more. Forward and backward took %.2f ms alone and take %.2f ms now; ",
                        one->compute_ms_p50, summary->compute_ms.p50);
+    launch_text_put(text, "waiting for the all-reduce, which one process never does, costs ");
     put_ms(text, summary->exposed_ms.p50);
-    launch_text_put(text, "; the rest is the optimizer and waiting for a core. ");
+    launch_text_put(text, ". ");
 }
 
 /* Why: what the ranks had to share. */
@@ -97,7 +97,8 @@ static void tell_cause(const launch_run *run, const launch_scaling_point *one, l
     const int ranks = (int)run->job->world_size;
     const int cores = run->facts->cpus_allowed;
     const double lost_compute_ms = summary->compute_ms.p50 - one->compute_ms_p50;
-    if (ranks > cores) {
+    const double speedup = summary->tokens_per_second / one->tokens_per_second;
+    if (ranks > cores && speedup <= cores) {
         launch_text_printf(text,
                            "%d ranks share %d core%s, so they take turns and more processes cannot "
                            "add speed: the ideal here is %d times one process, not %d.",

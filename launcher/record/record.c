@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "record/out_folder.h"
+#include "record/plots.h"
+#include "record/report.h"
 #include "record/run.h"
 
 enum {
@@ -187,14 +189,22 @@ static void note_failure(base_status *first, base_error *first_error, base_statu
     }
 }
 
-static base_status write_manifest(launch_record *record, const launch_run *run, base_error *reterr)
+/* Saves the text under that name. */
+static base_status save(const launch_record *record, const char *name, const launch_text *text,
+                        base_error *reterr)
 {
     char path[PATH_BYTES];
+    launch_out_folder_path(&record->folder, name, path);
+    return launch_text_save(text, path, reterr);
+}
+
+static base_status write_report(const launch_record *record, const launch_run *run,
+                                const char *manifest, base_error *reterr)
+{
     launch_text text = {0};
-    launch_out_folder_path(&record->folder, "manifest.json", path);
-    base_status status = launch_manifest_write(run, &text, reterr);
+    base_status status = launch_report_write(run, manifest, &text, reterr);
     if (status == BASE_OK) {
-        status = launch_text_save(&text, path, reterr);
+        status = save(record, "report.html", &text, reterr);
     }
     launch_text_fini(&text);
     return status;
@@ -205,7 +215,20 @@ static base_status write_results(launch_record *record, const launch_run *run, b
 {
     base_error error;
     base_status first = BASE_OK;
-    note_failure(&first, reterr, write_manifest(record, run, &error), &error);
+    launch_text manifest = {0};
+    base_status status = launch_manifest_write(run, &manifest, &error);
+    note_failure(&first, reterr, status, &error);
+    if (status == BASE_OK) {
+        note_failure(&first, reterr, save(record, "manifest.json", &manifest, &error), &error);
+        note_failure(&first, reterr, write_report(record, run, manifest.data, &error), &error);
+    }
+    launch_text_fini(&manifest);
+    status = launch_plots_write(&record->folder, run, &error);
+    note_failure(&first, reterr, status, &error);
+    if (status == BASE_OK && record->options.plots) {
+        launch_plots_draw(&record->folder, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S,
+                          &record->notes);
+    }
     return first;
 }
 

@@ -1,0 +1,106 @@
+/* Axes and the frame that all charts share. */
+#include <math.h>
+
+#include "record/chart.h"
+
+enum { TICKS_MAX = 64, MARGIN_BELOW = 46, MARGIN_RIGHT = 14 };
+
+static double round_tick(double wanted)
+{
+    const double power = pow(10, floor(log10(wanted)));
+    const double digit = wanted / power;
+    return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
+}
+
+launch_axis launch_axis_make(double low, double high, int tick_count, bool round)
+{
+    launch_axis axis = {.low = low, .high = high};
+    if (!isfinite(low) || !isfinite(high) || !(high > low)) {
+        axis.low = isfinite(low) ? low : 0;
+        axis.high = axis.low + 1;
+    }
+    axis.tick = round_tick((axis.high - axis.low) / tick_count);
+    axis.decimals = axis.tick < 1 ? (int)-floor(log10(axis.tick) + 1e-9) : 0;
+    if (round) {
+        axis.low = floor(axis.low / axis.tick + 1e-9) * axis.tick;
+        axis.high = ceil(axis.high / axis.tick - 1e-9) * axis.tick;
+    }
+    return axis;
+}
+
+double launch_plot_x(const launch_plot *plot, double value)
+{
+    return plot->left + (value - plot->x.low) / (plot->x.high - plot->x.low) * plot->width;
+}
+
+double launch_plot_y(const launch_plot *plot, double value)
+{
+    return plot->top + plot->height -
+           (value - plot->y.low) / (plot->y.high - plot->y.low) * plot->height;
+}
+
+/* "120k" for 120 000, so that labels stay short. */
+static void put_tick(launch_text *text, const launch_axis *axis, double value)
+{
+    if (axis->high >= 10000 && axis->tick >= 100) {
+        launch_text_printf(text, "%gk", value / 1000);
+    } else {
+        launch_text_printf(text, "%.*f", axis->decimals, value + 0.0);
+    }
+}
+
+static void put_x_ticks(launch_text *text, const launch_plot *plot)
+{
+    const double first = ceil(plot->x.low / plot->x.tick - 1e-9);
+    for (int i = 0; i < TICKS_MAX; i++) {
+        const double value = (first + i) * plot->x.tick;
+        if (value > plot->x.high + 1e-9 * plot->x.tick) {
+            break;
+        }
+        launch_text_printf(text,
+                           "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
+                           launch_plot_x(plot, value), plot->top + plot->height + 18);
+        put_tick(text, &plot->x, value);
+        launch_text_put(text, "</text>");
+    }
+}
+
+static void put_y_ticks(launch_text *text, const launch_plot *plot)
+{
+    const double first = ceil(plot->y.low / plot->y.tick - 1e-9);
+    for (int i = 0; i < TICKS_MAX; i++) {
+        const double value = (first + i) * plot->y.tick;
+        const double y = launch_plot_y(plot, value);
+        if (value > plot->y.high + 1e-9 * plot->y.tick) {
+            break;
+        }
+        launch_text_printf(text,
+                           "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                           "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
+                           i == 0 ? "axis" : "grid", plot->left, plot->left + plot->width, y, y,
+                           plot->left - 8, y + 4);
+        put_tick(text, &plot->y, value);
+        launch_text_put(text, "</text>");
+    }
+}
+
+void launch_plot_begin(launch_text *text, const launch_plot *plot)
+{
+    const double bottom = plot->top + plot->height;
+    launch_text_printf(text,
+                       "<svg class=\"chart\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+                       "aria-label=\"%s\">",
+                       plot->left + plot->width + MARGIN_RIGHT, bottom + MARGIN_BELOW, plot->title);
+    put_y_ticks(text, plot);
+    put_x_ticks(text, plot);
+    launch_text_printf(
+        text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
+        plot->left + plot->width / 2, bottom + 38, plot->x_label);
+    launch_text_printf(text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">%s</text>", 4.0,
+                       plot->top - 12, plot->y_label);
+}
+
+void launch_plot_end(launch_text *text)
+{
+    launch_text_put(text, "</svg>\n");
+}

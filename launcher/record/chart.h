@@ -1,0 +1,54 @@
+/* Charts as inline SVG: axes with round numbers, and the report's four drawings. Colours come from
+ * the page's style sheet, by class. Pure. */
+#ifndef LAUNCH_CHART_H
+#define LAUNCH_CHART_H
+
+#include "record/run.h"
+#include "record/text.h"
+
+typedef struct launch_axis {
+    double low;
+    double high;
+    double tick; /* between two ticks: 1, 2 or 5 times a power of ten */
+    int decimals;
+} launch_axis;
+
+/* An axis that holds low … high in about tick_count steps. With `round` its ends are ticks too.
+ * Ends that make no range (equal, falling, not finite) give a range of 1. */
+launch_axis launch_axis_make(double low, double high, int tick_count, bool round);
+
+/* A drawing area with its axes. Lengths are in SVG units; the page scales the whole. */
+typedef struct launch_plot {
+    double left;
+    double top;
+    double width;
+    double height;
+    launch_axis x;
+    launch_axis y;
+    const char *x_label; /* plain text, ours: not escaped */
+    const char *y_label;
+    const char *title; /* for screen readers */
+} launch_plot;
+
+enum {
+    LAUNCH_CHART_WIDTH = 1000,     /* of a drawing across the page */
+    LAUNCH_CHART_WIDTH_HALF = 480, /* of one of two beside each other, so that text is as large */
+    LAUNCH_CHART_RANKS_MAX = 32,
+    LAUNCH_CHART_COLUMNS_MAX = 240,
+};
+
+/* Where a value lies, in SVG units. */
+double launch_plot_x(const launch_plot *plot, double value);
+double launch_plot_y(const launch_plot *plot, double value);
+
+/* Opens the svg element and draws grid, ticks and labels; launch_plot_end closes it. */
+void launch_plot_begin(launch_text *text, const launch_plot *plot);
+void launch_plot_end(launch_text *text);
+
+/* The report's drawings. Each puts a sentence instead where there is nothing to draw. */
+void launch_chart_loss(launch_text *text, const launch_run *run);
+void launch_chart_scaling(launch_text *text, const launch_run *run);
+void launch_chart_breakdown(launch_text *text, const launch_run *run);
+void launch_chart_step_times(launch_text *text, const launch_run *run);
+
+#endif

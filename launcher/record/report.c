@@ -1,0 +1,213 @@
+#include "record/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "record/chart.h"
+
+/* The last part of a path, which names the run. */
+static const char *run_name(const launch_run *run)
+{
+    const char *slash = strrchr(run->out, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : run->out;
+}
+
+static void put_head(const launch_run *run, launch_text *text)
+{
+    const bool well = run->end->exit_status == 0;
+    launch_text_put(text, "<div class=\"head\"><h1>");
+    launch_text_html(text, run_name(run));
+    launch_text_printf(text, "</h1><span class=\"pill %s\">", well ? "good" : "bad");
+    if (well) {
+        launch_text_put(text, "finished");
+    } else {
+        launch_text_printf(text, "ended with status %d", run->end->exit_status);
+    }
+    launch_text_printf(text, "</span></div><p class=\"sub\">%d process%s trained a model of ",
+                       (int)run->job->world_size, run->job->world_size == 1 ? "" : "es");
+    launch_text_count(text, run->end->model_params);
+    launch_text_printf(text, " parameters for %zu steps, in %.1f s, on ", run->summary->steps_done,
+                       run->end->wall_seconds);
+    launch_text_html(text, run->facts->host[0] != '\0' ? run->facts->host : "this machine");
+    if (run->facts->cpu[0] != '\0') {
+        launch_text_put(text, " (");
+        launch_text_html(text, run->facts->cpu);
+        launch_text_printf(text, ", %d cores)", run->facts->cpus_allowed);
+    }
+    launch_text_printf(text, ". Started %.10s at %.8s UTC.</p>\n", run->started_at,
+                       run->started_at + 11);
+    if (run->end->message != NULL && run->end->message[0] != '\0') {
+        launch_text_put(text, "<p class=\"message\">");
+        launch_text_html(text, run->end->message);
+        launch_text_put(text, "</p>\n");
+    }
+    launch_text command = {0};
+    launch_run_command(run, &command);
+    launch_text_put(text, "<pre>");
+    launch_text_html(text, command.data != NULL ? command.data : "");
+    launch_text_put(text, "</pre>\n");
+    text->failed = text->failed || command.failed;
+    launch_text_fini(&command);
+}
+
+static void card_begin(launch_text *text, const char *name)
+{
+    launch_text_printf(text, "<div class=\"card\"><span class=\"name\">%s</span><b>", name);
+}
+
+static void card_end(launch_text *text, const char *more)
+{
+    launch_text_printf(text, "</b><span class=\"more\">%s</span></div>\n", more);
+}
+
+static void put_speed_cards(const launch_run *run, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const launch_scaling_point *one = launch_summary_point(summary, 1);
+    const int ranks = (int)run->job->world_size;
+    card_begin(text, "Speed");
+    if (isfinite(summary->tokens_per_second)) {
+        launch_text_count(text, (unsigned long long)llround(summary->tokens_per_second));
+    } else {
+        launch_text_put(text, "–");
+    }
+    card_end(text, "tokens per second");
+    if (ranks > 1) {
+        const double speedup =
+            one != NULL ? summary->tokens_per_second / one->tokens_per_second : NAN;
+        card_begin(text, "Speed-up");
+        launch_text_number(text, speedup, 2);
+        launch_text_put(text, isfinite(speedup) ? "×" : "");
+        launch_text_put(text, "</b><span class=\"more\">");
+        if (isfinite(speedup)) {
+            launch_text_printf(text, "over one process; %.0f %% efficient", 100 * speedup / ranks);
+        } else {
+            launch_text_put(text, "one process was not measured");
+        }
+        launch_text_put(text, "</span></div>\n");
+    }
+    card_begin(text, "Step");
+    launch_text_number(text, summary->step_ms.p50, 2);
+    launch_text_put(text, " ms</b><span class=\"more\">median; p95 ");
+    launch_text_number(text, summary->step_ms.p95, 2);
+    launch_text_put(text, " ms</span></div>\n");
+}
+
+static void put_outcome_cards(const launch_run *run, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const double share = 100 * summary->exposed_ms.p50 / summary->step_ms.p50;
+    if (run->job->world_size > 1) {
+        card_begin(text, "All-reduce wait");
+        launch_text_number(text, summary->exposed_ms.p50, summary->exposed_ms.p50 < 1 ? 3 : 2);
+        launch_text_put(text, " ms</b><span class=\"more\">");
+        launch_text_number(text, share, 1);
+        launch_text_put(text, " % of a step</span></div>\n");
+    }
+    card_begin(text, "Loss");
+    launch_text_number(text, summary->loss_last, 3);
+    launch_text_put(text, "</b><span class=\"more\">at the start ");
+    launch_text_number(text, summary->loss_first, 3);
+    launch_text_put(text, "</span></div>\n");
+    if (run->job->world_size > 1) {
+        static const char *const ANSWERS[][2] = {
+            {"not known", "not all ranks finished"},
+            {"<span class=\"bad\">differ</span>", "the ranks ended with other bits"},
+            {"<span class=\"good\">identical</span>", "to the last bit, on all ranks"},
+        };
+        const int answer = summary->byte_equivalent - LAUNCH_UNKNOWN;
+        card_begin(text, "Parameters");
+        launch_text_put(text, ANSWERS[answer][0]);
+        card_end(text, ANSWERS[answer][1]);
+    }
+}
+
+static void put_part_rows(const launch_run *run, launch_text *text)
+{
+    const launch_summary *summary = run->summary;
+    const int all = (int)run->job->world_size;
+    launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
+                          "<th class=\"n\">forward and backward</th><th class=\"n\">waiting</th>"
+                          "<th class=\"n\">optimizer</th><th class=\"n\">other</th>"
+                          "<th class=\"n\">mean step</th></tr></thead><tbody>\n");
+    for (int r = 0; r < all && r < LAUNCH_CHART_RANKS_MAX; r++) {
+        const launch_breakdown *part = &summary->ranks[r];
+        const double values[] = {part->compute_ms, part->exposed_ms, part->optimizer_ms,
+                                 part->other_ms};
+        launch_text_printf(text, "<tr><td class=\"n\">%d</td>", r);
+        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+            launch_text_printf(text, "<td class=\"n\">%.3f ms (%.1f %%)</td>", values[i],
+                               100 * values[i] / part->step_ms);
+        }
+        launch_text_printf(text, "<td class=\"n\">%.3f ms</td></tr>\n", part->step_ms);
+    }
+    launch_text_put(text, "</tbody></table></div>");
+}
+
+static void put_time_sections(const launch_run *run, launch_text *text)
+{
+    static const char KEY[] =
+        "<ul class=\"key\"><li><i class=\"compute\"></i>forward and backward</li><li><i "
+        "class=\"exposed\"></i>waiting for the all-reduce</li><li><i "
+        "class=\"optimizer\"></i>optimizer"
+        "</li><li><i class=\"other\"></i>other</li></ul>\n";
+    launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">One "
+                          "step of each rank, on average over the last half of the run.</p>\n");
+    launch_text_put(text, KEY);
+    launch_chart_breakdown(text, run);
+    if (run->summary->steps_done > 0) {
+        put_part_rows(run, text);
+    }
+    launch_text_put(text,
+                    "</section>\n<section><h2>Step by step</h2><p class=\"hintline\">The same "
+                    "parts over the whole run, averaged over the ranks.</p>\n");
+    launch_text_put(text, KEY);
+    launch_chart_step_times(text, run);
+    launch_text_put(text, "</section>\n");
+}
+
+static void put_curves(const launch_run *run, launch_text *text)
+{
+    launch_text_put(text,
+                    "<div class=\"pair\"><section><h2>What the model learned</h2>"
+                    "<p class=\"hintline\">Loss per token over all ranks; lower is better.</p>"
+                    "<ul class=\"key\"><li><i class=\"solid\"></i>smoothed</li>"
+                    "<li><i class=\"faint\"></i>each step</li></ul>\n");
+    launch_chart_loss(text, run);
+    launch_text_put(text,
+                    "</section><section><h2>How it scales</h2><p class=\"hintline\">Tokens per "
+                    "second with more processes, each with a batch of its own.</p>"
+                    "<ul class=\"key\"><li><i class=\"solid\"></i>measured</li>"
+                    "<li><i class=\"dash\"></i>ideal</li></ul>\n");
+    launch_chart_scaling(text, run);
+    launch_text_put(text, "</section></div>\n");
+}
+
+base_status launch_report_write(const launch_run *run, const char *manifest, launch_text *text,
+                                base_error *reterr)
+{
+    launch_text_put(text, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+                          "<title>");
+    launch_text_html(text, run_name(run));
+    launch_text_put(text, " – Ringfence</title><style>");
+    launch_text_put(text, LAUNCH_REPORT_STYLE);
+    launch_text_put(text, "</style></head>\n<body><main>\n");
+    put_head(run, text);
+    launch_text_put(text, "<div class=\"cards\">\n");
+    put_speed_cards(run, text);
+    put_outcome_cards(run, text);
+    launch_text_put(text, "</div>\n<section class=\"lesson\"><h2>What this run shows</h2><p>");
+    launch_text_html(text, run->lesson_notes);
+    launch_text_put(text, "</p></section>\n");
+    put_time_sections(run, text);
+    put_curves(run, text);
+    launch_report_ranks(run, text);
+    launch_report_terms(text);
+    const base_status status = launch_report_manifest(manifest, text, reterr);
+    launch_text_printf(text, "<footer>Written by the ringfence launcher %s, commit ",
+                       run->facts->version);
+    launch_text_html(text, run->facts->git_commit);
+    launch_text_put(text, ". This page holds all it needs.</footer>\n</main></body></html>\n");
+    return status;
+}
