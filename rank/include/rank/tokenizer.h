@@ -2,7 +2,8 @@
  * tokenizer.json, and gives the ids that library gives for the same file.
  *
  * Any bytes can be encoded. `<|endoftext|>` is the last id of the vocabulary; it ends a sentence,
- * and is never made from text. A tokenizer is immutable after load apart from a cache: one thread
+ * and is never made from text (that library makes it from the same letters unless it is told
+ * split_special_tokens). A tokenizer is immutable after load apart from a cache: one thread
  * at a time. */
 #ifndef RANK_TOKENIZER_H
 #define RANK_TOKENIZER_H

@@ -1,0 +1,45 @@
+/* The corpus: lines made from the grammar, the same ones every time.
+ *
+ * Held out: each verb is kept out of training in at most two frames, those with the smallest hash
+ * of verb and frame among the frames it is used in, the second one of another form than the first.
+ * So every held-out verb is trained in other frames, and every frame with other verbs. A predicate
+ * ("be happy") is held out of its first frame only.
+ *
+ * One wrong sentence has one correction, in all of training and held-out lines together, and no
+ * right sentence is a wrong one elsewhere: both are checked, and a grammar that breaks it is
+ * refused. */
+#ifndef CORPUS_GENERATE_H
+#define CORPUS_GENERATE_H
+
+#include "base/status.h"
+#include "grammar.h"
+#include "pattern.h"
+
+typedef struct corpus_line {
+    char wrong[CORPUS_SENTENCE_BYTES];
+    char right[CORPUS_SENTENCE_BYTES];
+    const char *rule;
+    const char *verb;
+    const char *frame;
+    bool held_out;
+} corpus_line;
+
+typedef struct corpus_lines {
+    corpus_line *lines;
+    size_t count;
+    size_t capacity;
+} corpus_lines;
+
+/* Whether the verb is kept out of training in the frame. */
+bool corpus_held_out(const corpus_grammar *grammar, const corpus_verb *verb,
+                     const corpus_frame *frame);
+
+/* All lines in a shuffled order; the caller frees with fini. */
+BASE_MUST_CHECK base_status corpus_generate(const corpus_grammar *grammar, corpus_lines *lines,
+                                            base_error *reterr);
+void corpus_lines_fini(corpus_lines *lines);
+
+/* What JSONL holds between wrong and right in "text". */
+#define CORPUS_ARROW " \xe2\x86\x92 "
+
+#endif

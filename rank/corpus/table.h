@@ -1,0 +1,43 @@
+/* A table of text: one row a line, cells parted by one tab, # comments and empty lines left out.
+ *
+ * Cells are lower-case words, so that they need no escaping anywhere: letters, digits, spaces and
+ * the few marks in TABLE_MARKS; never empty, no space at either end. Whatever else stands in a file
+ * is refused with file and line. */
+#ifndef CORPUS_TABLE_H
+#define CORPUS_TABLE_H
+
+#include "base/limits.h"
+#include "base/status.h"
+
+enum {
+    CORPUS_TABLE_COLUMNS_MAX = 10,
+    CORPUS_TABLE_ROWS_MAX = 4096,
+    CORPUS_TABLE_BYTES_MAX = 1 << 20,
+};
+
+typedef struct corpus_row {
+    int line;
+    char *cells[CORPUS_TABLE_COLUMNS_MAX]; /* into the table's text; whoever owns it may cut them */
+} corpus_row;
+
+typedef struct corpus_table {
+    char path[BASE_PATH_BYTES];
+    char *text;
+    corpus_row *rows;
+    int row_count;
+} corpus_table;
+
+/* Reads folder/name, each row of which must have this many columns. The caller frees with fini. */
+BASE_MUST_CHECK base_status corpus_table_read(corpus_table *table, const char *folder,
+                                              const char *name, int columns, base_error *reterr);
+void corpus_table_fini(corpus_table *table);
+
+/* "FILE:LINE: reason" as BASE_ERR_INVALID. */
+base_status corpus_table_refuse(const corpus_table *table, const corpus_row *row,
+                                const char *reason, const char *what, base_error *reterr);
+
+/* Cuts a cell at each separator into at most capacity parts, in place. Returns their number, or -1
+ * if there are more or one is empty. */
+int corpus_cell_split(char *cell, char separator, char **parts, int capacity);
+
+#endif

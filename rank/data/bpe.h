@@ -1,0 +1,73 @@
+/* Byte-pair encoding over bytes: the arithmetic, without files.
+ *
+ * Ids 0 … 255 are the bytes; id 256 + m is what merge m makes; the last id is the end token, which
+ * has no bytes. A merge joins two ids that are smaller than its own, so the merge with the smallest
+ * rank can be applied everywhere before a later one is looked at, and a word is done in at most
+ * one pass for each merge that occurs in it.
+ *
+ * A piece is what merges never reach across: a word with the one space before it, or a run of
+ * spaces (the regular expression " ?[^ ]+| +"). Only U+0020 is a space here.
+ *
+ * A rank_bpe is immutable once built; any number of threads may read it. */
+#ifndef RANK_BPE_H
+#define RANK_BPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum {
+    RANK_BPE_BYTES = 256,
+    RANK_BPE_MERGES_MAX = 32768,
+    RANK_BPE_TOKEN_BYTES_MAX = 128,
+    RANK_BPE_GLYPH_BYTES = 2, /* the longest byte glyph in UTF-8 */
+};
+
+typedef struct rank_bpe_pair {
+    uint16_t left;
+    uint16_t right;
+} rank_bpe_pair;
+
+typedef struct rank_bpe {
+    int merge_count;
+    rank_bpe_pair *merges;       /* (merge_count) */
+    uint32_t *token_offset;      /* (256 + merge_count + 1), into token_bytes */
+    uint8_t *token_bytes;        /* all tokens' bytes, end to end */
+    uint32_t table_mask;         /* slots - 1, a power of two less one */
+    struct rank_bpe_slot *table; /* pair -> merge, open addressing */
+} rank_bpe;
+
+/* Builds from merges in rank order, which are copied. BASE_ERR_INVALID when a merge uses an id that
+ * is not made before it, occurs twice, or makes a token above RANK_BPE_TOKEN_BYTES_MAX. */
+BASE_MUST_CHECK base_status rank_bpe_init(rank_bpe *bpe, const rank_bpe_pair *merges,
+                                          int merge_count, base_error *reterr);
+void rank_bpe_fini(rank_bpe *bpe);
+
+static inline int rank_bpe_vocab_size(const rank_bpe *bpe)
+{
+    return RANK_BPE_BYTES + bpe->merge_count + 1;
+}
+
+static inline int rank_bpe_end_id(const rank_bpe *bpe)
+{
+    return RANK_BPE_BYTES + bpe->merge_count;
+}
+
+/* Bytes of a token and their number; none for the end token and for ids outside the vocabulary. */
+const uint8_t *rank_bpe_token(const rank_bpe *bpe, int32_t id, size_t *size_bytes);
+
+/* Merges one piece in place: ids holds its bytes as ids and is shortened. Returns the ids left. */
+size_t rank_bpe_merge_piece(const rank_bpe *bpe, uint16_t *ids, size_t count);
+
+/* Bytes of the piece that text starts with; text_bytes > 0. */
+size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes);
+
+/* GPT-2's printable stand-in for a byte, as UTF-8, not terminated. Returns its bytes, 1 or 2. */
+size_t rank_bpe_glyph(uint8_t byte, char glyph[RANK_BPE_GLYPH_BYTES]);
+
+/* Turns glyphs back into bytes. Returns the number of bytes, or 0 if text is empty, is not made of
+ * glyphs, or has more than capacity of them. */
+size_t rank_bpe_from_glyphs(const char *text, size_t text_bytes, uint8_t *bytes, size_t capacity);
+
+#endif

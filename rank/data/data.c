@@ -1,0 +1,335 @@
+#include "rank/data.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "limits.h"
+#include "lines.h"
+#include "record.h"
+#include "slot.h"
+
+enum { SENTENCES_FIRST = 4096, TEXT_BYTES_FIRST = 1 << 18 };
+
+typedef struct sentence {
+    uint64_t offset_bytes; /* into texts */
+    uint32_t bytes;
+    bool too_long;
+} sentence;
+
+/* One slot's place in its epoch. */
+typedef struct slot_state {
+    uint32_t *order; /* (count), numbers of the slot's sentences in file order */
+    uint32_t count;
+    uint32_t next;
+} slot_state;
+
+struct rank_data {
+    rank_data_options options; /* path is not kept */
+    uint64_t sentences_total;
+    /* This shard's sentences in file order: the slot's j-th of slots_here stands at its number
+     * times slots_here + j, because a shard's slots are contiguous. */
+    sentence *sentences;
+    size_t sentence_count;
+    size_t sentence_capacity;
+    char *texts; /* end to end, each with a NUL */
+    size_t text_bytes;
+    size_t text_capacity;
+    uint64_t long_count;
+    uint64_t handed_out; /* in this epoch */
+    uint64_t epoch;
+    slot_state *slots; /* (slots_here) */
+    int32_t *ids;      /* (batch * context); the batch handed out last */
+    int32_t *targets;
+    int32_t *segment_start; /* (batch * context + 1) */
+};
+
+static base_status check_options(const rank_data_options *options, base_error *reterr)
+{
+    if (options->batch < 1 || options->context < 1 ||
+        options->batch > RANK_DATA_BATCH_TOKENS_MAX / options->context) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a batch of %d rows of %d tokens, there must be 1 to %d tokens",
+                         options->batch, options->context, (int)RANK_DATA_BATCH_TOKENS_MAX);
+    }
+    if (options->slot_count < 1 || options->slot_count > RANK_DATA_SLOTS_MAX ||
+        options->slot_first < 0 || options->slots_here < 1 ||
+        options->slots_here > options->slot_count ||
+        options->slot_first > options->slot_count - options->slots_here) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d slots from slot %d on are not among %d",
+                         options->slots_here, options->slot_first, options->slot_count);
+    }
+    return BASE_OK;
+}
+
+/* Copies a text behind the others and enters its sentence. */
+static bool keep_text(rank_data *data, const char *text, size_t bytes)
+{
+    if (data->text_capacity - data->text_bytes < bytes + 1) {
+        size_t capacity = data->text_capacity == 0 ? TEXT_BYTES_FIRST : data->text_capacity;
+        while (capacity - data->text_bytes < bytes + 1) {
+            capacity *= 2;
+        }
+        char *larger = realloc(data->texts, capacity);
+        if (larger == NULL) {
+            return false;
+        }
+        data->texts = larger;
+        data->text_capacity = capacity;
+    }
+    if (data->sentence_count == data->sentence_capacity) {
+        const size_t capacity =
+            data->sentence_capacity == 0 ? SENTENCES_FIRST : 2 * data->sentence_capacity;
+        sentence *larger = realloc(data->sentences, capacity * sizeof *larger);
+        if (larger == NULL) {
+            return false;
+        }
+        data->sentences = larger;
+        data->sentence_capacity = capacity;
+    }
+    data->sentences[data->sentence_count++] =
+        (sentence){.offset_bytes = data->text_bytes, .bytes = (uint32_t)bytes};
+    memcpy(data->texts + data->text_bytes, text, bytes);
+    data->text_bytes += bytes;
+    data->texts[data->text_bytes++] = '\0';
+    return true;
+}
+
+static base_status keep_line(rank_data *data, const rank_lines *lines, const char *line,
+                             size_t line_bytes, base_error *reterr)
+{
+    rank_record record;
+    base_status status = rank_record_read(line, line_bytes, &record, reterr);
+    if (status != BASE_OK) {
+        status = base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
+    } else if (!keep_text(data, record.text.data, record.text.bytes)) {
+        status =
+            base_fail(reterr, BASE_ERR_MEMORY, "no memory for the sentences of %s", lines->path);
+    }
+    rank_record_clear(&record);
+    return status;
+}
+
+static bool is_mine(const rank_data_options *options, uint64_t index)
+{
+    const uint64_t slot = index % (uint64_t)options->slot_count;
+    return slot >= (uint64_t)options->slot_first &&
+           slot - (uint64_t)options->slot_first < (uint64_t)options->slots_here;
+}
+
+static base_status read_file(rank_data *data, const char *path, base_error *reterr)
+{
+    rank_lines lines;
+    const char *line = NULL;
+    size_t line_bytes = 0;
+    base_status status = rank_lines_open(&lines, path, reterr);
+    while (status == BASE_OK) {
+        status = rank_lines_next(&lines, &line, &line_bytes, reterr);
+        if (status != BASE_OK || line == NULL) {
+            break;
+        }
+        if (data->sentences_total == RANK_DATA_SENTENCES_MAX) {
+            status = base_fail(reterr, BASE_ERR_LIMIT, "%s has more than %d lines", path,
+                               (int)RANK_DATA_SENTENCES_MAX);
+        } else if (is_mine(&data->options, data->sentences_total++)) {
+            status = keep_line(data, &lines, line, line_bytes, reterr);
+        }
+    }
+    rank_lines_close(&lines);
+    if (status == BASE_OK && data->sentences_total == 0) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s has no sentences", path);
+    }
+    return status;
+}
+
+/* Marks the sentences longer than the context. A token has at least one byte, so short texts need
+ * no tokenizing. */
+static base_status find_long(rank_data *data, base_error *reterr)
+{
+    for (size_t i = 0; i < data->sentence_count; i++) {
+        sentence *one = &data->sentences[i];
+        size_t count = one->bytes;
+        if (count > (size_t)data->options.context) {
+            const base_status status =
+                rank_tokenizer_encode(data->options.tokenizer, data->texts + one->offset_bytes,
+                                      one->bytes, NULL, 0, &count, reterr);
+            if (status != BASE_OK) {
+                return status;
+            }
+        }
+        one->too_long = count > (size_t)data->options.context;
+        data->long_count += one->too_long;
+    }
+    return BASE_OK;
+}
+
+static void order_slots(rank_data *data)
+{
+    for (int i = 0; i < data->options.slots_here; i++) {
+        slot_state *slot = &data->slots[i];
+        slot->next = 0;
+        rank_slot_order(data->options.seed, data->options.slot_first + i, data->epoch, slot->order,
+                        slot->count);
+    }
+}
+
+static base_status make_slots(rank_data *data, base_error *reterr)
+{
+    const size_t tokens = (size_t)data->options.batch * (size_t)data->options.context;
+    data->slots = calloc((size_t)data->options.slots_here, sizeof *data->slots);
+    data->ids = calloc(tokens, sizeof *data->ids);
+    data->targets = calloc(tokens, sizeof *data->targets);
+    data->segment_start = calloc(tokens + 1, sizeof *data->segment_start);
+    bool made = data->slots != NULL && data->ids != NULL && data->targets != NULL &&
+                data->segment_start != NULL;
+    for (int i = 0; i < data->options.slots_here && made; i++) {
+        slot_state *slot = &data->slots[i];
+        slot->count = (uint32_t)rank_slot_size(data->sentences_total, data->options.slot_count,
+                                               data->options.slot_first + i);
+        slot->order = calloc((size_t)slot->count + 1, sizeof *slot->order);
+        made = slot->order != NULL;
+    }
+    if (!made) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for batches of %zu tokens", tokens);
+    }
+    order_slots(data);
+    return BASE_OK;
+}
+
+base_status rank_data_open(const rank_data_options *options, rank_data **data, base_error *reterr)
+{
+    *data = NULL;
+    base_status status = check_options(options, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_data *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the data");
+    }
+    made->options = *options;
+    made->options.path = NULL;
+    status = read_file(made, options->path, reterr);
+    if (status == BASE_OK) {
+        status = find_long(made, reterr);
+    }
+    if (status == BASE_OK) {
+        status = make_slots(made, reterr);
+    }
+    if (status != BASE_OK) {
+        rank_data_close(made);
+        return status;
+    }
+    *data = made;
+    return BASE_OK;
+}
+
+void rank_data_close(rank_data *data)
+{
+    if (data == NULL) {
+        return;
+    }
+    for (int i = 0; i < data->options.slots_here && data->slots != NULL; i++) {
+        free(data->slots[i].order);
+    }
+    free(data->slots);
+    free(data->sentences);
+    free(data->texts);
+    free(data->ids);
+    free(data->targets);
+    free(data->segment_start);
+    free(data);
+}
+
+void rank_data_get_facts(const rank_data *data, rank_data_facts *facts)
+{
+    *facts = (rank_data_facts){.sentences_total = data->sentences_total,
+                               .sentences_shard = data->sentence_count,
+                               .sentences_long = data->long_count,
+                               .first_sentence = data->sentence_count > 0 ? data->texts : ""};
+}
+
+/* The targets of a sentence whose `count` tokens stand at `at`: the next token, at last the end
+ * token; none before the correction where only that counts. masked: tokens that are no target. */
+static void set_targets(rank_data *data, size_t at, size_t count, size_t masked)
+{
+    for (size_t i = 0; i < count; i++) {
+        const int32_t next =
+            i + 1 < count ? data->ids[at + i + 1] : rank_tokenizer_end_id(data->options.tokenizer);
+        data->targets[at + i] = i + 1 < masked ? -1 : next;
+    }
+}
+
+/* Tokenizes a sentence to the batch's end, `at`, if its tokens fit into `left`; *count are its
+ * tokens. The arrow's end is a piece's end, so both halves give the tokens of the whole. */
+static base_status place_sentence(rank_data *data, const sentence *one, size_t at, size_t left,
+                                  size_t *count, base_error *reterr)
+{
+    const char *text = data->texts + one->offset_bytes;
+    rank_tokenizer *tokenizer = data->options.tokenizer;
+    const size_t split =
+        data->options.loss_on_correction ? rank_record_arrow_end(text, one->bytes) : 0;
+    size_t masked = 0;
+    size_t rest = 0;
+    base_status status =
+        rank_tokenizer_encode(tokenizer, text, split, data->ids + at, left, &masked, reterr);
+    if (status == BASE_OK && masked <= left) {
+        status = rank_tokenizer_encode(tokenizer, text + split, one->bytes - split,
+                                       data->ids + at + masked, left - masked, &rest, reterr);
+    }
+    *count = masked + rest;
+    if (status == BASE_OK && *count <= left) {
+        set_targets(data, at, *count, masked);
+    }
+    return status;
+}
+
+base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
+                                 base_error *reterr)
+{
+    BASE_ASSERT(slot_index >= 0);
+    BASE_ASSERT(slot_index < data->options.slots_here);
+    slot_state *slot = &data->slots[slot_index];
+    const size_t budget = (size_t)data->options.batch * (size_t)data->options.context;
+    size_t used = 0;
+    int segments = 0;
+    for (; slot->next < slot->count; slot->next++) {
+        const size_t number = slot->order[slot->next];
+        const sentence *one =
+            &data->sentences[number * (size_t)data->options.slots_here + (size_t)slot_index];
+        size_t count = 0;
+        if (one->too_long) {
+            continue;
+        }
+        const base_status status = place_sentence(data, one, used, budget - used, &count, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        if (count > budget - used) {
+            break;
+        }
+        data->segment_start[segments++] = (int32_t)used;
+        used += count;
+        data->handed_out++;
+    }
+    data->segment_start[segments] = (int32_t)used;
+    *batch = (rank_batch){.token_count = (int)used,
+                          .ids = data->ids,
+                          .targets = data->targets,
+                          .segment_count = segments,
+                          .segment_start = data->segment_start};
+    return BASE_OK;
+}
+
+uint64_t rank_data_remaining(const rank_data *data)
+{
+    return data->sentence_count - data->long_count - data->handed_out;
+}
+
+void rank_data_next_epoch(rank_data *data)
+{
+    data->epoch++;
+    data->handed_out = 0;
+    order_slots(data);
+}

@@ -1,0 +1,118 @@
+#include "lines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "limits.h"
+
+base_status rank_lines_open(rank_lines *lines, const char *path, base_error *reterr)
+{
+    struct stat info;
+    *lines = (rank_lines){.path = path, .fd = -1, .capacity = RANK_DATA_READ_BYTES};
+    lines->buffer = malloc(lines->capacity);
+    if (lines->buffer == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", path);
+    }
+    lines->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (lines->fd < 0) {
+        const base_status status = errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO;
+        const int error = errno;
+        rank_lines_close(lines);
+        (void)base_fail_errno(reterr, error, "cannot open %s", path);
+        if (reterr != NULL) {
+            reterr->status = status;
+        }
+        return status;
+    }
+    if (fstat(lines->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+        rank_lines_close(lines);
+        return base_fail(reterr, BASE_ERR_IO, "%s is a folder", path);
+    }
+    return BASE_OK;
+}
+
+void rank_lines_close(rank_lines *lines)
+{
+    if (lines->buffer != NULL && lines->fd >= 0) {
+        (void)close(lines->fd);
+    }
+    free(lines->buffer);
+    memset(lines, 0, sizeof *lines);
+}
+
+/* Makes room behind `end` for another block: moves what is left to the front, and grows. */
+static base_status make_room(rank_lines *lines, base_error *reterr)
+{
+    memmove(lines->buffer, lines->buffer + lines->start, lines->end - lines->start);
+    lines->end -= lines->start;
+    lines->start = 0;
+    if (lines->end > RANK_DATA_LINE_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s:%" PRIu64 ": longer than %d bytes",
+                         lines->path, lines->number + 1, (int)RANK_DATA_LINE_BYTES_MAX);
+    }
+    if (lines->capacity - lines->end < RANK_DATA_READ_BYTES) {
+        char *larger = realloc(lines->buffer, 2 * lines->capacity);
+        if (larger == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", lines->path);
+        }
+        lines->buffer = larger;
+        lines->capacity *= 2;
+    }
+    return BASE_OK;
+}
+
+static base_status read_block(rank_lines *lines, base_error *reterr)
+{
+    const base_status status = make_room(lines, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    ssize_t got = -1;
+    do {
+        got = read(lines->fd, lines->buffer + lines->end, lines->capacity - lines->end);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        return base_fail_errno(reterr, errno, "cannot read %s", lines->path);
+    }
+    lines->at_end = got == 0;
+    lines->end += (size_t)got;
+    return BASE_OK;
+}
+
+base_status rank_lines_next(rank_lines *lines, const char **line, size_t *line_bytes,
+                            base_error *reterr)
+{
+    size_t searched = 0;
+    *line = NULL;
+    *line_bytes = 0;
+    for (;;) {
+        const char *from = lines->buffer + lines->start;
+        const size_t left = lines->end - lines->start;
+        const char *newline = memchr(from + searched, '\n', left - searched);
+        if (newline == NULL && !lines->at_end) {
+            searched = left;
+            const base_status status = read_block(lines, reterr);
+            if (status != BASE_OK) {
+                return status;
+            }
+            continue;
+        }
+        if (newline == NULL && left == 0) {
+            return BASE_OK;
+        }
+        lines->number++;
+        *line = from;
+        *line_bytes = newline == NULL ? left : (size_t)(newline - from);
+        lines->start += *line_bytes + (newline != NULL);
+        if (*line_bytes > RANK_DATA_LINE_BYTES_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID, "%s:%" PRIu64 ": longer than %d bytes",
+                             lines->path, lines->number, (int)RANK_DATA_LINE_BYTES_MAX);
+        }
+        return BASE_OK;
+    }
+}

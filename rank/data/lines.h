@@ -1,0 +1,35 @@
+/* A file of lines, read in blocks: memory is one block or the longest line, whichever is more.
+ *
+ * Not thread safe. */
+#ifndef RANK_DATA_LINES_H
+#define RANK_DATA_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct rank_lines {
+    const char *path; /* the caller's */
+    int fd;
+    char *buffer;
+    size_t capacity;
+    size_t start; /* of what has not been handed out, in the buffer */
+    size_t end;
+    bool at_end;     /* of the file */
+    uint64_t number; /* of the line handed out last, from 1 */
+} rank_lines;
+
+BASE_MUST_CHECK base_status rank_lines_open(rank_lines *lines, const char *path,
+                                            base_error *reterr);
+/* Takes a zeroed or half-opened one as well. */
+void rank_lines_close(rank_lines *lines);
+
+/* The next line without its newline, valid until the next call; *line is NULL at the end. The last
+ * line may lack its newline. BASE_ERR_INVALID, with file and line, for one that is longer than
+ * RANK_DATA_LINE_BYTES_MAX. */
+BASE_MUST_CHECK base_status rank_lines_next(rank_lines *lines, const char **line,
+                                            size_t *line_bytes, base_error *reterr);
+
+#endif

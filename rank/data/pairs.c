@@ -1,0 +1,122 @@
+/* Pairs of a wrong sentence and its correction, for generation and evaluation. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "limits.h"
+#include "lines.h"
+#include "rank/data.h"
+#include "record.h"
+
+enum { PAIRS_FIRST = 1024 };
+
+typedef struct pair {
+    char *wrong; /* NUL-terminated; owns the memory of both */
+    char *right;
+} pair;
+
+struct rank_pairs {
+    pair *pairs;
+    size_t count;
+    size_t capacity;
+};
+
+static bool keep_pair(rank_pairs *pairs, const rank_record *record)
+{
+    if (pairs->count == pairs->capacity) {
+        const size_t capacity = pairs->capacity == 0 ? PAIRS_FIRST : 2 * pairs->capacity;
+        pair *larger = realloc(pairs->pairs, capacity * sizeof *larger);
+        if (larger == NULL) {
+            return false;
+        }
+        pairs->pairs = larger;
+        pairs->capacity = capacity;
+    }
+    char *text = calloc(1, record->wrong.bytes + record->right.bytes + 2);
+    if (text == NULL) {
+        return false;
+    }
+    memcpy(text, record->wrong.data, record->wrong.bytes);
+    memcpy(text + record->wrong.bytes + 1, record->right.data, record->right.bytes);
+    pairs->pairs[pairs->count++] = (pair){text, text + record->wrong.bytes + 1};
+    return true;
+}
+
+static base_status keep_line(rank_pairs *pairs, const rank_lines *lines, const char *line,
+                             size_t line_bytes, base_error *reterr)
+{
+    rank_record record;
+    base_status status = rank_record_read(line, line_bytes, &record, reterr);
+    if (status == BASE_OK && record.wrong.data == NULL) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "no \"wrong\" and \"right\"");
+    }
+    if (status != BASE_OK) {
+        status = base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
+    } else if (!keep_pair(pairs, &record)) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pairs of %s", lines->path);
+    }
+    rank_record_clear(&record);
+    return status;
+}
+
+base_status rank_pairs_open(const char *path, int rank, int world_size, rank_pairs **pairs,
+                            base_error *reterr)
+{
+    BASE_ASSERT(world_size > 0);
+    BASE_ASSERT(rank >= 0);
+    BASE_ASSERT(rank < world_size);
+    rank_lines lines;
+    const char *line = NULL;
+    size_t line_bytes = 0;
+    uint64_t index = 0;
+    *pairs = NULL;
+    rank_pairs *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the pairs of %s", path);
+    }
+    base_status status = rank_lines_open(&lines, path, reterr);
+    while (status == BASE_OK) {
+        status = rank_lines_next(&lines, &line, &line_bytes, reterr);
+        if (status != BASE_OK || line == NULL) {
+            break;
+        }
+        if (index++ % (uint64_t)world_size == (uint64_t)rank) {
+            status = keep_line(made, &lines, line, line_bytes, reterr);
+        }
+    }
+    rank_lines_close(&lines);
+    if (status == BASE_OK && index == 0) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s has no sentences", path);
+    }
+    if (status != BASE_OK) {
+        rank_pairs_close(made);
+        return status;
+    }
+    *pairs = made;
+    return BASE_OK;
+}
+
+void rank_pairs_close(rank_pairs *pairs)
+{
+    if (pairs == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < pairs->count; i++) {
+        free(pairs->pairs[i].wrong);
+    }
+    free(pairs->pairs);
+    free(pairs);
+}
+
+size_t rank_pairs_count(const rank_pairs *pairs)
+{
+    return pairs->count;
+}
+
+void rank_pairs_get(const rank_pairs *pairs, size_t index, const char **wrong, const char **right)
+{
+    BASE_ASSERT(index < pairs->count);
+    *wrong = pairs->pairs[index].wrong;
+    *right = pairs->pairs[index].right;
+}

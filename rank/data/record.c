@@ -1,0 +1,237 @@
+#include "record.h"
+
+#include <jansson.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "rank/data.h"
+
+enum { MEMBERS_MAX = 8, CONTROL_MAX = 0x1f };
+
+static const char ARROW[] = RANK_DATA_ARROW " ";
+
+/* Length of the sequence that starts with a lead byte, and the smallest code point it may hold. */
+static size_t sequence_bytes(uint8_t lead, uint32_t *smallest)
+{
+    if (lead >= 0xc2 && lead <= 0xdf) {
+        *smallest = 0x80;
+        return 2;
+    }
+    if (lead >= 0xe0 && lead <= 0xef) {
+        *smallest = 0x800;
+        return 3;
+    }
+    if (lead >= 0xf0 && lead <= 0xf4) {
+        *smallest = 0x10000;
+        return 4;
+    }
+    return 0;
+}
+
+bool rank_utf8_valid(const char *text, size_t bytes)
+{
+    const uint8_t *at = (const uint8_t *)text;
+    const uint8_t *end = at + bytes;
+    while (at < end) {
+        uint64_t eight = 0;
+        if (end - at >= 8) {
+            memcpy(&eight, at, sizeof eight);
+            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+                at += 8;
+                continue;
+            }
+        }
+        if (*at < 0x80) {
+            at++;
+            continue;
+        }
+        uint32_t smallest = 0;
+        const size_t size = sequence_bytes(*at, &smallest);
+        if (size == 0 || (size_t)(end - at) < size) {
+            return false;
+        }
+        uint32_t codepoint = *at & (0x7fU >> size);
+        for (size_t i = 1; i < size; i++) {
+            if ((at[i] & 0xc0) != 0x80) {
+                return false;
+            }
+            codepoint = codepoint << 6 | (at[i] & 0x3f);
+        }
+        if (codepoint < smallest || codepoint > 0x10ffff ||
+            (codepoint >= 0xd800 && codepoint <= 0xdfff)) {
+            return false;
+        }
+        at += size;
+    }
+    return true;
+}
+
+size_t rank_record_arrow_end(const char *text, size_t text_bytes)
+{
+    const char *arrow = memmem(text, text_bytes, ARROW, sizeof ARROW - 1);
+    return arrow == NULL ? 0 : (size_t)(arrow - text) + sizeof ARROW - 2;
+}
+
+static rank_record_string *member(rank_record *record, const char *name, size_t name_bytes)
+{
+    if (name_bytes == 4 && memcmp(name, "text", 4) == 0) {
+        return &record->text;
+    }
+    if (name_bytes == 5 && memcmp(name, "wrong", 5) == 0) {
+        return &record->wrong;
+    }
+    if (name_bytes == 5 && memcmp(name, "right", 5) == 0) {
+        return &record->right;
+    }
+    return NULL;
+}
+
+/* What a line must say, however it was read. */
+static base_status check(const rank_record *record, base_error *reterr)
+{
+    const rank_record_string *text = &record->text;
+    const rank_record_string *wrong = &record->wrong;
+    const rank_record_string *right = &record->right;
+    if (text->data == NULL || text->bytes == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         text->data == NULL ? "no \"text\"" : "\"text\" is empty");
+    }
+    if ((wrong->data == NULL) != (right->data == NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "\"wrong\" and \"right\" go together");
+    }
+    if (wrong->data != NULL &&
+        (text->bytes != wrong->bytes + sizeof ARROW - 1 + right->bytes ||
+         memcmp(text->data, wrong->data, wrong->bytes) != 0 ||
+         memcmp(text->data + wrong->bytes, ARROW, sizeof ARROW - 1) != 0 ||
+         memcmp(text->data + text->bytes - right->bytes, right->data, right->bytes) != 0)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "\"text\" is not \"wrong%sright\"", ARROW);
+    }
+    return BASE_OK;
+}
+
+static const char *skip_spaces(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r')) {
+        at++;
+    }
+    return at;
+}
+
+/* A string without escapes; NULL if it is anything else. Returns what follows its closing quote. */
+static const char *plain_string(const char *at, const char *end, rank_record_string *string)
+{
+    if (at == end || *at != '"') {
+        return NULL;
+    }
+    const char *start = ++at;
+    while (at < end && *at != '"' && *at != '\\' && (uint8_t)*at > CONTROL_MAX) {
+        at++;
+    }
+    if (at == end || *at != '"') {
+        return NULL;
+    }
+    *string = (rank_record_string){start, (size_t)(at - start)};
+    return at + 1;
+}
+
+/* One "name": "value"; NULL if it is not that or the name has been there. */
+static const char *plain_member(const char *at, const char *end, rank_record_string *names,
+                                size_t name_count, rank_record *record)
+{
+    rank_record_string value = {NULL, 0};
+    rank_record_string *name = &names[name_count];
+    at = plain_string(skip_spaces(at, end), end, name);
+    if (at == NULL) {
+        return NULL;
+    }
+    at = skip_spaces(at, end);
+    if (at == end || *at != ':') {
+        return NULL;
+    }
+    at = plain_string(skip_spaces(at + 1, end), end, &value);
+    for (size_t i = 0; i < name_count; i++) {
+        if (names[i].bytes == name->bytes && memcmp(names[i].data, name->data, name->bytes) == 0) {
+            return NULL;
+        }
+    }
+    rank_record_string *to = member(record, name->data, name->bytes);
+    if (to != NULL) {
+        *to = value;
+    }
+    return at;
+}
+
+bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *record)
+{
+    const char *end = line + line_bytes;
+    rank_record_string names[MEMBERS_MAX];
+    memset(record, 0, sizeof *record);
+    const char *at = skip_spaces(line, end);
+    if (at == end || *at != '{') {
+        return false;
+    }
+    for (size_t count = 0; count < MEMBERS_MAX; count++) {
+        at = plain_member(at + 1, end, names, count, record);
+        if (at == NULL) {
+            return false;
+        }
+        at = skip_spaces(at, end);
+        if (at == end || (*at != ',' && *at != '}')) {
+            return false;
+        }
+        if (*at == '}') {
+            return skip_spaces(at + 1, end) == end && rank_utf8_valid(line, line_bytes) &&
+                   check(record, NULL) == BASE_OK;
+        }
+    }
+    return false;
+}
+
+base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_record *record,
+                                  base_error *reterr)
+{
+    static const char *const names[] = {"text", "wrong", "right"};
+    json_error_t json_error;
+    memset(record, 0, sizeof *record);
+    if (skip_spaces(line, line + line_bytes) == line + line_bytes) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the line is empty");
+    }
+    if (!rank_utf8_valid(line, line_bytes)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "not UTF-8");
+    }
+    json_t *root = json_loadb(line, line_bytes, JSON_REJECT_DUPLICATES, &json_error);
+    if (root == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "column %d: %s", json_error.column,
+                         json_error.text);
+    }
+    record->owner = root;
+    if (!json_is_object(root)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "not an object");
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(root, names[i]);
+        if (value != NULL && !json_is_string(value)) {
+            return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is not a string", names[i]);
+        }
+        if (value != NULL) {
+            *member(record, names[i], strlen(names[i])) =
+                (rank_record_string){json_string_value(value), json_string_length(value)};
+        }
+    }
+    return check(record, reterr);
+}
+
+base_status rank_record_read(const char *line, size_t line_bytes, rank_record *record,
+                             base_error *reterr)
+{
+    if (rank_record_read_quick(line, line_bytes, record)) {
+        return BASE_OK;
+    }
+    return rank_record_read_slow(line, line_bytes, record, reterr);
+}
+
+void rank_record_clear(rank_record *record)
+{
+    json_decref(record->owner);
+    memset(record, 0, sizeof *record);
+}

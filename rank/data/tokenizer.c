@@ -1,0 +1,173 @@
+#include "rank/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "bpe.h"
+#include "tokenizer_file.h"
+
+enum {
+    CACHE_SLOTS = 4096, /* a power of two; a new piece takes the place of an old one */
+    CACHE_TEXT_BYTES = 22,
+    CACHE_IDS = 20,
+    SCRATCH_IDS_MIN = 256,
+    TEXT_BYTES_MAX = 1 << 30,
+};
+
+typedef struct cache_entry {
+    uint8_t text_bytes; /* 0: empty */
+    uint8_t id_count;
+    char text[CACHE_TEXT_BYTES];
+    uint16_t ids[CACHE_IDS];
+} cache_entry;
+
+struct rank_tokenizer {
+    rank_bpe bpe;
+    uint16_t *scratch; /* (scratch_capacity), grows to the longest piece seen */
+    size_t scratch_capacity;
+    cache_entry cache[CACHE_SLOTS];
+};
+
+base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer, base_error *reterr)
+{
+    *tokenizer = NULL;
+    rank_tokenizer *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the tokenizer");
+    }
+    const base_status status = rank_tokenizer_file_read(path, &made->bpe, reterr);
+    if (status != BASE_OK) {
+        free(made);
+        return status;
+    }
+    *tokenizer = made;
+    return BASE_OK;
+}
+
+void rank_tokenizer_destroy(rank_tokenizer *tokenizer)
+{
+    if (tokenizer == NULL) {
+        return;
+    }
+    rank_bpe_fini(&tokenizer->bpe);
+    free(tokenizer->scratch);
+    free(tokenizer);
+}
+
+int rank_tokenizer_vocab_size(const rank_tokenizer *tokenizer)
+{
+    return rank_bpe_vocab_size(&tokenizer->bpe);
+}
+
+int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer)
+{
+    return rank_bpe_end_id(&tokenizer->bpe);
+}
+
+static cache_entry *cache_slot(rank_tokenizer *tokenizer, const char *piece, size_t piece_bytes)
+{
+    uint32_t hash = UINT32_C(2166136261); /* FNV-1a */
+    for (size_t i = 0; i < piece_bytes; i++) {
+        hash = (hash ^ (uint8_t)piece[i]) * UINT32_C(16777619);
+    }
+    return &tokenizer->cache[(hash ^ hash >> 15) & (CACHE_SLOTS - 1)];
+}
+
+static bool grow_scratch(rank_tokenizer *tokenizer, size_t needed)
+{
+    if (needed <= tokenizer->scratch_capacity) {
+        return true;
+    }
+    size_t capacity = SCRATCH_IDS_MIN;
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    uint16_t *larger = realloc(tokenizer->scratch, capacity * sizeof *larger);
+    if (larger == NULL) {
+        return false;
+    }
+    tokenizer->scratch = larger;
+    tokenizer->scratch_capacity = capacity;
+    return true;
+}
+
+/* The ids of one piece, in *ids until the next call. */
+static bool encode_piece(rank_tokenizer *tokenizer, const char *piece, size_t piece_bytes,
+                         const uint16_t **ids, size_t *count)
+{
+    cache_entry *entry = NULL;
+    if (piece_bytes <= CACHE_TEXT_BYTES) {
+        entry = cache_slot(tokenizer, piece, piece_bytes);
+        if (entry->text_bytes == piece_bytes && memcmp(entry->text, piece, piece_bytes) == 0) {
+            *ids = entry->ids;
+            *count = entry->id_count;
+            return true;
+        }
+    }
+    if (!grow_scratch(tokenizer, piece_bytes)) {
+        return false;
+    }
+    for (size_t i = 0; i < piece_bytes; i++) {
+        tokenizer->scratch[i] = (uint8_t)piece[i];
+    }
+    *count = rank_bpe_merge_piece(&tokenizer->bpe, tokenizer->scratch, piece_bytes);
+    *ids = tokenizer->scratch;
+    if (entry != NULL && *count <= CACHE_IDS) {
+        entry->text_bytes = (uint8_t)piece_bytes;
+        entry->id_count = (uint8_t)*count;
+        memcpy(entry->text, piece, piece_bytes);
+        memcpy(entry->ids, *ids, *count * sizeof **ids);
+    }
+    return true;
+}
+
+base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
+                                  int32_t *ids, size_t capacity, size_t *count, base_error *reterr)
+{
+    *count = 0;
+    if (text_bytes > TEXT_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
+                         text_bytes);
+    }
+    size_t total = 0;
+    while (text_bytes > 0) {
+        const uint16_t *piece_ids = NULL;
+        size_t piece_count = 0;
+        const size_t piece_bytes = rank_bpe_piece_bytes(text, text_bytes);
+        if (!encode_piece(tokenizer, text, piece_bytes, &piece_ids, &piece_count)) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a word of %zu bytes",
+                             piece_bytes);
+        }
+        for (size_t i = 0; i < piece_count && total + i < capacity; i++) {
+            ids[total + i] = piece_ids[i];
+        }
+        total += piece_count;
+        text += piece_bytes;
+        text_bytes -= piece_bytes;
+    }
+    *count = total;
+    return BASE_OK;
+}
+
+size_t rank_tokenizer_decode(const rank_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                             char *text, size_t capacity)
+{
+    size_t needed = 0;
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t size_bytes = 0;
+        const uint8_t *bytes = rank_bpe_token(&tokenizer->bpe, ids[i], &size_bytes);
+        for (size_t j = 0; j < size_bytes; j++) {
+            if (used + 1 < capacity) {
+                text[used++] = (char)bytes[j];
+            }
+        }
+        needed += size_bytes;
+    }
+    if (capacity > 0) {
+        text[used] = '\0';
+    }
+    return needed;
+}

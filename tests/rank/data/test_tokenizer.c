@@ -1,0 +1,251 @@
+/* The tokenizer against the Hugging Face library's ids for the same file (tests/oracle). */
+#include "rank/tokenizer.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "bpe.h"
+#include "support.h"
+#include "tokenizer_file.h"
+
+enum { IDS_MAX = 512, TEXT_BYTES_MAX = 1024, FIXTURES_MIN = 200 };
+
+static rank_tokenizer *load(void)
+{
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &tokenizer, &error), &error);
+    return tokenizer;
+}
+
+static void check_fixture(rank_tokenizer *tokenizer, const json_t *fixture)
+{
+    base_error error;
+    const json_t *text = json_object_get(fixture, "text");
+    const json_t *expected = json_object_get(fixture, "ids");
+    int32_t ids[IDS_MAX];
+    char decoded[TEXT_BYTES_MAX];
+    size_t count = 0;
+    assert_ok(rank_tokenizer_encode(tokenizer, json_string_value(text), json_string_length(text),
+                                    ids, IDS_MAX, &count, &error),
+              &error);
+    assert_int_equal(count, json_array_size(expected));
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(ids[i], json_integer_value(json_array_get(expected, i)));
+    }
+    assert_int_equal(rank_tokenizer_decode(tokenizer, ids, count, decoded, sizeof decoded),
+                     json_string_length(text));
+    assert_string_equal(decoded, json_string_value(text));
+}
+
+/* Twice, so that the second round comes from the cache. */
+static void ids_are_those_of_the_library(void **state)
+{
+    (void)state;
+    rank_tokenizer *tokenizer = load();
+    for (int round = 0; round < 2; round++) {
+        int fixtures = 0;
+        FILE *file = fopen(ORACLE_FOLDER "/tokenizer_ids.jsonl", "r");
+        assert_non_null(file);
+        json_t *fixture = NULL;
+        while ((fixture = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
+            check_fixture(tokenizer, fixture);
+            json_decref(fixture);
+            fixtures++;
+        }
+        (void)fclose(file);
+        assert_true(fixtures > FIXTURES_MIN);
+    }
+    rank_tokenizer_destroy(tokenizer);
+}
+
+static void any_bytes_come_back(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_tokenizer *tokenizer = load();
+    char text[256];
+    char decoded[sizeof text + 1];
+    int32_t ids[sizeof text];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)(255 - i);
+    }
+    assert_ok(rank_tokenizer_encode(tokenizer, text, sizeof text, ids, sizeof text, &count, &error),
+              &error);
+    assert_int_equal(rank_tokenizer_decode(tokenizer, ids, count, decoded, sizeof decoded),
+                     sizeof text);
+    assert_memory_equal(decoded, text, sizeof text);
+    rank_tokenizer_destroy(tokenizer);
+}
+
+static void what_does_not_fit_is_counted(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_tokenizer *tokenizer = load();
+    const char text[] = "the boy went to school";
+    int32_t all[32];
+    int32_t cut[32];
+    char decoded[8];
+    size_t count = 0;
+    size_t again = 0;
+    assert_int_equal(rank_tokenizer_vocab_size(tokenizer), 512);
+    assert_int_equal(rank_tokenizer_end_id(tokenizer), 511);
+    assert_ok(rank_tokenizer_encode(tokenizer, text, strlen(text), all, 32, &count, &error),
+              &error);
+    memset(cut, -1, sizeof cut);
+    assert_ok(rank_tokenizer_encode(tokenizer, text, strlen(text), cut, 3, &again, &error), &error);
+    assert_int_equal(again, count);
+    assert_memory_equal(cut, all, 3 * sizeof *cut);
+    assert_int_equal(cut[3], -1);
+    assert_ok(rank_tokenizer_encode(tokenizer, text, strlen(text), NULL, 0, &again, &error),
+              &error);
+    assert_int_equal(again, count);
+    assert_int_equal(rank_tokenizer_decode(tokenizer, all, count, decoded, sizeof decoded),
+                     strlen(text));
+    assert_string_equal(decoded, "the boy");
+    assert_int_equal(rank_tokenizer_decode(tokenizer, all, count, NULL, 0), strlen(text));
+    const int32_t strange[] = {511, -1, 512, 100000, 'x'};
+    assert_int_equal(rank_tokenizer_decode(tokenizer, strange, 5, decoded, sizeof decoded), 1);
+    assert_string_equal(decoded, "x");
+    rank_tokenizer_destroy(tokenizer);
+}
+
+/* A long piece, and more different pieces than the cache holds. */
+static void the_cache_does_not_change_ids(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_tokenizer *tokenizer = load();
+    int32_t first[64];
+    int32_t ids[64];
+    char text[64];
+    size_t count = 0;
+    size_t again = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 20000; i += 37) {
+            rank_tokenizer *fresh = i % 740 == 0 ? load() : NULL;
+            const int bytes = snprintf(text, sizeof text, "the%d went%d → there%d", i, i * 7, i);
+            assert_ok(
+                rank_tokenizer_encode(tokenizer, text, (size_t)bytes, ids, 64, &count, &error),
+                &error);
+            if (fresh != NULL) {
+                assert_ok(
+                    rank_tokenizer_encode(fresh, text, (size_t)bytes, first, 64, &again, &error),
+                    &error);
+                assert_int_equal(count, again);
+                assert_memory_equal(ids, first, count * sizeof *ids);
+            }
+            rank_tokenizer_destroy(fresh);
+        }
+    }
+    char *big = malloc(1 << 20);
+    assert_non_null(big);
+    memset(big, 'e', 1 << 20);
+    assert_ok(rank_tokenizer_encode(tokenizer, big, 1 << 20, NULL, 0, &count, &error), &error);
+    assert_true(count > 0 && count <= 1 << 20);
+    free(big);
+    rank_tokenizer_destroy(tokenizer);
+}
+
+/* Puts `with` where `what` first stands in the good file; the reader must refuse that, and say
+ * `reason`. */
+static void refuse(const test_folder *folder, const char *what, const char *with,
+                   const char *reason)
+{
+    base_error error;
+    void *data = NULL;
+    size_t size_bytes = 0;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(base_file_read(ORACLE_FOLDER "/tokenizer.json", 1 << 20, &data, &size_bytes, &error),
+              &error);
+    char *at = strstr(data, what);
+    assert_non_null(at);
+    char *changed = malloc(size_bytes + strlen(with) + 1);
+    assert_non_null(changed);
+    const size_t before = (size_t)(at - (char *)data);
+    memcpy(changed, data, before);
+    memcpy(changed + before, with, strlen(with));
+    memcpy(changed + before + strlen(with), at + strlen(what), strlen(at + strlen(what)) + 1);
+    const char *path = test_folder_path(folder, "tokenizer.json");
+    assert_ok(base_file_write(path, changed, strlen(changed), &error), &error);
+    free(changed);
+    free(data);
+    assert_status(rank_tokenizer_load(path, &tokenizer, &error), BASE_ERR_INVALID);
+    assert_null(tokenizer);
+    if (strstr(error.message, reason) == NULL || strstr(error.message, path) == NULL) {
+        fail_msg("\"%s\" for %s, expected \"%s\"", error.message, with, reason);
+    }
+}
+
+static void other_tokenizers_are_refused(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    test_folder_make(&folder);
+    refuse(&folder, "\"version\"", "\"version", "tokenizer.json:");
+    refuse(&folder, "\"truncation\"", "\"version\"", "duplicate");
+    refuse(&folder, " ?[^ ]+| +", "\\\\s+", "pre_tokenizer");
+    refuse(&folder, "Isolated", "Removed", "pre_tokenizer");
+    refuse(&folder, "\"BPE\"", "\"Unigram\"", "type");
+    refuse(&folder, "\"dropout\": null", "\"dropout\": 0.1", "dropout");
+    refuse(&folder, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "normalizer");
+    refuse(&folder, "\"merges\"", "\"mergers\"", "merges");
+    refuse(&folder, "\"h e\"", "\"he\"", "merge 0");
+    refuse(&folder, "\"h e\"", "\"h q\"", "does not have id 256");
+    refuse(&folder, "\"h e\"", "\"h he\"", "merge 0");
+    refuse(&folder, "\"h e\"", "17", "merge 0");
+    refuse(&folder, "\"content\": \"<|endoftext|>\"", "\"content\": \"<|end|>\"", "added_tokens");
+    refuse(&folder, "\"he\": 256", "\"he\": 256, \"zzzz\": 9999", "vocabulary");
+    refuse(&folder, "\"<|endoftext|>\": 511", "\"<|endoftext|>\": 0", "last token");
+    assert_status(rank_tokenizer_load(test_folder_path(&folder, "none"), &tokenizer, &error),
+                  BASE_ERR_NOTFOUND);
+    test_folder_remove(&folder);
+}
+
+static void a_written_file_reads_back(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    rank_bpe made;
+    rank_bpe read;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "t.json");
+    const rank_bpe_pair merges[] = {{' ', 'a'}, {256, 'b'}, {0, 255}, {'\n', '"'}};
+    assert_ok(rank_bpe_init(&made, merges, 4, &error), &error);
+    assert_ok(rank_tokenizer_file_write(path, &made, &error), &error);
+    assert_ok(rank_tokenizer_file_read(path, &read, &error), &error);
+    assert_int_equal(read.merge_count, 4);
+    assert_memory_equal(read.merges, merges, sizeof merges);
+    rank_bpe_fini(&made);
+    rank_bpe_fini(&read);
+
+    assert_status(rank_bpe_init(&made, (rank_bpe_pair[]){{'a', 256}}, 1, &error), BASE_ERR_INVALID);
+    assert_status(rank_bpe_init(&made, (rank_bpe_pair[]){{'a', 'b'}, {'a', 'b'}}, 2, &error),
+                  BASE_ERR_INVALID);
+    rank_bpe_pair doubling[8] = {{'a', 'a'}};
+    for (uint16_t m = 1; m < 8; m++) {
+        doubling[m] = (rank_bpe_pair){(uint16_t)(255 + m), (uint16_t)(255 + m)};
+    }
+    assert_status(rank_bpe_init(&made, doubling, 8, &error), BASE_ERR_INVALID);
+    test_folder_remove(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_are_those_of_the_library),
+        cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(what_does_not_fit_is_counted),
+        cmocka_unit_test(the_cache_does_not_change_ids),
+        cmocka_unit_test(other_tokenizers_are_refused),
+        cmocka_unit_test(a_written_file_reads_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
