@@ -1,0 +1,113 @@
+/* Data-parallel training: every rank holds all parameters, computes gradients on its own shard, and
+ * the gradients are summed over all ranks each step.
+ *
+ *     rank_ddp_wrap     same parameters everywhere (broadcast from rank 0, checked by digest),
+ * gradient buffers per step: rank_ddp_begin for each micro-batch m: backward into
+ * rank_ddp_grads(ddp, m), calling rank_ddp_ready as ranges become final (rank_ddp_ready has the
+ * type rank_grad_ready) rank_ddp_finish         the sums over all ranks and micro-batches are in
+ * rank_ddp_sums rank_ddp_destroy
+ *
+ * Slots. The job has slots = ranks × micro_batches, contiguous per rank. A slot's whole gradient
+ * (of the sum of its losses, not the mean) is a leaf; a rank combines its own leaves in the order
+ * of a balanced binary tree and the all-reduce combines the ranks in the same order. For powers of
+ * two, 4 ranks × 1, 2 × 2 and 1 × 4 therefore give the same bits, whatever the bucket size (with an
+ * algorithm of the canonical order).
+ *
+ * Buckets are ranges of the gradient array, cut from its end: backward fills the array from the
+ * end, and each bucket's all-reduce starts as soon as the bucket is full, while backward goes on.
+ * Progress is made inside rank_ddp_ready.
+ *
+ * One thread. After an error the object is dead: destroy it. */
+#ifndef RANK_DDP_H
+#define RANK_DDP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "coll/coll.h"
+
+enum {
+    RANK_DDP_MICRO_BATCHES_MAX = 256,
+    RANK_DDP_LEVELS_MAX = 9, /* buffers for a tree over that many leaves */
+    RANK_DDP_BUCKETS_MAX = 4096,
+};
+
+typedef struct rank_ddp rank_ddp;
+
+/* The sentences of one rank: first, first + stride, … (count of them). index % world_size == rank.
+ */
+typedef struct rank_shard {
+    uint64_t first;
+    uint64_t stride;
+    uint64_t count;
+} rank_shard;
+
+/* Pure. The shards of ranks 0 … world_size-1 do not overlap and cover 0 … total-1. */
+rank_shard rank_shard_make(uint64_t total, int rank, int world_size);
+
+typedef struct rank_ddp_options {
+    size_t param_count;
+    size_t bucket_bytes; /* at least 4; a last bucket may be smaller */
+    int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
+    bool bracketed;      /* a barrier, then one all-reduce after backward: to measure it bare */
+    coll_algorithm algorithm;
+} rank_ddp_options;
+
+/* What one step's all-reduce cost this rank. */
+typedef struct rank_ddp_times {
+    int64_t allreduce_ns;         /* inside collective calls: starting, moving on, waiting */
+    int64_t allreduce_exposed_ns; /* of that, after backward had ended */
+} rank_ddp_times;
+
+/* Collective. Copies rank 0's params (param_count floats, the caller's) to every rank and checks by
+ * digest that all hold the same bytes (BASE_ERR_MISMATCH names the rank that does not). comm is
+ * borrowed. */
+BASE_MUST_CHECK base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options,
+                                          float *params, rank_ddp **ddp, base_error *reterr);
+
+/* Frees, also half-built or failed ones; local. NULL is fine. Before the communicator is destroyed.
+ */
+void rank_ddp_destroy(rank_ddp *ddp);
+
+bool rank_ddp_is_main(const rank_ddp *ddp);
+
+/* Starts a step: nothing is ready. */
+void rank_ddp_begin(rank_ddp *ddp);
+
+/* Where micro-batch m of this step writes its gradients (param_count floats, every one written).
+ * Micro-batches are taken in order 0, 1, …; asking for m makes it the current one for
+ * rank_ddp_ready. */
+float *rank_ddp_grads(rank_ddp *ddp, int micro_batch);
+
+/* The current micro-batch's gradients [offset, offset + count) are final. Errors are kept for
+ * rank_ddp_finish. */
+void rank_ddp_ready(void *ddp, size_t offset, size_t count);
+
+/* Waits for all buckets. Every gradient of every micro-batch has been declared ready (else
+ * BASE_ERR_STATE). */
+BASE_MUST_CHECK base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times,
+                                            base_error *reterr);
+
+/* After finish, until the next begin: the sums over all slots. */
+const float *rank_ddp_sums(const rank_ddp *ddp);
+
+/* Sums count doubles over the ranks, in place, for losses and counts. Collective. */
+BASE_MUST_CHECK base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count,
+                                         base_error *reterr);
+
+/* Collective: compares this rank's params with rank 0's, byte by byte. */
+BASE_MUST_CHECK base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
+                                             double *max_abs_difference, base_error *reterr);
+
+/* The tree of a rank's own leaves, as arithmetic: leaf m of `count` is computed into buffer
+ * `level`, and then `merges` times the buffer is added into the one below it (level-1, level-2, …).
+ * Pure; exposed for tests. */
+typedef struct rank_leaf_plan {
+    int level;
+    int merges;
+} rank_leaf_plan;
+rank_leaf_plan rank_leaf_plan_make(int count, int leaf);
+
+#endif

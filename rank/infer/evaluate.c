@@ -1,0 +1,42 @@
+#include "rank/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct judge {
+    const rank_pairs *pairs;
+    uint64_t correct;
+} judge;
+
+static void judge_answer(void *user, size_t index, const char *prompt, const char *text)
+{
+    (void)prompt;
+    judge *judged = user;
+    const char *wrong = NULL;
+    const char *right = NULL;
+    rank_pairs_get(judged->pairs, index, &wrong, &right);
+    if (strcmp(text, right) == 0) {
+        judged->correct++;
+    }
+}
+
+base_status rank_evaluate(const rank_generate_options *options, const rank_pairs *pairs,
+                          uint64_t *total, uint64_t *correct, base_error *reterr)
+{
+    const size_t count = rank_pairs_count(pairs);
+    judge judged = {.pairs = pairs};
+    const char **prompts = calloc(count + 1, sizeof *prompts);
+    if (prompts == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to evaluate %zu sentences", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const char *right = NULL;
+        rank_pairs_get(pairs, i, &prompts[i], &right);
+    }
+    const base_status status =
+        rank_generate(options, prompts, count, judge_answer, &judged, reterr);
+    free(prompts);
+    *total = count;
+    *correct = judged.correct;
+    return status;
+}

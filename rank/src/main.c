@@ -1,0 +1,34 @@
+/* rank: one peer of a job. Started by the launcher, never by hand. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "worker.h"
+
+static const char help[] = "rank: one peer of a Ringfence job.\n"
+                           "\n"
+                           "It is started by the launcher, which hands it the job and its keys; by "
+                           "hand it can do nothing.\n"
+                           "Try: launcher --ranks 2 --mode ddp-cpu\n"
+                           "     launcher --help\n";
+
+int main(int argc, char **argv)
+{
+    const int64_t started_ns = base_now_ns();
+    base_log_init("", BASE_LOG_INFO);
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+        (void)fputs(help, stdout);
+        return BASE_EXIT_DONE;
+    }
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        (void)printf("rank (Ringfence) %s\n", RINGFENCE_VERSION);
+        return BASE_EXIT_DONE;
+    }
+    if (argc > 1) {
+        base_log(BASE_LOG_ERROR, "rank takes no arguments (got %s); see rank --help", argv[1]);
+        return BASE_EXIT_USAGE;
+    }
+    return rank_worker_run(started_ns);
+}

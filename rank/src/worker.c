@@ -1,0 +1,114 @@
+#include "worker.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "control.pb-c.h"
+
+enum { DESCRIBE_BYTES = 512 };
+
+static void abort_collectives(void *user, const char *reason)
+{
+    coll_context_abort(user, reason);
+}
+
+static base_status make_context(rank_worker *worker, base_error *reterr)
+{
+    const proto_job *job = &worker->identity.job;
+    coll_context_options options = {
+        .rank = worker->identity.rank,
+        .world_size = worker->identity.world_size,
+        .exchange = rank_control_exchange,
+        .exchange_user = worker->control,
+        .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
+    };
+    base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
+    if (status == BASE_OK) {
+        status = coll_algorithm_parse(job->algorithm, &options.algorithm, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_context_create(&options, &worker->context, reterr);
+    }
+    if (status == BASE_OK) {
+        rank_control_on_abort(worker->control, abort_collectives, worker->context);
+    }
+    return status;
+}
+
+static base_status run_mode(rank_worker *worker, base_error *reterr)
+{
+    const char *mode = worker->identity.job.mode;
+    base_status status = rank_control_join(worker->control, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = make_context(worker, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "connecting the ranks");
+    }
+    if (strcmp(mode, "ddp-cpu") == 0) {
+        return rank_mode_train(worker, reterr);
+    }
+    if (strcmp(mode, "generate") == 0) {
+        return rank_mode_generate(worker, reterr);
+    }
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "this rank does not know the mode %s", mode);
+}
+
+static void report_failure(const rank_worker *worker, base_status status, base_error *error)
+{
+    char doing[DESCRIBE_BYTES] = "";
+    if (worker->context != NULL) {
+        coll_context_describe(worker->context, doing, sizeof doing);
+    }
+    Ringfence__Control__Failed failed = RINGFENCE__CONTROL__FAILED__INIT;
+    failed.status = status;
+    failed.exit_code = BASE_EXIT_ERROR;
+    failed.step = worker->step;
+    failed.collective = doing;
+    failed.message = error->message;
+    failed.secondary = status == BASE_ERR_ABORTED;
+    rank_control_failed(worker->control, &failed);
+}
+
+int rank_worker_run(int64_t started_ns)
+{
+    rank_worker worker = {.started_ns = started_ns};
+    base_error error = {.message = ""};
+    base_status status = rank_control_open(&worker.identity, &worker.control, &error);
+    if (status != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_USAGE;
+    }
+    status = run_mode(&worker, &error);
+    if (status != BASE_OK) {
+        report_failure(&worker, status, &error);
+    }
+    rank_control_on_abort(worker.control, NULL, NULL);
+    coll_context_destroy(worker.context);
+    rank_control_close(worker.control);
+    return status == BASE_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+}
+
+base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_options *options,
+                                 uint64_t *total, uint64_t *correct, base_error *reterr)
+{
+    const rank_identity *identity = &worker->identity;
+    rank_pairs *pairs = NULL;
+    base_status status = rank_pairs_open(identity->job.heldout, identity->rank,
+                                         identity->world_size, &pairs, reterr);
+    if (status == BASE_OK) {
+        status = rank_evaluate(options, pairs, total, correct, reterr);
+    }
+    rank_pairs_close(pairs);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "evaluating");
+}
+
+uint64_t rank_worker_max_rss_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}

@@ -1,0 +1,40 @@
+/* What one rank process does, between joining and leaving: its common parts, and one function per
+ * mode. */
+#ifndef RANK_WORKER_H
+#define RANK_WORKER_H
+
+#include <stdint.h>
+
+#include "coll/coll.h"
+#include "rank/control.h"
+#include "rank/data.h"
+#include "rank/generate.h"
+#include "rank/model.h"
+#include "rank/tokenizer.h"
+
+/* What every mode needs. Made by worker_run, borrowed by the modes. */
+typedef struct rank_worker {
+    rank_identity identity;
+    rank_control *control;
+    coll_context *context; /* NULL for a single generating rank */
+    int64_t started_ns;    /* when the process started, monotonic */
+    uint64_t step;         /* for failure reports */
+} rank_worker;
+
+/* Joins the job, runs its mode, reports a failure. Returns the process's exit code. */
+int rank_worker_run(int64_t started_ns);
+
+/* The modes. Each sends Finished itself. */
+BASE_MUST_CHECK base_status rank_mode_train(rank_worker *worker, base_error *reterr);
+BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);
+
+/* Accuracy on job.heldout, this rank's share, with parameters that are already there. */
+BASE_MUST_CHECK base_status rank_worker_evaluate(const rank_worker *worker,
+                                                 const rank_generate_options *options,
+                                                 uint64_t *total, uint64_t *correct,
+                                                 base_error *reterr);
+
+/* Peak resident memory of this process in bytes. */
+uint64_t rank_worker_max_rss_bytes(void);
+
+#endif
