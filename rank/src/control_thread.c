@@ -78,14 +78,12 @@ static void hear_exchanged(rank_control *control, const Ringfence__Control__Exch
 /* Aborted: the rank may leave by itself for a moment, then the process ends. */
 static void hear_abort(rank_control *control, const Ringfence__Control__Abort *abort_message)
 {
-    (void)pthread_mutex_lock(&control->lock);
-    const rank_on_abort on_abort = control->on_abort;
-    void *user = control->on_abort_user;
-    (void)pthread_mutex_unlock(&control->lock);
     end_link(control, BASE_ERR_ABORTED, abort_message->reason);
-    if (on_abort != NULL) {
-        on_abort(user, abort_message->reason);
+    (void)pthread_mutex_lock(&control->lock); /* held: the rank may be taking the callback away */
+    if (control->on_abort != NULL) {
+        control->on_abort(control->on_abort_user, abort_message->reason);
     }
+    (void)pthread_mutex_unlock(&control->lock);
     const int64_t deadline_ns =
         base_deadline_after_ns(RANK_CONTROL_ABORT_GRACE_MS * BASE_NS_PER_MS);
     const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,

@@ -38,6 +38,9 @@ BASE_MUST_CHECK base_status rank_control_open(rank_identity *identity, rank_cont
 
 /* Connects, joins, waits for the roster. */
 BASE_MUST_CHECK base_status rank_control_join(rank_control *control, base_error *reterr);
+
+/* Sets or (NULL) takes away what an abort calls. After it returns the old one is not running and
+ * will not be called. on_abort must not block or call this control. */
 void rank_control_on_abort(rank_control *control, rank_on_abort on_abort, void *user);
 
 /* A coll_exchange over the launcher; user is the rank_control. */
