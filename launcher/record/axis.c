@@ -28,6 +28,16 @@ launch_axis launch_axis_make(double low, double high, int tick_count, bool round
     return axis;
 }
 
+launch_axis launch_axis_count(double high, int tick_count)
+{
+    launch_axis axis = launch_axis_make(0, high, tick_count, false);
+    if (axis.tick < 1) {
+        axis.tick = 1;
+        axis.decimals = 0;
+    }
+    return axis;
+}
+
 double launch_plot_x(const launch_plot *plot, double value)
 {
     return plot->left + (value - plot->x.low) / (plot->x.high - plot->x.low) * plot->width;
@@ -43,7 +53,7 @@ double launch_plot_y(const launch_plot *plot, double value)
 static void put_tick(launch_text *text, const launch_axis *axis, double value)
 {
     if (axis->high >= 10000 && axis->tick >= 100) {
-        launch_text_printf(text, "%gk", value / 1000);
+        launch_text_printf(text, value > 0 ? "%gk" : "%g", value / 1000);
     } else {
         launch_text_printf(text, "%.*f", axis->decimals, value + 0.0);
     }

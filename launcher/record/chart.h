@@ -17,6 +17,9 @@ typedef struct launch_axis {
  * Ends that make no range (equal, falling, not finite) give a range of 1. */
 launch_axis launch_axis_make(double low, double high, int tick_count, bool round);
 
+/* An axis of things that are counted, 0 … high: no tick between whole numbers. */
+launch_axis launch_axis_count(double high, int tick_count);
+
 /* A drawing area with its axes. Lengths are in SVG units; the page scales the whole. */
 typedef struct launch_plot {
     double left;

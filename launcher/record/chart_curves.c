@@ -96,7 +96,7 @@ void launch_chart_loss(launch_text *text, const launch_run *run)
         .top = 30,
         .width = LAUNCH_CHART_WIDTH_HALF - 52 - 14,
         .height = 250,
-        .x = launch_axis_make(0, last_step, 8, false),
+        .x = launch_axis_count(last_step, 8),
         .y = launch_axis_make(points.low < 1 && points.low >= 0 ? 0 : points.low, points.high, 5,
                               true),
         .x_label = "step",
@@ -106,6 +106,11 @@ void launch_chart_loss(launch_text *text, const launch_run *run)
     launch_plot_begin(text, &plot);
     put_loss_line(text, &plot, &points, "loss-raw", 0);
     put_loss_line(text, &plot, &points, "loss-smooth", points.count / SMOOTHING_SHARE);
+    if (points.count == 1) { /* no line to see */
+        launch_text_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>",
+                           launch_plot_x(&plot, points.step[0]),
+                           launch_plot_y(&plot, points.loss[0]));
+    }
     put_loss_hints(text, &plot, &points);
     launch_plot_end(text);
 }
@@ -146,21 +151,17 @@ void launch_chart_scaling(launch_text *text, const launch_run *run)
     for (int i = 0; i < summary->scaling_count; i++) {
         highest = fmax(highest, summary->scaling[i].tokens_per_second);
     }
-    launch_plot plot = {
+    const launch_plot plot = {
         .left = 58,
         .top = 30,
         .width = LAUNCH_CHART_WIDTH_HALF - 58 - 14,
         .height = 250,
-        .x = launch_axis_make(0, most + 0.5, most < 10 ? most + 1 : 10, false),
+        .x = launch_axis_count(most + 0.5, most < 10 ? most + 1 : 10),
         .y = launch_axis_make(0, highest * 1.02, 5, true),
         .x_label = "processes",
         .y_label = "tokens per second",
         .title = "Tokens per second against processes",
     };
-    if (plot.x.tick < 1) { /* there is no half a process */
-        plot.x.tick = 1;
-        plot.x.decimals = 0;
-    }
     launch_plot_begin(text, &plot);
     launch_text_printf(text,
                        "<line class=\"ideal\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",

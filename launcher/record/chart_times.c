@@ -34,7 +34,7 @@ static void put_bar(launch_text *text, const launch_plot *plot, int rank,
                            "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\">"
                            "<title>rank %d: %s %.3f ms, %.1f %%</title></rect>",
                            PART_CLASSES[p], x, y, width, BAR_HEIGHT, rank, PART_NAMES[p], parts[p],
-                           100 * parts[p] / from->step_ms);
+                           launch_share_percent(parts[p], from->step_ms));
         if (width >= LABEL_WIDTH_MIN) {
             launch_text_printf(text,
                                "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\" "
@@ -199,7 +199,7 @@ void launch_chart_step_times(launch_text *text, const launch_run *run)
             .top = 34,
             .width = LAUNCH_CHART_WIDTH - 52 - 14,
             .height = 200,
-            .x = launch_axis_make(0, (double)gathered->steps, 8, false),
+            .x = launch_axis_count((double)gathered->steps, 8),
             .y = launch_axis_make(0, gathered->high, 5, true),
             .x_label = "step",
             .y_label = "ms per step",
@@ -209,7 +209,9 @@ void launch_chart_step_times(launch_text *text, const launch_run *run)
         for (int p = 0; p < PARTS; p++) {
             put_area(text, &plot, gathered, p);
         }
-        put_warm_up(text, &plot, run);
+        if (run->summary->measured_first > 0) {
+            put_warm_up(text, &plot, run);
+        }
         put_hints(text, &plot, gathered);
         launch_plot_end(text);
         if (gathered->highest > plot.y.high) {

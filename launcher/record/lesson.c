@@ -13,11 +13,6 @@ static void put_ms(launch_text *text, double ms)
     launch_text_put(text, " ms");
 }
 
-static double share_percent(double part, double whole)
-{
-    return whole > 0 ? 100 * part / whole : NAN;
-}
-
 /* Where the median step of this run went. */
 static void tell_step(const launch_run *run, launch_text *text)
 {
@@ -28,13 +23,13 @@ static void tell_step(const launch_run *run, launch_text *text)
     launch_text_put(text, ": ");
     put_ms(text, summary->compute_ms.p50);
     launch_text_printf(text, " (%.0f %%) of forward and backward, ",
-                       share_percent(summary->compute_ms.p50, step_ms));
+                       launch_share_percent(summary->compute_ms.p50, step_ms));
     put_ms(text, summary->exposed_ms.p50);
     launch_text_printf(text, " (%.1f %%) of waiting for the all-reduce and ",
-                       share_percent(summary->exposed_ms.p50, step_ms));
+                       launch_share_percent(summary->exposed_ms.p50, step_ms));
     put_ms(text, summary->optimizer_ms.p50);
     launch_text_printf(text, " (%.0f %%) of AdamW. ",
-                       share_percent(summary->optimizer_ms.p50, step_ms));
+                       launch_share_percent(summary->optimizer_ms.p50, step_ms));
 }
 
 /* How much of the all-reduce ran behind backward. */
@@ -50,7 +45,7 @@ static void tell_overlap(const launch_run *run, launch_text *text)
     put_ms(text, total_ms);
     if (exposed_ms < total_ms) {
         launch_text_printf(text, ", of which backward hid %.0f %%. ",
-                           share_percent(total_ms - exposed_ms, total_ms));
+                           launch_share_percent(total_ms - exposed_ms, total_ms));
     } else {
         launch_text_put(text, ", none of it hidden behind backward. ");
     }

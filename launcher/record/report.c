@@ -26,8 +26,8 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_text_printf(text, "</span></div><p class=\"sub\">%d process%s trained a model of ",
                        (int)run->job->world_size, run->job->world_size == 1 ? "" : "es");
     launch_text_count(text, run->end->model_params);
-    launch_text_printf(text, " parameters for %zu steps, in %.1f s, on ", run->summary->steps_done,
-                       run->end->wall_seconds);
+    launch_text_printf(text, " parameters for %zu step%s, in %.1f s, on ", run->summary->steps_done,
+                       run->summary->steps_done == 1 ? "" : "s", run->end->wall_seconds);
     launch_text_html(text, run->facts->host[0] != '\0' ? run->facts->host : "this machine");
     if (run->facts->cpu[0] != '\0') {
         launch_text_put(text, " (");
@@ -60,6 +60,13 @@ static void card_end(launch_text *text, const char *more)
     launch_text_printf(text, "</b><span class=\"more\">%s</span></div>\n", more);
 }
 
+/* "1.23 ms", which is not broken over two lines, or a dash. */
+static void put_ms(launch_text *text, double ms, int decimals)
+{
+    launch_text_number(text, ms, decimals);
+    launch_text_put(text, isfinite(ms) ? "\xc2\xa0ms" : "");
+}
+
 static void put_speed_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
@@ -87,10 +94,10 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
         launch_text_put(text, "</span></div>\n");
     }
     card_begin(text, "Step");
-    launch_text_number(text, summary->step_ms.p50, 2);
-    launch_text_put(text, " ms</b><span class=\"more\">median; p95 ");
-    launch_text_number(text, summary->step_ms.p95, 2);
-    launch_text_put(text, " ms</span></div>\n");
+    put_ms(text, summary->step_ms.p50, 2);
+    launch_text_put(text, "</b><span class=\"more\">median; p95 ");
+    put_ms(text, summary->step_ms.p95, 2);
+    launch_text_put(text, "</span></div>\n");
 }
 
 static void put_outcome_cards(const launch_run *run, launch_text *text)
@@ -99,10 +106,12 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
     const double share = 100 * summary->exposed_ms.p50 / summary->step_ms.p50;
     if (run->job->world_size > 1) {
         card_begin(text, "All-reduce wait");
-        launch_text_number(text, summary->exposed_ms.p50, summary->exposed_ms.p50 < 1 ? 3 : 2);
-        launch_text_put(text, " ms</b><span class=\"more\">");
-        launch_text_number(text, share, 1);
-        launch_text_put(text, " % of a step</span></div>\n");
+        put_ms(text, summary->exposed_ms.p50, summary->exposed_ms.p50 < 1 ? 3 : 2);
+        launch_text_put(text, "</b><span class=\"more\">");
+        if (isfinite(share)) {
+            launch_text_printf(text, "%.1f %% of a step", share);
+        }
+        launch_text_put(text, "</span></div>\n");
     }
     card_begin(text, "Loss");
     launch_text_number(text, summary->loss_last, 3);
@@ -137,7 +146,7 @@ static void put_part_rows(const launch_run *run, launch_text *text)
         launch_text_printf(text, "<tr><td class=\"n\">%d</td>", r);
         for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
             launch_text_printf(text, "<td class=\"n\">%.3f ms (%.1f %%)</td>", values[i],
-                               100 * values[i] / part->step_ms);
+                               launch_share_percent(values[i], part->step_ms));
         }
         launch_text_printf(text, "<td class=\"n\">%.3f ms</td></tr>\n", part->step_ms);
     }
@@ -154,7 +163,9 @@ static void put_time_sections(const launch_run *run, launch_text *text)
     launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">One "
                           "step of each rank, on average over the last half of the run.</p>\n");
     launch_text_put(text, KEY);
+    launch_text_put(text, "<div class=\"scroll\">");
     launch_chart_breakdown(text, run);
+    launch_text_put(text, "</div>");
     if (run->summary->steps_done > 0) {
         put_part_rows(run, text);
     }
@@ -162,8 +173,9 @@ static void put_time_sections(const launch_run *run, launch_text *text)
                     "</section>\n<section><h2>Step by step</h2><p class=\"hintline\">The same "
                     "parts over the whole run, averaged over the ranks.</p>\n");
     launch_text_put(text, KEY);
+    launch_text_put(text, "<div class=\"scroll\">");
     launch_chart_step_times(text, run);
-    launch_text_put(text, "</section>\n");
+    launch_text_put(text, "</div></section>\n");
 }
 
 static void put_curves(const launch_run *run, launch_text *text)

@@ -46,6 +46,8 @@ const char LAUNCH_REPORT_STYLE[] =
     ".chart text{font-size:13px;fill:var(--ink)}"
     ".chart .tick,.chart .label{fill:var(--soft)}"
     ".chart .inside{fill:#fff;font-weight:600}.chart .value,.chart .row{font-weight:600}"
+    ".chart .value{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}"
+    ".scroll .chart{min-width:640px}"
     ".grid{stroke:var(--grid)}.axis{stroke:var(--soft);opacity:.6}"
     ".compute{fill:var(--compute)}.exposed{fill:var(--exposed)}"
     ".optimizer{fill:var(--optimizer)}.other{fill:var(--other)}"

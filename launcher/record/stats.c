@@ -37,3 +37,8 @@ launch_spread launch_spread_of(double *values, size_t count)
         .p95 = launch_percentile(values, count, 0.95),
     };
 }
+
+double launch_share_percent(double part, double whole)
+{
+    return whole > 0 ? 100 * part / whole : 0;
+}

@@ -18,4 +18,7 @@ double launch_percentile(const double *sorted, size_t count, double fraction);
 /* Sorts the values (none of them NaN) in place and describes them. */
 launch_spread launch_spread_of(double *values, size_t count);
 
+/* part of whole in percent; 0 where the whole is not above 0. */
+double launch_share_percent(double part, double whole);
+
 #endif

@@ -1,0 +1,156 @@
+#include "record/plots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "sample.h"
+#include "support.h"
+
+static test_folder place;
+static char *path_before;
+
+/* A folder whose "bin" is all of PATH, so that gnuplot is what a test puts there. */
+static int make_place(void **state)
+{
+    (void)state;
+    base_error error;
+    test_folder_make(&place);
+    path_before = strdup(getenv("PATH"));
+    assert_non_null(path_before);
+    assert_ok(base_mkdirs(test_folder_path(&place, "bin"), &error), &error);
+    assert_int_equal(setenv("PATH", test_folder_path(&place, "bin"), 1), 0);
+    return 0;
+}
+
+static int remove_place(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("PATH", path_before, 1), 0);
+    free(path_before);
+    test_folder_remove(&place);
+    return 0;
+}
+
+static void put_gnuplot(const char *script)
+{
+    base_error error;
+    const char *path = test_folder_path(&place, "bin/gnuplot");
+    assert_ok(base_file_write(path, script, strlen(script), &error), &error);
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+static int has_file(const char *name)
+{
+    struct stat info;
+    return stat(test_folder_path(&place, name), &info) == 0 && info.st_size > 0;
+}
+
+/* Finishes a record with plots; what it has to say, copied. */
+static void write_record(char notes[1024])
+{
+    static sample made;
+    base_error error;
+    launch_record *record = NULL;
+    sample_make(&made, test_folder_path(&place, "out"), 2, 10);
+    made.options.plots = true;
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    for (int i = 0; i < 20; i++) {
+        const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
+        assert_ok(launch_record_step(record, &step, &error), &error);
+    }
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    (void)snprintf(notes, 1024, "%s", launch_record_notes(record));
+    launch_record_close(record);
+    assert_true(has_file("out/scaling.dat"));
+    assert_true(has_file("out/loss.dat"));
+    assert_true(has_file("out/steptime.dat"));
+    assert_true(has_file("out/plots.gp"));
+    assert_true(has_file("out/report.html"));
+}
+
+static void without_gnuplot_one_line_says_so(void **state)
+{
+    (void)state;
+    char notes[1024];
+    write_record(notes);
+    assert_non_null(strstr(notes, "gnuplot is not installed"));
+    assert_ptr_equal(strchr(notes, '\n'), notes + strlen(notes) - 1);
+    assert_false(has_file("out/scaling.png"));
+}
+
+static void what_gnuplot_complains_of_is_told(void **state)
+{
+    (void)state;
+    char notes[1024];
+    put_gnuplot("#!/bin/sh\necho half > scaling.png\necho '  line 3: undefined function' >&2\n"
+                "echo '^' >&2\nexit 1\n");
+    write_record(notes);
+    assert_non_null(strstr(notes, "gnuplot failed"));
+    assert_non_null(strstr(notes, "line 3: undefined function\n"));
+    assert_false(has_file("out/scaling.png"));
+}
+
+static void gnuplot_runs_in_the_folder(void **state)
+{
+    (void)state;
+    char notes[1024];
+    put_gnuplot(
+        "#!/bin/sh\ntest \"$1\" = plots.gp && test -s plots.gp && echo drawn > scaling.png\n");
+    write_record(notes);
+    assert_string_equal(notes, "");
+    assert_true(has_file("out/scaling.png"));
+}
+
+static void a_gnuplot_that_hangs_is_ended(void **state)
+{
+    (void)state;
+    base_error error;
+    launch_out_folder folder;
+    launch_text notes = {0};
+    put_gnuplot("#!/bin/sh\necho half > scaling.png\nexec /bin/sleep 1000\n");
+    assert_ok(launch_out_folder_open(test_folder_path(&place, "out"), false, &folder, &error),
+              &error);
+    launch_plots_draw(&folder, 100 * BASE_NS_PER_MS, &notes);
+    launch_out_folder_close(&folder);
+    assert_non_null(strstr(notes.data, "was ended"));
+    assert_false(has_file("out/scaling.png"));
+    launch_text_fini(&notes);
+}
+
+static void the_real_one_draws_the_pictures(void **state)
+{
+    (void)state;
+    char notes[1024];
+    unsigned char head[8] = {0};
+    if (access("/usr/bin/gnuplot", X_OK) != 0) {
+        skip();
+    }
+    assert_int_equal(symlink("/usr/bin/gnuplot", test_folder_path(&place, "bin/gnuplot")), 0);
+    write_record(notes);
+    assert_string_equal(notes, "");
+    assert_true(has_file("out/loss.png"));
+    assert_true(has_file("out/steptime.png"));
+    FILE *picture = fopen(test_folder_path(&place, "out/scaling.png"), "rb");
+    assert_non_null(picture);
+    assert_int_equal(fread(head, 1, sizeof head, picture), sizeof head);
+    assert_memory_equal(head, "\x89PNG\r\n\x1a\n", sizeof head);
+    (void)fclose(picture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_gnuplot_one_line_says_so, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(what_gnuplot_complains_of_is_told, make_place,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(gnuplot_runs_in_the_folder, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_gnuplot_that_hangs_is_ended, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(the_real_one_draws_the_pictures, make_place, remove_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

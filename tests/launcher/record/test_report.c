@@ -1,0 +1,193 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "record/record.h"
+#include "sample.h"
+#include "support.h"
+
+enum { DEPTH_MAX = 32, NAME_BYTES = 16, PAGE_BYTES_MAX = 4 << 20 };
+
+static const char HOSTILE[] = "</title><script>alert('1')</script>\" onload=\"x & \xff\x01";
+
+/* The page of a made-up run; freed by the caller. */
+static char *page_of(const sample *made, uint64_t steps)
+{
+    char path[BASE_PATH_BYTES];
+    void *page = NULL;
+    size_t size_bytes = 0;
+    base_error error;
+    sample_write(made, steps);
+    (void)snprintf(path, sizeof path, "%s/report.html", made->options.out);
+    assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
+    assert_int_equal(strlen(page), size_bytes);
+    return page;
+}
+
+/* Every element is closed in order, every attribute quoted, no text holds a bare < or >. */
+static void assert_well_formed(const char *page)
+{
+    char open[DEPTH_MAX][NAME_BYTES];
+    int depth = 0;
+    for (const char *at = page; *at != '\0'; at++) {
+        if (*at == '>') {
+            fail_msg("a bare > at: %.60s", at);
+        }
+        if (*at != '<') {
+            continue;
+        }
+        const char *end = at + 1;
+        for (bool quoted = false; *end != '\0' && (quoted || *end != '>'); end++) {
+            quoted = (*end == '"') != quoted;
+            if (*end == '<') {
+                fail_msg("a bare < at: %.60s", at);
+            }
+        }
+        assert_int_equal(*end, '>');
+        char name[NAME_BYTES] = "";
+        const bool closing = at[1] == '/';
+        (void)sscanf(at + 1 + closing, "%15[a-zA-Z0-9!]", name);
+        if (closing) {
+            assert_true(depth > 0);
+            assert_string_equal(name, open[--depth]);
+        } else if (end[-1] != '/' && strcmp(name, "!DOCTYPE") != 0 && strcmp(name, "meta") != 0) {
+            assert_true(depth < DEPTH_MAX);
+            memcpy(open[depth++], name, sizeof name);
+        }
+        at = end;
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void assert_whole(const char *page)
+{
+    static const char *const NEVER[] = {"http:",   "https:", "src=", "url(",
+                                        "@import", "nan",    "inf<"};
+    assert_well_formed(page);
+    for (size_t i = 0; i < sizeof NEVER / sizeof NEVER[0]; i++) {
+        const char *found = strstr(page, NEVER[i]);
+        if (found != NULL) {
+            fail_msg("\"%s\" in the page: %.80s", NEVER[i], found > page + 40 ? found - 40 : found);
+        }
+    }
+}
+
+static void the_page_is_whole_in_every_case(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        uint64_t steps;
+        int scaling_count;
+        int exit_status;
+    } CASES[] = {{2, 100, 1, 0}, {1, 1, 0, 0}, {2, 0, 0, 137}, {2, 2, 1, 1}, {16, 1000, 1, 0}};
+    static sample made;
+    test_folder place;
+    test_folder_make(&place);
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        sample_make(&made, test_folder_path(&place, "out"), CASES[i].ranks, 1000);
+        made.end.scaling_count = CASES[i].scaling_count;
+        made.end.exit_status = CASES[i].exit_status;
+        made.options.overwrite = true;
+        char *page = page_of(&made, CASES[i].steps);
+        assert_whole(page);
+        assert_non_null(strstr(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with"));
+        free(page);
+    }
+    test_folder_remove(&place);
+}
+
+static void figures_are_on_the_page(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 100);
+    char *page = page_of(&made, 100);
+    assert_non_null(strstr(page, "470\xe2\x80\xaf"
+                                 "528 parameters"));
+    assert_non_null(strstr(page, "Where every millisecond went"));
+    assert_non_null(strstr(page, ">identical<"));
+    assert_non_null(strstr(page, "<td>tokens_per_sec_1proc</td><td>96400.0</td>"));
+    assert_non_null(strstr(page, "<td>ranks[1].pid</td><td>4243</td>"));
+    assert_non_null(strstr(page, "he goed to school"));
+    assert_non_null(strstr(page, "my experiment&#39;\\&#39;&#39;s &lt;out&gt;"));
+    free(page);
+    test_folder_remove(&place);
+}
+
+static void hostile_words_stay_words(void **state)
+{
+    (void)state;
+    static sample made;
+    static char argument[sizeof HOSTILE];
+    char *arguments[] = {argument, NULL};
+    test_folder place;
+    memcpy(argument, HOSTILE, sizeof HOSTILE);
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "<b>&out"), 2, 4);
+    made.options.argv = arguments;
+    made.options.argc = 1;
+    made.end.message = HOSTILE;
+    made.end.transport = HOSTILE;
+    made.end.matrix_library = HOSTILE;
+    made.end.exit_status = 1;
+    (void)snprintf(made.ranks[0].first_sentence, sizeof made.ranks[0].first_sentence, "%s",
+                   HOSTILE);
+    (void)snprintf(made.ranks[0].host, sizeof made.ranks[0].host, "%s", HOSTILE);
+    char *page = page_of(&made, 4);
+    assert_whole(page);
+    assert_null(strstr(page, "<script"));
+    assert_null(strstr(page, "onload=\""));
+    assert_null(strstr(page, "\xff"));
+    assert_non_null(strstr(page, "&lt;script&gt;alert(&#39;1&#39;)"));
+    free(page);
+    test_folder_remove(&place);
+}
+
+static void losses_that_are_no_numbers_are_left_out(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error;
+    launch_record *record = NULL;
+    char path[BASE_PATH_BYTES];
+    void *page = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 1, 10);
+    made.end.scaling_count = 0;
+    made.end.wall_seconds = 0;
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    for (uint64_t i = 0; i < 10; i++) {
+        launch_step step = sample_step(&made, i, 0);
+        step.loss = NAN;
+        step.loss_global = i % 2 == 0 ? NAN : INFINITY;
+        step.step_ns = 0; /* and a clock that stood still */
+        step.compute_ns = step.allreduce_ns = step.allreduce_exposed_ns = step.optimizer_ns = 0;
+        assert_ok(launch_record_step(record, &step, &error), &error);
+    }
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    launch_record_close(record);
+    (void)snprintf(path, sizeof path, "%s/report.html", made.options.out);
+    assert_ok(base_file_read(path, PAGE_BYTES_MAX, &page, &size_bytes, &error), &error);
+    assert_whole(page);
+    assert_non_null(strstr(page, "No loss was reported."));
+    free(page);
+    test_folder_remove(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_page_is_whole_in_every_case),
+        cmocka_unit_test(figures_are_on_the_page),
+        cmocka_unit_test(hostile_words_stay_words),
+        cmocka_unit_test(losses_that_are_no_numbers_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
