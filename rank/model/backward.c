@@ -6,7 +6,8 @@ typedef struct backward {
     rank_model *model;
     float *grads;
     int layer;
-    size_t rows; /* of the residual stream: A from the last block's projection up, else T */
+    size_t first; /* the chunk of rows at hand */
+    size_t rows;
 } backward;
 
 static float *grad(const backward *b, int tensor)
@@ -19,65 +20,58 @@ static const float *param(const backward *b, int tensor)
     return b->model->params + rank_block_offset(b->model, b->layer, tensor);
 }
 
-/* For y (rows, columns) = x (rows, depth) · W: dW = xᵀ·dy, and then dx = dy·Wᵀ. */
-typedef struct linear_grad {
-    int tensor;
-    size_t rows;
-    size_t columns;
-    size_t depth;
-    const float *x;
-    const float *dy;
-    float *dx; /* NULL: not wanted yet */
-} linear_grad;
-
-static base_status linear_dw(const backward *b, const linear_grad *l, base_error *reterr)
+/* The chunk's rows of an activation. */
+static float *at(const backward *b, float *rows, size_t columns)
 {
-    const base_status status = rank_matmul_tn(&(rank_matmul){.rows = l->depth,
-                                                             .columns = l->columns,
-                                                             .depth = l->rows,
-                                                             .a = l->x,
-                                                             .b = l->dy,
-                                                             .c = grad(b, l->tensor)},
-                                              reterr);
+    return rows + b->first * columns;
+}
+
+/* W (depth, columns) as Wᵀ (columns, depth): oneDNN is a tenth faster on products that read both
+ * operands along their rows, and a weight is used for every chunk. */
+static void transpose_weight(const backward *b, int tensor, size_t depth, size_t columns, float *to)
+{
+    b->model->kernels->transpose(
+        &(rank_transpose){.rows = depth, .columns = columns, .from = param(b, tensor), .to = to});
+    rank_profile_book(b->model->profile, RANK_PART_TRANSPOSE);
+}
+
+/* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy. */
+static base_status linear_dw(const backward *b, int tensor, rank_matmul product, base_error *reterr)
+{
+    product.depth = b->rows;
+    product.c = grad(b, tensor);
+    product.accumulate = b->first > 0;
+    const base_status status = rank_matmul_tn(&product, reterr);
     rank_profile_book(b->model->profile, RANK_PART_MATMUL_DW);
     return status;
 }
 
-static base_status linear_dx(const backward *b, const linear_grad *l, base_error *reterr)
+/* dx (rows, depth) = dy (rows, columns) · Wᵀ, which is product.b. */
+static base_status linear_dx(const backward *b, rank_matmul product, base_error *reterr)
 {
-    const base_status status = rank_matmul_nt(&(rank_matmul){.rows = l->rows,
-                                                             .columns = l->depth,
-                                                             .depth = l->columns,
-                                                             .a = l->dy,
-                                                             .b = param(b, l->tensor),
-                                                             .c = l->dx},
-                                              reterr);
+    product.rows = b->rows;
+    const base_status status = rank_matmul_nn(&product, reterr);
     rank_profile_book(b->model->profile, RANK_PART_MATMUL_DX);
     return status;
 }
 
-static base_status linear_both(const backward *b, const linear_grad *l, base_error *reterr)
-{
-    const base_status status = linear_dw(b, l, reterr);
-    return status != BASE_OK ? status : linear_dx(b, l, reterr);
-}
-
-/* dx of the residual stream += the layer norm's backward of dbranch. dx_sum is the gradient of the
- * bias that was added to this stream last. */
+/* The chunk's rows of dx, the gradient of the residual stream, += the layer norm's backward of
+ * dbranch. dx_sum is the gradient of the bias that was added to this stream last. */
 static void norm_grad(const backward *b, const norm_state *norm, int weight, int bias,
                       float *dx_sum)
 {
     rank_model *model = b->model;
+    const size_t width = (size_t)model->config.width;
     model->kernels->layernorm_grad(&(rank_layernorm_grad){
         .rows = b->rows,
-        .width = (size_t)model->config.width,
+        .width = width,
         .keep = 1,
-        .x = norm->x,
-        .mean = norm->mean,
-        .rstd = norm->rstd,
+        .x = at(b, norm->x, width),
+        .mean = norm->mean + b->first,
+        .rstd = norm->rstd + b->first,
         .weight = param(b, weight),
-        .dout = model->dbranch,
-        .dx = model->dx,
+        .dout = at(b, model->dbranch, width),
+        .dx = at(b, model->dx, width),
         .dweight = grad(b, weight),
         .dbias = grad(b, bias),
         .dx_sum = dx_sum,
@@ -85,43 +79,106 @@ static void norm_grad(const backward *b, const norm_state *norm, int weight, int
     rank_profile_book(model->profile, RANK_PART_LAYERNORM_GRAD);
 }
 
-/* The feed-forward half: dx enters as the gradient of the block's output, and leaves as that of the
- * stream between the halves. */
-static base_status backward_feed_forward(const backward *b, base_error *reterr)
+/* From dx, the gradient of the block's output, to that of GELU's input, in wide; GELU's output is
+ * made again on the way, and dW of the projection down from it. */
+static base_status backward_down(const backward *b, const float *down_t, base_error *reterr)
 {
     rank_model *model = b->model;
-    const block_state *block = &model->blocks[b->layer];
     const size_t width = (size_t)model->config.width;
-    const linear_grad down = {.tensor = DOWN_WEIGHT,
-                              .rows = b->rows,
-                              .columns = width,
-                              .depth = WIDENING * width,
-                              .x = block->up,
-                              .dy = model->dx,
-                              .dx = model->wide};
-    const linear_grad up = {.tensor = UP_WEIGHT,
-                            .rows = b->rows,
-                            .columns = WIDENING * width,
-                            .depth = width,
-                            .x = block->norm2.out,
-                            .dy = model->wide,
-                            .dx = model->dbranch};
-    base_status status = linear_dx(b, &down, reterr);
+    const size_t wider = WIDENING * width;
+    float *up = at(b, model->blocks[b->layer].up, wider);
+    const float *dx = at(b, model->dx, width);
+    const base_status status = linear_dx(
+        b, (rank_matmul){.columns = wider, .depth = width, .a = dx, .b = down_t, .c = model->wide},
+        reterr);
     if (status != BASE_OK) {
         return status;
     }
-    model->kernels->gelu_grad(&(rank_gelu_grad){.rows = b->rows,
-                                                .width = WIDENING * width,
-                                                .x = block->up,
-                                                .d = model->wide,
-                                                .dbias = grad(b, UP_BIAS)});
+    model->kernels->gelu_grad(&(rank_gelu_grad){
+        .rows = b->rows, .width = wider, .x = up, .d = model->wide, .dbias = grad(b, UP_BIAS)});
     rank_profile_book(model->profile, RANK_PART_GELU_GRAD);
-    status = linear_dw(b, &down, reterr);
+    return linear_dw(b, DOWN_WEIGHT,
+                     (rank_matmul){.rows = wider, .columns = width, .a = up, .b = dx}, reterr);
+}
+
+/* From there to the gradient of the stream between the block's halves, in dx. */
+static base_status backward_up(const backward *b, const float *up_t, base_error *reterr)
+{
+    rank_model *model = b->model;
+    const size_t width = (size_t)model->config.width;
+    const size_t wider = WIDENING * width;
+    const norm_state *norm = &model->blocks[b->layer].norm2;
+    base_status status = linear_dw(
+        b, UP_WEIGHT,
+        (rank_matmul){
+            .rows = width, .columns = wider, .a = at(b, norm->out, width), .b = model->wide},
+        reterr);
     if (status == BASE_OK) {
-        status = linear_both(b, &up, reterr);
+        status = linear_dx(b,
+                           (rank_matmul){.columns = width,
+                                         .depth = wider,
+                                         .a = model->wide,
+                                         .b = up_t,
+                                         .c = at(b, model->dbranch, width)},
+                           reterr);
     }
     if (status == BASE_OK) {
-        norm_grad(b, &block->norm2, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
+        norm_grad(b, norm, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
+    }
+    return status;
+}
+
+/* From there to the gradient of attention's output, in dbranch. */
+static base_status backward_projection(const backward *b, const float *proj_t, base_error *reterr)
+{
+    rank_model *model = b->model;
+    const size_t width = (size_t)model->config.width;
+    const float *dx = at(b, model->dx, width);
+    const base_status status =
+        linear_dw(b, PROJ_WEIGHT,
+                  (rank_matmul){.rows = width,
+                                .columns = width,
+                                .a = at(b, model->blocks[b->layer].attention, width),
+                                .b = dx},
+                  reterr);
+    return status != BASE_OK ? status
+                             : linear_dx(b,
+                                         (rank_matmul){.columns = width,
+                                                       .depth = width,
+                                                       .a = dx,
+                                                       .b = proj_t,
+                                                       .c = at(b, model->dbranch, width)},
+                                         reterr);
+}
+
+static void next_chunk(backward *b, size_t first, size_t end)
+{
+    b->first = first;
+    b->rows = end - first < ROW_CHUNK ? end - first : ROW_CHUNK;
+}
+
+/* A block from its output back to attention's, in chunks of rows that stay in the near caches. */
+static base_status backward_above_attention(backward *b, size_t end, base_error *reterr)
+{
+    rank_model *model = b->model;
+    const size_t width = (size_t)model->config.width;
+    const size_t wider = WIDENING * width;
+    float *down_t = model->weights_t;
+    float *up_t = down_t + wider * width;
+    float *proj_t = up_t + wider * width;
+    transpose_weight(b, DOWN_WEIGHT, wider, width, down_t);
+    transpose_weight(b, UP_WEIGHT, width, wider, up_t);
+    transpose_weight(b, PROJ_WEIGHT, width, width, proj_t);
+    base_status status = BASE_OK;
+    for (size_t first = 0; first < end && status == BASE_OK; first += ROW_CHUNK) {
+        next_chunk(b, first, end);
+        status = backward_down(b, down_t, reterr);
+        if (status == BASE_OK) {
+            status = backward_up(b, up_t, reterr);
+        }
+        if (status == BASE_OK) {
+            status = backward_projection(b, proj_t, reterr);
+        }
     }
     return status;
 }
@@ -161,42 +218,55 @@ static void attention_grad(const backward *b)
     rank_profile_book(model->profile, RANK_PART_ATTENTION_GRAD);
 }
 
-static base_status backward_attention(backward *b, base_error *reterr)
+/* From the gradient of q, k and v, in wide, to that of the block's input, in dx. */
+static base_status backward_below_attention(backward *b, base_error *reterr)
 {
     rank_model *model = b->model;
-    const block_state *block = &model->blocks[b->layer];
     const size_t width = (size_t)model->config.width;
-    const linear_grad proj = {.tensor = PROJ_WEIGHT,
-                              .rows = b->rows,
-                              .columns = width,
-                              .depth = width,
-                              .x = block->attention,
-                              .dy = model->dx,
-                              .dx = model->dbranch};
-    const linear_grad qkv = {.tensor = QKV_WEIGHT,
-                             .rows = model->tokens,
-                             .columns = 3 * width,
-                             .depth = width,
-                             .x = block->norm1.out,
-                             .dy = model->wide,
-                             .dx = model->dbranch};
-    base_status status = linear_both(b, &proj, reterr);
+    const norm_state *norm = &model->blocks[b->layer].norm1;
+    float *below =
+        b->layer > 0 ? b->grads + rank_block_offset(model, b->layer - 1, DOWN_BIAS) : NULL;
+    transpose_weight(b, QKV_WEIGHT, width, 3 * width, model->weights_t);
+    for (size_t first = 0; first < model->tokens; first += ROW_CHUNK) {
+        next_chunk(b, first, model->tokens);
+        const float *dqkv = at(b, model->wide, 3 * width);
+        base_status status = linear_dw(
+            b, QKV_WEIGHT,
+            (rank_matmul){
+                .rows = width, .columns = 3 * width, .a = at(b, norm->out, width), .b = dqkv},
+            reterr);
+        if (status == BASE_OK) {
+            status = linear_dx(b,
+                               (rank_matmul){.columns = width,
+                                             .depth = 3 * width,
+                                             .a = dqkv,
+                                             .b = model->weights_t,
+                                             .c = at(b, model->dbranch, width)},
+                               reterr);
+        }
+        if (status != BASE_OK) {
+            return status;
+        }
+        norm_grad(b, norm, LN1_WEIGHT, LN1_BIAS, below);
+    }
+    return BASE_OK;
+}
+
+static base_status backward_block(backward *b, base_error *reterr)
+{
+    rank_model *model = b->model;
+    const int some = b->layer == model->config.layers - 1 && model->active_count < model->tokens;
+    base_status status =
+        backward_above_attention(b, some ? model->active_count : model->tokens, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    if (b->rows < model->tokens) {
+    if (some) {
         spread_active_rows(model, model->dx);
         spread_active_rows(model, model->dbranch);
-        b->rows = model->tokens;
     }
     attention_grad(b);
-    status = linear_both(b, &qkv, reterr);
-    if (status == BASE_OK) {
-        float *below =
-            b->layer > 0 ? b->grads + rank_block_offset(model, b->layer - 1, DOWN_BIAS) : NULL;
-        norm_grad(b, &block->norm1, LN1_WEIGHT, LN1_BIAS, below);
-    }
-    return status;
+    return backward_below_attention(b, reterr);
 }
 
 static void embed_grad(const backward *b)
@@ -220,13 +290,10 @@ static void embed_grad(const backward *b)
 base_status rank_backward_blocks(rank_model *model, float *grads, rank_grad_ready on_ready,
                                  void *on_ready_user, base_error *reterr)
 {
-    backward b = {.model = model, .grads = grads, .rows = model->active_count};
+    backward b = {.model = model, .grads = grads};
     for (int layer = model->config.layers - 1; layer >= 0; layer--) {
         b.layer = layer;
-        base_status status = backward_feed_forward(&b, reterr);
-        if (status == BASE_OK) {
-            status = backward_attention(&b, reterr);
-        }
+        const base_status status = backward_block(&b, reterr);
         if (status != BASE_OK) {
             return status;
         }

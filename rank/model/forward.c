@@ -22,6 +22,18 @@ static void embed(rank_model *model)
     rank_profile_book(model->profile, RANK_PART_EMBED);
 }
 
+/* Rows first … first + rows of a block's inputs and outputs. */
+typedef struct row_chunk {
+    size_t first;
+    size_t rows;
+} row_chunk;
+
+static row_chunk chunk_at(size_t first, size_t end)
+{
+    const size_t left = end - first;
+    return (row_chunk){first, left < ROW_CHUNK ? left : ROW_CHUNK};
+}
+
 /* y (rows, columns) = x (rows, depth) · W, W a block's tensor of shape (depth, columns). */
 static base_status linear(rank_model *model, int layer, int tensor, rank_matmul product,
                           base_error *reterr)
@@ -63,23 +75,29 @@ static void keep_active_rows(const rank_model *model, float *rows)
     }
 }
 
-/* state->x becomes the residual stream, state->out its layer norm; args has the residual and the
- * parameters. */
-static void norm(rank_model *model, size_t rows, const norm_state *state, rank_layernorm args)
+/* The chunk's rows of state->x become the residual stream, those of state->out its layer norm; args
+ * has the residual (of row 0) and the parameters. */
+static void norm(rank_model *model, row_chunk chunk, const norm_state *state, rank_layernorm args)
 {
-    args.rows = rows;
-    args.width = (size_t)model->config.width;
-    args.x = state->x;
-    args.out = state->out;
-    args.mean = state->mean;
-    args.rstd = state->rstd;
+    const size_t width = (size_t)model->config.width;
+    args.rows = chunk.rows;
+    args.width = width;
+    args.x = state->x + chunk.first * width;
+    args.out = state->out + chunk.first * width;
+    args.mean = state->mean + chunk.first;
+    args.rstd = state->rstd + chunk.first;
+    if (args.residual_rows != NULL) {
+        args.residual_rows += chunk.first;
+    } else if (args.residual != NULL) {
+        args.residual += chunk.first * width;
+    }
     model->kernels->layernorm(&args);
     rank_profile_book(model->profile, RANK_PART_LAYERNORM);
 }
 
 /* The first layer norm: of the embeddings, or of the block below's output, which is still without
  * its bias and residual. */
-static void norm_first(rank_model *model, int layer)
+static void norm_first(rank_model *model, int layer, row_chunk chunk)
 {
     const float *params = model->params;
     rank_layernorm args = {.weight = params + rank_block_offset(model, layer, LN1_WEIGHT),
@@ -88,73 +106,114 @@ static void norm_first(rank_model *model, int layer)
         args.residual = model->blocks[layer - 1].norm2.x;
         args.residual_bias = params + rank_block_offset(model, layer - 1, DOWN_BIAS);
     }
-    norm(model, model->tokens, &model->blocks[layer].norm1, args);
+    norm(model, chunk, &model->blocks[layer].norm1, args);
 }
 
-static void gelu(rank_model *model, int layer, size_t rows)
+static void norm_second(rank_model *model, int layer, row_chunk chunk, const int32_t *rows)
 {
+    const float *params = model->params;
+    norm(model, chunk, &model->blocks[layer].norm2,
+         (rank_layernorm){.residual = model->blocks[layer].norm1.x,
+                          .residual_rows = rows,
+                          .residual_bias = params + rank_block_offset(model, layer, PROJ_BIAS),
+                          .weight = params + rank_block_offset(model, layer, LN2_WEIGHT),
+                          .bias = params + rank_block_offset(model, layer, LN2_BIAS)});
+}
+
+static void gelu(rank_model *model, int layer, row_chunk chunk)
+{
+    const size_t width = WIDENING * (size_t)model->config.width;
     model->kernels->gelu(&(rank_gelu){
-        .rows = rows,
-        .width = WIDENING * (size_t)model->config.width,
+        .rows = chunk.rows,
+        .width = width,
         .bias = model->params + rank_block_offset(model, layer, UP_BIAS),
-        .x = model->blocks[layer].up,
+        .x = model->blocks[layer].up + chunk.first * width,
         .out = model->wide,
     });
     rank_profile_book(model->profile, RANK_PART_GELU);
 }
 
-/* From attention to the block's output, which goes to `out` without bias and residual. */
-static base_status finish_block(rank_model *model, int layer, float *out, base_error *reterr)
+/* What follows attention, for some rows. The block's output goes to `out` without bias and
+ * residual. `rows` are the numbers of all its rows in the stream before, NULL if they are the same.
+ */
+static base_status finish_rows(rank_model *model, int layer, row_chunk chunk, const int32_t *rows,
+                               float *out, base_error *reterr)
 {
-    block_state *block = &model->blocks[layer];
+    const block_state *block = &model->blocks[layer];
     const size_t width = (size_t)model->config.width;
-    const int last = layer == model->config.layers - 1;
-    const int some = last && model->active_count < model->tokens;
-    const size_t rows = some ? model->active_count : model->tokens;
-    if (some) {
-        keep_active_rows(model, block->attention);
-    }
-    base_status status = linear(
-        model, layer, PROJ_WEIGHT,
-        (rank_matmul){rows, width, width, .a = block->attention, .c = block->norm2.x}, reterr);
+    const size_t at = chunk.first * width;
+    base_status status = linear(model, layer, PROJ_WEIGHT,
+                                (rank_matmul){.rows = chunk.rows,
+                                              .columns = width,
+                                              .depth = width,
+                                              .a = block->attention + at,
+                                              .c = block->norm2.x + at},
+                                reterr);
     if (status != BASE_OK) {
         return status;
     }
-    norm(model, rows, &block->norm2,
-         (rank_layernorm){.residual = block->norm1.x,
-                          .residual_rows = some ? model->active : NULL,
-                          .residual_bias =
-                              model->params + rank_block_offset(model, layer, PROJ_BIAS),
-                          .weight = model->params + rank_block_offset(model, layer, LN2_WEIGHT),
-                          .bias = model->params + rank_block_offset(model, layer, LN2_BIAS)});
-    status =
-        linear(model, layer, UP_WEIGHT,
-               (rank_matmul){rows, WIDENING * width, width, .a = block->norm2.out, .c = block->up},
-               reterr);
+    norm_second(model, layer, chunk, rows);
+    status = linear(model, layer, UP_WEIGHT,
+                    (rank_matmul){.rows = chunk.rows,
+                                  .columns = WIDENING * width,
+                                  .depth = width,
+                                  .a = block->norm2.out + at,
+                                  .c = block->up + WIDENING * at},
+                    reterr);
     if (status != BASE_OK) {
         return status;
     }
-    gelu(model, layer, rows);
+    gelu(model, layer, chunk);
     return linear(model, layer, DOWN_WEIGHT,
-                  (rank_matmul){rows, width, WIDENING * width, .a = model->wide, .c = out}, reterr);
+                  (rank_matmul){.rows = chunk.rows,
+                                .columns = width,
+                                .depth = WIDENING * width,
+                                .a = model->wide,
+                                .c = out + at},
+                  reterr);
+}
+
+static base_status make_qkv(rank_model *model, int layer, base_error *reterr)
+{
+    const block_state *block = &model->blocks[layer];
+    const size_t width = (size_t)model->config.width;
+    for (size_t first = 0; first < model->tokens; first += ROW_CHUNK) {
+        const row_chunk chunk = chunk_at(first, model->tokens);
+        norm_first(model, layer, chunk);
+        const base_status status = linear(model, layer, QKV_WEIGHT,
+                                          (rank_matmul){.rows = chunk.rows,
+                                                        .columns = 3 * width,
+                                                        .depth = width,
+                                                        .a = block->norm1.out + first * width,
+                                                        .c = block->qkv + first * 3 * width},
+                                          reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
 }
 
 static base_status forward_block(rank_model *model, int layer, base_error *reterr)
 {
-    block_state *block = &model->blocks[layer];
-    const size_t width = (size_t)model->config.width;
+    const block_state *block = &model->blocks[layer];
     const int last = layer == model->config.layers - 1;
-    norm_first(model, layer);
-    base_status status = linear(
-        model, layer, QKV_WEIGHT,
-        (rank_matmul){model->tokens, 3 * width, width, .a = block->norm1.out, .c = block->qkv},
-        reterr);
+    const int some = last && model->active_count < model->tokens;
+    const size_t end = some ? model->active_count : model->tokens;
+    float *out = last ? model->norm_final.x : model->blocks[layer + 1].norm1.x;
+    base_status status = make_qkv(model, layer, reterr);
     if (status != BASE_OK) {
         return status;
     }
     attention(model, layer);
-    float *out = last ? model->norm_final.x : model->blocks[layer + 1].norm1.x;
-    return finish_block(model, layer, out, reterr);
+    if (some) {
+        keep_active_rows(model, block->attention);
+    }
+    for (size_t first = 0; first < end && status == BASE_OK; first += ROW_CHUNK) {
+        status = finish_rows(model, layer, chunk_at(first, end), some ? model->active : NULL, out,
+                             reterr);
+    }
+    return status;
 }
 
 base_status rank_forward_blocks(rank_model *model, base_error *reterr)
@@ -168,7 +227,7 @@ base_status rank_forward_blocks(rank_model *model, base_error *reterr)
     }
     const int last = model->config.layers - 1;
     norm(
-        model, model->active_count, &model->norm_final,
+        model, (row_chunk){0, model->active_count}, &model->norm_final,
         (rank_layernorm){.residual = model->blocks[last].norm2.x,
                          .residual_bias = model->params + rank_block_offset(model, last, DOWN_BIAS),
                          .weight = model->params + model->layout.final_weight,

@@ -1,10 +1,15 @@
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "model/state.h"
 #include "rank/model.h"
 
-enum { ALIGN_FLOATS = 16, TOKENS_MAX = 1 << 20 };
+enum {
+    ALIGN_FLOATS = 16,
+    TOKENS_MAX = 1 << 20,
+    HUGE_PAGE_BYTES = 2 << 20,
+};
 
 /* Hands out pieces of one block of memory; with begin NULL it only counts. */
 typedef struct cutter {
@@ -40,10 +45,29 @@ static void cut_block(cutter *from, block_state *block, const rank_model_config 
     block->up = cut(from, tokens * WIDENING * width);
 }
 
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 size_t rank_segment_max(const rank_model *model)
 {
-    const size_t context = (size_t)model->config.context;
-    return context < model->token_count_max ? context : model->token_count_max;
+    return smaller((size_t)model->config.context, model->token_count_max);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The buffer that several uses share, none at the same time. A row of logits always fits. */
+static size_t wide_floats(const rank_model *model)
+{
+    const size_t width = (size_t)model->config.width;
+    const size_t chunk = smaller(ROW_CHUNK, model->token_count_max);
+    const size_t gelu = chunk * WIDENING * width;
+    const size_t dqkv = model->for_training ? model->token_count_max * 3 * width : 0;
+    return larger(larger(gelu, dqkv), (size_t)model->config.vocab_size);
 }
 
 /* Sets every pointer into memory (NULL while counting); returns the floats needed. */
@@ -60,17 +84,13 @@ static size_t cut_all(rank_model *model, float *memory)
         }
     }
     cut_norm(&from, &model->norm_final, tokens, width);
-    const size_t wide_columns = WIDENING * width;
-    size_t wide_count = tokens * wide_columns;
-    const size_t vocab_size = (size_t)model->config.vocab_size;
-    if (wide_count < vocab_size) {
-        wide_count = vocab_size; /* a row of logits always fits */
-    }
-    model->logit_rows_at_once = wide_count / vocab_size;
+    const size_t wide_count = wide_floats(model);
     model->wide = cut(&from, wide_count);
+    model->logit_rows_at_once = smaller(ROW_CHUNK, wide_count / (size_t)model->config.vocab_size);
     if (model->for_training) {
         model->dx = cut(&from, tokens * width);
         model->dbranch = cut(&from, tokens * width);
+        model->weights_t = cut(&from, (2 * WIDENING + 1) * width * width);
     }
     model->attention_scratch =
         cut(&from, model->kernels->attention_scratch(width / (size_t)model->config.heads,
@@ -89,11 +109,13 @@ static base_status allocate(rank_model *model, base_error *reterr)
                          model->config.layers);
     }
     const size_t bytes = cut_all(model, NULL) * sizeof(float);
-    if (posix_memalign(&model->memory, ALIGN_FLOATS * sizeof(float), bytes) != 0) {
+    if (posix_memalign(&model->memory, HUGE_PAGE_BYTES, bytes) != 0) {
         model->memory = NULL;
         return base_fail(reterr, BASE_ERR_MEMORY, "model: no memory for %zu bytes of activations",
                          bytes);
     }
+    /* Fewer translations to look up; where the system refuses, nothing else changes. */
+    (void)madvise(model->memory, bytes, MADV_HUGEPAGE);
     (void)cut_all(model, model->memory);
     return BASE_OK;
 }

@@ -12,6 +12,7 @@ static const char *const names[RANK_PART_COUNT] = {
     [RANK_PART_MATMUL_FORWARD] = "products y = xW",
     [RANK_PART_MATMUL_DX] = "products dx = dyW'",
     [RANK_PART_MATMUL_DW] = "products dW = x'dy",
+    [RANK_PART_TRANSPOSE] = "transposed weights",
     [RANK_PART_LAYERNORM_GRAD] = "layer norm, backward",
     [RANK_PART_ATTENTION_GRAD] = "attention, backward",
     [RANK_PART_GELU_GRAD] = "GELU, backward",

@@ -16,6 +16,7 @@ typedef enum rank_part {
     RANK_PART_MATMUL_FORWARD, /* y = x·W */
     RANK_PART_MATMUL_DX,      /* dx = dy·Wᵀ */
     RANK_PART_MATMUL_DW,      /* dW = xᵀ·dy */
+    RANK_PART_TRANSPOSE,
     RANK_PART_LAYERNORM_GRAD,
     RANK_PART_ATTENTION_GRAD,
     RANK_PART_GELU_GRAD,

@@ -27,7 +27,10 @@ enum {
     DOWN_BIAS,
 };
 
-enum { WIDENING = 4 }; /* F = 4C */
+enum {
+    WIDENING = 4,    /* F = 4C */
+    ROW_CHUNK = 256, /* rows that go through several operations together, to stay in the caches */
+};
 
 /* Where tensors begin in the parameter array, in elements. */
 typedef struct rank_layout {
@@ -70,10 +73,12 @@ struct rank_model {
     void *memory; /* everything below, in one piece */
     block_state *blocks;
     norm_state norm_final; /* (A, C) */
-    float *wide; /* (T, wide_columns): GELU's result; logits; gradients of both, and of qkv */
-    size_t logit_rows_at_once; /* rows of V logits that fit in wide */
+    /* (ROW_CHUNK, F): GELU's result and gradient; (T, 3C): the gradient of qkv; logits */
+    float *wide;
+    size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
     float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
+    float *weights_t; /* a block's transposed weights: (F, C), (C, F) and (C, C), or (3C, C) */
     float *attention_scratch;
     int32_t *positions;      /* (T) */
     int32_t *active;         /* (A): ascending row numbers */

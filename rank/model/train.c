@@ -120,6 +120,18 @@ static void zero_grads(const rank_model *model, float *grads, rank_grad_ready on
     on_ready(on_ready_user, 0, model->layout.block);
 }
 
+/* Biases and norms collect their gradients chunk by chunk. */
+static void zero_vector_grads(const rank_model *model, float *grads)
+{
+    for (int i = 0; i < rank_model_tensor_count(&model->config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(&model->config, i, &tensor);
+        if (tensor.dims == 1) {
+            memset(grads + tensor.offset, 0, tensor.count * sizeof *grads);
+        }
+    }
+}
+
 static void norm_final_grad(rank_model *model, float *grads)
 {
     const int last = model->config.layers - 1;
@@ -158,6 +170,7 @@ base_status rank_model_train(rank_model *model, const float *params, const rank_
         zero_grads(model, grads, on_ready, on_ready_user);
         return BASE_OK;
     }
+    zero_vector_grads(model, grads);
     status = rank_forward_blocks(model, reterr);
     if (status == BASE_OK) {
         status = loss_of_rows(model, grads, loss_sum, reterr);

@@ -67,9 +67,9 @@ typedef struct rank_layernorm_grad {
     const float *weight;
     const float *dout; /* (rows, C) */
     float *dx;         /* (rows, C) */
-    float *dweight;    /* (C), written */
-    float *dbias;      /* (C), written */
-    float *dx_sum;     /* (C), written: the column sums of dx; or NULL */
+    float *dweight;    /* (C), added to */
+    float *dbias;      /* (C), added to */
+    float *dx_sum;     /* (C), the column sums of dx are added; or NULL */
 } rank_layernorm_grad;
 
 /* x += bias; out = gelu(x), the tanh form. */
@@ -81,13 +81,13 @@ typedef struct rank_gelu {
     float *out;        /* (rows, F) */
 } rank_gelu;
 
-/* d *= gelu'(x), x = gelu(x), dbias = the column sums of d. */
+/* d *= gelu'(x), x = gelu(x), dbias += the column sums of d. */
 typedef struct rank_gelu_grad {
     size_t rows;
     size_t width;
     float *x;     /* (rows, F) */
     float *d;     /* (rows, F) */
-    float *dbias; /* (F), written */
+    float *dbias; /* (F), added to */
 } rank_gelu_grad;
 
 /* Softmax and cross entropy of rows that all have a target. */
@@ -114,9 +114,17 @@ typedef struct rank_attention {
     float *row_scale;             /* (T, H), the same: 1 / the sum of the exponentials */
     const float *dout;            /* (T, C), for backward */
     float *dqkv;                  /* (T, 3C), written by backward */
-    float *dbias;                 /* (3C), written by backward */
+    float *dbias;                 /* (3C), added to by backward */
     float *scratch;               /* rank_kernels.attention_scratch floats */
 } rank_attention;
+
+/* to (columns, rows) = the transpose of from (rows, columns). */
+typedef struct rank_transpose {
+    size_t rows;
+    size_t columns;
+    const float *from;
+    float *to;
+} rank_transpose;
 
 typedef struct rank_adamw_range {
     int64_t step; /* from 1 */
@@ -145,6 +153,7 @@ typedef struct rank_kernels {
     void (*attention_grad)(const rank_attention *args);
     /* For benchmarks: the matrix products of both, and nothing else. The results mean nothing. */
     void (*attention_products)(const rank_attention *args);
+    void (*transpose)(const rank_transpose *args);
     void (*adamw)(const rank_adamw_config *config, const rank_adamw_range *range);
     double (*sum_of_squares)(const float *values, size_t count);
     void (*exp)(float *values, size_t count); /* in place; for tests of the approximation */

@@ -142,7 +142,9 @@ static base_status run_profile(bench *b, int rounds, bench_figures *figures, bas
         rank_model_set_profile(b->model, NULL);
         optimize(b);
         for (int part = 0; part < RANK_PART_COUNT; part++) {
-            figures->profile_ms[part] += (double)profile.ns[part] * 1e-6 / rounds;
+            const double ms = (double)profile.ns[part] * 1e-6;
+            double *best_ms = &figures->profile_ms[part];
+            *best_ms = round == 0 || ms < *best_ms ? ms : *best_ms;
         }
     }
     return status;

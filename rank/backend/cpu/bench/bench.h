@@ -25,7 +25,7 @@ typedef struct bench_figures {
     double tokens_per_second;
     int tokens;
     int params;
-    double profile_ms[RANK_PART_COUNT]; /* means */
+    double profile_ms[RANK_PART_COUNT]; /* of the best round, part by part */
 } bench_figures;
 
 BASE_MUST_CHECK base_status bench_run(const bench_options *options, bench_figures *figures,

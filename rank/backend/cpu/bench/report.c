@@ -10,7 +10,7 @@ static void print_profile(const bench_figures *figures)
         sum += figures->profile_ms[part];
     }
     sum += figures->adamw_ms;
-    (void)printf("\n%-24s %9s %6s\n", "part (mean)", "ms", "%");
+    (void)printf("\n%-24s %9s %6s\n", "part (best round)", "ms", "%");
     for (int part = 0; part < RANK_PART_COUNT; part++) {
         (void)printf("%-24s %9.3f %6.1f\n", rank_part_name((rank_part)part),
                      figures->profile_ms[part], 100.0 * figures->profile_ms[part] / sum);

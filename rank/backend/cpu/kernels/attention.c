@@ -10,6 +10,7 @@
  * Backward computes the probabilities again from the row's maximum and the sum's inverse that
  * forward kept; these are the same bits. This file is compiled with fused multiply-add where the
  * instruction set has it: each element of a product is one chain over its depth, in order. */
+#include "backend/cpu/transpose.h"
 #include "kernels_isa.h"
 
 #if VEC_LANES == 16
@@ -197,9 +198,9 @@ static void gather(const head *h, const float *from, size_t from_row, float fact
 
 static void transpose(const head *h, const float *from, float *to)
 {
-    for (size_t i = 0; i < h->rows; i++) {
-        for (size_t j = 0; j < h->width; j++) {
-            to[j * h->rows + i] = from[i * h->width + j];
+    for (size_t j = 0; j < h->width; j += VEC_LANES) {
+        for (size_t i = 0; i < h->rows; i += VEC_LANES) {
+            vec_transpose(from + i * h->width + j, h->width, to + j * h->rows + i, h->rows);
         }
     }
 }
@@ -396,7 +397,6 @@ void KERNEL(attention)(const rank_attention *args)
 
 void KERNEL(attention_grad)(const rank_attention *args)
 {
-    memset(args->dbias, 0, 3 * args->width * sizeof *args->dbias);
     each_head(args, backward_head);
 }
 

@@ -30,7 +30,6 @@ void KERNEL(gelu)(const rank_gelu *args)
 void KERNEL(gelu_grad)(const rank_gelu_grad *args)
 {
     const size_t width = args->width;
-    memset(args->dbias, 0, width * sizeof(float));
     for (size_t row = 0; row < args->rows; row++) {
         float *x_row = args->x + row * width;
         float *d_row = args->d + row * width;

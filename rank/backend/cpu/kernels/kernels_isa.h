@@ -24,6 +24,7 @@ size_t KERNEL(attention_scratch)(size_t head_width, size_t segment_max);
 void KERNEL(attention)(const rank_attention *args);
 void KERNEL(attention_grad)(const rank_attention *args);
 void KERNEL(attention_products)(const rank_attention *args);
+void KERNEL(transpose)(const rank_transpose *args);
 void KERNEL(adamw)(const rank_adamw_config *config, const rank_adamw_range *range);
 double KERNEL(sum_of_squares)(const float *values, size_t count);
 void KERNEL(exp)(float *values, size_t count);

@@ -115,12 +115,6 @@ static void row_dx(const rank_layernorm_grad *args, size_t row, float mean_d, fl
 
 void KERNEL(layernorm_grad)(const rank_layernorm_grad *args)
 {
-    const size_t row_bytes = args->width * sizeof(float);
-    memset(args->dweight, 0, row_bytes);
-    memset(args->dbias, 0, row_bytes);
-    if (args->dx_sum != NULL) {
-        memset(args->dx_sum, 0, row_bytes);
-    }
     for (size_t row = 0; row < args->rows; row++) {
         float mean_d;
         float mean_dn;

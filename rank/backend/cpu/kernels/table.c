@@ -20,6 +20,7 @@ const rank_kernels KERNEL(table) = {
     .attention = KERNEL(attention),
     .attention_grad = KERNEL(attention_grad),
     .attention_products = KERNEL(attention_products),
+    .transpose = KERNEL(transpose),
     .adamw = KERNEL(adamw),
     .sum_of_squares = KERNEL(sum_of_squares),
     .exp = KERNEL(exp),
