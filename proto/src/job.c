@@ -1,5 +1,6 @@
 #include "proto/job.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -154,8 +155,8 @@ static base_status check_number(const field *entry, double value, base_error *re
     const bool low = entry->above ? !(value > entry->min) : !(value >= entry->min);
     const bool high = entry->below ? !(value < entry->max) : !(value <= entry->max);
     if (low || high) { /* NaN is both */
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is %.17g: must be %s %.17g and %s %.17g",
-                         entry->key, value, entry->above ? "above" : "at least", entry->min,
+        return base_fail(reterr, BASE_ERR_INVALID, "%.17g: must be %s %.17g and %s %.17g", value,
+                         entry->above ? "above" : "at least", entry->min,
                          entry->below ? "below" : "at most", entry->max);
     }
     return BASE_OK;
@@ -164,16 +165,14 @@ static base_status check_number(const field *entry, double value, base_error *re
 static base_status check_text(const field *entry, const char *text, base_error *reterr)
 {
     if (memchr(text, '\0', entry->size_bytes) == NULL) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "%s is longer than %zu bytes", entry->key,
-                         entry->size_bytes - 1);
+        return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes", entry->size_bytes - 1);
     }
     if (entry->kind == FIELD_CHOICE && !is_choice(entry->choices, text)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is '%s': must be one of: %s", entry->key,
-                         text, entry->choices);
+        return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be one of: %s", text,
+                         entry->choices);
     }
     if (entry->kind == FIELD_PATH && text[0] != '\0' && text[0] != '/') {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is '%s': must be an absolute path",
-                         entry->key, text);
+        return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be an absolute path", text);
     }
     return BASE_OK;
 }
@@ -197,7 +196,7 @@ base_status proto_job_check(const proto_job *job, base_error *reterr)
     for (int i = 0; i < FIELD_COUNT; i++) {
         const base_status status = check_field(job, &fields[i], reterr);
         if (status != BASE_OK) {
-            return status;
+            return base_error_prepend(reterr, status, "%s", fields[i].key);
         }
     }
     if (job->width % job->heads != 0) {
@@ -315,6 +314,54 @@ static const field *find_field(const char *key)
         }
     }
     return NULL;
+}
+
+static base_status set_from_text(proto_job *job, const field *entry, const char *value,
+                                 base_error *reterr)
+{
+    void *into = member(job, entry);
+    char *end = NULL;
+    errno = 0;
+    switch (entry->kind) {
+    case FIELD_INT:
+        *(int64_t *)into = strtoll(value, &end, 10);
+        if (end == value || *end != '\0' || errno != 0) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "'%s': must be a whole number from %.0f to %.0f", value, entry->min,
+                             entry->max);
+        }
+        return BASE_OK;
+    case FIELD_REAL:
+        *(double *)into = strtod(value, &end);
+        if (end == value || *end != '\0' || !isfinite(*(double *)into)) {
+            return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be a number from %g to %g",
+                             value, entry->min, entry->max);
+        }
+        return BASE_OK;
+    case FIELD_BOOL:
+        *(bool *)into = strcmp(value, "true") == 0;
+        if (!*(bool *)into && strcmp(value, "false") != 0) {
+            return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be true or false", value);
+        }
+        return BASE_OK;
+    default:
+        if (strlen(value) >= entry->size_bytes) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes",
+                             entry->size_bytes - 1);
+        }
+        memcpy(into, value, strlen(value) + 1);
+        return BASE_OK;
+    }
+}
+
+base_status proto_job_set(proto_job *job, const char *key, const char *value, base_error *reterr)
+{
+    const field *entry = find_field(key);
+    if (entry == NULL) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "no field \"%s\" in a job", key);
+    }
+    const base_status status = set_from_text(job, entry, value, reterr);
+    return status == BASE_OK ? check_field(job, entry, reterr) : status;
 }
 
 static base_status parse_object(json_t *object, proto_job *job, base_error *reterr)

@@ -131,12 +131,48 @@ static void limits_hold_on_both_sides(void **state)
     free(big);
 }
 
+static void a_field_is_set_from_a_text(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    proto_job_defaults(&job);
+    assert_ok(proto_job_set(&job, "steps", "7", &error), &error);
+    assert_ok(proto_job_set(&job, "learning_rate", "1e-3", &error), &error);
+    assert_ok(proto_job_set(&job, "transport", "zmq", &error), &error);
+    assert_ok(proto_job_set(&job, "eval", "true", &error), &error);
+    assert_int_equal(job.steps, 7);
+    assert_true(job.learning_rate == 1e-3);
+    assert_string_equal(job.transport, "zmq");
+    assert_true(job.eval);
+
+    static const char *const wrong[][2] = {
+        {"steps", "7x"},
+        {"steps", ""},
+        {"steps", "0"},
+        {"steps", "1e3"},
+        {"steps", "99999999999999999999"},
+        {"learning_rate", "x"},
+        {"beta1", "1"},
+        {"clip_norm", "nan"},
+        {"clip_norm", "inf"},
+        {"transport", "tcp"},
+        {"eval", "yes"},
+        {"out", "relative"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        if (proto_job_set(&job, wrong[i][0], wrong[i][1], &error) != BASE_ERR_INVALID) {
+            fail_msg("%s = '%s' was accepted", wrong[i][0], wrong[i][1]);
+        }
+    }
+    assert_status(proto_job_set(&job, "nothing", "1", &error), BASE_ERR_NOTFOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_comes_back),
-        cmocka_unit_test(the_text_is_canonical),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(a_job_comes_back),          cmocka_unit_test(the_text_is_canonical),
+        cmocka_unit_test(what_is_wrong_is_named),    cmocka_unit_test(a_field_is_set_from_a_text),
         cmocka_unit_test(limits_hold_on_both_sides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,6 +73,11 @@ void proto_job_defaults(proto_job *job);
 /* Every field is in its range and the fields agree (width divisible by heads, say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
 
+/* Sets one field, by its key, from a text as it stands on a command line, and checks its range. The
+ * message says what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */
+BASE_MUST_CHECK base_status proto_job_set(proto_job *job, const char *key, const char *value,
+                                          base_error *reterr);
+
 /* Writes the canonical text, NUL-terminated; *text is malloc'ed, freed by the caller. */
 BASE_MUST_CHECK base_status proto_job_write(const proto_job *job, char **text, size_t *text_bytes,
                                             base_error *reterr);

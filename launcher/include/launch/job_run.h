@@ -1,0 +1,65 @@
+/* Running one job: its ranks are started, find each other, are watched, and end.
+ *
+ * launch_job_run is the whole life of a job on this host. It is used for the job itself and for the
+ * short ones that measure the scaling curve. While it runs, SIGINT, SIGTERM and SIGCHLD are blocked
+ * and belong to it. Called from one thread; blocks until every rank is gone: no process, pipe or
+ * socket is left, whatever happened. */
+#ifndef LAUNCH_JOB_RUN_H
+#define LAUNCH_JOB_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "launch/limits.h"
+#include "proto/job.h"
+#include "record/record.h"
+
+typedef struct launch_job_options {
+    const proto_job *job;
+    const char *rank_path; /* the rank program */
+    const char *log_dir;   /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
+    bool bind;             /* ranks get CPUs of their own where there are enough */
+    bool quiet;            /* no progress */
+    const char *label;     /* before the progress: "scaling, 1 rank: "; NULL: none */
+    /* Called for each step of each rank, in the ranks' order. An error ends the job: it is the
+     * launcher's own. */
+    base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);
+    /* Called for each generated text, in the order of their index. */
+    void (*on_output)(void *user, uint64_t index, const char *prompt, const char *text);
+    void *user;
+} launch_job_options;
+
+enum { LAUNCH_NAME_BYTES = 257 };
+
+/* How a job went. */
+typedef struct launch_job_result {
+    int exit_status;  /* 0; the first failing rank's code; 128 + a signal */
+    int stop_signal;  /* the SIGINT or SIGTERM that ended it early; else 0 */
+    base_error cause; /* the first cause of failure; an empty message: none */
+    int cause_rank;   /* whose it was; -1: nobody's */
+    bool ready;       /* all ranks were about to train */
+    uint64_t model_params;
+    char transport[LAUNCH_NAME_BYTES];
+    char algorithm[LAUNCH_NAME_BYTES];
+    char instruction_set[LAUNCH_NAME_BYTES];
+    char matrix_library[LAUNCH_NAME_BYTES];
+    launch_rank_facts *ranks; /* (world_size) */
+    int64_t steps_done;
+    double loss_first; /* NaN when there was no step, as below */
+    double loss_last;
+    double tokens_per_second; /* over the second half of the steps */
+    double allreduce_ms_p50;
+    double allreduce_ms_p95;
+    double step_ms_p50;
+    double compute_ms_p50;
+    double wall_seconds;
+} launch_job_result;
+
+/* Runs the job. The status is the machinery's (BASE_OK also when a rank failed: that is in the
+ * result); result is filled in either case and freed with launch_job_result_fini. */
+BASE_MUST_CHECK base_status launch_job_run(const launch_job_options *options,
+                                           launch_job_result *result, base_error *reterr);
+void launch_job_result_fini(launch_job_result *result);
+
+#endif

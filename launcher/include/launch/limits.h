@@ -1,0 +1,24 @@
+/* Limits of the launcher. */
+#ifndef LAUNCH_LIMITS_H
+#define LAUNCH_LIMITS_H
+
+#include "base/limits.h"
+
+enum {
+    LAUNCH_SCALING_POINTS_MAX = 16,
+    LAUNCH_SCALING_STEPS = 30,       /* of one measurement of the scaling curve */
+    LAUNCH_SCALING_AFTER_STEPS = 50, /* a plain job of so many steps is followed by one */
+
+    LAUNCH_LINE_BYTES_MAX = 8192,   /* of a rank's output; longer lines are cut in two */
+    LAUNCH_LINES_WAITING_MAX = 256, /* lines held back to see whether other ranks say the same */
+    LAUNCH_LINE_WINDOW_MS = 50,     /* how long they are held back */
+
+    /* Once the job has failed. Their sum is below a second: nothing is left after that. */
+    LAUNCH_CAUSE_WAIT_MS = 30,  /* a secondary failure waits so long for its cause to show */
+    LAUNCH_TERM_AFTER_MS = 400, /* abort sent until SIGTERM */
+    LAUNCH_KILL_AFTER_MS = 700, /* abort sent until SIGKILL */
+
+    LAUNCH_PROGRESS_MS = 100, /* between two redrawings of the progress line */
+};
+
+#endif

@@ -1,0 +1,51 @@
+/* The command line. launch_options_parse reads it, and nothing else; launch_options_complete looks
+ * at files (the tokenizer, a checkpoint) and makes the job whole. */
+#ifndef LAUNCH_OPTIONS_H
+#define LAUNCH_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "launch/limits.h"
+#include "proto/job.h"
+
+typedef enum launch_action {
+    LAUNCH_ACTION_RUN = 0,
+    LAUNCH_ACTION_HELP,
+    LAUNCH_ACTION_VERSION,
+    LAUNCH_ACTION_COMPARE,
+} launch_action;
+
+typedef struct launch_options {
+    launch_action action;
+    proto_job job;
+    const char *compare[2]; /* of the command line */
+    const char *rank_path;  /* NULL: the rank program beside this one; set by tests alone */
+    char log_dir[BASE_PATH_BYTES];   /* absolute; empty: none */
+    char write_job[BASE_PATH_BYTES]; /* absolute; empty: none */
+    bool dry_run;
+    bool quiet;
+    bool bind;
+    bool overwrite;
+    bool plots;
+    bool scaling;       /* false: --no-scaling */
+    int scaling_count;  /* of --scaling; 0: not given */
+    int scaling_ranks[LAUNCH_SCALING_POINTS_MAX];
+    bool ranks_given;   /* --ranks */
+    bool shape_given;   /* --width, --layers, --heads or --context */
+} launch_options;
+
+/* Message and BASE_ERR_INVALID for anything that is not right: one line for the user. */
+BASE_MUST_CHECK base_status launch_options_parse(int argc, char **argv, launch_options *options,
+                                                 base_error *reterr);
+
+/* Fills in default files, the vocabulary's size from the tokenizer and the model's shape from a
+ * checkpoint; checks that what the job reads is there, and the whole job. */
+BASE_MUST_CHECK base_status launch_options_complete(launch_options *options, base_error *reterr);
+
+void launch_options_help(FILE *stream);
+
+#endif

@@ -1,0 +1,455 @@
+#include "launch/job_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/file.h"
+#include "cgroup.h"
+#include "session.h"
+
+enum {
+    NO_FD = -1,
+    FIXED_POLLS = PROTO_BUS_FDS + 1, /* the bus, signals */
+    POLLS_PER_RANK = 3,              /* process, stdout, stderr */
+    POLL_MS_MAX = 1000,
+};
+
+/* ---- before the loop ---- */
+
+/* JOB.json in a sealed memory file. */
+static base_status make_job_file(launch_session *session, base_error *reterr)
+{
+    char *text = NULL;
+    size_t text_bytes = 0;
+    base_status status = proto_job_write(session->job, &text, &text_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    session->job_fd = memfd_create("JOB.json", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (session->job_fd < 0) {
+        status = base_fail_errno(reterr, errno, "cannot make a memory file for JOB.json");
+    } else {
+        status = base_fd_write(session->job_fd, "JOB.json", text, text_bytes, reterr);
+    }
+    if (status == BASE_OK && fcntl(session->job_fd, F_ADD_SEALS,
+                                   F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot seal JOB.json");
+    }
+    free(text);
+    return status;
+}
+
+static base_status open_logs(launch_session *session, base_error *reterr)
+{
+    const char *folder = session->options->log_dir;
+    if (folder == NULL) {
+        return BASE_OK;
+    }
+    base_status status = base_mkdirs(folder, reterr);
+    for (int rank = 0; rank < session->world_size && status == BASE_OK; rank++) {
+        char path[BASE_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
+        session->ranks[rank].log_fd =
+            open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+        if (session->ranks[rank].log_fd < 0) {
+            status = base_fail_errno(reterr, errno, "cannot write %s", path);
+        }
+    }
+    return status;
+}
+
+static void print_line(void *user, int fd, const char *line, size_t line_bytes)
+{
+    launch_session *session = user;
+    launch_screen_write(&session->screen, fd, line, line_bytes);
+}
+
+static base_status open_signals(launch_session *session, base_error *reterr)
+{
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGCHLD);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return session->signal_fd >= 0 ? BASE_OK
+                                   : base_fail_errno(reterr, errno, "cannot watch for signals");
+}
+
+static base_status session_open(launch_session *session, base_error *reterr)
+{
+    const proto_job *job = session->job;
+    const int world_size = session->world_size;
+    session->result->ranks = calloc((size_t)world_size, sizeof session->result->ranks[0]);
+    session->ranks = calloc((size_t)world_size, sizeof session->ranks[0]);
+    if (session->result->ranks == NULL || session->ranks == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", world_size);
+    }
+    for (int i = 0; i < world_size; i++) {
+        session->ranks[i].process =
+            (launch_process){.pidfd = NO_FD, .out_fd = NO_FD, .err_fd = NO_FD};
+        session->ranks[i].log_fd = NO_FD;
+        session->ranks[i].reported_exit_code = -1;
+    }
+    launch_screen_init(&session->screen, session->options->quiet);
+    base_status status = open_signals(session, reterr);
+    if (status == BASE_OK) {
+        status = make_job_file(session, reterr);
+    }
+    if (status == BASE_OK) {
+        status = open_logs(session, reterr);
+    }
+    if (status == BASE_OK) {
+        status = launch_lines_create(world_size, print_line, session, &session->lines, reterr);
+    }
+    if (status == BASE_OK) {
+        status = launch_stats_create(world_size, &session->stats, reterr);
+    }
+    if (status == BASE_OK && session->options->bind) {
+        status = launch_affinity_init(&session->affinity, world_size, (int)job->threads_per_rank,
+                                      true, reterr);
+    }
+    session->oom_kills = launch_cgroup_oom_kills();
+    session->kmsg_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (session->kmsg_fd >= 0) {
+        (void)lseek(session->kmsg_fd, 0, SEEK_END);
+    }
+    return status;
+}
+
+/* The port of "tcp://127.0.0.1:40123". */
+static const char *endpoint_port(const char *endpoint)
+{
+    const char *colon = strrchr(endpoint, ':');
+    return colon != NULL ? colon + 1 : "";
+}
+
+/* Starts one rank: a read-only view of JOB.json and its own key go with it. */
+static base_status start_rank(launch_session *session, int rank, const proto_key_file *key,
+                              int lifeline_read_fd, base_error *reterr)
+{
+    char job_path[64];
+    cpu_set_t cpus;
+    int key_fd = NO_FD;
+    (void)snprintf(job_path, sizeof job_path, "/proc/self/fd/%d", session->job_fd);
+    const int job_fd = open(job_path, O_RDONLY | O_CLOEXEC);
+    base_status status = job_fd >= 0 ? proto_key_file_write(key, &key_fd, reterr)
+                                     : base_fail_errno(reterr, errno, "cannot open JOB.json again");
+    if (status == BASE_OK) {
+        if (session->affinity.bound) {
+            launch_affinity_set(&session->affinity, rank, &cpus);
+        }
+        const launch_spawn_options options = {
+            .rank_path = session->options->rank_path,
+            .rank = rank,
+            .world_size = session->world_size,
+            .threads = (int)session->job->threads_per_rank,
+            .cpus = session->affinity.bound ? &cpus : NULL,
+            .address = "127.0.0.1",
+            .port = endpoint_port(key->endpoint),
+            .job_fd = job_fd,
+            .key_fd = key_fd,
+            .lifeline_fd = lifeline_read_fd,
+        };
+        status = launch_spawn(&options, &session->ranks[rank].process, reterr);
+    }
+    if (status == BASE_OK) {
+        session->ranks[rank].started = true;
+        session->started_count++;
+    }
+    if (job_fd >= 0) {
+        (void)close(job_fd);
+    }
+    if (key_fd >= 0) {
+        (void)close(key_fd);
+    }
+    return status;
+}
+
+/* Makes all keys, listens, starts all ranks. */
+static base_status start_ranks(launch_session *session, base_error *reterr)
+{
+    const size_t count = (size_t)session->world_size;
+    proto_keypair launcher_keys;
+    int lifeline[2] = {NO_FD, NO_FD};
+    proto_keypair *keys = calloc(count, sizeof keys[0]);
+    uint8_t(*public_keys)[PROTO_KEY_BYTES] = calloc(count, sizeof public_keys[0]);
+    base_status status = keys != NULL && public_keys != NULL
+                             ? BASE_OK
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for keys");
+    proto_keypair_make(&launcher_keys);
+    for (size_t i = 0; i < count && status == BASE_OK; i++) {
+        proto_keypair_make(&keys[i]);
+        memcpy(public_keys[i], keys[i].public_key, PROTO_KEY_BYTES);
+    }
+    if (status == BASE_OK) {
+        const proto_bus_listen_options listen_options = {
+            .address = "127.0.0.1",
+            .keys = &launcher_keys,
+            .world_size = session->world_size,
+            .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])public_keys,
+        };
+        status = proto_bus_listen(&listen_options, &session->bus, reterr);
+    }
+    if (status == BASE_OK && pipe2(lifeline, O_CLOEXEC) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot make the lifeline");
+    }
+    session->lifeline_fd = lifeline[1];
+    for (int rank = 0; rank < session->world_size && status == BASE_OK; rank++) {
+        proto_key_file key = {.rank = keys[rank]};
+        (void)snprintf(key.endpoint, sizeof key.endpoint, "%s", proto_bus_endpoint(session->bus));
+        memcpy(key.launcher_public_key, launcher_keys.public_key, PROTO_KEY_BYTES);
+        status = start_rank(session, rank, &key, lifeline[0], reterr);
+        proto_wipe(&key, sizeof key);
+    }
+    if (lifeline[0] >= 0) {
+        (void)close(lifeline[0]);
+    }
+    if (keys != NULL) {
+        proto_wipe(keys, count * sizeof keys[0]);
+    }
+    proto_wipe(&launcher_keys, sizeof launcher_keys);
+    free(keys);
+    free(public_keys);
+    session->join_deadline_ns =
+        base_deadline_after_ns(session->job->join_timeout_ms * BASE_NS_PER_MS);
+    return status;
+}
+
+/* ---- the loop ---- */
+
+static void take_signals(launch_session *session)
+{
+    struct signalfd_siginfo info;
+    while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) {
+            launch_watch_stops(session, base_now_ns());
+        } else {
+            launch_stop(session, (int)info.ssi_signo);
+        }
+    }
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Does what is due; when the next thing is. */
+static int64_t tend(launch_session *session)
+{
+    const int64_t now_ns = base_now_ns();
+    if (now_ns >= session->join_deadline_ns && session->abort_due_ns == BASE_NO_DEADLINE) {
+        session->join_deadline_ns = BASE_NO_DEADLINE;
+        launch_rendezvous_timeout(session);
+    }
+    int64_t next_ns = launch_watch_stop_deadlines(session, now_ns);
+    next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
+    launch_lines_flush(session->lines, now_ns);
+    next_ns = earlier(next_ns, launch_lines_deadline_ns(session->lines));
+    if (session->abort_due_ns == BASE_NO_DEADLINE) {
+        launch_progress_update(session, now_ns, false);
+        next_ns = earlier(next_ns, session->join_deadline_ns);
+    }
+    return next_ns;
+}
+
+static int fill_polls(const launch_session *session, struct pollfd *polls)
+{
+    int bus_fds[PROTO_BUS_FDS];
+    proto_bus_fds(session->bus, bus_fds);
+    for (int i = 0; i < PROTO_BUS_FDS; i++) {
+        polls[i] = (struct pollfd){.fd = bus_fds[i], .events = POLLIN};
+    }
+    polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_process *process = &session->ranks[i].process;
+        struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
+        rank[0] = (struct pollfd){.fd = process->pidfd, .events = POLLIN};
+        rank[1] = (struct pollfd){.fd = process->out_fd, .events = POLLIN};
+        rank[2] = (struct pollfd){.fd = process->err_fd, .events = POLLIN};
+    }
+    return FIXED_POLLS + session->world_size * POLLS_PER_RANK;
+}
+
+/* All ranks are gone, and no message of theirs can still explain why. */
+static bool is_over(const launch_session *session)
+{
+    if (session->exited_count < session->started_count) {
+        return false;
+    }
+    return session->cause.blame <= LAUNCH_BLAME_CAUSE || session->abort_sent_ns != 0;
+}
+
+static base_status supervise(launch_session *session, base_error *reterr)
+{
+    const size_t poll_count = FIXED_POLLS + (size_t)session->world_size * POLLS_PER_RANK;
+    struct pollfd *polls = calloc(poll_count, sizeof polls[0]);
+    if (polls == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to watch the ranks");
+    }
+    for (;;) {
+        launch_rendezvous_drain(session);
+        session->sent = false;
+        const int64_t next_ns = tend(session);
+        if (is_over(session)) {
+            break;
+        }
+        if (session->sent) {
+            continue; /* sending may have eaten the bus's wake-up: look again before sleeping */
+        }
+        const int count = fill_polls(session, polls);
+        if (poll(polls, (nfds_t)count, base_deadline_poll_ms(next_ns, POLL_MS_MAX)) <= 0) {
+            continue;
+        }
+        if (polls[PROTO_BUS_FDS].revents != 0) {
+            take_signals(session);
+        }
+        for (int i = 0; i < session->world_size; i++) {
+            const struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
+            if (rank[1].revents != 0) {
+                launch_watch_output(session, i, STDOUT_FILENO, false);
+            }
+            if (rank[2].revents != 0) {
+                launch_watch_output(session, i, STDERR_FILENO, false);
+            }
+            if (rank[0].revents != 0) {
+                launch_watch_exit(session, i);
+            }
+        }
+    }
+    free(polls);
+    return BASE_OK;
+}
+
+/* ---- after the loop ---- */
+
+/* When starting failed half-way: nothing stays. */
+static void kill_all(launch_session *session)
+{
+    for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
+        launch_rank *rank = &session->ranks[i];
+        if (rank->started && !rank->exited) {
+            siginfo_t info;
+            (void)kill(-rank->process.pid, SIGKILL);
+            (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
+            rank->exited = true;
+        }
+    }
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static void session_close(launch_session *session)
+{
+    kill_all(session);
+    launch_screen_clear(&session->screen);
+    launch_lines_destroy(session->lines);
+    proto_bus_close(session->bus);
+    launch_affinity_fini(&session->affinity);
+    launch_stats_destroy(session->stats);
+    launch_outputs_fini(&session->outputs);
+    for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
+        close_fd(session->ranks[i].process.pidfd);
+        close_fd(session->ranks[i].process.out_fd);
+        close_fd(session->ranks[i].process.err_fd);
+        close_fd(session->ranks[i].log_fd);
+    }
+    close_fd(session->job_fd);
+    close_fd(session->lifeline_fd);
+    close_fd(session->signal_fd);
+    close_fd(session->kmsg_fd);
+    free(session->ranks);
+}
+
+static void fill_result(launch_session *session)
+{
+    launch_job_result *result = session->result;
+    launch_figures figures;
+    launch_stats_figures(session->stats, &figures);
+    result->steps_done = figures.steps;
+    result->loss_first = figures.loss_first;
+    result->loss_last = figures.loss_last;
+    result->tokens_per_second = figures.tokens_per_second;
+    result->allreduce_ms_p50 = figures.allreduce_ms_p50;
+    result->allreduce_ms_p95 = figures.allreduce_ms_p95;
+    result->step_ms_p50 = figures.step_ms_p50;
+    result->compute_ms_p50 = figures.compute_ms_p50;
+    result->stop_signal = session->stop_signal;
+    if (session->cause.blame != 0) {
+        result->cause = session->cause.error;
+        result->cause_rank = session->cause.rank;
+        result->exit_status =
+            session->cause.exit_status > 0 ? session->cause.exit_status : BASE_EXIT_ERROR;
+    } else if (session->stop_signal != 0) {
+        result->exit_status = BASE_EXIT_SIGNAL_BASE + session->stop_signal;
+    }
+}
+
+base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
+                           base_error *reterr)
+{
+    sigset_t mask_before;
+    launch_session session = {
+        .options = options,
+        .result = result,
+        .job = options->job,
+        .world_size = (int)options->job->world_size,
+        .job_fd = NO_FD,
+        .lifeline_fd = NO_FD,
+        .signal_fd = NO_FD,
+        .kmsg_fd = NO_FD,
+        .started_ns = base_now_ns(),
+        .join_deadline_ns = BASE_NO_DEADLINE,
+        .abort_due_ns = BASE_NO_DEADLINE,
+        .progress_step = 1,
+    };
+    *result = (launch_job_result){.cause_rank = PROTO_NO_RANK,
+                                  .loss_first = NAN,
+                                  .loss_last = NAN,
+                                  .tokens_per_second = NAN,
+                                  .allreduce_ms_p50 = NAN,
+                                  .allreduce_ms_p95 = NAN,
+                                  .step_ms_p50 = NAN,
+                                  .compute_ms_p50 = NAN};
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
+    base_status status = session_open(&session, reterr);
+    if (status == BASE_OK) {
+        status = start_ranks(&session, reterr);
+    }
+    if (status == BASE_OK) {
+        status = supervise(&session, reterr);
+    }
+    if (status == BASE_OK) {
+        launch_progress_update(&session, base_now_ns(), true);
+        fill_result(&session);
+    }
+    session_close(&session);
+    (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
+    result->wall_seconds = (double)(base_now_ns() - session.started_ns) / BASE_NS_PER_S;
+    return status;
+}
+
+void launch_job_result_fini(launch_job_result *result)
+{
+    free(result->ranks);
+    result->ranks = NULL;
+}

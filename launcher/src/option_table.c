@@ -1,0 +1,161 @@
+#include "option_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/options.h"
+
+#define FIELD(flag, field, value_name, text)                                                       \
+    {                                                                                              \
+        .name = (flag), .kind = LAUNCH_KIND_FIELD, .key = (field), .value = (value_name),          \
+        .help = (text)                                                                             \
+    }
+#define SHAPE(flag, field, text)                                                                   \
+    {                                                                                              \
+        .name = (flag), .kind = LAUNCH_KIND_FIELD, .what = LAUNCH_FLAG_SHAPE, .key = (field),      \
+        .value = "N", .help = (text)                                                               \
+    }
+#define PATH(flag, field, value_name, text)                                                        \
+    {                                                                                              \
+        .name = (flag), .kind = LAUNCH_KIND_PATH, .key = (field), .value = (value_name),           \
+        .help = (text)                                                                             \
+    }
+#define SWITCH(flag, which, text)                                                                  \
+    {                                                                                              \
+        .name = (flag), .kind = LAUNCH_KIND_SWITCH, .what = (which), .help = (text)                \
+    }
+#define OTHER(flag, which, value_name, text)                                                       \
+    {                                                                                              \
+        .name = (flag), .kind = (which), .value = (value_name), .help = (text)                     \
+    }
+#define GROUP(title) .group = (title)
+
+static const launch_flag flags[] = {
+    {.name = "ranks",
+     .kind = LAUNCH_KIND_FIELD,
+     .key = "world_size",
+     .value = "N",
+     .help = "processes (2; 1 for generate)",
+     GROUP("The job")},
+    FIELD("mode", "mode", "MODE", "ddp-cpu: train; generate: answer --prompt (ddp-cpu)"),
+    FIELD("seed", "seed", "N", "of the parameters and the data's order (35000)"),
+    PATH("out", "out", "DIR", "where the record goes (experiments/35-ddp-cpu)"),
+    SWITCH("overwrite", LAUNCH_FLAG_OVERWRITE,
+           "replace the record that is there; else it is moved to DIR.1, DIR.2, ..."),
+    PATH("checkpoint", "checkpoint", "DIR",
+         "start from the model of an earlier run (generate: the default is --out)"),
+    {.name = "prompt",
+     .kind = LAUNCH_KIND_PROMPT,
+     .value = "TEXT",
+     .help = "generate: a sentence to correct; may be given again"},
+    SWITCH("eval", LAUNCH_FLAG_EVAL, "at the end, exact-match accuracy on the held-out sentences"),
+    FIELD("new-tokens", "new_tokens_max", "N", "generate: at most so many tokens a text (64)"),
+
+    {.name = "data",
+     .kind = LAUNCH_KIND_PATH,
+     .key = "data",
+     .value = "FILE",
+     .help = "JSONL with a \"text\" field (the grammar corpus)",
+     GROUP("Data")},
+    PATH("heldout", "heldout", "FILE", "JSONL for --eval (the corpus's held-out sentences)"),
+    PATH("tokenizer", "tokenizer", "FILE", "tokenizer.json (the corpus's)"),
+    FIELD("loss-on", "loss_on", "WHAT", "correction: the right sentence only; all (correction)"),
+
+    {.name = "width",
+     .kind = LAUNCH_KIND_FIELD,
+     .what = LAUNCH_FLAG_SHAPE,
+     .key = "width",
+     .value = "N",
+     .help = "of the embedding (128)",
+     GROUP("The model")},
+    SHAPE("layers", "layers", "(2)"),
+    SHAPE("heads", "heads", "attention heads (4)"),
+    SHAPE("context", "context", "tokens a sentence may have (64)"),
+
+    {.name = "steps",
+     .kind = LAUNCH_KIND_FIELD,
+     .key = "steps",
+     .value = "N",
+     .help = "(100)",
+     GROUP("Training")},
+    FIELD("batch", "batch", "N", "rows of --context tokens per rank and micro-batch (16)"),
+    FIELD("micro-batches", "micro_batches", "N", "per rank and step (1)"),
+    FIELD("lr", "learning_rate", "X", "learning rate (3e-4)"),
+    FIELD("lr-min", "learning_rate_min", "X", "where the cosine ends (0)"),
+    FIELD("schedule", "schedule", "NAME", "constant, cosine (constant)"),
+    FIELD("warmup", "warmup_steps", "N", "steps of linear warm-up (0)"),
+    FIELD("weight-decay", "weight_decay", "X", "(0.01)"),
+    FIELD("beta1", "beta1", "X", "(0.9)"),
+    FIELD("beta2", "beta2", "X", "(0.999)"),
+    FIELD("clip", "clip_norm", "X", "largest norm of the gradient; 0: no clipping (1)"),
+
+    {.name = "transport",
+     .kind = LAUNCH_KIND_FIELD,
+     .key = "transport",
+     .value = "NAME",
+     .help = "auto, shm, zmq (auto)",
+     GROUP("Parallelism")},
+    FIELD("algorithm", "algorithm", "NAME", "of the all-reduce: auto, ring, tree, direct (auto)"),
+    FIELD("timing", "timing", "NAME",
+          "overlapped: all-reduce during backward; bracketed: after it, bare (overlapped)"),
+    FIELD("bucket-bytes", "bucket_bytes", "N", "of gradients in one all-reduce (524288)"),
+    FIELD("threads-per-rank", "threads_per_rank", "N", "(1)"),
+    SWITCH("no-bind", LAUNCH_FLAG_NO_BIND, "do not give each rank CPUs of its own"),
+    {.name = "timeout",
+     .kind = LAUNCH_KIND_SECONDS,
+     .key = "timeout_ms",
+     .value = "SECONDS",
+     .help = "of one collective (300)"},
+    {.name = "join-timeout",
+     .kind = LAUNCH_KIND_SECONDS,
+     .key = "join_timeout_ms",
+     .value = "SECONDS",
+     .help = "until all ranks have joined (30)"},
+
+    {.name = "scaling",
+     .kind = LAUNCH_KIND_SCALING,
+     .value = "LIST",
+     .help = "measure these numbers of ranks as well, as in 1,2,4 (1, from 50 steps on)",
+     GROUP("What is measured, shown and written")},
+    SWITCH("no-scaling", LAUNCH_FLAG_NO_SCALING, "measure nothing but the job itself"),
+    SWITCH("no-plots", LAUNCH_FLAG_NO_PLOTS, "do not call gnuplot"),
+    OTHER("log-dir", LAUNCH_KIND_LOG_DIR, "DIR", "each rank's output in DIR/rank-N.log as well"),
+    OTHER("write-job", LAUNCH_KIND_WRITE_JOB, "FILE", "write JOB.json there, and run nothing"),
+    SWITCH("dry-run", LAUNCH_FLAG_DRY_RUN, "print the plan, and run nothing"),
+    SWITCH("quiet", LAUNCH_FLAG_QUIET, "no progress, no summary"),
+    SWITCH("help", LAUNCH_FLAG_HELP, "this text"),
+    SWITCH("version", LAUNCH_FLAG_VERSION, "the version"),
+};
+enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
+_Static_assert((int)FLAG_COUNT <= (int)LAUNCH_FLAGS_MAX, "all flags fit getopt's table");
+
+const launch_flag *launch_flags(int *count)
+{
+    *count = FLAG_COUNT;
+    return flags;
+}
+
+void launch_options_help(FILE *stream)
+{
+    (void)fputs("Usage: launcher [--ranks N] [--mode ddp-cpu] [FLAGS]\n"
+                "       launcher --mode generate --checkpoint DIR --prompt TEXT\n"
+                "       launcher compare A B\n"
+                "\n"
+                "Starts a job's ranks on this computer, watches them, and writes the record of the "
+                "run.\n"
+                "compare says whether two saved states are byte-equal, or where they differ.\n",
+                stream);
+    for (int i = 0; i < FLAG_COUNT; i++) {
+        char left[64];
+        if (flags[i].group != NULL) {
+            (void)fprintf(stream, "\n%s (defaults in brackets):\n", flags[i].group);
+        }
+        (void)snprintf(left, sizeof left, "--%s%s%s", flags[i].name,
+                       flags[i].value != NULL ? " " : "",
+                       flags[i].value != NULL ? flags[i].value : "");
+        (void)fprintf(stream, "  %-24s %s\n", left, flags[i].help);
+    }
+    (void)fputs("\nExit status: 0 done; 1 an error; 2 wrong usage; the first failing rank's code; "
+                "128 + N\nwhen signal N ended a rank or the job.\n",
+                stream);
+}

@@ -1,0 +1,100 @@
+/* The progress line: step, loss, tokens per second, all-reduce, time left. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "session.h"
+
+enum { PLAIN_LINES = 10, TEXT_BYTES = 256 };
+
+/* "12.3k", "940"; "-" when not known. */
+static void format_count(double value, char *text, size_t size_bytes)
+{
+    if (!isfinite(value)) {
+        (void)snprintf(text, size_bytes, "-");
+    } else if (value >= 1e6) {
+        (void)snprintf(text, size_bytes, "%.2fM", value / 1e6);
+    } else if (value >= 1e4) {
+        (void)snprintf(text, size_bytes, "%.1fk", value / 1e3);
+    } else {
+        (void)snprintf(text, size_bytes, "%.0f", value);
+    }
+}
+
+/* "1:02:03", "2:03", "7 s". */
+static void format_left(double seconds, char *text, size_t size_bytes)
+{
+    if (!isfinite(seconds)) {
+        (void)snprintf(text, size_bytes, "-");
+        return;
+    }
+    const int64_t whole = (int64_t)ceil(seconds);
+    if (whole >= 3600) {
+        (void)snprintf(text, size_bytes, "%" PRId64 ":%02d:%02d", whole / 3600,
+                       (int)(whole / 60 % 60), (int)(whole % 60));
+    } else if (whole >= 60) {
+        (void)snprintf(text, size_bytes, "%" PRId64 ":%02d", whole / 60, (int)(whole % 60));
+    } else {
+        (void)snprintf(text, size_bytes, "%" PRId64 " s", whole);
+    }
+}
+
+static void format_line(const launch_session *session, const launch_figures *figures, char *text)
+{
+    char tokens[32];
+    char left[32];
+    char reduce[32] = "-";
+    const double steps_left = (double)(session->job->steps - figures->steps);
+    format_count(figures->tokens_per_second, tokens, sizeof tokens);
+    format_left(steps_left * figures->step_ms_p50 / 1000, left, sizeof left);
+    if (isfinite(figures->allreduce_ms_p50)) {
+        (void)snprintf(reduce, sizeof reduce, "%.2f ms", figures->allreduce_ms_p50);
+    }
+    (void)snprintf(text, TEXT_BYTES,
+                   "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  all-reduce %s  left %s",
+                   session->options->label != NULL ? session->options->label : "", figures->steps,
+                   session->job->steps, figures->loss_last, tokens, reduce, left);
+}
+
+static void plain_line(launch_session *session, const launch_figures *figures)
+{
+    char text[TEXT_BYTES];
+    const int64_t every =
+        session->job->steps / PLAIN_LINES > 0 ? session->job->steps / PLAIN_LINES : 1;
+    if (figures->steps < session->progress_step) {
+        return;
+    }
+    session->progress_step = (figures->steps / every + 1) * every;
+    format_line(session, figures, text);
+    launch_screen_progress(&session->screen, text);
+}
+
+void launch_progress_update(launch_session *session, int64_t now_ns, bool last)
+{
+    launch_figures figures;
+    char text[TEXT_BYTES];
+    if (session->screen.quiet || (now_ns < session->progress_due_ns && !last)) {
+        return;
+    }
+    session->progress_due_ns = now_ns + LAUNCH_PROGRESS_MS * BASE_NS_PER_MS;
+    launch_stats_recent(session->stats, &figures);
+    if (!session->screen.terminal) {
+        if (figures.steps > 0) {
+            plain_line(session, &figures);
+        }
+        return;
+    }
+    if (last) {
+        launch_screen_clear(&session->screen);
+    } else if (figures.steps > 0) {
+        format_line(session, &figures, text);
+        launch_screen_progress(&session->screen, text);
+    } else if (session->joined_count < session->world_size) {
+        (void)snprintf(text, sizeof text, "%s%d of %d ranks have joined",
+                       session->options->label != NULL ? session->options->label : "",
+                       session->joined_count, session->world_size);
+        launch_screen_progress(&session->screen, text);
+    }
+}

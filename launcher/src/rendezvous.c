@@ -1,0 +1,431 @@
+/* What ranks say: joining, the roster, exchanges, readiness, steps, the end. */
+#include <control.pb-c.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "session.h"
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+/* A rank that breaks the protocol ends the job. */
+#define BLAME_PROTOCOL(session, rank, format, ...)                                                 \
+    launch_blame(session, LAUNCH_BLAME_CAUSE, rank, BASE_EXIT_ERROR, "rank %d (pid %d): " format,  \
+                 rank, (session)->ranks[rank].process.pid, __VA_ARGS__)
+
+static void send_to(launch_session *session, int rank, envelope_type *envelope)
+{
+    base_error error;
+    if (proto_bus_send(session->bus, rank, envelope, &error) != BASE_OK &&
+        !session->ranks[rank].exited) {
+        launch_blame(session, LAUNCH_BLAME_UNCLEAR, rank, BASE_EXIT_ERROR,
+                     "rank %d (pid %d) cannot be reached: %s", rank,
+                     session->ranks[rank].process.pid, error.message);
+    }
+}
+
+static void send_roster(launch_session *session)
+{
+    const size_t count = (size_t)session->world_size;
+    Ringfence__Control__Join *joins = calloc(count, sizeof joins[0]);
+    Ringfence__Control__Join **peers = calloc(count, sizeof peers[0]);
+    if (joins == NULL || peers == NULL) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     "no memory for the roster");
+    } else {
+        for (int i = 0; i < session->world_size; i++) {
+            launch_rank *rank = &session->ranks[i];
+            joins[i] = (Ringfence__Control__Join)RINGFENCE__CONTROL__JOIN__INIT;
+            joins[i].rank = (uint32_t)i;
+            joins[i].world_size = (uint32_t)session->world_size;
+            joins[i].pid = rank->process.pid;
+            joins[i].hostname = rank->hostname;
+            joins[i].boot_id = rank->boot_id;
+            joins[i].pid_namespace = rank->pid_namespace;
+            joins[i].net_namespace = rank->net_namespace;
+            joins[i].cpus = rank->cpus;
+            peers[i] = &joins[i];
+        }
+        Ringfence__Control__Roster roster = RINGFENCE__CONTROL__ROSTER__INIT;
+        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+        roster.n_peers = count;
+        roster.peers = peers;
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER;
+        envelope.roster = &roster;
+        for (int rank = 0; rank < session->world_size; rank++) {
+            send_to(session, rank, &envelope);
+        }
+    }
+    free(joins);
+    free(peers);
+}
+
+static void hear_join(launch_session *session, int rank, const Ringfence__Control__Join *join)
+{
+    launch_rank *joining = &session->ranks[rank];
+    launch_rank_facts *facts = &session->result->ranks[rank];
+    if (joining->joined) {
+        BLAME_PROTOCOL(session, rank, "joined %s", "twice");
+        return;
+    }
+    if (join->rank != (uint32_t)rank) {
+        BLAME_PROTOCOL(session, rank, "says that it is rank %u", join->rank);
+        return;
+    }
+    joining->joined = true;
+    (void)snprintf(joining->hostname, sizeof joining->hostname, "%s", join->hostname);
+    (void)snprintf(joining->boot_id, sizeof joining->boot_id, "%s", join->boot_id);
+    joining->pid_namespace = join->pid_namespace;
+    joining->net_namespace = join->net_namespace;
+    joining->cpus = join->cpus;
+    (void)snprintf(facts->host, sizeof facts->host, "%s", join->hostname);
+    facts->pid = joining->process.pid;
+    session->joined_count++;
+    if (session->joined_count == session->world_size) {
+        session->join_deadline_ns = BASE_NO_DEADLINE;
+        send_roster(session);
+    }
+}
+
+static void send_exchanged(launch_session *session)
+{
+    ProtobufCBinaryData *parts = calloc((size_t)session->world_size, sizeof parts[0]);
+    if (parts == NULL) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     "no memory for an exchange");
+        return;
+    }
+    for (int rank = 0; rank < session->world_size; rank++) {
+        parts[rank].data = session->ranks[rank].part;
+        parts[rank].len = session->ranks[rank].part_bytes;
+        session->ranks[rank].has_part = false;
+    }
+    Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    exchanged.sequence = session->exchange_sequence;
+    exchanged.parts = parts;
+    exchanged.n_parts = (size_t)session->world_size;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
+    envelope.exchanged = &exchanged;
+    session->part_count = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        send_to(session, rank, &envelope);
+    }
+    free(parts);
+}
+
+static void hear_exchange(launch_session *session, int rank,
+                          const Ringfence__Control__Exchange *exchange)
+{
+    launch_rank *giving = &session->ranks[rank];
+    if (giving->has_part) {
+        BLAME_PROTOCOL(session, rank, "gave two parts to exchange #%" PRIu64,
+                       session->exchange_sequence);
+        return;
+    }
+    if (session->part_count == 0) {
+        session->exchange_sequence++;
+    }
+    if (exchange->sequence != session->exchange_sequence) {
+        BLAME_PROTOCOL(session, rank, "is at exchange #%" PRIu64 ", the others at #%" PRIu64,
+                       exchange->sequence, session->exchange_sequence);
+        return;
+    }
+    for (int other = 0; other < session->world_size; other++) {
+        const launch_rank *peer = &session->ranks[other];
+        if (peer->has_part && peer->part_bytes != exchange->part.len) {
+            BLAME_PROTOCOL(session, rank,
+                           "gives %zu bytes to exchange #%" PRIu64 ", rank %d gives %zu",
+                           exchange->part.len, session->exchange_sequence, other, peer->part_bytes);
+            return;
+        }
+    }
+    giving->has_part = true;
+    giving->part_bytes = exchange->part.len;
+    memcpy(giving->part, exchange->part.data, exchange->part.len);
+    session->part_count++;
+    if (session->part_count == session->world_size) {
+        send_exchanged(session);
+    }
+}
+
+/* All ranks have said Ready: do they agree? */
+static void check_ready(launch_session *session)
+{
+    const launch_rank_facts *facts = session->result->ranks;
+    uint64_t sentences = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        sentences += facts[rank].sentences_shard;
+        if (memcmp(session->ranks[rank].params_digest, session->ranks[0].params_digest,
+                   PROTO_DIGEST_BYTES) != 0) {
+            BLAME_PROTOCOL(session, rank, "starts from other parameters than rank %d", 0);
+            return;
+        }
+        if (facts[rank].sentences_total != facts[0].sentences_total) {
+            BLAME_PROTOCOL(session, rank,
+                           "counts %" PRIu64 " sentences in the data, rank 0 counts %" PRIu64,
+                           facts[rank].sentences_total, facts[0].sentences_total);
+            return;
+        }
+        for (int other = 0; other < rank; other++) {
+            if (facts[rank].first_sentence[0] != '\0' &&
+                strcmp(facts[rank].first_sentence, facts[other].first_sentence) == 0) {
+                launch_screen_say(&session->screen,
+                                  "warning: the shards of ranks %d and %d begin with the same "
+                                  "sentence: \"%s\"",
+                                  other, rank, facts[rank].first_sentence);
+            }
+        }
+    }
+    if (sentences != facts[0].sentences_total) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     "the shards have %" PRIu64 " sentences, the data %" PRIu64, sentences,
+                     facts[0].sentences_total);
+        return;
+    }
+    session->result->ready = true;
+}
+
+static void hear_ready(launch_session *session, int rank, const Ringfence__Control__Ready *ready)
+{
+    launch_job_result *result = session->result;
+    launch_rank *speaking = &session->ranks[rank];
+    launch_rank_facts *facts = &result->ranks[rank];
+    if (speaking->ready) {
+        BLAME_PROTOCOL(session, rank, "was ready %s", "twice");
+        return;
+    }
+    speaking->ready = true;
+    memcpy(speaking->params_digest, ready->params_blake2b256.data, PROTO_DIGEST_BYTES);
+    facts->sentences_total = ready->sentences_total;
+    facts->sentences_shard = ready->sentences_shard;
+    facts->sentences_long = ready->sentences_long;
+    (void)snprintf(facts->first_sentence, sizeof facts->first_sentence, "%s",
+                   ready->first_sentence);
+    if (session->ready_count == 0) {
+        result->model_params = ready->model_params;
+        (void)snprintf(result->transport, sizeof result->transport, "%s", ready->transport);
+        (void)snprintf(result->algorithm, sizeof result->algorithm, "%s", ready->algorithm);
+        (void)snprintf(result->instruction_set, sizeof result->instruction_set, "%s",
+                       ready->instruction_set);
+        (void)snprintf(result->matrix_library, sizeof result->matrix_library, "%s",
+                       ready->matrix_library);
+    } else if (ready->model_params != result->model_params) {
+        BLAME_PROTOCOL(session, rank, "has %" PRIu64 " parameters, another rank %" PRIu64,
+                       ready->model_params, result->model_params);
+        return;
+    }
+    session->ready_count++;
+    if (session->ready_count == session->world_size) {
+        check_ready(session);
+    }
+}
+
+static void hear_step(launch_session *session, int rank, const Ringfence__Control__Step *step)
+{
+    base_error error;
+    const launch_step told = {
+        .step = step->step,
+        .rank = rank,
+        .loss = step->loss,
+        .loss_global = step->loss_global,
+        .tokens = step->tokens,
+        .compute_ns = step->compute_ns,
+        .allreduce_ns = step->allreduce_ns,
+        .allreduce_exposed_ns = step->allreduce_exposed_ns,
+        .optimizer_ns = step->optimizer_ns,
+        .step_ns = step->step_ns,
+        .bytes_sent = step->bytes_sent,
+        .epoch = step->epoch,
+        .learning_rate = step->learning_rate,
+        .grad_norm = step->grad_norm,
+    };
+    base_status status = launch_stats_add(session->stats, &told, &error);
+    if (status != BASE_OK) {
+        BLAME_PROTOCOL(session, rank, "%s", error.message);
+        return;
+    }
+    session->ranks[rank].steps_reported++;
+    if (session->options->on_step != NULL) {
+        status = session->options->on_step(session->options->user, &told, &error);
+        if (status != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                         error.message);
+        }
+    }
+}
+
+static void hear_failed(launch_session *session, int rank, const Ringfence__Control__Failed *failed)
+{
+    launch_rank *failing = &session->ranks[rank];
+    char stops[256];
+    const bool in_collective = failed->collective[0] != '\0';
+    const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED;
+    failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
+    if (session->abort_sent_ns != 0 && secondary) {
+        return;
+    }
+    launch_watch_describe_stops(session, stops, sizeof stops);
+    launch_blame(session, secondary ? LAUNCH_BLAME_SECONDARY : LAUNCH_BLAME_CAUSE, rank,
+                 failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s", rank,
+                 failing->process.pid, in_collective ? " in " : "",
+                 in_collective ? failed->collective : "",
+                 session->result->ready ? "" : " while starting", failed->message, stops);
+}
+
+static void hear_output(launch_session *session, int rank, const Ringfence__Control__Output *output)
+{
+    const launch_job_options *options = session->options;
+    const uint64_t before = session->outputs.next;
+    base_error error;
+    const base_status status =
+        launch_outputs_add(&session->outputs, output->index, output->prompt, output->text, &error);
+    if (status != BASE_OK) {
+        BLAME_PROTOCOL(session, rank, "%s", error.message);
+        return;
+    }
+    for (uint64_t index = before; index < session->outputs.next; index++) {
+        const launch_output *ready = &session->outputs.texts[index];
+        if (options->on_output != NULL) {
+            launch_screen_clear(&session->screen);
+            options->on_output(options->user, index, ready->prompt, ready->text);
+        }
+    }
+}
+
+static void hear_finished(launch_session *session, int rank,
+                          const Ringfence__Control__Finished *finished)
+{
+    launch_rank_facts *facts = &session->result->ranks[rank];
+    if (session->ranks[rank].finished) {
+        BLAME_PROTOCOL(session, rank, "finished %s", "twice");
+        return;
+    }
+    session->ranks[rank].finished = true;
+    session->finished_count++;
+    facts->finished = true;
+    if (finished->params_sha256.len == PROTO_DIGEST_BYTES) {
+        memcpy(facts->params_sha256, finished->params_sha256.data, PROTO_DIGEST_BYTES);
+    }
+    facts->byte_equal = finished->byte_equal;
+    facts->max_abs_difference = finished->max_abs_difference;
+    facts->max_rss_bytes = finished->max_rss_bytes;
+    facts->startup_ns = finished->startup_ns;
+    facts->matrix_first_use_ns = finished->matrix_first_use_ns;
+    facts->eval_total = finished->eval_total;
+    facts->eval_correct = finished->eval_correct;
+
+    Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE;
+    envelope.goodbye = &goodbye;
+    send_to(session, rank, &envelope);
+}
+
+static void hear(launch_session *session, int rank, const envelope_type *envelope)
+{
+    if (envelope->body_case != RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN &&
+        !session->ranks[rank].joined) {
+        BLAME_PROTOCOL(session, rank, "says \"%s\" before it has joined",
+                       proto_envelope_name(envelope));
+        return;
+    }
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN:
+        hear_join(session, rank, envelope->join);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE:
+        hear_exchange(session, rank, envelope->exchange);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_READY:
+        hear_ready(session, rank, envelope->ready);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STEP:
+        hear_step(session, rank, envelope->step);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT:
+        hear_output(session, rank, envelope->output);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
+        hear_failed(session, rank, envelope->failed);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
+        hear_finished(session, rank, envelope->finished);
+        break;
+    default: /* proto_envelope_unpack lets no other through */
+        break;
+    }
+}
+
+static void hear_event(launch_session *session, const proto_bus_event *event)
+{
+    if (event->kind == PROTO_BUS_REFUSED && !session->refused_told) {
+        session->refused_told = true;
+        launch_screen_say(&session->screen, "warning: refused a connection to the control socket "
+                                            "that does not have this job's keys");
+    }
+    if (event->kind == PROTO_BUS_DISCONNECTED && event->rank != PROTO_NO_RANK) {
+        const launch_rank *rank = &session->ranks[event->rank];
+        if (!rank->finished && !rank->exited && rank->reported_exit_code < 0) {
+            launch_blame(session, LAUNCH_BLAME_UNCLEAR, event->rank, -1,
+                         "rank %d (pid %d): its control connection has ended (it closed it, or "
+                         "sent a message over %d bytes)",
+                         event->rank, rank->process.pid, PROTO_RANK_MESSAGE_BYTES_MAX);
+        }
+    }
+}
+
+void launch_rendezvous_drain(launch_session *session)
+{
+    envelope_type *envelope = NULL;
+    proto_bus_event event;
+    do {
+        base_error error;
+        int rank = PROTO_NO_RANK;
+        const base_status status = proto_bus_recv(session->bus, &rank, &envelope, &error);
+        if (status != BASE_OK && rank != PROTO_NO_RANK) {
+            BLAME_PROTOCOL(session, rank, "%s", error.message);
+        } else if (status != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                         error.message);
+            break;
+        } else if (envelope != NULL) {
+            hear(session, rank, envelope);
+        } else {
+            break;
+        }
+    } while (true);
+    while (proto_bus_next_event(session->bus, &event)) {
+        hear_event(session, &event);
+    }
+}
+
+void launch_rendezvous_timeout(launch_session *session)
+{
+    char missing[256] = "";
+    char stops[256];
+    size_t length = 0;
+    int first = PROTO_NO_RANK;
+    int count = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        if (session->ranks[rank].joined) {
+            continue;
+        }
+        first = first == PROTO_NO_RANK ? rank : first;
+        count++;
+        if (length < sizeof missing - 32) {
+            length +=
+                (size_t)snprintf(missing + length, sizeof missing - length, "%s%d (pid %d)",
+                                 count == 1 ? "" : ", ", rank, session->ranks[rank].process.pid);
+        }
+    }
+    launch_watch_describe_stops(session, stops, sizeof stops);
+    launch_blame(session, LAUNCH_BLAME_CAUSE, first, BASE_EXIT_ERROR,
+                 "%d of %d ranks have not joined within %g s: %s %s%s", count, session->world_size,
+                 (double)session->job->join_timeout_ms / 1000, count == 1 ? "rank" : "ranks",
+                 missing, stops);
+}

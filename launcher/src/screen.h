@@ -1,0 +1,33 @@
+/* What the user sees: whole lines, and on a terminal one progress line below them.
+ *
+ * The progress line is on stderr. Any other line first erases it; it is drawn again with the next
+ * progress. Nothing here fails: when nobody listens, nothing is said. One thread. */
+#ifndef LAUNCH_SCREEN_H
+#define LAUNCH_SCREEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct launch_screen {
+    bool terminal; /* stderr is one that can redraw a line */
+    bool quiet;    /* no progress */
+    bool drawn;    /* the progress line stands there now */
+} launch_screen;
+
+void launch_screen_init(launch_screen *screen, bool quiet);
+
+/* One line (without its newline) on fd, in one write. */
+void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t line_bytes);
+
+/* A line of the launcher's own on stderr: "launcher: …". */
+void launch_screen_say(launch_screen *screen, const char *format, ...) BASE_PRINTF(2, 3);
+
+/* Draws the progress line anew (terminal), or prints it as a line. ASCII; cut at the width. */
+void launch_screen_progress(launch_screen *screen, const char *text);
+
+/* Erases the progress line. */
+void launch_screen_clear(launch_screen *screen);
+
+#endif

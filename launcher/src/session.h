@@ -1,0 +1,145 @@
+/* One job while it runs: what the parts of launch_job_run share.
+ *
+ * rendezvous.c hears what ranks say, watch.c sees what becomes of their processes, ending.c decides
+ * on the first cause and ends the others, job_run.c has the loop. One thread. */
+#ifndef LAUNCH_SESSION_H
+#define LAUNCH_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "affinity.h"
+#include "launch/job_run.h"
+#include "lines.h"
+#include "outputs.h"
+#include "proto/bus.h"
+#include "proto/digest.h"
+#include "screen.h"
+#include "spawn.h"
+#include "stats.h"
+
+/* How much a sign of failure explains; the lowest wins, then the first. */
+typedef enum launch_blame_class {
+    LAUNCH_BLAME_CAUSE = 1,     /* a signal, a rank's own report, a broken protocol */
+    LAUNCH_BLAME_UNCLEAR = 2,   /* left without a word, connection gone */
+    LAUNCH_BLAME_SECONDARY = 3, /* says itself that it only suffers from another */
+    LAUNCH_BLAME_ABORTED = 4,   /* went after it had been told to */
+} launch_blame_class;
+
+typedef struct launch_rank {
+    launch_process process;
+    bool started;
+    bool exited;
+    bool joined;
+    bool ready;
+    bool finished;      /* Finished was heard */
+    bool ended_by_us;   /* a signal was sent */
+    bool stopped;       /* SIGSTOP or the like */
+    int64_t stopped_ns; /* since when */
+    int log_fd;
+    int64_t steps_reported;
+    int reported_exit_code; /* of a Failed; -1: none */
+    uint8_t params_digest[PROTO_DIGEST_BYTES];
+    /* its join, for the roster */
+    char hostname[BASE_HOSTNAME_BYTES];
+    char boot_id[PROTO_NAME_BYTES_MAX + 1];
+    uint64_t pid_namespace;
+    uint64_t net_namespace;
+    uint32_t cpus;
+    /* the exchange under way */
+    bool has_part;
+    size_t part_bytes;
+    uint8_t part[PROTO_EXCHANGE_BYTES_MAX];
+} launch_rank;
+
+/* The first cause, as far as it is known. */
+typedef struct launch_cause {
+    launch_blame_class blame; /* 0: nothing has failed */
+    int rank;
+    int exit_status; /* -1: that rank's own, once it has left */
+    base_error error;
+} launch_cause;
+
+typedef struct launch_session {
+    const launch_job_options *options;
+    launch_job_result *result;
+    const proto_job *job;
+    int world_size;
+    launch_rank *ranks; /* (world_size) */
+    launch_screen screen;
+    launch_lines *lines;
+    launch_stats *stats;
+    launch_affinity affinity;
+    proto_bus *bus;
+    int job_fd;      /* memfd of JOB.json */
+    int lifeline_fd; /* the end that nobody writes to */
+    int signal_fd;
+    int kmsg_fd;       /* the kernel's log from here on, to tell out-of-memory kills */
+    int64_t oom_kills; /* of the control group, before */
+    int64_t started_ns;
+    int64_t join_deadline_ns;
+    int joined_count;
+    int ready_count;
+    int finished_count;
+    int exited_count;
+    int started_count;
+    int part_count; /* ranks that have given their part of the exchange */
+    uint64_t exchange_sequence;
+    launch_outputs outputs;
+    bool refused_told;
+    bool sent; /* something was sent outside launch_rendezvous_drain */
+    /* the end */
+    launch_cause cause;
+    int64_t abort_due_ns;  /* BASE_NO_DEADLINE: nothing has failed */
+    int64_t abort_sent_ns; /* 0: not yet */
+    bool termed;
+    bool killed;
+    int stop_signal; /* Ctrl-C or SIGTERM, once */
+    int64_t progress_due_ns;
+    int64_t progress_step; /* plain lines: the next step to tell */
+} launch_session;
+
+/* ---- ending.c ---- */
+
+/* Notes a sign of failure of a rank (-1: of the launcher itself) and starts the end of the job.
+ * exit_status -1: whatever the rank's process leaves with. */
+void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
+                  const char *format, ...) BASE_PRINTF(5, 6);
+
+/* Sends abort, SIGTERM and SIGKILL as they fall due; the next time it is to be called. */
+int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
+
+/* The user has asked for the end: politely once, then at once. */
+void launch_stop(launch_session *session, int signal_number);
+
+/* ---- rendezvous.c ---- */
+
+/* Takes and answers every message and event that waits. */
+void launch_rendezvous_drain(launch_session *session);
+
+/* Blames the ranks that have not joined in time. */
+void launch_rendezvous_timeout(launch_session *session);
+
+/* ---- watch.c ---- */
+
+/* What a rank's pipe holds now; closes it at its end. `last`: nothing more is waited for. */
+void launch_watch_output(launch_session *session, int rank, int fd_number, bool last);
+
+/* A rank's process has ended: takes the rest of its output, reaps, judges. */
+void launch_watch_exit(launch_session *session, int rank);
+
+/* Looks for stopped and continued processes, after a SIGCHLD. */
+void launch_watch_stops(launch_session *session, int64_t now_ns);
+
+/* Blames ranks that have been stopped for longer than the job's timeout; when the next is due. */
+int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns);
+
+/* " (rank 1, pid 43, is stopped: …)" for each rank that is stopped or traced now; else "". */
+void launch_watch_describe_stops(const launch_session *session, char *text, size_t size_bytes);
+
+/* ---- progress.c ---- */
+
+void launch_progress_update(launch_session *session, int64_t now_ns, bool last);
+
+#endif

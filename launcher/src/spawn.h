@@ -1,0 +1,45 @@
+/* Starting one rank's process.
+ *
+ * The child dies with the launcher (PR_SET_PDEATHSIG), leads a process group of its own, has
+ * default signals, /dev/null as input, pipes as output, and of all descriptors only the three that
+ * it inherits on purpose. One thread. */
+#ifndef LAUNCH_SPAWN_H
+#define LAUNCH_SPAWN_H
+
+#include <sched.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+
+typedef struct launch_spawn_options {
+    const char *rank_path;
+    int rank;
+    int world_size;
+    int threads;
+    const cpu_set_t *cpus; /* NULL: not bound */
+    const char *address;   /* the control socket's: "127.0.0.1", "40123" */
+    const char *port;
+    int job_fd; /* readable, at its start; these three stay the caller's */
+    int key_fd;
+    int lifeline_fd;
+} launch_spawn_options;
+
+typedef struct launch_process {
+    pid_t pid;
+    int pidfd;
+    int out_fd; /* what it writes to stdout and stderr: non-blocking */
+    int err_fd;
+} launch_process;
+
+/* On failure nothing is running. On success the caller closes the three descriptors and reaps. */
+BASE_MUST_CHECK base_status launch_spawn(const launch_spawn_options *options,
+                                         launch_process *process, base_error *reterr);
+
+enum { LAUNCH_VARIABLES = 14, LAUNCH_VARIABLE_BYTES = 96 };
+
+/* What a rank gets on top of the launcher's own environment: "NAME=VALUE"; the count. */
+int launch_spawn_variables(const launch_spawn_options *options,
+                           char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES]);
+
+#endif
