@@ -17,6 +17,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "cgroup.h"
+#include "figures.h"
 #include "session.h"
 
 enum {
@@ -116,7 +117,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
         status = launch_lines_create(world_size, print_line, session, &session->lines, reterr);
     }
     if (status == BASE_OK) {
-        status = launch_stats_create(world_size, &session->stats, reterr);
+        status = launch_steps_init(&session->steps, world_size, reterr);
     }
     if (status == BASE_OK && session->options->bind) {
         status = launch_affinity_init(&session->affinity, world_size, (int)job->threads_per_rank,
@@ -365,7 +366,7 @@ static void session_close(launch_session *session)
     launch_lines_destroy(session->lines);
     proto_bus_close(session->bus);
     launch_affinity_fini(&session->affinity);
-    launch_stats_destroy(session->stats);
+    launch_steps_fini(&session->steps);
     launch_outputs_fini(&session->outputs);
     for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
         close_fd(session->ranks[i].process.pidfd);
@@ -380,11 +381,11 @@ static void session_close(launch_session *session)
     free(session->ranks);
 }
 
-static void fill_result(launch_session *session)
+static base_status fill_result(launch_session *session, base_error *reterr)
 {
     launch_job_result *result = session->result;
     launch_figures figures;
-    launch_stats_figures(session->stats, &figures);
+    const base_status status = launch_figures_final(&session->steps, &figures, reterr);
     result->steps_done = figures.steps;
     result->loss_first = figures.loss_first;
     result->loss_last = figures.loss_last;
@@ -402,6 +403,7 @@ static void fill_result(launch_session *session)
     } else if (session->stop_signal != 0) {
         result->exit_status = BASE_EXIT_SIGNAL_BASE + session->stop_signal;
     }
+    return status;
 }
 
 base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
@@ -440,7 +442,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     }
     if (status == BASE_OK) {
         launch_progress_update(&session, base_now_ns(), true);
-        fill_result(&session);
+        status = fill_result(&session, reterr);
     }
     session_close(&session);
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);

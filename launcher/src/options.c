@@ -26,8 +26,7 @@ static base_status absolute_path(const char *path, char *absolute, size_t size_b
     if (length < 0 || (size_t)length >= size_bytes) {
         return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes", size_bytes - 1);
     }
-    while (absolute[0] != '\0' && absolute[1] != '\0' &&
-           absolute[strlen(absolute) - 1] == '/') {
+    while (absolute[0] != '\0' && absolute[1] != '\0' && absolute[strlen(absolute) - 1] == '/') {
         absolute[strlen(absolute) - 1] = '\0'; /* OUT/ and OUT are one folder */
     }
     return BASE_OK;

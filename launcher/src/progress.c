@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "figures.h"
 #include "session.h"
 
 enum { PLAIN_LINES = 10, TEXT_BYTES = 256 };
@@ -79,7 +80,7 @@ void launch_progress_update(launch_session *session, int64_t now_ns, bool last)
         return;
     }
     session->progress_due_ns = now_ns + LAUNCH_PROGRESS_MS * BASE_NS_PER_MS;
-    launch_stats_recent(session->stats, &figures);
+    launch_figures_recent(&session->steps, &figures);
     if (!session->screen.terminal) {
         if (figures.steps > 0) {
             plain_line(session, &figures);

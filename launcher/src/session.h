@@ -15,16 +15,17 @@
 #include "outputs.h"
 #include "proto/bus.h"
 #include "proto/digest.h"
+#include "record/steps.h"
 #include "screen.h"
 #include "spawn.h"
-#include "stats.h"
 
 /* How much a sign of failure explains; the lowest wins, then the first. */
 typedef enum launch_blame_class {
     LAUNCH_BLAME_CAUSE = 1,     /* a signal, a rank's own report, a broken protocol */
-    LAUNCH_BLAME_UNCLEAR = 2,   /* left without a word, connection gone */
-    LAUNCH_BLAME_SECONDARY = 3, /* says itself that it only suffers from another */
-    LAUNCH_BLAME_ABORTED = 4,   /* went after it had been told to */
+    LAUNCH_BLAME_UNCLEAR = 2,   /* left without a word */
+    LAUNCH_BLAME_LOST = 3,      /* its connection has ended, which something will explain */
+    LAUNCH_BLAME_SECONDARY = 4, /* says itself that it only suffers from another */
+    LAUNCH_BLAME_ABORTED = 5,   /* went after it had been told to */
 } launch_blame_class;
 
 typedef struct launch_rank {
@@ -69,7 +70,7 @@ typedef struct launch_session {
     launch_rank *ranks; /* (world_size) */
     launch_screen screen;
     launch_lines *lines;
-    launch_stats *stats;
+    launch_steps steps;
     launch_affinity affinity;
     proto_bus *bus;
     int job_fd;      /* memfd of JOB.json */

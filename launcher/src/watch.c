@@ -135,9 +135,9 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
                      "rank %d (pid %d) left with exit code %d %s, without a word", index, pid,
                      info->si_status, when);
     }
-    /* its own report is blamed already, with the code it left with */
-    if (session->cause.rank == index && session->cause.exit_status == -1 && !by_signal) {
-        session->cause.exit_status = info->si_status != 0 ? info->si_status : BASE_EXIT_ERROR;
+    /* the job's code is the one it really left with, whatever it had announced */
+    if (session->cause.rank == index && info->si_status != 0 && !by_signal) {
+        session->cause.exit_status = info->si_status;
     }
 }
 

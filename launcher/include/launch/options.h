@@ -22,20 +22,20 @@ typedef enum launch_action {
 typedef struct launch_options {
     launch_action action;
     proto_job job;
-    const char *compare[2]; /* of the command line */
-    const char *rank_path;  /* NULL: the rank program beside this one; set by tests alone */
-    char log_dir[BASE_PATH_BYTES];   /* absolute; empty: none */
+    const char *compare[2];        /* of the command line */
+    const char *rank_path;         /* NULL: the rank program beside this one; set by tests alone */
+    char log_dir[BASE_PATH_BYTES]; /* absolute; empty: none */
     char write_job[BASE_PATH_BYTES]; /* absolute; empty: none */
     bool dry_run;
     bool quiet;
     bool bind;
     bool overwrite;
     bool plots;
-    bool scaling;       /* false: --no-scaling */
-    int scaling_count;  /* of --scaling; 0: not given */
+    bool scaling;      /* false: --no-scaling */
+    int scaling_count; /* of --scaling; 0: not given */
     int scaling_ranks[LAUNCH_SCALING_POINTS_MAX];
-    bool ranks_given;   /* --ranks */
-    bool shape_given;   /* --width, --layers, --heads or --context */
+    bool ranks_given; /* --ranks */
+    bool shape_given; /* --width, --layers, --heads or --context */
 } launch_options;
 
 /* Message and BASE_ERR_INVALID for anything that is not right: one line for the user. */

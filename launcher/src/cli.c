@@ -1,0 +1,265 @@
+#include "launch/cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "launch/job_run.h"
+#include "paths.h"
+#include "plan.h"
+#include "record/compare.h"
+#include "record/record.h"
+#include "scaling.h"
+#include "summary_lines.h"
+
+/* A job with what is around it. */
+typedef struct cli_run {
+    const launch_options *options;
+    const char *rank_path;
+    int argc;
+    char **argv;
+    launch_record *record; /* NULL: none is kept */
+    launch_job_result result;
+    launch_scaling_point points[LAUNCH_SCALING_POINTS_MAX];
+    int point_count;
+} cli_run;
+
+static int report_error(const base_error *error)
+{
+    base_log(BASE_LOG_ERROR, "%s", error->message);
+    return BASE_EXIT_ERROR;
+}
+
+static base_status on_step(void *user, const launch_step *step, base_error *reterr)
+{
+    cli_run *run = user;
+    return run->record != NULL ? launch_record_step(run->record, step, reterr) : BASE_OK;
+}
+
+static void on_output(void *user, uint64_t index, const char *prompt, const char *text)
+{
+    (void)user;
+    (void)index;
+    (void)prompt;
+    (void)printf("%s\n", text);
+    (void)fflush(stdout);
+}
+
+/* "note" lines of the record, each on stderr. */
+static void print_notes(const cli_run *run)
+{
+    if (run->record == NULL || run->options->quiet) {
+        return;
+    }
+    const char *notes = launch_record_notes(run->record);
+    while (notes[0] != '\0') {
+        const size_t length = strcspn(notes, "\n");
+        base_log(BASE_LOG_INFO, "%.*s", (int)length, notes);
+        notes += length + (notes[length] == '\n' ? 1 : 0);
+    }
+}
+
+static base_status open_record(cli_run *run, base_error *reterr)
+{
+    const launch_options *options = run->options;
+    if (options->job.out[0] == '\0') {
+        return BASE_OK;
+    }
+    const launch_record_options record_options = {
+        .out = options->job.out,
+        .overwrite = options->overwrite,
+        .plots = options->plots,
+        .argc = run->argc,
+        .argv = run->argv,
+        .job = &options->job,
+    };
+    const base_status status = launch_record_open(&record_options, &run->record, reterr);
+    if (status == BASE_OK) {
+        print_notes(run);
+    }
+    return status;
+}
+
+/* The measurements after the job. One that fails is left out, and told. */
+static void measure_scaling(cli_run *run)
+{
+    int ranks[LAUNCH_SCALING_POINTS_MAX];
+    const int count = launch_scaling_plan(run->options, ranks);
+    for (int i = 0; i < count && run->result.exit_status == 0; i++) {
+        base_error error = {0};
+        launch_job_result result = {0};
+        const base_status status =
+            launch_scaling_measure(run->options, run->rank_path, ranks[i], &result, &error);
+        if (status != BASE_OK || result.cause.message[0] != '\0') {
+            base_log(BASE_LOG_WARNING, "measuring %d ranks: %s", ranks[i],
+                     status != BASE_OK ? error.message : result.cause.message);
+        } else if (result.stop_signal == 0) {
+            run->points[run->point_count++] = (launch_scaling_point){
+                .ranks = ranks[i],
+                .tokens_per_second = result.tokens_per_second,
+                .step_ms_p50 = result.step_ms_p50,
+                .allreduce_ms_p50 = result.allreduce_ms_p50,
+                .compute_ms_p50 = result.compute_ms_p50,
+            };
+        }
+        if (result.stop_signal != 0) {
+            run->result.exit_status = BASE_EXIT_SIGNAL_BASE + result.stop_signal;
+        }
+        launch_job_result_fini(&result);
+    }
+}
+
+static base_status finish_record(cli_run *run, base_error *reterr)
+{
+    const launch_job_result *result = &run->result;
+    if (run->record == NULL) {
+        return BASE_OK;
+    }
+    const launch_record_end end = {
+        .exit_status = result->exit_status,
+        .message = result->cause.message,
+        .transport = result->transport,
+        .algorithm = result->algorithm,
+        .instruction_set = result->instruction_set,
+        .matrix_library = result->matrix_library,
+        .model_params = result->model_params,
+        .ranks = result->ranks,
+        .scaling = run->points,
+        .scaling_count = run->point_count,
+        .wall_seconds = result->wall_seconds,
+    };
+    const base_status status = launch_record_finish(run->record, &end, reterr);
+    print_notes(run);
+    return status;
+}
+
+static int run_job(cli_run *run)
+{
+    const launch_options *options = run->options;
+    base_error error = {0};
+    base_status status = open_record(run, &error);
+    if (status != BASE_OK) {
+        return report_error(&error);
+    }
+    const launch_job_options job_options = {
+        .job = &options->job,
+        .rank_path = run->rank_path,
+        .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
+        .bind = options->bind,
+        .quiet = options->quiet,
+        .on_step = on_step,
+        .on_output = on_output,
+        .user = run,
+    };
+    status = launch_job_run(&job_options, &run->result, &error);
+    if (status != BASE_OK) {
+        run->result.exit_status = report_error(&error);
+        run->result.cause = error;
+    } else if (run->result.cause.message[0] != '\0') {
+        base_log(BASE_LOG_ERROR, "%s", run->result.cause.message);
+    } else {
+        measure_scaling(run);
+    }
+    if (run->result.ranks != NULL && finish_record(run, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        run->result.exit_status =
+            run->result.exit_status != 0 ? run->result.exit_status : BASE_EXIT_ERROR;
+    }
+    launch_summary_print(options, &run->result, run->points, run->point_count);
+    const int exit_status = run->result.exit_status;
+    launch_record_close(run->record);
+    launch_job_result_fini(&run->result);
+    return exit_status;
+}
+
+static int write_job(const launch_options *options)
+{
+    base_error error;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    base_status status = proto_job_write(&options->job, &text, &text_bytes, &error);
+    if (status == BASE_OK) {
+        status = base_file_write(options->write_job, text, text_bytes, &error);
+    }
+    free(text);
+    return status == BASE_OK ? BASE_EXIT_DONE : report_error(&error);
+}
+
+static int compare(const launch_options *options)
+{
+    base_error error;
+    launch_likeness likeness = LAUNCH_DIFFERENT;
+    const base_status status =
+        launch_compare(options->compare[0], options->compare[1], stdout, &likeness, &error);
+    if (status != BASE_OK) {
+        return report_error(&error);
+    }
+    return likeness == LAUNCH_DIFFERENT ? BASE_EXIT_ERROR : BASE_EXIT_DONE;
+}
+
+static int run(launch_options *options, int argc, char **argv, const char *rank_path)
+{
+    base_error error;
+    char beside[BASE_PATH_BYTES];
+    if (rank_path == NULL) {
+        if (launch_path_rank(beside, &error) != BASE_OK) {
+            return report_error(&error);
+        }
+        rank_path = beside;
+    }
+    const base_status status = launch_options_complete(options, &error);
+    if (status != BASE_OK) {
+        (void)report_error(&error);
+        return status == BASE_ERR_INVALID ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+    }
+    if (options->write_job[0] != '\0') {
+        return write_job(options);
+    }
+    if (options->dry_run) {
+        return launch_plan_print(options, rank_path, stdout, &error) == BASE_OK
+                   ? BASE_EXIT_DONE
+                   : report_error(&error);
+    }
+    cli_run whole = {.options = options, .rank_path = rank_path, .argc = argc, .argv = argv};
+    return run_job(&whole);
+}
+
+int launch_cli(int argc, char **argv, const char *rank_path)
+{
+    launch_options *options = calloc(1, sizeof *options);
+    base_error error;
+    int exit_status = BASE_EXIT_DONE;
+    if (options == NULL) {
+        base_log(BASE_LOG_ERROR, "no memory");
+        return BASE_EXIT_ERROR;
+    }
+    if (launch_options_parse(argc, argv, options, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s (launcher --help lists the flags)", error.message);
+        free(options);
+        return BASE_EXIT_USAGE;
+    }
+    switch (options->action) {
+    case LAUNCH_ACTION_HELP:
+        launch_options_help(stdout);
+        break;
+    case LAUNCH_ACTION_VERSION:
+        (void)printf("launcher (Ringfence) %s\n", RINGFENCE_VERSION);
+        break;
+    case LAUNCH_ACTION_COMPARE:
+        exit_status = compare(options);
+        break;
+    case LAUNCH_ACTION_RUN:
+        exit_status = run(options, argc, argv, rank_path);
+        break;
+    }
+    free(options);
+    if (fflush(stdout) != 0 && exit_status == BASE_EXIT_DONE) {
+        base_log(BASE_LOG_ERROR, "cannot write to standard output");
+        exit_status = BASE_EXIT_ERROR;
+    }
+    return exit_status;
+}

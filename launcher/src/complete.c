@@ -1,0 +1,196 @@
+/* Makes a parsed command line whole: default files, what the tokenizer and a checkpoint say. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "launch/options.h"
+#include "paths.h"
+
+enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20 };
+
+static const char default_out[] = "experiments/35-ddp-cpu";
+
+static base_status read_json(const char *path, size_t bytes_max, json_t **json, base_error *reterr)
+{
+    void *text = NULL;
+    size_t text_bytes = 0;
+    json_error_t json_error;
+    const base_status status = base_file_read(path, bytes_max, &text, &text_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    *json = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
+    free(text);
+    return *json != NULL ? BASE_OK
+                         : base_fail(reterr, BASE_ERR_INVALID, "%s: line %d: %s", path,
+                                     json_error.line, json_error.text);
+}
+
+/* One more than the largest id of the tokenizer's words. */
+static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_error *reterr)
+{
+    json_t *json = NULL;
+    const char *word = NULL;
+    json_t *id = NULL;
+    size_t index = 0;
+    int64_t largest = -1;
+    const base_status status = read_json(path, TOKENIZER_BYTES_MAX, &json, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    json_object_foreach(json_object_get(json_object_get(json, "model"), "vocab"), word, id)
+    {
+        largest = json_integer_value(id) > largest ? json_integer_value(id) : largest;
+    }
+    json_array_foreach(json_object_get(json, "added_tokens"), index, id)
+    {
+        const int64_t added = json_integer_value(json_object_get(id, "id"));
+        largest = added > largest ? added : largest;
+    }
+    json_decref(json);
+    if (largest < 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: not a tokenizer.json with a vocabulary",
+                         path);
+    }
+    *vocab_size = largest + 1;
+    return BASE_OK;
+}
+
+/* The model's shape, from a checkpoint's config.json. */
+static base_status read_shape(proto_job *job, base_error *reterr)
+{
+    const struct {
+        const char *key;
+        int64_t *value;
+    } keys[] = {
+        {"vocab_size", &job->vocab_size}, {"n_embd", &job->width},        {"n_layer", &job->layers},
+        {"n_head", &job->heads},          {"n_positions", &job->context},
+    };
+    char path[BASE_PATH_BYTES];
+    json_t *json = NULL;
+    base_status status = launch_path_join(job->checkpoint, "config.json", path, reterr);
+    if (status == BASE_OK) {
+        status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == BASE_OK; i++) {
+        const json_t *value = json_object_get(json, keys[i].key);
+        if (json_is_integer(value)) {
+            *keys[i].value = json_integer_value(value);
+        } else {
+            status = base_fail(reterr, BASE_ERR_INVALID, "%s: \"%s\" is not there, or no number",
+                               path, keys[i].key);
+        }
+    }
+    json_decref(json);
+    return status;
+}
+
+/* A file of the installed data, when the user has named none. */
+static base_status default_file(char *path, const char *name, base_error *reterr)
+{
+    char share[BASE_PATH_BYTES];
+    if (path[0] != '\0') {
+        return BASE_OK;
+    }
+    const base_status status = launch_path_share(share, reterr);
+    return status == BASE_OK ? launch_path_join(share, name, path, reterr) : status;
+}
+
+static base_status check_readable(const char *flag, const char *path, base_error *reterr)
+{
+    return access(path, R_OK) == 0
+               ? BASE_OK
+               : base_fail_errno(reterr, errno, "cannot read %s %s", flag, path);
+}
+
+static base_status complete_checkpoint(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const proto_job asked = *job;
+    if (job->checkpoint[0] == '\0') {
+        return BASE_OK;
+    }
+    base_status status = read_shape(job, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--checkpoint");
+    }
+    if (options->shape_given && (asked.width != job->width || asked.layers != job->layers ||
+                                 asked.heads != job->heads || asked.context != job->context)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the checkpoint's model has width %" PRId64 ", %" PRId64
+                         " layers, %" PRId64 " heads, context %" PRId64
+                         ": not what --width, --layers, --heads or --context say",
+                         job->width, job->layers, job->heads, job->context);
+    }
+    char path[BASE_PATH_BYTES];
+    status = launch_path_join(job->checkpoint, "tokenizer.json", path, reterr);
+    if (status == BASE_OK && job->tokenizer[0] == '\0' && access(path, R_OK) == 0) {
+        (void)snprintf(job->tokenizer, sizeof job->tokenizer, "%s", path);
+    }
+    return status;
+}
+
+static base_status complete_out(launch_options *options, bool generate, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    char out[BASE_PATH_BYTES];
+    char folder[BASE_PATH_BYTES];
+    if (getcwd(folder, sizeof folder) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot tell the working directory");
+    }
+    const base_status status = launch_path_join(folder, default_out, out, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (job->out[0] == '\0') {
+        (void)snprintf(job->out, sizeof job->out, "%s", out);
+    }
+    if (generate) { /* nothing is written; an earlier record is where the model comes from */
+        if (job->checkpoint[0] == '\0') {
+            (void)snprintf(job->checkpoint, sizeof job->checkpoint, "%s", job->out);
+        }
+        job->out[0] = '\0';
+    }
+    return BASE_OK;
+}
+
+base_status launch_options_complete(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const bool generate = strcmp(job->mode, "generate") == 0;
+    base_status status = complete_out(options, generate, reterr);
+    if (status == BASE_OK) {
+        status = complete_checkpoint(options, reterr);
+    }
+    if (status == BASE_OK && !generate) {
+        status = default_file(job->data, "train.jsonl", reterr);
+    }
+    if (status == BASE_OK && !generate) {
+        status = check_readable("--data", job->data, reterr);
+    }
+    if (status == BASE_OK && job->eval) {
+        status = default_file(job->heldout, "heldout.jsonl", reterr);
+    }
+    if (status == BASE_OK && job->eval) {
+        status = check_readable("--heldout", job->heldout, reterr);
+    }
+    if (status == BASE_OK) {
+        status = default_file(job->tokenizer, "tokenizer.json", reterr);
+    }
+    int64_t vocab_size = 0;
+    if (status == BASE_OK) {
+        status = read_vocab_size(job->tokenizer, &vocab_size, reterr);
+    }
+    if (status == BASE_OK && job->checkpoint[0] == '\0') {
+        job->vocab_size = vocab_size;
+    } else if (status == BASE_OK && vocab_size > job->vocab_size) {
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "the tokenizer has %" PRId64 " words, the checkpoint's model %" PRId64,
+                           vocab_size, job->vocab_size);
+    }
+    return status == BASE_OK ? proto_job_check(job, reterr) : status;
+}

@@ -1,0 +1,59 @@
+#include "paths.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+base_status launch_path_join(const char *folder, const char *name, char path[BASE_PATH_BYTES],
+                             base_error *reterr)
+{
+    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s", folder, name);
+    return length < BASE_PATH_BYTES
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_LIMIT, "a path of more than %d bytes", BASE_PATH_BYTES);
+}
+
+/* Cuts the last part of a path off. */
+static void cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+}
+
+static base_status program_folder(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, BASE_PATH_BYTES - 1);
+    if (length < 0) {
+        return base_fail_errno(reterr, errno, "cannot tell where this program is");
+    }
+    path[length] = '\0';
+    cut_name(path);
+    return BASE_OK;
+}
+
+base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    base_status status = program_folder(folder, reterr);
+    if (status == BASE_OK) {
+        status = launch_path_join(folder, "rank", path, reterr);
+    }
+    if (status == BASE_OK && access(path, X_OK) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot run the rank program %s", path);
+    }
+    return status;
+}
+
+base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    const base_status status = program_folder(folder, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    cut_name(folder);
+    return launch_path_join(folder, "share/ringfence", path, reterr);
+}

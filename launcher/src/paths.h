@@ -1,0 +1,18 @@
+/* Where things are. All buffers have BASE_PATH_BYTES. */
+#ifndef LAUNCH_PATHS_H
+#define LAUNCH_PATHS_H
+
+#include "base/limits.h"
+#include "base/status.h"
+
+/* folder/name. BASE_ERR_LIMIT when it does not fit. */
+BASE_MUST_CHECK base_status launch_path_join(const char *folder, const char *name,
+                                             char path[BASE_PATH_BYTES], base_error *reterr);
+
+/* The rank program, in the same folder as the running one; it is there and may be run. */
+BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr);
+
+/* The installed data: ../share/ringfence from the running program. */
+BASE_MUST_CHECK base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr);
+
+#endif

@@ -1,0 +1,275 @@
+/* A rank that trains nothing, for the tests of the launcher: it joins, exchanges, reports made-up
+ * steps and finishes, over the real control client. The environment makes it misbehave:
+ *   FAKE_WHAT   what it does: kill, segv, stop, exit, silent, fail, secondary, garbage, oversize, …
+ *   FAKE_RANK   which rank does it (default: none)
+ *   FAKE_AT     when: the number of the point in its life (see at_point)
+ *   FAKE_LINES  "same" or "own": a line on stdout at every step */
+#include <control.pb-c.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "control_impl.h"
+#include "proto/digest.h"
+#include "rank/control.h"
+
+enum { POINT_STARTED = 0, POINT_OPENED, POINT_JOINED, POINT_EXCHANGED, POINT_READY, POINT_STEPS };
+
+typedef struct fake_rank {
+    rank_identity identity;
+    rank_control *control;
+    const char *what;
+    long rank;
+    long at;
+    uint64_t step;
+    bool wrong_parameters;
+    bool wrong_shard;
+} fake_rank;
+
+static long env_long(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtol(text, NULL, 10) : otherwise;
+}
+
+/* Puts bytes onto the control connection as they are. */
+static void send_raw(fake_rank *fake, size_t size_bytes)
+{
+    static uint8_t bytes[PROTO_RANK_MESSAGE_BYTES_MAX];
+    memset(bytes, 0xff, sizeof bytes);
+    (void)pthread_mutex_lock(&fake->control->lock);
+    (void)control_queue_put(&fake->control->queue, bytes, size_bytes);
+    (void)pthread_mutex_unlock(&fake->control->lock);
+    const uint64_t one = 1;
+    (void)!write(fake->control->wake_fd, &one, sizeof one);
+}
+
+static void send_failed(fake_rank *fake, base_status status, const char *message, bool secondary)
+{
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    char collective[] = "all_reduce #7";
+    Ringfence__Control__Failed failed = RINGFENCE__CONTROL__FAILED__INIT;
+    (void)snprintf(text, sizeof text, "%s", message);
+    failed.status = status;
+    failed.exit_code = BASE_EXIT_ERROR;
+    failed.step = fake->step;
+    failed.message = text;
+    failed.collective = collective;
+    failed.secondary = secondary;
+    rank_control_failed(fake->control, &failed);
+}
+
+static void leave(fake_rank *fake, int exit_code)
+{
+    rank_control_close(fake->control);
+    exit(exit_code);
+}
+
+/* Reached a point of its life: misbehaves here, when it is told to. */
+static void at_point(fake_rank *fake, long point)
+{
+    const char *what = fake->what;
+    if (fake->rank != env_long("RANK", -1) || fake->at != point) {
+        return;
+    }
+    if (strcmp(what, "kill") == 0) {
+        (void)raise(SIGKILL);
+    } else if (strcmp(what, "segv") == 0) {
+        (void)raise(SIGSEGV);
+    } else if (strcmp(what, "stop") == 0) {
+        (void)raise(SIGSTOP);
+    } else if (strcmp(what, "exit") == 0) {
+        _exit(3);
+    } else if (strcmp(what, "silent") == 0) {
+        leave(fake, 0);
+    } else if (strcmp(what, "hang") == 0) {
+        for (;;) {
+            (void)pause();
+        }
+    } else if (strcmp(what, "deaf") == 0) { /* hangs, and does not mind SIGTERM */
+        (void)signal(SIGTERM, SIG_IGN);
+        for (;;) {
+            (void)pause();
+        }
+    } else if (strcmp(what, "fail") == 0) {
+        send_failed(fake, BASE_ERR_IO, "the disk is full", false);
+        leave(fake, 5);
+    } else if (strcmp(what, "garbage") == 0) {
+        send_raw(fake, 64);
+    } else if (strcmp(what, "oversize") == 0) {
+        send_raw(fake, PROTO_RANK_MESSAGE_BYTES_MAX);
+    } else if (strcmp(what, "mute") == 0) { /* closes the connection and stays */
+        proto_bus_close(fake->control->bus);
+        for (;;) {
+            (void)pause();
+        }
+    } else if (strcmp(what, "wrong-key") == 0) {
+        proto_keypair_make(&fake->control->key.rank);
+    } else if (strcmp(what, "other-rank") == 0) {
+        fake->control->identity.rank = 0;
+    } else if (strcmp(what, "parameters") == 0) {
+        fake->wrong_parameters = true;
+    } else if (strcmp(what, "shard") == 0) {
+        fake->wrong_shard = true;
+    } else {
+        (void)fprintf(stderr, "fake rank: what is '%s'?\n", what);
+        leave(fake, 9);
+    }
+}
+
+/* What failed here: reported as the trainer does it, then out. */
+static void fail(fake_rank *fake, const base_error *error)
+{
+    const bool secondary = error->status == BASE_ERR_ABORTED || error->status == BASE_ERR_PEER;
+    if (!secondary) {
+        base_log(BASE_LOG_ERROR, "%s", error->message);
+    }
+    send_failed(fake, error->status, error->message, secondary);
+    leave(fake, BASE_EXIT_ERROR);
+}
+
+/* One exchange: everybody's rank comes back in rank order. */
+static void exchange(fake_rank *fake)
+{
+    base_error error = {0};
+    int32_t all[64] = {0};
+    const int32_t mine = fake->identity.rank;
+    const base_status status = rank_control_exchange(
+        fake->control, &mine, all, sizeof mine,
+        base_deadline_after_ns(fake->identity.job.timeout_ms * BASE_NS_PER_MS), &error);
+    if (status != BASE_OK) {
+        fail(fake, &error);
+    }
+    for (int rank = 0; rank < fake->identity.world_size && rank < 64; rank++) {
+        if (all[rank] != rank) {
+            (void)base_fail(&error, BASE_ERR_INVALID, "exchange gave %d for rank %d", all[rank],
+                            rank);
+            fail(fake, &error);
+        }
+    }
+}
+
+static void ready(fake_rank *fake)
+{
+    uint8_t digest[PROTO_DIGEST_BYTES] = {1};
+    char sentence[64];
+    char transport[] = "shm";
+    char algorithm[] = "direct";
+    Ringfence__Control__Ready message = RINGFENCE__CONTROL__READY__INIT;
+    (void)snprintf(sentence, sizeof sentence, "rank %d goed first", fake->identity.rank);
+    digest[1] = fake->wrong_parameters ? 1 : 0;
+    message.model_params = 470528;
+    message.params_blake2b256.data = digest;
+    message.params_blake2b256.len = sizeof digest;
+    message.sentences_total = 10 * (uint64_t)fake->identity.world_size;
+    message.sentences_shard = fake->wrong_shard ? 9 : 10;
+    message.first_sentence = sentence;
+    message.transport = transport;
+    message.algorithm = algorithm;
+    rank_control_ready(fake->control, &message);
+}
+
+static void step(fake_rank *fake)
+{
+    Ringfence__Control__Step message = RINGFENCE__CONTROL__STEP__INIT;
+    const char *lines = getenv("FAKE_LINES");
+    message.step = fake->step;
+    message.loss = 6.25 / (double)(fake->step + 1);
+    message.loss_global = message.loss;
+    message.tokens = 1024;
+    message.compute_ns = 900000;
+    message.allreduce_ns = 100000;
+    message.step_ns = 1000000;
+    rank_control_step(fake->control, &message);
+    if (lines != NULL && strcmp(lines, "same") == 0) {
+        (void)printf("step %" PRIu64 "\n", fake->step);
+        (void)fflush(stdout);
+    } else if (lines != NULL) {
+        (void)printf("step %" PRIu64 " of %d\n", fake->step, fake->identity.rank);
+        (void)fflush(stdout);
+    }
+}
+
+static void finish(fake_rank *fake)
+{
+    base_error error = {0};
+    uint8_t digest[PROTO_DIGEST_BYTES] = {7};
+    Ringfence__Control__Finished message = RINGFENCE__CONTROL__FINISHED__INIT;
+    message.params_sha256.data = digest;
+    message.params_sha256.len = sizeof digest;
+    message.steps_done = fake->step;
+    message.byte_equal = true;
+    if (fake->identity.job.eval) {
+        message.eval_total = 500;
+        message.eval_correct = 456;
+    }
+    if (rank_control_finish(fake->control, &message, &error) != BASE_OK) {
+        fail(fake, &error);
+    }
+}
+
+static void generate(fake_rank *fake)
+{
+    char text[] = "he went to school";
+    Ringfence__Control__Output output = RINGFENCE__CONTROL__OUTPUT__INIT;
+    for (uint64_t i = 2; i > 0; i--) { /* out of order */
+        output.index = i - 1;
+        output.text = text;
+        rank_control_output(fake->control, &output);
+    }
+}
+
+int main(void)
+{
+    base_error error = {0};
+    fake_rank fake = {.what = getenv("FAKE_WHAT"),
+                      .rank = env_long("FAKE_RANK", -1),
+                      .at = env_long("FAKE_AT", -1)};
+    base_log_init("", BASE_LOG_INFO);
+    at_point(&fake, POINT_STARTED);
+    if (rank_control_open(&fake.identity, &fake.control, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_USAGE;
+    }
+    at_point(&fake, POINT_OPENED);
+    if (rank_control_join(fake.control, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        leave(&fake, BASE_EXIT_ERROR);
+    }
+    at_point(&fake, POINT_JOINED);
+    exchange(&fake);
+    at_point(&fake, POINT_EXCHANGED);
+    const bool training = strcmp(fake.identity.job.mode, "ddp-cpu") == 0;
+    if (training) {
+        ready(&fake);
+        at_point(&fake, POINT_READY);
+        const long steps = (long)fake.identity.job.steps;
+        for (long i = 0; i < steps; i++) {
+            step(&fake);
+            fake.step++;
+            at_point(&fake, POINT_STEPS + i);
+            exchange(&fake);
+            /* everybody stops at the same step: asked for in one rank, agreed on by all */
+            int32_t stops[64] = {0};
+            const int32_t stop = rank_control_stop_requested(fake.control) ? 1 : 0;
+            if (rank_control_exchange(fake.control, &stop, stops, sizeof stop, BASE_NO_DEADLINE,
+                                      &error) != BASE_OK) {
+                fail(&fake, &error);
+            }
+            if (stops[0] != 0) {
+                break;
+            }
+        }
+    } else {
+        generate(&fake);
+    }
+    finish(&fake);
+    leave(&fake, BASE_EXIT_DONE);
+}

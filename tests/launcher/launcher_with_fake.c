@@ -1,0 +1,12 @@
+/* The launcher with the fake rank in the place of the real one. */
+#include <signal.h>
+
+#include "base/log.h"
+#include "launch/cli.h"
+
+int main(int argc, char **argv)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    base_log_init("launcher: ", BASE_LOG_INFO);
+    return launch_cli(argc, argv, FAKE_RANK_PATH);
+}
