@@ -1,0 +1,155 @@
+/* Writes a checkpoint, and what our model and tokenizer make of some sentences, for
+ * tests/oracle/check_hf_folder.py: sample-checkpoint OUT TOKENIZER.json [MODEL_FOLDER].
+ * Without MODEL_FOLDER the parameters are random and larger than an initialisation's, so that every
+ * part of the model shows in its logits; with it, they are that checkpoint's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "rank/checkpoint.h"
+#include "rank/tokenizer.h"
+
+enum { TOKENS_MAX = 64, PATH_BYTES = 4096 };
+
+static const char *const SENTENCES[] = {
+    "he goed to school →",
+    "i has eat → i have eaten",
+    "she dont like apples → she doesn't like apples",
+    " Ünïcode, \xf0\x9f\x98\x80 and  spaces\tand tabs",
+};
+
+/* {"text", "ids", "logits"}: one row of logits per token. */
+static void print_rows(FILE *stream, const char *text, const int32_t *ids, int count,
+                       const float *logits, int vocab_size)
+{
+    (void)fputs("{\"text\": \"", stream);
+    for (; *text != '\0'; text++) {
+        (void)fprintf(stream, *text == '\t' ? "\\t" : "%c", *text);
+    }
+    (void)fputs("\", \"ids\": [", stream);
+    for (int i = 0; i < count; i++) {
+        (void)fprintf(stream, "%s%d", i > 0 ? ", " : "", ids[i]);
+    }
+    (void)fputs("], \"logits\": [", stream);
+    for (int i = 0; i < count * vocab_size; i++) {
+        (void)fprintf(stream, "%s%.9g", i > 0 ? ", " : "", (double)logits[i]);
+    }
+    (void)fputs("]}\n", stream);
+}
+
+static base_status run_sentence(const rank_model_config *config, const float *params,
+                                rank_model *model, rank_tokenizer *tokenizer, const char *text,
+                                FILE *stream, base_error *reterr)
+{
+    int32_t ids[TOKENS_MAX];
+    int32_t rows[TOKENS_MAX];
+    size_t count = 0;
+    double loss_sum = 0;
+    int64_t target_count = 0;
+    base_status status =
+        rank_tokenizer_encode(tokenizer, text, strlen(text), ids, TOKENS_MAX, &count, reterr);
+    if (status != BASE_OK || count > TOKENS_MAX || (int)count > config->context) {
+        return status != BASE_OK ? status
+                                 : base_fail(reterr, BASE_ERR_LIMIT, "\"%s\" is too long", text);
+    }
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = (int32_t)i;
+    }
+    const int32_t starts[] = {0, (int32_t)count};
+    const rank_batch batch = {
+        .token_count = (int)count, .ids = ids, .segment_count = 1, .segment_start = starts};
+    float *logits = calloc(count * (size_t)config->vocab_size, sizeof *logits);
+    if (logits == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for logits");
+    }
+    status = rank_model_forward(model, params, &batch, rows, (int)count, logits, &loss_sum,
+                                &target_count, reterr);
+    if (status == BASE_OK) {
+        print_rows(stream, text, ids, (int)count, logits, config->vocab_size);
+    }
+    free(logits);
+    return status;
+}
+
+/* Parameters from folder, or random ones. */
+static base_status get_params(const char *folder, rank_model_config *config, float **params,
+                              base_error *reterr)
+{
+    char path[PATH_BYTES];
+    base_status status = BASE_OK;
+    if (folder != NULL) {
+        status = rank_checkpoint_config(folder, config, reterr);
+    }
+    const size_t count = rank_model_param_count(config);
+    *params = status == BASE_OK ? calloc(count, sizeof **params) : NULL;
+    if (*params == NULL) {
+        return status != BASE_OK ? status : base_fail(reterr, BASE_ERR_MEMORY, "no memory");
+    }
+    if (folder != NULL) {
+        (void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
+        return rank_safetensors_read(path, config, *params, reterr);
+    }
+    rank_model_init(config, 35000, *params);
+    for (size_t i = 0; i < count; i++) { /* biases and norms move too */
+        const uint32_t scattered = ((uint32_t)i * 2654435761u) >> 16;
+        (*params)[i] = (*params)[i] * 2 + 0.1F * ((float)scattered / 65536 - 0.5F);
+    }
+    return BASE_OK;
+}
+
+static base_status write_all(const char *out, const char *tokenizer_path, const char *folder,
+                             base_error *reterr)
+{
+    char path[PATH_BYTES];
+    float *params = NULL;
+    rank_model *model = NULL;
+    rank_tokenizer *tokenizer = NULL;
+    FILE *stream = NULL;
+    rank_model_config config = {0};
+    base_status status = rank_tokenizer_load(tokenizer_path, &tokenizer, reterr);
+    if (status == BASE_OK) {
+        config = (rank_model_config){.vocab_size = rank_tokenizer_vocab_size(tokenizer),
+                                     .width = 128,
+                                     .layers = 2,
+                                     .heads = 4,
+                                     .context = 64};
+        status = get_params(folder, &config, &params, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_mkdirs(out, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_checkpoint_write(out, &config, params, tokenizer_path, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_model_create(&config, TOKENS_MAX, 0, &model, reterr);
+    }
+    (void)snprintf(path, sizeof path, "%s/logits.jsonl", out);
+    stream = status == BASE_OK ? fopen(path, "w") : NULL;
+    for (size_t i = 0;
+         stream != NULL && status == BASE_OK && i < sizeof SENTENCES / sizeof *SENTENCES; i++) {
+        status = run_sentence(&config, params, model, tokenizer, SENTENCES[i], stream, reterr);
+    }
+    if (status == BASE_OK && (stream == NULL || fclose(stream) != 0)) {
+        status = base_fail(reterr, BASE_ERR_IO, "cannot write %s", path);
+    }
+    rank_model_destroy(model);
+    rank_tokenizer_destroy(tokenizer);
+    free(params);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    base_error error;
+    if (argc < 3 || argc > 4) {
+        (void)fputs("usage: sample-checkpoint OUT TOKENIZER.json [MODEL_FOLDER]\n", stderr);
+        return 2;
+    }
+    if (write_all(argv[1], argv[2], argc == 4 ? argv[3] : NULL, &error) != BASE_OK) {
+        (void)fprintf(stderr, "sample-checkpoint: %s\n", error.message);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,172 @@
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "rank/checkpoint.h"
+#include "support.h"
+
+static const rank_model_config SMALL = {
+    .vocab_size = 512, .width = 8, .layers = 2, .heads = 2, .context = 5};
+static const char TOKENIZER[] = ORACLE_FOLDER "/tokenizer.json";
+
+static test_folder place;
+
+/* A folder with a checkpoint of the small model. */
+static int make_checkpoint(void **state)
+{
+    (void)state;
+    base_error error;
+    float *params = malloc(rank_model_param_count(&SMALL) * sizeof *params);
+    assert_non_null(params);
+    test_folder_make(&place);
+    rank_model_init(&SMALL, 7, params);
+    assert_ok(rank_checkpoint_write(place.path, &SMALL, params, TOKENIZER, &error), &error);
+    free(params);
+    return 0;
+}
+
+static int remove_place(void **state)
+{
+    (void)state;
+    test_folder_remove(&place);
+    return 0;
+}
+
+static json_t *load(const char *name)
+{
+    json_t *object = json_load_file(test_folder_path(&place, name), JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(object);
+    return object;
+}
+
+static void the_model_comes_back(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_model_config config = {0};
+    assert_ok(rank_checkpoint_config(place.path, &config, &error), &error);
+    assert_memory_equal(&config, &SMALL, sizeof config);
+    float *params = malloc(2 * rank_model_param_count(&SMALL) * sizeof *params);
+    assert_non_null(params);
+    float *back = params + rank_model_param_count(&SMALL);
+    rank_model_init(&SMALL, 7, params);
+    assert_ok(
+        rank_safetensors_read(test_folder_path(&place, "model.safetensors"), &config, back, &error),
+        &error);
+    assert_memory_equal(back, params, rank_model_param_count(&SMALL) * sizeof *params);
+    free(params);
+}
+
+static void transformers_finds_what_it_looks_for(void **state)
+{
+    (void)state;
+    json_t *config = load("config.json");
+    assert_string_equal(
+        json_string_value(json_array_get(json_object_get(config, "architectures"), 0)),
+        "GPT2LMHeadModel");
+    assert_string_equal(json_string_value(json_object_get(config, "model_type")), "gpt2");
+    assert_string_equal(json_string_value(json_object_get(config, "activation_function")),
+                        "gelu_new");
+    assert_true(json_is_true(json_object_get(config, "tie_word_embeddings")));
+    assert_true(json_is_null(json_object_get(config, "n_inner")));
+    assert_true(json_real_value(json_object_get(config, "layer_norm_epsilon")) == 1e-5);
+    assert_int_equal(json_integer_value(json_object_get(config, "n_ctx")), 5);
+    assert_int_equal(json_integer_value(json_object_get(config, "eos_token_id")), 511);
+    json_decref(config);
+
+    json_t *tokenizer = load("tokenizer_config.json");
+    assert_string_equal(json_string_value(json_object_get(tokenizer, "tokenizer_class")),
+                        "PreTrainedTokenizerFast");
+    json_decref(tokenizer);
+    json_t *generation = load("generation_config.json");
+    assert_int_equal(json_integer_value(json_object_get(generation, "bos_token_id")), 511);
+    json_decref(generation);
+}
+
+static void the_tokenizer_is_copied(void **state)
+{
+    (void)state;
+    base_error error;
+    void *ours = NULL;
+    void *theirs = NULL;
+    size_t our_bytes = 0;
+    size_t their_bytes = 0;
+    assert_ok(base_file_read(test_folder_path(&place, "tokenizer.json"), 1 << 24, &ours, &our_bytes,
+                             &error),
+              &error);
+    assert_ok(base_file_read(TOKENIZER, 1 << 24, &theirs, &their_bytes, &error), &error);
+    assert_int_equal(our_bytes, their_bytes);
+    assert_memory_equal(ours, theirs, our_bytes);
+    free(ours);
+    free(theirs);
+}
+
+static void configurations_that_are_not_ours_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        const char *value;
+        base_status status;
+    } CASES[] = {
+        {"model_type", "\"llama\"", BASE_ERR_UNSUPPORTED},
+        {"activation_function", "\"relu\"", BASE_ERR_UNSUPPORTED},
+        {"layer_norm_epsilon", "1e-6", BASE_ERR_UNSUPPORTED},
+        {"tie_word_embeddings", "false", BASE_ERR_UNSUPPORTED},
+        {"n_inner", "7", BASE_ERR_UNSUPPORTED},
+        {"n_embd", "\"8\"", BASE_ERR_INVALID},
+        {"n_embd", "0", BASE_ERR_INVALID},
+        {"n_head", "3", BASE_ERR_INVALID},
+        {"n_layer", "4294967298", BASE_ERR_INVALID},
+        {"vocab_size", "-1", BASE_ERR_INVALID},
+    };
+    const char *path = test_folder_path(&place, "config.json");
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        base_error error = {0};
+        rank_model_config config = {.width = 42};
+        json_t *object = load("config.json");
+        json_t *kept = json_deep_copy(object);
+        assert_int_equal(json_object_set_new(object, CASES[i].key,
+                                             json_loads(CASES[i].value, JSON_DECODE_ANY, NULL)),
+                         0);
+        assert_int_equal(json_dump_file(object, path, 0), 0);
+        assert_status(rank_checkpoint_config(place.path, &config, &error), CASES[i].status);
+        assert_non_null(strstr(error.message, "config.json: "));
+        assert_int_equal(config.width, 42);
+        assert_int_equal(json_dump_file(kept, path, 0), 0);
+        json_decref(object);
+        json_decref(kept);
+    }
+}
+
+static void broken_configurations_are_refused(void **state)
+{
+    (void)state;
+    static const char *const TEXTS[] = {"", "{", "[]", "3", "{\"n_embd\":8,\"n_embd\":8}", "{}"};
+    base_error error;
+    rank_model_config config;
+    for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
+        assert_ok(base_file_write(test_folder_path(&place, "config.json"), TEXTS[i],
+                                  strlen(TEXTS[i]), &error),
+                  &error);
+        assert_status(rank_checkpoint_config(place.path, &config, &error), BASE_ERR_INVALID);
+    }
+    assert_status(rank_checkpoint_config("/nowhere", &config, &error), BASE_ERR_NOTFOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_model_comes_back, make_checkpoint, remove_place),
+        cmocka_unit_test_setup_teardown(transformers_finds_what_it_looks_for, make_checkpoint,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(the_tokenizer_is_copied, make_checkpoint, remove_place),
+        cmocka_unit_test_setup_teardown(configurations_that_are_not_ours_are_refused,
+                                        make_checkpoint, remove_place),
+        cmocka_unit_test_setup_teardown(broken_configurations_are_refused, make_checkpoint,
+                                        remove_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

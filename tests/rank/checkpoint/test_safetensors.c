@@ -1,0 +1,233 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/safetensors.h"
+#include "rank/checkpoint.h"
+#include "support.h"
+
+static const rank_model_config SMALL = {
+    .vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 5};
+
+static test_folder place;
+static float *params;
+static size_t count;
+
+static int make_place(void **state)
+{
+    (void)state;
+    test_folder_make(&place);
+    count = rank_model_param_count(&SMALL);
+    params = malloc(count * sizeof *params);
+    assert_non_null(params);
+    rank_model_init(&SMALL, 7, params);
+    return 0;
+}
+
+static int remove_place(void **state)
+{
+    (void)state;
+    free(params);
+    test_folder_remove(&place);
+    return 0;
+}
+
+static void load(const char *path, uint8_t **bytes, size_t *size_bytes)
+{
+    base_error error;
+    void *data = NULL;
+    assert_ok(base_file_read(path, 1 << 20, &data, size_bytes, &error), &error);
+    *bytes = data;
+}
+
+static void what_is_saved_comes_back(void **state)
+{
+    (void)state;
+    static const char *const PREFIXES[] = {"", "transformer."};
+    base_error error;
+    float *back = calloc(count, sizeof *back);
+    assert_non_null(back);
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = test_folder_path(&place, "a.safetensors");
+        assert_ok(rank_safetensors_write(path, &SMALL, params, PREFIXES[i], &error), &error);
+        memset(back, 0xff, count * sizeof *back);
+        assert_ok(rank_safetensors_read(path, &SMALL, back, &error), &error);
+        assert_memory_equal(back, params, count * sizeof *back);
+    }
+    free(back);
+}
+
+/* The bytes are as the format's other libraries want them: header padded to 8 with spaces, tensors
+ * in layout order, the data our array as it lies in memory. */
+static void the_file_is_laid_out_in_order(void **state)
+{
+    (void)state;
+    base_error error;
+    base_safetensors parsed;
+    uint8_t *bytes = NULL;
+    size_t size_bytes = 0;
+    const char *path = test_folder_path(&place, "a.safetensors");
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    load(path, &bytes, &size_bytes);
+    assert_ok(base_safetensors_parse(bytes, size_bytes, 1 << 20, &parsed, &error), &error);
+    assert_int_equal((parsed.data - bytes) % 8, 0);
+    assert_int_equal(parsed.data_bytes, count * sizeof(float));
+    assert_memory_equal(parsed.data, params, parsed.data_bytes);
+    assert_int_equal(parsed.count, rank_model_tensor_count(&SMALL));
+    for (size_t i = 0; i < parsed.count; i++) {
+        rank_tensor tensor;
+        rank_model_tensor(&SMALL, (int)i, &tensor);
+        assert_string_equal(parsed.tensors[i].name, tensor.name);
+        assert_string_equal(parsed.tensors[i].dtype, "F32");
+        assert_int_equal(parsed.tensors[i].offset_bytes, tensor.offset * sizeof(float));
+    }
+    assert_string_equal(parsed.tensors[0].name, "wte.weight");
+    assert_string_equal(parsed.tensors[parsed.count - 1].name, "ln_f.bias");
+    base_safetensors_release(&parsed);
+    free(bytes);
+}
+
+static void the_same_parameters_give_the_same_bytes(void **state)
+{
+    (void)state;
+    base_error error;
+    uint8_t *bytes[2] = {NULL, NULL};
+    size_t size_bytes[2] = {0, 0};
+    for (size_t i = 0; i < 2; i++) {
+        const char *path = test_folder_path(&place, i == 0 ? "a" : "b");
+        assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+        load(path, &bytes[i], &size_bytes[i]);
+    }
+    assert_int_equal(size_bytes[0], size_bytes[1]);
+    assert_memory_equal(bytes[0], bytes[1], size_bytes[0]);
+    free(bytes[0]);
+    free(bytes[1]);
+}
+
+static void another_models_state_is_refused(void **state)
+{
+    (void)state;
+    base_error error;
+    float *back = calloc(4 * count, sizeof *back);
+    const char *path = test_folder_path(&place, "a.safetensors");
+    assert_non_null(back);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    static const struct {
+        rank_model_config config;
+        const char *reason;
+    } CASES[] = {
+        {{.vocab_size = 12, .width = 8, .layers = 2, .heads = 2, .context = 5}, "wte.weight"},
+        {{.vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 6}, "wpe.weight"},
+        {{.vocab_size = 11, .width = 8, .layers = 3, .heads = 2, .context = 5}, "tensors in it"},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        back[0] = 42;
+        assert_status(rank_safetensors_read(path, &CASES[i].config, back, &error),
+                      BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, path));
+        assert_non_null(strstr(error.message, CASES[i].reason));
+        assert_true(back[0] == 42); /* untouched */
+    }
+    free(back);
+}
+
+/* Replaces the first `from` in the file by `to`, of the same length. */
+static void change_file(const char *path, const char *from, const char *to)
+{
+    base_error error;
+    uint8_t *bytes = NULL;
+    size_t size_bytes = 0;
+    load(path, &bytes, &size_bytes);
+    uint8_t *found = memmem(bytes, size_bytes, from, strlen(from));
+    assert_non_null(found);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(found, to, strlen(to));
+    assert_ok(base_file_write(path, bytes, size_bytes, &error), &error);
+    free(bytes);
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const CHANGES[][3] = {
+        {"h.1.mlp.c_fc.bias", "h.1.mlp.c_fc.bios", "no tensor h.1.mlp.c_fc.bias"},
+        {"h.1.mlp.c_fc.bias", "h.0.mlp.c_fc.bias", "duplicate"},
+        {"\"F32\"", "\"I32\"", "not F32"},
+        {"\"shape\":[11,8]", "\"shape\":[8,11]", "another shape"},
+    };
+    base_error error;
+    float *back = calloc(count, sizeof *back);
+    const char *path = test_folder_path(&place, "a.safetensors");
+    assert_non_null(back);
+    for (size_t i = 0; i < sizeof CHANGES / sizeof CHANGES[0]; i++) {
+        assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+        change_file(path, CHANGES[i][0], CHANGES[i][1]);
+        assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_INVALID);
+        if (strstr(error.message, CHANGES[i][2]) == NULL) {
+            fail_msg("\"%s\" lacks \"%s\"", error.message, CHANGES[i][2]);
+        }
+    }
+    free(back);
+}
+
+static void every_truncated_file_is_refused(void **state)
+{
+    (void)state;
+    static const rank_model_config TINY = {
+        .vocab_size = 2, .width = 1, .layers = 1, .heads = 1, .context = 1};
+    base_error error;
+    float few[64];
+    struct stat info;
+    const char *path = test_folder_path(&place, "tiny");
+    assert_true(rank_model_param_count(&TINY) <= 64);
+    rank_model_init(&TINY, 1, few);
+    assert_ok(rank_safetensors_write(path, &TINY, few, "", &error), &error);
+    assert_int_equal(stat(path, &info), 0);
+    for (off_t size = info.st_size - 1; size >= 0; size--) {
+        assert_int_equal(truncate(path, size), 0);
+        assert_status(rank_safetensors_read(path, &TINY, few, &error), BASE_ERR_INVALID);
+    }
+}
+
+static void a_full_disk_leaves_the_old_state(void **state)
+{
+    (void)state;
+    base_error error;
+    struct rlimit before;
+    struct stat info;
+    const char *path = test_folder_path(&place, "a.safetensors");
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 1024, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const base_status status = rank_safetensors_write(path, &SMALL, params, "transformer.", &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, BASE_ERR_IO);
+    assert_non_null(strstr(error.message, path));
+    const off_t old_size = info.st_size;
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(info.st_size == old_size);
+    assert_int_not_equal(stat(test_folder_path(&place, "a.safetensors.tmp"), &info), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_saved_comes_back, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(the_file_is_laid_out_in_order, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(the_same_parameters_give_the_same_bytes, make_place,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(another_models_state_is_refused, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(damaged_files_are_refused, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(every_truncated_file_is_refused, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_state, make_place, remove_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
