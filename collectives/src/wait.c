@@ -11,7 +11,8 @@ enum {
     SPINS_PER_LOOK = 64, /* between two looks at the clock */
 };
 
-#define SPIN_NS  (20 * BASE_NS_PER_US)
+/* Spinning longer than a yield costs is no gain, and a loss where another job has the processor. */
+#define SPIN_NS  (4 * BASE_NS_PER_US)
 #define YIELD_NS (300 * BASE_NS_PER_US)
 #define SLEEP_NS (50 * BASE_NS_PER_MS)
 
