@@ -1,0 +1,79 @@
+#include "tiny.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "support.h"
+
+void tiny_open(tiny *t)
+{
+    base_error error;
+    *t = (tiny){.config = {.vocab_size = 37, .width = 20, .layers = 2, .heads = 2, .context = 24}};
+    t->param_count = rank_model_param_count(&t->config);
+    t->params = malloc(t->param_count * sizeof *t->params);
+    t->grads = malloc(t->param_count * sizeof *t->grads);
+    assert_non_null(t->params);
+    assert_non_null(t->grads);
+    rank_model_init(&t->config, 3, t->params);
+    for (int i = 0; i < rank_model_tensor_count(&t->config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(&t->config, i, &tensor);
+        for (size_t j = 0; j < tensor.count; j++) {
+            float *value = &t->params[tensor.offset + j];
+            *value = tensor.dims == 2 ? *value * 12.0f : *value + (float)(j % 5) * 0.1f;
+        }
+    }
+    assert_ok(rank_model_create(&t->config, TINY_TOKENS_MAX, 1, &t->model, &error), &error);
+}
+
+void tiny_close(tiny *t)
+{
+    rank_model_destroy(t->model);
+    free(t->params);
+    free(t->grads);
+}
+
+void tiny_fill(tiny *t, const int *lengths, uint64_t seed)
+{
+    int tokens = 0;
+    int segments = 0;
+    for (; lengths[segments] > 0; segments++) {
+        assert_true(segments < TINY_SEGMENTS_MAX);
+        t->segments[segments] = tokens;
+        tokens += lengths[segments];
+    }
+    t->segments[segments] = tokens;
+    assert_true(tokens <= TINY_TOKENS_MAX);
+    for (int i = 0; i < tokens; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        t->ids[i] = (int32_t)((seed >> 33) % (uint64_t)t->config.vocab_size);
+        t->targets[i] = (int32_t)((seed >> 41) % (uint64_t)t->config.vocab_size);
+    }
+    t->batch = (rank_batch){tokens, t->ids, t->targets, segments, t->segments};
+}
+
+double tiny_train(tiny *t)
+{
+    base_error error;
+    double loss;
+    int64_t targets;
+    for (size_t i = 0; i < t->param_count; i++) {
+        t->grads[i] = NAN;
+    }
+    assert_ok(rank_model_train(t->model, t->params, &t->batch, t->grads, NULL, NULL, &loss,
+                               &targets, &error),
+              &error);
+    return loss;
+}
+
+double tiny_difference(const float *a, const float *b, size_t count)
+{
+    double largest = 0.0;
+    double worst = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        const double difference = fabs((double)a[i] - (double)b[i]);
+        largest = fmax(largest, fabs((double)b[i]));
+        worst = difference <= worst ? worst : difference; /* a NaN is kept */
+    }
+    return worst / largest;
+}

@@ -1,0 +1,67 @@
+/* The sum of squares: right, and the sum of its blocks in order. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "rank/optim.h"
+#include "support.h"
+
+enum { COUNT = 5 * RANK_NORM_BLOCK + 77 };
+
+static float *make_values(void)
+{
+    float *values = malloc(COUNT * sizeof *values);
+    assert_non_null(values);
+    for (int i = 0; i < COUNT; i++) {
+        values[i] = (float)((i * 7919) % 2003 - 1000) * 1.7e-3f;
+    }
+    return values;
+}
+
+static void it_is_the_sum_of_squares(void **state)
+{
+    (void)state;
+    float *values = make_values();
+    double expected = 0.0;
+    for (int i = 0; i < COUNT; i++) {
+        expected += (double)values[i] * (double)values[i];
+    }
+    assert_true(fabs(rank_sum_of_squares(values, COUNT) - expected) < 1e-12 * expected);
+    assert_true(rank_sum_of_squares(values, 0) == 0.0);
+    assert_true(rank_sum_of_squares(values, 1) == (double)values[0] * (double)values[0]);
+    free(values);
+}
+
+/* So shards that end at a block's end give the same bits as the whole. */
+static void blocks_add_up_in_order(void **state)
+{
+    (void)state;
+    float *values = make_values();
+    double sum = 0.0;
+    for (int i = 0; i < COUNT; i += RANK_NORM_BLOCK) {
+        const int left = COUNT - i < RANK_NORM_BLOCK ? COUNT - i : RANK_NORM_BLOCK;
+        sum += rank_sum_of_squares(values + i, (size_t)left);
+    }
+    assert_true(sum == rank_sum_of_squares(values, COUNT));
+    free(values);
+}
+
+static void what_is_not_finite_shows(void **state)
+{
+    (void)state;
+    float *values = make_values();
+    values[COUNT - 1] = NAN;
+    assert_true(isnan(rank_sum_of_squares(values, COUNT)));
+    values[COUNT - 1] = INFINITY;
+    assert_true(isinf(rank_sum_of_squares(values, COUNT)));
+    free(values);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_the_sum_of_squares),
+        cmocka_unit_test(blocks_add_up_in_order),
+        cmocka_unit_test(what_is_not_finite_shows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
