@@ -244,6 +244,10 @@ base_status rank_model_forward(rank_model *model, const float *params, const ran
                                const int32_t *logit_rows, int logit_row_count, float *logits,
                                double *loss_sum, int64_t *target_count, base_error *reterr)
 {
+    double loss_here = 0.0;
+    int64_t targets_here = 0;
+    loss_sum = loss_sum != NULL ? loss_sum : &loss_here;
+    target_count = target_count != NULL ? target_count : &targets_here;
     *loss_sum = 0.0;
     *target_count = 0;
     base_status status = begin(model, params, batch, reterr);

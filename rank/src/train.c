@@ -154,8 +154,11 @@ static base_status warm_up(trainer *self, base_error *reterr)
 {
     const int32_t id = 0;
     const int32_t segment_start[] = {0, 1};
-    const rank_batch batch = {
-        .token_count = 1, .ids = &id, .segment_count = 1, .segment_start = segment_start};
+    const rank_batch batch = {.token_count = 1,
+                              .ids = &id,
+                              .targets = &id,
+                              .segment_count = 1,
+                              .segment_start = segment_start};
     const int64_t before_ns = base_now_ns();
     const base_status status =
         rank_model_forward(self->model, self->params, &batch, NULL, 0, NULL, NULL, NULL, reterr);

@@ -89,7 +89,7 @@ BASE_MUST_CHECK base_status rank_model_train(rank_model *model, const float *par
                                              base_error *reterr);
 
 /* Forward only; loss as above where targets is not NULL. logits: (rows, V) for the token rows
- * listed in logit_rows (ascending), or NULL for none. */
+ * listed in logit_rows (ascending), or NULL for none. loss_sum and target_count may be NULL. */
 BASE_MUST_CHECK base_status rank_model_forward(rank_model *model, const float *params,
                                                const rank_batch *batch, const int32_t *logit_rows,
                                                int logit_row_count, float *logits, double *loss_sum,
