@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -69,26 +68,17 @@ static void shorten_path(const char *path, char *shortened, size_t size_bytes)
     free(real);
 }
 
-static void find_data(launch_facts *facts, const char *path)
-{
-    uint8_t digest[PROTO_DIGEST_BYTES];
-    struct stat info;
-    if (path == NULL || path[0] == '\0') {
-        return;
-    }
-    shorten_path(path, facts->data_path, sizeof facts->data_path);
-    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
-        proto_sha256_file(path, digest, NULL) == BASE_OK) {
-        facts->data_bytes = (uint64_t)info.st_size;
-        proto_digest_hex(digest, facts->data_sha256);
-    }
-}
-
-void launch_facts_gather(launch_facts *facts, const char *data_path)
+void launch_facts_gather(launch_facts *facts, const launch_file_digest *data)
 {
     memset(facts, 0, sizeof *facts);
     find_machine(facts);
-    find_data(facts, data_path);
+    if (data->path[0] != '\0') {
+        shorten_path(data->path, facts->data_path, sizeof facts->data_path);
+    }
+    if (data->known) {
+        facts->data_bytes = data->size_bytes;
+        proto_digest_hex(data->sha256, facts->data_sha256);
+    }
     facts->version = LAUNCH_BUILD_VERSION;
     facts->git_commit = LAUNCH_BUILD_COMMIT;
     facts->compiler = LAUNCH_BUILD_COMPILER;

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "proto/digest.h"
+#include "record/file_digest.h"
 
 enum { LAUNCH_FACT_BYTES = 256 };
 
@@ -26,7 +27,7 @@ typedef struct launch_facts {
     const char *sanitizers; /* empty: none */
 } launch_facts;
 
-/* Looks everything up; what cannot be found out is left empty. Reads the whole data file. */
-void launch_facts_gather(launch_facts *facts, const char *data_path);
+/* Looks everything up; what cannot be found out is left empty. data: finished. */
+void launch_facts_gather(launch_facts *facts, const launch_file_digest *data);
 
 #endif

@@ -15,8 +15,6 @@
 
 #include "base/clock.h"
 
-extern char **environ;
-
 enum { COMPLAINT_BYTES = 300, PATH_BYTES = BASE_PATH_BYTES + 64 };
 
 static const char SCRIPT_HEAD[] =

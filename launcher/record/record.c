@@ -27,6 +27,7 @@ struct launch_record {
     launch_out_folder folder;
     launch_steps steps;
     launch_text notes;
+    launch_file_digest data;
     FILE *timings;
     int64_t flushed_ns;
     char timings_path[PATH_BYTES];
@@ -72,6 +73,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
         launch_text_printf(&made->notes, "the record of an earlier run is now in %s\n",
                            made->folder.moved_to);
     }
+    launch_file_digest_start(&made->data, made->job.data);
     *record = made;
     return BASE_OK;
 }
@@ -257,7 +259,8 @@ static base_status describe_and_write(launch_record *record, const launch_record
     launch_facts facts;
     launch_text lesson = {0};
     launch_text backend = {0};
-    launch_facts_gather(&facts, record->job.data);
+    launch_file_digest_finish(&record->data);
+    launch_facts_gather(&facts, &record->data);
     launch_run run = {
         .out = record->folder.path,
         .job = &record->job,
@@ -315,6 +318,7 @@ void launch_record_close(launch_record *record)
     if (record->timings != NULL) {
         (void)fclose(record->timings); /* not finished: nobody is left to be told */
     }
+    launch_file_digest_finish(&record->data);
     launch_out_folder_close(&record->folder);
     launch_steps_fini(&record->steps);
     launch_text_fini(&record->notes);

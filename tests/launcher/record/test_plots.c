@@ -20,7 +20,8 @@ static int make_place(void **state)
     (void)state;
     base_error error;
     test_folder_make(&place);
-    path_before = strdup(getenv("PATH"));
+    const char *path = getenv("PATH");
+    path_before = strdup(path != NULL ? path : "");
     assert_non_null(path_before);
     assert_ok(base_mkdirs(test_folder_path(&place, "bin"), &error), &error);
     assert_int_equal(setenv("PATH", test_folder_path(&place, "bin"), 1), 0);
