@@ -31,6 +31,16 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
     }
 }
 
+static void signal_rank(launch_session *session, int index, int signal_number)
+{
+    launch_rank *rank = &session->ranks[index];
+    if (rank->started && !rank->exited) {
+        rank->ended_by_us = true;
+        (void)kill(-rank->process.pid, signal_number);
+    }
+}
+
+/* Tells the ranks; who has not joined, or cannot be told, is sent a signal at once. */
 static void send_abort(launch_session *session)
 {
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
@@ -40,23 +50,23 @@ static void send_abort(launch_session *session)
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
     envelope.abort = &message;
     session->sent = true;
-    for (int rank = 0; rank < session->world_size; rank++) {
-        base_error ignored; /* who cannot be told is sent a signal */
-        if (session->ranks[rank].joined && !session->ranks[rank].exited &&
-            proto_bus_send(session->bus, rank, &envelope, &ignored) != BASE_OK) {
-            continue;
+    for (int i = 0; i < session->world_size; i++) {
+        base_error ignored;
+        const launch_rank *rank = &session->ranks[i];
+        const bool told = rank->joined && !rank->exited &&
+                          proto_bus_send(session->bus, i, &envelope, &ignored) == BASE_OK;
+        if (rank->stopped) {
+            signal_rank(session, i, SIGKILL); /* it could not hear anything else */
+        } else if (!told) {
+            signal_rank(session, i, SIGTERM);
         }
     }
 }
 
 static void signal_ranks(launch_session *session, int signal_number)
 {
-    for (int i = 0; i < session->world_size; i++) {
-        launch_rank *rank = &session->ranks[i];
-        if (rank->started && !rank->exited) {
-            rank->ended_by_us = true;
-            (void)kill(-rank->process.pid, signal_number);
-        }
+    for (int rank = 0; rank < session->world_size; rank++) {
+        signal_rank(session, rank, signal_number);
     }
 }
 

@@ -398,8 +398,9 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     if (session->cause.blame != 0) {
         result->cause = session->cause.error;
         result->cause_rank = session->cause.rank;
-        result->exit_status =
-            session->cause.exit_status > 0 ? session->cause.exit_status : BASE_EXIT_ERROR;
+        const int own =
+            session->cause.rank >= 0 ? session->ranks[session->cause.rank].exit_code : 0;
+        result->exit_status = own != 0 ? own : session->cause.exit_status;
     } else if (session->stop_signal != 0) {
         result->exit_status = BASE_EXIT_SIGNAL_BASE + session->stop_signal;
     }

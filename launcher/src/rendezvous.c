@@ -371,7 +371,7 @@ static void hear_event(launch_session *session, const proto_bus_event *event)
     if (event->kind == PROTO_BUS_DISCONNECTED && event->rank != PROTO_NO_RANK) {
         const launch_rank *rank = &session->ranks[event->rank];
         if (!rank->finished && !rank->exited && rank->reported_exit_code < 0) {
-            launch_blame(session, LAUNCH_BLAME_LOST, event->rank, -1,
+            launch_blame(session, LAUNCH_BLAME_LOST, event->rank, BASE_EXIT_ERROR,
                          "rank %d (pid %d): its control connection has ended (it closed it, or "
                          "sent a message over %d bytes)",
                          event->rank, rank->process.pid, PROTO_RANK_MESSAGE_BYTES_MAX);

@@ -41,6 +41,7 @@ typedef struct launch_rank {
     int log_fd;
     int64_t steps_reported;
     int reported_exit_code; /* of a Failed; -1: none */
+    int exit_code;          /* it left with, by itself; 0 so far */
     uint8_t params_digest[PROTO_DIGEST_BYTES];
     /* its join, for the roster */
     char hostname[BASE_HOSTNAME_BYTES];
@@ -58,7 +59,7 @@ typedef struct launch_rank {
 typedef struct launch_cause {
     launch_blame_class blame; /* 0: nothing has failed */
     int rank;
-    int exit_status; /* -1: that rank's own, once it has left */
+    int exit_status; /* unless the rank itself leaves with another code */
     base_error error;
 } launch_cause;
 
@@ -104,7 +105,7 @@ typedef struct launch_session {
 /* ---- ending.c ---- */
 
 /* Notes a sign of failure of a rank (-1: of the launcher itself) and starts the end of the job.
- * exit_status -1: whatever the rank's process leaves with. */
+ * exit_status: the job's, unless the rank leaves by itself with a code of its own. */
 void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
                   const char *format, ...) BASE_PRINTF(5, 6);
 

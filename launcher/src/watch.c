@@ -103,7 +103,8 @@ static void progress_words(const launch_rank *rank, char *text, size_t size_byte
     } else if (rank->finished) {
         (void)snprintf(text, size_bytes, "after it had finished");
     } else {
-        (void)snprintf(text, size_bytes, "after %" PRId64 " steps", rank->steps_reported);
+        (void)snprintf(text, size_bytes, "after %" PRId64 " step%s", rank->steps_reported,
+                       rank->steps_reported == 1 ? "" : "s");
     }
 }
 
@@ -127,17 +128,13 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
         return;
     }
     if (session->abort_sent_ns != 0) {
-        launch_blame(session, LAUNCH_BLAME_ABORTED, index, -1, "rank %d (pid %d) was aborted",
-                     index, pid);
+        launch_blame(session, LAUNCH_BLAME_ABORTED, index, BASE_EXIT_ERROR,
+                     "rank %d (pid %d) was aborted", index, pid);
     } else if (rank->reported_exit_code < 0) {
         launch_blame(session, LAUNCH_BLAME_UNCLEAR, index,
                      info->si_status != 0 ? info->si_status : BASE_EXIT_ERROR,
                      "rank %d (pid %d) left with exit code %d %s, without a word", index, pid,
                      info->si_status, when);
-    }
-    /* the job's code is the one it really left with, whatever it had announced */
-    if (session->cause.rank == index && info->si_status != 0 && !by_signal) {
-        session->cause.exit_status = info->si_status;
     }
 }
 
@@ -153,6 +150,9 @@ void launch_watch_exit(launch_session *session, int index)
     launch_rendezvous_drain(session); /* its last words came before its end */
     launch_watch_output(session, index, STDOUT_FILENO, true);
     launch_watch_output(session, index, STDERR_FILENO, true);
+    if (info.si_code == CLD_EXITED && !rank->ended_by_us) {
+        rank->exit_code = info.si_status;
+    }
     judge(session, index, &info);
     /* while the zombie holds the number: whatever the rank has started goes with it */
     (void)kill(-rank->process.pid, SIGKILL);

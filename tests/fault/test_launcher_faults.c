@@ -1,0 +1,320 @@
+/* What goes wrong in a job's processes, over the real launcher and fake ranks: each fault is named,
+ * gives the right exit status, and leaves no process and no file behind. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fake_job.h"
+
+static test_program program; /* its buffers are big */
+
+/* The points of a fake rank's life, as in fake_rank.c. */
+enum { POINT_STARTED = 0, POINT_OPENED, POINT_JOINED, POINT_EXCHANGED, POINT_READY, POINT_STEPS };
+
+typedef struct test_fault {
+    const char *what;
+    const char *rank;
+    const char *at;
+    int exit_status;
+    const char *named; /* on stderr */
+} test_fault;
+
+/* Runs a job with one fault; the exit status. */
+static int run_fault(const test_folder *folder, const char *const *flags, const test_fault *fault)
+{
+    char what[64];
+    char rank[64];
+    char at[64];
+    (void)snprintf(what, sizeof what, "FAKE_WHAT=%s", fault->what);
+    (void)snprintf(rank, sizeof rank, "FAKE_RANK=%s", fault->rank);
+    (void)snprintf(at, sizeof at, "FAKE_AT=%s", fault->at);
+    return fake_job_run(&program, folder, flags, FAKE_LIST(what, rank, at));
+}
+
+static void check_fault(const test_folder *folder, const char *const *flags,
+                        const test_fault *fault)
+{
+    const int exit_status = run_fault(folder, flags, fault);
+    if (exit_status != fault->exit_status ||
+        strstr(program.text[TEST_STDERR], fault->named) == NULL) {
+        fail_msg("%s in rank %s at %s: exit status %d (%d wanted), '%s' wanted in:\n%s",
+                 fault->what, fault->rank, fault->at, exit_status, fault->exit_status, fault->named,
+                 program.text[TEST_STDERR]);
+    }
+}
+
+/* Shared memory objects on this host whose names are ours. */
+static int count_shm(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/dev/shm");
+    if (folder == NULL) {
+        return 0;
+    }
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        count += strstr(entry->d_name, "ringfence") != NULL ? 1 : 0;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
+static void a_rank_killed_at_any_moment_is_named(void **state)
+{
+    (void)state;
+    test_folder folder;
+    const int shm_before = count_shm();
+    fake_job_setup(&folder);
+    for (int at = POINT_STARTED; at < POINT_STEPS + 3; at++) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "%d", at);
+        const char *rank = at % 2 == 0 ? "1" : "0";
+        const test_fault fault = {"kill", rank, text, 137, "was ended by SIGKILL"};
+        check_fault(&folder, FAKE_LIST("--steps", "5", "--ranks", "3"), &fault);
+        char named[32];
+        (void)snprintf(named, sizeof named, "error: rank %s (pid", rank);
+        assert_non_null(strstr(program.text[TEST_STDERR], named));
+    }
+    assert_int_equal(count_shm(), shm_before);
+    fake_job_teardown(&folder);
+}
+
+static void the_first_cause_gives_the_exit_status(void **state)
+{
+    (void)state;
+    static const test_fault faults[] = {
+        {"segv", "1", "6", 139, "rank 1 (pid"},
+        {"segv", "0", "6", 139, "was ended by SIGSEGV after "},
+        {"exit", "1", "2", 3, "left with exit code 3 while starting, without a word"},
+        {"exit", "0", "7", 3, "left with exit code 3 after "},
+        {"silent", "1", "6", 1, "left with exit code 0 after 2 steps"},
+        {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
+    };
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        check_fault(&folder, FAKE_LIST("--steps", "5"), &faults[i]);
+    }
+    fake_job_teardown(&folder);
+}
+
+static void who_breaks_the_protocol_is_named(void **state)
+{
+    (void)state;
+    static const test_fault faults[] = {
+        {"garbage", "1", "6", 1, "64 bytes that is not an Envelope"},
+        {"garbage", "1", "2", 1, "rank 1 (pid"},
+        {"oversize", "1", "6", 1, "rank 1 (pid"},
+        {"mute", "0", "6", 1, "rank 0 (pid"},
+        {"parameters", "1", "3", 1, "starts from other parameters than rank 0"},
+        {"shard", "1", "3", 1, "the shards have 19 sentences, the data 20"},
+        {"wrong-key", "1", "1", 1, "the launcher refused this rank's key"},
+        {"other-rank", "1", "1", 1, "says that it is rank 0"},
+    };
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        check_fault(&folder, FAKE_LIST("--steps", "5"), &faults[i]);
+    }
+    fake_job_teardown(&folder);
+}
+
+static void who_does_not_join_is_named(void **state)
+{
+    (void)state;
+    static const test_fault faults[] = {
+        {"hang", "1", "1", 1, "1 of 2 ranks have not joined within 0.5 s: rank 1 (pid"},
+        {"deaf", "0", "0", 1, "rank 0 (pid"},
+        {"stop", "1", "0", 1, "is stopped"},
+    };
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        check_fault(&folder, FAKE_LIST("--join-timeout", "0.5"), &faults[i]);
+    }
+    fake_job_teardown(&folder);
+}
+
+static void a_stopped_rank_is_named_after_the_timeout(void **state)
+{
+    (void)state;
+    static const test_fault faults[] = {
+        {"stop", "1", "6", 1, "rank 1, pid"},
+        {"stop", "0", "3", 1, "rank 0, pid"},
+    };
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        /* the others' collectives time out first, or the launcher's own watch: both name it */
+        const int exit_status = run_fault(&folder, FAKE_LIST("--timeout", "0.3"), &faults[i]);
+        char by_watch[64];
+        (void)snprintf(by_watch, sizeof by_watch, "error: rank %s (pid", faults[i].rank);
+        const char *err = program.text[TEST_STDERR];
+        assert_int_equal(exit_status, 1);
+        assert_non_null(strstr(err, "is stopped by SIGSTOP")); /* told at once */
+        assert_true(strstr(err, faults[i].named) != NULL || strstr(err, by_watch) != NULL);
+    }
+    /* a job of one rank has nobody to time out on it */
+    const test_fault alone = {"stop", "0", "6", 1, "has been stopped for more than 0.3 s"};
+    check_fault(&folder, FAKE_LIST("--timeout", "0.3", "--ranks", "1"), &alone);
+    fake_job_teardown(&folder);
+}
+
+static void a_stopped_rank_may_go_on(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    fake_job_start(&program, &folder, FAKE_LIST("--steps", "5"),
+                   FAKE_LIST("FAKE_WHAT=stop", "FAKE_RANK=1", "FAKE_AT=6"));
+    test_program_wait_text(&program, TEST_STDERR, "is stopped by SIGSTOP");
+    const long pid = test_program_number_after(&program, TEST_STDERR, "kill -CONT ");
+    assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
+    assert_int_equal(test_program_wait(&program), 0);
+    test_program_assert_no_children();
+    fake_job_teardown(&folder);
+}
+
+enum { FOREVER_STEPS = 100000000 };
+
+static void start_endless(const test_folder *folder)
+{
+    char steps[16];
+    (void)snprintf(steps, sizeof steps, "%d", FOREVER_STEPS);
+    fake_job_start(&program, folder, FAKE_LIST("--steps", steps, "--log-dir", folder->path),
+                   FAKE_LIST("FAKE_LINES=same"));
+    test_program_wait_text(&program, TEST_STDOUT, "step 3\n");
+}
+
+static void ctrl_c_ends_after_the_step(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        start_endless(&folder);
+        assert_int_equal(kill(program.pid, signals[i]), 0);
+        assert_int_equal(test_program_wait(&program), 128 + signals[i]);
+        test_program_assert_no_children();
+        assert_non_null(strstr(program.text[TEST_STDERR], "ending after the current step"));
+        assert_non_null(strstr(program.text[TEST_STDOUT], "parameters byte-equal")); /* finished */
+        struct stat info;
+        assert_int_equal(stat(test_folder_path(&folder, "out/manifest.json"), &info), 0);
+    }
+    fake_job_teardown(&folder);
+}
+
+static void a_second_ctrl_c_ends_at_once(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    /* rank 1 hangs, so that a polite end never comes */
+    fake_job_start(&program, &folder, FAKE_LIST("--steps", "10"),
+                   FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
+    test_program_wait_text(&program, TEST_STDOUT, "step 0 of 1");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDERR, "ending after the current step");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    fake_job_teardown(&folder);
+}
+
+static void ranks_die_with_their_launcher(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    start_endless(&folder);
+    assert_int_equal(kill(program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 137); /* also: both pipes have been let go */
+    test_program_wait_no_children();
+    /* and its locks are gone: the next job takes the same folder */
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2"), NULL), 0);
+    fake_job_teardown(&folder);
+}
+
+static void a_launcher_killed_early_leaves_no_rank(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    fake_job_start(&program, &folder, FAKE_LIST("--ranks", "4"),
+                   FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=0", "FAKE_AT=0"));
+    assert_int_equal(kill(program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 137);
+    test_program_wait_no_children();
+    fake_job_teardown(&folder);
+}
+
+static void two_jobs_cannot_have_one_folder(void **state)
+{
+    (void)state;
+    static test_program second;
+    test_folder folder;
+    fake_job_setup(&folder);
+    start_endless(&folder);
+    fake_job_start(&second, &folder, FAKE_LIST("--steps", "2"), NULL);
+    assert_int_equal(test_program_wait(&second), 1);
+    assert_non_null(strstr(second.text[TEST_STDERR], test_folder_path(&folder, "out")));
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    fake_job_teardown(&folder);
+}
+
+static void a_full_disk_ends_the_job(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    /* a limit on the size of files is a disk that fills up, but for the errno */
+    const char *const arguments[] = {
+        "/bin/sh",
+        "-c",
+        "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\"",
+        FAKE_LAUNCHER_PATH,
+        "--no-plots",
+        "--no-scaling",
+        "--quiet",
+        "--steps",
+        "100000000",
+        "--data",
+        test_folder_path(&folder, "data.jsonl"),
+        "--tokenizer",
+        test_folder_path(&folder, "tokenizer.json"),
+        "--out",
+        test_folder_path(&folder, "out"),
+        NULL,
+    };
+    test_program_start(&program, arguments, NULL);
+    assert_int_equal(test_program_wait(&program), 1);
+    test_program_assert_no_children();
+    assert_non_null(strstr(program.text[TEST_STDERR], "timings.jsonl"));
+    fake_job_teardown(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_killed_at_any_moment_is_named),
+        cmocka_unit_test(the_first_cause_gives_the_exit_status),
+        cmocka_unit_test(who_breaks_the_protocol_is_named),
+        cmocka_unit_test(who_does_not_join_is_named),
+        cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
+        cmocka_unit_test(a_stopped_rank_may_go_on),
+        cmocka_unit_test(ctrl_c_ends_after_the_step),
+        cmocka_unit_test(a_second_ctrl_c_ends_at_once),
+        cmocka_unit_test(ranks_die_with_their_launcher),
+        cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
+        cmocka_unit_test(two_jobs_cannot_have_one_folder),
+        cmocka_unit_test(a_full_disk_ends_the_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,55 @@
+#include "fake_job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+void fake_job_setup(test_folder *folder)
+{
+    static const char data[] = "{\"text\": \"he goed -> he went\"}\n";
+    static const char tokenizer[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
+                                    "300}, \"merges\": []}, \"added_tokens\": []}";
+    base_error error;
+    test_folder_make(folder);
+    assert_ok(
+        base_file_write(test_folder_path(folder, "data.jsonl"), data, sizeof data - 1, &error),
+        &error);
+    assert_ok(base_file_write(test_folder_path(folder, "tokenizer.json"), tokenizer,
+                              sizeof tokenizer - 1, &error),
+              &error);
+}
+
+void fake_job_teardown(test_folder *folder)
+{
+    test_folder_remove(folder);
+}
+
+void fake_job_start(test_program *program, const test_folder *folder, const char *const *flags,
+                    const char *const *variables)
+{
+    const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
+        FAKE_LAUNCHER_PATH, "--no-plots", "--no-scaling", "--data", NULL,
+        "--tokenizer",      NULL,         "--out",        NULL,
+    };
+    int count = 4;
+    arguments[count++] = test_folder_path(folder, "data.jsonl");
+    arguments[count++] = "--tokenizer";
+    arguments[count++] = test_folder_path(folder, "tokenizer.json");
+    arguments[count++] = "--out";
+    arguments[count++] = test_folder_path(folder, "out");
+    for (int i = 0; flags[i] != NULL && count < TEST_PROGRAM_ARGS_MAX - 1; i++) {
+        arguments[count++] = flags[i];
+    }
+    arguments[count] = NULL;
+    test_program_start(program, arguments, variables);
+}
+
+int fake_job_run(test_program *program, const test_folder *folder, const char *const *flags,
+                 const char *const *variables)
+{
+    fake_job_start(program, folder, flags, variables);
+    const int exit_status = test_program_wait(program);
+    test_program_assert_no_children();
+    return exit_status;
+}

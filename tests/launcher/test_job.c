@@ -1,0 +1,294 @@
+/* Whole jobs of well-behaved fake ranks under the real launcher. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "fake_job.h"
+
+static test_program program; /* its buffers are big */
+
+static bool exists(const test_folder *folder, const char *name)
+{
+    struct stat info;
+    return stat(test_folder_path(folder, name), &info) == 0;
+}
+
+static int count_lines(const char *text, const char *wanted)
+{
+    int count = 0;
+    for (const char *at = strstr(text, wanted); at != NULL; at = strstr(at + 1, wanted)) {
+        count++;
+    }
+    return count;
+}
+
+static void jobs_of_any_size_finish(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"1", "2", "3", "8"};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        test_folder folder;
+        fake_job_setup(&folder);
+        const int exit_status =
+            fake_job_run(&program, &folder, FAKE_LIST("--ranks", sizes[i], "--steps", "4"), NULL);
+        if (exit_status != 0) {
+            fail_msg("%s ranks: exit status %d: %s", sizes[i], exit_status,
+                     program.text[TEST_STDERR]);
+        }
+        assert_non_null(strstr(program.text[TEST_STDOUT], "loss: 6.2500 -> 1.5625 in 4 steps"));
+        assert_true(exists(&folder, "out/manifest.json"));
+        fake_job_teardown(&folder);
+    }
+}
+
+static void the_summary_says_what_happened(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "3"), NULL), 0);
+    const char *out = program.text[TEST_STDOUT];
+    assert_non_null(strstr(out, "tokens/s on 2 ranks"));
+    assert_non_null(strstr(out, "all-reduce p50 0.100 ms"));
+    assert_non_null(strstr(out, "byte-equal on all ranks: yes"));
+    assert_non_null(strstr(out, test_folder_path(&folder, "out")));
+    assert_non_null(strstr(program.text[TEST_STDERR], "step 3/3"));
+
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "3", "--quiet"), NULL),
+                     0);
+    assert_string_equal(program.text[TEST_STDOUT], "");
+    assert_string_equal(program.text[TEST_STDERR], "");
+    fake_job_teardown(&folder);
+}
+
+static void progress_is_a_few_plain_lines(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "200"), NULL), 0);
+    const int lines = count_lines(program.text[TEST_STDERR], "tokens/s");
+    assert_in_range(lines, 1, 12);
+    assert_null(strchr(program.text[TEST_STDERR], '\r'));
+    fake_job_teardown(&folder);
+}
+
+static void scaling_is_measured_after_the_job(void **state)
+{
+    (void)state;
+    test_folder folder;
+    void *manifest = NULL;
+    size_t manifest_bytes = 0;
+    base_error error;
+    fake_job_setup(&folder);
+    const char *const arguments[] = {
+        FAKE_LAUNCHER_PATH,
+        "--no-plots",
+        "--data",
+        test_folder_path(&folder, "data.jsonl"),
+        "--tokenizer",
+        test_folder_path(&folder, "tokenizer.json"),
+        "--out",
+        test_folder_path(&folder, "out"),
+        "--steps",
+        "50",
+        NULL,
+    };
+    test_program_start(&program, arguments, NULL);
+    assert_int_equal(test_program_wait(&program), 0);
+    test_program_assert_no_children();
+    assert_non_null(strstr(program.text[TEST_STDOUT], "measured: 1024000 tokens/s on 1 rank"));
+    assert_ok(base_file_read(test_folder_path(&folder, "out/manifest.json"), 1 << 20, &manifest,
+                             &manifest_bytes, &error),
+              &error);
+    assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": 1024000"));
+    assert_non_null(strstr(manifest, "\"tokens_per_sec_2proc\": 2048000"));
+    free(manifest);
+    fake_job_teardown(&folder);
+}
+
+static void output_is_prefixed_and_collapsed(void **state)
+{
+    (void)state;
+    test_folder folder;
+    void *log = NULL;
+    size_t log_bytes = 0;
+    base_error error;
+    fake_job_setup(&folder);
+    const char *logs = test_folder_path(&folder, "logs");
+    assert_int_equal(fake_job_run(&program, &folder,
+                                  FAKE_LIST("--ranks", "3", "--steps", "5", "--log-dir", logs),
+                                  FAKE_LIST("FAKE_LINES=own")),
+                     0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n"));
+    assert_ok(base_file_read(test_folder_path(&folder, "logs/rank-1.log"), 4096, &log, &log_bytes,
+                             &error),
+              &error);
+    assert_string_equal(log, "step 0 of 1\nstep 1 of 1\nstep 2 of 1\nstep 3 of 1\nstep 4 of 1\n");
+    free(log);
+
+    /* however they are timed: every step is said for every rank, and once at most for each */
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--ranks", "3", "--steps", "1"),
+                                  FAKE_LIST("FAKE_LINES=same")),
+                     0);
+    const int lines = count_lines(program.text[TEST_STDOUT], "] step 0\n");
+    assert_in_range(lines, 1, 3);
+    fake_job_teardown(&folder);
+}
+
+static void generated_texts_come_in_order(void **state)
+{
+    (void)state;
+    static const char config[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
+                                 "\"n_head\": 4, \"n_positions\": 64}";
+    test_folder folder;
+    base_error error;
+    fake_job_setup(&folder);
+    assert_ok(base_mkdirs(test_folder_path(&folder, "model"), &error), &error);
+    assert_ok(base_file_write(test_folder_path(&folder, "model/config.json"), config,
+                              sizeof config - 1, &error),
+              &error);
+    char model[BASE_PATH_BYTES + 32]; /* test_folder_path has few buffers */
+    char heldout[BASE_PATH_BYTES + 32];
+    (void)snprintf(model, sizeof model, "%s/model", folder.path);
+    (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", folder.path);
+    assert_int_equal(fake_job_run(&program, &folder,
+                                  FAKE_LIST("--mode", "generate", "--checkpoint", model, "--prompt",
+                                            "he goed to school", "--prompt", "two", "--eval",
+                                            "--heldout", heldout),
+                                  NULL),
+                     0);
+    assert_string_equal(program.text[TEST_STDOUT], "he went to school\nhe went to school\n"
+                                                   "held-out exact match: 456/500 (91.2 %)\n");
+    assert_false(exists(&folder, "out"));
+    fake_job_teardown(&folder);
+}
+
+static void a_dry_run_starts_nothing(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--dry-run", "--ranks", "2"), NULL),
+                     0);
+    const char *out = program.text[TEST_STDOUT];
+    assert_non_null(strstr(out, "\"vocab_size\":301"));
+    assert_non_null(strstr(out, "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2"));
+    assert_non_null(strstr(out, "RINGFENCE_KEY_FD=(inherited)"));
+    assert_non_null(strstr(out, "state-rank-1.safetensors"));
+    assert_false(exists(&folder, "out"));
+
+    const char *file = test_folder_path(&folder, "job.json");
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--write-job", file), NULL), 0);
+    assert_true(exists(&folder, "job.json"));
+    assert_false(exists(&folder, "out"));
+    fake_job_teardown(&folder);
+}
+
+static void wrong_usage_is_one_line_and_2(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        /* flag, value, what the line names */
+        {"--mode", "magic", "'magic'"},
+        {"--no-such-flag", NULL, "--no-such-flag"},
+        {"--ranks", "0", "--ranks"},
+        {"--ranks", "two", "--ranks"},
+        {"--ranks", "99999", "--ranks"},
+        {"--steps", NULL, "--steps"},
+        {"--batch", "0", "--batch"},
+        {"--batch", "65537", "--batch"},
+        {"--context", "1", "--context"},
+        {"--context", "100000", "--context"},
+        {"--heads", "3", "heads 3"},
+        {"--timeout", "0", "--timeout"},
+        {"--scaling", "1,0", "--scaling"},
+        {"--scaling", "1,,2", "--scaling"},
+        {"--transport", "pigeon", "pigeon"},
+        {"--prompt", "hello", "--mode generate"},
+        {"--quiet=1", NULL, "--quiet"},
+        {"extra", NULL, "'extra'"},
+        {"--out", "", "--out"},
+        {"-x", NULL, "-x"},
+    };
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const flags[] = {cases[i][0], cases[i][1], NULL};
+        const int exit_status = fake_job_run(&program, &folder, flags, NULL);
+        const char *err = program.text[TEST_STDERR];
+        if (exit_status != 2 || strstr(err, cases[i][2]) == NULL ||
+            strchr(err, '\n') != err + strlen(err) - 1) {
+            fail_msg("%s %s: exit status %d, stderr: %s", cases[i][0],
+                     cases[i][1] != NULL ? cases[i][1] : "", exit_status, err);
+        }
+        assert_false(exists(&folder, "out"));
+    }
+    fake_job_teardown(&folder);
+}
+
+static void missing_files_are_one_line(void **state)
+{
+    (void)state;
+    static const char *const flags[] = {"--data", "--tokenizer", "--checkpoint"};
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        const int exit_status =
+            fake_job_run(&program, &folder, FAKE_LIST(flags[i], "/no/such/place"), NULL);
+        const char *err = program.text[TEST_STDERR];
+        assert_int_equal(exit_status, 1);
+        assert_non_null(strstr(err, "/no/such/place"));
+        assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
+    }
+    /* a place that cannot be written */
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--out", "/proc/nothing"), NULL), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "/proc/nothing"));
+    fake_job_teardown(&folder);
+}
+
+static void help_and_version_are_on_stdout(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--help"), NULL), 0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "--micro-batches N"));
+    assert_string_equal(program.text[TEST_STDERR], "");
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--version"), NULL), 0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "launcher (Ringfence) "));
+    fake_job_teardown(&folder);
+}
+
+static void a_rank_by_hand_says_what_to_run(void **state)
+{
+    (void)state;
+    test_program_start(&program, FAKE_LIST(FAKE_RANK_PATH), NULL);
+    assert_int_equal(test_program_wait(&program), 2);
+    const char *err = program.text[TEST_STDERR];
+    assert_non_null(strstr(err, "launcher --ranks"));
+    assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_of_any_size_finish),
+        cmocka_unit_test(the_summary_says_what_happened),
+        cmocka_unit_test(progress_is_a_few_plain_lines),
+        cmocka_unit_test(scaling_is_measured_after_the_job),
+        cmocka_unit_test(output_is_prefixed_and_collapsed),
+        cmocka_unit_test(generated_texts_come_in_order),
+        cmocka_unit_test(a_dry_run_starts_nothing),
+        cmocka_unit_test(wrong_usage_is_one_line_and_2),
+        cmocka_unit_test(missing_files_are_one_line),
+        cmocka_unit_test(help_and_version_are_on_stdout),
+        cmocka_unit_test(a_rank_by_hand_says_what_to_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
