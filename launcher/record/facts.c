@@ -1,5 +1,6 @@
 #include "record/facts.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,9 +69,16 @@ static void shorten_path(const char *path, char *shortened, size_t size_bytes)
     free(real);
 }
 
+double launch_load_average(void)
+{
+    double load = NAN;
+    return getloadavg(&load, 1) == 1 ? load : NAN;
+}
+
 void launch_facts_gather(launch_facts *facts, const launch_file_digest *data)
 {
     memset(facts, 0, sizeof *facts);
+    facts->load_before = NAN;
     find_machine(facts);
     if (data->path[0] != '\0') {
         shorten_path(data->path, facts->data_path, sizeof facts->data_path);

@@ -17,6 +17,7 @@ typedef struct launch_facts {
     int cpus_online;
     int cpus_allowed; /* this process may run on; at least 1 */
     uint64_t memory_bytes;
+    double load_before;              /* 1-minute load average before the run; NaN when unknown */
     char data_path[BASE_PATH_BYTES]; /* relative to the current folder where it lies below it */
     uint64_t data_bytes;
     char data_sha256[PROTO_DIGEST_HEX_BYTES]; /* empty when the file could not be read */
@@ -27,7 +28,10 @@ typedef struct launch_facts {
     const char *sanitizers; /* empty: none */
 } launch_facts;
 
-/* Looks everything up; what cannot be found out is left empty. data: finished. */
+/* The machine's 1-minute load average; NaN when it cannot be known. */
+double launch_load_average(void);
+
+/* Looks everything up but load_before; what cannot be found out is left empty. data: finished. */
 void launch_facts_gather(launch_facts *facts, const launch_file_digest *data);
 
 #endif

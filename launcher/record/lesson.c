@@ -6,6 +6,7 @@
 
 /* Differences below this share of a step are noise on a shared machine, and said to be. */
 static const double NOISE_SHARE = 0.03;
+static const double BUSY_SHARE = 0.5; /* load per core from which a machine counts as busy */
 
 static void put_ms(launch_text *text, double ms)
 {
@@ -22,13 +23,13 @@ static void tell_step(const launch_run *run, launch_text *text)
     put_ms(text, step_ms);
     launch_text_put(text, ": ");
     put_ms(text, summary->compute_ms.p50);
-    launch_text_printf(text, " (%.0f %%) of forward and backward, ",
+    launch_text_printf(text, " (%.1f %%) of forward and backward, ",
                        launch_share_percent(summary->compute_ms.p50, step_ms));
     put_ms(text, summary->exposed_ms.p50);
     launch_text_printf(text, " (%.1f %%) of waiting for the all-reduce and ",
                        launch_share_percent(summary->exposed_ms.p50, step_ms));
     put_ms(text, summary->optimizer_ms.p50);
-    launch_text_printf(text, " (%.0f %%) of AdamW. ",
+    launch_text_printf(text, " (%.1f %%) of AdamW. ",
                        launch_share_percent(summary->optimizer_ms.p50, step_ms));
 }
 
@@ -123,11 +124,45 @@ static void tell_cause(const launch_run *run, const launch_scaling_point *one, l
     }
 }
 
+/* Sentences end with a space; the last one need not. */
+static void trim(launch_text *text)
+{
+    while (text->length_bytes > 0 && text->data[text->length_bytes - 1] == ' ') {
+        text->data[--text->length_bytes] = '\0';
+    }
+}
+
+static void tell_against_one(const launch_run *run, launch_text *text)
+{
+    const launch_scaling_point *one = launch_summary_point(run->summary, 1);
+    if (one == NULL || !(one->tokens_per_second > 0)) {
+        launch_text_printf(text,
+                           "%d processes together handled %.0f tokens/s. One process alone was not "
+                           "measured, so their speed-up is not known.",
+                           (int)run->job->world_size, run->summary->tokens_per_second);
+        return;
+    }
+    tell_scaling(run, one, text);
+    tell_cause(run, one, text);
+}
+
+/* A warning where other work had the machine before this run began. */
+static void tell_load(const launch_run *run, launch_text *text)
+{
+    const double load = run->facts->load_before;
+    if (load > BUSY_SHARE * run->facts->cpus_online) {
+        launch_text_printf(
+            text,
+            " The machine was busy with other work when this run began (load %.1f on "
+            "%d core%s), so these times say less than they could.",
+            load, run->facts->cpus_online, run->facts->cpus_online == 1 ? "" : "s");
+    }
+}
+
 void launch_lesson_write(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->world_size;
-    const launch_scaling_point *one = launch_summary_point(summary, 1);
     if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
         launch_text_put(text, "No step was finished by every rank, so nothing was measured.");
         return;
@@ -138,16 +173,10 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
                            "One process alone handled %.0f tokens/s; it has nobody to exchange "
                            "gradients with. --ranks 2 shows what a second process adds.",
                            summary->tokens_per_second);
-        return;
+    } else {
+        tell_overlap(run, text);
+        tell_against_one(run, text);
     }
-    tell_overlap(run, text);
-    if (one == NULL || !(one->tokens_per_second > 0)) {
-        launch_text_printf(text,
-                           "%d processes together handled %.0f tokens/s. One process alone was not "
-                           "measured, so their speed-up is not known.",
-                           ranks, summary->tokens_per_second);
-        return;
-    }
-    tell_scaling(run, one, text);
-    tell_cause(run, one, text);
+    trim(text);
+    tell_load(run, text);
 }

@@ -135,6 +135,7 @@ static void put_surroundings(sheet *page, const launch_run *run)
     put_int(page, "cpus_allowed", (uint64_t)facts->cpus_allowed);
     put_int(page, "memory_bytes", facts->memory_bytes);
     put_string(page, "kernel", facts->kernel);
+    put_real(page, "load_average_before", facts->load_before);
     put_string(page, "transport", run->end->transport);
     put_string(page, "algorithm", run->end->algorithm);
     put_string(page, "instruction_set", run->end->instruction_set);

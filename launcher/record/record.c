@@ -30,6 +30,7 @@ struct launch_record {
     launch_file_digest data;
     FILE *timings;
     int64_t flushed_ns;
+    double load_before;
     char timings_path[PATH_BYTES];
     char started_at[BASE_TIMESTAMP_BYTES];
 };
@@ -57,6 +58,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->options.job = &made->job;
     made->folder.fd = -1;
     base_timestamp(made->started_at);
+    made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
     base_status status = launch_steps_init(&made->steps, (int)made->job.world_size, reterr);
     if (status == BASE_OK) {
@@ -261,6 +263,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
     launch_text backend = {0};
     launch_file_digest_finish(&record->data);
     launch_facts_gather(&facts, &record->data);
+    facts.load_before = record->load_before;
     launch_run run = {
         .out = record->folder.path,
         .job = &record->job,

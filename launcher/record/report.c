@@ -109,7 +109,7 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
         put_ms(text, summary->exposed_ms.p50, summary->exposed_ms.p50 < 1 ? 3 : 2);
         launch_text_put(text, "</b><span class=\"more\">");
         if (isfinite(share)) {
-            launch_text_printf(text, "%.1f %% of a step", share);
+            launch_text_printf(text, "median; %.1f %% of a step", share);
         }
         launch_text_put(text, "</span></div>\n");
     }

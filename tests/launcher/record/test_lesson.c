@@ -5,6 +5,8 @@
 #include "sample.h"
 #include "support.h"
 
+static double load_before;
+
 /* The lesson of a run of `steps` identical steps on that many allowed CPUs. */
 static void lesson_of(const sample *made, const launch_step *like, int steps, int cpus,
                       char *lesson, size_t size_bytes)
@@ -13,7 +15,8 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
     launch_steps kept = {0};
     launch_summary summary;
     launch_text text = {0};
-    const launch_facts facts = {.cpus_allowed = cpus};
+    const launch_facts facts = {
+        .cpus_allowed = cpus, .cpus_online = cpus, .load_before = load_before};
     assert_ok(launch_steps_init(&kept, (int)made->job.world_size, &error), &error);
     for (int i = 0; i < steps * (int)made->job.world_size; i++) {
         launch_step step = *like;
@@ -30,6 +33,8 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
     memcpy(lesson, text.data, text.length_bytes + 1);
     assert_null(strstr(lesson, "nan"));
     assert_null(strstr(lesson, "inf"));
+    assert_null(strstr(lesson, "  "));
+    assert_int_equal(lesson[strlen(lesson) - 1], '.');
     launch_text_fini(&text);
     launch_summary_fini(&summary);
     launch_steps_fini(&kept);
@@ -139,12 +144,31 @@ static void nothing_to_compare_with(void **state)
     assert_tells(lesson, "nothing was measured");
 }
 
+static void a_busy_machine_is_told(void **state)
+{
+    (void)state;
+    sample made;
+    char lesson[4096];
+    sample_make(&made, "unused", 1, 10);
+    const launch_step step = step_of(9, 0, 1);
+    load_before = 3.25;
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_tells(lesson,
+                 "adds. The machine was busy with other work when this run began (load 3.2");
+    load_before = 0.2;
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_null(strstr(lesson, "busy"));
+    load_before = NAN;
+    lesson_of(&made, &step, 10, 2, lesson, sizeof lesson);
+    assert_null(strstr(lesson, "busy"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_against_one),   cmocka_unit_test(two_ranks_slower_than_one),
         cmocka_unit_test(more_ranks_than_cores),   cmocka_unit_test(one_rank_alone),
-        cmocka_unit_test(nothing_to_compare_with),
+        cmocka_unit_test(nothing_to_compare_with), cmocka_unit_test(a_busy_machine_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
