@@ -199,6 +199,11 @@ coll_transport coll_context_transport(const coll_context *context)
     return context->transport;
 }
 
+coll_algorithm coll_context_algorithm(const coll_context *context)
+{
+    return context->algorithm;
+}
+
 coll_comm *coll_context_world(coll_context *context)
 {
     return context->world;

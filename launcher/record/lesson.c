@@ -41,14 +41,13 @@ static void tell_overlap(const launch_run *run, launch_text *text)
     if (!(total_ms > 0)) {
         return;
     }
-    launch_text_put(text,
-                    "From its first bucket to its last, the all-reduce of the gradients took ");
+    launch_text_put(text, "Inside the collective calls the all-reduce took ");
     put_ms(text, total_ms);
     if (exposed_ms < total_ms) {
-        launch_text_printf(text, ", of which backward hid %.0f %%. ",
+        launch_text_printf(text, ", %.0f %% of it while backward still ran. ",
                            launch_share_percent(total_ms - exposed_ms, total_ms));
     } else {
-        launch_text_put(text, ", none of it hidden behind backward. ");
+        launch_text_put(text, ", none of it while backward still ran. ");
     }
 }
 

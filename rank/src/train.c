@@ -184,12 +184,13 @@ static void report_ready(const trainer *self)
     ready.sentences_long = facts.sentences_long;
     ready.first_sentence = first_sentence;
     ready.transport = (char *)coll_transport_name(coll_context_transport(worker->context));
-    ready.algorithm = (char *)self->job->algorithm;
+    ready.algorithm = (char *)coll_algorithm_name(coll_context_algorithm(worker->context));
     ready.instruction_set = (char *)rank_model_instruction_set();
     ready.matrix_library = (char *)rank_model_matrix_library();
     rank_control_ready(worker->control, &ready);
-    base_log(BASE_LOG_INFO, "%" PRIu64 " of %" PRIu64 " sentences, the first: %s",
-             facts.sentences_shard, facts.sentences_total, first_sentence);
+    (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", facts.sentences_shard,
+                 facts.sentences_total, first_sentence);
+    (void)fflush(stdout);
     if (facts.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,
                  "%" PRIu64 " sentences are longer than the context of %d tokens and are left out",

@@ -98,6 +98,9 @@ void coll_context_abort(coll_context *context, const char *reason);
 /* The transport in use, after AUTO was decided. */
 coll_transport coll_context_transport(const coll_context *context);
 
+/* The algorithm of operations that name none, after AUTO was decided. */
+coll_algorithm coll_context_algorithm(const coll_context *context);
+
 /* The communicator of all ranks; owned by the context. */
 coll_comm *coll_context_world(coll_context *context);
 

@@ -20,8 +20,8 @@ typedef struct launch_job_options {
     const char *rank_path; /* the rank program */
     const char *log_dir;   /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;             /* ranks get CPUs of their own where there are enough */
-    bool quiet;            /* no progress */
-    const char *label;     /* before the progress: "scaling, 1 rank: "; NULL: none */
+    bool quiet;            /* no progress, and of the ranks' output only stderr */
+    const char *label; /* before the progress: "measuring 1 rank: "; of ranks' output only stderr */
     /* Called for each step of each rank, in the ranks' order. An error ends the job: it is the
      * launcher's own. */
     base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);

@@ -74,7 +74,7 @@ static void two_ranks_against_one(void **state)
     assert_tells(lesson, "it took 2.50 ms more");
     assert_tells(lesson, "took 9.00 ms alone and take 10.00 ms now");
     assert_tells(lesson, "one process never does, costs 0.500 ms");
-    assert_tells(lesson, "backward hid 50 %");
+    assert_tells(lesson, "50 % of it while backward still ran");
     assert_tells(lesson, "share the memory");
 
     const launch_step waiting = step_of(9, 2, 1.5);
