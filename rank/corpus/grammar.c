@@ -64,6 +64,24 @@ static base_status load_verb(corpus_grammar *grammar, corpus_row *row, base_erro
     return BASE_OK;
 }
 
+/* "be happy": the verb is be, its only object what follows. */
+static base_status load_predicate(corpus_grammar *grammar, corpus_row *row, base_error *reterr)
+{
+    static const char be[] = "be ";
+    if (strncmp(row->cells[0], be, sizeof be - 1) != 0) {
+        return corpus_table_refuse(&grammar->table_predicates, row, "does not begin with be",
+                                   row->cells[0], reterr);
+    }
+    grammar->verbs[grammar->verb_count++] =
+        (corpus_verb){.label = row->cells[0],
+                      .forms = {"be", "is", "was", "been", "being"},
+                      .kind = CORPUS_BE,
+                      .often = "daily",
+                      .objects = {row->cells[0] + sizeof be - 1},
+                      .object_count = 1};
+    return BASE_OK;
+}
+
 static base_status load_verbs(corpus_grammar *grammar, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -71,13 +89,7 @@ static base_status load_verbs(corpus_grammar *grammar, base_error *reterr)
         status = load_verb(grammar, &grammar->table_verbs.rows[i], reterr);
     }
     for (int i = 0; i < grammar->table_predicates.row_count && status == BASE_OK; i++) {
-        corpus_verb *verb = &grammar->verbs[grammar->verb_count++];
-        *verb = (corpus_verb){.label = grammar->table_predicates.rows[i].cells[0],
-                              .forms = {"be", "is", "was", "been", "being"},
-                              .kind = CORPUS_BE,
-                              .often = "daily",
-                              .objects = {grammar->table_predicates.rows[i].cells[0]},
-                              .object_count = 1};
+        status = load_predicate(grammar, &grammar->table_predicates.rows[i], reterr);
     }
     return status;
 }

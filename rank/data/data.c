@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "bpe.h"
 #include "limits.h"
 #include "lines.h"
 #include "record.h"
@@ -143,22 +144,39 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
     return status;
 }
 
-/* Marks the sentences longer than the context. A token has at least one byte, so short texts need
- * no tokenizing. */
+/* Whether the sentence has more tokens than the context. A token has at least one byte, so
+ * tokenizing goes on, piece by piece, only until the rest fits in any case. */
+static base_status is_too_long(rank_data *data, const sentence *one, bool *too_long,
+                               base_error *reterr)
+{
+    const char *text = data->texts + one->offset_bytes;
+    const size_t context = (size_t)data->options.context;
+    size_t left_bytes = one->bytes;
+    size_t tokens = 0;
+    while (tokens + left_bytes > context && left_bytes > 0) {
+        size_t count = 0;
+        const size_t piece_bytes = rank_bpe_piece_bytes(text, left_bytes);
+        const base_status status = rank_tokenizer_encode(data->options.tokenizer, text, piece_bytes,
+                                                         NULL, 0, &count, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        tokens += count;
+        text += piece_bytes;
+        left_bytes -= piece_bytes;
+    }
+    *too_long = tokens + left_bytes > context;
+    return BASE_OK;
+}
+
 static base_status find_long(rank_data *data, base_error *reterr)
 {
     for (size_t i = 0; i < data->sentence_count; i++) {
         sentence *one = &data->sentences[i];
-        size_t count = one->bytes;
-        if (count > (size_t)data->options.context) {
-            const base_status status =
-                rank_tokenizer_encode(data->options.tokenizer, data->texts + one->offset_bytes,
-                                      one->bytes, NULL, 0, &count, reterr);
-            if (status != BASE_OK) {
-                return status;
-            }
+        const base_status status = is_too_long(data, one, &one->too_long, reterr);
+        if (status != BASE_OK) {
+            return status;
         }
-        one->too_long = count > (size_t)data->options.context;
         data->long_count += one->too_long;
     }
     return BASE_OK;

@@ -117,6 +117,21 @@ static const char *skip_spaces(const char *at, const char *end)
     return at;
 }
 
+/* Whether none of eight bytes ends a plain string: no quote, no backslash, no control character.
+ * Each term has the high bit of the lowest byte that is zero (or small), after xor. */
+static bool eight_plain_bytes(const char *at)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    const uint64_t high = 0x80 * ones;
+    uint64_t eight = 0;
+    memcpy(&eight, at, sizeof eight);
+    const uint64_t quote = eight ^ '"' * ones;
+    const uint64_t backslash = eight ^ '\\' * ones;
+    const uint64_t found = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
+                           ((eight - (CONTROL_MAX + 1) * ones) & ~eight);
+    return (found & high) == 0;
+}
+
 /* A string without escapes; NULL if it is anything else. Returns what follows its closing quote. */
 static const char *plain_string(const char *at, const char *end, rank_record_string *string)
 {
@@ -124,6 +139,9 @@ static const char *plain_string(const char *at, const char *end, rank_record_str
         return NULL;
     }
     const char *start = ++at;
+    while (end - at >= 8 && eight_plain_bytes(at)) {
+        at += 8;
+    }
     while (at < end && *at != '"' && *at != '\\' && (uint8_t)*at > CONTROL_MAX) {
         at++;
     }

@@ -9,7 +9,7 @@
 #include "tokenizer_file.h"
 
 enum {
-    CACHE_SLOTS = 4096, /* a power of two; a new piece takes the place of an old one */
+    CACHE_SLOTS = 16384, /* a power of two; in pairs, where a new piece moves out the older one */
     CACHE_TEXT_BYTES = 22,
     CACHE_IDS = 20,
     SCRATCH_IDS_MIN = 256,
@@ -66,13 +66,37 @@ int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer)
     return rank_bpe_end_id(&tokenizer->bpe);
 }
 
+/* The piece's pair of slots, by its first and last eight (or four) bytes and its length. */
 static cache_entry *cache_slot(rank_tokenizer *tokenizer, const char *piece, size_t piece_bytes)
 {
-    uint32_t hash = UINT32_C(2166136261); /* FNV-1a */
-    for (size_t i = 0; i < piece_bytes; i++) {
-        hash = (hash ^ (uint8_t)piece[i]) * UINT32_C(16777619);
+    uint64_t first = 0;
+    uint64_t last = 0;
+    if (piece_bytes >= sizeof first) {
+        memcpy(&first, piece, sizeof first);
+        memcpy(&last, piece + piece_bytes - sizeof last, sizeof last);
+    } else if (piece_bytes >= sizeof(uint32_t)) {
+        memcpy(&first, piece, sizeof(uint32_t));
+        memcpy(&last, piece + piece_bytes - sizeof(uint32_t), sizeof(uint32_t));
+    } else {
+        for (size_t i = 0; i < piece_bytes; i++) {
+            first = first << 8 | (uint8_t)piece[i];
+        }
     }
-    return &tokenizer->cache[(hash ^ hash >> 15) & (CACHE_SLOTS - 1)];
+    uint64_t hash = (first ^ piece_bytes) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ hash >> 32 ^ last) * UINT64_C(0xd6e8feb86659fd93);
+    return &tokenizer->cache[(hash >> 40) & (CACHE_SLOTS - 2)];
+}
+
+/* The piece in its pair of slots, or NULL. */
+static const cache_entry *cache_find(const cache_entry *slots, const char *piece,
+                                     size_t piece_bytes)
+{
+    for (int i = 0; i < 2; i++) {
+        if (slots[i].text_bytes == piece_bytes && memcmp(slots[i].text, piece, piece_bytes) == 0) {
+            return &slots[i];
+        }
+    }
+    return NULL;
 }
 
 static bool grow_scratch(rank_tokenizer *tokenizer, size_t needed)
@@ -100,9 +124,10 @@ static bool encode_piece(rank_tokenizer *tokenizer, const char *piece, size_t pi
     cache_entry *entry = NULL;
     if (piece_bytes <= CACHE_TEXT_BYTES) {
         entry = cache_slot(tokenizer, piece, piece_bytes);
-        if (entry->text_bytes == piece_bytes && memcmp(entry->text, piece, piece_bytes) == 0) {
-            *ids = entry->ids;
-            *count = entry->id_count;
+        const cache_entry *found = cache_find(entry, piece, piece_bytes);
+        if (found != NULL) {
+            *ids = found->ids;
+            *count = found->id_count;
             return true;
         }
     }
@@ -115,6 +140,7 @@ static bool encode_piece(rank_tokenizer *tokenizer, const char *piece, size_t pi
     *count = rank_bpe_merge_piece(&tokenizer->bpe, tokenizer->scratch, piece_bytes);
     *ids = tokenizer->scratch;
     if (entry != NULL && *count <= CACHE_IDS) {
+        entry[1] = entry[0];
         entry->text_bytes = (uint8_t)piece_bytes;
         entry->id_count = (uint8_t)*count;
         memcpy(entry->text, piece, piece_bytes);

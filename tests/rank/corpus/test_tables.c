@@ -1,0 +1,193 @@
+/* The tables: a small grammar gives exactly the sentences it must, and mistakes are refused with
+ * file and line. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "generate.h"
+#include "grammar.h"
+#include "support.h"
+
+typedef struct table_text {
+    const char *name;
+    const char *text;
+} table_text;
+
+#define GO "go\tgoes\twent\tgone\tgoing\tirregular\tdaily\thome\t-\t-\n"
+
+/* One verb, one subject, one object: only the choice of right lines is left to chance, so nine
+ * lines are asked for. The verb is held out of one frame of each form. */
+
+static const table_text SMALL[] = {
+    {"verbs.tsv", "# a comment\n\n" GO},
+    {"predicates.tsv", "be happy\n"},
+    {"subjects.tsv", "he\the\n"},
+    {"agreement.tsv", "don't\tdon't\tdoesn't\tdon't\tdoesn't\tdon't\tdoesn't\n"},
+    {"words.tsv", "when\tdaily\tyesterday\n"},
+    {"rules.tsv", "none\tright\nover\tno -ed\nbase\tbase form\n"},
+    {"frames.tsv", "past\tpast\tall\t9\t9\t{subject} {past} {object}\n"
+                   "past-time\tpast\tall\t9\t9\t{subject} {past} {object} {when}\n"
+                   "negation\tbase\tall\t9\t9\t{subject} {don't} {base} {object}\n"
+                   "question\tbase\tall\t9\t9\tdid {subject} {base} {object}?\n"},
+    {"errors.tsv", "past\tover\t{subject} {over} {object}\t-\n"
+                   "past-time\tover\t{subject} {over} {object} {when}\t-\n"
+                   "negation\tbase\t{subject} {don't!~} {base} {object}\tpast=participle\n"
+                   "question\tbase\tdid {subject} {past} {object}?\tpast=base\n"},
+};
+
+enum { TABLES = sizeof SMALL / sizeof *SMALL };
+
+/* Writes the small grammar, with one table replaced. */
+static void write_tables(const test_folder *folder, const char *name, const char *text)
+{
+    base_error error;
+    for (int i = 0; i < TABLES; i++) {
+        const char *content =
+            name != NULL && strcmp(name, SMALL[i].name) == 0 ? text : SMALL[i].text;
+        assert_ok(base_file_write(test_folder_path(folder, SMALL[i].name), content, strlen(content),
+                                  &error),
+                  &error);
+    }
+}
+
+static void a_small_grammar_gives_its_sentences(void **state)
+{
+    (void)state;
+    static const char *const expected[][3] = {
+        {"past", "he goed home", "he went home"},
+        {"past-time", "he goed home yesterday", "he went home yesterday"},
+        {"negation", "he dont go home", "he doesn't go home"},
+        {"question", "did he went home?", "did he go home?"},
+    };
+    test_folder folder;
+    base_error error;
+    corpus_grammar grammar;
+    corpus_lines lines;
+    int held_out = 0;
+    test_folder_make(&folder);
+    write_tables(&folder, NULL, NULL);
+    assert_ok(corpus_grammar_load(&grammar, folder.path, &error), &error);
+    assert_ok(corpus_generate(&grammar, &lines, &error), &error);
+    assert_true(lines.count >= 4);
+    for (size_t i = 0; i < lines.count; i++) {
+        const corpus_line *line = &lines.lines[i];
+        for (size_t e = 0; e < sizeof expected / sizeof *expected; e++) {
+            if (strcmp(line->frame, expected[e][0]) == 0) {
+                assert_string_equal(line->right, expected[e][2]);
+                if (strcmp(line->rule, "none") != 0) {
+                    assert_string_equal(line->wrong, expected[e][1]);
+                }
+            }
+        }
+        held_out += line->held_out;
+    }
+    assert_int_equal(held_out, 2);
+    corpus_lines_fini(&lines);
+    corpus_grammar_fini(&grammar);
+    test_folder_remove(&folder);
+}
+
+static void refuse(const test_folder *folder, const char *name, const char *text,
+                   const char *reason)
+{
+    base_error error = {.status = BASE_OK};
+    corpus_grammar grammar;
+    corpus_lines lines;
+    write_tables(folder, name, text);
+    base_status status = corpus_grammar_load(&grammar, folder->path, &error);
+    if (status == BASE_OK) {
+        status = corpus_generate(&grammar, &lines, &error);
+        if (status == BASE_OK) {
+            corpus_lines_fini(&lines);
+        }
+        corpus_grammar_fini(&grammar);
+    }
+    if (status != BASE_ERR_INVALID || strstr(error.message, reason) == NULL) {
+        fail_msg("%s: \"%s\", expected \"%s\"", text, error.message, reason);
+    }
+}
+
+static void malformed_rows_are_refused_with_file_and_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *text;
+        const char *reason;
+    } cases[] = {
+        {"verbs.tsv", "", "verbs.tsv has no rows"},
+        {"verbs.tsv", "# x\ngo\tgoes\n", "verbs.tsv:2: 2 columns, there must be 10"},
+        {"verbs.tsv", GO "\n# x\n" GO, "verbs.tsv:4: the verb is in the table already: go"},
+        {"verbs.tsv", "go\tgoes\twent\tgone\tgoing\todd\tdaily\thome\t-\t-\n",
+         "verbs.tsv:1: unknown kind"},
+        {"verbs.tsv", "go\tgoes\twent\tgone\tgoing\tirregular\thourly\thome\t-\t-\n",
+         "verbs.tsv:1: unknown kind or often"},
+        {"verbs.tsv", "go\tgoes\tdid go\tgone\tgoing\tirregular\tdaily\thome\t-\t-\n",
+         "verbs.tsv:1: a form is one word"},
+        {"verbs.tsv", "go\tgoes\twent\tgone\tgoing\tirregular\tdaily\thome||to\t-\t-\n",
+         "verbs.tsv:1: too many or empty objects"},
+        {"verbs.tsv", "Go\tgoes\twent\tgone\tgoing\tirregular\tdaily\thome\t-\t-\n",
+         "verbs.tsv:1: not lower-case words"},
+        {"verbs.tsv", "go\tgoes\twent\t\tgoing\tirregular\tdaily\thome\t-\t-\n",
+         "verbs.tsv:1: not lower-case words"},
+        {"verbs.tsv", "go\tgoes\twent\tgone\tgoing\tirregular\tdaily\t\"home\"\t-\t-\n",
+         "verbs.tsv:1: not lower-case words"},
+        {"predicates.tsv", "happy\n", "predicates.tsv:1: does not begin with be"},
+        {"subjects.tsv", "he\the\nit\tit\n", "subjects.tsv:2: unknown person: it"},
+        {"subjects.tsv", "he\the\textra\n", "subjects.tsv:1: too many columns"},
+        {"words.tsv", "when\tseldom\tyesterday\n", "words.tsv:1: unknown often"},
+        {"frames.tsv", "past\tpast\tsome\t1\t1\t{past}\n", "frames.tsv:1: unknown verbs"},
+        {"frames.tsv", "past\tpast\tall\t0\t1\t{past}\n", "frames.tsv:1: unknown verbs or number"},
+        {"frames.tsv", "past\tpast\tall\tx\t1\t{past}\n", "frames.tsv:1: unknown verbs or number"},
+        {"frames.tsv", "past\tpast\tall\t1\t1\t{past}\n", "errors.tsv:2: no such frame: past-time"},
+        {"errors.tsv", "past\tover\t{over}\t-\n", "frames.tsv:2: errors.tsv has no row"},
+        {"errors.tsv", "past\tunder\t{over}\t-\n", "errors.tsv:1: no such rule: under"},
+        {"errors.tsv", "past\tover\t{over}\tpast\n", "errors.tsv:1: not form=form"},
+        {"errors.tsv", "past\tover\t{over}\tpast=perfect\n", "errors.tsv:1: not form=form"},
+    };
+    test_folder folder;
+    test_folder_make(&folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refuse(&folder, cases[i].name, cases[i].text, cases[i].reason);
+    }
+    test_folder_remove(&folder);
+}
+
+#define THREE_TIMES(text) text " " text " " text
+#define LONG_PATTERN      THREE_TIMES(THREE_TIMES("{when} {when}"))
+#define OTHER_ERRORS                                                                               \
+    "past-time\tover\t{subject} {over} {object} {when}\t-\n"                                       \
+    "negation\tbase\t{subject} {don't!~} {base} {object}\t-\n"                                     \
+    "question\tbase\tdid {subject} {past} {object}?\tpast=base\n"
+
+static void patterns_that_mislead_are_refused(void **state)
+{
+    (void)state;
+    test_folder folder;
+    test_folder_make(&folder);
+    refuse(&folder, "errors.tsv", "past\tover\t{subject} {nothing} {object}\t-\n" OTHER_ERRORS,
+           "errors.tsv:1: unknown slot");
+    refuse(&folder, "errors.tsv", "past\tover\t{subject {over}\t-\n" OTHER_ERRORS,
+           "errors.tsv:1: unknown slot");
+    refuse(&folder, "errors.tsv", "past\tover\t{when!} {over}\t-\n" OTHER_ERRORS,
+           "errors.tsv:1: unknown slot");
+    refuse(&folder, "errors.tsv", "past\tover\t" LONG_PATTERN "\t-\n" OTHER_ERRORS,
+           "errors.tsv:1:");
+    /* The wrong sentence of two frames, with a correction in each. */
+    refuse(&folder, "errors.tsv", "past\tover\t{subject} {over} {object} {when}\t-\n" OTHER_ERRORS,
+           "has two corrections");
+    /* A sentence that is right in the next frame. */
+    refuse(&folder, "errors.tsv", "past\tover\t{subject} {past} {object} {when}\t-\n" OTHER_ERRORS,
+           "is right in past-time and wrong in past");
+    test_folder_remove(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_small_grammar_gives_its_sentences),
+        cmocka_unit_test(malformed_rows_are_refused_with_file_and_line),
+        cmocka_unit_test(patterns_that_mislead_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

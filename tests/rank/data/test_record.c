@@ -1,0 +1,203 @@
+/* Lines of the data file: what is taken, what is refused, and that the quick way and jansson agree.
+ */
+#include "record.h"
+
+#include <string.h>
+
+#include "rank/data.h"
+#include "support.h"
+
+enum { MUTATIONS = 20000, LINE_BYTES_MAX = 256 };
+
+static bool is_text(const rank_record_string *string, const char *text)
+{
+    return string->data != NULL && string->bytes == strlen(text) &&
+           memcmp(string->data, text, string->bytes) == 0;
+}
+
+static void good_lines_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        const char *text;
+        bool pair;
+        bool quick;
+    } lines[] = {
+        {"{\"text\":\"he went\"}", "he went", false, true},
+        {" \t{ \"text\" : \"he went\" , \"x\":\"\" } \r", "he went", false, true},
+        {"{\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\",\"right\":\"b\"}", "a \xe2\x86\x92 b",
+         true, true},
+        {"{\"right\":\"b\",\"rule\":\"r\",\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\"}",
+         "a \xe2\x86\x92 b", true, true},
+        {"{\"text\":\"a \\u2192 b\",\"wrong\":\"a\",\"right\":\"b\"}", "a \xe2\x86\x92 b", true,
+         false},
+        {"{\"text\":\"say \\\"hi\\\"\\n\"}", "say \"hi\"\n", false, false},
+        {"{\"id\":17,\"tags\":[\"a\",{\"b\":null}],\"text\":\"he went\"}", "he went", false, false},
+        {"{\"text\":\"\xf0\x9f\x91\x8d\xc3\xa9\"}", "\xf0\x9f\x91\x8d\xc3\xa9", false, true},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        base_error error;
+        rank_record record;
+        const size_t bytes = strlen(lines[i].line);
+        assert_ok(rank_record_read(lines[i].line, bytes, &record, &error), &error);
+        assert_true(is_text(&record.text, lines[i].text));
+        assert_int_equal(record.wrong.data != NULL, lines[i].pair);
+        rank_record_clear(&record);
+        assert_ok(rank_record_read_slow(lines[i].line, bytes, &record, &error), &error);
+        assert_true(is_text(&record.text, lines[i].text));
+        rank_record_clear(&record);
+        assert_int_equal(rank_record_read_quick(lines[i].line, bytes, &record), lines[i].quick);
+        rank_record_clear(&record);
+    }
+}
+
+static void bad_lines_are_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        const char *reason;
+    } lines[] = {
+        {"", "empty"},
+        {"  \r", "empty"},
+        {"he went", "column"},
+        {"\"he went\"", "column"},
+        {"[\"text\"]", "not an object"},
+        {"{}", "no \"text\""},
+        {"{\"txt\":\"he went\"}", "no \"text\""},
+        {"{\"text\":\"\"}", "\"text\" is empty"},
+        {"{\"text\":17}", "\"text\" is not a string"},
+        {"{\"text\":null}", "\"text\" is not a string"},
+        {"{\"text\":\"a\",\"text\":\"b\"}", "duplicate"},
+        {"{\"text\":\"a\",\"x\":\"1\",\"x\":\"2\"}", "duplicate"},
+        {"{\"text\":\"a\"", "column"},
+        {"{\"text\":\"a\"}}", "column"},
+        {"{\"text\":\"a\",}", "column"},
+        {"{\"text\":\"a\" \"b\":\"c\"}", "column"},
+        {"{\"text\":\"a\tb\"}", "column"},
+        {"{\"text\":\"a\\q\"}", "column"},
+        {"{\"text\":\"a\\u0000b\"}", "column"},
+        {"{\"text\":\"a\\ud800b\"}", "column"},
+        {"{\"text\":\"\xff\"}", "not UTF-8"},
+        {"{\"text\":\"\xc0\xaf\"}", "not UTF-8"},
+        {"{\"text\":\"\xed\xa0\x80\"}", "not UTF-8"},
+        {"{\"text\":\"\xf4\x90\x80\x80\"}", "not UTF-8"},
+        {"{\"text\":\"\xe2\x86\"}", "not UTF-8"},
+        {"\xef\xbb\xbf{\"text\":\"a\"}", "column"},
+        {"{\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\"}", "go together"},
+        {"{\"text\":\"a \xe2\x86\x92 b\",\"right\":\"b\"}", "go together"},
+        {"{\"text\":\"a -> b\",\"wrong\":\"a\",\"right\":\"b\"}", "is not \"wrong"},
+        {"{\"text\":\"a \xe2\x86\x92 c\",\"wrong\":\"a\",\"right\":\"b\"}", "is not \"wrong"},
+        {"{\"text\":\"a\",\"wrong\":\"a\",\"right\":1}", "\"right\" is not a string"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        base_error error = {.status = BASE_OK};
+        rank_record record;
+        const base_status status =
+            rank_record_read(lines[i].line, strlen(lines[i].line), &record, &error);
+        rank_record_clear(&record);
+        if (status != BASE_ERR_INVALID || strstr(error.message, lines[i].reason) == NULL) {
+            fail_msg("%s: \"%s\", expected \"%s\"", lines[i].line, error.message, lines[i].reason);
+        }
+    }
+    rank_record record;
+    assert_status(rank_record_read("{\"text\":\"a\0b\"}", 14, &record, NULL), BASE_ERR_INVALID);
+    rank_record_clear(&record);
+}
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * UINT32_C(1664525) + UINT32_C(1013904223);
+    return *state >> 8;
+}
+
+static void mutate(char *line, size_t *bytes, uint32_t *random)
+{
+    static const char marks[] = "\"\\{}[]:, \t\r\x01u0e9\xe2\x86\x92\xff";
+    for (uint32_t edits = 1 + next_random(random) % 3; edits > 0; edits--) {
+        const size_t at = next_random(random) % *bytes;
+        const char mark = marks[next_random(random) % (sizeof marks - 1)];
+        switch (next_random(random) % 3) {
+        case 0:
+            line[at] = mark;
+            break;
+        case 1:
+            memmove(line + at + 1, line + at, *bytes - at);
+            line[at] = mark;
+            ++*bytes;
+            break;
+        default:
+            memmove(line + at, line + at + 1, *bytes - at - 1);
+            --*bytes;
+        }
+    }
+}
+
+/* The quick way never takes a line that jansson refuses, and reads the same from those it takes. */
+static void mutated_lines_are_read_alike_both_ways(void **state)
+{
+    (void)state;
+    static const char seed[] = "{\"text\":\"he goed \xe2\x86\x92 he went\",\"wrong\":\"he goed\","
+                               "\"right\":\"he went\",\"rule\":\"over\"}";
+    uint32_t random = 35000;
+    int quick_count = 0;
+    int refused_count = 0;
+    for (int i = 0; i < MUTATIONS; i++) {
+        char line[LINE_BYTES_MAX];
+        size_t bytes = sizeof seed - 1;
+        rank_record quick;
+        rank_record slow;
+        memcpy(line, seed, bytes);
+        mutate(line, &bytes, &random);
+        const bool taken = rank_record_read_quick(line, bytes, &quick);
+        const base_status status = rank_record_read_slow(line, bytes, &slow, NULL);
+        if (taken) {
+            assert_int_equal(status, BASE_OK);
+            assert_int_equal(quick.text.bytes, slow.text.bytes);
+            assert_memory_equal(quick.text.data, slow.text.data, slow.text.bytes);
+            assert_int_equal(quick.wrong.data == NULL, slow.wrong.data == NULL);
+            quick_count++;
+        }
+        refused_count += status != BASE_OK;
+        rank_record_clear(&quick);
+        rank_record_clear(&slow);
+    }
+    assert_true(quick_count > MUTATIONS / 100);
+    assert_true(refused_count > MUTATIONS / 100);
+}
+
+static void the_arrow_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t end;
+    } texts[] = {
+        {"a \xe2\x86\x92 b", 5},
+        {"a \xe2\x86\x92 b \xe2\x86\x92 c", 5},
+        {"a  \xe2\x86\x92 b", 6},
+        {" \xe2\x86\x92 b", 4},
+        {"a \xe2\x86\x92", 0},
+        {"a\xe2\x86\x92 b", 0},
+        {"a \xe2\x86\x92"
+         "b",
+         0},
+        {"a -> b", 0},
+        {"", 0},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_int_equal(rank_record_arrow_end(texts[i].text, strlen(texts[i].text)), texts[i].end);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_lines_are_read),
+        cmocka_unit_test(bad_lines_are_refused_with_a_reason),
+        cmocka_unit_test(mutated_lines_are_read_alike_both_ways),
+        cmocka_unit_test(the_arrow_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
