@@ -14,6 +14,7 @@ base_status coll_comm_fail(coll_comm *comm, base_status status, const char *form
         va_list args;
         va_start(args, format);
         comm->failed = true;
+        comm->context->broken = true;
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);
         va_end(args);

@@ -133,7 +133,7 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
     }
     op->kernel = desc->kind == COLL_ALL_REDUCE ? coll_kernel_find(desc->type, desc->reduce) : NULL;
     op->place = (coll_place){.send_arena = 0};
-    if (comm->arenas != NULL && op->total_bytes > 0) {
+    if (comm->context->table->shares_memory && op->total_bytes > 0) {
         op->place.send_arena =
             find_arena(comm, desc->send, op->total_bytes, &op->place.send_offset_bytes);
         op->place.recv_arena =

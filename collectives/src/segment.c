@@ -135,3 +135,20 @@ void coll_segment_unmap(void *data)
     }
     (void)pthread_mutex_unlock(&registry_lock);
 }
+
+base_status coll_segment_create_private(size_t size_bytes, void **data, base_error *reterr)
+{
+    void *made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED) {
+        return base_fail_errno(reterr, errno, "cannot map %zu bytes", size_bytes);
+    }
+    *data = made;
+    return BASE_OK;
+}
+
+void coll_segment_free_private(void *data, size_t size_bytes)
+{
+    if (data != NULL) {
+        (void)munmap(data, size_bytes);
+    }
+}

@@ -26,6 +26,11 @@ BASE_MUST_CHECK base_status coll_segment_map(int fd, size_t size_bytes, void **d
 /* Undoes one create or map; NULL is fine. */
 void coll_segment_unmap(void *data);
 
+/* Zero-filled whole pages of this process alone, for transports that share nothing. */
+BASE_MUST_CHECK base_status coll_segment_create_private(size_t size_bytes, void **data,
+                                                        base_error *reterr);
+void coll_segment_free_private(void *data, size_t size_bytes);
+
 /* size_bytes rounded up to whole pages, at least one; 0 if that overflows. */
 size_t coll_segment_round(size_t size_bytes);
 

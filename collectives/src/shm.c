@@ -298,6 +298,7 @@ static void shm_close(coll_context *context)
 
 const coll_transport_table coll_shm_transport = {
     .transport = COLL_TRANSPORT_SHM,
+    .shares_memory = true,
     .open = shm_open,
     .close = shm_close,
     .comm_open = shm_comm_open,

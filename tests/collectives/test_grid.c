@@ -20,7 +20,8 @@ typedef enum placement {
 } placement;
 
 typedef struct grid {
-    bool thorough;
+    bool long_counts;   /* the longest count as well */
+    int placement_step; /* 1: all placements */
 } grid;
 
 typedef struct job {
@@ -202,10 +203,10 @@ static const coll_algorithm algorithms[] = {COLL_ALGORITHM_RING, COLL_ALGORITHM_
                                             COLL_ALGORITHM_DIRECT};
 
 /* A part of the product in which every pair of values meets; `turn` goes through the others. */
-static bool cases_of_count(job *j, size_t count, unsigned *turn)
+static bool cases_of_count(job *j, size_t count, int placement_step, unsigned *turn)
 {
     for (int a = 0; a < 3; a++) {
-        for (int where = 0; where < PLACEMENTS; where++) {
+        for (int where = 0; where < PLACEMENTS; where += placement_step) {
             const unsigned t = (*turn)++;
             const coll_op_desc desc = {
                 .count = count,
@@ -271,8 +272,9 @@ static void grid_body(test_rank *rank)
     RANK_OK(rank, coll_arena_create(j.comm, ARENA_BYTES, &j.arena, &rank->error));
     j.memory = calloc(1, ARENA_BYTES);
     bool good = j.memory != NULL;
-    for (size_t c = 0; good && c < sizeof counts / sizeof counts[0] - (g->thorough ? 0 : 1); c++) {
-        good = cases_of_count(&j, counts[c], &turn);
+    for (size_t c = 0; good && c < sizeof counts / sizeof counts[0] - (g->long_counts ? 0 : 1);
+         c++) {
+        good = cases_of_count(&j, counts[c], g->placement_step, &turn);
     }
     for (int type = COLL_FLOAT32; good && type <= COLL_UINT8; type++) {
         good = cases_of_type(&j, (coll_type)type);
@@ -284,11 +286,11 @@ static void grid_body(test_rank *rank)
     coll_arena_destroy(j.arena);
 }
 
-static void run_grid(coll_transport transport)
+static void run_grid(coll_transport transport, const int *sizes, size_t size_count)
 {
-    static const int sizes[] = {1, 2, 3, 4, 5, 8};
-    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-        grid g = {.thorough = sizes[s] <= 4};
+    for (size_t s = 0; s < size_count; s++) {
+        grid g = {.long_counts = sizes[s] <= 4,
+                  .placement_step = transport == COLL_TRANSPORT_SHM ? 1 : 2};
         test_ranks_as_threads(
             &(test_ranks_options){.size = sizes[s], .transport = transport, .user = &g}, grid_body);
     }
@@ -297,7 +299,15 @@ static void run_grid(coll_transport transport)
 static void test_grid_shm(void **state)
 {
     (void)state;
-    run_grid(COLL_TRANSPORT_SHM);
+    static const int sizes[] = {1, 2, 3, 4, 5, 8};
+    run_grid(COLL_TRANSPORT_SHM, sizes, sizeof sizes / sizeof sizes[0]);
+}
+
+static void test_grid_zmq(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 5};
+    run_grid(COLL_TRANSPORT_ZMQ, sizes, sizeof sizes / sizeof sizes[0]);
 }
 
 /* Past every chunk and piece size: a million elements and three, on three ranks. */
@@ -326,11 +336,20 @@ static void test_large_shm(void **state)
                           large_body);
 }
 
+static void test_large_zmq(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_ZMQ},
+                          large_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grid_shm),
+        cmocka_unit_test(test_grid_zmq),
         cmocka_unit_test(test_large_shm),
+        cmocka_unit_test(test_large_zmq),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

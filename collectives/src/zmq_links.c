@@ -1,0 +1,342 @@
+#include "zmq_links.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+    KEY_BYTES = 32,
+    KEY_TEXT_BYTES = 41,
+    ADDRESS_BYTES = 64,
+    ENDPOINT_BYTES = 128,
+    POLL_SLICE_MS = 20,
+    CURVE_BYTES = 64, /* what encryption adds to a frame, at most */
+    FLUSH_MS = 1000,
+    HANDSHAKE_MS = 30000,
+    ZAP_FRAMES = 7, /* version, request, domain, address, identity, mechanism, key */
+    ZAP_FRAME_BYTES = 256,
+};
+
+/* What the exchange carries. */
+typedef struct link_record {
+    uint8_t public_key[KEY_BYTES];
+    char address[ADDRESS_BYTES];
+    uint16_t ports[COLL_RANKS_MAX]; /* where this rank listens for each higher one */
+} link_record;
+
+typedef struct key_pair {
+    uint8_t public_key[KEY_BYTES];
+    uint8_t secret_key[KEY_BYTES];
+} key_pair;
+
+static base_status zmq_fail(base_error *reterr, const char *what)
+{
+    return base_fail(reterr, BASE_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+static bool set_int(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
+}
+
+/* Every option of every data socket. No heartbeats: a stopped process is to be told by the
+ * deadline, and one that goes on before it must find its connection. server_key is NULL for a
+ * listener, which names in its ZAP domain the rank it waits for. */
+static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
+                               int peer, base_error *reterr)
+{
+    const int64_t size_max = COLL_FRAME_BYTES_MAX + CURVE_BYTES;
+    char domain[16];
+    (void)snprintf(domain, sizeof domain, "%d", peer);
+    bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_FRAME_HWM) &&
+               set_int(socket, ZMQ_RCVHWM, COLL_FRAME_HWM) &&
+               zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
+               set_int(socket, ZMQ_SNDTIMEO, 0) && set_int(socket, ZMQ_RCVTIMEO, 0) &&
+               set_int(socket, ZMQ_IMMEDIATE, 0) && set_int(socket, ZMQ_RECONNECT_IVL, -1) &&
+               set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) &&
+               set_int(socket, ZMQ_HEARTBEAT_IVL, 0) && set_int(socket, ZMQ_TCP_KEEPALIVE, 1) &&
+               set_int(socket, ZMQ_BACKLOG, 16) && set_int(socket, ZMQ_IPV6, 1);
+    set = set && zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, KEY_BYTES) == 0 &&
+          zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, KEY_BYTES) == 0;
+    if (set && server_key != NULL) {
+        set = zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key, KEY_BYTES) == 0;
+    } else if (set) {
+        set = set_int(socket, ZMQ_CURVE_SERVER, 1) &&
+              zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) == 0;
+    }
+    return set ? BASE_OK : zmq_fail(reterr, "cannot set up a socket");
+}
+
+static base_status get_keys(const coll_context_options *options, key_pair *keys, base_error *reterr)
+{
+    if (options->curve_public_key != NULL) {
+        memcpy(keys->public_key, options->curve_public_key, KEY_BYTES);
+        memcpy(keys->secret_key, options->curve_secret_key, KEY_BYTES);
+        return BASE_OK;
+    }
+    char public_text[KEY_TEXT_BYTES];
+    char secret_text[KEY_TEXT_BYTES];
+    base_status status = BASE_OK;
+    if (zmq_curve_keypair(public_text, secret_text) != 0 ||
+        zmq_z85_decode(keys->public_key, public_text) == NULL ||
+        zmq_z85_decode(keys->secret_key, secret_text) == NULL) {
+        status = zmq_fail(reterr, "cannot make a CURVE key pair");
+    }
+    explicit_bzero(secret_text, sizeof secret_text);
+    return status;
+}
+
+static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
+                              link_record *mine, base_error *reterr)
+{
+    char endpoint[ENDPOINT_BYTES];
+    size_t endpoint_bytes = sizeof endpoint;
+    void *socket = zmq_socket(links->zmq, ZMQ_DEALER);
+    if (socket == NULL) {
+        return zmq_fail(reterr, "cannot make a socket");
+    }
+    links->sockets[peer] = socket;
+    const base_status status = set_options(socket, keys, NULL, peer, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const bool ipv6 = strchr(mine->address, ':') != NULL;
+    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:*" : "tcp://%s:*", mine->address);
+    if (zmq_bind(socket, endpoint) != 0) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", endpoint,
+                         zmq_strerror(zmq_errno()));
+    }
+    if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &endpoint_bytes) != 0) {
+        return zmq_fail(reterr, "cannot learn a socket's port");
+    }
+    const char *colon = strrchr(endpoint, ':');
+    mine->ports[peer] = colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
+    return BASE_OK;
+}
+
+static base_status connect_to(coll_context *context, coll_zmq_links *links, int peer,
+                              const key_pair *keys, const link_record *theirs, base_error *reterr)
+{
+    char endpoint[ENDPOINT_BYTES];
+    const coll_identity *who = &context->identities[peer];
+    void *socket = zmq_socket(links->zmq, ZMQ_DEALER);
+    if (socket == NULL) {
+        return zmq_fail(reterr, "cannot make a socket");
+    }
+    links->sockets[peer] = socket;
+    const base_status status = set_options(socket, keys, theirs->public_key, peer, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const bool ipv6 = strchr(theirs->address, ':') != NULL;
+    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u",
+                   theirs->address, (unsigned)theirs->ports[context->rank]);
+    const bool loopback =
+        strncmp(theirs->address, "127.", 4) == 0 || strcmp(theirs->address, "::1") == 0;
+    if (loopback && !coll_identity_same_host(who, &context->identities[context->rank])) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
+                         peer, who->host, (unsigned)who->pid, theirs->address);
+    }
+    if (zmq_connect(socket, endpoint) != 0) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot connect to rank %d at %s: %s", peer, endpoint,
+                         zmq_strerror(zmq_errno()));
+    }
+    return BASE_OK;
+}
+
+/* Reads one ZAP request whole; how many frames it had. Frames over the limit are cut. */
+static int receive_zap(void *zap, uint8_t (*frames)[ZAP_FRAME_BYTES], size_t *sizes)
+{
+    int count = 0;
+    int more = 1;
+    while (more != 0) {
+        zmq_msg_t message;
+        (void)zmq_msg_init(&message);
+        if (zmq_msg_recv(&message, zap, ZMQ_DONTWAIT) < 0) {
+            (void)zmq_msg_close(&message);
+            return -1;
+        }
+        if (count < ZAP_FRAMES) {
+            const size_t size = zmq_msg_size(&message);
+            sizes[count] = size < ZAP_FRAME_BYTES ? size : ZAP_FRAME_BYTES - 1;
+            memcpy(frames[count], zmq_msg_data(&message), sizes[count]);
+            frames[count][sizes[count]] = 0;
+        }
+        count++;
+        more = zmq_msg_more(&message);
+        (void)zmq_msg_close(&message);
+    }
+    return count;
+}
+
+/* Answers who may connect: the domain names a rank, whose key it must be. */
+static void answer_zap(const coll_context *context, void *zap, const link_record *all)
+{
+    uint8_t frames[ZAP_FRAMES][ZAP_FRAME_BYTES];
+    size_t sizes[ZAP_FRAMES] = {0};
+    const int count = receive_zap(zap, frames, sizes);
+    if (count < 0) {
+        return;
+    }
+    bool known = false;
+    if (count == ZAP_FRAMES && sizes[6] == KEY_BYTES && sizes[5] == 5 &&
+        memcmp(frames[5], "CURVE", 5) == 0) {
+        const long rank = strtol((const char *)frames[2], NULL, 10);
+        known = rank > context->rank && rank < context->size &&
+                memcmp(frames[6], all[rank].public_key, KEY_BYTES) == 0;
+    }
+    (void)zmq_send(zap, "1.0", 3, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, frames[1], count > 1 ? sizes[1] : 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, known ? "200" : "400", 3, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, known ? "" : "not this job's", known ? 0 : 14, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, "", 0, ZMQ_DONTWAIT);
+}
+
+static bool is_hello(void *socket)
+{
+    coll_frame_head head;
+    const int size = zmq_recv(socket, &head, sizeof head, ZMQ_DONTWAIT);
+    return size == (int)sizeof head && head.magic == COLL_FRAME_MAGIC &&
+           head.kind == COLL_FRAME_HELLO;
+}
+
+static base_status name_missing(const coll_context *context, const bool *here, base_error *reterr)
+{
+    char text[512] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
+        if (!here[rank]) {
+            const coll_identity *who = &context->identities[rank];
+            const int added =
+                snprintf(text + used, sizeof text - used, "%srank %d (host %s, pid %u)",
+                         used == 0 ? "" : ", ", rank, who->host, (unsigned)who->pid);
+            used += added > 0 ? (size_t)added : 0;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_TIMEOUT, "no connection in time to %s", text);
+}
+
+/* Answers ZAP and reads first frames until every peer has sent one. A rank that has everybody's
+ * needs to answer no more: all who connect to it have been let in. */
+static base_status greet(coll_context *context, coll_zmq_links *links, const link_record *all,
+                         int64_t deadline_ns, base_error *reterr)
+{
+    const coll_frame_head hello = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_HELLO};
+    bool here[COLL_RANKS_MAX] = {false};
+    bool said[COLL_RANKS_MAX] = {false};
+    here[context->rank] = true;
+    for (int missing = context->size - 1; missing > 0;) {
+        zmq_pollitem_t items[COLL_RANKS_MAX + 1] = {{.socket = links->zap, .events = ZMQ_POLLIN}};
+        int count = 1;
+        for (int rank = 0; rank < context->size; rank++) {
+            void *socket = links->sockets[rank];
+            if (socket != NULL && !said[rank]) {
+                said[rank] =
+                    zmq_send(socket, &hello, sizeof hello, ZMQ_DONTWAIT) == (int)sizeof hello;
+            }
+            if (socket != NULL && !here[rank] && is_hello(socket)) {
+                here[rank] = true;
+                missing--;
+            }
+            if (socket != NULL && (!here[rank] || !said[rank])) {
+                items[count++] = (zmq_pollitem_t){
+                    .socket = socket,
+                    .events = (short)(ZMQ_POLLIN | (said[rank] ? 0 : ZMQ_POLLOUT))};
+            }
+        }
+        const base_status aborted = coll_abort_check(context, reterr);
+        if (missing == 0 || aborted != BASE_OK) {
+            return aborted;
+        }
+        if (base_now_ns() >= deadline_ns) {
+            return name_missing(context, here, reterr);
+        }
+        if (zmq_poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0 &&
+            (items[0].revents & ZMQ_POLLIN) != 0) {
+            answer_zap(context, links->zap, all);
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status open_zmq(coll_zmq_links *links, base_error *reterr)
+{
+    if (zmq_has("curve") == 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "this libzmq has no CURVE");
+    }
+    links->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (links->wake_fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot make an eventfd");
+    }
+    links->zmq = zmq_ctx_new();
+    links->zap = links->zmq != NULL ? zmq_socket(links->zmq, ZMQ_REP) : NULL;
+    if (links->zap == NULL || !set_int(links->zap, ZMQ_LINGER, 0) ||
+        zmq_bind(links->zap, "inproc://zeromq.zap.01") != 0) {
+        return zmq_fail(reterr, "cannot start ZeroMQ");
+    }
+    return BASE_OK;
+}
+
+base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
+                                const coll_context_options *options, int64_t deadline_ns,
+                                base_error *reterr)
+{
+    key_pair keys = {.public_key = {0}};
+    link_record mine = {.ports = {0}};
+    link_record *all = calloc((size_t)context->size, sizeof *all);
+    const char *address = options->bind_address != NULL ? options->bind_address : "127.0.0.1";
+    base_status status = BASE_OK;
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+    }
+    (void)snprintf(mine.address, sizeof mine.address, "%s", address);
+    status = open_zmq(links, reterr);
+    if (status == BASE_OK) {
+        status = get_keys(options, &keys, reterr);
+    }
+    memcpy(mine.public_key, keys.public_key, KEY_BYTES);
+    for (int peer = context->rank + 1; status == BASE_OK && peer < context->size; peer++) {
+        status = listen_for(links, peer, &keys, &mine, reterr);
+    }
+    if (status == BASE_OK) {
+        status =
+            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
+    }
+    for (int peer = 0; status == BASE_OK && peer < context->rank; peer++) {
+        all[peer].address[ADDRESS_BYTES - 1] = '\0';
+        status = connect_to(context, links, peer, &keys, &all[peer], reterr);
+    }
+    if (status == BASE_OK) {
+        status = greet(context, links, all, deadline_ns, reterr);
+    }
+    explicit_bzero(&keys, sizeof keys);
+    free(all);
+    return status;
+}
+
+void coll_zmq_links_close(coll_zmq_links *links, bool flush)
+{
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        if (links->sockets[rank] != NULL) {
+            (void)set_int(links->sockets[rank], ZMQ_LINGER, flush ? FLUSH_MS : 0);
+            (void)zmq_close(links->sockets[rank]);
+        }
+    }
+    if (links->zap != NULL) {
+        (void)zmq_close(links->zap);
+    }
+    if (links->zmq != NULL) {
+        while (zmq_ctx_term(links->zmq) != 0 && zmq_errno() == EINTR) {
+        }
+    }
+    if (links->wake_fd >= 0) {
+        (void)close(links->wake_fd);
+    }
+}
