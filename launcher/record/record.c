@@ -31,6 +31,7 @@ struct launch_record {
     FILE *timings;
     int64_t flushed_ns;
     double load_before;
+    bool write_failed; /* and launch_record_step has said so */
     char timings_path[PATH_BYTES];
     char started_at[BASE_TIMESTAMP_BYTES];
 };
@@ -135,6 +136,7 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
     errno = 0;
     print_step(record->timings, step);
     if (ferror(record->timings)) {
+        record->write_failed = true;
         return base_fail_errno(reterr, errno != 0 ? errno : EIO, "cannot write %s",
                                record->timings_path);
     }
@@ -143,7 +145,9 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
         return BASE_OK;
     }
     record->flushed_ns = now_ns;
-    return flush_timings(record, reterr);
+    const base_status flushed = flush_timings(record, reterr);
+    record->write_failed = flushed != BASE_OK;
+    return flushed;
 }
 
 double launch_record_tokens_per_second(const launch_record *record)
@@ -305,7 +309,7 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
         note_failure(&first, reterr, describe_and_write(record, end, &summary, &error), &error);
         launch_summary_fini(&summary);
     }
-    return first;
+    return record->write_failed ? BASE_OK : first;
 }
 
 const char *launch_record_notes(const launch_record *record)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -310,11 +311,40 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BASE_ERR_IO);
     assert_non_null(strstr(error.message, "out/timings.jsonl: File too large"));
-    assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_IO);
-    assert_non_null(strstr(error.message, "out/timings.jsonl"));
+    assert_ok(launch_record_finish(record, &made.end, &error), &error); /* told once is enough */
     launch_record_close(record);
     json_t *manifest = load(made.options.out, "manifest.json"); /* what could be written, was */
     json_decref(manifest);
+    test_folder_remove(&place);
+}
+
+/* Small enough to stay in the stream's buffer: found out at the end, and told then. */
+static void a_late_full_disk_is_an_error_too(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error = {0};
+    launch_record *record = NULL;
+    struct rlimit before;
+    struct stat info;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    const launch_step step = sample_step(&made, 0, 0);
+    assert_ok(launch_record_step(record, &step, &error), &error);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const base_status status = launch_record_finish(record, &made.end, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, BASE_ERR_IO);
+    assert_non_null(strstr(error.message, ": File too large"));
+    assert_non_null(strstr(error.message, made.options.out));
+    assert_int_not_equal(stat(test_folder_path(&place, "out/manifest.json"), &info), 0);
+    assert_int_not_equal(stat(test_folder_path(&place, "out/manifest.json.tmp"), &info), 0);
+    launch_record_close(record);
     test_folder_remove(&place);
 }
 
@@ -350,6 +380,7 @@ int main(void)
         cmocka_unit_test(one_differing_rank_is_seen),
         cmocka_unit_test(nonsense_from_a_rank_is_refused),
         cmocka_unit_test(a_full_disk_is_an_error_with_a_name),
+        cmocka_unit_test(a_late_full_disk_is_an_error_too),
         cmocka_unit_test(the_data_file_is_identified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
