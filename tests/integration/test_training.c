@@ -1,0 +1,209 @@
+/* Whole jobs: launcher, ranks, collectives, model, record. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "training.h"
+
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static test_folder folder;
+static training_run one, two; /* large: they hold a program's output */
+
+static int make_folder(void **state)
+{
+    (void)state;
+    test_folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+static void the_same_command_gives_the_same_bits(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "again-a", 0, FLAGS("--ranks", "2"));
+    training_expect(&two, &folder, "again-b", 0, FLAGS("--ranks", "2"));
+    training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-1.safetensors");
+    training_expect(&two, &folder, "seed", 0, FLAGS("--ranks", "2", "--seed", "35001"));
+    size_t size_bytes = 0;
+    size_t other_bytes = 0;
+    char *state_one = training_file(&one, "state-rank-0.safetensors", &size_bytes);
+    char *state_two = training_file(&two, "state-rank-0.safetensors", &other_bytes);
+    assert_int_equal(size_bytes, other_bytes);
+    assert_memory_not_equal(state_one, state_two, size_bytes); /* the seed matters */
+    free(state_one);
+    free(state_two);
+}
+
+/* 1 × 4, 2 × 2 and 4 × 1 slots; buckets of any size; overlapped or bracketed: the same bits. */
+static void ranks_and_micro_batches_nest(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "4x1", 0, FLAGS("--ranks", "4", "--micro-batches", "1"));
+    training_expect(&two, &folder, "2x2", 0,
+                    FLAGS("--ranks", "2", "--micro-batches", "2", "--bucket-bytes", "5000"));
+    training_assert_same_file(&one, "state-rank-3.safetensors", &two, "state-rank-0.safetensors");
+    training_expect(&two, &folder, "1x4", 0,
+                    FLAGS("--ranks", "1", "--micro-batches", "4", "--timing", "bracketed"));
+    training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
+}
+
+static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
+{
+    (void)state;
+    static const char *const transports[] = {"shm", "zmq"};
+    static const char *const algorithms[] = {"ring", "tree", "direct"};
+    static const char *const ranks[] = {"2", "3", "4"};
+    for (size_t n = 0; n < 3; n++) {
+        for (size_t a = 0; a < 3; a++) {
+            for (size_t t = 0; t < 2; t++) {
+                char name[64];
+                training_run *run = t == 0 ? &one : &two;
+                (void)snprintf(name, sizeof name, "%s-%s-%s", transports[t], algorithms[a],
+                               ranks[n]);
+                training_expect(run, &folder, name, 0,
+                                FLAGS("--ranks", ranks[n], "--transport", transports[t],
+                                      "--algorithm", algorithms[a], "--steps", "3"));
+                for (int rank = 1; rank < atoi(ranks[n]); rank++) {
+                    char file[64];
+                    (void)snprintf(file, sizeof file, "state-rank-%d.safetensors", rank);
+                    training_assert_same_file(run, "state-rank-0.safetensors", run, file);
+                }
+            }
+            /* one algorithm has one order, whatever carries it */
+            training_assert_same_file(&one, "state-rank-0.safetensors", &two,
+                                      "state-rank-0.safetensors");
+        }
+    }
+}
+
+static void the_record_says_what_happened(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "record", 0, FLAGS("--ranks", "2", "--eval"));
+    json_t *manifest = training_manifest(&one);
+    assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
+    assert_int_equal(json_integer_value(json_object_get(manifest, "steps")), 6);
+    assert_int_equal(json_integer_value(json_object_get(manifest, "world_size")), 2);
+    assert_string_equal(json_string_value(json_object_get(manifest, "backend")),
+                        "ringfence-shm-direct");
+    assert_true(json_number_value(json_object_get(manifest, "tokens_per_sec_2proc")) > 0);
+    assert_true(json_is_null(json_object_get(manifest, "tokens_per_sec_1proc")));
+    assert_true(json_real_value(json_object_get(manifest, "max_abs_difference")) == 0.0);
+    const json_t *ranks = json_object_get(manifest, "ranks");
+    assert_int_equal(json_array_size(ranks), 2);
+    json_int_t sentences = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *rank = json_array_get(ranks, i);
+        sentences += json_integer_value(json_object_get(rank, "sentences_shard"));
+    }
+    const json_t *data = json_object_get(manifest, "data");
+    assert_int_equal(sentences, json_integer_value(json_object_get(data, "sentences")));
+    json_decref(manifest);
+
+    size_t size_bytes = 0;
+    char *timings = training_file(&one, "timings.jsonl", &size_bytes);
+    size_t lines = 0;
+    double last_loss[2] = {0};
+    for (char *rest = timings, *line = strsep(&rest, "\n"); line != NULL && line[0] != '\0';
+         line = strsep(&rest, "\n"), lines++) {
+        json_t *step = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        assert_non_null(step);
+        const json_int_t rank = json_integer_value(json_object_get(step, "rank"));
+        assert_in_range(rank, 0, 1);
+        last_loss[rank] = json_number_value(json_object_get(step, "loss_global"));
+        json_decref(step);
+    }
+    assert_int_equal(lines, 12);
+    assert_true(last_loss[0] == last_loss[1]);
+    assert_true(last_loss[0] < log(512.0)); /* it has learnt something */
+    free(timings);
+}
+
+static void a_checkpoint_generates(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "model", 0, FLAGS("--ranks", "2"));
+    const char *const generate[] = {
+        LAUNCHER_PATH,       "--mode",   "generate",  "--checkpoint", one.out, "--prompt",
+        "he goed to school", "--prompt", "i has eat", "--new-tokens", "8",     NULL};
+    char first[2][4096];
+    for (int run = 0; run < 2; run++) {
+        test_program_start(&two.program, generate, (const char *const[]){NULL});
+        assert_int_equal(test_program_wait(&two.program), 0);
+        assert_non_null(strchr(two.program.text[TEST_STDOUT], '\n'));
+        (void)snprintf(first[run], sizeof first[run], "%s", two.program.text[TEST_STDOUT]);
+    }
+    assert_string_equal(first[0], first[1]);
+    test_program_assert_no_children();
+}
+
+static const char *write_data(const char *name, const char *text)
+{
+    base_error error;
+    const char *path = test_folder_path(&folder, name);
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
+    return path;
+}
+
+/* Three sentences for four ranks: one rank has none, and joins every step with zero tokens. */
+static void a_rank_without_sentences_joins_in(void **state)
+{
+    (void)state;
+    const char *data = write_data("three.jsonl", "{\"text\":\"one two three\"}\n"
+                                                 "{\"text\":\"four five six\"}\n"
+                                                 "{\"text\":\"seven eight\"}\n");
+    training_expect(&one, &folder, "three", 0, FLAGS("--ranks", "4", "--data", data));
+    training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-3.safetensors");
+}
+
+static void malformed_data_is_refused_by_line(void **state)
+{
+    (void)state;
+    const char *data = write_data("bad.jsonl", "{\"text\":\"fine\"}\n{\"text\":\"fine too\"}\n"
+                                               "{\"txt\":\"not\"}\n");
+    training_expect(&one, &folder, "bad", 1, FLAGS("--ranks", "2", "--data", data));
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "bad.jsonl"));
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "3"));
+}
+
+static void a_stop_saves_the_record_so_far(void **state)
+{
+    (void)state;
+    training_start(&one, &folder, "stop", FLAGS("--ranks", "2", "--steps", "1000000"));
+    char timings[BASE_PATH_BYTES + 64];
+    (void)snprintf(timings, sizeof timings, "%s/timings.jsonl", one.out);
+    test_program_wait_file(&one.program, timings);
+    assert_int_equal(kill(one.program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&one.program), 128 + SIGINT);
+    test_program_assert_no_children();
+    training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-1.safetensors");
+    json_t *manifest = training_manifest(&one);
+    assert_int_equal(json_integer_value(json_object_get(manifest, "exit_status")), 128 + SIGINT);
+    assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
+    json_decref(manifest);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_command_gives_the_same_bits),
+        cmocka_unit_test(ranks_and_micro_batches_nest),
+        cmocka_unit_test(every_way_of_all_reduce_keeps_ranks_equal),
+        cmocka_unit_test(the_record_says_what_happened),
+        cmocka_unit_test(a_checkpoint_generates),
+        cmocka_unit_test(a_rank_without_sentences_joins_in),
+        cmocka_unit_test(malformed_data_is_refused_by_line),
+        cmocka_unit_test(a_stop_saves_the_record_so_far),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,80 @@
+#include "training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { FILE_BYTES_MAX = 64 << 20 };
+
+static const char *const small_model[] = {
+    LAUNCHER_PATH,  "--width",    "32",        "--layers", "1",       "--heads", "2",
+    "--batch",      "2",          "--context", "64",       "--steps", "6",       "--quiet",
+    "--no-scaling", "--no-plots", "--no-bind",
+};
+
+void training_start(training_run *run, const test_folder *folder, const char *name,
+                    const char *const *flags)
+{
+    const char *arguments[TEST_PROGRAM_ARGS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof small_model / sizeof small_model[0]; i++) {
+        arguments[count++] = small_model[i];
+    }
+    (void)snprintf(run->out, sizeof run->out, "%s", test_folder_path(folder, name));
+    arguments[count++] = "--out";
+    arguments[count++] = run->out;
+    for (size_t i = 0; flags[i] != NULL; i++) {
+        assert_true(i < TRAINING_FLAGS_MAX);
+        arguments[count++] = flags[i];
+    }
+    arguments[count] = NULL;
+    test_program_start(&run->program, arguments, (const char *const[]){NULL});
+}
+
+void training_expect(training_run *run, const test_folder *folder, const char *name, int exit_code,
+                     const char *const *flags)
+{
+    training_start(run, folder, name, flags);
+    const int got = test_program_wait(&run->program);
+    if (got != exit_code) {
+        fail_msg("%s ended with %d, not %d:\n%s%s", name, got, exit_code,
+                 run->program.text[TEST_STDOUT], run->program.text[TEST_STDERR]);
+    }
+    test_program_assert_no_children();
+}
+
+void *training_file(const training_run *run, const char *file, size_t *size_bytes)
+{
+    char path[BASE_PATH_BYTES + 64];
+    void *data = NULL;
+    base_error error;
+    (void)snprintf(path, sizeof path, "%s/%s", run->out, file);
+    assert_ok(base_file_read(path, FILE_BYTES_MAX, &data, size_bytes, &error), &error);
+    return data;
+}
+
+void training_assert_same_file(const training_run *a, const char *file_a, const training_run *b,
+                               const char *file_b)
+{
+    size_t size_a = 0;
+    size_t size_b = 0;
+    void *data_a = training_file(a, file_a, &size_a);
+    void *data_b = training_file(b, file_b, &size_b);
+    if (size_a != size_b || memcmp(data_a, data_b, size_a) != 0) {
+        fail_msg("%s/%s and %s/%s differ", a->out, file_a, b->out, file_b);
+    }
+    free(data_a);
+    free(data_b);
+}
+
+json_t *training_manifest(const training_run *run)
+{
+    size_t size_bytes = 0;
+    char *text = training_file(run, "manifest.json", &size_bytes);
+    json_t *manifest = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    assert_non_null(manifest);
+    return manifest;
+}

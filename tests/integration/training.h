@@ -1,0 +1,37 @@
+/* Real jobs of the real launcher and rank, small ones: shared by the integration and fault tests.
+ */
+#ifndef TEST_TRAINING_H
+#define TEST_TRAINING_H
+
+#include <jansson.h>
+
+#include "program.h"
+#include "support.h"
+
+enum { TRAINING_FLAGS_MAX = 24 };
+
+/* One run: the launcher's flags after those of a small model (NULL-terminated), and its folder. */
+typedef struct training_run {
+    test_program program;
+    char out[BASE_PATH_BYTES];
+} training_run;
+
+/* Starts `launcher --mode ddp-cpu --out FOLDER/NAME` with a small model and `flags`. */
+void training_start(training_run *run, const test_folder *folder, const char *name,
+                    const char *const *flags);
+
+/* The same, and waits for it to end with `exit_code`; its output is shown if it does not. */
+void training_expect(training_run *run, const test_folder *folder, const char *name, int exit_code,
+                     const char *const *flags);
+
+/* The whole of OUT/file; its bytes are the caller's to free. */
+void *training_file(const training_run *run, const char *file, size_t *size_bytes);
+
+/* Fails unless both runs' files have the same bytes. */
+void training_assert_same_file(const training_run *a, const char *file_a, const training_run *b,
+                               const char *file_b);
+
+/* The manifest; json_decref it. */
+json_t *training_manifest(const training_run *run);
+
+#endif
