@@ -6,8 +6,7 @@ typedef struct backward {
     rank_model *model;
     float *grads;
     int layer;
-    size_t first; /* the chunk of rows at hand */
-    size_t rows;
+    row_chunk rows; /* at hand */
 } backward;
 
 static float *grad(const backward *b, int tensor)
@@ -23,7 +22,7 @@ static const float *param(const backward *b, int tensor)
 /* The chunk's rows of an activation. */
 static float *at(const backward *b, float *rows, size_t columns)
 {
-    return rows + b->first * columns;
+    return rows + b->rows.first * columns;
 }
 
 /* W (depth, columns) as Wᵀ (columns, depth): oneDNN is a tenth faster on products that read both
@@ -38,9 +37,9 @@ static void transpose_weight(const backward *b, int tensor, size_t depth, size_t
 /* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy. */
 static base_status linear_dw(const backward *b, int tensor, rank_matmul product, base_error *reterr)
 {
-    product.depth = b->rows;
+    product.depth = b->rows.rows;
     product.c = grad(b, tensor);
-    product.accumulate = b->first > 0;
+    product.accumulate = b->rows.first > 0;
     const base_status status = rank_matmul_tn(&product, reterr);
     rank_profile_book(b->model->profile, RANK_PART_MATMUL_DW);
     return status;
@@ -49,7 +48,7 @@ static base_status linear_dw(const backward *b, int tensor, rank_matmul product,
 /* dx (rows, depth) = dy (rows, columns) · Wᵀ, which is product.b. */
 static base_status linear_dx(const backward *b, rank_matmul product, base_error *reterr)
 {
-    product.rows = b->rows;
+    product.rows = b->rows.rows;
     const base_status status = rank_matmul_nn(&product, reterr);
     rank_profile_book(b->model->profile, RANK_PART_MATMUL_DX);
     return status;
@@ -63,12 +62,12 @@ static void norm_grad(const backward *b, const norm_state *norm, int weight, int
     rank_model *model = b->model;
     const size_t width = (size_t)model->config.width;
     model->kernels->layernorm_grad(&(rank_layernorm_grad){
-        .rows = b->rows,
+        .rows = b->rows.rows,
         .width = width,
         .keep = 1,
         .x = at(b, norm->x, width),
-        .mean = norm->mean + b->first,
-        .rstd = norm->rstd + b->first,
+        .mean = norm->mean + b->rows.first,
+        .rstd = norm->rstd + b->rows.first,
         .weight = param(b, weight),
         .dout = at(b, model->dbranch, width),
         .dx = at(b, model->dx, width),
@@ -94,8 +93,11 @@ static base_status backward_down(const backward *b, const float *down_t, base_er
     if (status != BASE_OK) {
         return status;
     }
-    model->kernels->gelu_grad(&(rank_gelu_grad){
-        .rows = b->rows, .width = wider, .x = up, .d = model->wide, .dbias = grad(b, UP_BIAS)});
+    model->kernels->gelu_grad(&(rank_gelu_grad){.rows = b->rows.rows,
+                                                .width = wider,
+                                                .x = up,
+                                                .d = model->wide,
+                                                .dbias = grad(b, UP_BIAS)});
     rank_profile_book(model->profile, RANK_PART_GELU_GRAD);
     return linear_dw(b, DOWN_WEIGHT,
                      (rank_matmul){.rows = wider, .columns = width, .a = up, .b = dx}, reterr);
@@ -153,8 +155,7 @@ static base_status backward_projection(const backward *b, const float *proj_t, b
 
 static void next_chunk(backward *b, size_t first, size_t end)
 {
-    b->first = first;
-    b->rows = end - first < ROW_CHUNK ? end - first : ROW_CHUNK;
+    b->rows = (row_chunk){first, end - first < ROW_CHUNK ? end - first : ROW_CHUNK};
 }
 
 /* A block from its output back to attention's, in chunks of rows that stay in the near caches. */
@@ -197,28 +198,31 @@ static void spread_active_rows(const rank_model *model, float *rows)
     memset(rows, 0, end * width * sizeof *rows);
 }
 
-static void attention_grad(const backward *b)
+/* The gradient of the segments' qkv, in wide. */
+static void attention_grad(const backward *b, segment_chunk segments)
 {
     rank_model *model = b->model;
     const block_state *block = &model->blocks[b->layer];
     model->kernels->attention_grad(&(rank_attention){
         .width = (size_t)model->config.width,
         .heads = (size_t)model->config.heads,
-        .segment_count = (size_t)model->batch->segment_count,
-        .segment_start = model->batch->segment_start,
+        .segment_count = segments.count,
+        .segment_start = model->batch->segment_start + segments.first,
         .segment_max = rank_segment_max(model),
         .qkv = block->qkv,
+        .bias = param(b, QKV_BIAS),
         .row_max = block->row_max,
         .row_scale = block->row_scale,
         .dout = model->dbranch,
         .dqkv = model->wide,
+        .dqkv_first = segments.rows.first,
         .dbias = grad(b, QKV_BIAS),
         .scratch = model->attention_scratch,
     });
     rank_profile_book(model->profile, RANK_PART_ATTENTION_GRAD);
 }
 
-/* From the gradient of q, k and v, in wide, to that of the block's input, in dx. */
+/* From the gradient of attention's output, in dbranch, to that of the block's input, in dx. */
 static base_status backward_below_attention(backward *b, base_error *reterr)
 {
     rank_model *model = b->model;
@@ -227,19 +231,21 @@ static base_status backward_below_attention(backward *b, base_error *reterr)
     float *below =
         b->layer > 0 ? b->grads + rank_block_offset(model, b->layer - 1, DOWN_BIAS) : NULL;
     transpose_weight(b, QKV_WEIGHT, width, 3 * width, model->weights_t);
-    for (size_t first = 0; first < model->tokens; first += ROW_CHUNK) {
-        next_chunk(b, first, model->tokens);
-        const float *dqkv = at(b, model->wide, 3 * width);
-        base_status status = linear_dw(
-            b, QKV_WEIGHT,
-            (rank_matmul){
-                .rows = width, .columns = 3 * width, .a = at(b, norm->out, width), .b = dqkv},
-            reterr);
+    segment_chunk segments = {.count = 0};
+    while (rank_next_segments(model, &segments)) {
+        b->rows = segments.rows;
+        attention_grad(b, segments);
+        base_status status = linear_dw(b, QKV_WEIGHT,
+                                       (rank_matmul){.rows = width,
+                                                     .columns = 3 * width,
+                                                     .a = at(b, norm->out, width),
+                                                     .b = model->wide},
+                                       reterr);
         if (status == BASE_OK) {
             status = linear_dx(b,
                                (rank_matmul){.columns = width,
                                              .depth = 3 * width,
-                                             .a = dqkv,
+                                             .a = model->wide,
                                              .b = model->weights_t,
                                              .c = at(b, model->dbranch, width)},
                                reterr);
@@ -265,7 +271,6 @@ static base_status backward_block(backward *b, base_error *reterr)
         spread_active_rows(model, model->dx);
         spread_active_rows(model, model->dbranch);
     }
-    attention_grad(b);
     return backward_below_attention(b, reterr);
 }
 

@@ -51,6 +51,25 @@ base_status rank_batch_check(const rank_model *model, const rank_batch *batch, b
     return check_segments(model, batch, reterr);
 }
 
+bool rank_next_segments(const rank_model *model, segment_chunk *chunk)
+{
+    const rank_batch *batch = model->batch;
+    const size_t first = chunk->first + chunk->count;
+    size_t end = first;
+    if (first == (size_t)batch->segment_count) {
+        return false;
+    }
+    const int32_t row = batch->segment_start[first];
+    while (end < (size_t)batch->segment_count &&
+           (end == first || batch->segment_start[end + 1] - row <= ROW_CHUNK)) {
+        end++;
+    }
+    chunk->first = first;
+    chunk->count = end - first;
+    chunk->rows = (row_chunk){(size_t)row, (size_t)(batch->segment_start[end] - row)};
+    return true;
+}
+
 size_t rank_model_set_active(rank_model *model, const int32_t *also, size_t also_count)
 {
     const rank_batch *batch = model->batch;

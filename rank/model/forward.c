@@ -22,12 +22,6 @@ static void embed(rank_model *model)
     rank_profile_book(model->profile, RANK_PART_EMBED);
 }
 
-/* Rows first … first + rows of a block's inputs and outputs. */
-typedef struct row_chunk {
-    size_t first;
-    size_t rows;
-} row_chunk;
-
 static row_chunk chunk_at(size_t first, size_t end)
 {
     const size_t left = end - first;
@@ -44,14 +38,15 @@ static base_status linear(rank_model *model, int layer, int tensor, rank_matmul 
     return status;
 }
 
-static void attention(rank_model *model, int layer)
+/* The attention of some whole segments, whose rows of qkv are there. */
+static void attention(rank_model *model, int layer, segment_chunk segments)
 {
     block_state *block = &model->blocks[layer];
     model->kernels->attention(&(rank_attention){
         .width = (size_t)model->config.width,
         .heads = (size_t)model->config.heads,
-        .segment_count = (size_t)model->batch->segment_count,
-        .segment_start = model->batch->segment_start,
+        .segment_count = segments.count,
+        .segment_start = model->batch->segment_start + segments.first,
         .segment_max = rank_segment_max(model),
         .qkv = block->qkv,
         .bias = model->params + rank_block_offset(model, layer, QKV_BIAS),
@@ -173,23 +168,26 @@ static base_status finish_rows(rank_model *model, int layer, row_chunk chunk, co
                   reterr);
 }
 
-static base_status make_qkv(rank_model *model, int layer, base_error *reterr)
+/* From a block's input to its attention. */
+static base_status attend(rank_model *model, int layer, base_error *reterr)
 {
     const block_state *block = &model->blocks[layer];
     const size_t width = (size_t)model->config.width;
-    for (size_t first = 0; first < model->tokens; first += ROW_CHUNK) {
-        const row_chunk chunk = chunk_at(first, model->tokens);
-        norm_first(model, layer, chunk);
+    segment_chunk segments = {.count = 0};
+    while (rank_next_segments(model, &segments)) {
+        const size_t at = segments.rows.first * width;
+        norm_first(model, layer, segments.rows);
         const base_status status = linear(model, layer, QKV_WEIGHT,
-                                          (rank_matmul){.rows = chunk.rows,
+                                          (rank_matmul){.rows = segments.rows.rows,
                                                         .columns = 3 * width,
                                                         .depth = width,
-                                                        .a = block->norm1.out + first * width,
-                                                        .c = block->qkv + first * 3 * width},
+                                                        .a = block->norm1.out + at,
+                                                        .c = block->qkv + 3 * at},
                                           reterr);
         if (status != BASE_OK) {
             return status;
         }
+        attention(model, layer, segments);
     }
     return BASE_OK;
 }
@@ -201,11 +199,10 @@ static base_status forward_block(rank_model *model, int layer, base_error *reter
     const int some = last && model->active_count < model->tokens;
     const size_t end = some ? model->active_count : model->tokens;
     float *out = last ? model->norm_final.x : model->blocks[layer + 1].norm1.x;
-    base_status status = make_qkv(model, layer, reterr);
+    base_status status = attend(model, layer, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    attention(model, layer);
     if (some) {
         keep_active_rows(model, block->attention);
     }

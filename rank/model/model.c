@@ -66,7 +66,7 @@ static size_t wide_floats(const rank_model *model)
     const size_t width = (size_t)model->config.width;
     const size_t chunk = smaller(ROW_CHUNK, model->token_count_max);
     const size_t gelu = chunk * WIDENING * width;
-    const size_t dqkv = model->for_training ? model->token_count_max * 3 * width : 0;
+    const size_t dqkv = larger(chunk, rank_segment_max(model)) * 3 * width;
     return larger(larger(gelu, dqkv), (size_t)model->config.vocab_size);
 }
 

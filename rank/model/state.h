@@ -6,6 +6,8 @@
 #ifndef RANK_MODEL_STATE_H
 #define RANK_MODEL_STATE_H
 
+#include <stdbool.h>
+
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matmul.h"
 #include "model/profile.h"
@@ -29,7 +31,7 @@ enum {
 
 enum {
     WIDENING = 4,    /* F = 4C */
-    ROW_CHUNK = 256, /* rows that go through several operations together, to stay in the caches */
+    ROW_CHUNK = 128, /* rows that go through several operations together, to stay in the caches */
 };
 
 /* Where tensors begin in the parameter array, in elements. */
@@ -73,7 +75,8 @@ struct rank_model {
     void *memory; /* everything below, in one piece */
     block_state *blocks;
     norm_state norm_final; /* (A, C) */
-    /* (ROW_CHUNK, F): GELU's result and gradient; (T, 3C): the gradient of qkv; logits */
+    /* For a chunk of rows: GELU's result and gradient (rows, F); dqkv (rows, 3C); logits (rows, V)
+     */
     float *wide;
     size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
@@ -97,6 +100,23 @@ static inline size_t rank_block_offset(const rank_model *model, int layer, int t
     return model->layout.block + (size_t)layer * model->layout.block_count +
            model->layout.in_block[tensor];
 }
+
+/* Rows first … first + rows of the batch. */
+typedef struct row_chunk {
+    size_t first;
+    size_t rows;
+} row_chunk;
+
+/* Segments first … first + count, and their rows. */
+typedef struct segment_chunk {
+    size_t first;
+    size_t count;
+    row_chunk rows;
+} segment_chunk;
+
+/* The next whole segments that fit in ROW_CHUNK rows, at least one; false after the last. Begins
+ * with zeros. */
+bool rank_next_segments(const rank_model *model, segment_chunk *chunk);
 
 /* No segment is longer. */
 size_t rank_segment_max(const rank_model *model);

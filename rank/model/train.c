@@ -9,6 +9,7 @@ static base_status begin(rank_model *model, const float *params, const rank_batc
     model->params = params;
     model->batch = batch;
     model->tokens = (size_t)(batch->token_count > 0 ? batch->token_count : 0);
+    rank_matmul_use_one_thread();
     return rank_batch_check(model, batch, reterr);
 }
 

@@ -106,14 +106,14 @@ typedef struct rank_attention {
     size_t segment_count;
     const int32_t *segment_start; /* (segment_count + 1) */
     size_t segment_max;           /* no segment is longer; the scratch is made for it */
-    float *qkv;                   /* (T, 3C): q, k and v; without the bias before forward, which
-                                     adds it in place */
+    const float *qkv;             /* (T, 3C): q, k and v, without bias */
     const float *bias;            /* (3C) */
     float *out;                   /* (T, C), written by forward */
     float *row_max;               /* (T, H), written by forward, read by backward */
     float *row_scale;             /* (T, H), the same: 1 / the sum of the exponentials */
     const float *dout;            /* (T, C), for backward */
-    float *dqkv;                  /* (T, 3C), written by backward */
+    float *dqkv;                  /* (…, 3C), written by backward */
+    size_t dqkv_first;            /* the token of dqkv's first row */
     float *dbias;                 /* (3C), added to by backward */
     float *scratch;               /* rank_kernels.attention_scratch floats */
 } rank_attention;

@@ -11,16 +11,22 @@
 
 static pthread_once_t init_once = PTHREAD_ONCE_INIT;
 
-/* oneDNN is built with OpenMP, and takes every core unless it is told not to. */
-static void use_one_thread(void)
+/* omp_set_num_threads, or NULL: not there, or not wanted. */
+static void (*set_threads)(int);
+
+/* oneDNN is built with OpenMP, and takes every core unless it is told not to. The setting belongs
+ * to a thread; the symbol comes with the library, so nothing here need be built with OpenMP. */
+static void find_set_threads(void)
 {
-    if (getenv("OMP_NUM_THREADS") != NULL) {
-        return;
+    if (getenv("OMP_NUM_THREADS") == NULL) {
+        void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+        memcpy(&set_threads, &symbol, sizeof symbol);
     }
-    void (*set_threads)(int);
-    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
-    memcpy(&set_threads, &symbol, sizeof symbol);
-    if (symbol != NULL) {
+}
+
+void rank_matmul_use_one_thread(void)
+{
+    if (set_threads != NULL) {
         set_threads(1);
     }
 }
@@ -35,7 +41,7 @@ static void init(void)
         (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
     }
     (void)dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict);
-    use_one_thread();
+    find_set_threads();
 }
 
 void rank_matmul_init(void)

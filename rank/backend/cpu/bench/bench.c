@@ -62,7 +62,7 @@ static base_status bench_init(bench *b, const bench_options *options, base_error
     }
     double **series[] = {&b->step_ms, &b->adamw_ms, &b->products_ms, &b->attention_ms, &b->ratio};
     for (size_t i = 0; i < sizeof series / sizeof *series; i++) {
-        *series[i] = calloc(rounds, sizeof **series);
+        *series[i] = calloc(rounds, sizeof(double));
     }
     b->ids = malloc((size_t)b->tokens * sizeof *b->ids);
     b->targets = malloc((size_t)b->tokens * sizeof *b->targets);

@@ -78,6 +78,8 @@ base_status bench_products_create(const rank_model_config *config, int rows,
     for (int i = 0; i <= rows; i++) {
         p->segment_start[i] = i * config->context;
     }
+    rank_matmul_init();
+    rank_matmul_use_one_thread();
     *products = p;
     return BASE_OK;
 }

@@ -184,13 +184,16 @@ static void causal_columns(const head *h, const float *scores, const float *b, s
     }
 }
 
-/* to (rows, width) = from (n, D) · factor, zeros around it. */
-static void gather(const head *h, const float *from, size_t from_row, float factor, float *to)
+/* to (rows, width) = (from (n, D) + bias) · factor, zeros around it. No bias: NULL. */
+static void gather(const head *h, const float *from, size_t from_row, const float *bias,
+                   float factor, float *to)
 {
-    for (size_t i = 0; i < h->count; i++) {
-        for (size_t j = 0; j < h->width; j += VEC_LANES) {
-            const size_t left = j < h->head_width ? h->head_width - j : 0;
-            vec_put(to + i * h->width + j, vec_load(from + i * from_row + j, left) * factor);
+    for (size_t j = 0; j < h->width; j += VEC_LANES) {
+        const size_t left = j < h->head_width ? h->head_width - j : 0;
+        const vec add = bias != NULL ? vec_load(bias + j, left) : vec_set(0.0f);
+        for (size_t i = 0; i < h->count; i++) {
+            const vec x = vec_load(from + i * from_row + j, left);
+            vec_put(to + i * h->width + j, (x + add) * factor);
         }
     }
     memset(to + h->count * h->width, 0, (h->rows - h->count) * h->width * sizeof *to);
@@ -304,13 +307,20 @@ static void softmax_rows_grad(const rank_attention *args, const head *h, size_t 
     clear_rows(h, h->dp, first);
 }
 
+static void gather_qkv(const rank_attention *args, const head *h, size_t token, size_t which)
+{
+    const size_t width = args->width;
+    const size_t column = which * h->head_width;
+    const float *q = args->qkv + token * 3 * width + column;
+    const float *bias = args->bias + column;
+    gather(h, q, 3 * width, bias, h->scale, h->q);
+    gather(h, q + width, 3 * width, bias + width, 1.0f, h->k);
+    gather(h, q + 2 * width, 3 * width, bias + 2 * width, 1.0f, h->v);
+}
+
 static void forward_head(const rank_attention *args, head *h, size_t token, size_t which)
 {
-    const size_t stride = 3 * args->width;
-    const float *q = args->qkv + token * stride + which * h->head_width;
-    gather(h, q, stride, h->scale, h->q);
-    gather(h, q + args->width, stride, 1.0f, h->k);
-    gather(h, q + 2 * args->width, stride, 1.0f, h->v);
+    gather_qkv(args, h, token, which);
     transpose(h, h->k, h->kt);
     for (size_t first = 0; first < h->rows; first += QUERY_BLOCK) {
         causal_scores(h, h->q, h->kt, first, h->p);
@@ -325,11 +335,8 @@ static void backward_head(const rank_attention *args, head *h, size_t token, siz
 {
     const size_t stride = 3 * args->width;
     const size_t column = which * h->head_width;
-    const float *q = args->qkv + token * stride + column;
-    gather(h, q, stride, h->scale, h->q);
-    gather(h, q + args->width, stride, 1.0f, h->k);
-    gather(h, q + 2 * args->width, stride, 1.0f, h->v);
-    gather(h, args->dout + token * args->width + column, args->width, 1.0f, h->dout);
+    gather_qkv(args, h, token, which);
+    gather(h, args->dout + token * args->width + column, args->width, NULL, 1.0f, h->dout);
     transpose(h, h->k, h->kt);
     transpose(h, h->v, h->vt);
     memset(h->dk, 0, h->rows * h->width * sizeof *h->dk);
@@ -342,7 +349,7 @@ static void backward_head(const rank_attention *args, head *h, size_t token, siz
         causal_columns(h, h->dp, h->q, first, h->dk);
         causal_columns(h, h->p, h->dout, first, h->dv);
     }
-    float *dq = args->dqkv + token * stride + column;
+    float *dq = args->dqkv + (token - args->dqkv_first) * stride + column;
     float *dbias = args->dbias + column;
     scatter(h, h->dq, h->scale, dq, stride, dbias);
     scatter(h, h->dk, 1.0f, dq + args->width, stride, dbias + args->width);
@@ -383,15 +390,6 @@ static void each_head(const rank_attention *args, head_step step)
 
 void KERNEL(attention)(const rank_attention *args)
 {
-    const size_t width = 3 * args->width;
-    const size_t tokens = (size_t)args->segment_start[args->segment_count];
-    for (size_t t = 0; t < tokens; t++) {
-        float *row = args->qkv + t * width;
-        for (size_t j = 0; j < width; j += VEC_LANES) {
-            const size_t left = width - j;
-            vec_store(row + j, vec_load(row + j, left) + vec_load(args->bias + j, left), left);
-        }
-    }
     each_head(args, forward_head);
 }
 
