@@ -73,32 +73,43 @@ static bool has_accepted_word(const corpus_verb *verb, const char *sentence)
     return false;
 }
 
+/* What a line is made of. */
+typedef struct line_plan {
+    const corpus_grammar *grammar;
+    const corpus_verb *verb;
+    const corpus_frame *frame;
+    const corpus_error *error;
+    uint64_t seed;
+} line_plan;
+
 /* Makes one line; *made is false where the error does not fit the verb or this subject. */
-static base_status make_line(const corpus_grammar *grammar, const corpus_verb *verb,
-                             const corpus_frame *frame, const corpus_error *error, uint64_t seed,
-                             corpus_line *line, bool *made, base_error *reterr)
+static base_status make_line(const line_plan *plan, corpus_line *line, bool *made,
+                             base_error *reterr)
 {
-    corpus_fill fill = {.grammar = grammar, .verb = verb, .seed = seed};
+    static const char reason[] = "unknown slot or too long a sentence";
+    const corpus_grammar *grammar = plan->grammar;
+    const corpus_error *error = plan->error;
+    corpus_fill fill = {.grammar = grammar, .verb = plan->verb, .seed = plan->seed};
     *made = false;
-    fill.subject = corpus_pick_subject(grammar, error->wrong, seed);
-    if (fill.subject == NULL || unless_holds(error, verb)) {
+    fill.subject = corpus_pick_subject(grammar, error->wrong, plan->seed);
+    if (fill.subject == NULL || unless_holds(error, plan->verb)) {
         return BASE_OK;
     }
-    const corpus_filled right = corpus_pattern_fill(&fill, frame->right, line->right);
+    const corpus_filled right = corpus_pattern_fill(&fill, plan->frame->right, line->right);
     const corpus_filled wrong = corpus_pattern_fill(&fill, error->wrong, line->wrong);
     if (right > CORPUS_NOT_FOR_THIS) {
-        return corpus_table_refuse(&grammar->table_frames, frame->row,
-                                   "unknown slot or too long a sentence", frame->right, reterr);
+        return corpus_table_refuse(&grammar->table_frames, plan->frame->row, reason,
+                                   plan->frame->right, reterr);
     }
     if (wrong > CORPUS_NOT_FOR_THIS) {
-        return corpus_table_refuse(&grammar->table_errors, error->row,
-                                   "unknown slot or too long a sentence", error->wrong, reterr);
+        return corpus_table_refuse(&grammar->table_errors, error->row, reason, error->wrong,
+                                   reterr);
     }
     line->rule = error->rule;
-    line->verb = verb->label;
-    line->frame = frame->name;
+    line->verb = plan->verb->label;
+    line->frame = plan->frame->name;
     *made = right == CORPUS_FILLED && wrong == CORPUS_FILLED &&
-            strcmp(line->wrong, line->right) != 0 && !has_accepted_word(verb, line->wrong);
+            strcmp(line->wrong, line->right) != 0 && !has_accepted_word(plan->verb, line->wrong);
     return BASE_OK;
 }
 
@@ -130,12 +141,15 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
     for (int i = 0; i < frame->error_count * ATTEMPTS && count < wanted; i++) {
         corpus_line line = {.held_out = held_out};
         bool made = false;
-        const int error = (int)((seed + (uint64_t)i) % (uint64_t)frame->error_count);
-        const uint64_t line_seed = corpus_mix(seed + (uint64_t)i);
-        base_status status =
-            make_line(grammar, verb, frame, &frame->errors[error], line_seed, &line, &made, reterr);
+        const uint64_t turn = seed + (uint64_t)i;
+        const line_plan plan = {.grammar = grammar,
+                                .verb = verb,
+                                .frame = frame,
+                                .error = &frame->errors[turn % (uint64_t)frame->error_count],
+                                .seed = corpus_mix(turn)};
+        base_status status = make_line(&plan, &line, &made, reterr);
         if (status == BASE_OK && made) {
-            if (!held_out && corpus_hash(line_seed, "none") % NONE_ONE_IN == 0) {
+            if (!held_out && corpus_hash(plan.seed, "none") % NONE_ONE_IN == 0) {
                 memcpy(line.wrong, line.right, sizeof line.wrong);
                 line.rule = "none";
             }
@@ -149,67 +163,82 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
     return BASE_OK;
 }
 
+/* A line's place in an order of its own. */
+typedef struct line_ref {
+    corpus_line *line;
+} line_ref;
+
 static int compare_wrong(const void *a, const void *b)
 {
-    const corpus_line *const *left = a;
-    const corpus_line *const *right = b;
-    const int wrong = strcmp((*left)->wrong, (*right)->wrong);
-    return wrong != 0 ? wrong : strcmp((*left)->right, (*right)->right);
+    const corpus_line *left = ((const line_ref *)a)->line;
+    const corpus_line *right = ((const line_ref *)b)->line;
+    const int wrong = strcmp(left->wrong, right->wrong);
+    return wrong != 0 ? wrong : strcmp(left->right, right->right);
 }
 
-/* Refuses a wrong sentence with two corrections, or one that is right elsewhere; marks a line that
- * another one repeats by an empty `wrong`. */
-static base_status check_lines(const corpus_lines *lines, corpus_line **sorted, base_error *reterr)
+static bool same_wrong(line_ref a, line_ref b)
 {
-    for (size_t i = 0; i < lines->count; i++) {
-        sorted[i] = &lines->lines[i];
+    return strcmp(a.line->wrong, b.line->wrong) == 0;
+}
+
+/* The first line whose wrong sentence this is, or NULL. */
+static const corpus_line *find_wrong(const line_ref *sorted, size_t count, const char *sentence)
+{
+    size_t low = 0;
+    for (size_t high = count; low < high;) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(sorted[middle].line->wrong, sentence) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    qsort(sorted, lines->count, sizeof *sorted, compare_wrong);
-    for (size_t i = 1; i < lines->count; i++) {
-        if (strcmp(sorted[i]->wrong, sorted[i - 1]->wrong) == 0 &&
-            strcmp(sorted[i]->right, sorted[i - 1]->right) != 0) {
+    return low < count && strcmp(sorted[low].line->wrong, sentence) == 0 ? sorted[low].line : NULL;
+}
+
+/* Refuses a wrong sentence with two corrections, or one that is right elsewhere. */
+static base_status check_lines(const line_ref *sorted, size_t count, base_error *reterr)
+{
+    for (size_t i = 1; i < count; i++) {
+        const corpus_line *one = sorted[i - 1].line;
+        const corpus_line *other = sorted[i].line;
+        if (same_wrong(sorted[i - 1], sorted[i]) && strcmp(one->right, other->right) != 0) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "\"%s\" has two corrections, \"%s\" (%s) and \"%s\" (%s)",
-                             sorted[i]->wrong, sorted[i - 1]->right, sorted[i - 1]->frame,
-                             sorted[i]->right, sorted[i]->frame);
+                             "\"%s\" has two corrections, \"%s\" (%s) and \"%s\" (%s)", one->wrong,
+                             one->right, one->frame, other->right, other->frame);
         }
     }
-    for (size_t i = 0; i < lines->count; i++) {
-        corpus_line key = lines->lines[i];
-        memcpy(key.wrong, key.right, sizeof key.wrong);
-        size_t low = 0;
-        for (size_t high = lines->count; low < high;) {
-            const size_t middle = low + (high - low) / 2;
-            if (strcmp(sorted[middle]->wrong, key.right) < 0) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        if (low < lines->count && strcmp(sorted[low]->wrong, key.right) == 0 &&
-            strcmp(sorted[low]->right, key.right) != 0) {
+    for (size_t i = 0; i < count; i++) {
+        const corpus_line *line = sorted[i].line;
+        const corpus_line *elsewhere = find_wrong(sorted, count, line->right);
+        if (elsewhere != NULL && strcmp(elsewhere->right, line->right) != 0) {
             return base_fail(reterr, BASE_ERR_INVALID, "\"%s\" is right in %s and wrong in %s",
-                             key.right, key.frame, sorted[low]->frame);
-        }
-    }
-    for (size_t i = lines->count; i-- > 1;) {
-        if (strcmp(sorted[i]->wrong, sorted[i - 1]->wrong) == 0) {
-            sorted[i]->wrong[0] = '\0';
+                             line->right, line->frame, elsewhere->frame);
         }
     }
     return BASE_OK;
 }
 
+/* Checks all lines, and drops those that another one repeats. */
 static base_status check_and_prune(corpus_lines *lines, base_error *reterr)
 {
-    corpus_line **sorted = calloc(lines->count + 1, sizeof *sorted);
+    line_ref *sorted = calloc(lines->count + 1, sizeof *sorted);
     if (sorted == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu lines", lines->count);
     }
-    const base_status status = check_lines(lines, sorted, reterr);
+    for (size_t i = 0; i < lines->count; i++) {
+        sorted[i].line = &lines->lines[i];
+    }
+    qsort(sorted, lines->count, sizeof *sorted, compare_wrong);
+    const base_status status = check_lines(sorted, lines->count, reterr);
+    for (size_t i = lines->count; i-- > 1;) {
+        if (same_wrong(sorted[i], sorted[i - 1])) {
+            sorted[i].line->wrong[0] = '\0';
+        }
+    }
     free(sorted);
     size_t kept = 0;
-    for (size_t i = 0; i < lines->count && status == BASE_OK; i++) {
+    for (size_t i = 0; i < lines->count; i++) {
         if (lines->lines[i].wrong[0] != '\0') {
             lines->lines[kept++] = lines->lines[i];
         }

@@ -95,7 +95,7 @@ static int segment_number(const data_fixture *fixture, const rank_batch *batch, 
     (void)rank_tokenizer_decode(fixture->tokenizer, batch->ids + start, (size_t)(end - start), text,
                                 sizeof text);
     char expected[TEXT_BYTES];
-    const int number = atoi(text + 1);
+    const int number = (int)strtol(text + 1, NULL, 10);
     sentence_text(number, expected);
     assert_string_equal(text, expected);
     return number;
