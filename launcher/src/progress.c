@@ -53,10 +53,15 @@ static void format_line(const launch_session *session, const launch_figures *fig
     if (isfinite(figures->allreduce_ms_p50)) {
         (void)snprintf(reduce, sizeof reduce, "%.2f ms", figures->allreduce_ms_p50);
     }
-    (void)snprintf(text, TEXT_BYTES,
-                   "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  all-reduce %s  left %s",
-                   session->options->label != NULL ? session->options->label : "", figures->steps,
-                   session->job->steps, figures->loss_last, tokens, reduce, left);
+    const char *label = session->options->label != NULL ? session->options->label : "";
+    const int length = snprintf(
+        text, TEXT_BYTES,
+        "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  all-reduce p50 %s  %s left", label,
+        figures->steps, session->job->steps, figures->loss_last, tokens, reduce, left);
+    if (session->screen.terminal && (size_t)length >= launch_screen_width()) {
+        (void)snprintf(text, TEXT_BYTES, "%" PRId64 "/%" PRId64 " loss %.3f %s tok/s %s left",
+                       figures->steps, session->job->steps, figures->loss_last, tokens, left);
+    }
 }
 
 static void plain_line(launch_session *session, const launch_figures *figures)
@@ -64,7 +69,7 @@ static void plain_line(launch_session *session, const launch_figures *figures)
     char text[TEXT_BYTES];
     const int64_t every =
         session->job->steps / PLAIN_LINES > 0 ? session->job->steps / PLAIN_LINES : 1;
-    if (figures->steps < session->progress_step) {
+    if (figures->steps < session->progress_step || session->options->label != NULL) {
         return;
     }
     session->progress_step = (figures->steps / every + 1) * every;

@@ -259,10 +259,31 @@ static void hear_step(launch_session *session, int rank, const Ringfence__Contro
     }
 }
 
+/* " (exchange #3 waits for rank 1, 2)" while one is under way; else "". */
+static void describe_exchange(const launch_session *session, char *text, size_t size_bytes)
+{
+    text[0] = '\0';
+    if (session->part_count == 0) {
+        return;
+    }
+    size_t length = (size_t)snprintf(text, size_bytes, " (exchange #%" PRIu64 " waits for rank ",
+                                     session->exchange_sequence);
+    bool first = true;
+    for (int rank = 0; rank < session->world_size && length + 16 < size_bytes; rank++) {
+        if (!session->ranks[rank].has_part) {
+            length += (size_t)snprintf(text + length, size_bytes - length, "%s%d",
+                                       first ? "" : ", ", rank);
+            first = false;
+        }
+    }
+    (void)snprintf(text + length, size_bytes - length, ")");
+}
+
 static void hear_failed(launch_session *session, int rank, const Ringfence__Control__Failed *failed)
 {
     launch_rank *failing = &session->ranks[rank];
     char stops[256];
+    char exchange[256] = "";
     const bool in_collective = failed->collective[0] != '\0';
     const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED;
     failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
@@ -270,11 +291,14 @@ static void hear_failed(launch_session *session, int rank, const Ringfence__Cont
         return;
     }
     launch_watch_describe_stops(session, stops, sizeof stops);
+    if (failed->status == BASE_ERR_TIMEOUT) {
+        describe_exchange(session, exchange, sizeof exchange);
+    }
     launch_blame(session, secondary ? LAUNCH_BLAME_SECONDARY : LAUNCH_BLAME_CAUSE, rank,
-                 failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s", rank,
+                 failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
                  failing->process.pid, in_collective ? " in " : "",
                  in_collective ? failed->collective : "",
-                 session->result->ready ? "" : " while starting", failed->message, stops);
+                 session->result->ready ? "" : " while starting", failed->message, exchange, stops);
 }
 
 static void hear_output(launch_session *session, int rank, const Ringfence__Control__Output *output)

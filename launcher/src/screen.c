@@ -69,7 +69,7 @@ void launch_screen_say(launch_screen *screen, const char *format, ...)
     launch_screen_write(screen, STDERR_FILENO, line, strlen(line));
 }
 
-static size_t terminal_width(void)
+size_t launch_screen_width(void)
 {
     struct winsize size;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
@@ -90,7 +90,7 @@ void launch_screen_progress(launch_screen *screen, const char *text)
     }
     /* the last column stays free, so that no terminal wraps */
     const int length =
-        snprintf(line, sizeof line, "%s%.*s", erase_line, (int)terminal_width() - 1, text);
+        snprintf(line, sizeof line, "%s%.*s", erase_line, (int)launch_screen_width() - 1, text);
     write_all(STDERR_FILENO, line, (size_t)length);
     screen->drawn = true;
 }

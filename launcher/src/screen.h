@@ -24,6 +24,9 @@ void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t
 /* A line of the launcher's own on stderr: "launcher: …". */
 void launch_screen_say(launch_screen *screen, const char *format, ...) BASE_PRINTF(2, 3);
 
+/* Columns of the terminal; 80 where that cannot be told. */
+size_t launch_screen_width(void);
+
 /* Draws the progress line anew (terminal), or prints it as a line. ASCII; cut at the width. */
 void launch_screen_progress(launch_screen *screen, const char *text);
 

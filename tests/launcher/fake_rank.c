@@ -66,6 +66,18 @@ static void send_failed(fake_rank *fake, base_status status, const char *message
     rank_control_failed(fake->control, &failed);
 }
 
+/* Ends the control thread and closes the connection. */
+static void hang_up(fake_rank *fake)
+{
+    const uint64_t one = 1;
+    (void)pthread_mutex_lock(&fake->control->lock);
+    fake->control->closing = true;
+    (void)pthread_mutex_unlock(&fake->control->lock);
+    (void)!write(fake->control->wake_fd, &one, sizeof one);
+    (void)pthread_join(fake->control->thread, NULL);
+    proto_bus_close(fake->control->bus);
+}
+
 static void leave(fake_rank *fake, int exit_code)
 {
     rank_control_close(fake->control);
@@ -82,6 +94,7 @@ static void at_point(fake_rank *fake, long point)
     if (strcmp(what, "kill") == 0) {
         (void)raise(SIGKILL);
     } else if (strcmp(what, "segv") == 0) {
+        (void)signal(SIGSEGV, SIG_DFL); /* a sanitizer has a handler of its own */
         (void)raise(SIGSEGV);
     } else if (strcmp(what, "stop") == 0) {
         (void)raise(SIGSTOP);
@@ -106,7 +119,7 @@ static void at_point(fake_rank *fake, long point)
     } else if (strcmp(what, "oversize") == 0) {
         send_raw(fake, PROTO_RANK_MESSAGE_BYTES_MAX);
     } else if (strcmp(what, "mute") == 0) { /* closes the connection and stays */
-        proto_bus_close(fake->control->bus);
+        hang_up(fake);
         for (;;) {
             (void)pause();
         }
