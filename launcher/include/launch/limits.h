@@ -18,6 +18,10 @@ enum {
     LAUNCH_TERM_AFTER_MS = 400, /* abort sent until SIGTERM */
     LAUNCH_KILL_AFTER_MS = 700, /* abort sent until SIGKILL */
 
+    /* A stopped rank is given up so long after the job's timeout: the ranks that wait for it get to
+     * say first what they wait in. */
+    LAUNCH_STOP_MARGIN_MS = 200,
+
     LAUNCH_PROGRESS_MS = 100, /* between two redrawings of the progress line */
 };
 
