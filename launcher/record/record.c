@@ -302,6 +302,7 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
     if (record->timings == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished already");
     }
+    launch_text_fini(&record->notes); /* what open had to say is said */
     note_failure(&first, reterr, close_timings(record, &error), &error);
     const base_status status = launch_summary_init(&summary, &record->steps, end, &error);
     note_failure(&first, reterr, status, &error);

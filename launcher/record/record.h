@@ -110,8 +110,8 @@ double launch_record_allreduce_ms_p50(const launch_record *record);
 BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
                                                  const launch_record_end *end, base_error *reterr);
 
-/* Lines for the user, each with its newline: where an older record went (after open), what could
- * not be drawn and why (after finish). Empty when there is nothing to say; owned by the record. */
+/* Lines for the user, each with its newline: after open, where an older record went; after finish,
+ * what could not be drawn and why. Empty when there is nothing to say; owned by the record. */
 const char *launch_record_notes(const launch_record *record);
 
 /* Releases the lock and frees; NULL is fine. */

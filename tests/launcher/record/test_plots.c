@@ -84,6 +84,18 @@ static void without_gnuplot_one_line_says_so(void **state)
     assert_false(has_file("out/scaling.png"));
 }
 
+/* The second record moves the first away and says so once, after open; afterwards the notes are
+ * those of finish alone. */
+static void notes_are_not_told_twice(void **state)
+{
+    (void)state;
+    char notes[1024];
+    put_gnuplot("#!/bin/sh\nexit 0\n");
+    write_record(notes);
+    write_record(notes);
+    assert_string_equal(notes, "");
+}
+
 static void what_gnuplot_complains_of_is_told(void **state)
 {
     (void)state;
@@ -147,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(without_gnuplot_one_line_says_so, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(notes_are_not_told_twice, make_place, remove_place),
         cmocka_unit_test_setup_teardown(what_gnuplot_complains_of_is_told, make_place,
                                         remove_place),
         cmocka_unit_test_setup_teardown(gnuplot_runs_in_the_folder, make_place, remove_place),
