@@ -127,29 +127,51 @@ VEC_INLINE vec_int vec_first_lanes(size_t count)
     return vec_iota() < few;
 }
 
+/* The lanes in another order: each changes places with the one half, a quarter, … of the register
+ * away. */
+#if VEC_LANES == 16
+#define VEC_SWAP_8(x)                                                                              \
+    __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define VEC_SWAP_4(x)                                                                              \
+    __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)
+#define VEC_SWAP_2(x)                                                                              \
+    __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)
+#define VEC_SWAP_1(x)                                                                              \
+    __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)
+#elif VEC_LANES == 8
+#define VEC_SWAP_4(x) __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3)
+#define VEC_SWAP_2(x) __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5)
+#define VEC_SWAP_1(x) __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6)
+#else
+#define VEC_SWAP_2(x) __builtin_shufflevector(x, x, 2, 3, 0, 1)
+#define VEC_SWAP_1(x) __builtin_shufflevector(x, x, 1, 0, 3, 2)
+#endif
+
 /* The sum of the lanes, by halves. */
 VEC_INLINE float vec_sum(vec x)
 {
-    float lane[VEC_LANES];
-    vec_put(lane, x);
-    for (int width = VEC_LANES / 2; width > 0; width /= 2) {
-        for (int i = 0; i < width; i++) {
-            lane[i] += lane[i + width];
-        }
-    }
-    return lane[0];
+#if VEC_LANES >= 16
+    x += VEC_SWAP_8(x);
+#endif
+#if VEC_LANES >= 8
+    x += VEC_SWAP_4(x);
+#endif
+    x += VEC_SWAP_2(x);
+    x += VEC_SWAP_1(x);
+    return x[0];
 }
 
 VEC_INLINE float vec_largest(vec x)
 {
-    float lane[VEC_LANES];
-    vec_put(lane, x);
-    for (int width = VEC_LANES / 2; width > 0; width /= 2) {
-        for (int i = 0; i < width; i++) {
-            lane[i] = lane[i] > lane[i + width] ? lane[i] : lane[i + width];
-        }
-    }
-    return lane[0];
+#if VEC_LANES >= 16
+    x = vec_max(x, VEC_SWAP_8(x));
+#endif
+#if VEC_LANES >= 8
+    x = vec_max(x, VEC_SWAP_4(x));
+#endif
+    x = vec_max(x, VEC_SWAP_2(x));
+    x = vec_max(x, VEC_SWAP_1(x));
+    return x[0];
 }
 
 /* exp(x) for x in [-87, 88], beyond that the value at the end of the range; NaN stays. x = n·ln 2 +

@@ -188,12 +188,15 @@ static void causal_columns(const head *h, const float *scores, const float *b, s
 static void gather(const head *h, const float *from, size_t from_row, const float *bias,
                    float factor, float *to)
 {
-    for (size_t j = 0; j < h->width; j += VEC_LANES) {
-        const size_t left = j < h->head_width ? h->head_width - j : 0;
+    const size_t width = h->width;
+    const size_t head_width = h->head_width;
+    const size_t count = h->count;
+    for (size_t j = 0; j < width; j += VEC_LANES) {
+        const size_t left = j < head_width ? head_width - j : 0;
         const vec add = bias != NULL ? vec_load(bias + j, left) : vec_set(0.0f);
-        for (size_t i = 0; i < h->count; i++) {
+        for (size_t i = 0; i < count; i++) {
             const vec x = vec_load(from + i * from_row + j, left);
-            vec_put(to + i * h->width + j, (x + add) * factor);
+            vec_put(to + i * width + j, (x + add) * factor);
         }
     }
     memset(to + h->count * h->width, 0, (h->rows - h->count) * h->width * sizeof *to);
