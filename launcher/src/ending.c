@@ -120,7 +120,9 @@ static void send_stop(launch_session *session, const char *reason)
 
 void launch_stop(launch_session *session, int signal_number)
 {
-    const char *name = signal_number == SIGINT ? "Ctrl-C" : "SIGTERM";
+    const char *name = signal_number == SIGINT    ? "Ctrl-C"
+                       : signal_number == SIGTERM ? "SIGTERM"
+                                                  : "SIGHUP";
     const bool first = session->stop_signal == 0;
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
         return; /* it is ending already, within a second */

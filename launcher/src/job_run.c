@@ -87,6 +87,7 @@ static base_status open_signals(launch_session *session, base_error *reterr)
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
     (void)sigaddset(&signals, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);

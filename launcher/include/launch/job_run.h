@@ -1,9 +1,9 @@
 /* Running one job: its ranks are started, find each other, are watched, and end.
  *
  * launch_job_run is the whole life of a job on this host. It is used for the job itself and for the
- * short ones that measure the scaling curve. While it runs, SIGINT, SIGTERM and SIGCHLD are blocked
- * and belong to it. Called from one thread; blocks until every rank is gone: no process, pipe or
- * socket is left, whatever happened. */
+ * short ones that measure the scaling curve. While it runs, SIGINT, SIGTERM, SIGHUP and SIGCHLD are
+ * blocked and belong to it. Called from one thread; blocks until every rank is gone: no process,
+ * pipe or socket is left, whatever happened. */
 #ifndef LAUNCH_JOB_RUN_H
 #define LAUNCH_JOB_RUN_H
 
@@ -35,7 +35,7 @@ enum { LAUNCH_NAME_BYTES = 257 };
 /* How a job went. */
 typedef struct launch_job_result {
     int exit_status;  /* 0; the first failing rank's code; 128 + a signal */
-    int stop_signal;  /* the SIGINT or SIGTERM that ended it early; else 0 */
+    int stop_signal;  /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
     base_error cause; /* the first cause of failure; an empty message: none */
     int cause_rank;   /* whose it was; -1: nobody's */
     bool ready;       /* all ranks were about to train */

@@ -1,0 +1,84 @@
+#include "affinity.h"
+
+#include "support.h"
+
+static void quotas_are_rounded_up(void **state)
+{
+    (void)state;
+    assert_int_equal(launch_quota_parse("max 100000\n"), 0);
+    assert_int_equal(launch_quota_parse("200000 100000\n"), 2);
+    assert_int_equal(launch_quota_parse("150000 100000"), 2);
+    assert_int_equal(launch_quota_parse("1000 100000"), 1);
+    assert_int_equal(launch_quota_parse("-1 100000"), 0);
+    assert_int_equal(launch_quota_parse("100000 0"), 0);
+    assert_int_equal(launch_quota_parse(""), 0);
+}
+
+/* Every CPU of `count` ranks is its own, and allowed. */
+static void check_distinct(const launch_affinity *affinity, int ranks)
+{
+    cpu_set_t allowed;
+    cpu_set_t seen;
+    CPU_ZERO(&seen);
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    for (int rank = 0; rank < ranks; rank++) {
+        cpu_set_t set;
+        cpu_set_t both;
+        launch_affinity_set(affinity, rank, &set);
+        assert_int_equal(CPU_COUNT(&set), affinity->cpus_per_rank);
+        CPU_AND(&both, &set, &allowed);
+        assert_true(CPU_EQUAL(&both, &set));
+        CPU_AND(&both, &set, &seen);
+        assert_int_equal(CPU_COUNT(&both), 0);
+        CPU_OR(&seen, &seen, &set);
+    }
+}
+
+static void no_two_jobs_share_a_cpu(void **state)
+{
+    (void)state;
+    base_error error;
+    launch_affinity first;
+    launch_affinity second;
+    launch_affinity third;
+    assert_ok(launch_affinity_init(&first, 1, 1, true, &error), &error);
+    if (!first.bound) { /* the test suite itself runs beside jobs that hold them all */
+        launch_affinity_fini(&first);
+        skip();
+    }
+    check_distinct(&first, 1);
+    assert_ok(launch_affinity_init(&second, 1, 1, true, &error), &error);
+    if (second.bound) {
+        assert_int_not_equal(first.cpus[0], second.cpus[0]);
+    }
+    launch_affinity_fini(&second);
+
+    /* a dry run takes nothing: what it saw free can still be had */
+    launch_affinity_fini(&first);
+    assert_ok(launch_affinity_init(&first, 1, 1, false, &error), &error);
+    assert_ok(launch_affinity_init(&third, 1, 1, true, &error), &error);
+    assert_int_equal(first.bound, third.bound);
+    launch_affinity_fini(&first);
+    launch_affinity_fini(&third);
+}
+
+static void more_ranks_than_cpus_are_not_bound(void **state)
+{
+    (void)state;
+    base_error error;
+    launch_affinity affinity;
+    assert_ok(launch_affinity_init(&affinity, BASE_RANKS_MAX, 16, true, &error), &error);
+    assert_false(affinity.bound);
+    assert_string_not_equal(affinity.why_not, "");
+    launch_affinity_fini(&affinity);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quotas_are_rounded_up),
+        cmocka_unit_test(no_two_jobs_share_a_cpu),
+        cmocka_unit_test(more_ranks_than_cpus_are_not_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

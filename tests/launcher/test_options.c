@@ -1,0 +1,150 @@
+#include "launch/options.h"
+
+#include <string.h>
+
+#include "scaling.h"
+#include "support.h"
+
+enum { ARGS_MAX = 32 };
+
+/* Parses "launcher WORDS…" (NULL-terminated). */
+static base_status parse(launch_options *options, const char *const *words, base_error *error)
+{
+    static char copies[ARGS_MAX][256];
+    char *arguments[ARGS_MAX + 1] = {0};
+    int count = 0;
+    (void)snprintf(copies[0], sizeof copies[0], "launcher");
+    arguments[count++] = copies[0];
+    for (int i = 0; words[i] != NULL && count < ARGS_MAX; i++) {
+        (void)snprintf(copies[count], sizeof copies[0], "%s", words[i]);
+        arguments[count] = copies[count];
+        count++;
+    }
+    return launch_options_parse(count, arguments, options, error);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static void nothing_said_is_the_default_job(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(parse(&options, WORDS(), &error), &error);
+    assert_int_equal(options.action, LAUNCH_ACTION_RUN);
+    assert_string_equal(options.job.mode, "ddp-cpu");
+    assert_int_equal(options.job.world_size, 2);
+    assert_int_equal(options.job.steps, 100);
+    assert_int_equal(options.job.batch, 16);
+    assert_int_equal(options.job.context, 64);
+    assert_int_equal(options.job.seed, 35000);
+    assert_int_equal(options.job.timeout_ms, 300000);
+    assert_true(options.bind);
+    assert_true(options.plots);
+    assert_false(options.overwrite);
+}
+
+static void flags_reach_the_job(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(parse(&options,
+                    WORDS("--ranks=4", "--steps", "7", "--lr", "1e-3", "--lr-min", "1e-4",
+                          "--schedule", "cosine", "--warmup", "3", "--timeout", "1.5",
+                          "--join-timeout", "2", "--bucket-bytes", "4096", "--micro-batches", "2",
+                          "--no-bind", "--eval", "--out", "/o/", "--loss-on", "all", "--clip", "0"),
+                    &error),
+              &error);
+    assert_int_equal(options.job.world_size, 4);
+    assert_int_equal(options.job.steps, 7);
+    assert_true(options.job.learning_rate == 1e-3);
+    assert_true(options.job.learning_rate_min == 1e-4);
+    assert_string_equal(options.job.schedule, "cosine");
+    assert_int_equal(options.job.warmup_steps, 3);
+    assert_int_equal(options.job.timeout_ms, 1500);
+    assert_int_equal(options.job.join_timeout_ms, 2000);
+    assert_int_equal(options.job.bucket_bytes, 4096);
+    assert_int_equal(options.job.micro_batches, 2);
+    assert_false(options.bind);
+    assert_true(options.job.eval);
+    assert_string_equal(options.job.out, "/o");
+    assert_string_equal(options.job.loss_on, "all");
+    assert_true(options.job.clip_norm == 0);
+}
+
+static void relative_paths_become_absolute(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(parse(&options, WORDS("--out", "here", "--log-dir", "logs"), &error), &error);
+    assert_int_equal(options.job.out[0], '/');
+    assert_non_null(strstr(options.job.out, "/here"));
+    assert_int_equal(options.log_dir[0], '/');
+}
+
+static void generate_takes_prompts(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(
+        parse(&options, WORDS("--mode", "generate", "--prompt", "a b", "--prompt", "c"), &error),
+        &error);
+    assert_string_equal(options.job.prompt, "a b\nc");
+    assert_int_equal(options.job.world_size, 1);
+    assert_ok(parse(&options, WORDS("--mode", "generate", "--eval", "--ranks", "2"), &error),
+              &error);
+    assert_int_equal(options.job.world_size, 2);
+    assert_status(parse(&options, WORDS("--mode", "generate"), &error), BASE_ERR_INVALID);
+    assert_status(parse(&options, WORDS("--mode", "generate", "--prompt", "a\nb"), &error),
+                  BASE_ERR_INVALID);
+}
+
+static void compare_takes_two(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    assert_ok(parse(&options, WORDS("compare", "A", "B"), &error), &error);
+    assert_int_equal(options.action, LAUNCH_ACTION_COMPARE);
+    assert_string_equal(options.compare[0], "A");
+    assert_string_equal(options.compare[1], "B");
+    assert_status(parse(&options, WORDS("compare", "A"), &error), BASE_ERR_INVALID);
+    assert_status(parse(&options, WORDS("compare", "A", "B", "C"), &error), BASE_ERR_INVALID);
+}
+
+static void what_is_measured_after_a_job(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    int ranks[LAUNCH_SCALING_POINTS_MAX];
+    assert_ok(parse(&options, WORDS("--steps", "50"), &error), &error);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 1);
+    assert_int_equal(ranks[0], 1);
+    assert_ok(parse(&options, WORDS("--steps", "49"), &error), &error);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
+    assert_ok(parse(&options, WORDS("--ranks", "1"), &error), &error);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
+    assert_ok(parse(&options, WORDS("--no-scaling"), &error), &error);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
+    assert_ok(parse(&options, WORDS("--scaling", "1,2,4,4", "--steps", "5"), &error), &error);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 2); /* 2 is the job itself */
+    assert_int_equal(ranks[0], 1);
+    assert_int_equal(ranks[1], 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_said_is_the_default_job),
+        cmocka_unit_test(flags_reach_the_job),
+        cmocka_unit_test(relative_paths_become_absolute),
+        cmocka_unit_test(generate_takes_prompts),
+        cmocka_unit_test(compare_takes_two),
+        cmocka_unit_test(what_is_measured_after_a_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
