@@ -53,6 +53,9 @@ static void send_abort(launch_session *session)
     for (int i = 0; i < session->world_size; i++) {
         base_error ignored;
         const launch_rank *rank = &session->ranks[i];
+        if (rank->reported_exit_code >= 0) {
+            continue; /* has failed by itself: it is on its way out, and knows why */
+        }
         const bool told = rank->joined && !rank->exited &&
                           proto_bus_send(session->bus, i, &envelope, &ignored) == BASE_OK;
         if (rank->stopped) {
