@@ -165,9 +165,10 @@ static base_status measure(bench *b, size_t bytes, uint64_t *wrong)
     *wrong += (uint64_t)bad;
     if (b->rank->rank == 0) {
         qsort(b->samples_ns, (size_t)iterations, sizeof b->samples_ns[0], compare_times);
-        const double us = (double)b->samples_ns[iterations / 2] / 1e3;
+        const int64_t median_ns = b->samples_ns[iterations / 2];
+        const double us = (double)median_ns / 1e3;
         const double algbw = us > 0 ? (double)bytes / us / 1e3 : 0;
-        const double busbw = algbw * 2 * (b->rank->size - 1) / b->rank->size;
+        const double busbw = algbw * 2.0 * (b->rank->size - 1) / b->rank->size;
         (void)printf("%12zu %12zu %8s %6s %10.2f %8.2f %8.2f %7lld\n", bytes, count, "float32",
                      "sum", us, algbw, busbw, (long long)bad);
         (void)fflush(stdout);

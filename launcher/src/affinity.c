@@ -107,7 +107,7 @@ static int claim_cpu(int cpu)
 
 static void release(launch_affinity *affinity)
 {
-    for (int i = 0; i < affinity->claim_count; i++) {
+    for (int i = 0; affinity->claims != NULL && i < affinity->claim_count; i++) {
         (void)close(affinity->claims[i]);
     }
     affinity->claim_count = 0;

@@ -126,10 +126,10 @@ void launch_rendezvous_timeout(launch_session *session);
 /* ---- watch.c ---- */
 
 /* What a rank's pipe holds now; closes it at its end. `last`: nothing more is waited for. */
-void launch_watch_output(launch_session *session, int rank, int fd_number, bool last);
+void launch_watch_output(launch_session *session, int index, int fd_number, bool last);
 
 /* A rank's process has ended: takes the rest of its output, reaps, judges. */
-void launch_watch_exit(launch_session *session, int rank);
+void launch_watch_exit(launch_session *session, int index);
 
 /* Looks for stopped and continued processes, after a SIGCHLD. */
 void launch_watch_stops(launch_session *session, int64_t now_ns);

@@ -73,7 +73,6 @@ static bool same_name(const char *a, const char *b)
 /* The launcher's environment with our variables in the place of theirs; borrowed strings. */
 static char **merge_environment(char variables[][LAUNCH_VARIABLE_BYTES], int count)
 {
-    extern char **environ;
     size_t inherited = 0;
     while (environ[inherited] != NULL) {
         inherited++;

@@ -88,7 +88,7 @@ static void leave(fake_rank *fake, int exit_code)
 static void at_point(fake_rank *fake, long point)
 {
     const char *what = fake->what;
-    if (fake->rank != env_long("RANK", -1) || fake->at != point) {
+    if (what == NULL || fake->rank != env_long("RANK", -1) || fake->at != point) {
         return;
     }
     if (strcmp(what, "kill") == 0) {

@@ -83,7 +83,7 @@ float *rank_ddp_grads(rank_ddp *ddp, int micro_batch);
 
 /* The current micro-batch's gradients [offset, offset + count) are final. Errors are kept for
  * rank_ddp_finish. */
-void rank_ddp_ready(void *ddp, size_t offset, size_t count);
+void rank_ddp_ready(void *user, size_t offset, size_t count);
 
 /* Waits for all buckets. Every gradient of every micro-batch has been declared ready (else
  * BASE_ERR_STATE). */
