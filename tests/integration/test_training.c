@@ -60,7 +60,7 @@ static void ranks_and_micro_batches_nest(void **state)
 static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
 {
     (void)state;
-    static const char *const transports[] = {"shm", "shm"};
+    static const char *const transports[] = {"shm", "zmq"};
     static const char *const algorithms[] = {"ring", "tree", "direct"};
     static const char *const ranks[] = {"2", "3", "4"};
     for (size_t n = 0; n < 3; n++) {

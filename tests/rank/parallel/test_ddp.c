@@ -120,7 +120,7 @@ static void ranks_and_micro_batches_give_the_same_bits(void **state)
 static void every_rank_has_the_same_sums(void **state)
 {
     (void)state;
-    static const coll_transport transports[] = {COLL_TRANSPORT_SHM};
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ};
     for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
         for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
             for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_DIRECT; a++) {
