@@ -5,6 +5,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matmul.h"
 #include "base/clock.h"
+#include "model/state.h"
 
 /* The widest operand has 4 widths or the vocabulary of columns. */
 struct bench_products {
@@ -84,58 +85,87 @@ base_status bench_products_create(const rank_model_config *config, int rows,
     return BASE_OK;
 }
 
-/* y = x·W, dx = dy·Wᵀ, dW = xᵀ·dy for W of shape (depth, columns). */
-static base_status linear(const bench_products *p, size_t columns, size_t depth, base_error *reterr)
+/* Of a chunk of rows: y = x·W, dW += xᵀ·dy, dx = dy·Wᵀ for W of shape (depth, columns). As in the
+ * model, Wᵀ has been made before, so that the last is a plain product too. */
+static base_status linear(const bench_products *p, size_t first, size_t columns, size_t depth,
+                          base_error *reterr)
 {
-    const size_t tokens = p->tokens;
-    base_status status = rank_matmul_nn(
-        &(rank_matmul){tokens, columns, depth, .a = p->x, .b = p->w, .c = p->y}, reterr);
+    const size_t rows = p->tokens - first < ROW_CHUNK ? p->tokens - first : ROW_CHUNK;
+    float *x = p->x + first * p->wide;
+    float *y = p->y + first * p->wide;
+    base_status status =
+        rank_matmul_nn(&(rank_matmul){rows, columns, depth, .a = x, .b = p->w, .c = y}, reterr);
     if (status == BASE_OK) {
-        status = rank_matmul_tn(
-            &(rank_matmul){depth, columns, tokens, .a = p->x, .b = p->y, .c = p->dw}, reterr);
+        status = rank_matmul_tn(&(rank_matmul){.rows = depth,
+                                               .columns = columns,
+                                               .depth = rows,
+                                               .a = x,
+                                               .b = y,
+                                               .c = p->dw,
+                                               .accumulate = first > 0},
+                                reterr);
     }
     if (status == BASE_OK) {
-        status = rank_matmul_nt(
-            &(rank_matmul){tokens, depth, columns, .a = p->y, .b = p->w, .c = p->x}, reterr);
+        status =
+            rank_matmul_nn(&(rank_matmul){rows, depth, columns, .a = y, .b = p->w, .c = x}, reterr);
     }
     return status;
 }
 
 /* The output embedding is (V, C): its products have the other transpositions. */
-static base_status logits(const bench_products *p, base_error *reterr)
+static base_status logits(const bench_products *p, size_t first, base_error *reterr)
 {
-    const size_t tokens = p->tokens;
+    const size_t rows = p->tokens - first < ROW_CHUNK ? p->tokens - first : ROW_CHUNK;
     const size_t width = (size_t)p->config.width;
     const size_t vocab_size = (size_t)p->config.vocab_size;
-    base_status status = rank_matmul_nt(
-        &(rank_matmul){tokens, vocab_size, width, .a = p->x, .b = p->w, .c = p->y}, reterr);
+    float *x = p->x + first * p->wide;
+    float *y = p->y + first * p->wide;
+    base_status status =
+        rank_matmul_nt(&(rank_matmul){rows, vocab_size, width, .a = x, .b = p->w, .c = y}, reterr);
     if (status == BASE_OK) {
-        status = rank_matmul_tn(
-            &(rank_matmul){vocab_size, width, tokens, .a = p->y, .b = p->x, .c = p->dw}, reterr);
+        status = rank_matmul_tn(&(rank_matmul){.rows = vocab_size,
+                                               .columns = width,
+                                               .depth = rows,
+                                               .a = y,
+                                               .b = x,
+                                               .c = p->dw,
+                                               .accumulate = first > 0},
+                                reterr);
     }
     if (status == BASE_OK) {
-        status = rank_matmul_nn(
-            &(rank_matmul){tokens, width, vocab_size, .a = p->y, .b = p->w, .c = p->x}, reterr);
+        status = rank_matmul_nn(&(rank_matmul){rows, width, vocab_size, .a = y, .b = p->w, .c = x},
+                                reterr);
     }
     return status;
 }
 
-base_status bench_products_run(bench_products *p, int64_t *attention_ns, base_error *reterr)
+static base_status linear_layer(const bench_products *p, base_error *reterr)
 {
     const size_t width = (size_t)p->config.width;
     const size_t shapes[][2] = {
         {3 * width, width}, {width, width}, {4 * width, width}, {width, 4 * width}};
-    *attention_ns = 0;
-    for (int layer = 0; layer < p->config.layers; layer++) {
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-            const base_status status = linear(p, shapes[i][0], shapes[i][1], reterr);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (size_t first = 0; first < p->tokens; first += ROW_CHUNK) {
+            const base_status status = linear(p, first, shapes[i][0], shapes[i][1], reterr);
             if (status != BASE_OK) {
                 return status;
             }
         }
+    }
+    return BASE_OK;
+}
+
+base_status bench_products_run(bench_products *p, int64_t *attention_ns, base_error *reterr)
+{
+    *attention_ns = 0;
+    for (int layer = 0; layer < p->config.layers; layer++) {
+        const base_status status = linear_layer(p, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
         const int64_t begin_ns = base_now_ns();
         rank_kernels_get()->attention_products(
-            &(rank_attention){.width = width,
+            &(rank_attention){.width = (size_t)p->config.width,
                               .heads = (size_t)p->config.heads,
                               .segment_count = (size_t)p->rows,
                               .segment_start = p->segment_start,
@@ -143,7 +173,13 @@ base_status bench_products_run(bench_products *p, int64_t *attention_ns, base_er
                               .scratch = p->scratch});
         *attention_ns += base_now_ns() - begin_ns;
     }
-    return logits(p, reterr);
+    for (size_t first = 0; first < p->tokens; first += ROW_CHUNK) {
+        const base_status status = logits(p, first, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
 }
 
 void bench_products_reset(bench_products *p)

@@ -1,6 +1,7 @@
-/* The matrix products of one training step, alone: the same shapes, transpositions and number, on
- * memory of the same size. Linear layers and logits by the same oneDNN calls as the model's;
- * attention's by the model's own kernel, without softmax and without copying heads together. */
+/* The matrix products of one training step, alone: the same shapes, chunks, transpositions and
+ * number, on memory of the same size. Linear layers and logits by the same oneDNN calls as the
+ * model's; attention's by the model's own kernel, without softmax and without copying heads
+ * together. */
 #ifndef RANK_BENCH_PRODUCTS_H
 #define RANK_BENCH_PRODUCTS_H
 
