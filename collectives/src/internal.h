@@ -126,7 +126,7 @@ struct coll_context {
     coll_comm *comms; /* all, the world included */
     coll_comm_count made[COLL_COMM_LISTS_MAX];
     uint64_t bytes_sent;
-    bool broken;               /* some communicator has failed */
+    bool broken;               /* a communicator has failed, and not by mismatch */
     unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
     void *link;                /* the transport's */
     int socks[COLL_RANKS_MAX]; /* to peers on this host, for descriptors; -1 */

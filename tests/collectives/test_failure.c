@@ -1,0 +1,252 @@
+/* What goes wrong says so on every rank: mismatches, aborts, timeouts, misuse. Ranks are threads.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "support.h"
+
+enum { COUNT = 1000 };
+
+#define SHORT_NS (300 * BASE_NS_PER_MS)
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+typedef enum difference {
+    DIFFERENT_COUNT,
+    DIFFERENT_TYPE,
+    DIFFERENT_REDUCE,
+    DIFFERENT_ROOT,
+    DIFFERENT_KIND,
+    DIFFERENT_ALGORITHM,
+    DIFFERENCES,
+} difference;
+
+/* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
+static void mismatch_body(test_rank *rank)
+{
+    static const char *const words[] = {"× 999", "int32", "max", "root 1", "all_gather", "ring"};
+    const difference which = *(const difference *)rank->user;
+    static float memory[8][4 * COUNT];
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_op_desc desc = {.kind = which == DIFFERENT_ROOT ? COLL_BROADCAST : COLL_ALL_REDUCE,
+                         .send = memory[rank->rank],
+                         .recv = memory[rank->rank],
+                         .count = COUNT,
+                         .type = COLL_FLOAT32,
+                         .reduce = COLL_SUM};
+    if (rank->rank == 1) {
+        desc.count -= which == DIFFERENT_COUNT ? 1 : 0;
+        desc.type = which == DIFFERENT_TYPE ? COLL_INT32 : desc.type;
+        desc.reduce = which == DIFFERENT_REDUCE ? COLL_MAX : desc.reduce;
+        desc.root = which == DIFFERENT_ROOT ? 1 : 0;
+        desc.algorithm = which == DIFFERENT_ALGORITHM ? COLL_ALGORITHM_RING : desc.algorithm;
+        if (which == DIFFERENT_KIND) {
+            desc.kind = COLL_ALL_GATHER;
+            desc.send = memory[rank->rank] + COUNT;
+        }
+    }
+    coll_op *op = NULL;
+    RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+    RANK_OK(rank, coll_op_start(op, &rank->error));
+    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, words[which]));
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host") || rank->rank == 2);
+    coll_op_destroy(op);
+    base_error again;
+    RANK_CHECK(rank, coll_barrier(comm, &again) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
+}
+
+static void mismatches(coll_transport transport)
+{
+    for (int which = 0; which < DIFFERENCES; which++) {
+        difference d = (difference)which;
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transport, .user = &d},
+                              mismatch_body);
+    }
+}
+
+static void test_mismatch_shm(void **state)
+{
+    (void)state;
+    mismatches(COLL_TRANSPORT_SHM);
+}
+
+static void test_mismatch_zmq(void **state)
+{
+    (void)state;
+    mismatches(COLL_TRANSPORT_ZMQ);
+}
+
+/* Rank 2 stays away: the others' error says who is missing, in what, and who is there. */
+static void absent_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    float value = 1;
+    if (rank->rank == 2) {
+        return;
+    }
+    const int64_t begin_ns = base_now_ns();
+    RANK_CHECK(rank, coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM,
+                                     &rank->error) == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, base_now_ns() - begin_ns >= SHORT_NS);
+    RANK_CHECK(rank, has(rank->error.message, "all_reduce float32 × 1 sum direct #2 (4 bytes"));
+    RANK_CHECK(rank, has(rank->error.message, "waiting for rank 2 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "arrived: rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "pid "));
+}
+
+static void test_timeout_names_the_absent(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM, .timeout_ns = SHORT_NS},
+        absent_body);
+}
+
+static void *abort_when_described(void *argument)
+{
+    coll_context *context = argument;
+    char text[256] = "";
+    while (!has(text, "waiting for rank 1 (host")) {
+        coll_context_describe(context, text, sizeof text);
+        (void)usleep(100);
+    }
+    coll_context_abort(context, "the test says so");
+    coll_context_abort(context, "and not this");
+    return NULL;
+}
+
+/* Rank 0 waits for a rank that never comes, and is woken by an abort from another thread, which
+ * acts when the description says that the wait has begun. */
+static void abort_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    pthread_t helper;
+    char text[256];
+    if (rank->rank == 1) {
+        return;
+    }
+    RANK_CHECK(rank, pthread_create(&helper, NULL, abort_when_described, rank->context) == 0);
+    const base_status status = coll_barrier(comm, &rank->error);
+    (void)pthread_join(helper, NULL);
+    RANK_CHECK(rank, status == BASE_ERR_ABORTED);
+    RANK_CHECK(rank, has(rank->error.message, "the test says so"));
+    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
+    coll_context_describe(rank->context, text, sizeof text);
+    RANK_CHECK(rank, text[0] == '\0');
+}
+
+static void test_abort_wakes(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          abort_body);
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_ZMQ},
+                          abort_body);
+}
+
+/* What one rank can see to be wrong by itself is refused before anybody hears of it. */
+static void misuse_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    float data[8] = {0};
+    coll_op *op = NULL;
+    const coll_op_desc good = {.kind = COLL_ALL_REDUCE,
+                               .send = data,
+                               .recv = data,
+                               .count = 4,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM};
+    coll_op_desc bad = good;
+    bool done = false;
+    bad.recv = data + 1;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.send = NULL;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.type = (coll_type)9;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.count = SIZE_MAX / 2;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.stream = &done;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_UNSUPPORTED);
+    bad = (coll_op_desc){.kind = COLL_BROADCAST,
+                         .send = data,
+                         .recv = data,
+                         .count = 1,
+                         .type = COLL_UINT8,
+                         .root = 2};
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_OK(rank, coll_op_create(comm, &good, &op, &rank->error));
+    RANK_CHECK(rank, coll_op_test(op, &done, &rank->error) == BASE_ERR_STATE);
+    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == BASE_ERR_STATE);
+    coll_op_destroy(op);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void test_misuse(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          misuse_body);
+}
+
+/* Ranks that ask for different things do not connect, and say why. */
+static void disagree_body(test_rank *rank)
+{
+    coll_context_options options = test_rank_options(rank);
+    options.transport = rank->rank == 0 ? COLL_TRANSPORT_SHM : COLL_TRANSPORT_ZMQ;
+    RANK_CHECK(rank,
+               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "zmq") && has(rank->error.message, "shm"));
+}
+
+static void test_transports_disagree(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagree_body);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    base_error error;
+    coll_algorithm algorithm = COLL_ALGORITHM_AUTO;
+    coll_transport transport = COLL_TRANSPORT_AUTO;
+    assert_ok(coll_algorithm_parse("tree", &algorithm, &error), &error);
+    assert_int_equal(algorithm, COLL_ALGORITHM_TREE);
+    assert_ok(coll_transport_parse("zmq", &transport, &error), &error);
+    assert_int_equal(transport, COLL_TRANSPORT_ZMQ);
+    assert_status(coll_algorithm_parse("fast", &algorithm, &error), BASE_ERR_INVALID);
+    assert_true(has(error.message, "ring, tree, direct"));
+    assert_status(coll_transport_parse("", &transport, &error), BASE_ERR_INVALID);
+    assert_string_equal(coll_algorithm_name(COLL_ALGORITHM_RING), "ring");
+    assert_int_equal(coll_type_size_bytes(COLL_INT64), 8);
+    assert_int_equal(coll_type_size_bytes((coll_type)77), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mismatch_shm),
+        cmocka_unit_test(test_mismatch_zmq),
+        cmocka_unit_test(test_timeout_names_the_absent),
+        cmocka_unit_test(test_abort_wakes),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_transports_disagree),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

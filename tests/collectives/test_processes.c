@@ -1,0 +1,230 @@
+/* Ranks as real processes: one that is killed, one that is stopped for a while, sixteen at once,
+ * and nothing left behind. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "forked.h"
+#include "support.h"
+
+enum { EXIT_GOOD = 0, EXIT_BAD = 1 };
+
+#define SHORT_NS (300 * BASE_NS_PER_MS)
+
+typedef struct job {
+    coll_transport transport;
+    int64_t timeout_ns;
+    int pipe[2]; /* the victim says that it is ready */
+} job;
+
+/* What a forked rank says about its failure goes to stderr; its exit code tells the parent. */
+#define CHILD_CHECK(condition, error)                                                              \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            (void)fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,              \
+                          (error)->message);                                                       \
+            return EXIT_BAD;                                                                       \
+        }                                                                                          \
+    } while (0)
+
+static base_status join(forked_rank *rank, const job *j, coll_context **context, base_error *error)
+{
+    const coll_context_options options = {
+        .rank = rank->rank,
+        .world_size = rank->size,
+        .exchange = forked_exchange,
+        .exchange_user = rank,
+        .transport = j->transport,
+        .timeout_ns = j->timeout_ns,
+    };
+    return coll_context_create(&options, context, error);
+}
+
+/* Rank 1 says that it is ready, then waits to be killed or stopped. */
+static int killed_body(forked_rank *rank, void *user)
+{
+    const job *j = user;
+    coll_context *context = NULL;
+    base_error error = {.status = BASE_OK};
+    float data[100] = {0};
+    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK, &error);
+    coll_comm *comm = coll_context_world(context);
+    CHILD_CHECK(coll_barrier(comm, &error) == BASE_OK, &error);
+    if (rank->rank == 1) {
+        (void)!write(j->pipe[1], "r", 1);
+        for (;;) {
+            (void)pause();
+        }
+    }
+    const base_status status =
+        coll_all_reduce(comm, data, data, 100, COLL_FLOAT32, COLL_SUM, &error);
+    const bool lost = j->transport == COLL_TRANSPORT_ZMQ && status == BASE_ERR_PEER;
+    CHILD_CHECK(status == BASE_ERR_TIMEOUT || lost, &error);
+    CHILD_CHECK(strstr(error.message, "rank 1 (host") != NULL, &error);
+    CHILD_CHECK(lost || strstr(error.message, "waiting for rank 1 (host") != NULL, &error);
+    coll_context_destroy(context);
+    return EXIT_GOOD;
+}
+
+static int count_dev_shm(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/dev/shm");
+    for (const struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
+         entry = readdir(folder)) {
+        count += strstr(entry->d_name, "ringfence") != NULL;
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    return count;
+}
+
+static void kill_one(coll_transport transport)
+{
+    job j = {.transport = transport, .timeout_ns = 2 * SHORT_NS};
+    pid_t pids[3];
+    base_error error;
+    char byte = 0;
+    int status = 0;
+    assert_int_equal(pipe(j.pipe), 0);
+    assert_ok(forked_start(3, killed_body, &j, pids, &error), &error);
+    assert_int_equal(read(j.pipe[0], &byte, 1), 1);
+    assert_int_equal(kill(pids[1], SIGKILL), 0);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        if (r == 1) {
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        } else {
+            assert_true(WIFEXITED(status));
+            assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
+        }
+    }
+    (void)close(j.pipe[0]);
+    (void)close(j.pipe[1]);
+    assert_int_equal(count_dev_shm(), 0);
+}
+
+static void test_killed_rank_is_named_shm(void **state)
+{
+    (void)state;
+    kill_one(COLL_TRANSPORT_SHM);
+}
+
+static void test_killed_rank_is_named_zmq(void **state)
+{
+    (void)state;
+    kill_one(COLL_TRANSPORT_ZMQ);
+}
+
+/* Runs until rank 0 has heard from the parent that the stop is over. */
+static int stopped_body(forked_rank *rank, void *user)
+{
+    const job *j = user;
+    coll_context *context = NULL;
+    base_error error = {.status = BASE_OK};
+    int32_t over = 0;
+    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK, &error);
+    coll_comm *comm = coll_context_world(context);
+    if (rank->rank == 1) {
+        (void)!write(j->pipe[1], "r", 1);
+        (void)raise(SIGSTOP); /* the parent lets it go on when the others must be waiting */
+        over = 1;
+    }
+    CHILD_CHECK(coll_all_reduce(comm, &over, &over, 1, COLL_INT32, COLL_SUM, &error) == BASE_OK,
+                &error);
+    CHILD_CHECK(over == 1, &error);
+    coll_context_destroy(context);
+    return EXIT_GOOD;
+}
+
+static void stop_one(coll_transport transport)
+{
+    job j = {.transport = transport, .timeout_ns = 20 * BASE_NS_PER_S};
+    pid_t pids[3];
+    base_error error;
+    int status = 0;
+    assert_int_equal(pipe(j.pipe), 0);
+    assert_ok(forked_start(3, stopped_body, &j, pids, &error), &error);
+    assert_int_equal(waitpid(pids[1], &status, WUNTRACED), pids[1]);
+    assert_true(WIFSTOPPED(status));
+    assert_int_equal(kill(pids[1], SIGCONT), 0);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
+    }
+    (void)close(j.pipe[0]);
+    (void)close(j.pipe[1]);
+}
+
+static void test_stopped_rank_goes_on(void **state)
+{
+    (void)state;
+    stop_one(COLL_TRANSPORT_SHM);
+    stop_one(COLL_TRANSPORT_ZMQ);
+}
+
+/* Rounds of every operation on more ranks than there are processors. */
+static int crowd_body(forked_rank *rank, void *user)
+{
+    enum { COUNT = 5000 };
+    static int32_t send[COUNT];
+    static int32_t recv[16 * COUNT];
+    coll_context *context = NULL;
+    base_error error = {.status = BASE_OK};
+    const int n = rank->size;
+    CHILD_CHECK(join(rank, user, &context, &error) == BASE_OK, &error);
+    coll_comm *comm = coll_context_world(context);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            send[i] = i + rank->rank * 10 + round;
+        }
+        CHILD_CHECK(coll_all_reduce(comm, send, recv, COUNT, COLL_INT32, COLL_SUM, &error) ==
+                        BASE_OK,
+                    &error);
+        for (int i = 0; i < COUNT; i++) {
+            CHILD_CHECK(recv[i] == n * (i + round) + 10 * n * (n - 1) / 2, &error);
+        }
+        CHILD_CHECK(coll_all_gather(comm, send, recv, COUNT, COLL_INT32, &error) == BASE_OK,
+                    &error);
+        for (int i = 0; i < n * COUNT; i++) {
+            CHILD_CHECK(recv[i] == i % COUNT + i / COUNT * 10 + round, &error);
+        }
+        CHILD_CHECK(coll_broadcast(comm, send, COUNT, COLL_INT32, round, &error) == BASE_OK,
+                    &error);
+        CHILD_CHECK(send[7] == 7 + round * 10 + round, &error);
+    }
+    coll_context_destroy(context);
+    return EXIT_GOOD;
+}
+
+static void test_sixteen_ranks(void **state)
+{
+    (void)state;
+    job j = {.transport = COLL_TRANSPORT_AUTO, .timeout_ns = 20 * BASE_NS_PER_S};
+    pid_t pids[16];
+    base_error error;
+    int status = 0;
+    assert_ok(forked_start(16, crowd_body, &j, pids, &error), &error);
+    for (int r = 0; r < 16; r++) {
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_rank_is_named_shm),
+        cmocka_unit_test(test_killed_rank_is_named_zmq),
+        cmocka_unit_test(test_stopped_rank_goes_on),
+        cmocka_unit_test(test_sixteen_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
