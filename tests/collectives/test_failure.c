@@ -1,9 +1,10 @@
 /* What goes wrong says so on every rank: mismatches, aborts, timeouts, misuse. Ranks are threads.
  */
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "ranks.h"
@@ -112,46 +113,69 @@ static void test_timeout_names_the_absent(void **state)
         absent_body);
 }
 
+typedef struct abort_job {
+    coll_context *context; /* rank 0's */
+    sem_t over;            /* rank 0 has been woken: rank 1 may leave */
+    bool described;
+} abort_job;
+
 static void *abort_when_described(void *argument)
 {
-    coll_context *context = argument;
+    abort_job *j = argument;
     char text[256] = "";
-    while (!has(text, "waiting for rank 1 (host")) {
-        coll_context_describe(context, text, sizeof text);
-        (void)usleep(100);
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (!j->described && base_now_ns() < deadline_ns) {
+        coll_context_describe(j->context, text, sizeof text);
+        j->described = has(text, "barrier #2") && has(text, "waiting for rank 1 (host");
+        (void)sched_yield();
     }
-    coll_context_abort(context, "the test says so");
-    coll_context_abort(context, "and not this");
+    coll_context_abort(j->context, "the test says so");
+    coll_context_abort(j->context, "and not this");
     return NULL;
 }
 
-/* Rank 0 waits for a rank that never comes, and is woken by an abort from another thread, which
+/* Rank 0 waits for a rank that does not come, and is woken by an abort from another thread, which
  * acts when the description says that the wait has begun. */
 static void abort_body(test_rank *rank)
 {
+    abort_job *j = rank->user;
     coll_comm *comm = coll_context_world(rank->context);
     pthread_t helper;
     char text[256];
     if (rank->rank == 1) {
+        while (sem_wait(&j->over) != 0) {
+        }
         return;
     }
-    RANK_CHECK(rank, pthread_create(&helper, NULL, abort_when_described, rank->context) == 0);
-    const base_status status = coll_barrier(comm, &rank->error);
-    (void)pthread_join(helper, NULL);
-    RANK_CHECK(rank, status == BASE_ERR_ABORTED);
+    j->context = rank->context;
+    const int started = pthread_create(&helper, NULL, abort_when_described, j);
+    base_status status = BASE_OK;
+    if (started == 0) {
+        status = coll_barrier(comm, &rank->error);
+        (void)pthread_join(helper, NULL);
+    }
+    (void)sem_post(&j->over);
+    RANK_CHECK(rank, status == BASE_ERR_ABORTED && j->described);
     RANK_CHECK(rank, has(rank->error.message, "the test says so"));
     RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
     coll_context_describe(rank->context, text, sizeof text);
     RANK_CHECK(rank, text[0] == '\0');
 }
 
+static void abort_over(coll_transport transport)
+{
+    abort_job j = {.context = NULL};
+    assert_int_equal(sem_init(&j.over, 0, 0), 0);
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = transport, .user = &j},
+                          abort_body);
+    (void)sem_destroy(&j.over);
+}
+
 static void test_abort_wakes(void **state)
 {
     (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
-                          abort_body);
-    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_ZMQ},
-                          abort_body);
+    abort_over(COLL_TRANSPORT_SHM);
+    abort_over(COLL_TRANSPORT_ZMQ);
 }
 
 /* What one rank can see to be wrong by itself is refused before anybody hears of it. */
