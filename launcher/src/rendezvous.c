@@ -285,7 +285,8 @@ static void hear_failed(launch_session *session, int rank, const Ringfence__Cont
     char stops[256];
     char exchange[256] = "";
     const bool in_collective = failed->collective[0] != '\0';
-    const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED;
+    const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED ||
+                           failed->status == BASE_ERR_PEER; /* that peer has a cause of its own */
     failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
     if (session->abort_sent_ns != 0 && secondary) {
         return;

@@ -105,12 +105,11 @@ static void child_fail(const char *what, const char *path)
     _exit(EXIT_NOT_STARTED);
 }
 
-static void default_signals(void)
+/* As the launcher was given them: what it blocks and ignores for itself is undone. */
+static void restore_signals(void)
 {
     sigset_t none;
-    for (int number = 1; number < NSIG; number++) {
-        (void)signal(number, SIG_DFL); /* fails for SIGKILL and the like, rightly */
-    }
+    (void)signal(SIGPIPE, SIG_DFL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -134,7 +133,7 @@ static BASE_NORETURN void run_child(const child_plan *plan)
         fcntl(options->lifeline_fd, F_SETFD, 0) != 0) {
         child_fail("cannot hand descriptors to ", options->rank_path);
     }
-    default_signals();
+    restore_signals();
     char *const arguments[] = {(char *)(uintptr_t)options->rank_path, NULL};
     (void)execve(options->rank_path, arguments, plan->environment);
     child_fail("cannot run ", options->rank_path);

@@ -1,8 +1,8 @@
 /* Starting one rank's process.
  *
  * The child dies with the launcher (PR_SET_PDEATHSIG), leads a process group of its own, has
- * default signals, /dev/null as input, pipes as output, and of all descriptors only the three that
- * it inherits on purpose. One thread. */
+ * the signals the launcher was given, /dev/null as input, pipes as output, and of all descriptors
+ * only the three that it inherits on purpose. One thread. */
 #ifndef LAUNCH_SPAWN_H
 #define LAUNCH_SPAWN_H
 

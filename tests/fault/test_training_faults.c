@@ -1,0 +1,196 @@
+/* What goes wrong while the real ranks train. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "training.h"
+
+static training_run run; /* its buffers are big */
+
+static const char endless[] = "100000000";
+
+/* The process's children by rising pid: the ranks in their order; how many. */
+static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
+{
+    char path[64];
+    char text[512] = "";
+    int count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    const ssize_t got = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    char *at = text;
+    while (count < ranks_max) {
+        char *end = NULL;
+        const long pid = strtol(at, &end, 10);
+        if (end == at) {
+            break;
+        }
+        ranks[count++] = (pid_t)pid;
+        at = end;
+    }
+    return count;
+}
+
+static pid_t rank_pid(int rank)
+{
+    pid_t ranks[8] = {0};
+    assert_true(list_ranks(run.program.pid, ranks, 8) > rank);
+    return ranks[rank];
+}
+
+static void assert_says(const char *text)
+{
+    if (strstr(run.program.text[TEST_STDERR], text) == NULL) {
+        fail_msg("'%s' is not in: %s", text, run.program.text[TEST_STDERR]);
+    }
+}
+
+/* No file that was being written is left in the run's folder. */
+static void assert_no_temporary_files(void)
+{
+    DIR *folder = opendir(run.out);
+    assert_non_null(folder);
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        const size_t length = strlen(entry->d_name);
+        if (length > 4 && strcmp(entry->d_name + length - 4, ".tmp") == 0) {
+            fail_msg("%s is left in the folder", entry->d_name);
+        }
+    }
+    (void)closedir(folder);
+}
+
+static void a_killed_rank_ends_the_job(void **state)
+{
+    (void)state;
+    static const struct {
+        int stream;
+        const char *moment; /* until this is printed */
+        int rank;
+    } cases[] = {
+        {TEST_STDOUT, "sentences, the first", 0},
+        {TEST_STDERR, "step ", 1},
+        {TEST_STDERR, "step ", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        test_folder folder;
+        char named[64];
+        test_folder_make(&folder);
+        training_start(&run, &folder, "out", (const char *const[]){"--steps", endless, NULL});
+        test_program_wait_text(&run.program, cases[i].stream, cases[i].moment);
+        const pid_t pid = rank_pid(cases[i].rank);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(test_program_wait(&run.program), 137);
+        test_program_assert_no_children();
+        (void)snprintf(named, sizeof named, "rank %d (pid %d) was ended by SIGKILL", cases[i].rank,
+                       pid);
+        assert_says(named);
+        assert_no_temporary_files();
+        test_folder_remove(&folder);
+    }
+}
+
+static void a_stopped_rank_ends_the_job(void **state)
+{
+    (void)state;
+    test_folder folder;
+    char by_watch[64];
+    char by_peer[64];
+    test_folder_make(&folder);
+    training_start(&run, &folder, "out",
+                   (const char *const[]){"--steps", endless, "--timeout", "0.5", NULL});
+    test_program_wait_text(&run.program, TEST_STDERR, "step ");
+    const pid_t pid = rank_pid(1);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(test_program_wait(&run.program), 1);
+    test_program_assert_no_children();
+    (void)snprintf(by_watch, sizeof by_watch, "error: rank 1 (pid %d) has been stopped", pid);
+    (void)snprintf(by_peer, sizeof by_peer, "(rank 1, pid %d, is stopped", pid);
+    assert_true(strstr(run.program.text[TEST_STDERR], by_watch) != NULL ||
+                strstr(run.program.text[TEST_STDERR], by_peer) != NULL);
+    test_folder_remove(&folder);
+}
+
+static void ranks_die_with_their_launcher(void **state)
+{
+    (void)state;
+    test_folder folder;
+    test_folder_make(&folder);
+    training_start(&run, &folder, "out", (const char *const[]){"--steps", endless, NULL});
+    test_program_wait_text(&run.program, TEST_STDERR, "step ");
+    assert_int_equal(kill(run.program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&run.program), 137);
+    test_program_wait_no_children();
+    test_folder_remove(&folder);
+}
+
+enum { EXIT_NO_DISK = 77 };
+
+/* Runs the launcher on a disk of one megabyte of its own: a file system in a namespace. */
+static const char small_disk[] = "mount -t tmpfs -o size=1m none \"$OUT\" || exit 77\n"
+                                 "\"$@\" --out \"$OUT/out\"\n"
+                                 "code=$?\n"
+                                 "ls \"$OUT/out\" | grep -q '[.]tmp$' && exit 78\n"
+                                 "exit $code\n";
+
+static void a_disk_that_fills_up_is_named(void **state)
+{
+    (void)state;
+    test_folder folder;
+    char out[BASE_PATH_BYTES + 8];
+    test_folder_make(&folder);
+    (void)snprintf(out, sizeof out, "OUT=%s", folder.path);
+    const char *const arguments[] = {
+        "/usr/bin/unshare", "-rm",          "/bin/sh", "-c", small_disk, "sh", LAUNCHER_PATH,
+        "--no-plots",       "--no-scaling", "--steps", "2",  "--batch",  "2",  NULL,
+    };
+    test_program_start(&run.program, arguments, (const char *const[]){out, NULL});
+    const int exit_status = test_program_wait(&run.program);
+    test_program_assert_no_children();
+    test_folder_remove(&folder);
+    if (exit_status == EXIT_NO_DISK || strstr(run.program.text[TEST_STDERR], "unshare") != NULL) {
+        skip(); /* a container that allows no namespaces */
+    }
+    assert_int_equal(exit_status, 1); /* 78: half-written files were left */
+    assert_says("No space left on device");
+    assert_says("safetensors");
+}
+
+static void one_rank_of_many_is_one_cause(void **state)
+{
+    (void)state;
+    /* more ranks than cores, and a rank that fails among many: still one line for the cause */
+    test_folder folder;
+    test_folder_make(&folder);
+    training_start(&run, &folder, "out",
+                   (const char *const[]){"--ranks", "6", "--steps", endless, NULL});
+    test_program_wait_text(&run.program, TEST_STDERR, "step ");
+    assert_int_equal(kill(rank_pid(3), SIGSEGV), 0);
+    assert_int_equal(test_program_wait(&run.program), 139);
+    test_program_assert_no_children();
+    const char *first = strstr(run.program.text[TEST_STDERR], "launcher: error: ");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "launcher: error: "));
+    assert_says("rank 3 (pid");
+    test_folder_remove(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_ends_the_job),
+        cmocka_unit_test(a_stopped_rank_ends_the_job),
+        cmocka_unit_test(ranks_die_with_their_launcher),
+        cmocka_unit_test(a_disk_that_fills_up_is_named),
+        cmocka_unit_test(one_rank_of_many_is_one_cause),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
