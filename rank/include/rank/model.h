@@ -13,7 +13,12 @@
  * C = width, V = vocab_size, T = tokens in the batch, L = layers, H = heads.
  *
  * Results depend on the batch, the parameters and the instruction set alone: one thread, fixed
- * order. A rank_model is scratch memory: used by one thread at a time. No allocation after create.
+ * order. Only with OMP_NUM_THREADS set to more does the matrix library take more threads, and other
+ * bits follow. RINGFENCE_ISA=baseline|avx2|avx512 holds kernels and matrix library to an
+ * instruction set; create refuses an unknown one, or one that this processor lacks.
+ *
+ * A rank_model is scratch memory: used by one thread at a time, different ones at once. No
+ * allocation after create, but for the matrix library's own packing buffers.
  */
 #ifndef RANK_MODEL_H
 #define RANK_MODEL_H
