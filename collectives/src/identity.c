@@ -60,17 +60,12 @@ static uint32_t cpu_quota(void)
         return smallest;
     }
     char *group = line + 3;
-    for (char *slash = group; slash != NULL; slash = strrchr(group, '/')) {
-        if (slash != group || slash[0] != '/') {
-            *slash = '\0';
-        }
+    char *cut = group + strlen(group);
+    while (cut != NULL && cut > group) {
+        *cut = '\0';
         const uint32_t quota = quota_of(group);
-        if (quota != 0 && (smallest == 0 || quota < smallest)) {
-            smallest = quota;
-        }
-        if (strrchr(group, '/') == group) {
-            break;
-        }
+        smallest = quota != 0 && (smallest == 0 || quota < smallest) ? quota : smallest;
+        cut = strrchr(group, '/');
     }
     return smallest;
 }
@@ -116,12 +111,16 @@ void coll_identity_encode(const coll_identity *identity, uint8_t record[COLL_IDE
     base_write_bytes(&writer, identity->cpus, sizeof identity->cpus);
 }
 
+/* Text for messages: whatever is not printable becomes a question mark. */
 static void read_text(base_reader *reader, char *text, size_t size_bytes)
 {
     const void *bytes = base_read_bytes(reader, size_bytes);
     if (bytes != NULL) {
         memcpy(text, bytes, size_bytes);
         text[size_bytes - 1] = '\0';
+        for (char *at = text; *at != '\0'; at++) {
+            *at = *at < ' ' || *at > '~' ? '?' : *at;
+        }
     }
 }
 

@@ -7,8 +7,13 @@
  *
  * Determinism: every rank ends an all-reduce with the same bits. Operands are combined in an order
  * fixed by rank, never "mine + theirs". `direct` combines in the canonical order, a balanced binary
- * tree over the ranks, (r0+r1)+(r2+r3); `ring` and `tree` each have their own fixed order. `auto`
- * chooses only among algorithms of the canonical order.
+ * tree over the ranks: neighbours pair up, level by level, and one left over waits for the next
+ * level: (r0+r1)+(r2+r3) for 4, ((r0+r1)+(r2+r3))+r4 for 5. So 2^k operands that a rank has
+ * combined in this order beforehand give the bits of one tree over all of them, for any number of
+ * ranks. `tree` is a single binomial tree and has the canonical order too; `ring` has an order of
+ * its own, which depends on the element's block. `auto` chooses only among algorithms of the
+ * canonical order. min and max keep the left operand unless the right one is strictly less
+ * (greater); sums of integers wrap.
  *
  * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
  * mismatch of operation, count, type or root is an error on every rank that names both sides. A
@@ -139,11 +144,14 @@ typedef struct coll_op_desc {
  * must stay valid until the operation is destroyed. */
 BASE_MUST_CHECK base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            base_error *reterr);
+
+/* Of an operation under way: its communicator fails with BASE_ERR_STATE. NULL is fine. */
 void coll_op_destroy(coll_op *op);
 
 /* Starts the operation and returns at once; the send buffer must not change, nor recv be touched,
  * until it is done. Several operations of a communicator may be under way; every rank starts them
- * in the same order. Progress is made inside start, test and wait of this process. */
+ * in the same order. With 16 under way, start first waits for the oldest (as coll_op_wait does).
+ * Progress is made inside start, test and wait of this process. */
 BASE_MUST_CHECK base_status coll_op_start(coll_op *op, base_error *reterr);
 
 /* Moves all started operations of the communicator on without blocking, then tells whether this one
