@@ -14,7 +14,7 @@
 #include "rank/optim.h"
 #include "worker.h"
 
-enum { CACHE_LINE_BYTES = 64 };
+enum { CACHE_LINE_BYTES = 64, WARM_UP_TOKENS = 128 };
 
 /* The training of one rank. */
 typedef struct trainer {
@@ -148,21 +148,26 @@ static base_status wrap(trainer *self, base_error *reterr)
                          &self->ddp, reterr);
 }
 
-/* One token through the model: the matrix library makes its kernels now, not inside the first step.
- */
+/* A small batch forward and backward: the matrix library makes its kernels now, not inside the
+ * first step. The gradients go where AdamW's second moments will be. */
 static base_status warm_up(trainer *self, base_error *reterr)
 {
-    const int32_t id = 0;
-    const int32_t segment_start[] = {0, 1};
-    const rank_batch batch = {.token_count = 1,
-                              .ids = &id,
-                              .targets = &id,
+    static const int32_t ids[WARM_UP_TOKENS];
+    const int32_t tokens =
+        self->config.context < WARM_UP_TOKENS ? self->config.context : WARM_UP_TOKENS;
+    const int32_t segment_start[] = {0, tokens};
+    const rank_batch batch = {.token_count = tokens,
+                              .ids = ids,
+                              .targets = ids,
                               .segment_count = 1,
                               .segment_start = segment_start};
+    double loss = 0.0;
+    int64_t targets = 0;
     const int64_t before_ns = base_now_ns();
-    const base_status status =
-        rank_model_forward(self->model, self->params, &batch, NULL, 0, NULL, NULL, NULL, reterr);
+    const base_status status = rank_model_train(self->model, self->params, &batch, self->second,
+                                                NULL, NULL, &loss, &targets, reterr);
     self->matrix_first_use_ns = base_now_ns() - before_ns;
+    memset(self->second, 0, self->param_count * sizeof *self->second);
     return status;
 }
 
