@@ -1,11 +1,14 @@
 /* What goes wrong in a job's processes, over the real launcher and fake ranks: each fault is named,
  * gives the right exit status, and leaves no process and no file behind. */
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -269,6 +272,63 @@ static void two_jobs_cannot_have_one_folder(void **state)
     fake_job_teardown(&folder);
 }
 
+/* MASTER_PORT of the launcher's first rank. */
+static int control_port(pid_t launcher)
+{
+    static char text[64 * 1024];
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    size_t got = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[got] = '\0';
+    (void)snprintf(path, sizeof path, "/proc/%ld/environ", strtol(text, NULL, 10));
+    file = fopen(path, "re");
+    assert_non_null(file);
+    got = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[got] = '\0';
+    for (const char *at = text; at < text + got; at += strlen(at) + 1) {
+        if (strncmp(at, "MASTER_PORT=", 12) == 0) {
+            return (int)strtol(at + 12, NULL, 10);
+        }
+    }
+    fail_msg("no MASTER_PORT in a rank's environment");
+    return -1;
+}
+
+static void strangers_do_not_disturb_a_job(void **state)
+{
+    (void)state;
+    static const char greeting[] = "GET / HTTP/1.0\r\n\r\n";
+    static char garbage[256 * 1024];
+    test_folder folder;
+    fake_job_setup(&folder);
+    start_endless(&folder);
+    memset(garbage, 0xa5, sizeof garbage);
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                  .sin_port = htons((uint16_t)control_port(program.pid))};
+    const struct {
+        const char *data;
+        size_t size_bytes;
+    } cases[] = {{greeting, sizeof greeting - 1}, {garbage, sizeof garbage}, {garbage, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(fd >= 0);
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+        (void)!send(fd, cases[i].data, cases[i].size_bytes, MSG_NOSIGNAL);
+        (void)close(fd);
+    }
+    test_program_wait_text(&program, TEST_STDERR, "refused a connection");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
+    fake_job_teardown(&folder);
+}
+
 static void a_full_disk_ends_the_job(void **state)
 {
     (void)state;
@@ -314,6 +374,7 @@ int main(void)
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
         cmocka_unit_test(two_jobs_cannot_have_one_folder),
+        cmocka_unit_test(strangers_do_not_disturb_a_job),
         cmocka_unit_test(a_full_disk_ends_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
