@@ -3,11 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dress.h"
+
 enum {
     LINES_FIRST = 4096,
     HELD_OUT_LINES = 1, /* for each held-out verb and frame */
     ATTEMPTS = 8,       /* with other seeds, before an error row is given up for a verb */
-    NONE_ONE_IN = 16,   /* training lines that are right already */
+    DRESSED_ONE_IN = 8, /* training lines with capitals and a full stop */
+    NONE_ONE_IN = 10,   /* training lines that are right already */
 };
 
 #define SEED_HELD_OUT UINT64_C(0x68656c64)
@@ -134,9 +137,7 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
 {
     const uint64_t seed = pair_hash(SEED_LINES, verb, frame);
     const bool held_out = corpus_held_out(grammar, verb, frame);
-    const int wanted = held_out                         ? HELD_OUT_LINES
-                       : verb->kind == CORPUS_IRREGULAR ? frame->lines_irregular
-                                                        : frame->lines_regular;
+    const int wanted = held_out ? HELD_OUT_LINES : corpus_frame_lines(frame, verb);
     int count = 0;
     for (int i = 0; i < frame->error_count * ATTEMPTS && count < wanted; i++) {
         corpus_line line = {.held_out = held_out};
@@ -152,6 +153,10 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
             if (!held_out && corpus_hash(plan.seed, "none") % NONE_ONE_IN == 0) {
                 memcpy(line.wrong, line.right, sizeof line.wrong);
                 line.rule = "none";
+            }
+            if (!held_out && corpus_hash(plan.seed, "dress") % DRESSED_ONE_IN == 0) {
+                corpus_dress(grammar, line.wrong);
+                corpus_dress(grammar, line.right);
             }
             status = append(lines, &line, reterr);
             count++;

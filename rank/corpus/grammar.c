@@ -5,6 +5,8 @@
 
 enum { LINES_MAX = 99 };
 
+static char NOTHING[] = ""; /* an object that is left out */
+
 static const char *const PERSONS[] = {"i", "he", "they", NULL};
 static const char *const KINDS[] = {"irregular", "regular", NULL};
 static const char *const FORMS[] = {"base", "third", "past", "participle", "ing", NULL};
@@ -40,15 +42,22 @@ static base_status load_verb(corpus_grammar *grammar, corpus_row *row, base_erro
         }
     }
     const int kind = find_word(KINDS, row->cells[5]);
-    verb->often = row->cells[6];
+    verb->often = row->cells[7];
     if (kind < 0 || find_word(OFTEN, verb->often) < 0) {
         return corpus_table_refuse(table, row, "unknown kind or often", verb->label, reterr);
     }
     verb->kind = (corpus_kind)kind;
-    verb->object_count = corpus_cell_split(row->cells[7], '|', verb->objects, CORPUS_OBJECTS_MAX);
-    verb->patient = is_none(row->cells[8]) ? NULL : row->cells[8];
-    if (!is_none(row->cells[9])) {
-        verb->also_count = corpus_cell_split(row->cells[9], ' ', verb->also, CORPUS_ALSO_MAX);
+    verb->common = strcmp(row->cells[6], "yes") == 0;
+    if (!verb->common && !is_none(row->cells[6])) {
+        return corpus_table_refuse(table, row, "common is yes or -", row->cells[6], reterr);
+    }
+    verb->object_count = corpus_cell_split(row->cells[8], '|', verb->objects, CORPUS_OBJECTS_MAX);
+    for (int i = 0; i < verb->object_count; i++) {
+        verb->objects[i] = is_none(verb->objects[i]) ? NOTHING : verb->objects[i];
+    }
+    verb->patient = is_none(row->cells[9]) ? NULL : row->cells[9];
+    if (!is_none(row->cells[10])) {
+        verb->also_count = corpus_cell_split(row->cells[10], ' ', verb->also, CORPUS_ALSO_MAX);
     }
     if (verb->object_count < 1 || verb->also_count < 0) {
         return corpus_table_refuse(table, row, "too many or empty objects or forms", verb->label,
@@ -142,11 +151,13 @@ static base_status load_frames(corpus_grammar *grammar, base_error *reterr)
         *frame = (corpus_frame){.name = row->cells[0],
                                 .form = row->cells[1],
                                 .verbs = (corpus_verbs)verbs,
-                                .lines_irregular = parse_lines(row->cells[3]),
-                                .lines_regular = parse_lines(row->cells[4]),
-                                .right = row->cells[5],
+                                .lines_common = parse_lines(row->cells[3]),
+                                .lines_irregular = parse_lines(row->cells[4]),
+                                .lines_regular = parse_lines(row->cells[5]),
+                                .right = row->cells[6],
                                 .row = row};
-        if (verbs < 0 || frame->lines_irregular < 0 || frame->lines_regular < 0) {
+        if (verbs < 0 || frame->lines_common < 0 || frame->lines_irregular < 0 ||
+            frame->lines_regular < 0) {
             return corpus_table_refuse(table, row, "unknown verbs or number of lines", frame->name,
                                        reterr);
         }
@@ -236,13 +247,13 @@ static base_status read_tables(corpus_grammar *grammar, const char *folder, base
         const char *name;
         int columns;
     } files[] = {
-        {&grammar->table_verbs, "verbs.tsv", 10},
+        {&grammar->table_verbs, "verbs.tsv", 11},
         {&grammar->table_predicates, "predicates.tsv", 1},
         {&grammar->table_subjects, "subjects.tsv", 2},
         {&grammar->table_agreement, "agreement.tsv", 7},
         {&grammar->table_words, "words.tsv", 3},
         {&grammar->table_rules, "rules.tsv", 2},
-        {&grammar->table_frames, "frames.tsv", 6},
+        {&grammar->table_frames, "frames.tsv", 7},
         {&grammar->table_errors, "errors.tsv", 4},
     };
     base_status status = BASE_OK;
@@ -309,6 +320,14 @@ bool corpus_frame_takes(const corpus_frame *frame, const corpus_verb *verb)
         return verb->kind == CORPUS_BE;
     }
     return false;
+}
+
+int corpus_frame_lines(const corpus_frame *frame, const corpus_verb *verb)
+{
+    if (verb->common) {
+        return frame->lines_common;
+    }
+    return verb->kind == CORPUS_IRREGULAR ? frame->lines_irregular : frame->lines_regular;
 }
 
 bool corpus_is_form(const corpus_grammar *grammar, const char *text)

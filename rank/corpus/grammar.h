@@ -10,7 +10,7 @@
 #include "table.h"
 
 enum {
-    CORPUS_OBJECTS_MAX = 8,
+    CORPUS_OBJECTS_MAX = 12,
     CORPUS_ALSO_MAX = 4,
     CORPUS_UNLESS_MAX = 4,
     CORPUS_ERRORS_MAX = 16, /* rows of errors.tsv for one frame */
@@ -33,8 +33,9 @@ typedef struct corpus_verb {
     const char *label; /* "go", "be happy" */
     const char *forms[CORPUS_FORMS];
     corpus_kind kind;
-    const char *often; /* "daily" … "state" */
-    char *objects[CORPUS_OBJECTS_MAX];
+    bool common;
+    const char *often;                 /* "daily" … "state" */
+    char *objects[CORPUS_OBJECTS_MAX]; /* "": nothing follows */
     int object_count;
     const char *patient; /* NULL: no passive */
     char *also[CORPUS_ALSO_MAX];
@@ -63,6 +64,7 @@ typedef struct corpus_frame {
     const char *name;
     const char *form;
     corpus_verbs verbs;
+    int lines_common;
     int lines_irregular;
     int lines_regular;
     const char *right; /* pattern */
@@ -101,6 +103,9 @@ void corpus_grammar_fini(corpus_grammar *grammar);
 
 /* Whether the verb is used in the frame at all. */
 bool corpus_frame_takes(const corpus_frame *frame, const corpus_verb *verb);
+
+/* Training lines that a verb gets in the frame. */
+int corpus_frame_lines(const corpus_frame *frame, const corpus_verb *verb);
 
 /* Whether text is a form of any verb of the table. */
 bool corpus_is_form(const corpus_grammar *grammar, const char *text);

@@ -31,12 +31,16 @@ const corpus_subject *corpus_pick_subject(const corpus_grammar *grammar, const c
 {
     const bool only_he = strstr(wrong, "{he}") != NULL;
     const bool only_they = strstr(wrong, "{they}") != NULL;
-    const int start = (int)(corpus_hash(seed, "subject") % (uint64_t)grammar->subject_count);
+    uint64_t fitting = 0;
     for (int i = 0; i < grammar->subject_count; i++) {
-        const corpus_subject *subject = &grammar->subjects[(start + i) % grammar->subject_count];
-        const bool he = subject->person == CORPUS_HE;
-        if ((!only_he || he) && (!only_they || !he)) {
-            return subject;
+        const bool he = grammar->subjects[i].person == CORPUS_HE;
+        fitting += he ? !only_they : !only_he;
+    }
+    uint64_t wanted = fitting == 0 ? 0 : corpus_hash(seed, "subject") % fitting;
+    for (int i = 0; i < grammar->subject_count; i++) {
+        const bool he = grammar->subjects[i].person == CORPUS_HE;
+        if ((he ? !only_they : !only_he) && wanted-- == 0) {
+            return &grammar->subjects[i];
         }
     }
     return NULL;
@@ -162,6 +166,18 @@ static void drop_apostrophes(char *word)
     *to = '\0';
 }
 
+/* {when?}: {when} or nothing. */
+static corpus_filled fill_optional(const corpus_fill *fill, char *slot, char word[WORD_BYTES])
+{
+    const bool left_out = corpus_hash(fill->seed, slot) % 2 == 0;
+    slot[strlen(slot) - 1] = '\0';
+    const corpus_filled filled = table_slot(fill, slot, false, word);
+    if (left_out) {
+        word[0] = '\0';
+    }
+    return filled;
+}
+
 static corpus_filled fill_slot(const corpus_fill *fill, char *slot, char word[WORD_BYTES])
 {
     const struct {
@@ -185,6 +201,9 @@ static corpus_filled fill_slot(const corpus_fill *fill, char *slot, char word[WO
         return CORPUS_FILLED;
     }
     size_t bytes = strlen(slot);
+    if (bytes > 0 && slot[bytes - 1] == '?') {
+        return fill_optional(fill, slot, word);
+    }
     const bool no_apostrophe = bytes > 0 && slot[bytes - 1] == '~';
     bytes -= no_apostrophe;
     const bool wrong = bytes > 0 && slot[bytes - 1] == '!';
@@ -227,6 +246,10 @@ corpus_filled corpus_pattern_fill(const corpus_fill *fill, const char *pattern,
             pattern++;
         }
         const size_t bytes = strlen(word);
+        if (bytes == 0) { /* nothing stands here: take one of the spaces around it */
+            used -= used > 0 && sentence[used - 1] == ' ';
+            pattern += used == 0 && *pattern == ' ';
+        }
         if (used + bytes >= CORPUS_SENTENCE_BYTES) {
             return CORPUS_TOO_LONG;
         }

@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 enum {
-    CORPUS_TABLE_COLUMNS_MAX = 10,
+    CORPUS_TABLE_COLUMNS_MAX = 11,
     CORPUS_TABLE_ROWS_MAX = 4096,
     CORPUS_TABLE_BYTES_MAX = 1 << 20,
 };
