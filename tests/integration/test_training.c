@@ -44,7 +44,8 @@ static void the_same_command_gives_the_same_bits(void **state)
     free(state_two);
 }
 
-/* 1 × 4, 2 × 2 and 4 × 1 slots; buckets of any size; overlapped or bracketed: the same bits. */
+/* 1 × 4, 2 × 2 and 4 × 1 slots, and 3 × 2 as 6 × 1; buckets of any size; overlapped or bracketed:
+ * the same bits. */
 static void ranks_and_micro_batches_nest(void **state)
 {
     (void)state;
@@ -54,6 +55,9 @@ static void ranks_and_micro_batches_nest(void **state)
     training_assert_same_file(&one, "state-rank-3.safetensors", &two, "state-rank-0.safetensors");
     training_expect(&two, &folder, "1x4", 0,
                     FLAGS("--ranks", "1", "--micro-batches", "4", "--timing", "bracketed"));
+    training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
+    training_expect(&one, &folder, "3x2", 0, FLAGS("--ranks", "3", "--micro-batches", "2"));
+    training_expect(&two, &folder, "6x1", 0, FLAGS("--ranks", "6", "--micro-batches", "1"));
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
 }
 

@@ -8,10 +8,11 @@
  * rank_ddp_sums rank_ddp_destroy
  *
  * Slots. The job has slots = ranks × micro_batches, contiguous per rank. A slot's whole gradient
- * (of the sum of its losses, not the mean) is a leaf; a rank combines its own leaves in the order
- * of a balanced binary tree and the all-reduce combines the ranks in the same order. For powers of
- * two, 4 ranks × 1, 2 × 2 and 1 × 4 therefore give the same bits, whatever the bucket size (with an
- * algorithm of the canonical order).
+ * (of the sum of its losses, not the mean) is a leaf; a rank combines its own leaves in the
+ * canonical order of coll.h (neighbours pair up level by level), and the all-reduce combines the
+ * ranks in the same order. So trading ranks against a power of two of micro-batches, 4 ranks × 1, 2
+ * × 2 and 1 × 4 say, gives the same bits, whatever the bucket size (with an algorithm of the
+ * canonical order).
  *
  * Buckets are ranges of the gradient array, cut from its end: backward fills the array from the
  * end, and each bucket's all-reduce starts as soon as the bucket is full, while backward goes on.

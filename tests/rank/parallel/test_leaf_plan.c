@@ -13,13 +13,17 @@ static uint64_t combine(uint64_t left, uint64_t right)
     return (mixed ^ (mixed >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
 }
 
-/* The balanced tree over leaves [first, first + count), written down as it is defined. */
+/* The canonical tree over leaves [first, first + count), from its root: the left half is the
+ * largest power of two. */
 static uint64_t tree(uint64_t first, int count)
 {
     if (count == 1) {
         return first + 1;
     }
-    const int left = (count + 1) / 2;
+    int left = 1;
+    while (left * 2 < count) {
+        left *= 2;
+    }
     return combine(tree(first, left), tree(first + (uint64_t)left, count - left));
 }
 
@@ -42,24 +46,37 @@ static void leaves_merge_in_tree_order(void **state)
     }
 }
 
-/* ranks × micro-batches: the tree over a rank's leaves, then over the ranks, is the tree over all
- * slots. */
-static void powers_of_two_nest(void **state)
+/* Values in place: neighbours pair up level by level, the odd one waits. As coll.h defines it. */
+static uint64_t pair_up(uint64_t *values, int count)
+{
+    for (; count > 1; count = (count + 1) / 2) {
+        for (int i = 0; i < count / 2; i++) {
+            values[i] = combine(values[2 * i], values[2 * i + 1]);
+        }
+        if (count % 2 == 1) {
+            values[count / 2] = values[count - 1];
+        }
+    }
+    return values[0];
+}
+
+/* The tree over a rank's leaves, then over the ranks, is the tree over all slots. */
+static void ranks_and_micro_batches_nest(void **state)
 {
     (void)state;
-    for (int slots = 1; slots <= 64; slots *= 2) {
-        for (int micro = 1; micro <= slots; micro *= 2) {
-            uint64_t sums[64];
-            int ranks = slots / micro;
+    for (int ranks = 1; ranks <= 33; ranks++) {
+        for (int micro = 1; micro <= 8; micro *= 2) {
+            uint64_t sums[33];
+            uint64_t slots[33 * 8];
             for (int rank = 0; rank < ranks; rank++) {
-                sums[rank] = tree((uint64_t)rank * (uint64_t)micro, micro);
+                sums[rank] = tree((uint64_t)(rank * micro), micro);
             }
-            for (; ranks > 1; ranks /= 2) {
-                for (int rank = 0; rank < ranks / 2; rank++) {
-                    sums[rank] = combine(sums[2 * rank], sums[2 * rank + 1]);
-                }
+            for (int slot = 0; slot < ranks * micro; slot++) {
+                slots[slot] = (uint64_t)slot + 1;
             }
-            assert_true(sums[0] == tree(0, slots));
+            const uint64_t nested = pair_up(sums, ranks);
+            assert_true(nested == pair_up(slots, ranks * micro));
+            assert_true(nested == tree(0, ranks * micro));
         }
     }
 }
@@ -93,7 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaves_merge_in_tree_order),
-        cmocka_unit_test(powers_of_two_nest),
+        cmocka_unit_test(ranks_and_micro_batches_nest),
         cmocka_unit_test(shards_cover_without_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
