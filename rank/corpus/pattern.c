@@ -106,7 +106,15 @@ static bool verb_slot(const corpus_fill *fill, const char *slot, char word[WORD_
     return found != NULL;
 }
 
-/* The rows of a table whose first cell is the slot, and whose second is the verb's often or "any"
+/* Whether a word for what is done so often fits the verb; common actions are done at all times. */
+static bool fits_often(const corpus_verb *verb, const char *often)
+{
+    const bool state = strcmp(verb->often, "state") == 0;
+    return strcmp(often, "any") == 0 || strcmp(often, verb->often) == 0 ||
+           (verb->common && !state && strcmp(often, "state") != 0);
+}
+
+/* The rows of a table whose first cell is the slot, and whose second fits the verb
  * (by_often); one of them by seed. */
 static const corpus_row *pick_row(const corpus_fill *fill, const corpus_table *table,
                                   const char *slot, bool by_often, bool *known)
@@ -120,8 +128,7 @@ static const corpus_row *pick_row(const corpus_fill *fill, const corpus_table *t
                 continue;
             }
             *known = true;
-            if (by_often && strcmp(row->cells[1], "any") != 0 &&
-                strcmp(row->cells[1], fill->verb->often) != 0) {
+            if (by_often && !fits_often(fill->verb, row->cells[1])) {
                 continue;
             }
             if (at++ == wanted) {
