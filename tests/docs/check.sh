@@ -50,8 +50,9 @@ with_help() {
     while IFS= read -r line; do
         printf '%s\n' "$line"
         [[ $line =~ ^'<!-- help: '(.*)' -->'$ ]] || continue
-        program=${BASH_REMATCH[1]}
-        printf '```text\n%s\n```\n' "$(COLUMNS=100 "$build/bin/$program" --help)"
+        program=$build/bin/${BASH_REMATCH[1]}
+        [ "${BASH_REMATCH[1]}" != dev ] || program=$root/dev
+        printf '```text\n%s\n```\n' "$("$program" --help)"
         # The block that stands there now is left out: up to its closing fence.
         IFS= read -r line && [ "$line" = '```text' ] || return
         while IFS= read -r line && [ "$line" != '```' ]; do :; done
