@@ -66,10 +66,11 @@ run_examples() {
         grep -q '^<!-- runs -->$' "$page" || continue
         rm -rf "$scratch/run" && mkdir -p "$scratch/run/build"
         ln -s "$build" "$scratch/run/build/release"
+        echo "trap 'jobs -p | xargs -r kill' EXIT" >"$scratch/script"
         awk '/^<!-- runs -->$/ { armed = 1; next }
              armed && /^```sh$/ { inside = 1; armed = 0; next }
              inside && /^```$/ { inside = 0; next }
-             inside' "$page" >"$scratch/script"
+             inside' "$page" >>"$scratch/script"
         echo "== ${page#"$root"/}"
         (cd "$scratch/run" && bash -euxo pipefail "$scratch/script" </dev/null)
         count=$((count + 1))
