@@ -31,6 +31,7 @@ struct launch_record {
     FILE *timings;
     int64_t flushed_ns;
     double load_before;
+    bool begun;
     bool write_failed; /* and launch_record_step has said so */
     char timings_path[PATH_BYTES];
     char started_at[BASE_TIMESTAMP_BYTES];
@@ -45,6 +46,35 @@ static base_status open_timings(launch_record *record, base_error *reterr)
     }
     (void)setvbuf(record->timings, NULL, _IOFBF, STREAM_BUFFER_BYTES);
     return BASE_OK;
+}
+
+/* Takes the folder, with what the job reads named. */
+static base_status open_folder(launch_record *record, base_error *reterr)
+{
+    const proto_job *job = &record->job;
+    char files[2][PATH_BYTES];
+    const char *inputs[LAUNCH_INPUTS_MAX];
+    int count = 0;
+    if (job->checkpoint[0] != '\0') {
+        (void)snprintf(files[0], sizeof files[0], "%s/model.safetensors", job->checkpoint);
+        (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->checkpoint);
+        inputs[count++] = files[0];
+        inputs[count++] = files[1];
+    }
+    const char *const named[] = {job->tokenizer, job->data, job->heldout};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        if (named[i][0] != '\0') {
+            inputs[count++] = named[i];
+        }
+    }
+    const launch_out_options options = {
+        .path = record->options.out,
+        .overwrite = record->options.overwrite,
+        .log_dir = record->options.log_dir,
+        .inputs = inputs,
+        .input_count = count,
+    };
+    return launch_out_folder_open(&options, &record->folder, reterr);
 }
 
 base_status launch_record_open(const launch_record_options *options, launch_record **record,
@@ -63,22 +93,32 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->flushed_ns = base_now_ns();
     base_status status = launch_steps_init(&made->steps, (int)made->job.world_size, reterr);
     if (status == BASE_OK) {
-        status = launch_out_folder_open(options->out, options->overwrite, &made->folder, reterr);
-    }
-    if (status == BASE_OK) {
-        status = open_timings(made, reterr);
+        status = open_folder(made, reterr);
     }
     if (status != BASE_OK) {
         launch_record_close(made);
         return status;
     }
-    if (made->folder.moved_to[0] != '\0') {
-        launch_text_printf(&made->notes, "the record of an earlier run is now in %s\n",
-                           made->folder.moved_to);
-    }
     launch_file_digest_start(&made->data, made->job.data);
     *record = made;
     return BASE_OK;
+}
+
+base_status launch_record_begin(launch_record *record, base_error *reterr)
+{
+    if (record->begun) {
+        return base_fail(reterr, BASE_ERR_STATE, "the record has begun already");
+    }
+    record->begun = true;
+    base_status status = launch_out_folder_make_way(&record->folder, reterr);
+    if (record->folder.moved_to[0] != '\0') {
+        launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
+                           record->folder.moved_to);
+    }
+    if (status == BASE_OK) {
+        status = open_timings(record, reterr);
+    }
+    return status;
 }
 
 /* "null" for what JSON has no number for. */
@@ -129,6 +169,9 @@ static base_status flush_timings(launch_record *record, base_error *reterr)
 
 base_status launch_record_step(launch_record *record, const launch_step *step, base_error *reterr)
 {
+    if (record->timings == NULL) {
+        return base_fail(reterr, BASE_ERR_STATE, "the record has not begun");
+    }
     const base_status status = launch_steps_add(&record->steps, step, reterr);
     if (status != BASE_OK) {
         return status;
@@ -300,9 +343,9 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
     base_error error;
     base_status first = BASE_OK;
     if (record->timings == NULL) {
-        return base_fail(reterr, BASE_ERR_STATE, "the record is finished already");
+        return base_fail(reterr, BASE_ERR_STATE, "the record is finished, or has not begun");
     }
-    launch_text_fini(&record->notes); /* what open had to say is said */
+    launch_text_fini(&record->notes); /* what begin had to say is said */
     note_failure(&first, reterr, close_timings(record, &error), &error);
     const base_status status = launch_summary_init(&summary, &record->steps, end, &error);
     note_failure(&first, reterr, status, &error);
@@ -310,6 +353,7 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
         note_failure(&first, reterr, describe_and_write(record, end, &summary, &error), &error);
         launch_summary_fini(&summary);
     }
+    launch_out_folder_settle(&record->folder);
     return record->write_failed ? BASE_OK : first;
 }
 
@@ -327,6 +371,10 @@ void launch_record_close(launch_record *record)
         (void)fclose(record->timings); /* not finished: nobody is left to be told */
     }
     launch_file_digest_finish(&record->data);
+    launch_out_folder_settle(&record->folder);
+    if (!record->begun && record->folder.fd >= 0) {
+        launch_out_folder_discard(&record->folder);
+    }
     launch_out_folder_close(&record->folder);
     launch_steps_fini(&record->steps);
     launch_text_fini(&record->notes);

@@ -2,7 +2,8 @@
  *
  * The supervisor hands over what ranks said (launch_record_step, …); the record keeps it, writes
  * timings.jsonl as it comes, and everything else at the end, also after Ctrl-C or a failure (exit
- * status tells). One thread. A full disk or a failed write is an error that names the file. */
+ * status tells). A job that fails before all its ranks were ready has no record, and leaves an
+ * older one as it is. One thread. A full disk or a failed write is an error that names the file. */
 #ifndef LAUNCH_RECORD_H
 #define LAUNCH_RECORD_H
 
@@ -69,8 +70,9 @@ typedef struct launch_record_options {
     const char *out; /* the folder */
     bool overwrite;  /* false: an existing record is moved to OUT.1, OUT.2, … */
     bool plots;      /* false: gnuplot is not run; its data and script are written all the same */
-    int argc;        /* the launcher's own command line */
-    char **argv;     /* borrowed until close */
+    const char *log_dir;  /* the ranks' logs, which are opened before the job begins; NULL: none */
+    int argc;             /* the launcher's own command line */
+    char **argv;          /* borrowed until close */
     const proto_job *job; /* copied */
 } launch_record_options;
 
@@ -88,14 +90,17 @@ typedef struct launch_record_end {
     double wall_seconds;
 } launch_record_end;
 
-/* Makes and takes the folder (lock: BASE_ERR_BUSY names the other process), moves an old record
- * away, opens timings.jsonl. A folder that holds other things than a record is refused,
- * BASE_ERR_INVALID. */
+/* Makes and takes the folder (lock: BASE_ERR_BUSY names the other process), and changes nothing in
+ * it. A folder that holds other things than a record is refused, BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
-/* Keeps the step and appends it to timings.jsonl. Each rank's steps come in order, from 0;
- * BASE_ERR_INVALID otherwise. */
+/* The job is ready: moves an old record away, or removes it, and opens timings.jsonl. What the job
+ * reads out of the folder (its checkpoint, say) stays readable at its place. Once. */
+BASE_MUST_CHECK base_status launch_record_begin(launch_record *record, base_error *reterr);
+
+/* Keeps the step and appends it to timings.jsonl; after begin. Each rank's steps come in order,
+ * from 0; BASE_ERR_INVALID otherwise. */
 BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const launch_step *step,
                                                base_error *reterr);
 
@@ -106,15 +111,17 @@ double launch_record_tokens_per_second(const launch_record *record);
 double launch_record_allreduce_ms_p50(const launch_record *record);
 
 /* Writes manifest.json, scaling data, plots and report.html. Goes on after a failed file and
- * returns the first error. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once. */
+ * returns the first error. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once, after
+ * begin: BASE_ERR_STATE otherwise. */
 BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
                                                  const launch_record_end *end, base_error *reterr);
 
-/* Lines for the user, each with its newline: after open, where an older record went; after finish,
+/* Lines for the user, each with its newline: after begin, where an older record went; after finish,
  * what could not be drawn and why. Empty when there is nothing to say; owned by the record. */
 const char *launch_record_notes(const launch_record *record);
 
-/* Releases the lock and frees; NULL is fine. */
+/* Releases the lock and frees; where the record never began, nothing of it is left. NULL is fine.
+ */
 void launch_record_close(launch_record *record);
 
 #endif

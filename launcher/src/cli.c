@@ -73,14 +73,22 @@ static base_status open_record(cli_run *run, base_error *reterr)
         .out = options->job.out,
         .overwrite = options->overwrite,
         .plots = options->plots,
+        .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .argc = run->argc,
         .argv = run->argv,
         .job = &options->job,
     };
-    const base_status status = launch_record_open(&record_options, &run->record, reterr);
-    if (status == BASE_OK) {
-        print_notes(run);
+    return launch_record_open(&record_options, &run->record, reterr);
+}
+
+static base_status on_ready(void *user, base_error *reterr)
+{
+    cli_run *run = user;
+    if (run->record == NULL) {
+        return BASE_OK;
     }
+    const base_status status = launch_record_begin(run->record, reterr);
+    print_notes(run);
     return status;
 }
 
@@ -116,8 +124,8 @@ static void measure_scaling(cli_run *run)
 static base_status finish_record(cli_run *run, base_error *reterr)
 {
     const launch_job_result *result = &run->result;
-    if (run->record == NULL) {
-        return BASE_OK;
+    if (run->record == NULL || !result->ready) {
+        return BASE_OK; /* nothing was begun: what is on stderr is all there is to say */
     }
     const launch_record_end end = {
         .exit_status = result->exit_status,
@@ -151,6 +159,7 @@ static int run_job(cli_run *run)
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
+        .on_ready = on_ready,
         .on_step = on_step,
         .on_output = on_output,
         .user = run,
@@ -164,7 +173,7 @@ static int run_job(cli_run *run)
     } else {
         measure_scaling(run);
     }
-    if (run->result.ranks != NULL && finish_record(run, &error) != BASE_OK) {
+    if (finish_record(run, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         run->result.exit_status =
             run->result.exit_status != 0 ? run->result.exit_status : BASE_EXIT_ERROR;

@@ -187,6 +187,15 @@ static void check_ready(launch_session *session)
                      facts[0].sentences_total);
         return;
     }
+    if (session->options->on_ready != NULL) {
+        base_error error;
+        launch_screen_clear(&session->screen);
+        if (session->options->on_ready(session->options->user, &error) != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                         error.message);
+            return;
+        }
+    }
     session->result->ready = true;
 }
 
@@ -244,6 +253,12 @@ static void hear_step(launch_session *session, int rank, const Ringfence__Contro
         .learning_rate = step->learning_rate,
         .grad_norm = step->grad_norm,
     };
+    if (!session->result->ready) {
+        if (session->cause.blame == 0) {
+            BLAME_PROTOCOL(session, rank, "trains before all ranks are %s", "ready");
+        }
+        return;
+    }
     base_status status = launch_steps_add(&session->steps, &told, &error);
     if (status != BASE_OK) {
         BLAME_PROTOCOL(session, rank, "%s", error.message);

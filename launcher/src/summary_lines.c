@@ -69,7 +69,7 @@ void launch_summary_print(const launch_options *options, const launch_job_result
     if (options->job.eval) {
         print_accuracy(result, (int)options->job.world_size);
     }
-    if (!options->quiet && options->job.out[0] != '\0') {
+    if (!options->quiet && options->job.out[0] != '\0' && result->ready) {
         (void)printf("record: %s\n", options->job.out);
     }
 }

@@ -203,6 +203,18 @@ static void report_ready(const trainer *self)
     }
 }
 
+/* Until the launcher has heard that every rank is ready: it makes way in OUT then, and no rank may
+ * have saved anything there before. */
+static base_status wait_for_all(const trainer *self, base_error *reterr)
+{
+    const rank_worker *worker = self->worker;
+    const uint8_t mine = 1;
+    uint8_t all[BASE_RANKS_MAX];
+    return rank_control_exchange(worker->control, &mine, all, sizeof mine,
+                                 base_deadline_after_ns(self->job->timeout_ms * BASE_NS_PER_MS),
+                                 reterr);
+}
+
 /* Forward and backward of all of this rank's slots. */
 static base_status run_slots(trainer *self, step_sums *sums, uint64_t *tokens, base_error *reterr)
 {
@@ -432,6 +444,7 @@ base_status rank_mode_train(rank_worker *worker, base_error *reterr)
     const int64_t startup_ns = base_now_ns() - worker->started_ns;
     if (status == BASE_OK) {
         report_ready(&self);
+        status = wait_for_all(&self, reterr);
     }
     while (status == BASE_OK && (int64_t)self.steps_done < self.job->steps && !self.stopping) {
         status = train_step(&self, reterr);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "training.h"
@@ -151,6 +152,27 @@ static void a_checkpoint_generates(void **state)
     test_program_assert_no_children();
 }
 
+/* Training goes on from the record's own model, into the same folder: moved away or overwritten,
+ * the checkpoint is read before and replaced after, and both ways give the same bits. */
+static void training_goes_on_in_the_same_folder(void **state)
+{
+    (void)state;
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_folder_path(&folder, "go-on"));
+    training_expect(&one, &folder, "go-on", 0, FLAGS("--steps", "3"));
+    training_expect(&one, &folder, "go-on-else", 0, FLAGS("--steps", "3", "--checkpoint", out));
+    training_expect(&two, &folder, "go-on", 0, FLAGS("--steps", "3", "--checkpoint", out));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    training_assert_same_file(&one, "tokenizer.json", &two, "tokenizer.json");
+    assert_int_equal(access(test_folder_path(&folder, "go-on.1/manifest.json"), R_OK), 0);
+    training_expect(&one, &folder, "go-on-else", 0,
+                    FLAGS("--steps", "3", "--overwrite", "--checkpoint", one.out, "--eval"));
+    training_expect(&two, &folder, "go-on", 0,
+                    FLAGS("--steps", "3", "--checkpoint", out, "--eval"));
+    training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
+    training_assert_same_file(&one, "config.json", &two, "config.json");
+}
+
 static const char *write_data(const char *name, const char *text)
 {
     base_error error;
@@ -178,6 +200,7 @@ static void malformed_data_is_refused_by_line(void **state)
     training_expect(&one, &folder, "bad", 1, FLAGS("--ranks", "2", "--data", data));
     assert_non_null(strstr(one.program.text[TEST_STDERR], "bad.jsonl"));
     assert_non_null(strstr(one.program.text[TEST_STDERR], "3"));
+    assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
 static void a_stop_saves_the_record_so_far(void **state)
@@ -203,6 +226,7 @@ int main(void)
         cmocka_unit_test(every_way_of_all_reduce_keeps_ranks_equal),
         cmocka_unit_test(the_record_says_what_happened),
         cmocka_unit_test(a_checkpoint_generates),
+        cmocka_unit_test(training_goes_on_in_the_same_folder),
         cmocka_unit_test(a_rank_without_sentences_joins_in),
         cmocka_unit_test(malformed_data_is_refused_by_line),
         cmocka_unit_test(a_stop_saves_the_record_so_far),

@@ -263,6 +263,7 @@ int main(void)
     if (training) {
         ready(&fake);
         at_point(&fake, POINT_READY);
+        exchange(&fake); /* as the trainer: nothing before all are ready */
         const long steps = (long)fake.identity.job.steps;
         for (long i = 0; i < steps; i++) {
             step(&fake);

@@ -252,6 +252,52 @@ static void missing_files_are_one_line(void **state)
     fake_job_teardown(&folder);
 }
 
+static char *read_out(const test_folder *folder, const char *name)
+{
+    void *text = NULL;
+    size_t text_bytes = 0;
+    base_error error;
+    assert_ok(base_file_read(test_folder_path(folder, name), 1 << 20, &text, &text_bytes, &error),
+              &error);
+    return text;
+}
+
+/* Whatever goes wrong before the training leaves OUT as it was: not there, or a good record. */
+static void a_false_start_leaves_out_as_it_was(void **state)
+{
+    (void)state;
+    static const char *const points[] = {"0", "1", "2", "3"};
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (int record = 0; record < 2; record++) {
+        char *before = record != 0 ? read_out(&folder, "out/manifest.json") : NULL;
+        for (size_t i = 0; i < 2 * sizeof points / sizeof points[0]; i++) {
+            char at[32];
+            (void)snprintf(at, sizeof at, "FAKE_AT=%s", points[i / 2]);
+            const char *const flags[] = {i % 2 == 0 ? "--overwrite" : NULL, NULL};
+            assert_int_equal(fake_job_run(&program, &folder, flags,
+                                          FAKE_LIST("FAKE_WHAT=kill", "FAKE_RANK=1", at)),
+                             137);
+            assert_null(strstr(program.text[TEST_STDOUT], "record: "));
+            assert_int_equal(exists(&folder, "out"), record);
+        }
+        assert_int_equal(fake_job_run(&program, &folder,
+                                      FAKE_LIST("--overwrite", "--log-dir", "/proc/no"), NULL),
+                         1);
+        assert_int_equal(exists(&folder, "out"), record);
+        assert_false(exists(&folder, "out.1"));
+        if (record != 0) {
+            char *after = read_out(&folder, "out/manifest.json");
+            assert_string_equal(before, after);
+            free(after);
+            free(before);
+        } else {
+            assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2"), NULL), 0);
+        }
+    }
+    fake_job_teardown(&folder);
+}
+
 static void help_and_version_are_on_stdout(void **state)
 {
     (void)state;
@@ -287,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_dry_run_starts_nothing),
         cmocka_unit_test(wrong_usage_is_one_line_and_2),
         cmocka_unit_test(missing_files_are_one_line),
+        cmocka_unit_test(a_false_start_leaves_out_as_it_was),
         cmocka_unit_test(help_and_version_are_on_stdout),
         cmocka_unit_test(a_rank_by_hand_says_what_to_run),
     };

@@ -22,6 +22,9 @@ typedef struct launch_job_options {
     bool bind;             /* ranks get CPUs of their own where there are enough */
     bool quiet;            /* no progress, and of the ranks' output only stderr */
     const char *label; /* before the progress: "measuring 1 rank: "; of ranks' output only stderr */
+    /* Called once, when all ranks are ready and none has trained yet; none saves anything before.
+     * An error ends the job, which was not ready then. */
+    base_status (*on_ready)(void *user, base_error *reterr);
     /* Called for each step of each rank, in the ranks' order. An error ends the job: it is the
      * launcher's own. */
     base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);

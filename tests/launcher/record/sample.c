@@ -129,6 +129,7 @@ void sample_write(const sample *from, uint64_t steps)
     base_error error;
     launch_record *record = NULL;
     assert_ok(launch_record_open(&from->options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     for (uint64_t i = 0; i < steps; i++) {
         for (int r = 0; r < from->job.world_size; r++) {
             const launch_step step = sample_step(from, i, r);

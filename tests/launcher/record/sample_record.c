@@ -18,6 +18,9 @@ int main(int argc, char **argv)
     sample_make(&made, argv[1], ranks, steps);
     made.options.plots = true;
     base_status status = launch_record_open(&made.options, &record, &error);
+    if (status == BASE_OK) {
+        status = launch_record_begin(record, &error);
+    }
     for (int i = 0; status == BASE_OK && i < steps * ranks; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / ranks), i % ranks);
         status = launch_record_step(record, &step, &error);

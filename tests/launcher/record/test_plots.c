@@ -60,6 +60,7 @@ static void write_record(char notes[1024])
     sample_make(&made, test_folder_path(&place, "out"), 2, 10);
     made.options.plots = true;
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     for (int i = 0; i < 20; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
         assert_ok(launch_record_step(record, &step, &error), &error);
@@ -126,7 +127,8 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
     launch_out_folder folder;
     launch_text notes = {0};
     put_gnuplot("#!/bin/sh\necho half > scaling.png\nexec /bin/sleep 1000\n");
-    assert_ok(launch_out_folder_open(test_folder_path(&place, "out"), false, &folder, &error),
+    assert_ok(launch_out_folder_open(&(launch_out_options){.path = test_folder_path(&place, "out")},
+                                     &folder, &error),
               &error);
     launch_plots_draw(&folder, 100 * BASE_NS_PER_MS, &notes);
     launch_out_folder_close(&folder);

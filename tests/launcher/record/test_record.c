@@ -175,6 +175,7 @@ static void the_last_half_is_measured(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 4);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     assert_true(isnan(launch_record_tokens_per_second(record)));
     assert_true(isnan(launch_record_allreduce_ms_p50(record)));
     for (int i = 0; i < 8; i++) {
@@ -266,6 +267,7 @@ static void nonsense_from_a_rank_is_refused(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 20);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     launch_step step = sample_step(&made, 0, 2);
     assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
     step = sample_step(&made, 0, -1);
@@ -299,6 +301,7 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 2000);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -331,6 +334,7 @@ static void a_late_full_disk_is_an_error_too(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 20);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     const launch_step step = sample_step(&made, 0, 0);
     assert_ok(launch_record_step(record, &step, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);

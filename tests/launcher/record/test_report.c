@@ -163,6 +163,7 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
     made.end.scaling_count = 0;
     made.end.wall_seconds = 0;
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, &error), &error);
     for (uint64_t i = 0; i < 10; i++) {
         launch_step step = sample_step(&made, i, 0);
         step.loss = NAN;
