@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <nettle/sha2.h>
 #include <sodium.h>
 #include <unistd.h>
 
@@ -9,10 +10,14 @@
 
 enum { READ_BLOCK_BYTES = 256 * 1024 };
 
+_Static_assert(SHA256_DIGEST_SIZE == PROTO_DIGEST_BYTES, "one size for all digests");
+
 void proto_sha256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES])
 {
-    const int failed = crypto_hash_sha256(digest, data, size_bytes);
-    BASE_ASSERT(failed == 0);
+    struct sha256_ctx state;
+    sha256_init(&state);
+    sha256_update(&state, size_bytes, data);
+    sha256_digest(&state, PROTO_DIGEST_BYTES, digest);
 }
 
 void proto_blake2b256(const void *data, size_t size_bytes, uint8_t digest[PROTO_DIGEST_BYTES])
@@ -30,13 +35,13 @@ base_status proto_sha256_file(const char *path, uint8_t digest[PROTO_DIGEST_BYTE
                               base_error *reterr)
 {
     static _Thread_local uint8_t block[READ_BLOCK_BYTES];
-    crypto_hash_sha256_state state;
+    struct sha256_ctx state;
     base_status status = BASE_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
         return base_fail_errno(reterr, errno, "cannot open %s", path);
     }
-    (void)crypto_hash_sha256_init(&state);
+    sha256_init(&state);
     for (;;) {
         const ssize_t got = read(fd, block, sizeof block);
         if (got < 0 && errno == EINTR) {
@@ -47,10 +52,10 @@ base_status proto_sha256_file(const char *path, uint8_t digest[PROTO_DIGEST_BYTE
             break;
         }
         if (got == 0) {
-            (void)crypto_hash_sha256_final(&state, digest);
+            sha256_digest(&state, PROTO_DIGEST_BYTES, digest);
             break;
         }
-        (void)crypto_hash_sha256_update(&state, block, (unsigned long long)got);
+        sha256_update(&state, (size_t)got, block);
     }
     (void)close(fd);
     return status;

@@ -31,6 +31,7 @@ struct rank_ddp {
     size_t bucket_count;
     size_t started_count;
     int64_t inside_ns; /* time spent in collective calls of this step */
+    uint8_t initial_digest[PROTO_DIGEST_BYTES];
     base_status failed;
     base_error error;
 };
@@ -96,11 +97,11 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 }
 
 /* Rank 0's parameters everywhere, and the proof. */
-static base_status share_params(const rank_ddp *ddp, float *params, base_error *reterr)
+static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr)
 {
     const int size = coll_comm_size(ddp->comm);
-    uint8_t mine[PROTO_DIGEST_BYTES];
-    uint8_t *all = malloc((size_t)size * sizeof mine);
+    uint8_t *mine = ddp->initial_digest;
+    uint8_t *all = malloc((size_t)size * PROTO_DIGEST_BYTES);
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
     }
@@ -108,10 +109,10 @@ static base_status share_params(const rank_ddp *ddp, float *params, base_error *
         coll_broadcast(ddp->comm, params, ddp->param_count, COLL_FLOAT32, 0, reterr);
     if (status == BASE_OK) {
         proto_blake2b256(params, ddp->param_count * sizeof *params, mine);
-        status = coll_all_gather(ddp->comm, mine, all, sizeof mine, COLL_UINT8, reterr);
+        status = coll_all_gather(ddp->comm, mine, all, PROTO_DIGEST_BYTES, COLL_UINT8, reterr);
     }
     for (int rank = 1; status == BASE_OK && rank < size; rank++) {
-        if (memcmp(all, all + (size_t)rank * sizeof mine, sizeof mine) != 0) {
+        if (memcmp(all, all + (size_t)rank * PROTO_DIGEST_BYTES, PROTO_DIGEST_BYTES) != 0) {
             status = base_fail(reterr, BASE_ERR_MISMATCH,
                                "the initial parameters of rank %d differ from rank 0's", rank);
         }
@@ -188,6 +189,11 @@ void rank_ddp_destroy(rank_ddp *ddp)
 bool rank_ddp_is_main(const rank_ddp *ddp)
 {
     return coll_comm_rank(ddp->comm) == 0;
+}
+
+const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp)
+{
+    return ddp->initial_digest;
 }
 
 void rank_ddp_begin(rank_ddp *ddp)

@@ -176,14 +176,13 @@ static void report_ready(const trainer *self)
     const rank_worker *worker = self->worker;
     rank_data_facts facts;
     char first_sentence[256];
-    uint8_t digest[PROTO_DIGEST_BYTES];
     rank_data_get_facts(self->data, &facts);
     (void)snprintf(first_sentence, sizeof first_sentence, "%s", facts.first_sentence);
-    proto_blake2b256(self->params, self->param_count * sizeof *self->params, digest);
 
     Ringfence__Control__Ready ready = RINGFENCE__CONTROL__READY__INIT;
     ready.model_params = self->param_count;
-    ready.params_blake2b256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
+    ready.params_blake2b256 = (ProtobufCBinaryData){
+        .len = PROTO_DIGEST_BYTES, .data = (uint8_t *)rank_ddp_initial_digest(self->ddp)};
     ready.sentences_total = facts.sentences_total;
     ready.sentences_shard = facts.sentences_shard;
     ready.sentences_long = facts.sentences_long;

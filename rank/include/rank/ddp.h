@@ -74,6 +74,9 @@ void rank_ddp_destroy(rank_ddp *ddp);
 
 bool rank_ddp_is_main(const rank_ddp *ddp);
 
+/* BLAKE2b-256 of the parameters that wrap left on every rank; 32 bytes, owned by ddp. */
+const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp);
+
 /* Starts a step: nothing is ready. */
 void rank_ddp_begin(rank_ddp *ddp);
 
