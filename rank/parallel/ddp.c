@@ -327,11 +327,11 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
         return base_error_prepend(reterr, status, "comparing the parameters");
     }
     double largest = 0.0;
-    for (size_t i = 0; i < ddp->param_count; i++) {
+    *byte_equal = memcmp(params, reference, size_bytes) == 0;
+    for (size_t i = 0; !*byte_equal && i < ddp->param_count; i++) {
         const double difference = fabs((double)params[i] - (double)reference[i]);
         largest = difference > largest || isnan(difference) ? difference : largest;
     }
-    *byte_equal = memcmp(params, reference, size_bytes) == 0;
     *max_abs_difference = largest;
     return BASE_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -14,7 +15,7 @@
 #include "rank/optim.h"
 #include "worker.h"
 
-enum { CACHE_LINE_BYTES = 64, WARM_UP_TOKENS = 128 };
+enum { WARM_UP_TOKENS = 128 };
 
 /* The training of one rank. */
 typedef struct trainer {
@@ -46,15 +47,19 @@ typedef struct step_sums {
     double stop;      /* ranks that heard the launcher's stop */
 } step_sums;
 
+/* Zeros that take no memory before they are written. NULL: no memory. */
 static float *new_floats(size_t count)
 {
-    const size_t size_bytes =
-        (count * sizeof(float) + CACHE_LINE_BYTES - 1) / CACHE_LINE_BYTES * CACHE_LINE_BYTES;
-    float *floats = aligned_alloc(CACHE_LINE_BYTES, size_bytes);
+    void *zeros = mmap(NULL, count * sizeof(float), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return zeros == MAP_FAILED ? NULL : zeros;
+}
+
+static void free_floats(float *floats, size_t count)
+{
     if (floats != NULL) {
-        memset(floats, 0, size_bytes);
+        (void)munmap(floats, count * sizeof(float));
     }
-    return floats;
 }
 
 static base_status make_model(trainer *self, base_error *reterr)
@@ -413,9 +418,9 @@ static void trainer_fini(trainer *self)
     rank_data_close(self->data);
     rank_tokenizer_destroy(self->tokenizer);
     free(self->tensors);
-    free(self->params);
-    free(self->first);
-    free(self->second);
+    free_floats(self->params, self->param_count);
+    free_floats(self->first, self->param_count);
+    free_floats(self->second, self->param_count);
 }
 
 static base_status prepare(trainer *self, base_error *reterr)
