@@ -67,6 +67,10 @@ static base_status add_merge(rank_bpe *bpe, rank_bpe_pair pair, int m, base_erro
     slot->pair = pair_key(pair.left, pair.right);
     slot->merge = m;
     bpe->merges[m] = pair;
+    if (pair.left < RANK_BPE_BYTES && pair.right < RANK_BPE_BYTES) {
+        const unsigned bit = (unsigned)pair.left * RANK_BPE_BYTES + pair.right;
+        bpe->byte_pairs[bit / 8] |= (uint8_t)(1U << bit % 8);
+    }
     bpe->token_offset[id + 1] = bpe->token_offset[id] + left_bytes + right_bytes;
     return BASE_OK;
 }
@@ -186,6 +190,23 @@ size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes)
         at++;
     }
     return at;
+}
+
+size_t rank_bpe_count_bound(const rank_bpe *bpe, const char *text, size_t text_bytes)
+{
+    const uint8_t *bytes = (const uint8_t *)text;
+    size_t pairs = 0;
+    for (size_t i = 0; i + 1 < text_bytes; i++) {
+        const unsigned bit = (unsigned)bytes[i] * RANK_BPE_BYTES + bytes[i + 1];
+        /* spaces are left out where they may stand between two pieces */
+        const bool one_piece =
+            bytes[i + 1] != ' ' && (bytes[i] != ' ' || i == 0 || bytes[i - 1] != ' ');
+        if (one_piece && (bpe->byte_pairs[bit / 8] >> bit % 8 & 1) != 0) {
+            pairs++;
+            i++;
+        }
+    }
+    return text_bytes - (pairs + 1) / 2;
 }
 
 static bool stands_for_itself(unsigned byte)

@@ -36,6 +36,7 @@ typedef struct rank_bpe {
     uint8_t *token_bytes;        /* all tokens' bytes, end to end */
     uint32_t table_mask;         /* slots - 1, a power of two less one */
     struct rank_bpe_slot *table; /* pair -> merge, open addressing */
+    uint8_t byte_pairs[RANK_BPE_BYTES * RANK_BPE_BYTES / 8]; /* bit left × 256 + right: a merge */
 } rank_bpe;
 
 /* Builds from merges in rank order, which are copied. BASE_ERR_INVALID when a merge uses an id that
@@ -59,6 +60,11 @@ const uint8_t *rank_bpe_token(const rank_bpe *bpe, int32_t id, size_t *size_byte
 
 /* Merges one piece in place: ids holds its bytes as ids and is shortened. Returns the ids left. */
 size_t rank_bpe_merge_piece(const rank_bpe *bpe, uint16_t *ids, size_t count);
+
+/* At least as many ids as the text has, from one look at each byte. Where merging ends, no two
+ * single bytes that a merge joins are neighbours; so of every such pair in the text a longer token
+ * has taken a byte, and of m pairs that share no byte at least m / 2 bytes are saved. */
+size_t rank_bpe_count_bound(const rank_bpe *bpe, const char *text, size_t text_bytes);
 
 /* Bytes of the piece that text starts with; text_bytes > 0. */
 size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes);

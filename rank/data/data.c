@@ -144,8 +144,9 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
     return status;
 }
 
-/* Whether the sentence has more tokens than the context. A token has at least one byte, so
- * tokenizing goes on, piece by piece, only until the rest fits in any case. */
+/* Whether the sentence has more tokens than the context. Most fit by the quick bound. A token has
+ * at least one byte, so tokenizing goes on, piece by piece, only until the rest fits in any case.
+ */
 static base_status is_too_long(rank_data *data, const sentence *one, bool *too_long,
                                base_error *reterr)
 {
@@ -153,6 +154,11 @@ static base_status is_too_long(rank_data *data, const sentence *one, bool *too_l
     const size_t context = (size_t)data->options.context;
     size_t left_bytes = one->bytes;
     size_t tokens = 0;
+    *too_long = false;
+    if (left_bytes <= context ||
+        rank_tokenizer_count_bound(data->options.tokenizer, text, left_bytes) <= context) {
+        return BASE_OK;
+    }
     while (tokens + left_bytes > context && left_bytes > 0) {
         size_t count = 0;
         const size_t piece_bytes = rank_bpe_piece_bytes(text, left_bytes);

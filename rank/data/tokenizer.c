@@ -66,6 +66,12 @@ int32_t rank_tokenizer_end_id(const rank_tokenizer *tokenizer)
     return rank_bpe_end_id(&tokenizer->bpe);
 }
 
+size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
+                                  size_t text_bytes)
+{
+    return rank_bpe_count_bound(&tokenizer->bpe, text, text_bytes);
+}
+
 /* The piece's pair of slots, by its first and last eight (or four) bytes and its length. */
 static cache_entry *cache_slot(rank_tokenizer *tokenizer, const char *piece, size_t piece_bytes)
 {

@@ -28,6 +28,10 @@ BASE_MUST_CHECK base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, con
                                                   size_t text_bytes, int32_t *ids, size_t capacity,
                                                   size_t *count, base_error *reterr);
 
+/* At least as many ids as encode would give; much quicker. Pure. */
+size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *text,
+                                  size_t text_bytes);
+
 /* Bytes of the ids, cut at capacity-1, NUL-terminated; the end id gives nothing. Returns the bytes
  * needed. */
 size_t rank_tokenizer_decode(const rank_tokenizer *tokenizer, const int32_t *ids, size_t count,

@@ -151,6 +151,34 @@ static void the_cache_does_not_change_ids(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
+/* Texts over a small alphabet with many spaces, so that merges, runs of spaces and borders of
+ * pieces all occur. */
+static void the_bound_is_never_too_small(void **state)
+{
+    static const char alphabet[] = "  etaoinsthher.\xe2\x86\x92";
+    (void)state;
+    rank_tokenizer *tokenizer = load();
+    uint64_t random = 7;
+    size_t below = 0;
+    for (int round = 0; round < 20000; round++) {
+        char text[80];
+        size_t count = 0;
+        base_error error;
+        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+        const size_t bytes = (size_t)(random >> 33) % sizeof text;
+        for (size_t i = 0; i < bytes; i++) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+            text[i] = alphabet[(random >> 33) % (sizeof alphabet - 1)];
+        }
+        assert_ok(rank_tokenizer_encode(tokenizer, text, bytes, NULL, 0, &count, &error), &error);
+        const size_t bound = rank_tokenizer_count_bound(tokenizer, text, bytes);
+        assert_true(bound >= count);
+        below += bound < bytes;
+    }
+    assert_true(below > 10000); /* it is of use */
+    rank_tokenizer_destroy(tokenizer);
+}
+
 /* Puts `with` where `what` first stands in the good file; the reader must refuse that, and say
  * `reason`. */
 static void refuse(const test_folder *folder, const char *what, const char *with,
@@ -244,6 +272,7 @@ int main(void)
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(what_does_not_fit_is_counted),
         cmocka_unit_test(the_cache_does_not_change_ids),
+        cmocka_unit_test(the_bound_is_never_too_small),
         cmocka_unit_test(other_tokenizers_are_refused),
         cmocka_unit_test(a_written_file_reads_back),
     };
