@@ -18,9 +18,8 @@ static base_status write_line(base_file_writer *writer, const corpus_line *line,
     /* Tables hold no character that JSON escapes. */
     const int bytes = snprintf(
         text, sizeof text,
-        "{\"text\":\"%s" CORPUS_ARROW "%s\",\"wrong\":\"%s\",\"right\":\"%s\",\"rule\":\"%s\","
-        "\"verb\":\"%s\",\"frame\":\"%s\"}\n",
-        line->wrong, line->right, line->wrong, line->right, line->rule, line->verb, line->frame);
+        "{\"wrong\":\"%s\",\"right\":\"%s\",\"rule\":\"%s\",\"verb\":\"%s\",\"frame\":\"%s\"}\n",
+        line->wrong, line->right, line->rule, line->verb, line->frame);
     return base_file_writer_put(writer, text, (size_t)bytes, reterr);
 }
 

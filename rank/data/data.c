@@ -64,8 +64,8 @@ static base_status check_options(const rank_data_options *options, base_error *r
     return BASE_OK;
 }
 
-/* Copies a text behind the others and enters its sentence. */
-static bool keep_text(rank_data *data, const char *text, size_t bytes)
+/* Enters a sentence, with room for its text and a NUL behind the others. */
+static bool make_room(rank_data *data, size_t bytes)
 {
     if (data->text_capacity - data->text_bytes < bytes + 1) {
         size_t capacity = data->text_capacity == 0 ? TEXT_BYTES_FIRST : data->text_capacity;
@@ -91,9 +91,33 @@ static bool keep_text(rank_data *data, const char *text, size_t bytes)
     }
     data->sentences[data->sentence_count++] =
         (sentence){.offset_bytes = data->text_bytes, .bytes = (uint32_t)bytes};
-    memcpy(data->texts + data->text_bytes, text, bytes);
+    return true;
+}
+
+static void append(rank_data *data, const char *part, size_t bytes)
+{
+    memcpy(data->texts + data->text_bytes, part, bytes);
     data->text_bytes += bytes;
-    data->texts[data->text_bytes++] = '\0';
+}
+
+/* Copies the record's text behind the others and enters its sentence. */
+static bool keep_text(rank_data *data, const rank_record *record)
+{
+    const size_t arrow_bytes = sizeof RANK_DATA_ARROW " " - 1;
+    const bool whole = record->text.data != NULL;
+    const size_t bytes =
+        whole ? record->text.bytes : record->wrong.bytes + arrow_bytes + record->right.bytes;
+    if (!make_room(data, bytes)) {
+        return false;
+    }
+    if (whole) {
+        append(data, record->text.data, bytes);
+    } else {
+        append(data, record->wrong.data, record->wrong.bytes);
+        append(data, RANK_DATA_ARROW " ", arrow_bytes);
+        append(data, record->right.data, record->right.bytes);
+    }
+    append(data, "", 1);
     return true;
 }
 
@@ -104,7 +128,7 @@ static base_status keep_line(rank_data *data, const rank_lines *lines, const cha
     base_status status = rank_record_read(line, line_bytes, &record, reterr);
     if (status != BASE_OK) {
         status = base_error_prepend(reterr, status, "%s:%" PRIu64, lines->path, lines->number);
-    } else if (!keep_text(data, record.text.data, record.text.bytes)) {
+    } else if (!keep_text(data, &record)) {
         status =
             base_fail(reterr, BASE_ERR_MEMORY, "no memory for the sentences of %s", lines->path);
     }

@@ -92,12 +92,15 @@ static base_status check(const rank_record *record, base_error *reterr)
     const rank_record_string *text = &record->text;
     const rank_record_string *wrong = &record->wrong;
     const rank_record_string *right = &record->right;
+    if ((wrong->data == NULL) != (right->data == NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "\"wrong\" and \"right\" go together");
+    }
+    if (text->data == NULL && wrong->data != NULL) {
+        return BASE_OK;
+    }
     if (text->data == NULL || text->bytes == 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          text->data == NULL ? "no \"text\"" : "\"text\" is empty");
-    }
-    if ((wrong->data == NULL) != (right->data == NULL)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "\"wrong\" and \"right\" go together");
     }
     if (wrong->data != NULL &&
         (text->bytes != wrong->bytes + sizeof ARROW - 1 + right->bytes ||

@@ -1,4 +1,4 @@
-/* One line of the data file: an object with "text", or also "wrong" and "right".
+/* One line of the data file: an object with "text", or with "wrong" and "right", or with all three.
  *
  * A line whose members are all plain strings is read where it stands; anything else (escapes,
  * numbers, nesting, and every line that is wrong) goes to jansson, which decides. Both ways give
@@ -17,7 +17,7 @@ typedef struct rank_record_string {
 } rank_record_string;
 
 typedef struct rank_record {
-    rank_record_string text;
+    rank_record_string text; /* NULL where wrong and right say it */
     rank_record_string wrong;
     rank_record_string right;
     void *owner; /* what the strings lie in, where that is not the line */
@@ -25,8 +25,8 @@ typedef struct rank_record {
 
 /* Reads a line without its newline. The strings point into the line or into *record, which the
  * caller clears in both cases. BASE_ERR_INVALID: not UTF-8, not an object, a name twice, "text"
- * missing or empty, a member that is no string, one of "wrong" and "right" without the other, or a
- * text that is not "WRONG → RIGHT" where both are there. */
+ * empty, or missing without "wrong" and "right", a member that is no string, one of "wrong" and
+ * "right" without the other, or a text that is not "WRONG → RIGHT" where both are there. */
 BASE_MUST_CHECK base_status rank_record_read(const char *line, size_t line_bytes,
                                              rank_record *record, base_error *reterr);
 void rank_record_clear(rank_record *record);

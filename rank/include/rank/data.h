@@ -1,6 +1,6 @@
 /* The training data: a JSONL file of sentences, cut into slots, packed into batches.
  *
- * A line is an object with "text" (a user's file), or also "wrong" and "right", where text is
+ * A line is an object with "text" (a user's file), or with "wrong" and "right": the text is then
  * "WRONG → RIGHT". Other members are left out. A malformed line is refused with file, line number
  * and reason. A sentence is its tokens and the end token. Its inputs are all tokens but the end
  * token, their targets the next ones; with loss_on_correction the tokens up to and with the first

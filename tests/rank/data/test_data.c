@@ -230,12 +230,17 @@ static void loss_can_be_on_the_correction_alone(void **state)
     rank_data *data = NULL;
     rank_data_options options = options_of(fixture, 1, 0, 1);
     options.loss_on_correction = true;
-    for (int arrow = 0; arrow < 2; arrow++) {
+    static const char *const lines[] = {
+        "{\"text\":\"she dont like apples\"}",
+        "{\"text\":\"she dont like apples \xe2\x86\x92 she doesn't like apples\"}",
+        "{\"wrong\":\"she dont like apples\",\"right\":\"she doesn't like apples\"}",
+    };
+    int tokens[3] = {0};
+    for (int form = 0; form < 3; form++) {
         const char *wrong = "she dont like apples \xe2\x86\x92";
+        const bool arrow = form > 0;
         size_t prefix = 0;
-        write_file(fixture, arrow ? "{\"text\":\"she dont like apples \xe2\x86\x92 she doesn't "
-                                    "like apples\"}"
-                                  : "{\"text\":\"she dont like apples\"}");
+        write_file(fixture, lines[form]);
         assert_ok(rank_tokenizer_encode(fixture->tokenizer, wrong, strlen(wrong), NULL, 0, &prefix,
                                         &error),
                   &error);
@@ -248,8 +253,10 @@ static void loss_can_be_on_the_correction_alone(void **state)
             const bool masked = arrow && (size_t)i + 1 < prefix;
             assert_int_equal(batch.targets[i], masked ? -1 : next);
         }
+        tokens[form] = batch.token_count;
         rank_data_close(data);
     }
+    assert_int_equal(tokens[1], tokens[2]);
 }
 
 /* Room for 2 × 8 tokens, one for each byte: 7 + 9 fill it, 8 + 9 do not; 9 is too long alone. */
@@ -335,7 +342,7 @@ static void malformed_files_are_refused_with_file_and_line(void **state)
     refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"c\"", ":3: column");
     refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n\n", ":3: the line is empty");
     refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\nnot json\n", ":3: column");
-    refuse(fixture, "{\"wrong\":\"a\",\"right\":\"b\"}\n", ":1: no \"text\"");
+    refuse(fixture, "{\"verb\":\"a\",\"rule\":\"b\"}\n", ":1: no \"text\"");
 
     /* Lines of others are counted only. */
     write_file(fixture, "{\"text\":\"a\"}\nnot json\n");
