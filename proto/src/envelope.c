@@ -115,7 +115,7 @@ static bool exchanged_fits(const Ringfence__Control__Exchanged *exchanged, int w
         return false;
     }
     for (size_t i = 0; i < exchanged->n_parts; i++) {
-        if (exchanged->parts[i].len != exchanged->parts[0].len ||
+        if (exchanged->parts[i].len != exchanged->parts[0].len || exchanged->parts[i].len == 0 ||
             exchanged->parts[i].len > PROTO_EXCHANGE_BYTES_MAX) {
             return false;
         }
@@ -153,7 +153,8 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN:
         return join_fits(envelope->join, world_size);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE:
-        return envelope->exchange->part.len <= PROTO_EXCHANGE_BYTES_MAX;
+        return envelope->exchange->part.len > 0 &&
+               envelope->exchange->part.len <= PROTO_EXCHANGE_BYTES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_READY:
         return ready_fits(envelope->ready);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STEP:

@@ -63,7 +63,10 @@ static void sizes_are_bounded(void **state)
     exchange.part.len = sizeof bytes;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 
-    /* parts of different sizes, and too few of them */
+    exchange.part.len = 0; /* would come out as no pointer at all */
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+
+    /* parts of different sizes, empty ones, and too few of them */
     Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
     ProtobufCBinaryData parts[2] = {{4, bytes}, {5, bytes}};
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
@@ -73,6 +76,9 @@ static void sizes_are_bounded(void **state)
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
     parts[1].len = 4;
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
+    parts[0].len = parts[1].len = 0;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+    parts[0].len = parts[1].len = 4;
     exchanged.n_parts = 1;
     assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
 }
