@@ -226,12 +226,12 @@ base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data, si
         if (peer->routing_id_bytes == 0) {
             return base_fail(reterr, BASE_ERR_PEER, "rank %d has not joined", rank);
         }
-        if (zmq_send(bus->socket, peer->routing_id, peer->routing_id_bytes,
-                     ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
+        if (proto_zmq_send(bus->socket, peer->routing_id, peer->routing_id_bytes,
+                           ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
             return send_failed(rank, reterr);
         }
     }
-    if (zmq_send(bus->socket, data, size_bytes, ZMQ_DONTWAIT) < 0) {
+    if (proto_zmq_send(bus->socket, data, size_bytes, ZMQ_DONTWAIT) < 0) {
         return send_failed(rank, reterr);
     }
     return BASE_OK;
@@ -273,10 +273,10 @@ static base_status take_parts(void *socket, zmq_msg_t *routing, zmq_msg_t *body,
     while (more) {
         zmq_msg_t part;
         (void)zmq_msg_init(&part);
-        if (zmq_msg_recv(&part, socket, ZMQ_DONTWAIT) < 0) {
+        if (proto_zmq_recv(socket, &part, ZMQ_DONTWAIT) < 0) {
             const int code = zmq_errno();
             (void)zmq_msg_close(&part);
-            if (*count == 0 && (code == EAGAIN || code == EINTR)) {
+            if (*count == 0 && code == EAGAIN) {
                 return BASE_OK;
             }
             return proto_zmq_fail(reterr, "cannot receive on the control socket");

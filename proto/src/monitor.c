@@ -1,5 +1,6 @@
 #include "monitor.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +65,10 @@ bool proto_monitor_next(void *monitor, proto_bus_event_kind *kind, int *fd)
         char endpoint_frame[ENDPOINT_FRAME_BYTES];
         uint16_t event = 0;
         int32_t value = -1;
-        const int got = zmq_recv(monitor, event_frame, sizeof event_frame, 0);
+        int got = -1;
+        do {
+            got = zmq_recv(monitor, event_frame, sizeof event_frame, 0);
+        } while (got < 0 && zmq_errno() == EINTR);
         if (got < 0) {
             return false;
         }

@@ -57,6 +57,24 @@ base_status proto_zmq_fail(base_error *reterr, const char *what)
     return base_fail(reterr, BASE_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
+int proto_zmq_send(void *socket, const void *data, size_t size_bytes, int flags)
+{
+    int sent = -1;
+    do {
+        sent = zmq_send(socket, data, size_bytes, flags);
+    } while (sent < 0 && zmq_errno() == EINTR);
+    return sent;
+}
+
+int proto_zmq_recv(void *socket, struct zmq_msg_t *message, int flags)
+{
+    int got = -1;
+    do {
+        got = zmq_msg_recv(message, socket, flags);
+    } while (got < 0 && zmq_errno() == EINTR);
+    return got;
+}
+
 base_status proto_socket_context(void **context, base_error *reterr)
 {
     void *made = zmq_ctx_new();

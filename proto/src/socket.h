@@ -2,10 +2,13 @@
 #ifndef PROTO_SOCKET_H
 #define PROTO_SOCKET_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "proto/key.h"
+
+struct zmq_msg_t;
 
 typedef enum proto_socket_kind {
     PROTO_SOCKET_LISTEN,  /* ROUTER, CURVE server */
@@ -29,6 +32,11 @@ BASE_MUST_CHECK base_status proto_socket_open(void *context, const proto_socket_
 
 /* A context for few sockets and one I/O thread. */
 BASE_MUST_CHECK base_status proto_socket_context(void **context, base_error *reterr);
+
+/* zmq_send and zmq_msg_recv, begun again where a signal (a debugger, SIGCONT) broke in. With
+ * ZMQ_DONTWAIT neither blocks. Negative: zmq_errno says why. */
+int proto_zmq_send(void *socket, const void *data, size_t size_bytes, int flags);
+int proto_zmq_recv(void *socket, struct zmq_msg_t *message, int flags);
 
 /* base_fail with ZeroMQ's error text. */
 base_status proto_zmq_fail(base_error *reterr, const char *what);

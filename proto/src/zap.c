@@ -8,6 +8,7 @@
 #include <string.h>
 #include <zmq.h>
 
+#include "base/assert.h"
 #include "socket.h"
 
 /* A request's frames, by RFC 27. */
@@ -84,7 +85,7 @@ static int admitted_rank(const proto_zap *zap, const frame frames[FRAME_COUNT], 
 
 static bool send_frame(void *socket, const void *data, size_t size_bytes, bool last)
 {
-    return zmq_send(socket, data, size_bytes, last ? 0 : ZMQ_SNDMORE) >= 0;
+    return proto_zmq_send(socket, data, size_bytes, last ? 0 : ZMQ_SNDMORE) >= 0;
 }
 
 static bool send_reply(void *socket, const frame *request_id, int rank)
@@ -112,6 +113,10 @@ static void *zap_thread(void *user)
             break;
         }
     }
+    /* Without this thread a rank that joins would wait for ever: end loudly instead, and let nobody
+     * in. Only bus.c, which shuts the context down, ends it otherwise. */
+    const bool shut_down = zmq_errno() == ETERM;
+    BASE_ASSERT(shut_down);
     (void)zmq_close(zap->socket);
     return NULL;
 }

@@ -1,15 +1,44 @@
 #include "proto/bus.h"
 
 #include <control.pb-c.h>
+#include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <zmq.h>
 
 #include "base/clock.h"
 #include "support.h"
 
 enum { RANKS = 2, WAIT_MS = 10000 };
+
+/* While `interrupting`, a signal seems to break into every other call to ZeroMQ of each thread. */
+static _Atomic bool interrupting;
+static _Thread_local unsigned calls;
+
+int __real_zmq_send(void *socket, const void *data, size_t size_bytes, int flags);
+int __wrap_zmq_send(void *socket, const void *data, size_t size_bytes, int flags);
+int __real_zmq_msg_recv(zmq_msg_t *message, void *socket, int flags);
+int __wrap_zmq_msg_recv(zmq_msg_t *message, void *socket, int flags);
+
+static bool interrupted(void)
+{
+    const bool yes = interrupting && calls++ % 2 == 0;
+    errno = yes ? EINTR : errno;
+    return yes;
+}
+
+int __wrap_zmq_send(void *socket, const void *data, size_t size_bytes, int flags)
+{
+    return interrupted() ? -1 : __real_zmq_send(socket, data, size_bytes, flags);
+}
+
+int __wrap_zmq_msg_recv(zmq_msg_t *message, void *socket, int flags)
+{
+    return interrupted() ? -1 : __real_zmq_msg_recv(message, socket, flags);
+}
 
 typedef struct test_job {
     proto_keypair launcher_keys;
@@ -131,6 +160,13 @@ static void a_message_has_the_rank_of_its_key(void **state)
         assert_string_equal(got->abort->reason, reason);
     }
     job_close(&job);
+}
+
+static void signals_lose_nothing(void **state)
+{
+    interrupting = true; /* admission, joining, both directions */
+    a_message_has_the_rank_of_its_key(state);
+    interrupting = false;
 }
 
 static void strangers_do_not_get_in(void **state)
@@ -259,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_has_the_rank_of_its_key),
+        cmocka_unit_test(signals_lose_nothing),
         cmocka_unit_test(strangers_do_not_get_in),
         cmocka_unit_test(garbage_is_refused_by_name),
         cmocka_unit_test(a_key_used_twice_is_refused),
