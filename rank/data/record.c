@@ -212,10 +212,15 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
                                   base_error *reterr)
 {
     static const char *const names[] = {"text", "wrong", "right"};
+    static const char mark[] = "\xef\xbb\xbf"; /* jansson's message would show it, unseen */
     json_error_t json_error;
     memset(record, 0, sizeof *record);
     if (skip_spaces(line, line + line_bytes) == line + line_bytes) {
         return base_fail(reterr, BASE_ERR_INVALID, "the line is empty");
+    }
+    if (line_bytes >= sizeof mark - 1 && memcmp(line, mark, sizeof mark - 1) == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "starts with a UTF-8 byte order mark; remove it");
     }
     if (!rank_utf8_valid(line, line_bytes)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not UTF-8");

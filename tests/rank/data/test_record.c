@@ -84,12 +84,12 @@ static void bad_lines_are_refused_with_a_reason(void **state)
         {"{\"text\":\"\xed\xa0\x80\"}", "not UTF-8"},
         {"{\"text\":\"\xf4\x90\x80\x80\"}", "not UTF-8"},
         {"{\"text\":\"\xe2\x86\"}", "not UTF-8"},
-        {"\xef\xbb\xbf{\"text\":\"a\"}", "column"},
         {"{\"text\":\"a \xe2\x86\x92 b\",\"wrong\":\"a\"}", "go together"},
         {"{\"text\":\"a \xe2\x86\x92 b\",\"right\":\"b\"}", "go together"},
         {"{\"text\":\"a -> b\",\"wrong\":\"a\",\"right\":\"b\"}", "is not \"wrong"},
         {"{\"text\":\"a \xe2\x86\x92 c\",\"wrong\":\"a\",\"right\":\"b\"}", "is not \"wrong"},
         {"{\"text\":\"a\",\"wrong\":\"a\",\"right\":1}", "\"right\" is not a string"},
+        {"\xef\xbb\xbf{\"text\":\"a\"}", "starts with a UTF-8 byte order mark; remove it"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         base_error error = {.status = BASE_OK};
