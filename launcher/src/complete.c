@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -100,11 +101,17 @@ static base_status default_file(char *path, const char *name, base_error *reterr
     return status == BASE_OK ? launch_path_join(share, name, path, reterr) : status;
 }
 
+/* What is read more than once must be a file: a FIFO would hold up whoever opens it, a device may
+ * have no end. */
 static base_status check_readable(const char *flag, const char *path, base_error *reterr)
 {
-    return access(path, R_OK) == 0
-               ? BASE_OK
-               : base_fail_errno(reterr, errno, "cannot read %s %s", flag, path);
+    struct stat info;
+    if (access(path, R_OK) != 0 || stat(path, &info) != 0) {
+        return base_fail_errno(reterr, errno, "cannot read %s %s", flag, path);
+    }
+    return S_ISREG(info.st_mode) ? BASE_OK
+                                 : base_fail(reterr, BASE_ERR_IO,
+                                             "cannot read %s %s: not a regular file", flag, path);
 }
 
 static base_status complete_checkpoint(launch_options *options, base_error *reterr)
@@ -180,6 +187,9 @@ base_status launch_options_complete(launch_options *options, base_error *reterr)
     }
     if (status == BASE_OK) {
         status = default_file(job->tokenizer, "tokenizer.json", reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_readable("--tokenizer", job->tokenizer, reterr);
     }
     int64_t vocab_size = 0;
     if (status == BASE_OK) {

@@ -18,7 +18,8 @@ base_status rank_lines_open(rank_lines *lines, const char *path, base_error *ret
     if (lines->buffer == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", path);
     }
-    lines->fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* not to block: opening a FIFO would wait for somebody who writes */
+    lines->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (lines->fd < 0) {
         const base_status status = errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO;
         const int error = errno;
@@ -29,9 +30,9 @@ base_status rank_lines_open(rank_lines *lines, const char *path, base_error *ret
         }
         return status;
     }
-    if (fstat(lines->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+    if (fstat(lines->fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         rank_lines_close(lines);
-        return base_fail(reterr, BASE_ERR_IO, "%s is a folder", path);
+        return base_fail(reterr, BASE_ERR_IO, "%s is not a regular file", path);
     }
     return BASE_OK;
 }

@@ -298,6 +298,31 @@ static void a_false_start_leaves_out_as_it_was(void **state)
     fake_job_teardown(&folder);
 }
 
+static void what_is_no_file_is_refused_at_once(void **state)
+{
+    (void)state;
+    static const char *const flags[] = {"--data", "--tokenizer", "--heldout"};
+    test_folder folder;
+    fake_job_setup(&folder);
+    char fifo[BASE_PATH_BYTES + 32]; /* test_folder_path has few buffers */
+    char heldout[BASE_PATH_BYTES + 32];
+    (void)snprintf(fifo, sizeof fifo, "%s/fifo", folder.path);
+    (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", folder.path);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    const char *const places[] = {fifo, "/dev/zero", folder.path};
+    for (size_t i = 0; i < 9; i++) {
+        const int exit_status = fake_job_run(
+            &program, &folder,
+            FAKE_LIST("--eval", "--heldout", heldout, flags[i / 3], places[i % 3]), NULL);
+        const char *err = program.text[TEST_STDERR];
+        assert_int_equal(exit_status, 1);
+        assert_non_null(strstr(err, flags[i / 3]));
+        assert_non_null(strstr(err, "not a regular file"));
+        assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
+    }
+    fake_job_teardown(&folder);
+}
+
 static void help_and_version_are_on_stdout(void **state)
 {
     (void)state;
@@ -334,6 +359,7 @@ int main(void)
         cmocka_unit_test(wrong_usage_is_one_line_and_2),
         cmocka_unit_test(missing_files_are_one_line),
         cmocka_unit_test(a_false_start_leaves_out_as_it_was),
+        cmocka_unit_test(what_is_no_file_is_refused_at_once),
         cmocka_unit_test(help_and_version_are_on_stdout),
         cmocka_unit_test(a_rank_by_hand_says_what_to_run),
     };

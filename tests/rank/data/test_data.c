@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "limits.h"
@@ -395,6 +396,12 @@ static void files_and_options_that_cannot_be_are_refused(void **state)
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_NOTFOUND);
     assert_non_null(strstr(error.message, "none"));
     options.path = fixture->folder.path;
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_IO);
+    options.path = test_folder_path(&fixture->folder, "fifo");
+    assert_int_equal(mkfifo(options.path, 0600), 0);
+    assert_status(rank_data_open(&options, &data, &error), BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "fifo is not a regular file"));
+    options.path = "/dev/null";
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_IO);
     static const struct {
         int slots, first, here, batch, context;
