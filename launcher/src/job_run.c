@@ -81,13 +81,20 @@ static void print_line(void *user, int fd, const char *line, size_t line_bytes)
     launch_screen_write(&session->screen, fd, line, line_bytes);
 }
 
+/* What ends a job, but for signals that whoever started it has us ignore (nohup, a shell's "&"):
+ * blocked ones would be heard all the same. */
 static base_status open_signals(launch_session *session, base_error *reterr)
 {
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t signals;
     (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGHUP);
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+        struct sigaction action;
+        if (sigaction(ending[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&signals, ending[i]);
+        }
+    }
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no exit status to take */
     (void)sigaddset(&signals, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);

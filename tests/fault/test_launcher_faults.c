@@ -256,6 +256,43 @@ static void a_launcher_killed_early_leaves_no_rank(void **state)
     fake_job_teardown(&folder);
 }
 
+static void ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    char steps[16];
+    (void)snprintf(steps, sizeof steps, "%d", FOREVER_STEPS);
+    const char *const arguments[] = {
+        "/bin/sh",
+        "-c",
+        "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
+        FAKE_LAUNCHER_PATH,
+        "--no-plots",
+        "--no-scaling",
+        "--steps",
+        steps,
+        "--data",
+        test_folder_path(&folder, "data.jsonl"),
+        "--tokenizer",
+        test_folder_path(&folder, "tokenizer.json"),
+        "--out",
+        test_folder_path(&folder, "out"),
+        NULL,
+    };
+    test_program_start(&program, arguments, FAKE_LIST("FAKE_LINES=same"));
+    test_program_wait_text(&program, TEST_STDOUT, "step 3\n");
+    assert_int_equal(kill(program.pid, SIGHUP), 0);
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDOUT, "step 60\n");
+    assert_int_equal(kill(program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&program), 143);
+    test_program_assert_no_children();
+    assert_null(strstr(program.text[TEST_STDERR], "SIGHUP"));
+    assert_null(strstr(program.text[TEST_STDERR], "Ctrl-C"));
+    fake_job_teardown(&folder);
+}
+
 static void two_jobs_cannot_have_one_folder(void **state)
 {
     (void)state;
@@ -373,6 +410,7 @@ int main(void)
         cmocka_unit_test(a_second_ctrl_c_ends_at_once),
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
+        cmocka_unit_test(ignored_signals_stay_ignored),
         cmocka_unit_test(two_jobs_cannot_have_one_folder),
         cmocka_unit_test(strangers_do_not_disturb_a_job),
         cmocka_unit_test(a_full_disk_ends_the_job),

@@ -23,6 +23,9 @@ static void run_child(const char *const *arguments, const char *const *variables
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that is killed leaves nothing either */
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGINT, SIG_DFL); /* the tests may run behind nohup or "&" */
+    (void)signal(SIGTERM, SIG_DFL);
+    (void)signal(SIGHUP, SIG_DFL);
     (void)dup2(fds[0], STDOUT_FILENO);
     (void)dup2(fds[1], STDERR_FILENO);
     for (int i = 0; variables != NULL && variables[i] != NULL; i++) {
