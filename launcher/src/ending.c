@@ -130,17 +130,22 @@ void launch_stop(launch_session *session, int signal_number)
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
         return; /* it is ending already, within a second */
     }
+    const bool training = strcmp(session->job->mode, "ddp-cpu") == 0;
+    const bool under_way =
+        training ? session->result->ready : session->joined_count == session->world_size;
     session->stop_signal = signal_number;
-    if (first && session->joined_count == session->world_size) {
+    if (first && under_way) {
         launch_screen_say(&session->screen,
-                          "%s: ending after the current step, states and record are saved; %s "
-                          "again ends at once",
-                          name, name);
+                          "%s: ending after the current %s; %s again ends at once", name,
+                          training ? "step, states and record are saved" : "texts", name);
         send_stop(session, name);
         return;
     }
     launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_SIGNAL_BASE + signal_number,
-                 "ended at once by %s", name);
+                 "ended at once by %s%s", name,
+                 under_way || session->options->label != NULL
+                     ? ""
+                     : " before the first step: there is nothing to save");
     session->abort_sent_ns = base_now_ns();
     session->killed = true;
     signal_ranks(session, SIGKILL);

@@ -212,6 +212,26 @@ static void ctrl_c_ends_after_the_step(void **state)
     fake_job_teardown(&folder);
 }
 
+/* Nobody would hear a polite end yet, and nothing is there to be saved. */
+static void ctrl_c_before_the_first_step_ends_at_once(void **state)
+{
+    (void)state;
+    static const char *const points[] = {"FAKE_AT=1", "FAKE_AT=2", "FAKE_AT=3"};
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        const int signal_number = i % 2 == 0 ? SIGTERM : SIGINT;
+        fake_job_start(&program, &folder, FAKE_LIST("--steps", "10"),
+                       FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
+        test_program_wait_text(&program, TEST_STDOUT, "here I stay");
+        assert_int_equal(kill(program.pid, signal_number), 0);
+        assert_int_equal(test_program_wait(&program), 128 + signal_number);
+        test_program_assert_no_children();
+        assert_non_null(strstr(program.text[TEST_STDERR], "before the first step"));
+    }
+    fake_job_teardown(&folder);
+}
+
 static void a_second_ctrl_c_ends_at_once(void **state)
 {
     (void)state;
@@ -407,6 +427,7 @@ int main(void)
         cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
         cmocka_unit_test(a_stopped_rank_may_go_on),
         cmocka_unit_test(ctrl_c_ends_after_the_step),
+        cmocka_unit_test(ctrl_c_before_the_first_step_ends_at_once),
         cmocka_unit_test(a_second_ctrl_c_ends_at_once),
         cmocka_unit_test(ranks_die_with_their_launcher),
         cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),

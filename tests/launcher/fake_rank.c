@@ -3,7 +3,8 @@
  *   FAKE_WHAT   what it does: kill, segv, stop, exit, silent, fail, secondary, garbage, oversize, …
  *   FAKE_RANK   which rank does it (default: none)
  *   FAKE_AT     when: the number of the point in its life (see at_point)
- *   FAKE_LINES  "same" or "own": a line on stdout at every step */
+ *   FAKE_LINES  "same" or "own": a line on stdout at every step
+ *   FAKE_SAY    a deaf rank says where it is */
 #include <control.pb-c.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -108,6 +109,10 @@ static void at_point(fake_rank *fake, long point)
         }
     } else if (strcmp(what, "deaf") == 0) { /* hangs, and does not mind SIGTERM */
         (void)signal(SIGTERM, SIG_IGN);
+        if (getenv("FAKE_SAY") != NULL) {
+            (void)printf("here I stay\n");
+            (void)fflush(stdout);
+        }
         for (;;) {
             (void)pause();
         }
