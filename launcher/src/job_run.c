@@ -265,17 +265,13 @@ static int64_t earlier(int64_t a, int64_t b)
 static int64_t tend(launch_session *session)
 {
     const int64_t now_ns = base_now_ns();
-    if (now_ns >= session->join_deadline_ns && session->abort_due_ns == BASE_NO_DEADLINE) {
-        session->join_deadline_ns = BASE_NO_DEADLINE;
-        launch_rendezvous_timeout(session);
-    }
-    int64_t next_ns = launch_watch_stop_deadlines(session, now_ns);
+    int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
+    next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
     next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
     launch_lines_flush(session->lines, now_ns);
     next_ns = earlier(next_ns, launch_lines_deadline_ns(session->lines));
     if (session->abort_due_ns == BASE_NO_DEADLINE) {
         launch_progress_update(session, now_ns, false);
-        next_ns = earlier(next_ns, session->join_deadline_ns);
     }
     return next_ns;
 }
@@ -434,6 +430,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         .kmsg_fd = NO_FD,
         .started_ns = base_now_ns(),
         .join_deadline_ns = BASE_NO_DEADLINE,
+        .ready_deadline_ns = BASE_NO_DEADLINE,
         .abort_due_ns = BASE_NO_DEADLINE,
         .progress_step = 1,
     };

@@ -64,6 +64,14 @@ static void send_roster(launch_session *session)
     free(peers);
 }
 
+/* From the roster to the last Ready: reading the data, meeting the others, sharing the parameters.
+ * The sum, so that a rank which waits for another in a collective gets to say so first: it knows
+ * for whom. */
+static int64_t ready_timeout_ms(const proto_job *job)
+{
+    return job->timeout_ms + job->join_timeout_ms;
+}
+
 static void hear_join(launch_session *session, int rank, const Ringfence__Control__Join *join)
 {
     launch_rank *joining = &session->ranks[rank];
@@ -87,6 +95,10 @@ static void hear_join(launch_session *session, int rank, const Ringfence__Contro
     session->joined_count++;
     if (session->joined_count == session->world_size) {
         session->join_deadline_ns = BASE_NO_DEADLINE;
+        if (strcmp(session->job->mode, "ddp-cpu") == 0) { /* others never say Ready */
+            session->ready_deadline_ns =
+                base_deadline_after_ns(ready_timeout_ms(session->job) * BASE_NS_PER_MS);
+        }
         send_roster(session);
     }
 }
@@ -197,6 +209,7 @@ static void check_ready(launch_session *session)
         }
     }
     session->result->ready = true;
+    session->ready_deadline_ns = BASE_NO_DEADLINE;
 }
 
 static void hear_ready(launch_session *session, int rank, const Ringfence__Control__Ready *ready)
@@ -444,28 +457,58 @@ void launch_rendezvous_drain(launch_session *session)
     }
 }
 
-void launch_rendezvous_timeout(launch_session *session)
+/* Lists the ranks that have not joined, or are not ready: "0 (pid 42), 1 (pid 43)"; the first, and
+ * how many. */
+static int list_missing(const launch_session *session, bool joining, char *text, size_t size_bytes,
+                        int *first)
 {
-    char missing[256] = "";
-    char stops[256];
     size_t length = 0;
-    int first = PROTO_NO_RANK;
     int count = 0;
-    for (int rank = 0; rank < session->world_size; rank++) {
-        if (session->ranks[rank].joined) {
+    text[0] = '\0';
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (joining ? rank->joined : rank->ready) {
             continue;
         }
-        first = first == PROTO_NO_RANK ? rank : first;
-        count++;
-        if (length < sizeof missing - 32) {
-            length +=
-                (size_t)snprintf(missing + length, sizeof missing - length, "%s%d (pid %d)",
-                                 count == 1 ? "" : ", ", rank, session->ranks[rank].process.pid);
+        *first = count == 0 ? i : *first;
+        if (length + BASE_HOSTNAME_BYTES + 48 < size_bytes) {
+            length += (size_t)snprintf(text + length, size_bytes - length, "%s%d (%s%s%spid %d)",
+                                       count == 0 ? "" : ", ", i, joining ? "" : "host ",
+                                       rank->hostname, joining ? "" : ", ", rank->process.pid);
         }
+        count++;
     }
+    return count;
+}
+
+static void blame_missing(launch_session *session, bool joining, int64_t timeout_ms)
+{
+    char missing[1024];
+    char stops[256];
+    char exchange[256];
+    int first = PROTO_NO_RANK;
+    const int count = list_missing(session, joining, missing, sizeof missing, &first);
+    describe_exchange(session, exchange, sizeof exchange);
     launch_watch_describe_stops(session, stops, sizeof stops);
     launch_blame(session, LAUNCH_BLAME_CAUSE, first, BASE_EXIT_ERROR,
-                 "%d of %d ranks have not joined within %g s: %s %s%s", count, session->world_size,
-                 (double)session->job->join_timeout_ms / 1000, count == 1 ? "rank" : "ranks",
-                 missing, stops);
+                 "%d of %d ranks %s within %g s%s: %s %s%s%s", count, session->world_size,
+                 joining ? "have not joined" : "are not ready", (double)timeout_ms / 1000,
+                 joining ? "" : " of joining", count == 1 ? "rank" : "ranks", missing, exchange,
+                 stops);
+}
+
+int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns)
+{
+    if (session->abort_due_ns != BASE_NO_DEADLINE) {
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns >= session->join_deadline_ns) {
+        session->join_deadline_ns = BASE_NO_DEADLINE;
+        blame_missing(session, true, session->job->join_timeout_ms);
+    } else if (now_ns >= session->ready_deadline_ns) {
+        session->ready_deadline_ns = BASE_NO_DEADLINE;
+        blame_missing(session, false, ready_timeout_ms(session->job));
+    }
+    return session->join_deadline_ns < session->ready_deadline_ns ? session->join_deadline_ns
+                                                                  : session->ready_deadline_ns;
 }

@@ -81,6 +81,7 @@ typedef struct launch_session {
     int64_t oom_kills; /* of the control group, before */
     int64_t started_ns;
     int64_t join_deadline_ns;
+    int64_t ready_deadline_ns; /* from the roster on, while training has not begun */
     int joined_count;
     int ready_count;
     int finished_count;
@@ -120,8 +121,9 @@ void launch_stop(launch_session *session, int signal_number);
 /* Takes and answers every message and event that waits. */
 void launch_rendezvous_drain(launch_session *session);
 
-/* Blames the ranks that have not joined in time. */
-void launch_rendezvous_timeout(launch_session *session);
+/* Blames the ranks that have not joined, or are not ready, in time; when the next of these is due.
+ */
+int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns);
 
 /* ---- watch.c ---- */
 

@@ -142,6 +142,29 @@ static void who_does_not_join_is_named(void **state)
     fake_job_teardown(&folder);
 }
 
+static void who_is_not_ready_is_named(void **state)
+{
+    (void)state;
+    static const test_fault faults[] = {
+        {"hang", "0", "2", 1, "1 of 1 ranks are not ready within 2 s of joining: rank 0 (host "},
+        {"deaf", "0", "3", 1, "error: 1 of 1 ranks are not ready"},
+    };
+    test_folder folder;
+    char hostname[256] = "";
+    (void)gethostname(hostname, sizeof hostname - 1);
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        check_fault(&folder, FAKE_LIST("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"),
+                    &faults[i]);
+        assert_non_null(strstr(program.text[TEST_STDERR], hostname));
+    }
+    /* a rank that waits for the one that hangs is the first to say so */
+    const test_fault waited = {"hang", "1", "2", 1, "(exchange #1 waits for rank 1)"};
+    check_fault(&folder, FAKE_LIST("--timeout", "0.2"), &waited);
+    assert_null(strstr(program.text[TEST_STDERR], "are not ready"));
+    fake_job_teardown(&folder);
+}
+
 static void a_stopped_rank_is_named_after_the_timeout(void **state)
 {
     (void)state;
@@ -424,6 +447,7 @@ int main(void)
         cmocka_unit_test(the_first_cause_gives_the_exit_status),
         cmocka_unit_test(who_breaks_the_protocol_is_named),
         cmocka_unit_test(who_does_not_join_is_named),
+        cmocka_unit_test(who_is_not_ready_is_named),
         cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
         cmocka_unit_test(a_stopped_rank_may_go_on),
         cmocka_unit_test(ctrl_c_ends_after_the_step),
