@@ -131,14 +131,32 @@ static void trim(launch_text *text)
     }
 }
 
+/* Why there is nothing to compare with. */
+static void tell_not_measured(const launch_run *run, launch_text *text)
+{
+    const launch_record_end *end = run->end;
+    const char *reason = NULL;
+    for (int i = 0; i < end->scaling_failed_count; i++) {
+        reason = end->scaling_failed[i].ranks == 1 ? end->scaling_failed[i].reason : reason;
+    }
+    launch_text_printf(text, "%d processes together handled %.0f tokens/s. ",
+                       (int)run->job->world_size, run->summary->tokens_per_second);
+    if (reason != NULL) {
+        launch_text_printf(text,
+                           "Measuring one process alone failed (%s), so their speed-up is not "
+                           "known.",
+                           reason);
+    } else {
+        launch_text_put(text,
+                        "One process alone was not measured, so their speed-up is not known.");
+    }
+}
+
 static void tell_against_one(const launch_run *run, launch_text *text)
 {
     const launch_scaling_point *one = launch_summary_point(run->summary, 1);
     if (one == NULL || !(one->tokens_per_second > 0)) {
-        launch_text_printf(text,
-                           "%d processes together handled %.0f tokens/s. One process alone was not "
-                           "measured, so their speed-up is not known.",
-                           (int)run->job->world_size, run->summary->tokens_per_second);
+        tell_not_measured(run, text);
         return;
     }
     tell_scaling(run, one, text);

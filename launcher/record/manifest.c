@@ -289,10 +289,28 @@ static json_t *make_point(const launch_run *run, const launch_scaling_point *poi
     return row.object;
 }
 
+static json_t *make_failure(const launch_scaling_failure *failure)
+{
+    sheet row = sheet_make();
+    put_int(&row, "ranks", (uint64_t)failure->ranks);
+    put_string(&row, "reason", failure->reason);
+    if (row.failed) {
+        json_decref(row.object);
+        return NULL;
+    }
+    return row.object;
+}
+
 static void put_lists(sheet *page, const launch_run *run)
 {
     json_t *scaling = json_array();
+    json_t *failed = json_array();
     json_t *ranks = json_array();
+    for (int i = 0; i < run->end->scaling_failed_count; i++) {
+        if (json_array_append_new(failed, make_failure(&run->end->scaling_failed[i])) != 0) {
+            page->failed = true;
+        }
+    }
     for (int i = 0; i < run->summary->scaling_count; i++) {
         if (json_array_append_new(scaling, make_point(run, &run->summary->scaling[i])) != 0) {
             page->failed = true;
@@ -304,6 +322,7 @@ static void put_lists(sheet *page, const launch_run *run)
         }
     }
     put(page, "scaling", scaling);
+    put(page, "scaling_failed", failed);
     put(page, "ranks", ranks);
 }
 

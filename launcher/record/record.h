@@ -66,6 +66,12 @@ typedef struct launch_scaling_point {
     double compute_ms_p50;
 } launch_scaling_point;
 
+/* A number of ranks that could not be measured. */
+typedef struct launch_scaling_failure {
+    int ranks;
+    char reason[BASE_ERROR_MESSAGE_BYTES];
+} launch_scaling_failure;
+
 typedef struct launch_record_options {
     const char *out; /* the folder */
     bool overwrite;  /* false: an existing record is moved to OUT.1, OUT.2, … */
@@ -78,7 +84,7 @@ typedef struct launch_record_options {
 
 typedef struct launch_record_end {
     int exit_status;
-    const char *message;   /* first cause of failure; NULL or empty when all went well */
+    const char *message; /* first cause of failure, or why it ended early; NULL or empty: neither */
     const char *transport; /* in use */
     const char *algorithm;
     const char *instruction_set;
@@ -87,6 +93,8 @@ typedef struct launch_record_end {
     const launch_rank_facts *ranks; /* (world_size) */
     const launch_scaling_point *scaling;
     int scaling_count;
+    const launch_scaling_failure *scaling_failed;
+    int scaling_failed_count;
     double wall_seconds;
 } launch_record_end;
 

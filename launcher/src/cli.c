@@ -26,6 +26,9 @@ typedef struct cli_run {
     launch_job_result result;
     launch_scaling_point points[LAUNCH_SCALING_POINTS_MAX];
     int point_count;
+    launch_scaling_failure failures[LAUNCH_SCALING_POINTS_MAX];
+    int failure_count;
+    int measuring; /* so many ranks when a signal came; 0: it did not come then */
 } cli_run;
 
 static int report_error(const base_error *error)
@@ -92,32 +95,79 @@ static base_status on_ready(void *user, base_error *reterr)
     return status;
 }
 
-/* The measurements after the job. One that fails is left out, and told. */
+static const char *ranks_word(int ranks)
+{
+    return ranks == 1 ? "rank" : "ranks";
+}
+
+/* One measurement that was not to be had: told here, and in the record. */
+static void note_failure(cli_run *run, int ranks, const char *reason)
+{
+    launch_scaling_failure *failure = &run->failures[run->failure_count++];
+    failure->ranks = ranks;
+    (void)snprintf(failure->reason, sizeof failure->reason, "%s", reason);
+    base_log(BASE_LOG_WARNING, "measuring %d %s failed: %s", ranks, ranks_word(ranks),
+             failure->reason);
+}
+
+static void measure_point(cli_run *run, int ranks)
+{
+    base_error error = {0};
+    launch_job_result result = {0};
+    const base_status status =
+        launch_scaling_measure(run->options, run->rank_path, ranks, &result, &error);
+    if (result.stop_signal != 0) {
+        run->result.stop_signal = result.stop_signal;
+        run->result.exit_status = BASE_EXIT_SIGNAL_BASE + result.stop_signal;
+        run->measuring = ranks;
+        note_failure(run, ranks, "stopped");
+    } else if (status != BASE_OK) {
+        note_failure(run, ranks, error.message);
+    } else if (result.cause.message[0] != '\0') {
+        note_failure(run, ranks, result.cause.message);
+    } else if (!isfinite(result.tokens_per_second)) {
+        note_failure(run, ranks, "no step was finished by every rank");
+    } else {
+        run->points[run->point_count++] = (launch_scaling_point){
+            .ranks = ranks,
+            .tokens_per_second = result.tokens_per_second,
+            .step_ms_p50 = result.step_ms_p50,
+            .allreduce_ms_p50 = result.allreduce_ms_p50,
+            .compute_ms_p50 = result.compute_ms_p50,
+        };
+    }
+    launch_job_result_fini(&result);
+}
+
+/* The measurements after the job. */
 static void measure_scaling(cli_run *run)
 {
     int ranks[LAUNCH_SCALING_POINTS_MAX];
     const int count = launch_scaling_plan(run->options, ranks);
     for (int i = 0; i < count && run->result.exit_status == 0; i++) {
-        base_error error = {0};
-        launch_job_result result = {0};
-        const base_status status =
-            launch_scaling_measure(run->options, run->rank_path, ranks[i], &result, &error);
-        if (status != BASE_OK || result.cause.message[0] != '\0') {
-            base_log(BASE_LOG_WARNING, "measuring %d ranks: %s", ranks[i],
-                     status != BASE_OK ? error.message : result.cause.message);
-        } else if (result.stop_signal == 0) {
-            run->points[run->point_count++] = (launch_scaling_point){
-                .ranks = ranks[i],
-                .tokens_per_second = result.tokens_per_second,
-                .step_ms_p50 = result.step_ms_p50,
-                .allreduce_ms_p50 = result.allreduce_ms_p50,
-                .compute_ms_p50 = result.compute_ms_p50,
-            };
-        }
-        if (result.stop_signal != 0) {
-            run->result.exit_status = BASE_EXIT_SIGNAL_BASE + result.stop_signal;
-        }
-        launch_job_result_fini(&result);
+        measure_point(run, ranks[i]);
+    }
+}
+
+/* Why the job is not whole; empty when it is. */
+static void describe_end(const cli_run *run, base_error *words)
+{
+    const launch_job_result *result = &run->result;
+    char name[32] = "";
+    *words = result->cause;
+    if (words->message[0] != '\0' || result->stop_signal == 0) {
+        return;
+    }
+    const char *short_name = sigabbrev_np(result->stop_signal);
+    (void)snprintf(name, sizeof name, "SIG%s", short_name != NULL ? short_name : "?");
+    if (run->measuring != 0) {
+        (void)snprintf(words->message, sizeof words->message,
+                       "stopped by %s while measuring %d %s, after the job itself was done", name,
+                       run->measuring, ranks_word(run->measuring));
+    } else {
+        (void)snprintf(words->message, sizeof words->message,
+                       "stopped by %s after step %" PRId64 " of %" PRId64, name, result->steps_done,
+                       run->options->job.steps);
     }
 }
 
@@ -127,9 +177,11 @@ static base_status finish_record(cli_run *run, base_error *reterr)
     if (run->record == NULL || !result->ready) {
         return BASE_OK; /* nothing was begun: what is on stderr is all there is to say */
     }
+    base_error words;
+    describe_end(run, &words);
     const launch_record_end end = {
         .exit_status = result->exit_status,
-        .message = result->cause.message,
+        .message = words.message,
         .transport = result->transport,
         .algorithm = result->algorithm,
         .instruction_set = result->instruction_set,
@@ -138,6 +190,8 @@ static base_status finish_record(cli_run *run, base_error *reterr)
         .ranks = result->ranks,
         .scaling = run->points,
         .scaling_count = run->point_count,
+        .scaling_failed = run->failures,
+        .scaling_failed_count = run->failure_count,
         .wall_seconds = result->wall_seconds,
     };
     const base_status status = launch_record_finish(run->record, &end, reterr);

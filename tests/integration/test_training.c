@@ -214,6 +214,10 @@ static void a_stop_saves_the_record_so_far(void **state)
     training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-1.safetensors");
     json_t *manifest = training_manifest(&one);
     assert_int_equal(json_integer_value(json_object_get(manifest, "exit_status")), 128 + SIGINT);
+    char message[96];
+    (void)snprintf(message, sizeof message, "stopped by SIGINT after step %lld of 1000000",
+                   (long long)json_integer_value(json_object_get(manifest, "steps")));
+    assert_string_equal(json_string_value(json_object_get(manifest, "message")), message);
     assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
     json_decref(manifest);
 }

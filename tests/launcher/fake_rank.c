@@ -2,6 +2,7 @@
  * steps and finishes, over the real control client. The environment makes it misbehave:
  *   FAKE_WHAT   what it does: kill, segv, stop, exit, silent, fail, secondary, garbage, oversize, …
  *   FAKE_RANK   which rank does it (default: none)
+ *   FAKE_WORLD  only in a job of so many ranks (default: any)
  *   FAKE_AT     when: the number of the point in its life (see at_point)
  *   FAKE_LINES  "same" or "own": a line on stdout at every step
  *   FAKE_SAY    a deaf rank says where it is */
@@ -89,7 +90,8 @@ static void leave(fake_rank *fake, int exit_code)
 static void at_point(fake_rank *fake, long point)
 {
     const char *what = fake->what;
-    if (what == NULL || fake->rank != env_long("RANK", -1) || fake->at != point) {
+    if (what == NULL || fake->rank != env_long("RANK", -1) || fake->at != point ||
+        env_long("FAKE_WORLD", env_long("WORLD_SIZE", 0)) != env_long("WORLD_SIZE", 0)) {
         return;
     }
     if (strcmp(what, "kill") == 0) {

@@ -78,36 +78,70 @@ static void progress_is_a_few_plain_lines(void **state)
     fake_job_teardown(&folder);
 }
 
-static void scaling_is_measured_after_the_job(void **state)
+static char *read_out(const test_folder *folder, const char *name)
 {
-    (void)state;
-    test_folder folder;
-    void *manifest = NULL;
-    size_t manifest_bytes = 0;
+    void *text = NULL;
+    size_t text_bytes = 0;
     base_error error;
-    fake_job_setup(&folder);
+    assert_ok(base_file_read(test_folder_path(folder, name), 1 << 20, &text, &text_bytes, &error),
+              &error);
+    return text;
+}
+
+/* A job of 50 steps whose ranks are measured afterwards. */
+static void start_measured(const test_folder *folder, const char *const *variables)
+{
     const char *const arguments[] = {
         FAKE_LAUNCHER_PATH,
         "--no-plots",
         "--data",
-        test_folder_path(&folder, "data.jsonl"),
+        test_folder_path(folder, "data.jsonl"),
         "--tokenizer",
-        test_folder_path(&folder, "tokenizer.json"),
+        test_folder_path(folder, "tokenizer.json"),
         "--out",
-        test_folder_path(&folder, "out"),
+        test_folder_path(folder, "out"),
         "--steps",
         "50",
         NULL,
     };
-    test_program_start(&program, arguments, NULL);
+    test_program_start(&program, arguments, variables);
+}
+
+static void scaling_is_measured_after_the_job(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    start_measured(&folder, NULL);
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDOUT], "measured: 1024000 tokens/s on 1 rank"));
-    assert_ok(base_file_read(test_folder_path(&folder, "out/manifest.json"), 1 << 20, &manifest,
-                             &manifest_bytes, &error),
-              &error);
+    char *manifest = read_out(&folder, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": 1024000"));
     assert_non_null(strstr(manifest, "\"tokens_per_sec_2proc\": 2048000"));
+    assert_non_null(strstr(manifest, "\"scaling_failed\": []"));
+    free(manifest);
+    fake_job_teardown(&folder);
+}
+
+/* The job itself is good, and its record; what went wrong afterwards is told in both places. */
+static void a_failed_measurement_is_told(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    start_measured(&folder,
+                   FAKE_LIST("FAKE_WHAT=fail", "FAKE_RANK=0", "FAKE_WORLD=1", "FAKE_AT=7"));
+    assert_int_equal(test_program_wait(&program), 0);
+    test_program_assert_no_children();
+    assert_non_null(strstr(program.text[TEST_STDERR], "warning: measuring 1 rank failed: rank 0"));
+    assert_non_null(strstr(program.text[TEST_STDERR], "the disk is full"));
+    char *manifest = read_out(&folder, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": null"));
+    assert_non_null(strstr(manifest, "\"reason\": \"rank 0 (pid "));
+    assert_non_null(strstr(manifest, "Measuring one process alone failed (rank 0 (pid "));
+    assert_non_null(strstr(manifest, "\"exit_status\": 0"));
+    assert_non_null(strstr(manifest, "\"message\": null"));
     free(manifest);
     fake_job_teardown(&folder);
 }
@@ -252,16 +286,6 @@ static void missing_files_are_one_line(void **state)
     fake_job_teardown(&folder);
 }
 
-static char *read_out(const test_folder *folder, const char *name)
-{
-    void *text = NULL;
-    size_t text_bytes = 0;
-    base_error error;
-    assert_ok(base_file_read(test_folder_path(folder, name), 1 << 20, &text, &text_bytes, &error),
-              &error);
-    return text;
-}
-
 /* Whatever goes wrong before the training leaves OUT as it was: not there, or a good record. */
 static void a_false_start_leaves_out_as_it_was(void **state)
 {
@@ -353,6 +377,7 @@ int main(void)
         cmocka_unit_test(the_summary_says_what_happened),
         cmocka_unit_test(progress_is_a_few_plain_lines),
         cmocka_unit_test(scaling_is_measured_after_the_job),
+        cmocka_unit_test(a_failed_measurement_is_told),
         cmocka_unit_test(output_is_prefixed_and_collapsed),
         cmocka_unit_test(generated_texts_come_in_order),
         cmocka_unit_test(a_dry_run_starts_nothing),
