@@ -85,8 +85,39 @@ static void tell_scaling(const launch_run *run, const launch_scaling_point *one,
     launch_text_put(text, ". ");
 }
 
-/* Why: what the ranks had to share. */
-static void tell_cause(const launch_run *run, const launch_scaling_point *one, launch_text *text)
+static bool is_overloaded(const launch_run *run)
+{
+    return run->facts->load_before > run->facts->cpus_online;
+}
+
+/* Other work had the cores that this run needed. */
+static bool is_contended(const launch_run *run)
+{
+    return run->end->cpus_taken || is_overloaded(run);
+}
+
+/* The likeliest cause of a loss, where there is one outside of this run. */
+static void tell_contention(const launch_run *run, launch_text *text)
+{
+    const launch_facts *facts = run->facts;
+    const char *s = facts->cpus_online == 1 ? "" : "s";
+    if (run->end->cpus_taken) {
+        launch_text_printf(text,
+                           "Other jobs held CPUs that these ranks were to have (%s), so the ranks "
+                           "were not bound and took turns with them: the likely cause. ",
+                           run->end->unbound);
+    }
+    if (is_overloaded(run)) {
+        launch_text_printf(text,
+                           "%s before this run began, the machine had more work than cores (load "
+                           "%.1f on %d core%s), so ranks waited for their turn%s. ",
+                           run->end->cpus_taken ? "Also" : "Already", facts->load_before,
+                           facts->cpus_online, s, run->end->cpus_taken ? "" : ": the likely cause");
+    }
+}
+
+/* Why: what the ranks had to share. Whether other work was named. */
+static bool tell_cause(const launch_run *run, const launch_scaling_point *one, launch_text *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->world_size;
@@ -98,29 +129,30 @@ static void tell_cause(const launch_run *run, const launch_scaling_point *one, l
                            "%d ranks share %d core%s, so they take turns and more processes cannot "
                            "add speed: the ideal here is %d times one process, not %d.",
                            ranks, cores, cores == 1 ? "" : "s", cores, ranks);
-        return;
+        return false;
     }
     if (!isfinite(lost_compute_ms) ||
         !(summary->step_ms.p50 > (1 + NOISE_SHARE) * one->step_ms_p50)) {
-        return; /* nothing was lost that could be told from noise */
+        return false; /* nothing was lost that could be told from noise */
     }
     if (summary->tokens_per_second <= one->tokens_per_second) {
         launch_text_put(text,
                         "More processes were slower than one here: what a step gained in length "
                         "outweighs the extra batches. ");
     }
+    tell_contention(run, text);
+    launch_text_put(text,
+                    is_contended(run) ? "Beside that, the larger loss is " : "The larger loss is ");
     if (summary->exposed_ms.p50 > lost_compute_ms) {
-        launch_text_printf(
-            text,
-            "The larger loss is the exchange of %.2f MB of gradients a step; a larger "
-            "batch would spread it over more tokens.",
-            (double)run->end->model_params * sizeof(float) / 1e6);
+        launch_text_printf(text,
+                           "the exchange of %.2f MB of gradients a step; a larger batch would "
+                           "spread it over more tokens.",
+                           (double)run->end->model_params * sizeof(float) / 1e6);
     } else {
-        launch_text_put(text,
-                        "The larger loss is that cores which work at once share the memory, the "
-                        "last-level cache and the power budget, so each computes slower than "
-                        "alone.");
+        launch_text_put(text, "that cores which work at once share the memory, the last-level "
+                              "cache and the power budget, so each computes slower than alone.");
     }
+    return is_contended(run);
 }
 
 /* Sentences end with a space; the last one need not. */
@@ -152,21 +184,28 @@ static void tell_not_measured(const launch_run *run, launch_text *text)
     }
 }
 
-static void tell_against_one(const launch_run *run, launch_text *text)
+/* Whether other work on the machine was told to be the cause. */
+static bool tell_against_one(const launch_run *run, launch_text *text)
 {
     const launch_scaling_point *one = launch_summary_point(run->summary, 1);
     if (one == NULL || !(one->tokens_per_second > 0)) {
         tell_not_measured(run, text);
-        return;
+        return false;
     }
     tell_scaling(run, one, text);
-    tell_cause(run, one, text);
+    return tell_cause(run, one, text);
 }
 
-/* A warning where other work had the machine before this run began. */
+/* A warning where other work had the machine, unless that is told already. */
 static void tell_load(const launch_run *run, launch_text *text)
 {
     const double load = run->facts->load_before;
+    if (run->end->cpus_taken) {
+        launch_text_printf(text,
+                           " The ranks had no CPUs of their own, which other jobs held (%s), so "
+                           "these times say less than they could.",
+                           run->end->unbound);
+    }
     if (load > BUSY_SHARE * run->facts->cpus_online) {
         launch_text_printf(
             text,
@@ -180,6 +219,7 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->world_size;
+    bool told = false;
     if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
         launch_text_put(text, "No step was finished by every rank, so nothing was measured.");
         return;
@@ -192,8 +232,10 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
                            summary->tokens_per_second);
     } else {
         tell_overlap(run, text);
-        tell_against_one(run, text);
+        told = tell_against_one(run, text);
     }
     trim(text);
-    tell_load(run, text);
+    if (!told) {
+        tell_load(run, text);
+    }
 }

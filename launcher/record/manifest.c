@@ -136,6 +136,7 @@ static void put_surroundings(sheet *page, const launch_run *run)
     put_int(page, "memory_bytes", facts->memory_bytes);
     put_string(page, "kernel", facts->kernel);
     put_real(page, "load_average_before", facts->load_before);
+    put_string(page, "unbound_because", run->end->unbound);
     put_string(page, "transport", run->end->transport);
     put_string(page, "algorithm", run->end->algorithm);
     put_string(page, "instruction_set", run->end->instruction_set);
@@ -244,6 +245,22 @@ static void put_finished(sheet *row, const launch_rank_facts *facts)
              done ? (double)facts->matrix_first_use_ns * MS_PER_NS : NAN);
 }
 
+/* The CPUs that are this rank's own. */
+static json_t *make_cpus(const launch_rank_facts *facts)
+{
+    if (!facts->bound) {
+        return json_null();
+    }
+    json_t *cpus = json_array();
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &facts->cpus) && json_array_append_new(cpus, json_integer(cpu)) != 0) {
+            json_decref(cpus);
+            return NULL;
+        }
+    }
+    return cpus;
+}
+
 static json_t *make_rank(const launch_run *run, int rank)
 {
     const launch_breakdown *parts = &run->summary->ranks[rank];
@@ -253,6 +270,7 @@ static json_t *make_rank(const launch_run *run, int rank)
         const launch_rank_facts *facts = &run->end->ranks[rank];
         put_string(&row, "host", facts->host);
         put_int(&row, "pid", (uint64_t)facts->pid);
+        put(&row, "cpus", make_cpus(facts));
         put(&row, "finished", json_boolean(facts->finished));
         put_finished(&row, facts);
         put_int(&row, "sentences_shard", facts->sentences_shard);

@@ -7,6 +7,7 @@
 #ifndef LAUNCH_RECORD_H
 #define LAUNCH_RECORD_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +51,8 @@ typedef struct launch_rank_facts {
     uint64_t sentences_long;
     char first_sentence[256];
     char host[BASE_HOSTNAME_BYTES];
+    bool bound;     /* it has CPUs of its own */
+    cpu_set_t cpus; /* these */
     int64_t pid;
     int64_t startup_ns;
     int64_t matrix_first_use_ns;
@@ -89,6 +92,8 @@ typedef struct launch_record_end {
     const char *algorithm;
     const char *instruction_set;
     const char *matrix_library;
+    const char *unbound; /* why ranks have no CPUs of their own; NULL or empty: they have */
+    bool cpus_taken;     /* because other jobs have them */
     uint64_t model_params;
     const launch_rank_facts *ranks; /* (world_size) */
     const launch_scaling_point *scaling;

@@ -126,8 +126,10 @@ static void claim_cpus(launch_affinity *affinity, const int *cpus, int cpu_count
     }
     affinity->bound = taken == wanted;
     if (!affinity->bound) {
+        affinity->taken = true;
         (void)snprintf(affinity->why_not, sizeof affinity->why_not,
-                       "%d CPUs wanted, %d not taken by other jobs", wanted, taken);
+                       "%d %s wanted, %d not taken by other jobs", wanted,
+                       wanted == 1 ? "CPU" : "CPUs", taken);
         release(affinity);
     }
 }

@@ -20,6 +20,7 @@ typedef struct launch_affinity {
     int *claims;     /* (claim_count) */
     int *cpus;       /* (ranks × cpus_per_rank) */
     int cpus_per_rank;
+    bool taken;        /* it is not bound, because other jobs have the CPUs */
     char why_not[128]; /* why the job is not bound */
 } launch_affinity;
 

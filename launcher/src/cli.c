@@ -186,6 +186,8 @@ static base_status finish_record(cli_run *run, base_error *reterr)
         .algorithm = result->algorithm,
         .instruction_set = result->instruction_set,
         .matrix_library = result->matrix_library,
+        .unbound = result->unbound,
+        .cpus_taken = result->cpus_taken,
         .model_params = result->model_params,
         .ranks = result->ranks,
         .scaling = run->points,

@@ -102,6 +102,23 @@ static base_status open_signals(launch_session *session, base_error *reterr)
                                    : base_fail_errno(reterr, errno, "cannot watch for signals");
 }
 
+/* Notes why ranks are not bound, and says so where they were to be. */
+static void note_binding(launch_session *session)
+{
+    const launch_job_options *options = session->options;
+    launch_job_result *result = session->result;
+    if (session->affinity.bound) {
+        return;
+    }
+    (void)snprintf(result->unbound, sizeof result->unbound, "%s",
+                   options->bind ? session->affinity.why_not : "--no-bind");
+    result->cpus_taken = session->affinity.taken;
+    if (options->bind && !options->quiet && options->label == NULL) {
+        launch_screen_say(&session->screen, "warning: ranks are not bound to CPUs of their own: %s",
+                          result->unbound);
+    }
+}
+
 static base_status session_open(launch_session *session, base_error *reterr)
 {
     const proto_job *job = session->job;
@@ -135,6 +152,9 @@ static base_status session_open(launch_session *session, base_error *reterr)
         status = launch_affinity_init(&session->affinity, world_size, (int)job->threads_per_rank,
                                       true, reterr);
     }
+    if (status == BASE_OK) {
+        note_binding(session);
+    }
     session->oom_kills = launch_cgroup_oom_kills();
     session->kmsg_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (session->kmsg_fd >= 0) {
@@ -164,6 +184,8 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
     if (status == BASE_OK) {
         if (session->affinity.bound) {
             launch_affinity_set(&session->affinity, rank, &cpus);
+            session->result->ranks[rank].bound = true;
+            session->result->ranks[rank].cpus = cpus;
         }
         const launch_spawn_options options = {
             .rank_path = session->options->rank_path,

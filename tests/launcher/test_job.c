@@ -146,6 +146,31 @@ static void a_failed_measurement_is_told(void **state)
     fake_job_teardown(&folder);
 }
 
+/* A job that cannot have the CPUs it wants says so, on stderr and in its record. */
+static void ranks_without_cpus_of_their_own_are_told(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    assert_int_equal(fake_job_run(&program, &folder,
+                                  FAKE_LIST("--steps", "2", "--threads-per-rank", "1024"), NULL),
+                     0);
+    assert_non_null(strstr(program.text[TEST_STDERR],
+                           "warning: ranks are not bound to CPUs of their own: 2048 CPUs wanted"));
+    char *manifest = read_out(&folder, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"unbound_because\": \"2048 CPUs wanted, "));
+    assert_non_null(strstr(manifest, "\"cpus\": null"));
+    free(manifest);
+
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2", "--no-bind"), NULL),
+                     0);
+    assert_null(strstr(program.text[TEST_STDERR], "not bound"));
+    manifest = read_out(&folder, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"unbound_because\": \"--no-bind\""));
+    free(manifest);
+    fake_job_teardown(&folder);
+}
+
 static void output_is_prefixed_and_collapsed(void **state)
 {
     (void)state;
@@ -378,6 +403,7 @@ int main(void)
         cmocka_unit_test(progress_is_a_few_plain_lines),
         cmocka_unit_test(scaling_is_measured_after_the_job),
         cmocka_unit_test(a_failed_measurement_is_told),
+        cmocka_unit_test(ranks_without_cpus_of_their_own_are_told),
         cmocka_unit_test(output_is_prefixed_and_collapsed),
         cmocka_unit_test(generated_texts_come_in_order),
         cmocka_unit_test(a_dry_run_starts_nothing),

@@ -163,12 +163,47 @@ static void a_busy_machine_is_told(void **state)
     assert_null(strstr(lesson, "busy"));
 }
 
+/* What is likelier than caches comes before them: CPUs that others held, or too much load. */
+static void other_work_comes_before_caches(void **state)
+{
+    (void)state;
+    sample made;
+    char lesson[4096];
+    sample_make(&made, "unused", 2, 10);
+    made.scaling[0] = (launch_scaling_point){1, 100000, 10, 0, 9};
+    made.end.unbound = "2 CPUs wanted, 1 not taken by other jobs";
+    made.end.cpus_taken = true;
+    const launch_step slower = step_of(10, 0.5, 2);
+    load_before = 0.2;
+    lesson_of(&made, &slower, 10, 2, lesson, sizeof lesson);
+    assert_tells(lesson, "(2 CPUs wanted, 1 not taken by other jobs), so the ranks were not bound");
+    assert_true(strstr(lesson, "likely cause") < strstr(lesson, "share the memory"));
+    made.end.cpus_taken = false;
+    made.end.unbound = "--no-bind";
+    load_before = 5.5;
+    lesson_of(&made, &slower, 10, 2, lesson, sizeof lesson);
+    assert_tells(lesson, "more work than cores (load 5.5 on 2 cores)");
+    assert_true(strstr(lesson, "likely cause") < strstr(lesson, "share the memory"));
+    assert_null(strstr(lesson, "busy"));
+    made.end.cpus_taken = true; /* nothing was lost: told all the same */
+    load_before = 0.2;
+    const launch_step ideal = step_of(9, 0.1, 0.9);
+    lesson_of(&made, &ideal, 10, 2, lesson, sizeof lesson);
+    assert_tells(lesson, "had no CPUs of their own");
+    assert_null(strstr(lesson, "likely cause"));
+    load_before = NAN;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_ranks_against_one),   cmocka_unit_test(two_ranks_slower_than_one),
-        cmocka_unit_test(more_ranks_than_cores),   cmocka_unit_test(one_rank_alone),
-        cmocka_unit_test(nothing_to_compare_with), cmocka_unit_test(a_busy_machine_is_told),
+        cmocka_unit_test(two_ranks_against_one),
+        cmocka_unit_test(two_ranks_slower_than_one),
+        cmocka_unit_test(more_ranks_than_cores),
+        cmocka_unit_test(one_rank_alone),
+        cmocka_unit_test(nothing_to_compare_with),
+        cmocka_unit_test(a_busy_machine_is_told),
+        cmocka_unit_test(other_work_comes_before_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

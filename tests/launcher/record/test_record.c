@@ -131,6 +131,8 @@ static void the_manifest_has_its_fields(void **state)
         {"ended_at", JSON_STRING},
         {"exit_status", JSON_INTEGER},
         {"message", JSON_NULL},
+        {"unbound_because", JSON_NULL},
+        {"scaling_failed", JSON_ARRAY},
         {"transport", JSON_STRING},
         {"algorithm", JSON_STRING},
         {"instruction_set", JSON_STRING},
@@ -143,6 +145,9 @@ static void the_manifest_has_its_fields(void **state)
     test_folder place;
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    made.ranks[1].bound = true;
+    CPU_SET(3, &made.ranks[1].cpus);
+    CPU_SET(7, &made.ranks[1].cpus);
     json_t *manifest = manifest_of(&made, 20);
     for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
         const json_t *value = json_object_get(manifest, FIELDS[i].key);
@@ -159,6 +164,11 @@ static void the_manifest_has_its_fields(void **state)
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
     assert_memory_equal(json_string_value(json_object_get(rank, "params_sha256")), "abababab", 8);
     assert_near(number(rank, "pid"), 4243);
+    const json_t *cpus = json_object_get(rank, "cpus");
+    assert_int_equal(json_array_size(cpus), 2);
+    assert_int_equal(json_integer_value(json_array_get(cpus, 1)), 7);
+    rank = json_array_get(json_object_get(manifest, "ranks"), 0);
+    assert_true(json_is_null(json_object_get(rank, "cpus")));
     json_decref(manifest);
     test_folder_remove(&place);
 }
