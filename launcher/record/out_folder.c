@@ -168,6 +168,13 @@ static base_status scan_folder(const launch_out_folder *folder, bool remove_ours
     return status;
 }
 
+static bool is_at_or_below(const char *folder, const char *real)
+{
+    const size_t folder_bytes = strlen(folder);
+    return strncmp(real, folder, folder_bytes) == 0 &&
+           (real[folder_bytes] == '/' || real[folder_bytes] == '\0');
+}
+
 /* What of `path` is below the folder; NULL when it lies elsewhere. Links in its folder's name are
  * followed. */
 static const char *below(const char *folder, const char *path, char real[PATH_MAX])
@@ -248,6 +255,13 @@ static base_status check_folder(const launch_out_options *options, launch_out_fo
         return base_fail(reterr, BASE_ERR_INVALID,
                          "the logs would go into the record of an earlier run, %s: name another "
                          "--log-dir, or --overwrite it",
+                         folder->path);
+    }
+    if (folder->holds_record && !options->overwrite && getcwd(real, sizeof real) != NULL &&
+        is_at_or_below(real_folder, real)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "you are in %s, so the record of an earlier run in it cannot be moved "
+                         "away: name another --out, or --overwrite it",
                          folder->path);
     }
     return find_inputs(options, real_folder, folder, reterr);

@@ -276,10 +276,12 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
         }
         rank_path = beside;
     }
-    const base_status status = launch_options_complete(options, &error);
-    if (status != BASE_OK) {
+    if (launch_options_complete(options, &error) != BASE_OK) {
+        return report_error(&error);
+    }
+    if (launch_options_check(options, &error) != BASE_OK) {
         (void)report_error(&error);
-        return status == BASE_ERR_INVALID ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+        return BASE_EXIT_USAGE;
     }
     if (options->write_job[0] != '\0') {
         return write_job(options);

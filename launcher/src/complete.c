@@ -114,6 +114,23 @@ static base_status check_readable(const char *flag, const char *path, base_error
                                              "cannot read %s %s: not a regular file", flag, path);
 }
 
+/* Whether there can be a model of that shape at all. */
+static base_status check_shape(const proto_job *job, base_error *reterr)
+{
+    proto_job likely;
+    proto_job_defaults(&likely);
+    likely.vocab_size = job->vocab_size;
+    likely.width = job->width;
+    likely.layers = job->layers;
+    likely.heads = job->heads;
+    likely.context = job->context;
+    likely.batch = 1;
+    const base_status status = proto_job_check(&likely, reterr);
+    return status == BASE_OK ? status
+                             : base_error_prepend(reterr, status, "--checkpoint: %s/config.json",
+                                                  job->checkpoint);
+}
+
 static base_status complete_checkpoint(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
@@ -125,14 +142,12 @@ static base_status complete_checkpoint(launch_options *options, base_error *rete
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "--checkpoint");
     }
-    if (options->shape_given && (asked.width != job->width || asked.layers != job->layers ||
-                                 asked.heads != job->heads || asked.context != job->context)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "the checkpoint's model has width %" PRId64 ", %" PRId64
-                         " layers, %" PRId64 " heads, context %" PRId64
-                         ": not what --width, --layers, --heads or --context say",
-                         job->width, job->layers, job->heads, job->context);
+    status = check_shape(job, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
+    options->shape_differs = asked.width != job->width || asked.layers != job->layers ||
+                             asked.heads != job->heads || asked.context != job->context;
     char path[BASE_PATH_BYTES];
     status = launch_path_join(job->checkpoint, "tokenizer.json", path, reterr);
     if (status == BASE_OK && job->tokenizer[0] == '\0' && access(path, R_OK) == 0) {
@@ -155,6 +170,9 @@ static base_status complete_out(launch_options *options, bool generate, base_err
     }
     if (job->out[0] == '\0') {
         (void)snprintf(job->out, sizeof job->out, "%s", out);
+    }
+    if (launch_path_resolve(job->out, reterr) != BASE_OK) {
+        return base_error_prepend(reterr, BASE_ERR_INVALID, "--out");
     }
     if (generate) { /* nothing is written; an earlier record is where the model comes from */
         if (job->checkpoint[0] == '\0') {
@@ -202,5 +220,18 @@ base_status launch_options_complete(launch_options *options, base_error *reterr)
                            "the tokenizer has %" PRId64 " words, the checkpoint's model %" PRId64,
                            vocab_size, job->vocab_size);
     }
-    return status == BASE_OK ? proto_job_check(job, reterr) : status;
+    return status;
+}
+
+base_status launch_options_check(const launch_options *options, base_error *reterr)
+{
+    const proto_job *job = &options->job;
+    if (options->shape_given && options->shape_differs) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the checkpoint's model has width %" PRId64 ", %" PRId64
+                         " layers, %" PRId64 " heads, context %" PRId64
+                         ": not what --width, --layers, --heads or --context say",
+                         job->width, job->layers, job->heads, job->context);
+    }
+    return proto_job_check(job, reterr);
 }

@@ -9,6 +9,10 @@
 BASE_MUST_CHECK base_status launch_path_join(const char *folder, const char *name,
                                              char path[BASE_PATH_BYTES], base_error *reterr);
 
+/* An absolute path without links, "." and "..", as far as there is such a folder; what is not there
+ * yet must not have "..": BASE_ERR_INVALID. */
+BASE_MUST_CHECK base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr);
+
 /* The rank program, in the same folder as the running one; it is there and may be run. */
 BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr);
 

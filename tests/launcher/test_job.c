@@ -372,6 +372,83 @@ static void what_is_no_file_is_refused_at_once(void **state)
     fake_job_teardown(&folder);
 }
 
+/* A file's fault is 1, a flag's 2. */
+static void bad_contents_are_one_line_and_1(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "{",
+        "{}",
+        "[]",
+        "{\"model\": {\"vocab\": {}}}",
+        "\xff\xfe",
+        /* a checkpoint's config.json that no model can have */
+        "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, \"n_head\": 3, "
+        "\"n_positions\": 64}",
+    };
+    static const char *const flags[] = {"--tokenizer", "--checkpoint"};
+    test_folder folder;
+    base_error error;
+    fake_job_setup(&folder);
+    char model[BASE_PATH_BYTES + 32];
+    char config[BASE_PATH_BYTES + 64];
+    (void)snprintf(model, sizeof model, "%s/model", folder.path);
+    (void)snprintf(config, sizeof config, "%s/config.json", model);
+    assert_ok(base_mkdirs(model, &error), &error);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_ok(base_file_write(config, texts[i], strlen(texts[i]), &error), &error);
+        for (size_t j = 0; j < 2; j++) {
+            const int exit_status =
+                fake_job_run(&program, &folder, FAKE_LIST(flags[j], j == 0 ? config : model), NULL);
+            const char *err = program.text[TEST_STDERR];
+            if (exit_status != 1 || strstr(err, config) == NULL ||
+                strchr(err, '\n') != err + strlen(err) - 1) {
+                fail_msg("%s with '%s': exit status %d, stderr: %s", flags[j], texts[i],
+                         exit_status, err);
+            }
+            assert_false(exists(&folder, "out"));
+        }
+    }
+    fake_job_teardown(&folder);
+}
+
+/* However --out is written, it is one folder. */
+static void out_is_one_folder_by_any_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"o/../out/.", "./out//", ".", "out/new/../..", "new/../x"};
+    static const int exits[] = {0, 0, 1, 1, 1};
+    test_folder folder;
+    char here[BASE_PATH_BYTES];
+    fake_job_setup(&folder);
+    base_error error;
+    assert_ok(base_mkdirs(test_folder_path(&folder, "o"), &error), &error);
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder.path), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const int in_out = strcmp(names[i], ".") == 0;
+        assert_int_equal(chdir(in_out ? test_folder_path(&folder, "out") : folder.path), 0);
+        const int exit_status =
+            fake_job_run(&program, &folder, FAKE_LIST("--steps", "2", "--out", names[i]), NULL);
+        if (exit_status != exits[i]) {
+            fail_msg("%s: exit status %d, stderr: %s", names[i], exit_status,
+                     program.text[TEST_STDERR]);
+        }
+        assert_true(exists(&folder, "out/manifest.json"));
+        assert_int_equal(exists(&folder, "out.1/manifest.json"), i > 0);
+        assert_false(exists(&folder, "out.2"));
+        if (in_out) {
+            assert_non_null(strstr(program.text[TEST_STDERR], "you are in "));
+            assert_int_equal(
+                fake_job_run(&program, &folder, FAKE_LIST("--out", ".", "--overwrite"), NULL), 0);
+        }
+    }
+    assert_int_equal(chdir(here), 0);
+    assert_false(exists(&folder, "new"));
+    fake_job_teardown(&folder);
+}
+
 static void help_and_version_are_on_stdout(void **state)
 {
     (void)state;
@@ -409,6 +486,8 @@ int main(void)
         cmocka_unit_test(a_dry_run_starts_nothing),
         cmocka_unit_test(wrong_usage_is_one_line_and_2),
         cmocka_unit_test(missing_files_are_one_line),
+        cmocka_unit_test(bad_contents_are_one_line_and_1),
+        cmocka_unit_test(out_is_one_folder_by_any_name),
         cmocka_unit_test(a_false_start_leaves_out_as_it_was),
         cmocka_unit_test(what_is_no_file_is_refused_at_once),
         cmocka_unit_test(help_and_version_are_on_stdout),

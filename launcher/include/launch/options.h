@@ -1,5 +1,6 @@
 /* The command line. launch_options_parse reads it, and nothing else; launch_options_complete looks
- * at files (the tokenizer, a checkpoint) and makes the job whole. */
+ * at files (the tokenizer, a checkpoint) and makes the job whole; launch_options_check looks at the
+ * whole. So what complete refuses is a file's fault, and what the other two refuse is a flag's. */
 #ifndef LAUNCH_OPTIONS_H
 #define LAUNCH_OPTIONS_H
 
@@ -34,8 +35,9 @@ typedef struct launch_options {
     bool scaling;      /* false: --no-scaling */
     int scaling_count; /* of --scaling; 0: not given */
     int scaling_ranks[LAUNCH_SCALING_POINTS_MAX];
-    bool ranks_given; /* --ranks */
-    bool shape_given; /* --width, --layers, --heads or --context */
+    bool ranks_given;   /* --ranks */
+    bool shape_given;   /* --width, --layers, --heads or --context */
+    bool shape_differs; /* from what these say: the checkpoint's is another */
 } launch_options;
 
 /* Message and BASE_ERR_INVALID for anything that is not right: one line for the user. */
@@ -43,8 +45,12 @@ BASE_MUST_CHECK base_status launch_options_parse(int argc, char **argv, launch_o
                                                  base_error *reterr);
 
 /* Fills in default files, the vocabulary's size from the tokenizer and the model's shape from a
- * checkpoint; checks that what the job reads is there, and the whole job. */
+ * checkpoint; makes --out a path without links, "." and ".."; checks that what the job reads is
+ * there. */
 BASE_MUST_CHECK base_status launch_options_complete(launch_options *options, base_error *reterr);
+
+/* Whether the completed job's values are all right together. BASE_ERR_INVALID. */
+BASE_MUST_CHECK base_status launch_options_check(const launch_options *options, base_error *reterr);
 
 void launch_options_help(FILE *stream);
 
