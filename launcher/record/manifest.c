@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "record/run.h"
 
 static const double MS_PER_NS = 1e-6;
@@ -275,7 +276,9 @@ static json_t *make_rank(const launch_run *run, int rank)
         put_finished(&row, facts);
         put_int(&row, "sentences_shard", facts->sentences_shard);
         put_int(&row, "sentences_long", facts->sentences_long);
-        put_string(&row, "first_sentence", facts->first_sentence);
+        char shown[BASE_TEXT_SHOWN_BYTES];
+        base_text_shorten(facts->first_sentence, shown);
+        put_string(&row, "first_sentence", shown);
     }
     put_real(&row, "compute_ms_mean", parts->compute_ms);
     put_real(&row, "allreduce_exposed_ms_mean", parts->exposed_ms);

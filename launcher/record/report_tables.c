@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "record/report.h"
 
 enum { KEY_BYTES = 256, RANKS_SHOWN = 256 };
@@ -16,6 +17,7 @@ static void put_memory(launch_text *text, uint64_t size_bytes)
 static void put_rank(launch_text *text, int rank, const launch_rank_facts *facts)
 {
     char hex[PROTO_DIGEST_HEX_BYTES];
+    char shown[BASE_TEXT_SHOWN_BYTES];
     launch_text_printf(text, "<tr><td class=\"n\">%d</td><td>", rank);
     launch_text_html(text, facts->host[0] != '\0' ? facts->host : "–");
     launch_text_printf(text, "</td><td class=\"n\">%lld</td><td class=\"n\">",
@@ -24,7 +26,8 @@ static void put_rank(launch_text *text, int rank, const launch_rank_facts *facts
     launch_text_put(text, "</td><td class=\"n\">");
     launch_text_count(text, facts->sentences_long);
     launch_text_put(text, "</td><td>");
-    launch_text_html(text, facts->first_sentence[0] != '\0' ? facts->first_sentence : "–");
+    base_text_shorten(facts->first_sentence, shown);
+    launch_text_html(text, shown[0] != '\0' ? shown : "–");
     if (!facts->finished) {
         launch_text_put(text, "</td><td class=\"n\">–</td><td class=\"n\">–</td>"
                               "<td class=\"bad\">did not finish</td></tr>\n");

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/text.h"
 #include "session.h"
 
 typedef Ringfence__Control__Envelope envelope_type;
@@ -186,10 +187,12 @@ static void check_ready(launch_session *session)
         for (int other = 0; other < rank; other++) {
             if (facts[rank].first_sentence[0] != '\0' &&
                 strcmp(facts[rank].first_sentence, facts[other].first_sentence) == 0) {
+                char shown[BASE_TEXT_SHOWN_BYTES];
+                base_text_shorten(facts[rank].first_sentence, shown);
                 launch_screen_say(&session->screen,
                                   "warning: the shards of ranks %d and %d begin with the same "
                                   "sentence: \"%s\"",
-                                  other, rank, facts[rank].first_sentence);
+                                  other, rank, shown);
             }
         }
     }

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "control.pb-c.h"
 #include "proto/digest.h"
 #include "rank/checkpoint.h"
@@ -181,6 +182,7 @@ static void report_ready(const trainer *self)
     const rank_worker *worker = self->worker;
     rank_data_facts facts;
     char first_sentence[256];
+    char shown[BASE_TEXT_SHOWN_BYTES];
     rank_data_get_facts(self->data, &facts);
     (void)snprintf(first_sentence, sizeof first_sentence, "%s", facts.first_sentence);
 
@@ -197,8 +199,9 @@ static void report_ready(const trainer *self)
     ready.instruction_set = (char *)rank_model_instruction_set();
     ready.matrix_library = (char *)rank_model_matrix_library();
     rank_control_ready(worker->control, &ready);
+    base_text_shorten(facts.first_sentence, shown);
     (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", facts.sentences_shard,
-                 facts.sentences_total, first_sentence);
+                 facts.sentences_total, shown);
     (void)fflush(stdout);
     if (facts.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,

@@ -192,6 +192,33 @@ static void a_rank_without_sentences_joins_in(void **state)
     training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-3.safetensors");
 }
 
+/* A sentence of thousands of characters is told in part. */
+static void a_long_sentence_is_shortened(void **state)
+{
+    (void)state;
+    enum { WORDS = 1000 };
+    char text[4 * WORDS + 64] = "{\"text\":\"";
+    for (size_t i = 0; i < WORDS; i++) {
+        (void)strcat(text, "abc ");
+    }
+    (void)strcat(text, "\"}\n{\"text\":\"short\"}\n");
+    const char *data = write_data("long.jsonl", text);
+    training_expect(&one, &folder, "long", 0, FLAGS("--ranks", "1", "--data", data));
+    for (int stream = 0; stream < 2; stream++) {
+        const char *at = one.program.text[stream];
+        for (size_t length = strcspn(at, "\n"); length > 0; length = strcspn(at, "\n")) {
+            assert_true(length < 250);
+            at += length + 1;
+        }
+    }
+    json_t *manifest = training_manifest(&one);
+    const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
+    const char *told = json_string_value(json_object_get(rank, "first_sentence"));
+    assert_memory_equal(told, "abc abc ", 8);
+    assert_int_equal(strlen(told), 100 + strlen("…"));
+    json_decref(manifest);
+}
+
 static void malformed_data_is_refused_by_line(void **state)
 {
     (void)state;
@@ -232,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_generates),
         cmocka_unit_test(training_goes_on_in_the_same_folder),
         cmocka_unit_test(a_rank_without_sentences_joins_in),
+        cmocka_unit_test(a_long_sentence_is_shortened),
         cmocka_unit_test(malformed_data_is_refused_by_line),
         cmocka_unit_test(a_stop_saves_the_record_so_far),
     };

@@ -1,0 +1,16 @@
+/* Text for people to read. UTF-8. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stddef.h>
+
+enum {
+    BASE_TEXT_SHOWN_CHARACTERS = 100, /* of a sentence, in a line or a record */
+    BASE_TEXT_SHOWN_BYTES = 4 * BASE_TEXT_SHOWN_CHARACTERS + sizeof "…",
+};
+
+/* Copies the first BASE_TEXT_SHOWN_CHARACTERS characters of the text, with "…" behind them where it
+ * goes on. A character that the end of the text cuts off is left out. */
+void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES]);
+
+#endif

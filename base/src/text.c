@@ -1,0 +1,39 @@
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* The bytes that a character is to have, from its first; stray bytes count as characters. */
+static size_t wanted_bytes(unsigned char first)
+{
+    return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+}
+
+/* The bytes that are there of it. */
+static size_t present_bytes(const char *text)
+{
+    const size_t wanted = wanted_bytes((unsigned char)text[0]);
+    size_t bytes = 1;
+    while (bytes < wanted && ((unsigned char)text[bytes] & 0xc0) == 0x80) {
+        bytes++;
+    }
+    return bytes;
+}
+
+void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES])
+{
+    size_t length = 0;
+    int characters = 0;
+    while (text[length] != '\0' && characters < BASE_TEXT_SHOWN_CHARACTERS) {
+        const size_t bytes = present_bytes(text + length);
+        const bool whole = bytes == wanted_bytes((unsigned char)text[length]);
+        if (!whole && text[length + bytes] == '\0') {
+            break; /* cut off */
+        }
+        length += bytes;
+        characters++;
+    }
+    memcpy(shown, text, length);
+    memcpy(shown + length, text[length] != '\0' ? "…" : "",
+           text[length] != '\0' ? sizeof "…" : sizeof "");
+}

@@ -1,0 +1,58 @@
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support.h"
+
+static void short_texts_are_copied(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "a", "naïve – 日本 𝄞", "stray \xff\x80 bytes"};
+    char shown[BASE_TEXT_SHOWN_BYTES];
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        base_text_shorten(texts[i], shown);
+        assert_string_equal(shown, texts[i]);
+    }
+}
+
+/* Of characters of any width, a hundred and no more; the mark is there only where some are left. */
+static void long_texts_are_cut_between_characters(void **state)
+{
+    (void)state;
+    static const char *const characters[] = {"x", "é", "日", "𝄞"};
+    for (size_t i = 0; i < sizeof characters / sizeof characters[0]; i++) {
+        char text[4 * 5000 + 1] = "";
+        char shown[BASE_TEXT_SHOWN_BYTES];
+        const size_t width = strlen(characters[i]);
+        for (int n = 0; n < 100; n++) {
+            memcpy(text + n * width, characters[i], width + 1);
+        }
+        base_text_shorten(text, shown);
+        assert_string_equal(shown, text);
+        for (int n = 100; n < 5000; n++) {
+            memcpy(text + n * width, characters[i], width + 1);
+        }
+        base_text_shorten(text, shown);
+        assert_memory_equal(shown, text, 100 * width);
+        assert_string_equal(shown + 100 * width, "…");
+    }
+}
+
+static void half_a_character_at_the_end_is_left_out(void **state)
+{
+    (void)state;
+    char shown[BASE_TEXT_SHOWN_BYTES];
+    base_text_shorten("ab\xe6\x97", shown);
+    assert_string_equal(shown, "ab…");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_texts_are_copied),
+        cmocka_unit_test(long_texts_are_cut_between_characters),
+        cmocka_unit_test(half_a_character_at_the_end_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
