@@ -1,4 +1,4 @@
-#include "record/out_folder.h"
+#include "record/out_inputs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,50 +12,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/file.h"
 
 enum { LOCK_ATTEMPTS = 8 };
 
-/* What a run writes; besides state-rank-N.safetensors. The first ones are what a later run may
- * start from: they are replaced at the very end. */
-static const char *const OUR_FILES[] = {
-    "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
-    "timings.jsonl",     "manifest.json", "report.html",           "scaling.png",
-    "loss.png",          "steptime.png",  "scaling.dat",           "loss.dat",
-    "steptime.dat",      "plots.gp",      "tokenizer_config.json",
-};
-enum { MODEL_FILES = 3 };
-
 typedef enum folder_kind { FOLDER_EMPTY, FOLDER_RECORD, FOLDER_OTHER } folder_kind;
-
-static bool is_state_name(const char *name)
-{
-    static const char HEAD[] = "state-rank-";
-    if (strncmp(name, HEAD, sizeof HEAD - 1) != 0) {
-        return false;
-    }
-    name += sizeof HEAD - 1;
-    const size_t digits = strspn(name, "0123456789");
-    return digits > 0 && strcmp(name + digits, ".safetensors") == 0;
-}
-
-/* A file that a run writes, or the temporary one on the way to it. */
-static bool is_our_name(const char *name)
-{
-    char stem[NAME_MAX + 1];
-    (void)snprintf(stem, sizeof stem, "%s", name);
-    const size_t length = strlen(stem);
-    if (length > 4 && strcmp(stem + length - 4, ".tmp") == 0) {
-        stem[length - 4] = '\0';
-    }
-    for (size_t i = 0; i < sizeof OUR_FILES / sizeof OUR_FILES[0]; i++) {
-        if (strcmp(stem, OUR_FILES[i]) == 0) {
-            return true;
-        }
-    }
-    return is_state_name(stem);
-}
 
 /* The first process in /proc/locks that holds a lock on the file; 0 when it cannot be known. */
 static long lock_holder(int fd)
@@ -126,17 +87,6 @@ static base_status lock_folder(const char *path, int *fd, base_error *reterr)
     return base_fail(reterr, BASE_ERR_BUSY, "%s is being moved by other runs", path);
 }
 
-/* One of the files that the job reads. */
-static bool is_input(const launch_out_folder *folder, const char *name)
-{
-    for (int i = 0; i < folder->input_count; i++) {
-        if (strcmp(folder->inputs[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Looks through the folder; with remove_ours, our files go and *kind is what was left. */
 static base_status scan_folder(const launch_out_folder *folder, bool remove_ours, folder_kind *kind,
                                base_error *reterr)
@@ -152,7 +102,8 @@ static base_status scan_folder(const launch_out_folder *folder, bool remove_ours
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
-        if (remove_ours && is_our_name(entry->d_name) && !is_input(folder, entry->d_name)) {
+        if (remove_ours && launch_out_is_ours(entry->d_name) &&
+            !launch_out_is_input(folder, entry->d_name)) {
             if (unlinkat(folder->fd, entry->d_name, 0) != 0) {
                 status = base_fail_errno(reterr, errno, "cannot remove %s/%s", folder->path,
                                          entry->d_name);
@@ -173,56 +124,6 @@ static bool is_at_or_below(const char *folder, const char *real)
     const size_t folder_bytes = strlen(folder);
     return strncmp(real, folder, folder_bytes) == 0 &&
            (real[folder_bytes] == '/' || real[folder_bytes] == '\0');
-}
-
-/* What of `path` is below the folder; NULL when it lies elsewhere. Links in its folder's name are
- * followed. */
-static const char *below(const char *folder, const char *path, char real[PATH_MAX])
-{
-    char parent[BASE_PATH_BYTES];
-    (void)snprintf(parent, sizeof parent, "%s", path);
-    char *name = strrchr(parent, '/');
-    if (name == NULL) {
-        return NULL;
-    }
-    *name++ = '\0';
-    if (realpath(parent[0] != '\0' ? parent : "/", real) == NULL) {
-        return NULL;
-    }
-    const size_t length = strlen(real);
-    const size_t folder_bytes = strlen(folder);
-    if (length + 1 + strlen(name) >= PATH_MAX) {
-        return NULL;
-    }
-    (void)snprintf(real + length, PATH_MAX - length, "/%s", name);
-    return strncmp(real, folder, folder_bytes) == 0 && real[folder_bytes] == '/'
-               ? real + folder_bytes + 1
-               : NULL;
-}
-
-/* Notes the inputs that lie in the folder. */
-static base_status find_inputs(const launch_out_options *options, const char *real_folder,
-                               launch_out_folder *folder, base_error *reterr)
-{
-    BASE_ASSERT(options->input_count <= LAUNCH_INPUTS_MAX);
-    for (int i = 0; i < options->input_count; i++) {
-        char real[PATH_MAX];
-        const char *rest = below(real_folder, options->inputs[i], real);
-        if (rest == NULL || access(options->inputs[i], F_OK) != 0) {
-            continue;
-        }
-        bool model_file = false;
-        for (int j = 0; j < MODEL_FILES; j++) {
-            model_file = model_file || strcmp(rest, OUR_FILES[j]) == 0;
-        }
-        if (is_our_name(rest) && !model_file) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "this run reads %s and would write over it: name another --out",
-                             options->inputs[i]);
-        }
-        (void)snprintf(folder->inputs[folder->input_count++], BASE_PATH_BYTES, "%s", rest);
-    }
-    return BASE_OK;
 }
 
 /* Nothing that is there already stands in the way of this run. */
@@ -251,7 +152,7 @@ static base_status check_folder(const launch_out_options *options, launch_out_fo
     folder->holds_record = kind == FOLDER_RECORD;
     if (folder->holds_record && !options->overwrite && options->log_dir != NULL &&
         (strcmp(options->log_dir, real_folder) == 0 ||
-         below(real_folder, options->log_dir, real) != NULL)) {
+         launch_out_below(real_folder, options->log_dir, real) != NULL)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "the logs would go into the record of an earlier run, %s: name another "
                          "--log-dir, or --overwrite it",
@@ -264,29 +165,7 @@ static base_status check_folder(const launch_out_options *options, launch_out_fo
                          "away: name another --out, or --overwrite it",
                          folder->path);
     }
-    return find_inputs(options, real_folder, folder, reterr);
-}
-
-/* Puts links where the inputs were before the folder was moved. */
-static base_status link_inputs(const launch_out_folder *folder, base_error *reterr)
-{
-    for (int i = 0; i < folder->input_count; i++) {
-        char target[2 * BASE_PATH_BYTES + 32];
-        char link[2 * BASE_PATH_BYTES + 32];
-        (void)snprintf(target, sizeof target, "%s/%s", folder->moved_to, folder->inputs[i]);
-        (void)snprintf(link, sizeof link, "%s/%s", folder->path, folder->inputs[i]);
-        char *slash = strrchr(link, '/');
-        *slash = '\0';
-        const base_status status = base_mkdirs(link, reterr);
-        *slash = '/';
-        if (status != BASE_OK) {
-            return status;
-        }
-        if (symlink(target, link) != 0 && errno != EEXIST) {
-            return base_fail_errno(reterr, errno, "cannot link %s to %s", link, target);
-        }
-    }
-    return BASE_OK;
+    return launch_out_find_inputs(options, real_folder, folder, reterr);
 }
 
 /* Moves the locked folder to the next free number and takes a fresh one in its place. */
@@ -297,7 +176,7 @@ static base_status move_away(launch_out_folder *folder, base_error *reterr)
         if (renameat2(AT_FDCWD, folder->path, AT_FDCWD, folder->moved_to, RENAME_NOREPLACE) == 0) {
             (void)close(folder->fd);
             const base_status status = lock_folder(folder->path, &folder->fd, reterr);
-            return status == BASE_OK ? link_inputs(folder, reterr) : status;
+            return status == BASE_OK ? launch_out_link_inputs(folder, reterr) : status;
         }
         if (errno != EEXIST) {
             const int reason = errno;
@@ -324,39 +203,11 @@ base_status launch_out_folder_make_way(launch_out_folder *folder, base_error *re
     return folder->overwrite ? scan_folder(folder, true, &kind, reterr) : move_away(folder, reterr);
 }
 
-/* Removes the folders of path that are longer than `stood_bytes`, from the innermost; full ones
- * stay. */
-static void remove_folders(char *path, size_t stood_bytes)
-{
-    while (strlen(path) > stood_bytes && rmdir(path) == 0) {
-        char *slash = strrchr(path, '/');
-        if (slash == NULL || slash == path) {
-            return;
-        }
-        *slash = '\0';
-    }
-}
-
-void launch_out_folder_settle(launch_out_folder *folder)
-{
-    for (int i = 0; folder->moved_to[0] != '\0' && i < folder->input_count; i++) {
-        char link[2 * BASE_PATH_BYTES];
-        struct stat info;
-        (void)snprintf(link, sizeof link, "%s/%s", folder->path, folder->inputs[i]);
-        if (lstat(link, &info) != 0 || !S_ISLNK(info.st_mode) || unlink(link) != 0) {
-            continue;
-        }
-        *strrchr(link, '/') = '\0';
-        remove_folders(link, strlen(folder->path));
-    }
-    folder->input_count = 0;
-}
-
 void launch_out_folder_discard(launch_out_folder *folder)
 {
     char path[BASE_PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s", folder->path);
-    remove_folders(path, folder->stood_bytes);
+    launch_out_remove_folders(path, folder->stood_bytes);
 }
 
 /* How much of the path is there. */

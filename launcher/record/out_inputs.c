@@ -1,0 +1,154 @@
+/* What lies in the output folder: a run's own files, and what the job reads there. */
+#include "record/out_inputs.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/file.h"
+
+/* What a run writes; besides state-rank-N.safetensors. The first ones are what a later run may
+ * start from: they are replaced at the very end. */
+static const char *const OUR_FILES[] = {
+    "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
+    "timings.jsonl",     "manifest.json", "report.html",           "scaling.png",
+    "loss.png",          "steptime.png",  "scaling.dat",           "loss.dat",
+    "steptime.dat",      "plots.gp",      "tokenizer_config.json",
+};
+enum { MODEL_FILES = 3 };
+
+static bool is_state_name(const char *name)
+{
+    static const char HEAD[] = "state-rank-";
+    if (strncmp(name, HEAD, sizeof HEAD - 1) != 0) {
+        return false;
+    }
+    name += sizeof HEAD - 1;
+    const size_t digits = strspn(name, "0123456789");
+    return digits > 0 && strcmp(name + digits, ".safetensors") == 0;
+}
+
+bool launch_out_is_ours(const char *name)
+{
+    char stem[NAME_MAX + 1];
+    (void)snprintf(stem, sizeof stem, "%s", name);
+    const size_t length = strlen(stem);
+    if (length > 4 && strcmp(stem + length - 4, ".tmp") == 0) {
+        stem[length - 4] = '\0';
+    }
+    for (size_t i = 0; i < sizeof OUR_FILES / sizeof OUR_FILES[0]; i++) {
+        if (strcmp(stem, OUR_FILES[i]) == 0) {
+            return true;
+        }
+    }
+    return is_state_name(stem);
+}
+
+bool launch_out_is_input(const launch_out_folder *folder, const char *name)
+{
+    for (int i = 0; i < folder->input_count; i++) {
+        if (strcmp(folder->inputs[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *launch_out_below(const char *folder, const char *path, char real[PATH_MAX])
+{
+    char parent[BASE_PATH_BYTES];
+    (void)snprintf(parent, sizeof parent, "%s", path);
+    char *name = strrchr(parent, '/');
+    if (name == NULL) {
+        return NULL;
+    }
+    *name++ = '\0';
+    if (realpath(parent[0] != '\0' ? parent : "/", real) == NULL) {
+        return NULL;
+    }
+    const size_t length = strlen(real);
+    const size_t folder_bytes = strlen(folder);
+    if (length + 1 + strlen(name) >= PATH_MAX) {
+        return NULL;
+    }
+    (void)snprintf(real + length, PATH_MAX - length, "/%s", name);
+    return strncmp(real, folder, folder_bytes) == 0 && real[folder_bytes] == '/'
+               ? real + folder_bytes + 1
+               : NULL;
+}
+
+base_status launch_out_find_inputs(const launch_out_options *options, const char *real_folder,
+                                   launch_out_folder *folder, base_error *reterr)
+{
+    BASE_ASSERT(options->input_count <= LAUNCH_INPUTS_MAX);
+    for (int i = 0; i < options->input_count; i++) {
+        char real[PATH_MAX];
+        const char *rest = launch_out_below(real_folder, options->inputs[i], real);
+        if (rest == NULL || access(options->inputs[i], F_OK) != 0) {
+            continue;
+        }
+        bool model_file = false;
+        for (int j = 0; j < MODEL_FILES; j++) {
+            model_file = model_file || strcmp(rest, OUR_FILES[j]) == 0;
+        }
+        if (launch_out_is_ours(rest) && !model_file) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "this run reads %s and would write over it: name another --out",
+                             options->inputs[i]);
+        }
+        (void)snprintf(folder->inputs[folder->input_count++], BASE_PATH_BYTES, "%s", rest);
+    }
+    return BASE_OK;
+}
+
+base_status launch_out_link_inputs(const launch_out_folder *folder, base_error *reterr)
+{
+    for (int i = 0; i < folder->input_count; i++) {
+        char target[2 * BASE_PATH_BYTES + 32];
+        char link[2 * BASE_PATH_BYTES + 32];
+        (void)snprintf(target, sizeof target, "%s/%s", folder->moved_to, folder->inputs[i]);
+        (void)snprintf(link, sizeof link, "%s/%s", folder->path, folder->inputs[i]);
+        char *slash = strrchr(link, '/');
+        *slash = '\0';
+        const base_status status = base_mkdirs(link, reterr);
+        *slash = '/';
+        if (status != BASE_OK) {
+            return status;
+        }
+        if (symlink(target, link) != 0 && errno != EEXIST) {
+            return base_fail_errno(reterr, errno, "cannot link %s to %s", link, target);
+        }
+    }
+    return BASE_OK;
+}
+
+void launch_out_remove_folders(char *path, size_t stood_bytes)
+{
+    while (strlen(path) > stood_bytes && rmdir(path) == 0) {
+        char *slash = strrchr(path, '/');
+        if (slash == NULL || slash == path) {
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+void launch_out_folder_settle(launch_out_folder *folder)
+{
+    for (int i = 0; folder->moved_to[0] != '\0' && i < folder->input_count; i++) {
+        char link[2 * BASE_PATH_BYTES];
+        struct stat info;
+        (void)snprintf(link, sizeof link, "%s/%s", folder->path, folder->inputs[i]);
+        if (lstat(link, &info) != 0 || !S_ISLNK(info.st_mode) || unlink(link) != 0) {
+            continue;
+        }
+        *strrchr(link, '/') = '\0';
+        launch_out_remove_folders(link, strlen(folder->path));
+    }
+    folder->input_count = 0;
+}
