@@ -223,8 +223,9 @@ static base_status name_missing(const coll_context *context, const bool *here, b
     return base_fail(reterr, BASE_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
-/* Answers ZAP and reads first frames until every peer has sent one. A rank that has everybody's
- * needs to answer no more: all who connect to it have been let in. */
+/* Answers ZAP and reads first frames until every peer has sent one, and been sent ours: a peer's
+ * may be here before ours could leave, and the peer would take whatever we send next for it. A rank
+ * that has everybody's needs to answer no more: all who connect to it have been let in. */
 static base_status greet(coll_context *context, coll_zmq_links *links, const link_record *all,
                          int64_t deadline_ns, base_error *reterr)
 {
@@ -232,14 +233,15 @@ static base_status greet(coll_context *context, coll_zmq_links *links, const lin
     bool here[COLL_RANKS_MAX] = {false};
     bool said[COLL_RANKS_MAX] = {false};
     here[context->rank] = true;
-    for (int missing = context->size - 1; missing > 0;) {
+    for (int missing = 2 * (context->size - 1); missing > 0;) { /* to hear and to say */
         zmq_pollitem_t items[COLL_RANKS_MAX + 1] = {{.socket = links->zap, .events = ZMQ_POLLIN}};
         int count = 1;
         for (int rank = 0; rank < context->size; rank++) {
             void *socket = links->sockets[rank];
-            if (socket != NULL && !said[rank]) {
-                said[rank] =
-                    zmq_send(socket, &hello, sizeof hello, ZMQ_DONTWAIT) == (int)sizeof hello;
+            if (socket != NULL && !said[rank] &&
+                zmq_send(socket, &hello, sizeof hello, ZMQ_DONTWAIT) == (int)sizeof hello) {
+                said[rank] = true;
+                missing--;
             }
             if (socket != NULL && !here[rank] && is_hello(socket)) {
                 here[rank] = true;
