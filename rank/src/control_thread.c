@@ -14,7 +14,9 @@
 #include "base/log.h"
 #include "control_impl.h"
 
-enum { POLL_BUSY_MS = 5, LINKS = PROTO_BUS_FDS + 2 };
+/* An idle look at the bus now and then, as the launcher has it: its descriptor tells of changes
+ * only, and a change that were ever missed should cost a moment, not the job. */
+enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, LINKS = PROTO_BUS_FDS + 2 };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
@@ -221,7 +223,7 @@ void *rank_control_thread(void *user)
             {.fd = control->wake_fd, .events = POLLIN},
             {.fd = control->lifeline_fd, .events = POLLIN},
         };
-        if (poll(links, LINKS, sent ? -1 : POLL_BUSY_MS) < 0 && errno != EINTR) {
+        if (poll(links, LINKS, sent ? POLL_IDLE_MS : POLL_BUSY_MS) < 0 && errno != EINTR) {
             end_link(control, BASE_ERR_IO, "cannot wait for the launcher");
             break;
         }
