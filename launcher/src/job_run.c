@@ -425,6 +425,10 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     result->step_ms_p50 = figures.step_ms_p50;
     result->compute_ms_p50 = figures.compute_ms_p50;
     result->stop_signal = session->stop_signal;
+    for (int rank = 0; rank < session->world_size && session->stop_signal != 0; rank++) {
+        result->ranks[rank].eval_total = 0; /* some ranks' share is no accuracy */
+        result->ranks[rank].eval_correct = 0;
+    }
     if (session->cause.blame != 0) {
         result->cause = session->cause.error;
         result->cause_rank = session->cause.rank;

@@ -5,6 +5,7 @@
 
 typedef struct judge {
     const rank_pairs *pairs;
+    size_t answered;
     uint64_t correct;
 } judge;
 
@@ -15,6 +16,7 @@ static void judge_answer(void *user, size_t index, const char *prompt, const cha
     const char *wrong = NULL;
     const char *right = NULL;
     rank_pairs_get(judged->pairs, index, &wrong, &right);
+    judged->answered++;
     if (strcmp(text, right) == 0) {
         judged->correct++;
     }
@@ -36,7 +38,8 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
     const base_status status =
         rank_generate(options, prompts, count, judge_answer, &judged, reterr);
     free(prompts);
-    *total = count;
-    *correct = judged.correct;
+    const bool whole = judged.answered == count; /* a part of it is no accuracy */
+    *total = whole ? count : 0;
+    *correct = whole ? judged.correct : 0;
     return status;
 }

@@ -12,6 +12,7 @@ typedef struct round_state {
     const rank_generate_options *options;
     size_t capacity;
     size_t count;      /* sequences in this group */
+    bool stopped;      /* should_stop has said so */
     int32_t *sequence; /* (capacity, context) */
     int *length;       /* (capacity) */
     int *prompt_length;
@@ -146,12 +147,21 @@ static void append_token(round_state *state, size_t slot, int32_t id)
     state->done[slot] = state->length[slot] == context || made >= options->new_tokens_max;
 }
 
+static bool asked_to_stop(const rank_generate_options *options)
+{
+    return options->should_stop != NULL && options->should_stop(options->stop_user);
+}
+
 static base_status generate_group(round_state *state, base_error *reterr)
 {
     const rank_generate_options *options = state->options;
     const int vocab = options->config->vocab_size;
     rank_batch batch;
     for (int segments = pack(state, &batch); segments > 0; segments = pack(state, &batch)) {
+        state->stopped = asked_to_stop(options);
+        if (state->stopped) {
+            return BASE_OK;
+        }
         const base_status status =
             rank_model_forward(options->model, options->params, &batch, state->logit_rows, segments,
                                state->logits, NULL, NULL, reterr);
@@ -187,7 +197,8 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
 {
     round_state state;
     base_status status = round_alloc(&state, options, reterr);
-    for (size_t first = 0; status == BASE_OK && first < prompt_count; first += state.capacity) {
+    for (size_t first = 0; status == BASE_OK && !state.stopped && first < prompt_count;
+         first += state.capacity) {
         const size_t left = prompt_count - first;
         state.count = left < state.capacity ? left : state.capacity;
         for (size_t slot = 0; status == BASE_OK && slot < state.count; slot++) {
@@ -196,7 +207,7 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
         if (status == BASE_OK) {
             status = generate_group(&state, reterr);
         }
-        if (status == BASE_OK) {
+        if (status == BASE_OK && !state.stopped) {
             hand_out(&state, prompts, first, on_answer, user);
         }
     }

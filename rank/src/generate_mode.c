@@ -105,6 +105,8 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .token_count_max = token_count_max,
             .new_tokens_max = (int)job->new_tokens_max,
             .correction = strcmp(job->loss_on, "correction") == 0,
+            .should_stop = rank_worker_should_stop,
+            .stop_user = worker,
         };
         status = answer(worker, &options, reterr);
     }

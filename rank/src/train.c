@@ -394,6 +394,8 @@ static base_status finish(trainer *self, int64_t startup_ns, base_error *reterr)
             .token_count_max = (int)(self->job->batch * self->job->context),
             .new_tokens_max = (int)self->job->new_tokens_max,
             .correction = true,
+            .should_stop = rank_worker_should_stop,
+            .stop_user = self->worker,
         };
         status = rank_worker_evaluate(worker, &options, &eval_total, &eval_correct, reterr);
     }

@@ -107,6 +107,12 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "evaluating");
 }
 
+bool rank_worker_should_stop(void *user)
+{
+    const rank_worker *worker = user;
+    return rank_control_stop_requested(worker->control);
+}
+
 uint64_t rank_worker_max_rss_bytes(void)
 {
     struct rusage usage;

@@ -3,6 +3,7 @@
 #ifndef RANK_WORKER_H
 #define RANK_WORKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "coll/coll.h"
@@ -33,6 +34,9 @@ BASE_MUST_CHECK base_status rank_worker_evaluate(const rank_worker *worker,
                                                  const rank_generate_options *options,
                                                  uint64_t *total, uint64_t *correct,
                                                  base_error *reterr);
+
+/* A should_stop for generating and evaluating: the launcher has asked to end. user: the worker. */
+bool rank_worker_should_stop(void *user);
 
 /* Peak resident memory of this process in bytes. */
 uint64_t rank_worker_max_rss_bytes(void);

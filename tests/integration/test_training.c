@@ -233,11 +233,12 @@ static void malformed_data_is_refused_by_line(void **state)
 static void a_stop_saves_the_record_so_far(void **state)
 {
     (void)state;
-    training_start(&one, &folder, "stop", FLAGS("--ranks", "2", "--steps", "1000000"));
+    training_start(&one, &folder, "stop", FLAGS("--ranks", "2", "--steps", "1000000", "--eval"));
     test_program_wait_text(&one.program, TEST_STDERR, "loss ");
     assert_int_equal(kill(one.program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&one.program), 128 + SIGINT);
     test_program_assert_no_children();
+    assert_null(strstr(one.program.text[TEST_STDOUT], "exact match")); /* not begun */
     training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-1.safetensors");
     json_t *manifest = training_manifest(&one);
     assert_int_equal(json_integer_value(json_object_get(manifest, "exit_status")), 128 + SIGINT);
