@@ -81,17 +81,17 @@ static void print_line(void *user, int fd, const char *line, size_t line_bytes)
     launch_screen_write(&session->screen, fd, line, line_bytes);
 }
 
-/* What ends a job, but for signals that whoever started it has us ignore (nohup, a shell's "&"):
- * blocked ones would be heard all the same. */
+/* What ends or pauses a job, but for signals that whoever started it has us ignore (nohup, a
+ * shell's "&"): blocked ones would be heard all the same. */
 static base_status open_signals(launch_session *session, base_error *reterr)
 {
-    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int heard[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
     sigset_t signals;
     (void)sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+    for (size_t i = 0; i < sizeof heard / sizeof heard[0]; i++) {
         struct sigaction action;
-        if (sigaction(ending[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
-            (void)sigaddset(&signals, ending[i]);
+        if (sigaction(heard[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&signals, heard[i]);
         }
     }
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no exit status to take */
@@ -272,6 +272,8 @@ static void take_signals(launch_session *session)
     while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD) {
             launch_watch_stops(session, base_now_ns());
+        } else if (info.ssi_signo == SIGTSTP) {
+            launch_watch_pause(session);
         } else {
             launch_stop(session, (int)info.ssi_signo);
         }

@@ -133,6 +133,10 @@ void launch_watch_output(launch_session *session, int index, int fd_number, bool
 /* A rank's process has ended: takes the rest of its output, reaps, judges. */
 void launch_watch_exit(launch_session *session, int index);
 
+/* Ctrl-Z: stops the ranks, which are in process groups of their own, then the launcher; lets them
+ * go on when it is continued. Blocks for so long; the launcher's own deadlines move by that. */
+void launch_watch_pause(launch_session *session);
+
 /* Looks for stopped and continued processes, after a SIGCHLD. */
 void launch_watch_stops(launch_session *session, int64_t now_ns);
 

@@ -163,6 +163,43 @@ void launch_watch_exit(launch_session *session, int index)
     session->exited_count++;
 }
 
+static void signal_running(const launch_session *session, int signal_number)
+{
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (rank->started && !rank->exited && !rank->stopped) {
+            (void)kill(-rank->process.pid, signal_number);
+        }
+    }
+}
+
+static void move_deadline(int64_t *deadline_ns, int64_t by_ns)
+{
+    if (*deadline_ns != BASE_NO_DEADLINE) {
+        *deadline_ns += by_ns;
+    }
+}
+
+void launch_watch_pause(launch_session *session)
+{
+    sigset_t stop;
+    const int64_t before_ns = base_now_ns();
+    launch_screen_clear(&session->screen);
+    signal_running(session, SIGSTOP);
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTSTP);
+    (void)raise(SIGTSTP); /* not SIGSTOP: the kernel drops it where nobody could continue us */
+    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stops here */
+    (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    signal_running(session, SIGCONT);
+    const int64_t paused_ns = base_now_ns() - before_ns;
+    move_deadline(&session->join_deadline_ns, paused_ns);
+    move_deadline(&session->ready_deadline_ns, paused_ns);
+    for (int i = 0; i < session->world_size; i++) {
+        session->ranks[i].stopped_ns += paused_ns;
+    }
+}
+
 void launch_watch_stops(launch_session *session, int64_t now_ns)
 {
     for (int i = 0; i < session->world_size; i++) {

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,8 +11,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "fake_job.h"
 
 static test_program program; /* its buffers are big */
@@ -352,6 +355,53 @@ static void two_jobs_cannot_have_one_folder(void **state)
     fake_job_teardown(&folder);
 }
 
+/* Waits until a process is stopped, or is not. */
+static void wait_stopped(pid_t pid, bool stopped)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(20 * BASE_NS_PER_S);
+    char path[64];
+    char state = '?';
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    while ((state == 'T') != stopped || state == '?') {
+        FILE *file = fopen(path, "re");
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%*d %*s %c", &state), 1);
+        (void)fclose(file);
+        assert_true(base_now_ns() < deadline_ns);
+        (void)sched_yield();
+    }
+}
+
+static void ctrl_z_stops_the_ranks_too(void **state)
+{
+    (void)state;
+    test_folder folder;
+    char path[64];
+    int ranks[2] = {0};
+    int status = 0;
+    fake_job_setup(&folder);
+    start_endless(&folder);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", program.pid, program.pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d %d", &ranks[0], &ranks[1]), 2);
+    (void)fclose(file);
+    assert_int_equal(kill(program.pid, SIGTSTP), 0);
+    assert_int_equal(waitpid(program.pid, &status, WUNTRACED), program.pid);
+    assert_true(WIFSTOPPED(status));
+    wait_stopped(ranks[0], true);
+    wait_stopped(ranks[1], true);
+    assert_int_equal(kill(program.pid, SIGCONT), 0);
+    wait_stopped(ranks[0], false);
+    wait_stopped(ranks[1], false);
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    assert_null(strstr(program.text[TEST_STDERR], "is stopped by"));
+    assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
+    fake_job_teardown(&folder);
+}
+
 /* MASTER_PORT of the launcher's first rank. */
 static int control_port(pid_t launcher)
 {
@@ -457,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
         cmocka_unit_test(ignored_signals_stay_ignored),
         cmocka_unit_test(two_jobs_cannot_have_one_folder),
+        cmocka_unit_test(ctrl_z_stops_the_ranks_too),
         cmocka_unit_test(strangers_do_not_disturb_a_job),
         cmocka_unit_test(a_full_disk_ends_the_job),
     };

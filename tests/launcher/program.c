@@ -26,6 +26,7 @@ static void run_child(const char *const *arguments, const char *const *variables
     (void)signal(SIGINT, SIG_DFL); /* the tests may run behind nohup or "&" */
     (void)signal(SIGTERM, SIG_DFL);
     (void)signal(SIGHUP, SIG_DFL);
+    (void)signal(SIGTSTP, SIG_DFL);
     (void)dup2(fds[0], STDOUT_FILENO);
     (void)dup2(fds[1], STDERR_FILENO);
     for (int i = 0; variables != NULL && variables[i] != NULL; i++) {
