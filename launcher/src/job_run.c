@@ -25,6 +25,7 @@ enum {
     FIXED_POLLS = PROTO_BUS_FDS + 1, /* the bus, signals */
     POLLS_PER_RANK = 3,              /* process, stdout, stderr */
     POLL_MS_MAX = 1000,
+    GROWTH_WARNED = 10, /* the last loss over the first */
 };
 
 /* ---- before the loop ---- */
@@ -443,6 +444,18 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     return status;
 }
 
+/* A training that has gone wrong without an error. */
+static void warn_of_growth(launch_session *session)
+{
+    const launch_job_result *result = session->result;
+    if (session->cause.blame == 0 && session->options->label == NULL && result->loss_first > 0 &&
+        result->loss_last > GROWTH_WARNED * result->loss_first) {
+        launch_screen_say(&session->screen,
+                          "warning: the loss grew from %.3g to %.6g: a smaller --lr may help",
+                          result->loss_first, result->loss_last);
+    }
+}
+
 base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
                            base_error *reterr)
 {
@@ -481,6 +494,9 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     if (status == BASE_OK) {
         launch_progress_update(&session, base_now_ns(), true);
         status = fill_result(&session, reterr);
+    }
+    if (status == BASE_OK) {
+        warn_of_growth(&session);
     }
     session_close(&session);
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);

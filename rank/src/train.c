@@ -372,6 +372,18 @@ static base_status save(const trainer *self, base_error *reterr)
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }
 
+/* The last update has no step after it whose loss would tell. */
+static void warn_of_infinity(const trainer *self)
+{
+    size_t finite = 0;
+    while (finite < self->param_count && isfinite(self->params[finite])) {
+        finite++;
+    }
+    if (finite < self->param_count && rank_ddp_is_main(self->ddp)) {
+        base_log(BASE_LOG_WARNING, "parameters are not finite any more; a smaller --lr may help");
+    }
+}
+
 static base_status finish(trainer *self, int64_t startup_ns, base_error *reterr)
 {
     const rank_worker *worker = self->worker;
@@ -380,6 +392,7 @@ static base_status finish(trainer *self, int64_t startup_ns, base_error *reterr)
     double max_abs_difference = 0.0;
     uint64_t eval_total = 0;
     uint64_t eval_correct = 0;
+    warn_of_infinity(self);
     base_status status =
         rank_ddp_compare(self->ddp, self->params, &byte_equal, &max_abs_difference, reterr);
     if (status == BASE_OK) {

@@ -230,6 +230,43 @@ static void malformed_data_is_refused_by_line(void **state)
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
+/* Sets the embedding of the last position, which short sentences do not use. */
+static void set_last_position(const training_run *run, float value)
+{
+    size_t size_bytes = 0;
+    uint64_t header_bytes = 0;
+    base_error error;
+    char path[BASE_PATH_BYTES + 32];
+    char *file = training_file(run, "model.safetensors", &size_bytes);
+    memcpy(&header_bytes, file, sizeof header_bytes);
+    json_t *header = json_loadb(file + 8, header_bytes, 0, NULL);
+    assert_non_null(header);
+    const json_t *tensor = json_object_get(header, "transformer.wpe.weight");
+    const json_int_t end =
+        json_integer_value(json_array_get(json_object_get(tensor, "data_offsets"), 1));
+    assert_true(end > 0);
+    memcpy(file + 8 + header_bytes + end - sizeof value, &value, sizeof value);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", run->out);
+    assert_ok(base_file_write(path, file, size_bytes, &error), &error);
+    json_decref(header);
+    free(file);
+}
+
+/* The last update makes an infinity, and no step comes after it to trip over that. */
+static void parameters_out_of_range_are_warned_of(void **state)
+{
+    (void)state;
+    const char *data = write_data("short.jsonl", "{\"text\":\"one two\"}\n"
+                                                 "{\"text\":\"three\"}\n");
+    training_expect(&one, &folder, "small", 0, FLAGS("--data", data));
+    assert_null(strstr(one.program.text[TEST_STDERR], "not finite"));
+    set_last_position(&one, 1e37f);
+    training_expect(&two, &folder, "large", 0,
+                    FLAGS("--data", data, "--checkpoint", one.out, "--steps", "1", "--lr", "100",
+                          "--weight-decay", "100"));
+    assert_non_null(strstr(two.program.text[TEST_STDERR], "parameters are not finite any more"));
+}
+
 static void a_stop_saves_the_record_so_far(void **state)
 {
     (void)state;
@@ -262,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_sentences_joins_in),
         cmocka_unit_test(a_long_sentence_is_shortened),
         cmocka_unit_test(malformed_data_is_refused_by_line),
+        cmocka_unit_test(parameters_out_of_range_are_warned_of),
         cmocka_unit_test(a_stop_saves_the_record_so_far),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

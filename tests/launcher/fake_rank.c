@@ -33,6 +33,7 @@ typedef struct fake_rank {
     uint64_t step;
     bool wrong_parameters;
     bool wrong_shard;
+    bool diverges;
 } fake_rank;
 
 static long env_long(const char *name, long otherwise)
@@ -138,6 +139,8 @@ static void at_point(fake_rank *fake, long point)
         fake->wrong_parameters = true;
     } else if (strcmp(what, "shard") == 0) {
         fake->wrong_shard = true;
+    } else if (strcmp(what, "diverge") == 0) {
+        fake->diverges = true;
     } else {
         (void)fprintf(stderr, "fake rank: what is '%s'?\n", what);
         leave(fake, 9);
@@ -202,6 +205,9 @@ static void step(fake_rank *fake)
     const char *lines = getenv("FAKE_LINES");
     message.step = fake->step;
     message.loss = 6.25 / (double)(fake->step + 1);
+    if (fake->diverges) {
+        message.loss = 6.25 * (double)(fake->step + 1) * (double)(fake->step + 1);
+    }
     message.loss_global = message.loss;
     message.tokens = 1024;
     message.compute_ns = 900000;

@@ -449,6 +449,22 @@ static void out_is_one_folder_by_any_name(void **state)
     fake_job_teardown(&folder);
 }
 
+static void a_loss_that_grows_is_warned_of(void **state)
+{
+    (void)state;
+    static const char *const variables[] = {"FAKE_WHAT=diverge", "FAKE_RANK=0", "FAKE_AT=4", NULL};
+    test_folder folder;
+    fake_job_setup(&folder);
+    assert_int_equal(
+        fake_job_run(&program, &folder, FAKE_LIST("--ranks", "1", "--steps", "4"), variables), 0);
+    assert_non_null(strstr(program.text[TEST_STDERR],
+                           "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n"));
+    assert_int_equal(
+        fake_job_run(&program, &folder, FAKE_LIST("--ranks", "1", "--steps", "3"), variables), 0);
+    assert_null(strstr(program.text[TEST_STDERR], "the loss grew"));
+    fake_job_teardown(&folder);
+}
+
 static void help_and_version_are_on_stdout(void **state)
 {
     (void)state;
@@ -490,6 +506,7 @@ int main(void)
         cmocka_unit_test(out_is_one_folder_by_any_name),
         cmocka_unit_test(a_false_start_leaves_out_as_it_was),
         cmocka_unit_test(what_is_no_file_is_refused_at_once),
+        cmocka_unit_test(a_loss_that_grows_is_warned_of),
         cmocka_unit_test(help_and_version_are_on_stdout),
         cmocka_unit_test(a_rank_by_hand_says_what_to_run),
     };
