@@ -78,7 +78,8 @@ static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
                 training_expect(run, &folder, name, 0,
                                 FLAGS("--ranks", ranks[n], "--transport", transports[t],
                                       "--algorithm", algorithms[a], "--steps", "3"));
-                for (int rank = 1; rank < atoi(ranks[n]); rank++) {
+                const long size = strtol(ranks[n], NULL, 10);
+                for (int rank = 1; rank < size; rank++) {
                     char file[64];
                     (void)snprintf(file, sizeof file, "state-rank-%d.safetensors", rank);
                     training_assert_same_file(run, "state-rank-0.safetensors", run, file);

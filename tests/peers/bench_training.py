@@ -26,13 +26,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def write_full_rows(path, lines):
-    """Sentences of exactly CONTEXT tokens: characters that our tokenizer never merges, and the end token.
+    """Sentences of CONTEXT tokens, made of characters that our tokenizer never merges.
 
-    So a step here is 16 × 64 tokens in segments of 64, as in PyTorch's script."""
+    Each is fed whole, and the end token is its last target: so a step here is 16 × 64 tokens in
+    segments of 64, as in PyTorch's script."""
     draw = random.Random(35000)
     with open(path, "w", encoding="utf-8") as file:
         for _ in range(lines):
-            text = "".join(draw.choice("#@%&*+=<>~^|") for _ in range(CONTEXT - 1))
+            text = "".join(draw.choice("#@%&*+=<>~^|") for _ in range(CONTEXT))
             file.write(json.dumps({"text": text}) + "\n")
 
 
