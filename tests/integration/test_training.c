@@ -198,11 +198,13 @@ static void a_long_sentence_is_shortened(void **state)
 {
     (void)state;
     enum { WORDS = 1000 };
-    char text[4 * WORDS + 64] = "{\"text\":\"";
-    for (size_t i = 0; i < WORDS; i++) {
-        (void)strcat(text, "abc ");
+    char words[4 * WORDS + 1];
+    char text[sizeof words + 64];
+    for (size_t i = 0; i < sizeof words; i++) {
+        words[i] = "abc "[i % 4];
     }
-    (void)strcat(text, "\"}\n{\"text\":\"short\"}\n");
+    words[sizeof words - 1] = '\0';
+    (void)snprintf(text, sizeof text, "{\"text\":\"%s\"}\n{\"text\":\"short\"}\n", words);
     const char *data = write_data("long.jsonl", text);
     training_expect(&one, &folder, "long", 0, FLAGS("--ranks", "1", "--data", data));
     for (int stream = 0; stream < 2; stream++) {

@@ -376,16 +376,11 @@ static void what_is_no_file_is_refused_at_once(void **state)
 static void bad_contents_are_one_line_and_1(void **state)
 {
     (void)state;
+    /* a checkpoint's config.json that no model can have */
+    static const char impossible[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
+                                     "\"n_head\": 3, \"n_positions\": 64}";
     static const char *const texts[] = {
-        "",
-        "{",
-        "{}",
-        "[]",
-        "{\"model\": {\"vocab\": {}}}",
-        "\xff\xfe",
-        /* a checkpoint's config.json that no model can have */
-        "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, \"n_head\": 3, "
-        "\"n_positions\": 64}",
+        "", "{", "{}", "[]", "{\"model\": {\"vocab\": {}}}", "\xff\xfe", impossible,
     };
     static const char *const flags[] = {"--tokenizer", "--checkpoint"};
     test_folder folder;

@@ -90,57 +90,58 @@ static void every_step_is_a_line(void **state)
     test_folder_remove(&place);
 }
 
+static const struct {
+    const char *key;
+    json_type type;
+} FIELDS[] = {
+    {"seed", JSON_INTEGER},
+    {"lab", JSON_STRING},
+    {"backend", JSON_STRING},
+    {"world_size", JSON_INTEGER},
+    {"model_params", JSON_INTEGER},
+    {"steps", JSON_INTEGER},
+    {"allreduce_p50_ms", JSON_REAL},
+    {"allreduce_p95_ms", JSON_REAL},
+    {"tokens_per_sec_1proc", JSON_REAL},
+    {"tokens_per_sec_2proc", JSON_REAL},
+    {"byte_equivalent", JSON_TRUE},
+    {"lesson_notes", JSON_STRING},
+    {"argv", JSON_ARRAY},
+    {"git_commit", JSON_STRING},
+    {"compiler", JSON_STRING},
+    {"compiler_flags", JSON_STRING},
+    {"host", JSON_STRING},
+    {"kernel", JSON_STRING},
+    {"cpus_allowed", JSON_INTEGER},
+    {"data", JSON_OBJECT},
+    {"model", JSON_OBJECT},
+    {"training", JSON_OBJECT},
+    {"started_by", JSON_STRING},
+    {"rerun", JSON_STRING},
+    {"max_abs_difference", JSON_REAL},
+    {"step_ms", JSON_OBJECT},
+    {"compute_ms", JSON_OBJECT},
+    {"allreduce_ms", JSON_OBJECT},
+    {"allreduce_exposed_ms", JSON_OBJECT},
+    {"optimizer_ms", JSON_OBJECT},
+    {"started_at", JSON_STRING},
+    {"ended_at", JSON_STRING},
+    {"exit_status", JSON_INTEGER},
+    {"message", JSON_NULL},
+    {"unbound_because", JSON_NULL},
+    {"scaling_failed", JSON_ARRAY},
+    {"transport", JSON_STRING},
+    {"algorithm", JSON_STRING},
+    {"instruction_set", JSON_STRING},
+    {"matrix_library", JSON_STRING},
+    {"eval", JSON_NULL},
+    {"ranks", JSON_ARRAY},
+    {"scaling", JSON_ARRAY},
+};
+
 static void the_manifest_has_its_fields(void **state)
 {
     (void)state;
-    static const struct {
-        const char *key;
-        json_type type;
-    } FIELDS[] = {
-        {"seed", JSON_INTEGER},
-        {"lab", JSON_STRING},
-        {"backend", JSON_STRING},
-        {"world_size", JSON_INTEGER},
-        {"model_params", JSON_INTEGER},
-        {"steps", JSON_INTEGER},
-        {"allreduce_p50_ms", JSON_REAL},
-        {"allreduce_p95_ms", JSON_REAL},
-        {"tokens_per_sec_1proc", JSON_REAL},
-        {"tokens_per_sec_2proc", JSON_REAL},
-        {"byte_equivalent", JSON_TRUE},
-        {"lesson_notes", JSON_STRING},
-        {"argv", JSON_ARRAY},
-        {"git_commit", JSON_STRING},
-        {"compiler", JSON_STRING},
-        {"compiler_flags", JSON_STRING},
-        {"host", JSON_STRING},
-        {"kernel", JSON_STRING},
-        {"cpus_allowed", JSON_INTEGER},
-        {"data", JSON_OBJECT},
-        {"model", JSON_OBJECT},
-        {"training", JSON_OBJECT},
-        {"started_by", JSON_STRING},
-        {"rerun", JSON_STRING},
-        {"max_abs_difference", JSON_REAL},
-        {"step_ms", JSON_OBJECT},
-        {"compute_ms", JSON_OBJECT},
-        {"allreduce_ms", JSON_OBJECT},
-        {"allreduce_exposed_ms", JSON_OBJECT},
-        {"optimizer_ms", JSON_OBJECT},
-        {"started_at", JSON_STRING},
-        {"ended_at", JSON_STRING},
-        {"exit_status", JSON_INTEGER},
-        {"message", JSON_NULL},
-        {"unbound_because", JSON_NULL},
-        {"scaling_failed", JSON_ARRAY},
-        {"transport", JSON_STRING},
-        {"algorithm", JSON_STRING},
-        {"instruction_set", JSON_STRING},
-        {"matrix_library", JSON_STRING},
-        {"eval", JSON_NULL},
-        {"ranks", JSON_ARRAY},
-        {"scaling", JSON_ARRAY},
-    };
     static sample made;
     test_folder place;
     test_folder_make(&place);
