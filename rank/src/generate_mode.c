@@ -15,10 +15,10 @@ typedef struct prompts {
     size_t count;
     uint64_t first;
     uint64_t stride;
-    rank_control *control;
+    proto_client *client;
 } prompts;
 
-static void deal_prompts(prompts *all, const rank_identity *identity)
+static void deal_prompts(prompts *all, const proto_identity *identity)
 {
     uint64_t index = 0;
     all->first = (uint64_t)identity->rank;
@@ -43,7 +43,7 @@ static void send_answer(void *user, size_t index, const char *prompt, const char
     output.index = all->first + index * all->stride;
     output.prompt = (char *)prompt;
     output.text = (char *)text;
-    rank_control_output(all->control, &output);
+    proto_client_output(all->client, &output);
 }
 
 static base_status answer(rank_worker *worker, const rank_generate_options *options,
@@ -55,7 +55,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
     }
-    all->control = worker->control;
+    all->client = worker->client;
     deal_prompts(all, &worker->identity);
     base_status status = rank_generate(options, all->mine, all->count, send_answer, all, reterr);
     if (status == BASE_OK && job->eval) {
@@ -67,7 +67,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         return status;
     }
     finished.max_rss_bytes = rank_worker_max_rss_bytes();
-    return rank_control_finish(worker->control, &finished, reterr);
+    return proto_client_finish(worker->client, &finished, reterr);
 }
 
 base_status rank_mode_generate(rank_worker *worker, base_error *reterr)

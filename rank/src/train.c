@@ -113,7 +113,7 @@ static base_status make_params(trainer *self, base_error *reterr)
 static base_status open_data(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
-    const rank_identity *identity = &self->worker->identity;
+    const proto_identity *identity = &self->worker->identity;
     base_status status = rank_tokenizer_load(job->tokenizer, &self->tokenizer, reterr);
     if (status != BASE_OK) {
         return status;
@@ -198,7 +198,7 @@ static void report_ready(const trainer *self)
     ready.algorithm = (char *)coll_algorithm_name(coll_context_algorithm(worker->context));
     ready.instruction_set = (char *)rank_model_instruction_set();
     ready.matrix_library = (char *)rank_model_matrix_library();
-    rank_control_ready(worker->control, &ready);
+    proto_client_ready(worker->client, &ready);
     base_text_shorten(facts.first_sentence, shown);
     (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", facts.sentences_shard,
                  facts.sentences_total, shown);
@@ -217,7 +217,7 @@ static base_status wait_for_all(const trainer *self, base_error *reterr)
     const rank_worker *worker = self->worker;
     const uint8_t mine = 1;
     uint8_t all[BASE_RANKS_MAX];
-    return rank_control_exchange(worker->control, &mine, all, sizeof mine,
+    return proto_client_exchange(worker->client, &mine, all, sizeof mine,
                                  base_deadline_after_ns(self->job->timeout_ms * BASE_NS_PER_MS),
                                  reterr);
 }
@@ -249,7 +249,7 @@ static base_status run_slots(trainer *self, step_sums *sums, uint64_t *tokens, b
     }
     sums->loss = losses[0];
     sums->remaining = (double)rank_data_remaining(self->data);
-    sums->stop = rank_control_stop_requested(self->worker->control) ? 1.0 : 0.0;
+    sums->stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
     return BASE_OK;
 }
 
@@ -346,7 +346,7 @@ static base_status train_step(trainer *self, base_error *reterr)
     step.epoch = self->epoch;
     step.learning_rate = learning_rate;
     step.grad_norm = norm;
-    rank_control_step(self->worker->control, &step);
+    proto_client_step(self->worker->client, &step);
 
     self->epoch_ended = global.remaining == 0.0;
     self->stopping = global.stop > 0.0;
@@ -426,7 +426,7 @@ static base_status finish(trainer *self, int64_t startup_ns, base_error *reterr)
     finished.matrix_first_use_ns = self->matrix_first_use_ns;
     finished.eval_total = eval_total;
     finished.eval_correct = eval_correct;
-    return rank_control_finish(worker->control, &finished, reterr);
+    return proto_client_finish(worker->client, &finished, reterr);
 }
 
 static void trainer_fini(trainer *self)

@@ -21,8 +21,8 @@ static base_status make_context(rank_worker *worker, base_error *reterr)
     coll_context_options options = {
         .rank = worker->identity.rank,
         .world_size = worker->identity.world_size,
-        .exchange = rank_control_exchange,
-        .exchange_user = worker->control,
+        .exchange = proto_client_exchange,
+        .exchange_user = worker->client,
         .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
     };
     base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
@@ -33,7 +33,7 @@ static base_status make_context(rank_worker *worker, base_error *reterr)
         status = coll_context_create(&options, &worker->context, reterr);
     }
     if (status == BASE_OK) {
-        rank_control_on_abort(worker->control, abort_collectives, worker->context);
+        proto_client_on_abort(worker->client, abort_collectives, worker->context);
     }
     return status;
 }
@@ -41,7 +41,7 @@ static base_status make_context(rank_worker *worker, base_error *reterr)
 static base_status run_mode(rank_worker *worker, base_error *reterr)
 {
     const char *mode = worker->identity.job.mode;
-    base_status status = rank_control_join(worker->control, reterr);
+    base_status status = proto_client_join(worker->client, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -71,14 +71,14 @@ static void report_failure(const rank_worker *worker, base_status status, base_e
     failed.collective = doing;
     failed.message = error->message;
     failed.secondary = status == BASE_ERR_ABORTED;
-    rank_control_failed(worker->control, &failed);
+    proto_client_failed(worker->client, &failed);
 }
 
 int rank_worker_run(int64_t started_ns)
 {
     rank_worker worker = {.started_ns = started_ns};
     base_error error = {.message = ""};
-    base_status status = rank_control_open(&worker.identity, &worker.control, &error);
+    base_status status = proto_client_open(&worker.identity, &worker.client, &error);
     if (status != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_USAGE;
@@ -87,16 +87,16 @@ int rank_worker_run(int64_t started_ns)
     if (status != BASE_OK) {
         report_failure(&worker, status, &error);
     }
-    rank_control_on_abort(worker.control, NULL, NULL);
+    proto_client_on_abort(worker.client, NULL, NULL);
     coll_context_destroy(worker.context);
-    rank_control_close(worker.control);
+    proto_client_close(worker.client);
     return status == BASE_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }
 
 base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_options *options,
                                  uint64_t *total, uint64_t *correct, base_error *reterr)
 {
-    const rank_identity *identity = &worker->identity;
+    const proto_identity *identity = &worker->identity;
     rank_pairs *pairs = NULL;
     base_status status = rank_pairs_open(identity->job.heldout, identity->rank,
                                          identity->world_size, &pairs, reterr);
@@ -110,7 +110,7 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 bool rank_worker_should_stop(void *user)
 {
     const rank_worker *worker = user;
-    return rank_control_stop_requested(worker->control);
+    return proto_client_stop_requested(worker->client);
 }
 
 uint64_t rank_worker_max_rss_bytes(void)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
-#include "rank/control.h"
+#include "proto/client.h"
 #include "rank/data.h"
 #include "rank/generate.h"
 #include "rank/model.h"
@@ -15,8 +15,8 @@
 
 /* What every mode needs. Made by worker_run, borrowed by the modes. */
 typedef struct rank_worker {
-    rank_identity identity;
-    rank_control *control;
+    proto_identity identity;
+    proto_client *client;
     coll_context *context; /* NULL for a single generating rank */
     int64_t started_ns;    /* when the process started, monotonic */
     uint64_t step;         /* for failure reports */

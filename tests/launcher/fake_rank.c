@@ -18,15 +18,15 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
-#include "control_impl.h"
+#include "client_impl.h"
+#include "proto/client.h"
 #include "proto/digest.h"
-#include "rank/control.h"
 
 enum { POINT_STARTED = 0, POINT_OPENED, POINT_JOINED, POINT_EXCHANGED, POINT_READY, POINT_STEPS };
 
 typedef struct fake_rank {
-    rank_identity identity;
-    rank_control *control;
+    proto_identity identity;
+    proto_client *client;
     const char *what;
     long rank;
     long at;
@@ -47,11 +47,11 @@ static void send_raw(fake_rank *fake, size_t size_bytes)
 {
     static uint8_t bytes[PROTO_RANK_MESSAGE_BYTES_MAX];
     memset(bytes, 0xff, sizeof bytes);
-    (void)pthread_mutex_lock(&fake->control->lock);
-    (void)control_queue_put(&fake->control->queue, bytes, size_bytes);
-    (void)pthread_mutex_unlock(&fake->control->lock);
+    (void)pthread_mutex_lock(&fake->client->lock);
+    (void)client_queue_put(&fake->client->queue, bytes, size_bytes);
+    (void)pthread_mutex_unlock(&fake->client->lock);
     const uint64_t one = 1;
-    (void)!write(fake->control->wake_fd, &one, sizeof one);
+    (void)!write(fake->client->wake_fd, &one, sizeof one);
 }
 
 static void send_failed(fake_rank *fake, base_status status, const char *message, bool secondary)
@@ -66,24 +66,24 @@ static void send_failed(fake_rank *fake, base_status status, const char *message
     failed.message = text;
     failed.collective = collective;
     failed.secondary = secondary;
-    rank_control_failed(fake->control, &failed);
+    proto_client_failed(fake->client, &failed);
 }
 
 /* Ends the control thread and closes the connection. */
 static void hang_up(fake_rank *fake)
 {
     const uint64_t one = 1;
-    (void)pthread_mutex_lock(&fake->control->lock);
-    fake->control->closing = true;
-    (void)pthread_mutex_unlock(&fake->control->lock);
-    (void)!write(fake->control->wake_fd, &one, sizeof one);
-    (void)pthread_join(fake->control->thread, NULL);
-    proto_bus_close(fake->control->bus);
+    (void)pthread_mutex_lock(&fake->client->lock);
+    fake->client->closing = true;
+    (void)pthread_mutex_unlock(&fake->client->lock);
+    (void)!write(fake->client->wake_fd, &one, sizeof one);
+    (void)pthread_join(fake->client->thread, NULL);
+    proto_bus_close(fake->client->bus);
 }
 
 static void leave(fake_rank *fake, int exit_code)
 {
-    rank_control_close(fake->control);
+    proto_client_close(fake->client);
     exit(exit_code);
 }
 
@@ -132,9 +132,9 @@ static void at_point(fake_rank *fake, long point)
             (void)pause();
         }
     } else if (strcmp(what, "wrong-key") == 0) {
-        proto_keypair_make(&fake->control->key.rank);
+        proto_keypair_make(&fake->client->key.rank);
     } else if (strcmp(what, "other-rank") == 0) {
-        fake->control->identity.rank = 0;
+        fake->client->identity.rank = 0;
     } else if (strcmp(what, "parameters") == 0) {
         fake->wrong_parameters = true;
     } else if (strcmp(what, "shard") == 0) {
@@ -164,8 +164,8 @@ static void exchange(fake_rank *fake)
     base_error error = {0};
     int32_t all[64] = {0};
     const int32_t mine = fake->identity.rank;
-    const base_status status = rank_control_exchange(
-        fake->control, &mine, all, sizeof mine,
+    const base_status status = proto_client_exchange(
+        fake->client, &mine, all, sizeof mine,
         base_deadline_after_ns(fake->identity.job.timeout_ms * BASE_NS_PER_MS), &error);
     if (status != BASE_OK) {
         fail(fake, &error);
@@ -196,7 +196,7 @@ static void ready(fake_rank *fake)
     message.first_sentence = sentence;
     message.transport = transport;
     message.algorithm = algorithm;
-    rank_control_ready(fake->control, &message);
+    proto_client_ready(fake->client, &message);
 }
 
 static void step(fake_rank *fake)
@@ -213,7 +213,7 @@ static void step(fake_rank *fake)
     message.compute_ns = 900000;
     message.allreduce_ns = 100000;
     message.step_ns = 1000000;
-    rank_control_step(fake->control, &message);
+    proto_client_step(fake->client, &message);
     if (lines != NULL && strcmp(lines, "same") == 0) {
         (void)printf("step %" PRIu64 "\n", fake->step);
         (void)fflush(stdout);
@@ -236,7 +236,7 @@ static void finish(fake_rank *fake)
         message.eval_total = 500;
         message.eval_correct = 456;
     }
-    if (rank_control_finish(fake->control, &message, &error) != BASE_OK) {
+    if (proto_client_finish(fake->client, &message, &error) != BASE_OK) {
         fail(fake, &error);
     }
 }
@@ -248,7 +248,7 @@ static void generate(fake_rank *fake)
     for (uint64_t i = 2; i > 0; i--) { /* out of order */
         output.index = i - 1;
         output.text = text;
-        rank_control_output(fake->control, &output);
+        proto_client_output(fake->client, &output);
     }
 }
 
@@ -260,12 +260,12 @@ int main(void)
                       .at = env_long("FAKE_AT", -1)};
     base_log_init("", BASE_LOG_INFO);
     at_point(&fake, POINT_STARTED);
-    if (rank_control_open(&fake.identity, &fake.control, &error) != BASE_OK) {
+    if (proto_client_open(&fake.identity, &fake.client, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_USAGE;
     }
     at_point(&fake, POINT_OPENED);
-    if (rank_control_join(fake.control, &error) != BASE_OK) {
+    if (proto_client_join(fake.client, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         leave(&fake, BASE_EXIT_ERROR);
     }
@@ -285,8 +285,8 @@ int main(void)
             exchange(&fake);
             /* everybody stops at the same step: asked for in one rank, agreed on by all */
             int32_t stops[64] = {0};
-            const int32_t stop = rank_control_stop_requested(fake.control) ? 1 : 0;
-            if (rank_control_exchange(fake.control, &stop, stops, sizeof stop, BASE_NO_DEADLINE,
+            const int32_t stop = proto_client_stop_requested(fake.client) ? 1 : 0;
+            if (proto_client_exchange(fake.client, &stop, stops, sizeof stop, BASE_NO_DEADLINE,
                                       &error) != BASE_OK) {
                 fail(&fake, &error);
             }

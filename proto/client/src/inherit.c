@@ -1,4 +1,4 @@
-#include "control_inherit.h"
+#include "inherit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static base_status read_job(int fd, proto_job *job, base_error *reterr)
     return status;
 }
 
-static base_status read_places(rank_identity *identity, base_error *reterr)
+static base_status read_places(proto_identity *identity, base_error *reterr)
 {
     const struct {
         const char *name;
@@ -88,8 +88,8 @@ static base_status read_places(rank_identity *identity, base_error *reterr)
     return BASE_OK;
 }
 
-base_status rank_inherit(rank_identity *identity, proto_key_file *key, int *lifeline_fd,
-                         base_error *reterr)
+base_status proto_inherit(proto_identity *identity, proto_key_file *key, int *lifeline_fd,
+                          base_error *reterr)
 {
     int job_fd = -1;
     int key_fd = -1;

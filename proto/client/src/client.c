@@ -1,4 +1,4 @@
-#include "rank/control.h"
+#include "proto/client.h"
 
 #include <control.pb-c.h>
 #include <errno.h>
@@ -16,17 +16,17 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "control_impl.h"
-#include "control_inherit.h"
+#include "client_impl.h"
+#include "inherit.h"
 
 enum { BOOT_ID_BYTES_MAX = 64, JOIN_MARGIN_MS = 1000 };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
-static base_status control_alloc(rank_control **control, base_error *reterr)
+static base_status client_alloc(proto_client **client, base_error *reterr)
 {
     pthread_condattr_t attributes;
-    rank_control *made = calloc(1, sizeof *made);
+    proto_client *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control client");
     }
@@ -40,22 +40,22 @@ static base_status control_alloc(rank_control **control, base_error *reterr)
     made->outgoing = malloc(PROTO_RANK_MESSAGE_BYTES_MAX);
     made->packing = malloc(PROTO_RANK_MESSAGE_BYTES_MAX);
     if (made->wake_fd < 0 || made->outgoing == NULL || made->packing == NULL ||
-        !control_queue_init(&made->queue, RANK_CONTROL_QUEUE_BYTES)) {
-        rank_control_close(made);
+        !client_queue_init(&made->queue, PROTO_CLIENT_QUEUE_BYTES)) {
+        proto_client_close(made);
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control client");
     }
-    *control = made;
+    *client = made;
     return BASE_OK;
 }
 
-base_status rank_control_open(rank_identity *identity, rank_control **control, base_error *reterr)
+base_status proto_client_open(proto_identity *identity, proto_client **client, base_error *reterr)
 {
-    rank_control *made = NULL;
-    base_status status = control_alloc(&made, reterr);
+    proto_client *made = NULL;
+    base_status status = client_alloc(&made, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    status = rank_inherit(&made->identity, &made->key, &made->lifeline_fd, reterr);
+    status = proto_inherit(&made->identity, &made->key, &made->lifeline_fd, reterr);
     if (status == BASE_OK) {
         made->peer_names = calloc((size_t)made->identity.world_size, sizeof made->peer_names[0]);
         if (made->peer_names == NULL) {
@@ -63,53 +63,53 @@ base_status rank_control_open(rank_identity *identity, rank_control **control, b
         }
     }
     if (status != BASE_OK) {
-        rank_control_close(made);
+        proto_client_close(made);
         return status;
     }
     *identity = made->identity;
-    *control = made;
+    *client = made;
     return BASE_OK;
 }
 
-static void wake(rank_control *control)
+static void wake(proto_client *client)
 {
     const uint64_t one = 1;
-    (void)!write(control->wake_fd, &one, sizeof one);
+    (void)!write(client->wake_fd, &one, sizeof one);
 }
 
 /* Packs and queues; waits for room while the link lives. */
-static void enqueue(rank_control *control, envelope_type *envelope)
+static void enqueue(proto_client *client, envelope_type *envelope)
 {
     envelope->version = PROTO_CONTROL_VERSION;
     const size_t size_bytes = ringfence__control__envelope__get_packed_size(envelope);
     BASE_ASSERT(size_bytes <= PROTO_RANK_MESSAGE_BYTES_MAX);
-    (void)ringfence__control__envelope__pack(envelope, control->packing);
-    (void)pthread_mutex_lock(&control->lock);
-    while (!control->ended && !control_queue_put(&control->queue, control->packing, size_bytes)) {
-        (void)pthread_cond_wait(&control->changed, &control->lock);
+    (void)ringfence__control__envelope__pack(envelope, client->packing);
+    (void)pthread_mutex_lock(&client->lock);
+    while (!client->ended && !client_queue_put(&client->queue, client->packing, size_bytes)) {
+        (void)pthread_cond_wait(&client->changed, &client->lock);
     }
-    (void)pthread_mutex_unlock(&control->lock);
-    wake(control);
+    (void)pthread_mutex_unlock(&client->lock);
+    wake(client);
 }
 
 /* Waits until *flag, the link's end or the deadline. With the lock held. */
-static base_status wait_for(rank_control *control, const bool *flag, int64_t deadline_ns,
+static base_status wait_for(proto_client *client, const bool *flag, int64_t deadline_ns,
                             base_error *reterr)
 {
     const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
                                    .tv_nsec = deadline_ns % BASE_NS_PER_S};
-    while (!*flag && !control->ended) {
+    while (!*flag && !client->ended) {
         const int failed = deadline_ns == BASE_NO_DEADLINE
-                               ? pthread_cond_wait(&control->changed, &control->lock)
-                               : pthread_cond_timedwait(&control->changed, &control->lock, &until);
-        if (failed == ETIMEDOUT && !*flag && !control->ended) {
+                               ? pthread_cond_wait(&client->changed, &client->lock)
+                               : pthread_cond_timedwait(&client->changed, &client->lock, &until);
+        if (failed == ETIMEDOUT && !*flag && !client->ended) {
             return base_fail(reterr, BASE_ERR_TIMEOUT, "the deadline passed");
         }
     }
     if (*flag) {
         return BASE_OK;
     }
-    return base_fail(reterr, control->broken.status, "%s", control->broken.message);
+    return base_fail(reterr, client->broken.status, "%s", client->broken.message);
 }
 
 static uint64_t namespace_of(const char *path)
@@ -137,7 +137,7 @@ static void read_line(const char *path, char *text, size_t size_bytes)
     }
 }
 
-static void send_join(rank_control *control)
+static void send_join(proto_client *client)
 {
     char hostname[BASE_HOSTNAME_BYTES] = "";
     char boot_id[BOOT_ID_BYTES_MAX];
@@ -145,8 +145,8 @@ static void send_join(rank_control *control)
     read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id);
 
     Ringfence__Control__Join join = RINGFENCE__CONTROL__JOIN__INIT;
-    join.rank = (uint32_t)control->identity.rank;
-    join.world_size = (uint32_t)control->identity.world_size;
+    join.rank = (uint32_t)client->identity.rank;
+    join.world_size = (uint32_t)client->identity.world_size;
     join.pid = getpid();
     join.hostname = hostname;
     join.boot_id = boot_id;
@@ -156,19 +156,19 @@ static void send_join(rank_control *control)
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN;
     envelope.join = &join;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
 }
 
-base_status rank_control_join(rank_control *control, base_error *reterr)
+base_status proto_client_join(proto_client *client, base_error *reterr)
 {
-    const int64_t timeout_ms = control->identity.job.join_timeout_ms + JOIN_MARGIN_MS;
+    const int64_t timeout_ms = client->identity.job.join_timeout_ms + JOIN_MARGIN_MS;
     const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
     base_status status =
-        proto_bus_connect(&control->key, control->identity.world_size, &control->bus, reterr);
-    proto_wipe(&control->key.rank, sizeof control->key.rank);
+        proto_bus_connect(&client->key, client->identity.world_size, &client->bus, reterr);
+    proto_wipe(&client->key.rank, sizeof client->key.rank);
     if (status == BASE_OK) {
-        const int failed = pthread_create(&control->thread, NULL, rank_control_thread, control);
-        control->thread_started = failed == 0;
+        const int failed = pthread_create(&client->thread, NULL, proto_client_thread, client);
+        client->thread_started = failed == 0;
         if (failed != 0) {
             status = base_fail_errno(reterr, failed, "cannot start the control thread");
         }
@@ -176,43 +176,43 @@ base_status rank_control_join(rank_control *control, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    send_join(control);
-    (void)pthread_mutex_lock(&control->lock);
-    status = wait_for(control, &control->joined, deadline_ns, reterr);
-    (void)pthread_mutex_unlock(&control->lock);
+    send_join(client);
+    (void)pthread_mutex_lock(&client->lock);
+    status = wait_for(client, &client->joined, deadline_ns, reterr);
+    (void)pthread_mutex_unlock(&client->lock);
     if (status == BASE_ERR_TIMEOUT) {
         return base_fail(reterr, status, "joining the job at %s: no roster within %" PRId64 " ms",
-                         control->key.endpoint, timeout_ms);
+                         client->key.endpoint, timeout_ms);
     }
     return status == BASE_OK
                ? status
-               : base_error_prepend(reterr, status, "joining the job at %s", control->key.endpoint);
+               : base_error_prepend(reterr, status, "joining the job at %s", client->key.endpoint);
 }
 
-void rank_control_on_abort(rank_control *control, rank_on_abort on_abort, void *user)
+void proto_client_on_abort(proto_client *client, proto_on_abort on_abort, void *user)
 {
-    (void)pthread_mutex_lock(&control->lock);
-    control->on_abort = on_abort;
-    control->on_abort_user = user;
-    (void)pthread_mutex_unlock(&control->lock);
+    (void)pthread_mutex_lock(&client->lock);
+    client->on_abort = on_abort;
+    client->on_abort_user = user;
+    (void)pthread_mutex_unlock(&client->lock);
 }
 
-base_status rank_control_exchange(void *user, const void *mine, void *all, size_t size_bytes,
+base_status proto_client_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                   int64_t deadline_ns, base_error *reterr)
 {
-    rank_control *control = user;
+    proto_client *client = user;
     if (size_bytes == 0 || size_bytes > PROTO_EXCHANGE_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "an exchange of %zu bytes: from 1 to %d allowed",
                          size_bytes, PROTO_EXCHANGE_BYTES_MAX);
     }
-    (void)pthread_mutex_lock(&control->lock);
-    const uint64_t sequence = ++control->exchange_sequence;
-    control->exchange_all = all;
-    control->exchange_part_bytes = size_bytes;
-    control->exchange_done = false;
-    control->exchange_waits = true;
-    control->exchange_error.status = BASE_OK;
-    (void)pthread_mutex_unlock(&control->lock);
+    (void)pthread_mutex_lock(&client->lock);
+    const uint64_t sequence = ++client->exchange_sequence;
+    client->exchange_all = all;
+    client->exchange_part_bytes = size_bytes;
+    client->exchange_done = false;
+    client->exchange_waits = true;
+    client->exchange_error.status = BASE_OK;
+    (void)pthread_mutex_unlock(&client->lock);
 
     Ringfence__Control__Exchange exchange = RINGFENCE__CONTROL__EXCHANGE__INIT;
     exchange.sequence = sequence;
@@ -221,31 +221,31 @@ base_status rank_control_exchange(void *user, const void *mine, void *all, size_
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE;
     envelope.exchange = &exchange;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
 
-    (void)pthread_mutex_lock(&control->lock);
-    base_status status = wait_for(control, &control->exchange_done, deadline_ns, reterr);
-    control->exchange_waits = false;
-    if (status == BASE_OK && control->exchange_error.status != BASE_OK) {
-        status = base_fail(reterr, control->exchange_error.status, "%s",
-                           control->exchange_error.message);
+    (void)pthread_mutex_lock(&client->lock);
+    base_status status = wait_for(client, &client->exchange_done, deadline_ns, reterr);
+    client->exchange_waits = false;
+    if (status == BASE_OK && client->exchange_error.status != BASE_OK) {
+        status =
+            base_fail(reterr, client->exchange_error.status, "%s", client->exchange_error.message);
     }
-    (void)pthread_mutex_unlock(&control->lock);
+    (void)pthread_mutex_unlock(&client->lock);
     return status == BASE_OK
                ? status
                : base_error_prepend(reterr, status, "exchange #%" PRIu64 " over the launcher",
                                     sequence);
 }
 
-bool rank_control_stop_requested(const rank_control *control)
+bool proto_client_stop_requested(const proto_client *client)
 {
-    return atomic_load(&control->stop_requested);
+    return atomic_load(&client->stop_requested);
 }
 
-const char *rank_control_peer_name(const rank_control *control, int rank)
+const char *proto_client_peer_name(const proto_client *client, int rank)
 {
-    BASE_ASSERT(rank >= 0 && rank < control->identity.world_size);
-    return control->peer_names[rank];
+    BASE_ASSERT(rank >= 0 && rank < client->identity.world_size);
+    return client->peer_names[rank];
 }
 
 /* text, or a copy in `cut` without what is over size_bytes - 1 bytes (not inside a character). */
@@ -263,7 +263,7 @@ static char *cut_text(char *text, char *cut, size_t size_bytes)
     return cut;
 }
 
-void rank_control_ready(rank_control *control, const Ringfence__Control__Ready *ready)
+void proto_client_ready(proto_client *client, const Ringfence__Control__Ready *ready)
 {
     char sentence[PROTO_NAME_BYTES_MAX + 1];
     Ringfence__Control__Ready copy = *ready;
@@ -271,19 +271,19 @@ void rank_control_ready(rank_control *control, const Ringfence__Control__Ready *
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_READY;
     envelope.ready = &copy;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
 }
 
-void rank_control_step(rank_control *control, const Ringfence__Control__Step *step)
+void proto_client_step(proto_client *client, const Ringfence__Control__Step *step)
 {
     Ringfence__Control__Step copy = *step;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
     envelope.step = &copy;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
 }
 
-void rank_control_output(rank_control *control, const Ringfence__Control__Output *output)
+void proto_client_output(proto_client *client, const Ringfence__Control__Output *output)
 {
     static char prompt[PROTO_TEXT_BYTES_MAX / 2]; /* one thread calls; both fit one message */
     static char text[PROTO_TEXT_BYTES_MAX / 2];
@@ -293,10 +293,10 @@ void rank_control_output(rank_control *control, const Ringfence__Control__Output
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT;
     envelope.output = &copy;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
 }
 
-void rank_control_failed(rank_control *control, const Ringfence__Control__Failed *failed)
+void proto_client_failed(proto_client *client, const Ringfence__Control__Failed *failed)
 {
     char collective[PROTO_REASON_BYTES_MAX + 1];
     char message[PROTO_REASON_BYTES_MAX + 1];
@@ -306,53 +306,53 @@ void rank_control_failed(rank_control *control, const Ringfence__Control__Failed
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED;
     envelope.failed = &copy;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
 }
 
-base_status rank_control_finish(rank_control *control, const Ringfence__Control__Finished *finished,
+base_status proto_client_finish(proto_client *client, const Ringfence__Control__Finished *finished,
                                 base_error *reterr)
 {
     Ringfence__Control__Finished copy = *finished;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED;
     envelope.finished = &copy;
-    enqueue(control, &envelope);
+    enqueue(client, &envelope);
     const int64_t deadline_ns =
-        base_deadline_after_ns(control->identity.job.timeout_ms * BASE_NS_PER_MS);
-    (void)pthread_mutex_lock(&control->lock);
-    const base_status status = wait_for(control, &control->goodbye, deadline_ns, reterr);
-    (void)pthread_mutex_unlock(&control->lock);
+        base_deadline_after_ns(client->identity.job.timeout_ms * BASE_NS_PER_MS);
+    (void)pthread_mutex_lock(&client->lock);
+    const base_status status = wait_for(client, &client->goodbye, deadline_ns, reterr);
+    (void)pthread_mutex_unlock(&client->lock);
     return status == BASE_OK
                ? status
                : base_error_prepend(reterr, status, "waiting for the launcher's goodbye");
 }
 
-void rank_control_close(rank_control *control)
+void proto_client_close(proto_client *client)
 {
-    if (control == NULL) {
+    if (client == NULL) {
         return;
     }
-    if (control->thread_started) {
-        (void)pthread_mutex_lock(&control->lock);
-        control->closing = true;
-        (void)pthread_cond_broadcast(&control->changed);
-        (void)pthread_mutex_unlock(&control->lock);
-        wake(control);
-        (void)pthread_join(control->thread, NULL);
+    if (client->thread_started) {
+        (void)pthread_mutex_lock(&client->lock);
+        client->closing = true;
+        (void)pthread_cond_broadcast(&client->changed);
+        (void)pthread_mutex_unlock(&client->lock);
+        wake(client);
+        (void)pthread_join(client->thread, NULL);
     }
-    proto_bus_close(control->bus); /* lets queued messages leave, for a bounded time */
-    if (control->lifeline_fd >= 0) {
-        (void)close(control->lifeline_fd);
+    proto_bus_close(client->bus); /* lets queued messages leave, for a bounded time */
+    if (client->lifeline_fd >= 0) {
+        (void)close(client->lifeline_fd);
     }
-    if (control->wake_fd >= 0) {
-        (void)close(control->wake_fd);
+    if (client->wake_fd >= 0) {
+        (void)close(client->wake_fd);
     }
-    proto_wipe(&control->key, sizeof control->key);
-    control_queue_fini(&control->queue);
-    free(control->peer_names);
-    free(control->outgoing);
-    free(control->packing);
-    (void)pthread_cond_destroy(&control->changed);
-    (void)pthread_mutex_destroy(&control->lock);
-    free(control);
+    proto_wipe(&client->key, sizeof client->key);
+    client_queue_fini(&client->queue);
+    free(client->peer_names);
+    free(client->outgoing);
+    free(client->packing);
+    (void)pthread_cond_destroy(&client->changed);
+    (void)pthread_mutex_destroy(&client->lock);
+    free(client);
 }

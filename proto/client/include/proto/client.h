@@ -7,8 +7,8 @@
  * launcher is gone (lifeline closed) the process ends.
  *
  * Functions here are called by one thread of the rank. */
-#ifndef RANK_CONTROL_H
-#define RANK_CONTROL_H
+#ifndef PROTO_CLIENT_H
+#define PROTO_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,41 +17,41 @@
 #include "base/status.h"
 #include "proto/job.h"
 
-typedef struct rank_control rank_control;
+typedef struct proto_client proto_client;
 
-/* What the process inherited: the job's own bytes and its keys. Secrets stay inside rank_control.
+/* What the process inherited: the job's own bytes and its keys. Secrets stay inside proto_client.
  */
-typedef struct rank_identity {
+typedef struct proto_identity {
     int rank;
     int world_size;
     int local_rank;
     int local_world_size;
     proto_job job;
-} rank_identity;
+} proto_identity;
 
-typedef void (*rank_on_abort)(void *user, const char *reason);
+typedef void (*proto_on_abort)(void *user, const char *reason);
 
 /* Reads the inherited descriptors and environment. A rank started by hand gets BASE_ERR_AUTH with a
  * message that says what to run. */
-BASE_MUST_CHECK base_status rank_control_open(rank_identity *identity, rank_control **control,
+BASE_MUST_CHECK base_status proto_client_open(proto_identity *identity, proto_client **client,
                                               base_error *reterr);
 
 /* Connects, joins, waits for the roster. */
-BASE_MUST_CHECK base_status rank_control_join(rank_control *control, base_error *reterr);
+BASE_MUST_CHECK base_status proto_client_join(proto_client *client, base_error *reterr);
 
 /* Sets or (NULL) takes away what an abort calls. After it returns the old one is not running and
- * will not be called. on_abort must not block or call this control. */
-void rank_control_on_abort(rank_control *control, rank_on_abort on_abort, void *user);
+ * will not be called. on_abort must not block or call this client. */
+void proto_client_on_abort(proto_client *client, proto_on_abort on_abort, void *user);
 
-/* A coll_exchange over the launcher; user is the rank_control. */
-base_status rank_control_exchange(void *user, const void *mine, void *all, size_t size_bytes,
+/* A coll_exchange over the launcher; user is the proto_client. */
+base_status proto_client_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                   int64_t deadline_ns, base_error *reterr);
 
 /* The launcher has asked to stop after the current step. */
-bool rank_control_stop_requested(const rank_control *control);
+bool proto_client_stop_requested(const proto_client *client);
 
-/* "host h, pid 42" of another rank, from the roster; static storage of the control. */
-const char *rank_control_peer_name(const rank_control *control, int rank);
+/* "host h, pid 42" of another rank, from the roster; static storage of the client. */
+const char *proto_client_peer_name(const proto_client *client, int rank);
 
 /* Reports, queued; the messages are ringfence__control__* as generated from control.proto, packed
  * by the callee. They are copied. */
@@ -60,17 +60,17 @@ struct Ringfence__Control__Step;
 struct Ringfence__Control__Output;
 struct Ringfence__Control__Failed;
 struct Ringfence__Control__Finished;
-void rank_control_ready(rank_control *control, const struct Ringfence__Control__Ready *ready);
-void rank_control_step(rank_control *control, const struct Ringfence__Control__Step *step);
-void rank_control_output(rank_control *control, const struct Ringfence__Control__Output *output);
-void rank_control_failed(rank_control *control, const struct Ringfence__Control__Failed *failed);
+void proto_client_ready(proto_client *client, const struct Ringfence__Control__Ready *ready);
+void proto_client_step(proto_client *client, const struct Ringfence__Control__Step *step);
+void proto_client_output(proto_client *client, const struct Ringfence__Control__Output *output);
+void proto_client_failed(proto_client *client, const struct Ringfence__Control__Failed *failed);
 
 /* Sends the last message and waits (bounded) for the launcher's Goodbye. */
-BASE_MUST_CHECK base_status rank_control_finish(rank_control *control,
+BASE_MUST_CHECK base_status proto_client_finish(proto_client *client,
                                                 const struct Ringfence__Control__Finished *finished,
                                                 base_error *reterr);
 
 /* Sends what is queued (bounded), ends the thread, wipes the keys. NULL is fine. */
-void rank_control_close(rank_control *control);
+void proto_client_close(proto_client *client);
 
 #endif

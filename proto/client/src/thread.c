@@ -1,0 +1,239 @@
+/* The control thread: owns the bus, sends what is queued, hears the launcher. */
+#include <control.pb-c.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "client_impl.h"
+
+/* An idle look at the bus now and then, as the launcher has it: its descriptor tells of changes
+ * only, and a change that were ever missed should cost a moment, not the job. */
+enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, LINKS = PROTO_BUS_FDS + 2 };
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+/* The link is over: whoever waits is told why. The first reason stays. */
+static void end_link(proto_client *client, base_status status, const char *why)
+{
+    (void)pthread_mutex_lock(&client->lock);
+    if (!client->ended) {
+        client->ended = true;
+        (void)base_fail(&client->broken, status, "%s", why);
+    }
+    (void)pthread_cond_broadcast(&client->changed);
+    (void)pthread_mutex_unlock(&client->lock);
+}
+
+static bool closing(proto_client *client)
+{
+    (void)pthread_mutex_lock(&client->lock);
+    const bool result = client->closing;
+    (void)pthread_mutex_unlock(&client->lock);
+    return result;
+}
+
+static void hear_roster(proto_client *client, const Ringfence__Control__Roster *roster)
+{
+    (void)pthread_mutex_lock(&client->lock);
+    if (!client->joined) {
+        for (size_t i = 0; i < roster->n_peers; i++) {
+            (void)snprintf(client->peer_names[i], PROTO_CLIENT_PEER_NAME_BYTES,
+                           "host %s, pid %" PRId64, roster->peers[i]->hostname,
+                           roster->peers[i]->pid);
+        }
+        client->joined = true;
+    }
+    (void)pthread_cond_broadcast(&client->changed);
+    (void)pthread_mutex_unlock(&client->lock);
+}
+
+static void hear_exchanged(proto_client *client, const Ringfence__Control__Exchanged *exchanged)
+{
+    (void)pthread_mutex_lock(&client->lock);
+    if (client->exchange_waits && exchanged->sequence == client->exchange_sequence) {
+        uint8_t *all = client->exchange_all;
+        const size_t part_bytes = client->exchange_part_bytes;
+        if (exchanged->parts[0].len == part_bytes) {
+            for (size_t i = 0; i < exchanged->n_parts; i++) {
+                memcpy(all + i * part_bytes, exchanged->parts[i].data, part_bytes);
+            }
+        } else {
+            (void)base_fail(&client->exchange_error, BASE_ERR_MISMATCH,
+                            "exchange #%" PRIu64 ": parts of %zu bytes, where this rank gave %zu",
+                            exchanged->sequence, exchanged->parts[0].len, part_bytes);
+        }
+        client->exchange_done = true;
+        client->exchange_waits = false;
+    }
+    (void)pthread_cond_broadcast(&client->changed);
+    (void)pthread_mutex_unlock(&client->lock);
+}
+
+/* Aborted: the rank may leave by itself for a moment, then the process ends. */
+static void hear_abort(proto_client *client, const Ringfence__Control__Abort *abort_message)
+{
+    end_link(client, BASE_ERR_ABORTED, abort_message->reason);
+    (void)pthread_mutex_lock(&client->lock); /* held: the rank may be taking the callback away */
+    if (client->on_abort != NULL) {
+        client->on_abort(client->on_abort_user, abort_message->reason);
+    }
+    (void)pthread_mutex_unlock(&client->lock);
+    const int64_t deadline_ns =
+        base_deadline_after_ns(PROTO_CLIENT_ABORT_GRACE_MS * BASE_NS_PER_MS);
+    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
+                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
+    (void)pthread_mutex_lock(&client->lock);
+    int waited = 0;
+    while (!client->closing && waited == 0) {
+        waited = pthread_cond_timedwait(&client->changed, &client->lock, &until);
+    }
+    const bool left = client->closing;
+    (void)pthread_mutex_unlock(&client->lock);
+    if (!left) {
+        _exit(BASE_EXIT_ERROR);
+    }
+}
+
+static void hear(proto_client *client, const envelope_type *envelope)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
+        hear_roster(client, envelope->roster);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
+        hear_exchanged(client, envelope->exchanged);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT:
+        hear_abort(client, envelope->abort);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
+        atomic_store(&client->stop_requested, true);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
+        (void)pthread_mutex_lock(&client->lock);
+        client->goodbye = true;
+        (void)pthread_cond_broadcast(&client->changed);
+        (void)pthread_mutex_unlock(&client->lock);
+        break;
+    default: /* proto_envelope_unpack lets no other through */
+        break;
+    }
+}
+
+static void hear_event(proto_client *client, const proto_bus_event *event)
+{
+    switch (event->kind) {
+    case PROTO_BUS_CONNECTED:
+        (void)pthread_mutex_lock(&client->lock);
+        client->connected = true;
+        (void)pthread_mutex_unlock(&client->lock);
+        break;
+    case PROTO_BUS_REFUSED:
+        end_link(client, BASE_ERR_AUTH,
+                 "the launcher refused this rank's key: it is not of this job");
+        break;
+    case PROTO_BUS_UNREACHABLE:
+        end_link(client, BASE_ERR_PEER, "no launcher listens there");
+        break;
+    case PROTO_BUS_DISCONNECTED:
+        (void)pthread_mutex_lock(&client->lock);
+        const bool connected = client->connected;
+        (void)pthread_mutex_unlock(&client->lock);
+        end_link(client, connected ? BASE_ERR_PEER : BASE_ERR_AUTH,
+                 connected ? "the launcher has closed the connection"
+                           : "the launcher refused this rank's key: it is not of this job");
+        break;
+    }
+}
+
+/* Takes everything that has come. */
+static void drain(proto_client *client)
+{
+    proto_bus_event event;
+    envelope_type *envelope = NULL;
+    base_error error;
+    int rank = PROTO_NO_RANK;
+    do {
+        const base_status status = proto_bus_recv(client->bus, &rank, &envelope, &error);
+        if (status != BASE_OK) {
+            end_link(client, BASE_ERR_PEER, error.message);
+            break;
+        }
+        if (envelope != NULL) {
+            hear(client, envelope);
+        }
+    } while (envelope != NULL);
+    while (proto_bus_next_event(client->bus, &event)) {
+        hear_event(client, &event);
+    }
+}
+
+/* Sends what is queued; *unsent_bytes is a message that the socket has no room for yet. True when
+ * all is sent. */
+static bool send_queued(proto_client *client, size_t *unsent_bytes)
+{
+    base_error error;
+    for (;;) {
+        if (*unsent_bytes == 0) {
+            (void)pthread_mutex_lock(&client->lock);
+            *unsent_bytes =
+                client_queue_take(&client->queue, client->outgoing, PROTO_RANK_MESSAGE_BYTES_MAX);
+            (void)pthread_cond_broadcast(&client->changed); /* there is room */
+            (void)pthread_mutex_unlock(&client->lock);
+        }
+        if (*unsent_bytes == 0) {
+            return true;
+        }
+        const base_status status = proto_bus_send_packed(client->bus, PROTO_NO_RANK,
+                                                         client->outgoing, *unsent_bytes, &error);
+        if (status == BASE_ERR_BUSY) {
+            return false;
+        }
+        if (status != BASE_OK) {
+            end_link(client, BASE_ERR_PEER, error.message);
+        }
+        *unsent_bytes = 0;
+    }
+}
+
+void *proto_client_thread(void *user)
+{
+    proto_client *client = user;
+    size_t unsent_bytes = 0;
+    int bus_fds[PROTO_BUS_FDS];
+    proto_bus_fds(client->bus, bus_fds);
+    for (;;) {
+        const bool end = closing(client);
+        const bool sent = send_queued(client, &unsent_bytes);
+        drain(client);
+        if (end) {
+            break;
+        }
+        struct pollfd links[LINKS] = {
+            {.fd = bus_fds[0], .events = POLLIN},
+            {.fd = bus_fds[1], .events = POLLIN},
+            {.fd = client->wake_fd, .events = POLLIN},
+            {.fd = client->lifeline_fd, .events = POLLIN},
+        };
+        if (poll(links, LINKS, sent ? POLL_IDLE_MS : POLL_BUSY_MS) < 0 && errno != EINTR) {
+            end_link(client, BASE_ERR_IO, "cannot wait for the launcher");
+            break;
+        }
+        if (links[3].revents != 0) {
+            _exit(BASE_EXIT_ERROR); /* the launcher is gone: nobody is left to report to */
+        }
+        if (links[2].revents != 0) {
+            uint64_t count = 0;
+            (void)!read(client->wake_fd, &count, sizeof count);
+        }
+    }
+    return NULL;
+}
