@@ -168,7 +168,7 @@ bool coll_arena_path_advance(coll_op *op)
         return advance_broadcast(op);
     case COLL_ALL_GATHER:
         return advance_gather(op);
-    case COLL_BARRIER:
+    default:
         break;
     }
     return true;

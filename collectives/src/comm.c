@@ -139,6 +139,16 @@ base_status coll_comm_create(coll_context *context, const int *ranks, int count,
                           reterr);
 }
 
+base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
+                            base_error *reterr)
+{
+    (void)comm;
+    (void)colour;
+    (void)key;
+    *split = NULL;
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "splitting is not there yet");
+}
+
 void coll_comm_destroy(coll_comm *comm)
 {
     if (comm == NULL) {

@@ -23,9 +23,14 @@ static base_status check_options(const coll_context_options *options, base_error
     if (options->exchange == NULL || options->timeout_ns < 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "no exchange, or a negative timeout");
     }
-    if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_ZMQ ||
-        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_DIRECT) {
+    if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_TCP ||
+        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_TWO_LEVEL) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown transport or algorithm");
+    }
+    if (options->transport == COLL_TRANSPORT_TCP || options->algorithm > COLL_ALGORITHM_DIRECT) {
+        return base_fail(
+            reterr, BASE_ERR_UNSUPPORTED, "transport %s or algorithm %s: not there yet",
+            coll_transport_name(options->transport), coll_algorithm_name(options->algorithm));
     }
     if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
         return base_fail(reterr, BASE_ERR_INVALID, "half a CURVE key pair");

@@ -191,7 +191,7 @@ BASE_MUST_CHECK base_status coll_abort_check(coll_context *context, base_error *
 
 /* "rank 1 (host h, pid 42)" for a rank of the communicator. */
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
-/* "all_reduce #17 float32 × 1024 …, waiting for rank 1 (host h, pid 42)". */
+/* "all_reduce #17 float × 1024 …, waiting for rank 1 (host h, pid 42)". */
 void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
 /* What a timeout has to say: the operation, who was waited for, who has arrived and who has not. */
 base_status coll_report_timeout(coll_op *op, base_error *reterr);

@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "names.h"
-
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -25,17 +23,19 @@ void coll_descriptor_text(const coll_descriptor *d, char *text, size_t size_byte
     switch (d->kind) {
     case COLL_ALL_REDUCE:
         (void)snprintf(text, size_bytes, "all_reduce %s × %" PRIu64 " %s %s",
-                       coll_type_name(d->type), d->count, coll_reduce_name(d->reduce),
-                       coll_algorithm_name(d->algorithm));
+                       coll_type_name((coll_type)d->type), d->count,
+                       coll_reduce_name((coll_reduce)d->reduce),
+                       coll_algorithm_name((coll_algorithm)d->algorithm));
         return;
     case COLL_BROADCAST:
         (void)snprintf(text, size_bytes, "broadcast %s × %" PRIu64 " root %d %s",
-                       coll_type_name(d->type), d->count, d->root,
-                       coll_algorithm_name(d->algorithm));
+                       coll_type_name((coll_type)d->type), d->count, d->root,
+                       coll_algorithm_name((coll_algorithm)d->algorithm));
         return;
     case COLL_ALL_GATHER:
-        (void)snprintf(text, size_bytes, "all_gather %s × %" PRIu64 " %s", coll_type_name(d->type),
-                       d->count, coll_algorithm_name(d->algorithm));
+        (void)snprintf(text, size_bytes, "all_gather %s × %" PRIu64 " %s",
+                       coll_type_name((coll_type)d->type), d->count,
+                       coll_algorithm_name((coll_algorithm)d->algorithm));
         return;
     case COLL_BARRIER:
         (void)snprintf(text, size_bytes, "barrier");

@@ -67,7 +67,7 @@ static inline int32_t coll_line_ahead(uint64_t word, uint64_t sequence)
     return (int32_t)((uint32_t)(word >> 32) - (uint32_t)sequence);
 }
 
-/* "all_reduce float32 × 1024 sum direct", "broadcast int32 × 4 root 1". */
+/* "all_reduce float × 1024 sum direct", "broadcast int32 × 4 root 1". */
 void coll_descriptor_text(const coll_descriptor *descriptor, char *text, size_t size_bytes);
 
 #endif

@@ -1,61 +1,130 @@
-#include "names.h"
-
+/* Names as on command lines and in messages; collectives, types and operations are spelled as in
+ * nccl-tests. */
+#include <stdio.h>
 #include <string.h>
 
-static const char *const algorithm_names[] = {"auto", "ring", "tree", "direct"};
-static const char *const transport_names[] = {"auto", "shm", "zmq"};
-static const char *const type_names[] = {"?", "float32", "float64", "int32", "int64", "uint8"};
-static const char *const reduce_names[] = {"?", "sum", "min", "max"};
-static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1};
+#include "coll/coll.h"
 
-#define NAME_OF(names, value)                                                                      \
-    ((value) < 0 || (size_t)(value) >= sizeof(names) / sizeof(names)[0] ? "?" : (names)[value])
+#define LENGTH(list) (sizeof(list) / sizeof(list)[0])
 
-const char *coll_type_name(int type)
+static const char *const kind_names[] = {
+    "?",      "all_reduce", "broadcast", "all_gather", "barrier", "reduce", "reduce_scatter",
+    "gather", "scatter",    "alltoall",  "send",       "receive",
+};
+static const char *const type_names[] = {"?",     "float", "double",   "int32", "int64",
+                                         "uint8", "half",  "bfloat16", "int8",  "uint64"};
+static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1, 2, 2, 1, 8};
+static const char *const reduce_names[] = {"?", "sum", "min", "max", "prod", "avg"};
+static const char *const algorithm_names[] = {
+    "auto", "ring", "tree", "direct", "recursive_doubling", "halving_doubling", "two_level"};
+static const char *const transport_names[] = {"auto", "shm", "zmq", "tcp"};
+static const char *const auth_names[] = {"mac", "encrypt", "off"};
+
+static const char *name_of(const char *const *names, size_t count, int value)
 {
-    return NAME_OF(type_names, type);
+    return value < 0 || (size_t)value >= count ? "?" : names[value];
 }
 
-const char *coll_reduce_name(int reduce)
+/* The place of name in names; "?" is no name. */
+static base_status parse(const char *what, const char *name, const char *const *names, size_t count,
+                         int *value, base_error *reterr)
 {
-    return NAME_OF(reduce_names, reduce);
+    char known[192] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (names[i][0] == '?') {
+            continue;
+        }
+        if (strcmp(name, names[i]) == 0) {
+            *value = (int)i;
+            return BASE_OK;
+        }
+        const int added =
+            snprintf(known + used, sizeof known - used, "%s%s", used == 0 ? "" : ", ", names[i]);
+        used += added > 0 && (size_t)added < sizeof known - used ? (size_t)added : 0;
+    }
+    return base_fail(reterr, BASE_ERR_INVALID, "unknown %s '%.64s' (known: %s)", what, name, known);
+}
+
+const char *coll_kind_name(coll_kind kind)
+{
+    return name_of(kind_names, LENGTH(kind_names), (int)kind);
+}
+
+const char *coll_type_name(coll_type type)
+{
+    return name_of(type_names, LENGTH(type_names), (int)type);
+}
+
+const char *coll_reduce_name(coll_reduce reduce)
+{
+    return name_of(reduce_names, LENGTH(reduce_names), (int)reduce);
 }
 
 const char *coll_algorithm_name(coll_algorithm algorithm)
 {
-    return NAME_OF(algorithm_names, (int)algorithm);
+    return name_of(algorithm_names, LENGTH(algorithm_names), (int)algorithm);
 }
 
 const char *coll_transport_name(coll_transport transport)
 {
-    return NAME_OF(transport_names, (int)transport);
+    return name_of(transport_names, LENGTH(transport_names), (int)transport);
 }
 
 size_t coll_type_size_bytes(coll_type type)
 {
-    return type < COLL_FLOAT32 || type > COLL_UINT8 ? 0 : type_sizes[type];
+    return type < COLL_FLOAT32 || (size_t)type >= LENGTH(type_sizes) ? 0 : type_sizes[type];
+}
+
+base_status coll_kind_parse(const char *name, coll_kind *kind, base_error *reterr)
+{
+    int value = 0;
+    const base_status status =
+        parse("collective", name, kind_names, LENGTH(kind_names), &value, reterr);
+    *kind = status == BASE_OK ? (coll_kind)value : *kind;
+    return status;
+}
+
+base_status coll_type_parse(const char *name, coll_type *type, base_error *reterr)
+{
+    int value = 0;
+    const base_status status = parse("type", name, type_names, LENGTH(type_names), &value, reterr);
+    *type = status == BASE_OK ? (coll_type)value : *type;
+    return status;
+}
+
+base_status coll_reduce_parse(const char *name, coll_reduce *reduce, base_error *reterr)
+{
+    int value = 0;
+    const base_status status =
+        parse("operation", name, reduce_names, LENGTH(reduce_names), &value, reterr);
+    *reduce = status == BASE_OK ? (coll_reduce)value : *reduce;
+    return status;
 }
 
 base_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm, base_error *reterr)
 {
-    for (int i = COLL_ALGORITHM_AUTO; i <= COLL_ALGORITHM_DIRECT; i++) {
-        if (strcmp(name, algorithm_names[i]) == 0) {
-            *algorithm = (coll_algorithm)i;
-            return BASE_OK;
-        }
-    }
-    return base_fail(reterr, BASE_ERR_INVALID,
-                     "unknown algorithm '%.64s' (known: auto, ring, tree, direct)", name);
+    int value = 0;
+    const base_status status =
+        parse("algorithm", name, algorithm_names, LENGTH(algorithm_names), &value, reterr);
+    *algorithm = status == BASE_OK ? (coll_algorithm)value : *algorithm;
+    return status;
 }
 
 base_status coll_transport_parse(const char *name, coll_transport *transport, base_error *reterr)
 {
-    for (int i = COLL_TRANSPORT_AUTO; i <= COLL_TRANSPORT_ZMQ; i++) {
-        if (strcmp(name, transport_names[i]) == 0) {
-            *transport = (coll_transport)i;
-            return BASE_OK;
-        }
-    }
-    return base_fail(reterr, BASE_ERR_INVALID, "unknown transport '%.64s' (known: auto, shm, zmq)",
-                     name);
+    int value = 0;
+    const base_status status =
+        parse("transport", name, transport_names, LENGTH(transport_names), &value, reterr);
+    *transport = status == BASE_OK ? (coll_transport)value : *transport;
+    return status;
+}
+
+base_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth, base_error *reterr)
+{
+    int value = 0;
+    const base_status status =
+        parse("tcp authentication", name, auth_names, LENGTH(auth_names), &value, reterr);
+    *auth = status == BASE_OK ? (coll_tcp_auth)value : *auth;
+    return status;
 }

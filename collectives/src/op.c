@@ -41,14 +41,22 @@ static base_status check_buffers(const coll_op *op, size_t recv_bytes, base_erro
 
 static base_status check_desc(const coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
-    if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_BARRIER) {
+    if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_RECEIVE) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown operation %d", (int)desc->kind);
+    }
+    if (desc->kind > COLL_BARRIER || desc->counts != NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s is not there yet",
+                         coll_kind_name(desc->kind));
     }
     if (desc->stream != NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "streams are for GPU ranks");
     }
-    if (desc->algorithm < COLL_ALGORITHM_AUTO || desc->algorithm > COLL_ALGORITHM_DIRECT) {
+    if (desc->algorithm < COLL_ALGORITHM_AUTO || desc->algorithm > COLL_ALGORITHM_TWO_LEVEL) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown algorithm %d", (int)desc->algorithm);
+    }
+    if (desc->algorithm > COLL_ALGORITHM_DIRECT) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "algorithm %s is not there yet",
+                         coll_algorithm_name(desc->algorithm));
     }
     if (desc->kind == COLL_BARRIER) {
         return BASE_OK;
@@ -56,8 +64,12 @@ static base_status check_desc(const coll_comm *comm, const coll_op_desc *desc, b
     if (coll_type_size_bytes(desc->type) == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown element type %d", (int)desc->type);
     }
-    if (desc->kind == COLL_ALL_REDUCE && coll_kernel_find(desc->type, desc->reduce) == NULL) {
+    if (desc->kind == COLL_ALL_REDUCE && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
+    }
+    if (desc->kind == COLL_ALL_REDUCE && coll_kernel_find(desc->type, desc->reduce) == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s of %s is not there yet",
+                         coll_reduce_name(desc->reduce), coll_type_name(desc->type));
     }
     if (desc->kind == COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size)) {
         return base_fail(reterr, BASE_ERR_INVALID, "root %d of %d ranks", desc->root, comm->size);
@@ -284,7 +296,7 @@ base_status coll_op_wait(coll_op *op, base_error *reterr)
     return coll_wait(op, reterr);
 }
 
-static base_status run_blocking(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
     base_status status = coll_comm_check(comm, reterr);
     if (status == BASE_OK) {
@@ -311,41 +323,4 @@ base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count, base_error 
     op->digest = coll_descriptor_digest(&op->descriptor);
     status = coll_op_start(op, reterr);
     return status == BASE_OK ? coll_wait(op, reterr) : status;
-}
-
-base_status coll_all_reduce(coll_comm *comm, const void *send, void *recv, size_t count,
-                            coll_type type, coll_reduce reduce, base_error *reterr)
-{
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
-                               .send = send,
-                               .recv = recv,
-                               .count = count,
-                               .type = type,
-                               .reduce = reduce};
-    return run_blocking(comm, &desc, reterr);
-}
-
-base_status coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type, int root,
-                           base_error *reterr)
-{
-    const coll_op_desc desc = {.kind = COLL_BROADCAST,
-                               .send = data,
-                               .recv = data,
-                               .count = count,
-                               .type = type,
-                               .root = root};
-    return run_blocking(comm, &desc, reterr);
-}
-
-base_status coll_all_gather(coll_comm *comm, const void *send, void *recv, size_t count,
-                            coll_type type, base_error *reterr)
-{
-    const coll_op_desc desc = {
-        .kind = COLL_ALL_GATHER, .send = send, .recv = recv, .count = count, .type = type};
-    return run_blocking(comm, &desc, reterr);
-}
-
-base_status coll_barrier(coll_comm *comm, base_error *reterr)
-{
-    return run_blocking(comm, &(coll_op_desc){.kind = COLL_BARRIER}, reterr);
 }

@@ -21,7 +21,7 @@ int coll_plan_track_count(const coll_plan *plan)
         return coll_binomial_track_count(plan);
     case COLL_ALGORITHM_DIRECT:
         return coll_direct_track_count(plan);
-    case COLL_ALGORITHM_AUTO:
+    default:
         break;
     }
     return 0;
@@ -40,7 +40,7 @@ bool coll_plan_step(const coll_plan *plan, int track, int index, coll_step *step
         return coll_binomial_step(plan, track, index, step);
     case COLL_ALGORITHM_DIRECT:
         return coll_direct_step(plan, track, index, step);
-    case COLL_ALGORITHM_AUTO:
+    default:
         break;
     }
     return false;

@@ -19,7 +19,7 @@ int coll_direct_track_count(const coll_plan *plan)
         return 2 * peers;
     case COLL_BROADCAST:
         return plan->rank == plan->root ? peers : 1;
-    case COLL_BARRIER:
+    default:
         break;
     }
     return 0;

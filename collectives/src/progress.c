@@ -54,7 +54,7 @@ static void finish_tiny(coll_op *op)
             memcpy(op->desc.recv, line->payload, op->total_bytes);
         }
         return;
-    case COLL_BARRIER:
+    default:
         return;
     }
 }
@@ -174,4 +174,13 @@ bool coll_progress(coll_context *context)
         }
     }
     return moved;
+}
+
+base_status coll_context_progress(coll_context *context, base_error *reterr)
+{
+    const base_status status = coll_abort_check(context, reterr);
+    if (status == BASE_OK) {
+        (void)coll_progress(context);
+    }
+    return status;
 }

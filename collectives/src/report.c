@@ -44,7 +44,7 @@ static void list_ranks(const coll_op *op, bool (*predicate)(const coll_op *op, i
     }
 }
 
-/* "all_reduce float32 × 1024 sum direct #17 (4096 bytes over shm)". */
+/* "all_reduce float × 1024 sum direct #17 (4096 bytes over shm)". */
 static void operation_text(const coll_op *op, char *text, size_t size_bytes)
 {
     char what[TEXT_BYTES];
@@ -127,6 +127,14 @@ base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)
     return coll_comm_fail(comm, BASE_ERR_MISMATCH,
                           "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
                           op->sequence, me, mine, them, theirs);
+}
+
+base_status coll_context_dump(coll_context *context, int fd, const char *reason, base_error *reterr)
+{
+    (void)context;
+    (void)fd;
+    (void)reason;
+    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the flight recorder is not there yet");
 }
 
 void coll_context_describe(const coll_context *context, char *text, size_t size_bytes)

@@ -293,7 +293,7 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     key_pair keys = {.public_key = {0}};
     link_record mine = {.ports = {0}};
     link_record *all = calloc((size_t)context->size, sizeof *all);
-    const char *address = options->bind_address != NULL ? options->bind_address : "127.0.0.1";
+    const char *address = options->interface != NULL ? options->interface : "127.0.0.1";
     base_status status = BASE_OK;
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);

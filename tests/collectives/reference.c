@@ -45,6 +45,8 @@ static element input(coll_type type, int rank, size_t index, unsigned salt)
     case COLL_UINT8:
         e.u8 = (uint8_t)bits;
         break;
+    default:
+        break;
     }
     return e;
 }
@@ -72,6 +74,8 @@ static element combine(coll_type type, coll_reduce reduce, element a, element b)
         break;
     case COLL_UINT8:
         e.u8 = sum ? (uint8_t)(a.u8 + b.u8) : PICK(u8, a, b, reduce);
+        break;
+    default:
         break;
     }
     return e;

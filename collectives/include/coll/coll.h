@@ -34,12 +34,22 @@ typedef struct coll_context coll_context;
 typedef struct coll_comm coll_comm;
 typedef struct coll_arena coll_arena;
 typedef struct coll_op coll_op;
+typedef struct coll_request coll_request;
 
+/* n: ranks of the communicator; count: elements. An operation is in place where send is the place
+ * in recv (or recv the place in send) at which this rank's own elements stand. */
 typedef enum coll_kind {
-    COLL_ALL_REDUCE = 1,
-    COLL_BROADCAST = 2,
-    COLL_ALL_GATHER = 3,
-    COLL_BARRIER = 4,
+    COLL_ALL_REDUCE = 1, /* send count, recv count; in place: send == recv */
+    COLL_BROADCAST = 2,  /* count; send is read at root, recv written elsewhere */
+    COLL_ALL_GATHER = 3, /* send count, recv n × count; in place: send == recv + rank × count */
+    COLL_BARRIER = 4,    /* no buffers */
+    COLL_REDUCE = 5,     /* send count; recv count, at root only; in place: send == recv */
+    COLL_REDUCE_SCATTER = 6, /* send n × count, recv count; in place: recv == send + rank × count */
+    COLL_GATHER = 7,         /* send count; recv n × count, at root only */
+    COLL_SCATTER = 8,        /* send n × count, at root only; recv count */
+    COLL_ALL_TO_ALL = 9,     /* send n × count, recv n × count; in place: send == recv */
+    COLL_SEND = 10,          /* send count to `root`; matched by its COLL_RECEIVE in order */
+    COLL_RECEIVE = 11,       /* recv count from `root` */
 } coll_kind;
 
 typedef enum coll_type {
@@ -48,12 +58,18 @@ typedef enum coll_type {
     COLL_INT32 = 3,
     COLL_INT64 = 4,
     COLL_UINT8 = 5,
+    COLL_FLOAT16 = 6,  /* IEEE binary16 */
+    COLL_BFLOAT16 = 7, /* the upper half of a float32 */
+    COLL_INT8 = 8,
+    COLL_UINT64 = 9,
 } coll_type;
 
 typedef enum coll_reduce {
     COLL_SUM = 1,
     COLL_MIN = 2,
     COLL_MAX = 3,
+    COLL_PRODUCT = 4,
+    COLL_AVERAGE = 5, /* the sum divided by n, once, at the end; integers truncate toward zero */
 } coll_reduce;
 
 typedef enum coll_algorithm {
@@ -61,13 +77,24 @@ typedef enum coll_algorithm {
     COLL_ALGORITHM_RING = 1,
     COLL_ALGORITHM_TREE = 2,
     COLL_ALGORITHM_DIRECT = 3,
+    COLL_ALGORITHM_RECURSIVE_DOUBLING = 4,
+    COLL_ALGORITHM_HALVING_DOUBLING = 5,
+    COLL_ALGORITHM_TWO_LEVEL = 6,
 } coll_algorithm;
 
 typedef enum coll_transport {
-    COLL_TRANSPORT_AUTO = 0, /* shm where every peer is on this host, else zmq */
+    COLL_TRANSPORT_AUTO = 0, /* shm between ranks of one host, tcp between hosts */
     COLL_TRANSPORT_SHM = 1,
     COLL_TRANSPORT_ZMQ = 2,
+    COLL_TRANSPORT_TCP = 3,
 } coll_transport;
+
+/* What a frame of the tcp transport carries beside its bytes. */
+typedef enum coll_tcp_auth {
+    COLL_TCP_AUTH_MAC = 0,     /* a MAC over contents and sequence, keyed per connection */
+    COLL_TCP_AUTH_ENCRYPT = 1, /* authenticated encryption */
+    COLL_TCP_AUTH_OFF = 2,     /* checked for order and length only */
+} coll_tcp_auth;
 
 /* A collective all-gather of small byte strings that the caller already has (the launcher's roster,
  * MPI, a file): puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
@@ -83,7 +110,15 @@ typedef struct coll_context_options {
     coll_transport transport;
     coll_algorithm algorithm; /* for operations that do not name one */
     int64_t timeout_ns;       /* per blocking call; 0: 5 minutes */
-    const char *bind_address; /* numeric address for zmq to listen on; NULL: 127.0.0.1 */
+    /* Which address zmq and tcp listen on and tell their peers: an interface's name ("eth1"), a
+     * numeric address, a network ("10.0.0.0/8"), or names to leave out ("^docker0,lo"). NULL: the
+     * source address of the route to `rendezvous_address`, or 127.0.0.1 if that is NULL too. A rank
+     * on another host is never told 127.0.0.1. */
+    const char *interface;
+    const char *rendezvous_address; /* numeric address of whoever relays `exchange` */
+    coll_tcp_auth tcp_auth;
+    const uint8_t *job_key; /* 32 bytes that only the job's ranks know; NULL: agreed by exchange */
+    const char *tune_path;  /* cached cost model, read if there, else written; NULL: measured */
     /* CURVE for the zmq transport: key pair of this rank, 32 raw bytes each. NULL: the transport
      * makes a pair of its own and exchanges the public halves through `exchange`. */
     const uint8_t *curve_public_key;
@@ -115,6 +150,11 @@ coll_comm *coll_context_world(coll_context *context);
 BASE_MUST_CHECK base_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, base_error *reterr);
 void coll_comm_destroy(coll_comm *comm);
+
+/* Collective over comm: the ranks that pass one colour make a communicator, ordered by key, then by
+ * rank in comm. A negative colour takes part and gets NULL. */
+BASE_MUST_CHECK base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
+                                            base_error *reterr);
 int coll_comm_rank(const coll_comm *comm);
 int coll_comm_size(const coll_comm *comm);
 
@@ -132,10 +172,14 @@ typedef struct coll_op_desc {
     coll_kind kind;
     const void *send; /* == recv: in place */
     void *recv;
-    size_t count; /* elements; for all-gather, per rank (recv holds size × count) */
+    size_t count; /* elements; see coll_kind */
+    /* The variable forms of all-gather and reduce-scatter: elements of each rank (size of the
+     * communicator many), the same on all ranks, read by coll_op_create only; blocks lie one after
+     * the other. NULL: `count` each. */
+    const size_t *counts;
     coll_type type;
-    coll_reduce reduce; /* all-reduce only */
-    int root;           /* broadcast only, rank in the communicator */
+    coll_reduce reduce; /* all-reduce, reduce, reduce-scatter */
+    int root;           /* rank in the communicator; send and receive: the other side */
     coll_algorithm algorithm;
     void *stream; /* NULL on CPU */
 } coll_op_desc;
@@ -149,9 +193,10 @@ BASE_MUST_CHECK base_status coll_op_create(coll_comm *comm, const coll_op_desc *
 void coll_op_destroy(coll_op *op);
 
 /* Starts the operation and returns at once; the send buffer must not change, nor recv be touched,
- * until it is done. Several operations of a communicator may be under way; every rank starts them
- * in the same order. With 16 under way, start first waits for the oldest (as coll_op_wait does).
- * Progress is made inside start, test and wait of this process. */
+ * until it is done. Any number may be started; they begin in order, and every rank starts those of
+ * one communicator in the same order (send and receive: those between the same two ranks and in
+ * the same direction). Progress is made inside start, test and wait of any operation of the
+ * context, and in coll_context_progress: nothing moves behind the caller's back. */
 BASE_MUST_CHECK base_status coll_op_start(coll_op *op, base_error *reterr);
 
 /* Moves all started operations of the communicator on without blocking, then tells whether this one
@@ -161,7 +206,25 @@ BASE_MUST_CHECK base_status coll_op_test(coll_op *op, bool *done, base_error *re
 /* Waits until done; the context's timeout counts from here. */
 BASE_MUST_CHECK base_status coll_op_wait(coll_op *op, base_error *reterr);
 
-/* Blocking forms; algorithm as in the context. */
+/* Moves everything started in the context on without blocking. */
+BASE_MUST_CHECK base_status coll_context_progress(coll_context *context, base_error *reterr);
+
+/* One-shot operations: made and started at once. The request is released, and *request set to NULL,
+ * by the test that finds it done or by wait, also when they fail. */
+BASE_MUST_CHECK base_status coll_start(coll_comm *comm, const coll_op_desc *desc,
+                                       coll_request **request, base_error *reterr);
+BASE_MUST_CHECK base_status coll_request_test(coll_request **request, bool *done,
+                                              base_error *reterr);
+BASE_MUST_CHECK base_status coll_request_wait(coll_request **request, base_error *reterr);
+/* Waits for all, NULLs left out; the first failure is reported, and all are released. */
+BASE_MUST_CHECK base_status coll_request_wait_all(coll_request **requests, size_t count,
+                                                  base_error *reterr);
+
+/* Does one operation and returns when it is done: coll_start and coll_request_wait, without a
+ * request. */
+BASE_MUST_CHECK base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr);
+
+/* Blocking forms of the most used; algorithm as in the context. */
 BASE_MUST_CHECK base_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_reduce reduce,
                                             base_error *reterr);
@@ -170,13 +233,27 @@ BASE_MUST_CHECK base_status coll_broadcast(coll_comm *comm, void *data, size_t c
 BASE_MUST_CHECK base_status coll_all_gather(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, base_error *reterr);
 BASE_MUST_CHECK base_status coll_barrier(coll_comm *comm, base_error *reterr);
+BASE_MUST_CHECK base_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv,
+                                                size_t count, coll_type type, coll_reduce reduce,
+                                                base_error *reterr);
+BASE_MUST_CHECK base_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
+                                            size_t count, coll_type type, base_error *reterr);
+BASE_MUST_CHECK base_status coll_send(coll_comm *comm, const void *data, size_t count,
+                                      coll_type type, int peer, base_error *reterr);
+BASE_MUST_CHECK base_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
+                                         int peer, base_error *reterr);
 
 /* Bytes this rank has put on the wire (or stored for peers to read) since the context was made. */
 uint64_t coll_context_bytes_sent(const coll_context *context);
 
-/* What this rank is in the middle of, for failure reports: "all_reduce #17 float32 × 1024, waiting
+/* What this rank is in the middle of, for failure reports: "all_reduce #17 float × 1024, waiting
  * for rank 1 (host h, pid 42)"; empty when idle. May be called from any thread. */
 void coll_context_describe(const coll_context *context, char *text, size_t size_bytes);
+
+/* The flight recorder: writes all pending operations and the last 256 completed ones of this rank
+ * as one JSON object (docs/COLLECTIVES.md) to a descriptor. `reason` may be NULL. Any thread. */
+BASE_MUST_CHECK base_status coll_context_dump(coll_context *context, int fd, const char *reason,
+                                              base_error *reterr);
 
 /* Names as on command lines: "ring", "shm", …; parse gives BASE_ERR_INVALID for an unknown name and
  * lists the known ones. size is in bytes per element. */
@@ -186,6 +263,16 @@ BASE_MUST_CHECK base_status coll_algorithm_parse(const char *name, coll_algorith
                                                  base_error *reterr);
 BASE_MUST_CHECK base_status coll_transport_parse(const char *name, coll_transport *transport,
                                                  base_error *reterr);
+const char *
+coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as nccl-tests has them */
+const char *coll_type_name(coll_type type); /* "float", "double", "half", "bfloat16", "int8", … */
+const char *coll_reduce_name(coll_reduce reduce); /* "sum", "prod", "min", "max", "avg" */
+BASE_MUST_CHECK base_status coll_kind_parse(const char *name, coll_kind *kind, base_error *reterr);
+BASE_MUST_CHECK base_status coll_type_parse(const char *name, coll_type *type, base_error *reterr);
+BASE_MUST_CHECK base_status coll_reduce_parse(const char *name, coll_reduce *reduce,
+                                              base_error *reterr);
+BASE_MUST_CHECK base_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth,
+                                                base_error *reterr);
 size_t coll_type_size_bytes(coll_type type);
 
 #endif
