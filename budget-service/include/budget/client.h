@@ -1,0 +1,409 @@
+/* The client of budget-service: what launcher, rank and the command line ask it with.
+ *
+ * Every question returns a budget_verdict that the caller must look at: BUDGET_GRANTED (0) alone
+ * means that it was done and is on disk. A refusal is an answer, not an error of the machinery;
+ * `why` (may be NULL) gets one line of words whenever the verdict is another.
+ *
+ * A question carries a request id. BUDGET_UNKNOWN means that it was sent and no answer came in
+ * time: ask again with the id in client's budget_client_request_id, and the service answers as it
+ * did, or would have done, the first time; the same token comes back. Other verdicts are final for
+ * their id, but for BUDGET_FAILED: then nothing was done.
+ *
+ * The client remembers the newest (sequence, head) of the ledger that it was told of, in a file
+ * beside its key, and refuses a service that does not have that row (BUDGET_BEHIND): a restored
+ * backup is noticed.
+ *
+ * Each call blocks, at most until the client's timeout has passed. A client belongs to one thread;
+ * a process may have several. Messages and limits: docs/WIRE.md. */
+#ifndef BUDGET_CLIENT_H
+#define BUDGET_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "budget/claims.h"
+#include "budget/keyring.h"
+#include "budget/receipt.h"
+#include "budget/token.h"
+
+enum {
+    BUDGET_REQUEST_ID_BYTES = 65, /* letters, digits, . _ -; with NUL */
+    BUDGET_INSTANCE_ID_BYTES = 128,
+    BUDGET_LINE_ID_BYTES = 128,
+    BUDGET_STATE_BYTES = 32,
+    BUDGET_CURVE_KEY_BYTES = 32,
+    BUDGET_REDEEM_RANKS_MAX = 64,           /* receipts in one answer */
+    BUDGET_EVIDENCE_BYTES_MAX = 256 * 1024, /* a file of evidence */
+    BUDGET_BILL_LINES_MAX = 4096,           /* in one reconcile */
+    BUDGET_REASON_BYTES = 512,              /* a refusal's words; with NUL */
+    BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000,   /* where the options say 0 */
+};
+
+typedef enum budget_verdict {
+    BUDGET_GRANTED = 0, /* done; it is on disk */
+    BUDGET_EXCEEDED,  /* over a cap: budget_client_refusal says which, how much is left and asked */
+    BUDGET_REFUSED,   /* for another reason; asking again with this id is refused again */
+    BUDGET_BAD_TOKEN, /* the token is not, or no longer, good for this */
+    BUDGET_UNKNOWN,   /* sent, but no answer: ask again with the same request id */
+    BUDGET_BEHIND,    /* the service does not know what this client knows: not our ledger */
+    BUDGET_FAILED,    /* nothing was done: no service, no key, a broken answer; why has a status */
+} budget_verdict;
+
+/* "granted", "exceeded", …; never NULL. */
+const char *budget_verdict_name(budget_verdict verdict);
+
+/* The exit code (base/exitcode.h) that goes with it: 0, 3, 4, 6, 5, 8, 1. */
+int budget_verdict_exit(budget_verdict verdict);
+
+/* ------------------------------------------------------------------------------------------------
+ * Opening */
+
+typedef struct budget_client budget_client;
+
+typedef struct budget_client_options {
+    const char *dir;       /* the service's folder; NULL: budget_default_dir */
+    const char *key_file;  /* NULL: DIR/clients/NAME.key of `key_name` */
+    const char *key_name;  /* NULL: "request". `init` makes "request" and "admin" */
+    const char *endpoint;  /* NULL: what DIR/service.json says, else ipc://DIR/run/service.sock */
+    const char *seen_file; /* the newest (sequence, head); NULL: KEY_FILE.seen, or, where that
+                              folder cannot be written, one in $XDG_STATE_HOME/ringfence/seen */
+    int64_t timeout_ms;    /* of one question, retries included; 0: BUDGET_CLIENT_TIMEOUT_MS */
+} budget_client_options;
+
+/* $BUDGET_SERVICE_DIR, else $XDG_STATE_HOME/ringfence/budget, else ~/.local/state/ringfence/budget.
+ * BASE_ERR_NOTFOUND when none of these variables is set. */
+BASE_MUST_CHECK base_status budget_default_dir(char dir[BASE_PATH_BYTES], base_error *reterr);
+
+/* Reads the key and starts connecting; whether somebody answers is seen by the first question.
+ * BASE_ERR_NOTFOUND (no such key: `budget-service init`, or client add), BASE_ERR_AUTH (a key file
+ * that others may read or write, or that holds no key), BASE_ERR_LIMIT (a socket's path is too
+ * long), BASE_ERR_IO, BASE_ERR_MEMORY. */
+BASE_MUST_CHECK base_status budget_client_open(const budget_client_options *options,
+                                               budget_client **client, base_error *reterr);
+
+/* NULL is fine. */
+void budget_client_close(budget_client *client);
+
+/* The next question uses this id instead of a fresh one: to retry after BUDGET_UNKNOWN.
+ * BASE_ERR_INVALID when it is not 1 to 64 letters, digits, '.', '_' or '-'. */
+BASE_MUST_CHECK base_status budget_client_set_request_id(budget_client *client,
+                                                         const char *request_id,
+                                                         base_error *reterr);
+
+/* The id of the last question; "" before the first. */
+const char *budget_client_request_id(const budget_client *client);
+
+/* What stood behind the last BUDGET_EXCEEDED. */
+typedef struct budget_refusal {
+    char account[BUDGET_ACCOUNT_BYTES]; /* whose cap */
+    int64_t asked_usd_micro;
+    int64_t left_usd_micro;
+} budget_refusal;
+const budget_refusal *budget_client_refusal(const budget_client *client);
+
+/* ------------------------------------------------------------------------------------------------
+ * Asking for money: role request */
+
+/* What is asked for. An empty text or a 0 takes the default of the account's policy. */
+typedef struct budget_ask {
+    char label[BUDGET_LABEL_BYTES]; /* unique for ever */
+    char account[BUDGET_ACCOUNT_BYTES];
+    int64_t amount_usd_micro;
+    char mode[BUDGET_NAME_BYTES];
+    int64_t world_size;
+    uint8_t job_blake2b256[BUDGET_DIGEST_BYTES]; /* of JOB.json's bytes */
+    char vendor[BUDGET_NAME_BYTES];
+    char instance_type[BUDGET_NAME_BYTES];
+    int64_t instances;
+    int64_t gpus; /* per instance */
+    char tier[BUDGET_NAME_BYTES];
+    char machine_id[BUDGET_NAME_BYTES];   /* vendor local: /etc/machine-id */
+    int64_t max_price_usd_micro_per_hour; /* per instance */
+    int64_t max_seconds;
+    int64_t max_attempts;
+} budget_ask;
+
+typedef struct budget_grant {
+    char label[BUDGET_LABEL_BYTES];
+    char jti[BUDGET_JTI_BYTES];
+    char token[BUDGET_TOKEN_BYTES];
+    char kid[BUDGET_KID_BYTES];
+    char account[BUDGET_ACCOUNT_BYTES]; /* of the chain, the one that binds */
+    int64_t cap_usd_micro;              /* its cap */
+    int64_t remaining_before_usd_micro;
+    int64_t remaining_after_usd_micro;
+    int64_t max_usd_micro; /* what was reserved */
+} budget_grant;
+
+/* Reserves in the whole chain of accounts and signs a token. grant is written when granted. */
+BASE_MUST_CHECK budget_verdict budget_authorize(budget_client *client, const budget_ask *ask,
+                                                budget_grant *grant, base_error *why);
+
+typedef struct budget_account {
+    char name[BUDGET_ACCOUNT_BYTES];
+    int64_t cap_usd_micro;
+    int64_t posted_usd_micro;
+    int64_t reserved_usd_micro;
+    int64_t remaining_usd_micro; /* may be negative: a bill is a fact */
+    bool frozen;                 /* until `account acknowledge` */
+    char frozen_by[BUDGET_LABEL_BYTES];
+} budget_account;
+
+typedef struct budget_chain {
+    int count; /* root first, the account asked for last */
+    budget_account accounts[BUDGET_ACCOUNT_DEPTH_MAX];
+    int binding; /* which leaves the least: what remains is accounts[binding]'s */
+} budget_chain;
+
+BASE_MUST_CHECK budget_verdict budget_remaining(budget_client *client, const char *account,
+                                                budget_chain *chain, base_error *why);
+
+/* Posted in account and those below; account NULL: in all. */
+BASE_MUST_CHECK budget_verdict budget_total_spent(budget_client *client, const char *account,
+                                                  int64_t *usd_micro, base_error *why);
+
+/* One authorization, as it stands. Times are seconds since 1970, 0: not yet. */
+typedef struct budget_entry {
+    char label[BUDGET_LABEL_BYTES];
+    char account[BUDGET_ACCOUNT_BYTES];
+    char jti[BUDGET_JTI_BYTES];
+    char state[BUDGET_STATE_BYTES]; /* reserved, created, expired-unconfirmed, terminated-unbilled,
+                                       posted, voided */
+    int64_t reserved_usd_micro;
+    int64_t actual_usd_micro;
+    bool actual_known;
+    char mode[BUDGET_NAME_BYTES];
+    char vendor[BUDGET_NAME_BYTES];
+    char instance_type[BUDGET_NAME_BYTES];
+    char instance_id[BUDGET_INSTANCE_ID_BYTES];
+    int64_t authorized_at;
+    int64_t redeemed_at;
+    int64_t deadline;
+    int64_t terminated_at;
+    bool attested; /* proof was not the driver's JSON, checked field by field */
+    char evidence[2 * BUDGET_DIGEST_BYTES + 1]; /* digest in hex */
+    char client[BUDGET_NAME_BYTES];             /* who asked */
+} budget_entry;
+
+typedef struct budget_report {
+    uint64_t accounts_total;
+    uint64_t open_total;                   /* authorizations neither posted nor voided */
+    uint64_t alarms_total;                 /* past their deadline without proof of termination */
+    char clock_alarm[BUDGET_REASON_BYTES]; /* what the wall clock has done; empty: nothing */
+} budget_report;
+
+/* What a page is handed to; the pointer lives until the function returns. */
+typedef void (*budget_account_fn)(void *user, const budget_account *account);
+typedef void (*budget_entry_fn)(void *user, const budget_entry *entry);
+typedef void (*budget_line_fn)(void *user, const char *line);
+
+/* Counts, each account (at most the first 1000), and the first 100 alarms. Functions may be NULL.
+ */
+typedef struct budget_status_sinks {
+    budget_account_fn account;
+    budget_entry_fn alarm;
+    void *user;
+} budget_status_sinks;
+BASE_MUST_CHECK budget_verdict budget_status(budget_client *client,
+                                             const budget_status_sinks *sinks,
+                                             budget_report *report, base_error *why);
+
+/* Every authorization of account and those below (NULL: of all), by label. */
+BASE_MUST_CHECK budget_verdict budget_list(budget_client *client, const char *account,
+                                           budget_entry_fn entry, void *user, base_error *why);
+
+/* The instance that was created for it. Once; the same id again is fine. */
+BASE_MUST_CHECK budget_verdict budget_attach(budget_client *client, const char *label,
+                                             const char *instance_id, base_error *why);
+
+/* The driver's JSON is checked field by field; another file is attested and needs role admin. */
+BASE_MUST_CHECK budget_verdict budget_terminated(budget_client *client, const char *label,
+                                                 const void *evidence, size_t evidence_bytes,
+                                                 base_error *why);
+
+/* Gives a reservation back whose token was never redeemed. */
+BASE_MUST_CHECK budget_verdict budget_void(budget_client *client, const char *label,
+                                           base_error *why);
+
+BASE_MUST_CHECK budget_verdict budget_account_list(budget_client *client, budget_account_fn account,
+                                                   void *user, base_error *why);
+
+/* ------------------------------------------------------------------------------------------------
+ * Facts: role reconcile */
+
+/* line_id: the bill's line, recorded once; NULL: one of the label's own. evidence may be NULL. */
+typedef struct budget_actual {
+    const char *label;
+    int64_t usd_micro;
+    const char *line_id;
+    const void *evidence;
+    size_t evidence_bytes;
+} budget_actual;
+BASE_MUST_CHECK budget_verdict budget_record_actual(budget_client *client,
+                                                    const budget_actual *actual, base_error *why);
+
+typedef struct budget_bill_line {
+    char line_id[BUDGET_LINE_ID_BYTES];
+    char label[BUDGET_LABEL_BYTES];             /* empty: not on the bill */
+    char instance_id[BUDGET_INSTANCE_ID_BYTES]; /* empty: not on the bill */
+    int64_t usd_micro;                          /* negative: a credit */
+} budget_bill_line;
+
+typedef struct budget_bill {
+    int64_t as_of;      /* seconds since 1970: what began later is not expected on it */
+    const char *vendor; /* only its authorizations are expected on it; NULL: all but local */
+    uint8_t blake2b256[BUDGET_DIGEST_BYTES]; /* of the file */
+    const budget_bill_line *lines;
+    size_t count; /* at most BUDGET_BILL_LINES_MAX */
+} budget_bill;
+
+typedef struct budget_difference {
+    char kind[BUDGET_STATE_BYTES]; /* missing_in_bill, missing_in_ledger, differing, unknown */
+    char label[BUDGET_LABEL_BYTES];
+    char instance_id[BUDGET_INSTANCE_ID_BYTES];
+    char line_id[BUDGET_LINE_ID_BYTES];
+    int64_t ledger_usd_micro;
+    int64_t bill_usd_micro;
+} budget_difference;
+
+typedef struct budget_reconciliation {
+    uint64_t matched;
+    uint64_t missing_in_bill;
+    uint64_t missing_in_ledger;
+    uint64_t differing;
+    uint64_t unknown;
+} budget_reconciliation;
+
+typedef void (*budget_difference_fn)(void *user, const budget_difference *difference);
+
+/* Hands the first 1000 differences to the function (may be NULL). BUDGET_GRANTED says that the
+ * comparison was made, not that all matched. */
+BASE_MUST_CHECK budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
+                                                budget_difference_fn difference, void *user,
+                                                budget_reconciliation *result, base_error *why);
+
+/* Every row that spend.jsonl has, oldest first, one JSON object a line, without the newline. */
+BASE_MUST_CHECK budget_verdict budget_export(budget_client *client, budget_line_fn line, void *user,
+                                             base_error *why);
+
+typedef struct budget_audit_result {
+    bool good;
+    uint64_t rows;
+    uint64_t bad_sequence; /* the first bad row */
+    char finding[BUDGET_REASON_BYTES];
+} budget_audit_result;
+
+/* Re-walks the whole ledger while the service goes on; takes seconds for a million rows. */
+BASE_MUST_CHECK budget_verdict budget_audit(budget_client *client, budget_audit_result *result,
+                                            base_error *why);
+
+/* ------------------------------------------------------------------------------------------------
+ * Role admin */
+
+BASE_MUST_CHECK budget_verdict budget_account_create(budget_client *client, const char *name,
+                                                     int64_t cap_usd_micro, base_error *why);
+BASE_MUST_CHECK budget_verdict budget_account_set_cap(budget_client *client, const char *name,
+                                                      int64_t cap_usd_micro, base_error *why);
+BASE_MUST_CHECK budget_verdict budget_account_acknowledge(budget_client *client, const char *name,
+                                                          base_error *why);
+
+/* role: "request", "reconcile" or "admin". */
+BASE_MUST_CHECK budget_verdict budget_client_add(budget_client *client, const char *name,
+                                                 const char *role,
+                                                 const uint8_t public_key[BUDGET_CURVE_KEY_BYTES],
+                                                 base_error *why);
+
+/* Takes effect at once, on open connections too. */
+BASE_MUST_CHECK budget_verdict budget_client_revoke(budget_client *client, const char *name,
+                                                    base_error *why);
+
+typedef struct budget_client_info {
+    char name[BUDGET_NAME_BYTES];
+    char role[BUDGET_NAME_BYTES];
+    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
+    bool revoked;
+} budget_client_info;
+typedef void (*budget_client_fn)(void *user, const budget_client_info *info);
+BASE_MUST_CHECK budget_verdict budget_client_list(budget_client *client, budget_client_fn info,
+                                                  void *user, base_error *why);
+
+/* After the wall clock has been truly corrected: deadlines follow it from now on. */
+BASE_MUST_CHECK budget_verdict budget_clock_repair(budget_client *client, base_error *why);
+
+/* ------------------------------------------------------------------------------------------------
+ * Redeeming: anybody who holds a token, at an endpoint of its own */
+
+/* The job's CURVE key pair: whoever redeems first binds the token to it. */
+typedef struct budget_job_key {
+    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
+    uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
+} budget_job_key;
+
+typedef struct budget_redeem_options {
+    const char *dir;                   /* where service.json is; NULL: budget_default_dir */
+    const char *endpoint;              /* NULL: what service.json says */
+    const uint8_t *service_public_key; /* CURVE; NULL: what service.json says */
+    const budget_job_key *job_key;
+    int64_t timeout_ms; /* 0: BUDGET_CLIENT_TIMEOUT_MS */
+} budget_redeem_options;
+
+typedef struct budget_redemption {
+    char jti[BUDGET_JTI_BYTES];
+    int64_t not_after;    /* absolute: the job's deadline, seconds since 1970 */
+    int64_t seconds_left; /* the same, by the service's clock that does not jump: arm a timer so */
+    int count;
+    char receipts[BUDGET_REDEEM_RANKS_MAX][BUDGET_TOKEN_BYTES]; /* by rank, from first_rank on */
+} budget_redemption;
+
+/* Redeems for ranks first_rank … first_rank + ranks - 1 (at most BUDGET_REDEEM_RANKS_MAX a call) of
+ * one attempt, from 1. The same again gets the same answer, so BUDGET_UNKNOWN is retried by calling
+ * again. Needs no client key. About 400 KB: not for the stack. */
+BASE_MUST_CHECK budget_verdict budget_redeem(const budget_redeem_options *options,
+                                             const char *token, int first_rank, int ranks,
+                                             int attempt, budget_redemption *redemption,
+                                             base_error *why);
+
+/* Leave to create one instance, once per token: it is on disk before this returns, and is never
+ * granted again. After BUDGET_UNKNOWN nobody knows whether it was granted: look at the vendor's
+ * list for an instance that carries the jti, and do not create another one. */
+BASE_MUST_CHECK budget_verdict budget_redeem_create(const budget_redeem_options *options,
+                                                    const char *token, int64_t *not_after,
+                                                    base_error *why);
+
+/* ------------------------------------------------------------------------------------------------
+ * Files */
+
+/* A client's key file: JSON, 0600, made with O_EXCL. Holds a secret: wipe it (proto_wipe). */
+typedef struct budget_client_key {
+    char name[BUDGET_NAME_BYTES];
+    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
+    uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
+    uint8_t service_public_key[BUDGET_CURVE_KEY_BYTES]; /* whom it talks to, and nobody else */
+} budget_client_key;
+
+BASE_MUST_CHECK base_status budget_client_key_write(const char *path, const budget_client_key *key,
+                                                    base_error *reterr);
+
+/* Accepted: a regular file of ours or of root's that group and others cannot write, and, unless it
+ * is root's (a mounted secret, symlinks included), that they cannot read. */
+BASE_MUST_CHECK base_status budget_client_key_read(const char *path, budget_client_key *key,
+                                                   base_error *reterr);
+
+/* DIR/service.json: where the service is; nothing secret. Written by `serve`. */
+typedef struct budget_service_address {
+    char endpoint[BASE_PATH_BYTES];
+    char redeem_endpoint[BASE_PATH_BYTES];
+    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
+} budget_service_address;
+
+BASE_MUST_CHECK base_status budget_service_address_write(const char *dir,
+                                                         const budget_service_address *address,
+                                                         base_error *reterr);
+BASE_MUST_CHECK base_status budget_service_address_read(const char *dir,
+                                                        budget_service_address *address,
+                                                        base_error *reterr);
+
+#endif

@@ -1,0 +1,42 @@
+/* The service itself: what `budget-service serve` runs, and the keys that `init` makes for it.
+ *
+ * One thread takes requests from two ROUTER sockets, asks the ledger, commits, signs and answers;
+ * an answer goes out only after its commit. Beside it run ZeroMQ's I/O thread, the thread that
+ * admits keys (ZAP), and a process for the policy's hook, forked before any secret is read. Any of
+ * them failing ends the service: what is not certain is not granted. */
+#ifndef BUDGET_SERVER_H
+#define BUDGET_SERVER_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Gives the secret signing key once the service is ready for it (the hook's process is forked, the
+ * process hardened): 64 bytes that live, locked, until release is called. */
+typedef struct budget_signer {
+    base_status (*unlock)(void *user, const unsigned char **secret, base_error *reterr);
+    void (*release)(void *user);
+    void *user;
+} budget_signer;
+
+typedef struct budget_serve_options {
+    const char *dir;           /* the service's folder, 0700: made by budget_service_init */
+    const char *listen;        /* "ipc://PATH" or "tcp://ADDRESS:PORT"; NULL: ipc in DIR/run */
+    const char *listen_redeem; /* NULL: beside listen (ipc: redeem.sock; tcp: a port of its own) */
+    budget_signer signer;
+    void (*ready)(void *user, const char *endpoint, const char *redeem_endpoint);
+    void *ready_user;
+} budget_serve_options;
+
+/* Makes what the service needs beside the signing key: DIR (0700), its CURVE key, the ledger with
+ * the clients "admin" and "request", their key files in DIR/clients, policy.json. BASE_ERR_STATE
+ * when DIR has a ledger. */
+BASE_MUST_CHECK base_status budget_service_init(const char *dir, base_error *reterr);
+
+/* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent). BASE_ERR_BUSY: another service has
+ * the folder; BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or
+ * mode is wrong, or a key is not one. Never returns after a failed fsync: the process ends, since
+ * nobody can say what is on disk. */
+BASE_MUST_CHECK base_status budget_serve(const budget_serve_options *options, base_error *reterr);
+
+#endif
