@@ -1,33 +1,49 @@
 /* Runs any plan over any transport's streams: every track is moved on, chunk by chunk, as far as
  * credit, incoming frames and the step it comes after allow. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
 #include "tree_order.h"
 
-typedef struct block_range {
-    size_t offset_bytes;
-    size_t size_bytes;
-} block_range;
+typedef struct byte_range {
+    size_t begin; /* in the whole vector: all parts, or all blocks */
+    size_t end;
+} byte_range;
 
-static block_range range_of(const coll_op *op, int block)
+/* Where a block begins in the whole vector. */
+static size_t position_of(const coll_op *op, int block)
 {
-    if (op->desc.kind == COLL_ALL_GATHER) {
-        return (block_range){(size_t)block * op->total_bytes, op->total_bytes};
+    const size_t index = (size_t)block;
+    if (coll_kind_is_by_rank(op->desc.kind)) {
+        return index * op->total_bytes;
     }
     const size_t blocks = (size_t)coll_plan_block_count(&op->plan);
-    const size_t index = (size_t)block;
     const size_t share = op->desc.count / blocks;
     const size_t longer = op->desc.count % blocks; /* the first blocks have one more element */
-    const size_t begin = share * index + (index < longer ? index : longer);
-    const size_t count = share + (index < longer ? 1 : 0);
-    return (block_range){begin * op->element_bytes, count * op->element_bytes};
+    return (share * index + (index < longer ? index : longer)) * op->element_bytes;
 }
 
-static const uint8_t *own_bytes(const coll_op *op, const coll_step *step, size_t at)
+static byte_range range_of(const coll_op *op, const coll_step *step)
 {
-    const uint8_t *base = step->from_input ? op->desc.send : op->desc.recv;
-    return base + at;
+    return (byte_range){position_of(op, step->block),
+                        position_of(op, step->block + step->block_count)};
+}
+
+/* The place of a position in a space; NULL where the caller gave no such buffer. */
+static uint8_t *place_in(const coll_op *op, coll_space space, size_t position)
+{
+    const coll_kind kind = op->desc.kind;
+    const bool own_input = kind == COLL_ALL_GATHER || kind == COLL_GATHER;
+    const bool own_output = kind == COLL_REDUCE_SCATTER || kind == COLL_SCATTER;
+    uint8_t *base = op->scratch;
+    size_t origin = op->scratch_begin;
+    if (space != COLL_SPACE_SCRATCH) {
+        const bool input = space == COLL_SPACE_INPUT;
+        base = input ? (uint8_t *)(uintptr_t)op->desc.send : op->desc.recv;
+        origin = (input ? own_input : own_output) ? position_of(op, op->comm->rank) : 0;
+    }
+    return base == NULL ? NULL : base + (position - origin);
 }
 
 static bool send_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
@@ -38,7 +54,7 @@ static bool send_chunk(coll_op *op, const coll_step *step, size_t at, size_t siz
     if (frame == NULL) {
         return false;
     }
-    memcpy(frame, own_bytes(op, step, at), size_bytes);
+    memcpy(frame, place_in(op, step->source, at), size_bytes);
     table->send_end(comm, step->peer, step->lane, size_bytes);
     comm->context->bytes_sent += size_bytes;
     return true;
@@ -52,11 +68,11 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
     if (frame == NULL) {
         return false;
     }
-    uint8_t *target = (uint8_t *)op->desc.recv + at;
+    uint8_t *target = place_in(op, step->target, at);
     if (step->action == COLL_ACTION_COPY) {
         memcpy(target, frame, size_bytes);
     } else {
-        const void *own = own_bytes(op, step, at);
+        const void *own = place_in(op, step->source, at);
         op->kernel->combine(target, step->incoming_left ? frame : own,
                             step->incoming_left ? own : frame, size_bytes / op->element_bytes);
     }
@@ -69,33 +85,58 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->context->table;
     const void *operands[COLL_RANKS_MAX];
-    for (int rank = 0; rank < comm->size; rank++) {
-        operands[rank] = rank == comm->rank
-                             ? own_bytes(op, step, at)
-                             : table->receive_begin(comm, rank, step->lane, size_bytes);
-        if (operands[rank] == NULL) {
+    int members[COLL_RANKS_MAX];
+    const int count = coll_plan_members(&op->plan, step->group, members);
+    for (int i = 0; i < count; i++) {
+        operands[i] = members[i] == comm->rank
+                          ? place_in(op, step->source, at)
+                          : table->receive_begin(comm, members[i], step->lane, size_bytes);
+        if (operands[i] == NULL) {
             return false; /* frames seen so far are seen again the next time */
         }
     }
-    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + at, operands, comm->size,
+    coll_tree_combine(op->kernel, place_in(op, step->target, at), operands, count,
                       size_bytes / op->element_bytes, op->element_bytes);
-    for (int rank = 0; rank < comm->size; rank++) {
-        if (rank != comm->rank) {
-            table->receive_end(comm, rank, step->lane);
+    for (int i = 0; i < count; i++) {
+        if (members[i] != comm->rank) {
+            table->receive_end(comm, members[i], step->lane);
         }
     }
     return true;
 }
 
-/* Whether the step that this one comes after has done the chunk that ends at end_bytes. */
-static bool is_released(const coll_op *op, const coll_step *step, size_t end_bytes)
+/* MOVE and MERGE: nothing comes or goes. */
+static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
+{
+    const void *source = place_in(op, step->source, at);
+    uint8_t *target = place_in(op, step->target, at);
+    if (step->action == COLL_ACTION_MERGE) {
+        const void *other = place_in(op, COLL_SPACE_SCRATCH, at);
+        op->kernel->combine(target, step->incoming_left ? other : source,
+                            step->incoming_left ? source : other, size_bytes / op->element_bytes);
+    } else if (target != NULL && target != source) {
+        memcpy(target, source, size_bytes);
+    }
+    return true;
+}
+
+/* Whether the bytes [begin, end) may be handled, as far as the step before them goes. */
+static bool is_released(const coll_op *op, const coll_step *step, size_t begin, size_t end)
 {
     if (step->after_track < 0) {
         return true;
     }
     const coll_track *other = &op->tracks[step->after_track];
-    return other->ended || other->index > step->after_step ||
-           (other->index == step->after_step && other->offset_bytes >= end_bytes);
+    if (other->ended || other->index != step->after_step) {
+        return other->ended || other->index > step->after_step;
+    }
+    coll_step before = other->step;
+    if (!other->loaded && !coll_plan_step(&op->plan, step->after_track, other->index, &before)) {
+        return true;
+    }
+    const byte_range range = range_of(op, &before);
+    return end <= range.begin || begin >= range.end ||
+           range.begin + other->offset_bytes >= (end < range.end ? end : range.end);
 }
 
 static void next_step(coll_track *track)
@@ -118,17 +159,17 @@ static bool advance_track(coll_op *op, int number)
         return true;
     }
     track->loaded = true;
-    const block_range range = range_of(op, track->step.block);
-    const size_t left = range.size_bytes - track->offset_bytes;
+    const byte_range range = range_of(op, &track->step);
+    const size_t at = range.begin + track->offset_bytes;
+    const size_t left = range.end - at;
     const size_t chunk = left < COLL_CHUNK_BYTES ? left : COLL_CHUNK_BYTES;
+    if (!is_released(op, &track->step, at, at + chunk)) {
+        return false;
+    }
     if (chunk == 0) {
         next_step(track);
         return true;
     }
-    if (!is_released(op, &track->step, track->offset_bytes + chunk)) {
-        return false;
-    }
-    const size_t at = range.offset_bytes + track->offset_bytes;
     bool moved = false;
     switch (track->step.action) {
     case COLL_ACTION_SEND:
@@ -141,14 +182,37 @@ static bool advance_track(coll_op *op, int number)
     case COLL_ACTION_GATHER:
         moved = gather_chunk(op, &track->step, at, chunk);
         break;
+    case COLL_ACTION_MOVE:
+    case COLL_ACTION_MERGE:
+        moved = local_chunk(op, &track->step, at, chunk);
+        break;
     }
     if (moved) {
         track->offset_bytes += chunk;
-        if (track->offset_bytes == range.size_bytes) {
+        if (at + chunk == range.end) {
             next_step(track);
         }
     }
     return moved;
+}
+
+/* Memory for the blocks that the plan keeps in SCRATCH; stays with the operation. */
+static void make_scratch(coll_op *op)
+{
+    int first = 0;
+    const int count = coll_plan_scratch(&op->plan, &first);
+    op->scratch_begin = position_of(op, first);
+    const size_t needed = position_of(op, first + count) - op->scratch_begin;
+    if (needed <= op->scratch_bytes) {
+        return;
+    }
+    free(op->scratch);
+    op->scratch = malloc(needed);
+    op->scratch_bytes = op->scratch == NULL ? 0 : needed;
+    if (op->scratch == NULL) {
+        (void)coll_comm_fail(op->comm, BASE_ERR_MEMORY, "no memory for %zu bytes of scratch",
+                             needed);
+    }
 }
 
 void coll_exec_begin(coll_op *op)
@@ -164,15 +228,7 @@ void coll_exec_begin(coll_op *op)
     for (int t = 0; t < op->track_count; t++) {
         op->tracks[t] = (coll_track){.index = 0};
     }
-    uint8_t *own = op->desc.recv;
-    if (op->desc.kind == COLL_ALL_GATHER) {
-        own += (size_t)comm->rank * op->total_bytes;
-    } else if (op->desc.kind != COLL_BROADCAST || comm->rank != op->desc.root) {
-        own = NULL; /* the output is written as the plan goes */
-    }
-    if (own != NULL && own != op->desc.send) {
-        memcpy(own, op->desc.send, op->total_bytes);
-    }
+    make_scratch(op);
 }
 
 bool coll_exec_advance(coll_op *op, bool *moved)
@@ -189,8 +245,13 @@ int coll_exec_waits_for(const coll_op *op)
 {
     for (int t = 0; t < op->track_count; t++) {
         const coll_track *track = &op->tracks[t];
-        if (!track->ended && track->loaded && track->step.action != COLL_ACTION_GATHER &&
-            is_released(op, &track->step, track->offset_bytes + 1)) {
+        const bool waits =
+            !track->ended && track->loaded && track->step.action <= COLL_ACTION_COMBINE;
+        if (!waits) {
+            continue;
+        }
+        const size_t at = range_of(op, &track->step).begin + track->offset_bytes;
+        if (is_released(op, &track->step, at, at + 1)) {
             return track->step.peer;
         }
     }

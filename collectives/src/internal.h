@@ -39,7 +39,7 @@ typedef struct coll_track {
     int index;           /* of the current step */
     bool loaded;         /* `step` holds it */
     bool ended;          /* past the last step */
-    size_t offset_bytes; /* done of the current step's block */
+    size_t offset_bytes; /* done of the current step's blocks */
     coll_step step;
 } coll_track;
 
@@ -64,6 +64,9 @@ struct coll_op {
     const uint8_t *sources[COLL_RANKS_MAX]; /* arena path: peers' inputs and outputs, mapped here */
     uint8_t *targets[COLL_RANKS_MAX];
     coll_plan plan;
+    uint8_t *scratch; /* of the plan; holds the whole vector's bytes from scratch_begin on */
+    size_t scratch_begin;
+    size_t scratch_bytes;
     int track_count;
     int tracks_ended;
     coll_track *tracks; /* room for every plan on this communicator */

@@ -213,6 +213,7 @@ void coll_op_destroy(coll_op *op)
         leave_queue(op);
     }
     free(op->tracks);
+    free(op->scratch);
     free(op);
 }
 
