@@ -85,7 +85,7 @@ static void reduce_block(coll_op *op, size_t at, size_t size_bytes)
 {
     const int size = op->comm->size;
     const size_t count = size_bytes / op->element_bytes;
-    if (size == 2) {
+    if (size == 2 && op->kernel->divide == NULL) {
         op->kernel->combine_twice(op->targets[0] + at, op->targets[1] + at, op->sources[0] + at,
                                   op->sources[1] + at, count);
         return;
@@ -95,7 +95,7 @@ static void reduce_block(coll_op *op, size_t at, size_t size_bytes)
         operands[rank] = op->sources[rank] + at;
     }
     uint8_t *own = op->targets[op->comm->rank] + at;
-    coll_tree_combine(op->kernel, own, operands, size, count, op->element_bytes);
+    coll_tree_combine(op->kernel, own, operands, size, count, size);
     for (int i = 1; i < size; i++) {
         const int peer = (op->comm->rank + i) % size;
         memcpy(op->targets[peer] + at, own, size_bytes);

@@ -96,7 +96,7 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
         }
     }
     coll_tree_combine(op->kernel, place_in(op, step->target, at), operands, count,
-                      size_bytes / op->element_bytes, op->element_bytes);
+                      size_bytes / op->element_bytes, step->final ? comm->size : 0);
     for (int i = 0; i < count; i++) {
         if (members[i] != comm->rank) {
             table->receive_end(comm, members[i], step->lane);

@@ -2,35 +2,58 @@
 
 #include "kernels_tables.h"
 
+enum { SETS_MAX = 3 };
+
 typedef struct instruction_set {
     const char *name;
     coll_kernel_table *table;
 } instruction_set;
 
-static instruction_set choose(void)
+/* What this processor has, the best last. */
+static int list_sets(instruction_set *sets)
 {
+    int count = 0;
+    sets[count++] = (instruction_set){"baseline", &coll_kernels_baseline};
 #if defined(__x86_64__)
     __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+        sets[count++] = (instruction_set){"avx2", &coll_kernels_avx2};
+    }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl")) {
-        return (instruction_set){"avx512f", &coll_kernels_avx512f};
-    }
-    if (__builtin_cpu_supports("avx2")) {
-        return (instruction_set){"avx2", &coll_kernels_avx2};
+        sets[count++] = (instruction_set){"avx512f", &coll_kernels_avx512f};
     }
 #endif
-    return (instruction_set){"baseline", &coll_kernels_baseline};
+    return count;
+}
+
+static bool is_known(coll_type type, coll_reduce reduce)
+{
+    return type >= COLL_FLOAT32 && type <= COLL_UINT64 && reduce >= COLL_SUM &&
+           reduce <= COLL_AVERAGE;
 }
 
 const coll_kernel *coll_kernel_find(coll_type type, coll_reduce reduce)
 {
-    if (type < COLL_FLOAT32 || type > COLL_UINT8 || reduce < COLL_SUM || reduce > COLL_MAX) {
+    instruction_set sets[SETS_MAX];
+    const int count = list_sets(sets);
+    return is_known(type, reduce) ? &(*sets[count - 1].table)[type][reduce] : NULL;
+}
+
+const coll_kernel *coll_kernel_find_in(int index, coll_type type, coll_reduce reduce,
+                                       const char **name)
+{
+    instruction_set sets[SETS_MAX];
+    const int count = list_sets(sets);
+    if (index >= count || !is_known(type, reduce)) {
         return NULL;
     }
-    return &(*choose().table)[type][reduce];
+    *name = sets[index].name;
+    return &(*sets[index].table)[type][reduce];
 }
 
 const char *coll_kernel_isa(void)
 {
-    return choose().name;
+    instruction_set sets[SETS_MAX];
+    return sets[list_sets(sets) - 1].name;
 }

@@ -11,13 +11,18 @@ typedef float any_float32 __attribute__((aligned(1), may_alias));
 typedef double any_float64 __attribute__((aligned(1), may_alias));
 typedef int32_t any_int32 __attribute__((aligned(1), may_alias));
 typedef int64_t any_int64 __attribute__((aligned(1), may_alias));
+typedef uint16_t any_uint16 __attribute__((aligned(1), may_alias));
 typedef uint32_t any_uint32 __attribute__((aligned(1), may_alias));
 typedef uint64_t any_uint64 __attribute__((aligned(1), may_alias));
+typedef int8_t any_int8 __attribute__((may_alias));
 typedef uint8_t any_uint8 __attribute__((may_alias));
 
-#define SUM(a, b) ((a) + (b))
-#define MIN(a, b) ((b) < (a) ? (b) : (a))
-#define MAX(a, b) ((b) > (a) ? (b) : (a))
+#define SUM(a, b)     ((a) + (b))
+#define PRODUCT(a, b) ((a) * (b))
+#define MIN(a, b)     ((b) < (a) ? (b) : (a))
+#define MAX(a, b)     ((b) > (a) ? (b) : (a))
+
+#include "kernels_half.h"
 
 #define KERNEL(name, element, operation)                                                           \
     static void name(void *out, const void *left, const void *right, size_t count)                 \
@@ -45,29 +50,68 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
         }                                                                                          \
     }
 
-KERNEL(sum_float32, any_float32, SUM)
-KERNEL(min_float32, any_float32, MIN)
-KERNEL(max_float32, any_float32, MAX)
-KERNEL(sum_float64, any_float64, SUM)
-KERNEL(min_float64, any_float64, MIN)
-KERNEL(max_float64, any_float64, MAX)
-KERNEL(sum_int32, any_uint32, SUM) /* unsigned: wraps by definition */
-KERNEL(min_int32, any_int32, MIN)
-KERNEL(max_int32, any_int32, MAX)
-KERNEL(sum_int64, any_uint64, SUM)
-KERNEL(min_int64, any_int64, MIN)
-KERNEL(max_int64, any_int64, MAX)
-KERNEL(sum_uint8, any_uint8, SUM)
-KERNEL(min_uint8, any_uint8, MIN)
-KERNEL(max_uint8, any_uint8, MAX)
-
-#define ROW(type)                                                                                  \
+#define DIVIDE(name, element, divisor_type)                                                        \
+    static void name(void *data, size_t count, int divisor)                                        \
     {                                                                                              \
-        {0}, {sum_##type, sum_##type##_twice}, {min_##type, min_##type##_twice},                   \
-            {max_##type, max_##type##_twice},                                                      \
+        element *at = data;                                                                        \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            at[i] = (element)(at[i] / (divisor_type)divisor);                                      \
+        }                                                                                          \
     }
 
-const coll_kernel KERNELS_NAME[COLL_UINT8 + 1][COLL_MAX + 1] = {
-    [COLL_FLOAT32] = ROW(float32), [COLL_FLOAT64] = ROW(float64), [COLL_INT32] = ROW(int32),
-    [COLL_INT64] = ROW(int64),     [COLL_UINT8] = ROW(uint8),
+/* `wraps` is the type that sums and products are computed in: unsigned, so that they wrap. */
+#define KERNELS(type, wraps, divisor_type)                                                         \
+    KERNEL(sum_##type, any_##wraps, SUM)                                                           \
+    KERNEL(product_##type, any_##wraps, PRODUCT)                                                   \
+    KERNEL(min_##type, any_##type, MIN)                                                            \
+    KERNEL(max_##type, any_##type, MAX)                                                            \
+    DIVIDE(divide_##type, any_##type, divisor_type)
+
+KERNELS(float32, float32, float)
+KERNELS(float64, float64, double)
+KERNELS(int32, uint32, int32_t)
+KERNELS(int64, uint64, int64_t)
+KERNELS(uint64, uint64, uint64_t)
+KERNELS(int8, uint8, int)
+KERNELS(uint8, uint8, int)
+KERNELS_HALF(float16)
+KERNELS_HALF(bfloat16)
+
+#define PLAIN(operation, type, size)                                                               \
+    {                                                                                              \
+        .combine = operation##_##type, .combine_twice = operation##_##type##_twice,                \
+        .element_bytes = (size)                                                                    \
+    }
+
+#define ROW(type, size)                                                                            \
+    {                                                                                              \
+        [COLL_SUM] = PLAIN(sum, type, size), [COLL_MIN] = PLAIN(min, type, size),                  \
+        [COLL_MAX] = PLAIN(max, type, size), [COLL_PRODUCT] = PLAIN(product, type, size),          \
+        [COLL_AVERAGE] = {.combine = sum_##type,                                                   \
+                          .combine_twice = sum_##type##_twice,                                     \
+                          .divide = divide_##type,                                                 \
+                          .element_bytes = (size)},                                                \
+    }
+
+#define WIDE(operation, half, reduce, division)                                                    \
+    {                                                                                              \
+        .combine = operation##_##half, .combine_twice = operation##_##half##_twice,                \
+        .divide = (division), .wide = &KERNELS_NAME[COLL_FLOAT32][reduce],                         \
+        .widen = widen_##half##_all, .narrow = narrow_##half##_all, .element_bytes = 2             \
+    }
+
+#define ROW_HALF(half)                                                                             \
+    {                                                                                              \
+        [COLL_SUM] = WIDE(sum, half, COLL_SUM, NULL), [COLL_MIN] = PLAIN(min, half, 2),            \
+        [COLL_MAX] = PLAIN(max, half, 2),                                                          \
+        [COLL_PRODUCT] = WIDE(product, half, COLL_PRODUCT, NULL),                                  \
+        [COLL_AVERAGE] = WIDE(sum, half, COLL_AVERAGE, divide_##half),                             \
+    }
+
+coll_kernel_table KERNELS_NAME = {
+    [COLL_FLOAT32] = ROW(float32, 4),     [COLL_FLOAT64] = ROW(float64, 8),
+    [COLL_INT32] = ROW(int32, 4),         [COLL_INT64] = ROW(int64, 8),
+    [COLL_UINT8] = ROW(uint8, 1),         [COLL_FLOAT16] = ROW_HALF(float16),
+    [COLL_BFLOAT16] = ROW_HALF(bfloat16), [COLL_INT8] = ROW(int8, 1),
+    [COLL_UINT64] = ROW(uint64, 8),
 };

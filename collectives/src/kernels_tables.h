@@ -4,7 +4,7 @@
 
 #include "kernels.h"
 
-typedef const coll_kernel coll_kernel_table[COLL_UINT8 + 1][COLL_MAX + 1];
+typedef const coll_kernel coll_kernel_table[COLL_UINT64 + 1][COLL_AVERAGE + 1];
 
 extern coll_kernel_table coll_kernels_baseline;
 extern coll_kernel_table coll_kernels_avx2;

@@ -67,9 +67,10 @@ static base_status check_desc(const coll_comm *comm, const coll_op_desc *desc, b
     if (desc->kind == COLL_ALL_REDUCE && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
     }
-    if (desc->kind == COLL_ALL_REDUCE && coll_kernel_find(desc->type, desc->reduce) == NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s of %s is not there yet",
-                         coll_reduce_name(desc->reduce), coll_type_name(desc->type));
+    if (desc->kind == COLL_ALL_REDUCE && desc->reduce == COLL_AVERAGE &&
+        desc->algorithm != COLL_ALGORITHM_DIRECT && desc->algorithm != COLL_ALGORITHM_AUTO) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the average of %s is not there yet",
+                         coll_algorithm_name(desc->algorithm));
     }
     if (desc->kind == COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size)) {
         return base_fail(reterr, BASE_ERR_INVALID, "root %d of %d ranks", desc->root, comm->size);
@@ -107,12 +108,15 @@ static void describe(coll_op *op)
     op->digest = coll_descriptor_digest(&op->descriptor);
 }
 
-/* The canonical order is the flag lines' own, so only the ring has to send tiny operands round. */
+/* The canonical order, rounded once, is the flag lines' own, so the ring has to send tiny operands
+ * round, and so have all algorithms that round 16-bit sums per hop. */
 static coll_path first_path(const coll_op *op)
 {
-    const bool ring = op->desc.kind == COLL_ALL_REDUCE &&
-                      op->desc.algorithm == COLL_ALGORITHM_RING && op->total_bytes > 0;
-    const bool tiny = op->total_bytes <= COLL_TINY_BYTES && !ring;
+    const bool rounds = op->kernel != NULL && op->kernel->wide != NULL;
+    const bool own_bits = op->desc.kind == COLL_ALL_REDUCE && op->total_bytes > 0 &&
+                          (op->desc.algorithm == COLL_ALGORITHM_RING ||
+                           (rounds && op->desc.algorithm != COLL_ALGORITHM_DIRECT));
+    const bool tiny = op->total_bytes <= COLL_TINY_BYTES && !own_bits;
     return tiny || op->comm->size == 1 ? COLL_PATH_LINE : COLL_PATH_PLAN;
 }
 

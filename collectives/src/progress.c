@@ -24,8 +24,7 @@ static void finish_tiny_reduce(coll_op *op)
         memcpy(operands[rank], line->payload, COLL_TINY_BYTES);
         pointers[rank] = operands[rank];
     }
-    coll_tree_combine(op->kernel, result, pointers, op->comm->size, op->desc.count,
-                      op->element_bytes);
+    coll_tree_combine(op->kernel, result, pointers, op->comm->size, op->desc.count, op->comm->size);
     memcpy(op->desc.recv, result, op->total_bytes);
 }
 

@@ -9,7 +9,9 @@
  * ranks. Of all balanced trees this one has the property that every rank may hold 2^k operands,
  * tree combined beforehand, and the result is that of one tree over all of them, for any number of
  * ranks: micro-batches and ranks can be traded against each other. The order is per element, so
- * chunks and slices never change a bit. */
+ * chunks and slices never change a bit.
+ *
+ * 16-bit floats are widened first: the whole tree is computed in float32, and rounded once. */
 #ifndef COLL_SRC_TREE_ORDER_H
 #define COLL_SRC_TREE_ORDER_H
 
@@ -17,9 +19,10 @@
 
 #include "kernels.h"
 
-/* out = the operands combined in canonical order; 1 <= operand_count <= COLL_RANKS_MAX, each of
- * `count` elements of element_bytes. out may be exactly one of the operands. */
+/* out = the operands combined in canonical order, and where the kernel averages divided by divisor
+ * (0: an intermediate result, not divided); 1 <= operand_count <= COLL_RANKS_MAX, `count` elements
+ * each. out may be exactly one of the operands. */
 void coll_tree_combine(const coll_kernel *kernel, void *out, const void *const *operands,
-                       int operand_count, size_t count, size_t element_bytes);
+                       int operand_count, size_t count, int divisor);
 
 #endif

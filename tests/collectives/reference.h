@@ -4,6 +4,7 @@
 #define TEST_COLL_REFERENCE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "coll/coll.h"
 
@@ -14,5 +15,13 @@ void reference_input(void *out, coll_type type, int rank, size_t index, unsigned
 /* Element `index` of an all-reduce of `count` elements over `ranks` ranks with those inputs. */
 void reference_all_reduce(void *out, coll_type type, coll_reduce reduce, coll_algorithm algorithm,
                           int ranks, size_t index, size_t count, unsigned salt);
+
+/* out = left · right, one element, as an algorithm does that rounds at every hop. */
+void reference_combine(void *out, coll_type type, coll_reduce reduce, const void *left,
+                       const void *right);
+
+/* IEEE binary16 and bfloat16 by their definition: exact values, nearest with ties to even. */
+float reference_widen(coll_type type, uint16_t half);
+uint16_t reference_narrow(coll_type type, float value);
 
 #endif

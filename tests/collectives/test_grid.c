@@ -276,7 +276,7 @@ static void grid_body(test_rank *rank)
          c++) {
         good = cases_of_count(&j, counts[c], g->placement_step, &turn);
     }
-    for (int type = COLL_FLOAT32; good && type <= COLL_UINT8; type++) {
+    for (int type = COLL_FLOAT32; good && type <= COLL_UINT64; type++) {
         good = cases_of_type(&j, (coll_type)type);
     }
     if (good) {

@@ -12,8 +12,19 @@
  * combined in this order beforehand give the bits of one tree over all of them, for any number of
  * ranks. `tree` is a single binomial tree and has the canonical order too; `ring` has an order of
  * its own, which depends on the element's block. `auto` chooses only among algorithms of the
- * canonical order. min and max keep the left operand unless the right one is strictly less
- * (greater); sums of integers wrap.
+ * canonical order.
+ *
+ * Values: min and max keep the left operand unless the right one is strictly less (greater), so a
+ * NaN on the left stays, one on the right is passed over, and of -0 and +0 the left one stays. A
+ * sum, product or average is IEEE 754's: with a NaN among its operands, or infinities that cancel,
+ * it is a NaN (the same bits on every rank; of several NaNs it is not said whose), -0 + -0 is -0,
+ * and -0 + +0 is +0. Sums and products of integers wrap. An average is the sum, divided once by the
+ * number of ranks before it is spread; of integers it is the wrapped sum's, cut towards zero.
+ *
+ * 16-bit floats: `direct` widens every operand, computes the whole tree in float32 (an average's
+ * division too) and rounds once, to the nearest, ties to even. All other algorithms compute each
+ * combination in float32 and round it: once per hop, and once more for an average's division. min
+ * and max round nothing. `auto` uses only `direct` for 16-bit sums, products and averages.
  *
  * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
  * mismatch of operation, count, type or root is an error on every rank that names both sides. A
