@@ -38,7 +38,7 @@ typedef struct budget_keyring {
 } budget_keyring;
 
 /* k4.public of a key, and back. Strict: BASE_ERR_INVALID for another header, padding, a wrong
- * length, trailing bits that are not zero, or a point that is not a usable Ed25519 key. */
+ * length or trailing bits that are not zero. */
 void budget_paserk_public(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES],
                           char text[BUDGET_PASERK_PUBLIC_BYTES]);
 BASE_MUST_CHECK base_status budget_paserk_public_parse(const char *text, size_t text_bytes,
@@ -51,7 +51,8 @@ void budget_paserk_pid(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES], char kid[BUDG
 /* The key with this id, or NULL; revoked ones are found too (look at revoked_at). */
 const budget_public_key *budget_keyring_find(const budget_keyring *keyring, const char *kid);
 
-/* Adds an active key. BASE_ERR_LIMIT when full, BASE_ERR_STATE when it is there. */
+/* Adds an active key. BASE_ERR_INVALID for a point that is no usable Ed25519 key (of small order,
+ * not canonical, off the curve), BASE_ERR_LIMIT when full, BASE_ERR_STATE when it is there. */
 BASE_MUST_CHECK base_status budget_keyring_add(budget_keyring *keyring,
                                                const uint8_t key[BUDGET_PUBLIC_KEY_BYTES],
                                                int64_t now_s, base_error *reterr);

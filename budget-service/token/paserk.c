@@ -1,0 +1,78 @@
+#include "paserk.h"
+
+#include <sodium.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+bool budget_paserk_encode(const char *header, const void *data, size_t data_bytes, char *text,
+                          size_t text_size_bytes)
+{
+    const size_t header_bytes = strlen(header);
+    const size_t needed = header_bytes + sodium_base64_encoded_len(
+                                             data_bytes, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    if (needed > text_size_bytes) {
+        return false;
+    }
+    memcpy(text, header, header_bytes);
+    (void)sodium_bin2base64(text + header_bytes, text_size_bytes - header_bytes, data, data_bytes,
+                            sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    return true;
+}
+
+bool budget_base64url_decode(const char *text, size_t text_bytes, void *data,
+                             size_t data_size_bytes, size_t *data_bytes)
+{
+    return sodium_base642bin(data, data_size_bytes, text, text_bytes, NULL, data_bytes, NULL,
+                             sodium_base64_VARIANT_URLSAFE_NO_PADDING) == 0;
+}
+
+bool budget_paserk_decode(const char *header, const char *text, size_t text_bytes, void *data,
+                          size_t data_bytes)
+{
+    const size_t header_bytes = strlen(header);
+    size_t decoded = 0;
+    return text_bytes >= header_bytes && memcmp(text, header, header_bytes) == 0 &&
+           budget_base64url_decode(text + header_bytes, text_bytes - header_bytes, data, data_bytes,
+                                   &decoded) &&
+           decoded == data_bytes;
+}
+
+void budget_paserk_id(const char *id_header, const char *paserk, char id[BUDGET_KID_BYTES])
+{
+    crypto_generichash_state state;
+    uint8_t digest[BUDGET_ID_DIGEST_BYTES];
+    (void)crypto_generichash_init(&state, NULL, 0, sizeof digest);
+    (void)crypto_generichash_update(&state, (const uint8_t *)id_header, strlen(id_header));
+    (void)crypto_generichash_update(&state, (const uint8_t *)paserk, strlen(paserk));
+    (void)crypto_generichash_final(&state, digest, sizeof digest);
+    const bool fits = budget_paserk_encode(id_header, digest, sizeof digest, id, BUDGET_KID_BYTES);
+    BASE_ASSERT(fits);
+    sodium_memzero(&state, sizeof state);
+}
+
+void budget_paserk_public(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES],
+                          char text[BUDGET_PASERK_PUBLIC_BYTES])
+{
+    const bool fits = budget_paserk_encode("k4.public.", key, BUDGET_PUBLIC_KEY_BYTES, text,
+                                           BUDGET_PASERK_PUBLIC_BYTES);
+    BASE_ASSERT(fits);
+}
+
+base_status budget_paserk_public_parse(const char *text, size_t text_bytes,
+                                       uint8_t key[BUDGET_PUBLIC_KEY_BYTES], base_error *reterr)
+{
+    uint8_t parsed[BUDGET_PUBLIC_KEY_BYTES];
+    if (!budget_paserk_decode("k4.public.", text, text_bytes, parsed, sizeof parsed)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "not a public key (k4.public.…)");
+    }
+    memcpy(key, parsed, sizeof parsed);
+    return BASE_OK;
+}
+
+void budget_paserk_pid(const uint8_t key[BUDGET_PUBLIC_KEY_BYTES], char kid[BUDGET_KID_BYTES])
+{
+    char text[BUDGET_PASERK_PUBLIC_BYTES];
+    budget_paserk_public(key, text);
+    budget_paserk_id("k4.pid.", text, kid);
+}

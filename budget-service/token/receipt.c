@@ -1,0 +1,100 @@
+#include "budget/receipt.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "budget/time.h"
+#include "fields.h"
+
+enum { ATTEMPTS_MAX = 1000 };
+
+#define RECEIPT(name, member, field_kind)                                                          \
+    {                                                                                              \
+        .key = (name), .kind = (field_kind), .offset = offsetof(budget_receipt, member),           \
+        .size_bytes = sizeof(((budget_receipt *)0)->member)                                        \
+    }
+
+static const budget_field rows[] = {
+    {.key = "attempt",
+     .kind = BUDGET_FIELD_INT,
+     .offset = offsetof(budget_receipt, attempt),
+     .min = 1,
+     .max = ATTEMPTS_MAX},
+    RECEIPT("iat", issued_at, BUDGET_FIELD_TIME),
+    RECEIPT("job_public_key", job_public_key, BUDGET_FIELD_BYTES),
+    RECEIPT("jti", jti, BUDGET_FIELD_HEXNAME),
+    RECEIPT("not_after", not_after, BUDGET_FIELD_TIME),
+    {.key = "rank",
+     .kind = BUDGET_FIELD_INT,
+     .offset = offsetof(budget_receipt, rank),
+     .min = 0,
+     .max = BASE_RANKS_MAX - 1},
+};
+static const budget_fields table = {rows, sizeof rows / sizeof rows[0], "receipt"};
+
+base_status budget_receipt_sign(const budget_receipt *receipt,
+                                const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
+                                char token[BUDGET_TOKEN_BYTES], base_error *reterr)
+{
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    const base_status status =
+        budget_fields_write(&table, receipt, payload, sizeof payload, reterr);
+    return status == BASE_OK
+               ? budget_token_sign_bytes(payload, strlen(payload), BUDGET_ASSERTION_RECEIPT, secret,
+                                         token, reterr)
+               : status;
+}
+
+budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes,
+                                           const budget_keyring *keyring, int64_t now_s,
+                                           budget_receipt *receipt, base_error *why)
+{
+    budget_token_parts parts;
+    budget_receipt parsed = {0};
+    const budget_public_key *key = NULL;
+    const budget_verdict_token verdict =
+        budget_token_open(token, token_bytes, keyring, BUDGET_ASSERTION_RECEIPT, &parts, &key, why);
+    if (verdict != BUDGET_TOKEN_OK) {
+        return verdict;
+    }
+    if (budget_fields_parse(&table, parts.payload, parts.payload_bytes, &parsed, why) != BASE_OK) {
+        return BUDGET_TOKEN_BAD_CLAIMS;
+    }
+    if (key->retired_at != 0 && parsed.issued_at > key->retired_at) {
+        (void)base_fail(why, BASE_ERR_AUTH, "the key %s had been retired when the receipt was made",
+                        key->kid);
+        return BUDGET_TOKEN_RETIRED_KEY;
+    }
+    *receipt = parsed;
+    if (now_s != BUDGET_ANY_TIME && now_s >= parsed.not_after) {
+        char limit[BUDGET_TIME_BYTES];
+        budget_time_format(parsed.not_after, limit);
+        (void)base_fail(why, BASE_ERR_AUTH, "the job's deadline was %s", limit);
+        return BUDGET_TOKEN_EXPIRED;
+    }
+    return BUDGET_TOKEN_OK;
+}
+
+budget_verdict_token budget_receipt_check(const budget_receipt *receipt,
+                                          const budget_receipt *expected, base_error *why)
+{
+    if (strcmp(receipt->jti, expected->jti) != 0) {
+        (void)base_fail(why, BASE_ERR_AUTH, "the receipt is for token %s; this job's is %s",
+                        receipt->jti, expected->jti);
+    } else if (receipt->rank != expected->rank) {
+        (void)base_fail(why, BASE_ERR_AUTH,
+                        "the receipt is for rank %" PRId64 "; this is rank %" PRId64, receipt->rank,
+                        expected->rank);
+    } else if (receipt->attempt != expected->attempt) {
+        (void)base_fail(why, BASE_ERR_AUTH,
+                        "the receipt is for attempt %" PRId64 "; this is attempt %" PRId64,
+                        receipt->attempt, expected->attempt);
+    } else if (memcmp(receipt->job_public_key, expected->job_public_key,
+                      sizeof receipt->job_public_key) != 0) {
+        (void)base_fail(why, BASE_ERR_AUTH, "the receipt is for a job with another key");
+    } else {
+        return BUDGET_TOKEN_OK;
+    }
+    return BUDGET_TOKEN_WRONG_JOB;
+}
