@@ -1,0 +1,174 @@
+"""Our collectives against Open MPI's, MPICH's, Intel MPI's and gloo's, in turns.
+
+Every library's ranks are started once for a place ("where") and sleep until it is their turn; in each round,
+and for each size, all libraries measure the same cell one after the other, in an order that changes. What
+is timed, and how, is the same for all: collectives/peer.h. The ratio of a round is the time of
+the best peer over ours; what counts is its median over the rounds, beside its spread, against the bar.
+
+  bench_collectives.py --build build/release [--rounds 5] [--where host2-arena,...] [--kind all_reduce,...]
+                       [--sizes 4,64K,...] [--ms 50] [--json FILE]
+
+Run by `./dev bench --peers collectives`. A peer that is not installed is left out, and said so.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "collectives"))
+
+import bars
+import build
+import libraries
+
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text):
+    return int(text[:-1]) * UNITS[text[-1]] if text[-1:] in UNITS else int(text)
+
+
+def size_name(size):
+    for unit in "GMK":
+        if size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]} {unit}"
+    return str(size)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="our collectives against the peers', in turns")
+    parser.add_argument("--build", required=True, help="our build folder, build/release")
+    parser.add_argument("--impi", help="a virtual environment that has impi-devel")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--where", help="of: " + ", ".join(bars.PLACES))
+    parser.add_argument("--ranks", type=int, help="only places of so many ranks")
+    parser.add_argument("--kind", default="all", help="all (default), or of: " + ", ".join(bars.KINDS))
+    parser.add_argument("--sizes", help="bytes, K and M multiply by 1024; default: the place's own")
+    parser.add_argument("--ms", type=float, default=50, help="milliseconds for a cell (default 50)")
+    parser.add_argument("--json", help="where to write every sample")
+    args = parser.parse_args()
+    names = args.where.split(",") if args.where else list(bars.PLACES)
+    kinds = list(bars.KINDS) if args.kind == "all" else args.kind.split(",")
+    for given, known, what in ((names, bars.PLACES, "place"), (kinds, bars.KINDS, "kind")):
+        for name in given:
+            if name not in known:
+                parser.error(f"no such {what}: {name} (there are: {', '.join(known)})")
+    args.places = [bars.PLACES[name] for name in names]
+    if args.ranks:
+        args.places = [place for place in args.places if place.ranks == args.ranks]
+    args.kinds = kinds
+    return args
+
+
+def measure_round(running, kind, size, milliseconds):
+    """Microseconds by library: the best of its ways to do the kind. Who fails is out from then on."""
+    times = {}
+    for library in random.sample(list(running), len(running)):
+        try:
+            cells = [library.measure(kind, size, variant, milliseconds)
+                     for variant in range(len(library.variants(kind)))]
+        except libraries.PeerFailed as problem:
+            print(f"  {library.name} is out: {problem}", flush=True)
+            library.stop()
+            running.remove(library)
+            continue
+        for cell in cells:
+            if cell["wrong"]:
+                sys.exit(f"{library.name}: {kind} of {size} bytes: {cell['wrong']} wrong values")
+        if cells:
+            times[library.name] = min(cell["us"] for cell in cells)
+    return times
+
+
+def summarise(place, kind, size, rounds):
+    """One row: medians by library, and per bar the ratio of each round with its verdict."""
+    names = sorted({name for times in rounds for name in times})
+    row = {"where": place.name, "kind": kind, "size": size,
+           "us": {name: statistics.median(t[name] for t in rounds if name in t) for name in names},
+           "rounds": rounds, "bars": []}
+    for bar in bars.bars_of(place, kind, size):
+        ratios = []
+        for times in rounds:
+            peers = [times[name] for name in times
+                     if name != bars.OURS and (bar.peers is None or name in bar.peers)]
+            if peers and bars.OURS in times:
+                ratios.append(min(peers) / times[bars.OURS])
+        if ratios:
+            median = statistics.median(ratios)
+            row["bars"].append({"against": bar.against, "ratio": median, "least": min(ratios),
+                                "most": max(ratios), "bar": bar.factor,
+                                "met": bar.factor is None or median >= bar.factor})
+    return row
+
+
+def print_header(place, kind, names):
+    print(f"\n{place.name}: {kind}, {place.title}")
+    print(f"{'bytes':>8}" + "".join(f"{name:>12}" for name in names)
+          + f"{'ratio':>9}  {'least to most':<16}{'bar':>5}")
+
+
+def print_row(row, names):
+    cells = "".join(f"{row['us'][name]:12.3f}" if name in row["us"] else f"{'-':>12}" for name in names)
+    first = f"{size_name(row['size']):>8}{cells}"
+    for bar in row["bars"] or [None]:
+        line = first
+        if bar is not None:
+            spread = f"{bar['least']:.2f} to {bar['most']:.2f}"
+            wanted = f"{bar['bar']:5.2f}" if bar["bar"] else "    -"
+            verdict = "" if not bar["bar"] else "met" if bar["met"] else "MISSED"
+            line += f"{bar['ratio']:9.2f}  {spread:<16}{wanted} {verdict:<7}{bar['against']}"
+        print(line.rstrip(), flush=True)
+        first = " " * len(first)
+
+
+def compare_place(place, args, programs, folder):
+    with libraries.Network(place) as network:
+        if network.refused:
+            print(f"\n{place.name}: left out: {network.refused}", flush=True)
+            return []
+        running = libraries.start_all(place, programs, network, folder)
+        rows = []
+        try:
+            for kind in args.kinds:
+                if kind not in place.kinds:
+                    continue
+                names = [library.name for library in running if library.variants(kind)]
+                if bars.OURS not in names:
+                    continue
+                print_header(place, kind, names)
+                sizes = [parse_size(s) for s in args.sizes.split(",")] if args.sizes else place.sizes
+                for size in bars.sizes_of(place, kind, sizes):
+                    rounds = [measure_round(running, kind, size, args.ms) for _ in range(args.rounds)]
+                    if any(rounds):
+                        rows.append(summarise(place, kind, size, rounds))
+                        print_row(rows[-1], names)
+        finally:
+            for library in running:
+                library.stop()
+    return rows
+
+
+def main():
+    args = parse_arguments()
+    rows = []
+    # In memory where possible: what the ranks share is not to be written to a disk meanwhile.
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        programs = build.build_all(args.build, args.impi)
+        print(f"microseconds, medians of {args.rounds} rounds; ratio: best peer over ours, median of the "
+              "rounds", flush=True)
+        for place in args.places:
+            rows += compare_place(place, args, programs, folder)
+    judged = [bar for row in rows for bar in row["bars"] if bar["bar"]]
+    print(f"\n{sum(bar['met'] for bar in judged)} of {len(judged)} bars met")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump({"rounds": args.rounds, "rows": rows}, file, indent=1)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Compiles the peers that are installed; ours is built by CMake (target peer-ringfence)."""
+
+import os
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHARED = ["peer.c", "peer_shared.c"]
+FLAGS = ["-O2", "-D_GNU_SOURCE", "-Wno-unused-result"]
+
+
+def compile_into(target, sources, command, trailing=()):
+    """True if target is there in the end; compiles it if any source is newer."""
+    paths = [os.path.join(HERE, source) for source in sources]
+    headers = [os.path.join(HERE, name) for name in os.listdir(HERE) if name.endswith(".h")]
+    if os.path.exists(target) and all(os.path.getmtime(target) > os.path.getmtime(p)
+                                      for p in paths + headers):
+        return True
+    done = subprocess.run(command + FLAGS + paths + ["-o", target] + list(trailing), stderr=subprocess.PIPE,
+                          text=True)
+    if done.returncode != 0:
+        print(f"could not compile {os.path.basename(target)}:\n{done.stderr}")
+    return done.returncode == 0
+
+
+def build_mpi(folder, programs):
+    for name in ("openmpi", "mpich"):
+        target = os.path.join(folder, f"peer-{name}")
+        if not shutil.which(f"mpicc.{name}") or not shutil.which(f"mpirun.{name}"):
+            print(f"{name} is left out: not installed")
+        elif compile_into(target, SHARED + ["peer_mpi.c"], [f"mpicc.{name}", f'-DPEER_NAME="{name}"']):
+            programs[name] = target
+
+
+def build_impi(folder, venv, programs):
+    library = os.path.join(venv or "", "lib")
+    if not venv or not os.path.exists(os.path.join(library, "libmpi.so")):
+        print("impi (Intel MPI) is left out: no virtual environment with impi-devel")
+        return
+    target = os.path.join(folder, "peer-impi")
+    command = ["gcc", '-DPEER_NAME="impi"', "-I" + os.path.join(venv, "include")]
+    if compile_into(target, SHARED + ["peer_mpi.c"], command, ["-L" + library, "-lmpi"]):
+        programs["impi"] = target
+        programs["impi-venv"] = venv
+
+
+def build_gloo(folder, programs):
+    if not shutil.which("g++") or not os.path.exists("/usr/include/gloo/allreduce.h"):
+        print("gloo is left out: libgloo-dev or g++ is not installed")
+        return
+    objects = os.path.join(folder, "peer-common.o")
+    for name, define in (("gloo", []), ("gloo-busy", ["-DPEER_BUSY_POLL"])):
+        target = os.path.join(folder, f"peer-{name}")
+        if compile_into(objects, SHARED, ["gcc", "-r"]) and compile_into(
+                target, ["peer_gloo.cc"], ["g++", "-std=c++17"] + define, [objects, "-lgloo", "-lpthread"]):
+            programs[name] = target
+
+
+def build_all(build, venv):
+    """Paths of the programs by library; what is missing is said."""
+    folder = os.path.join(build, "peers")
+    os.makedirs(folder, exist_ok=True)
+    programs = {"ringfence": os.path.join(build, "bin", "peer-ringfence")}
+    build_mpi(folder, programs)
+    build_impi(folder, venv, programs)
+    build_gloo(folder, programs)
+    if "openmpi" in programs:
+        programs["openmpi-tcp"] = programs["openmpi"]
+    return programs

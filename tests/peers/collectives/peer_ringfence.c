@@ -1,0 +1,97 @@
+/* Ours. Places: "heap", and "arena". */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "coll/coll.h"
+#include "peer.h"
+
+static struct {
+    coll_context *context;
+    coll_comm *comm;
+} ours;
+
+static void check(base_status status, const base_error *error)
+{
+    if (status != BASE_OK) {
+        peer_die("%s", error->message);
+    }
+}
+
+static base_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, base_error *reterr)
+{
+    (void)user;
+    (void)deadline_ns;
+    (void)reterr;
+    peer_exchange(mine, all, size_bytes);
+    return BASE_OK;
+}
+
+static const char *variants(peer_kind kind)
+{
+    (void)kind;
+    return "default";
+}
+
+static void open_ours(peer_options *options)
+{
+    base_error error = {.status = BASE_OK};
+    coll_context_options context_options = {.rank = options->rank,
+                                            .world_size = options->size,
+                                            .exchange = exchange,
+                                            .timeout_ns = 60 * BASE_NS_PER_S};
+    check(coll_transport_parse(options->transport, &context_options.transport, &error), &error);
+    check(coll_algorithm_parse(options->algorithm, &context_options.algorithm, &error), &error);
+    check(coll_context_create(&context_options, &ours.context, &error), &error);
+    ours.comm = coll_context_world(ours.context);
+}
+
+static void close_ours(void)
+{
+    coll_context_destroy(ours.context); /* and arenas with the process */
+}
+
+static void *allocate(const char *place, size_t size_bytes)
+{
+    base_error error = {.status = BASE_OK};
+    coll_arena *arena = NULL;
+    if (strcmp(place, "arena") != 0) {
+        return aligned_alloc(4096, (size_bytes + 4095) / 4096 * 4096);
+    }
+    check(coll_arena_create(ours.comm, size_bytes, &arena, &error), &error);
+    return coll_arena_data(arena);
+}
+
+static void run(const peer_task *task, int root)
+{
+    base_error error = {.status = BASE_OK};
+    base_status status = BASE_OK;
+    switch (task->kind) {
+    case PEER_ALL_REDUCE:
+        status = coll_all_reduce(ours.comm, task->recv, task->recv, task->count, COLL_FLOAT32,
+                                 COLL_SUM, &error);
+        break;
+    case PEER_ALL_GATHER:
+        status =
+            coll_all_gather(ours.comm, task->send, task->recv, task->count, COLL_FLOAT32, &error);
+        break;
+    case PEER_BROADCAST:
+        status = coll_broadcast(ours.comm, task->recv, task->count, COLL_FLOAT32, root, &error);
+        break;
+    default:
+        peer_die("not there yet");
+    }
+    check(status, &error);
+}
+
+int main(int argc, char **argv)
+{
+    static const peer_library library = {.name = "ringfence",
+                                         .variants = variants,
+                                         .open = open_ours,
+                                         .close = close_ours,
+                                         .allocate = allocate,
+                                         .run = run};
+    return peer_main(argc, argv, &library);
+}
