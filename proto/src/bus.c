@@ -8,9 +8,9 @@
 #include <zmq.h>
 
 #include "base/assert.h"
-#include "monitor.h"
-#include "socket.h"
-#include "zap.h"
+#include "proto/monitor.h"
+#include "proto/socket.h"
+#include "proto/zap.h"
 
 enum {
     ROUTING_ID_BYTES = 8, /* ZeroMQ makes 5 */
@@ -32,6 +32,7 @@ struct proto_bus {
     void *socket;
     void *monitor;
     proto_zap *zap;
+    uint8_t (*admitted)[PROTO_KEY_BYTES]; /* (world_size) launcher side: rank i's public key */
     proto_arena arena;
     uint8_t *packed; /* (packed_bytes_max) an outgoing message */
     size_t packed_bytes_max;
@@ -79,6 +80,35 @@ static base_status bus_alloc(proto_side side, int world_size, proto_bus **bus, b
     return BASE_OK;
 }
 
+static const char zap_domain[] = "ringfence";
+
+/* The rank whose key it is, by its number. */
+static bool admit(void *user, const char *domain, const uint8_t key[PROTO_KEY_BYTES],
+                  char user_id[PROTO_ZAP_USER_BYTES])
+{
+    const proto_bus *bus = user;
+    for (int rank = 0; rank < bus->world_size && strcmp(domain, zap_domain) == 0; rank++) {
+        if (memcmp(bus->admitted[rank], key, PROTO_KEY_BYTES) == 0) {
+            (void)snprintf(user_id, PROTO_ZAP_USER_BYTES, "%d", rank);
+            return true;
+        }
+    }
+    return false;
+}
+
+static base_status start_admission(proto_bus *bus, const proto_bus_listen_options *options,
+                                   base_error *reterr)
+{
+    const size_t keys_bytes = (size_t)bus->world_size * PROTO_KEY_BYTES;
+    const proto_zap_options zap_options = {.admit = admit, .user = bus};
+    bus->admitted = malloc(keys_bytes);
+    if (bus->admitted == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the job's admission list");
+    }
+    memcpy(bus->admitted, options->rank_public_keys, keys_bytes);
+    return proto_zap_start(bus->context, &zap_options, &bus->zap, reterr);
+}
+
 base_status proto_bus_listen(const proto_bus_listen_options *options, proto_bus **bus,
                              base_error *reterr)
 {
@@ -92,9 +122,9 @@ base_status proto_bus_listen(const proto_bus_listen_options *options, proto_bus 
         .kind = PROTO_SOCKET_LISTEN,
         .message_bytes_max = PROTO_RANK_MESSAGE_BYTES_MAX,
         .keys = options->keys,
+        .zap_domain = zap_domain,
     };
-    status = proto_zap_start(made->context, options->rank_public_keys, options->world_size,
-                             &made->zap, reterr);
+    status = start_admission(made, options, reterr);
     if (status == BASE_OK) {
         status = proto_socket_open(made->context, &socket_options, &made->socket, reterr);
     }
@@ -166,6 +196,7 @@ void proto_bus_close(proto_bus *bus)
         (void)zmq_ctx_term(bus->context);
     }
     proto_arena_fini(&bus->arena);
+    free(bus->admitted);
     free(bus->packed);
     free(bus->peers);
     free(bus);

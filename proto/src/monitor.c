@@ -1,4 +1,4 @@
-#include "monitor.h"
+#include "proto/monitor.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "socket.h"
+#include "proto/socket.h"
 
 enum { EVENT_FRAME_BYTES = 6, ENDPOINT_FRAME_BYTES = 256 };
 

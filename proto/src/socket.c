@@ -1,4 +1,4 @@
-#include "socket.h"
+#include "proto/socket.h"
 
 #include <errno.h>
 #include <string.h>
@@ -6,50 +6,67 @@
 
 #include "proto/limits.h"
 
-const char proto_zap_domain[] = "ringfence";
+enum { CONTEXT_SOCKETS_MAX = 32 };
 
-enum { CONTEXT_SOCKETS_MAX = 16, ANY = -1 };
+/* The library knows this option; its header names it only with drafts. */
+#ifndef ZMQ_ZAP_ENFORCE_DOMAIN
+#define ZMQ_ZAP_ENFORCE_DOMAIN 93
+#endif
+
+#define KIND(name) (1u << PROTO_SOCKET_##name)
+
+enum {
+    JOB = KIND(LISTEN) | KIND(CONNECT),
+    SERVICE = KIND(SERVE) | KIND(ASK),
+    INSIDE = KIND(MONITOR) | KIND(ZAP),
+    SERVER = KIND(LISTEN) | KIND(SERVE),
+    ANY = JOB | SERVICE | INSIDE,
+};
 
 typedef struct int_option {
-    int kind; /* a proto_socket_kind, or ANY */
+    unsigned kinds;
     int option;
     int value;
     const char *name;
 } int_option;
 
-#define INT_OPTION(kind, option, value)                                                            \
+#define INT_OPTION(kinds, option, value)                                                           \
     {                                                                                              \
-        kind, option, value, #option                                                               \
+        kinds, option, value, #option                                                              \
     }
 
-/* Heartbeats are off: on one host a rank's death is seen by its pidfd and the launcher's by the
- * lifeline, and a job stopped by a debugger or Ctrl-Z must be able to go on. Reconnecting is off: a
- * rank whose connection broke has failed. */
+/* In a job, heartbeats are off: on one host a rank's death is seen by its pidfd and the launcher's
+ * by the lifeline, and a job stopped by a debugger or Ctrl-Z must be able to go on. A service knows
+ * its clients only by their connections, so there both sides beat. Reconnecting is off: a rank
+ * whose connection broke has failed, and a client that asks again does so with a new socket. */
 static const int_option int_options[] = {
-    INT_OPTION(ANY, ZMQ_SNDHWM, PROTO_SEND_MESSAGES_MAX),
-    INT_OPTION(ANY, ZMQ_RCVHWM, PROTO_RECV_MESSAGES_MAX),
+    INT_OPTION(JOB | INSIDE, ZMQ_SNDHWM, PROTO_SEND_MESSAGES_MAX),
+    INT_OPTION(JOB | INSIDE, ZMQ_RCVHWM, PROTO_RECV_MESSAGES_MAX),
+    INT_OPTION(SERVICE, ZMQ_SNDHWM, PROTO_SERVICE_MESSAGES_MAX),
+    INT_OPTION(SERVICE, ZMQ_RCVHWM, PROTO_SERVICE_MESSAGES_MAX),
     INT_OPTION(ANY, ZMQ_SNDTIMEO, 0),
-    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_RCVTIMEO, 0),
-    INT_OPTION(PROTO_SOCKET_CONNECT, ZMQ_RCVTIMEO, 0),
-    INT_OPTION(PROTO_SOCKET_MONITOR, ZMQ_RCVTIMEO, 0),
-    INT_OPTION(PROTO_SOCKET_ZAP, ZMQ_RCVTIMEO, -1), /* ended by its context */
-    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_LINGER, PROTO_LINGER_MS),
-    INT_OPTION(PROTO_SOCKET_CONNECT, ZMQ_LINGER, PROTO_LINGER_MS),
-    INT_OPTION(PROTO_SOCKET_MONITOR, ZMQ_LINGER, 0),
-    INT_OPTION(PROTO_SOCKET_ZAP, ZMQ_LINGER, 0),
+    INT_OPTION(ANY & ~KIND(ZAP), ZMQ_RCVTIMEO, 0),
+    INT_OPTION(KIND(ZAP), ZMQ_RCVTIMEO, -1), /* ended by its context */
+    INT_OPTION(JOB | KIND(SERVE), ZMQ_LINGER, PROTO_LINGER_MS),
+    INT_OPTION(INSIDE | KIND(ASK), ZMQ_LINGER, 0),
     INT_OPTION(ANY, ZMQ_IPV6, 0),
-    INT_OPTION(ANY, ZMQ_IMMEDIATE, 0),
+    INT_OPTION(ANY & ~KIND(ASK), ZMQ_IMMEDIATE, 0),
+    INT_OPTION(KIND(ASK), ZMQ_IMMEDIATE, 1), /* sent: the handshake was done */
     INT_OPTION(ANY, ZMQ_BACKLOG, PROTO_BACKLOG),
     INT_OPTION(ANY, ZMQ_HANDSHAKE_IVL, PROTO_HANDSHAKE_MS),
     INT_OPTION(ANY, ZMQ_CONNECT_TIMEOUT, PROTO_HANDSHAKE_MS),
-    INT_OPTION(ANY, ZMQ_HEARTBEAT_IVL, 0),
-    INT_OPTION(ANY, ZMQ_HEARTBEAT_TTL, 0),
+    INT_OPTION(JOB | INSIDE, ZMQ_HEARTBEAT_IVL, 0),
+    INT_OPTION(JOB | INSIDE, ZMQ_HEARTBEAT_TTL, 0),
+    INT_OPTION(SERVICE, ZMQ_HEARTBEAT_IVL, PROTO_SERVICE_HEARTBEAT_MS),
+    INT_OPTION(SERVICE, ZMQ_HEARTBEAT_TIMEOUT, PROTO_SERVICE_SILENCE_MS),
+    INT_OPTION(SERVICE, ZMQ_HEARTBEAT_TTL, PROTO_SERVICE_SILENCE_MS),
     INT_OPTION(ANY, ZMQ_RECONNECT_IVL, -1),
     INT_OPTION(ANY, ZMQ_RECONNECT_IVL_MAX, 0),
     INT_OPTION(ANY, ZMQ_TCP_KEEPALIVE, 1),
-    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_ROUTER_MANDATORY, 1),
-    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_ROUTER_HANDOVER, 0),
-    INT_OPTION(PROTO_SOCKET_LISTEN, ZMQ_CURVE_SERVER, 1),
+    INT_OPTION(SERVER, ZMQ_ROUTER_MANDATORY, 1),
+    INT_OPTION(SERVER, ZMQ_ROUTER_HANDOVER, 0),
+    INT_OPTION(SERVER, ZMQ_ZAP_ENFORCE_DOMAIN, 1),
+    INT_OPTION(SERVER, ZMQ_CURVE_SERVER, 1),
 };
 
 base_status proto_zmq_fail(base_error *reterr, const char *what)
@@ -103,7 +120,7 @@ static base_status set_int_options(void *socket, proto_socket_kind kind, base_er
 {
     for (size_t i = 0; i < sizeof int_options / sizeof int_options[0]; i++) {
         const int_option *entry = &int_options[i];
-        if (entry->kind != ANY && entry->kind != (int)kind) {
+        if ((entry->kinds & (1u << kind)) == 0) {
             continue;
         }
         const base_status status =
@@ -121,12 +138,12 @@ static base_status set_curve(void *socket, const proto_socket_options *options, 
     if (options->keys == NULL) {
         return BASE_OK;
     }
-    if (options->kind == PROTO_SOCKET_CONNECT) {
+    if (options->server_key != NULL) {
         status =
             set_option(socket, ZMQ_CURVE_SERVERKEY, options->server_key, PROTO_KEY_BYTES, reterr);
     } else {
-        status =
-            set_option(socket, ZMQ_ZAP_DOMAIN, proto_zap_domain, strlen(proto_zap_domain), reterr);
+        status = set_option(socket, ZMQ_ZAP_DOMAIN, options->zap_domain,
+                            strlen(options->zap_domain), reterr);
     }
     if (status == BASE_OK) {
         status = set_option(socket, ZMQ_CURVE_PUBLICKEY, options->keys->public_key, PROTO_KEY_BYTES,
@@ -143,10 +160,9 @@ base_status proto_socket_open(void *context, const proto_socket_options *options
                               base_error *reterr)
 {
     static const int types[] = {
-        [PROTO_SOCKET_LISTEN] = ZMQ_ROUTER,
-        [PROTO_SOCKET_CONNECT] = ZMQ_DEALER,
-        [PROTO_SOCKET_MONITOR] = ZMQ_PAIR,
-        [PROTO_SOCKET_ZAP] = ZMQ_REP,
+        [PROTO_SOCKET_LISTEN] = ZMQ_ROUTER, [PROTO_SOCKET_CONNECT] = ZMQ_DEALER,
+        [PROTO_SOCKET_MONITOR] = ZMQ_PAIR,  [PROTO_SOCKET_ZAP] = ZMQ_REP,
+        [PROTO_SOCKET_SERVE] = ZMQ_ROUTER,  [PROTO_SOCKET_ASK] = ZMQ_DEALER,
     };
     void *made = zmq_socket(context, types[options->kind]);
     if (made == NULL) {

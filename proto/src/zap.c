@@ -1,15 +1,13 @@
-#include "zap.h"
+#include "proto/zap.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
 #include "base/assert.h"
-#include "socket.h"
+#include "proto/socket.h"
 
 /* A request's frames, by RFC 27. */
 enum {
@@ -21,42 +19,36 @@ enum {
     FRAME_MECHANISM,
     FRAME_CREDENTIALS,
     FRAME_COUNT,
-    FRAME_BYTES = 256,
 };
-
-typedef struct frame {
-    uint8_t data[FRAME_BYTES];
-    size_t size_bytes;
-} frame;
+_Static_assert(FRAME_COUNT == (int)PROTO_ZAP_FRAMES, "the header says how many there are");
 
 struct proto_zap {
     void *socket;
     pthread_t thread;
-    int count;
-    uint8_t keys[][PROTO_KEY_BYTES];
+    proto_zap_options options;
 };
 
-static bool frame_is(const frame *got, const char *text)
+static bool frame_is(const proto_zap_frame *got, const char *text)
 {
     return got->size_bytes == strlen(text) && memcmp(got->data, text, got->size_bytes) == 0;
 }
 
 /* Reads one request of up to FRAME_COUNT frames; more are dropped. False: the context has ended. */
-static bool read_request(void *socket, frame frames[FRAME_COUNT], int *count)
+static bool read_request(void *socket, proto_zap_frame frames[FRAME_COUNT], int *count)
 {
     int more = 1;
     *count = 0;
     while (more != 0) {
-        frame spare;
-        frame *into = *count < FRAME_COUNT ? &frames[*count] : &spare;
+        proto_zap_frame spare;
+        proto_zap_frame *into = *count < FRAME_COUNT ? &frames[*count] : &spare;
         int got = -1;
         do {
-            got = zmq_recv(socket, into->data, FRAME_BYTES, 0);
+            got = zmq_recv(socket, into->data, PROTO_ZAP_FRAME_BYTES, 0);
         } while (got < 0 && zmq_errno() == EINTR);
         if (got < 0) {
             return false;
         }
-        into->size_bytes = got > FRAME_BYTES ? 0 : (size_t)got;
+        into->size_bytes = got > PROTO_ZAP_FRAME_BYTES ? 0 : (size_t)got;
         *count += 1;
         size_t more_bytes = sizeof more;
         if (zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &more_bytes) != 0) {
@@ -66,21 +58,21 @@ static bool read_request(void *socket, frame frames[FRAME_COUNT], int *count)
     return true;
 }
 
-/* The rank whose key it is, or -1. */
-static int admitted_rank(const proto_zap *zap, const frame frames[FRAME_COUNT], int count)
+bool proto_zap_judge(const proto_zap_frame frames[PROTO_ZAP_FRAMES], int count,
+                     const proto_zap_options *options, char user_id[PROTO_ZAP_USER_BYTES])
 {
+    char domain[PROTO_ZAP_FRAME_BYTES];
+    user_id[0] = '\0';
     if (count != FRAME_COUNT || !frame_is(&frames[FRAME_VERSION], "1.0") ||
-        !frame_is(&frames[FRAME_DOMAIN], proto_zap_domain) ||
         !frame_is(&frames[FRAME_MECHANISM], "CURVE") ||
-        frames[FRAME_CREDENTIALS].size_bytes != PROTO_KEY_BYTES) {
-        return -1;
+        frames[FRAME_CREDENTIALS].size_bytes != PROTO_KEY_BYTES ||
+        frames[FRAME_DOMAIN].size_bytes == 0 || frames[FRAME_DOMAIN].size_bytes >= sizeof domain) {
+        return false;
     }
-    for (int rank = 0; rank < zap->count; rank++) {
-        if (memcmp(zap->keys[rank], frames[FRAME_CREDENTIALS].data, PROTO_KEY_BYTES) == 0) {
-            return rank;
-        }
-    }
-    return -1;
+    memcpy(domain, frames[FRAME_DOMAIN].data, frames[FRAME_DOMAIN].size_bytes);
+    domain[frames[FRAME_DOMAIN].size_bytes] = '\0';
+    return strlen(domain) == frames[FRAME_DOMAIN].size_bytes &&
+           options->admit(options->user, domain, frames[FRAME_CREDENTIALS].data, user_id);
 }
 
 static bool send_frame(void *socket, const void *data, size_t size_bytes, bool last)
@@ -88,14 +80,11 @@ static bool send_frame(void *socket, const void *data, size_t size_bytes, bool l
     return proto_zmq_send(socket, data, size_bytes, last ? 0 : ZMQ_SNDMORE) >= 0;
 }
 
-static bool send_reply(void *socket, const frame *request_id, int rank)
+static bool send_reply(void *socket, const proto_zap_frame *request_id, bool admitted,
+                       const char *user)
 {
-    char user[16] = "";
-    if (rank >= 0) {
-        (void)snprintf(user, sizeof user, "%d", rank);
-    }
-    const char *code = rank >= 0 ? "200" : "400";
-    const char *text = rank >= 0 ? "OK" : "this key belongs to no rank of the job";
+    const char *code = admitted ? "200" : "400";
+    const char *text = admitted ? "OK" : "this key is not on the list";
     return send_frame(socket, "1.0", 3, false) &&
            send_frame(socket, request_id->data, request_id->size_bytes, false) &&
            send_frame(socket, code, 3, false) && send_frame(socket, text, strlen(text), false) &&
@@ -105,33 +94,34 @@ static bool send_reply(void *socket, const frame *request_id, int rank)
 static void *zap_thread(void *user)
 {
     proto_zap *zap = user;
-    frame frames[FRAME_COUNT] = {0};
+    proto_zap_frame frames[FRAME_COUNT] = {0};
+    char user_id[PROTO_ZAP_USER_BYTES] = "";
     int count = 0;
     while (read_request(zap->socket, frames, &count)) {
-        const int rank = admitted_rank(zap, frames, count);
-        if (!send_reply(zap->socket, &frames[FRAME_REQUEST_ID], rank)) {
+        const bool admitted = proto_zap_judge(frames, count, &zap->options, user_id);
+        if (!send_reply(zap->socket, &frames[FRAME_REQUEST_ID], admitted,
+                        admitted ? user_id : "")) {
             break;
         }
     }
-    /* Without this thread a rank that joins would wait for ever: end loudly instead, and let nobody
-     * in. Only bus.c, which shuts the context down, ends it otherwise. */
+    /* Without this thread whoever connects would wait for ever: end loudly instead, and let nobody
+     * in. Only who shuts the context down ends it otherwise. */
     const bool shut_down = zmq_errno() == ETERM;
     BASE_ASSERT(shut_down);
     (void)zmq_close(zap->socket);
     return NULL;
 }
 
-base_status proto_zap_start(void *context, const uint8_t (*keys)[PROTO_KEY_BYTES], int count,
-                            proto_zap **zap, base_error *reterr)
+base_status proto_zap_start(void *context, const proto_zap_options *options, proto_zap **zap,
+                            base_error *reterr)
 {
-    const proto_socket_options options = {.kind = PROTO_SOCKET_ZAP, .message_bytes_max = -1};
-    proto_zap *made = calloc(1, sizeof *made + (size_t)count * PROTO_KEY_BYTES);
+    const proto_socket_options socket_options = {.kind = PROTO_SOCKET_ZAP, .message_bytes_max = -1};
+    proto_zap *made = calloc(1, sizeof *made);
     if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the job's admission list");
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the admission thread");
     }
-    made->count = count;
-    memcpy(made->keys, keys, (size_t)count * PROTO_KEY_BYTES);
-    base_status status = proto_socket_open(context, &options, &made->socket, reterr);
+    made->options = *options;
+    base_status status = proto_socket_open(context, &socket_options, &made->socket, reterr);
     if (status != BASE_OK) {
         free(made);
         return status;

@@ -27,6 +27,11 @@ enum {
     PROTO_LINGER_MS = 200,          /* a closing socket waits so long for its last messages */
     PROTO_BACKLOG = 128,            /* connections waiting in the kernel */
 
+    /* a service with clients that come and go */
+    PROTO_SERVICE_MESSAGES_MAX = 16, /* queued per connection and direction; then it waits */
+    PROTO_SERVICE_HEARTBEAT_MS = 5 * 1000,
+    PROTO_SERVICE_SILENCE_MS = 15 * 1000, /* a connection that says nothing for so long is closed */
+
     PROTO_ENDPOINT_BYTES = 128, /* with the final NUL */
 };
 

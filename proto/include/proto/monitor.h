@@ -1,4 +1,4 @@
-/* What happens to a socket's connections, as ZeroMQ tells it. Private to proto. */
+/* What happens to a socket's connections, as ZeroMQ tells it. */
 #ifndef PROTO_MONITOR_H
 #define PROTO_MONITOR_H
 

@@ -1,4 +1,5 @@
-/* ZeroMQ sockets with every option set in one place. Private to proto. */
+/* ZeroMQ sockets with every option set in one place, for the libraries that speak over them. No
+ * ZeroMQ header is needed to include this: a socket and a context are void pointers. */
 #ifndef PROTO_SOCKET_H
 #define PROTO_SOCKET_H
 
@@ -11,20 +12,21 @@
 struct zmq_msg_t;
 
 typedef enum proto_socket_kind {
-    PROTO_SOCKET_LISTEN,  /* ROUTER, CURVE server */
-    PROTO_SOCKET_CONNECT, /* DEALER, CURVE client */
+    PROTO_SOCKET_LISTEN,  /* ROUTER, CURVE server: a job's launcher */
+    PROTO_SOCKET_CONNECT, /* DEALER, CURVE client: a rank */
     PROTO_SOCKET_MONITOR, /* PAIR, inside the process */
     PROTO_SOCKET_ZAP,     /* REP, inside the process */
+    PROTO_SOCKET_SERVE,   /* ROUTER, CURVE server: a service that outlives its clients */
+    PROTO_SOCKET_ASK,     /* DEALER, CURVE client: one question at a time */
 } proto_socket_kind;
 
 typedef struct proto_socket_options {
     proto_socket_kind kind;
     int64_t message_bytes_max; /* larger ones close the connection */
     const proto_keypair *keys; /* of this side; NULL inside the process */
-    const uint8_t *server_key; /* CONNECT: the launcher's public key */
+    const uint8_t *server_key; /* CONNECT, ASK: the other side's public key */
+    const char *zap_domain;    /* LISTEN, SERVE: what admission is asked about; not empty */
 } proto_socket_options;
-
-extern const char proto_zap_domain[];
 
 /* Makes a socket with all its options; the caller closes it. */
 BASE_MUST_CHECK base_status proto_socket_open(void *context, const proto_socket_options *options,
