@@ -14,7 +14,7 @@ target_compile_options(
             -Wundef
             -Wvla
             -Wformat=2
-            -Wno-format-truncation
+            $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>
             -fno-math-errno
             -fno-common
             -fvisibility=hidden
@@ -27,6 +27,11 @@ if(RINGFENCE_SANITIZE)
     ringfence_options INTERFACE -fsanitize=${RINGFENCE_SANITIZE} -fno-omit-frame-pointer
                                 -fno-sanitize-recover=all)
   target_link_options(ringfence_options INTERFACE -fsanitize=${RINGFENCE_SANITIZE})
+endif()
+
+if(RINGFENCE_FUZZ)
+  # Every library counts its branches for libFuzzer; only the fuzz programs get its main.
+  target_compile_options(ringfence_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # ringfence_library(NAME PREFIX DEPENDS... ) makes the static library of one folder, with the alias
@@ -70,4 +75,33 @@ function(ringfence_test name)
   endforeach()
   add_test(NAME ${name} COMMAND test-${name} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# ringfence_fuzz(NAME SOURCES ... LIBS ... [INCLUDES folder...] [MAX_BYTES n])
+# makes fuzz-NAME from a source with LLVMFuzzerTestOneInput. In the preset `fuzz` it is a libFuzzer
+# program (./dev fuzz NAME); in every other preset it replays tests/fuzz/corpus/NAME as a unit test,
+# so that what was found once stays found. INCLUDES: private folders, from the project's root.
+add_custom_target(fuzzers)
+function(ringfence_fuzz name)
+  cmake_parse_arguments(ARG "" "MAX_BYTES" "SOURCES;LIBS;INCLUDES" ${ARGN})
+  if(NOT ARG_MAX_BYTES)
+    set(ARG_MAX_BYTES 4096)
+  endif()
+  set(corpus ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+  add_executable(fuzz-${name} ${ARG_SOURCES})
+  target_link_libraries(fuzz-${name} PRIVATE ringfence_options ${ARG_LIBS})
+  foreach(folder IN LISTS ARG_INCLUDES)
+    target_include_directories(fuzz-${name} PRIVATE ${CMAKE_SOURCE_DIR}/${folder})
+  endforeach()
+  if(RINGFENCE_FUZZ)
+    target_link_options(fuzz-${name} PRIVATE -fsanitize=fuzzer)
+    file(WRITE ${CMAKE_BINARY_DIR}/fuzz/${name}.max_bytes ${ARG_MAX_BYTES})
+  else()
+    target_sources(fuzz-${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.c)
+    set_target_properties(fuzz-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                                  ${CMAKE_BINARY_DIR}/tests/bin)
+    add_test(NAME fuzz-${name} COMMAND fuzz-${name} ${corpus})
+    set_tests_properties(fuzz-${name} PROPERTIES LABELS unit TIMEOUT 30)
+  endif()
+  add_dependencies(fuzzers fuzz-${name})
 endfunction()

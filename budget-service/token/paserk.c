@@ -20,10 +20,23 @@ bool budget_paserk_encode(const char *header, const void *data, size_t data_byte
     return true;
 }
 
+/* libsodium 1.0.18 takes some bytes above 127 for characters of the alphabet. */
+static bool alphabet_ok(const char *text, size_t text_bytes)
+{
+    bool good = true;
+    for (size_t i = 0; i < text_bytes; i++) {
+        const char c = text[i];
+        good &= (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                c == '-' || c == '_';
+    }
+    return good;
+}
+
 bool budget_base64url_decode(const char *text, size_t text_bytes, void *data,
                              size_t data_size_bytes, size_t *data_bytes)
 {
-    return sodium_base642bin(data, data_size_bytes, text, text_bytes, NULL, data_bytes, NULL,
+    return alphabet_ok(text, text_bytes) &&
+           sodium_base642bin(data, data_size_bytes, text, text_bytes, NULL, data_bytes, NULL,
                              sodium_base64_VARIANT_URLSAFE_NO_PADDING) == 0;
 }
 
