@@ -1,0 +1,180 @@
+/* What the guard decides, and nothing else: verdicts on plain structs.
+ *
+ * No socket, no clock, no allocator, no database: what is known goes in, what follows comes out, so
+ * that every path can be walked by a simulation. A rule gets a reservation, and when it grants it
+ * changes that reservation in place; what changes on each account of the chain is the difference of
+ * held and posted before and after (budget_rule_effect).
+ *
+ *   reserved ──────────────► voided                     never redeemed
+ *      │ first redemption, leave to create, or a cost
+ *      ▼
+ *   created ───────────────► terminated-unbilled ─────► posted
+ *      │ deadline passed             ▲                      ▲
+ *      ▼                             │ evidence             │ evidence, the cost being known
+ *   expired-unconfirmed ─────────────┴──────────────────────┘
+ *
+ * held, what an account still has reserved for it, is amount − posted (not below 0) until
+ * termination is proven AND a cost is known; only then, or when voided, it is 0. A cost of nothing,
+ * said before termination was proven, is not known: an instance that runs costs something. */
+#ifndef BUDGET_RULES_H
+#define BUDGET_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "budget/claims.h"
+
+/* Why not. The numbers are in the journal: never change or reuse one. */
+typedef enum budget_reason {
+    BUDGET_REASON_NONE = 0, /* granted */
+    BUDGET_REASON_EXCEEDED = 1,
+    BUDGET_REASON_LABEL_USED = 2,
+    BUDGET_REASON_LABEL_UNKNOWN = 3,
+    BUDGET_REASON_REQUEST_REUSED = 4,
+    BUDGET_REASON_ACCOUNT_UNKNOWN = 5,
+    BUDGET_REASON_ACCOUNT_EXISTS = 6,
+    BUDGET_REASON_ACCOUNT_FROZEN = 7,
+    BUDGET_REASON_UNDERFUNDED = 8, /* less than instances × price × (time + granularity) */
+    BUDGET_REASON_POLICY = 9,      /* vendor, tier, price, hours: the words say which */
+    BUDGET_REASON_STATE = 10,      /* voided, terminated, not frozen: too late or too early */
+    BUDGET_REASON_REDEEMED = 11,   /* so it cannot be voided */
+    BUDGET_REASON_TOKEN_UNKNOWN = 12,
+    BUDGET_REASON_TOKEN_EXPIRED = 13,
+    BUDGET_REASON_DEADLINE_PASSED = 14,
+    BUDGET_REASON_RANK_RANGE = 15,
+    BUDGET_REASON_ATTEMPT_RANGE = 16,
+    BUDGET_REASON_ATTEMPT_ORDER = 17,
+    BUDGET_REASON_FENCED = 18,
+    BUDGET_REASON_JOB_KEY = 19,
+    BUDGET_REASON_CREATED = 20, /* leave to create was given before */
+    BUDGET_REASON_INSTANCE_USED = 21,
+    BUDGET_REASON_LINE_USED = 22,
+    BUDGET_REASON_EVIDENCE = 23,
+    BUDGET_REASON_CLIENT_EXISTS = 24,
+    BUDGET_REASON_CLIENT_UNKNOWN = 25,
+    BUDGET_REASON_OVERFLOW = 26, /* a sum would leave what money may be */
+    BUDGET_REASON_LIMIT = 27,    /* too many accounts, clients, instances */
+    BUDGET_REASON_COUNT_ = 28,
+} budget_reason;
+
+/* "BUDGET_EXCEEDED", "LABEL_USED", …; "GRANTED" for none; never NULL. */
+const char *budget_reason_name(budget_reason reason);
+
+typedef enum budget_state {
+    BUDGET_STATE_RESERVED = 1,
+    BUDGET_STATE_CREATED = 2,
+    BUDGET_STATE_EXPIRED_UNCONFIRMED = 3,
+    BUDGET_STATE_TERMINATED_UNBILLED = 4,
+    BUDGET_STATE_POSTED = 5,
+    BUDGET_STATE_VOIDED = 6,
+} budget_state;
+
+/* "reserved", "terminated-unbilled", …; never NULL. */
+const char *budget_state_name(budget_state state);
+
+/* What a row of the journal records. The numbers are in the journal. */
+typedef enum budget_kind {
+    BUDGET_KIND_GENESIS = 1,
+    BUDGET_KIND_ACCOUNT = 2,
+    BUDGET_KIND_CAP = 3,
+    BUDGET_KIND_ACKNOWLEDGE = 4,
+    BUDGET_KIND_AUTHORIZE = 5,
+    BUDGET_KIND_REFUSE = 6, /* a remembered request, refused */
+    BUDGET_KIND_REDEEM = 7,
+    BUDGET_KIND_CREATE = 8,
+    BUDGET_KIND_ATTACH = 9,
+    BUDGET_KIND_ACTUAL = 10,
+    BUDGET_KIND_TERMINATED = 11,
+    BUDGET_KIND_VOID = 12,
+    BUDGET_KIND_EXPIRE = 13,
+    BUDGET_KIND_CLOCK = 14,
+    BUDGET_KIND_CLIENT_ADD = 15,
+    BUDGET_KIND_CLIENT_REVOKE = 16,
+    BUDGET_KIND_CHECKPOINT_ACCEPTED = 17,
+    BUDGET_KIND_COUNT_ = 18,
+} budget_kind;
+
+const char *budget_kind_name(budget_kind kind);
+
+typedef struct budget_rule_account {
+    int64_t cap;
+    int64_t posted;
+    int64_t reserved;
+    bool frozen;
+} budget_rule_account;
+
+/* chain[0] is the account itself, the last one has no parent. */
+typedef struct budget_rule_chain {
+    size_t count; /* 1 … BUDGET_ACCOUNT_DEPTH_MAX */
+    budget_rule_account accounts[BUDGET_ACCOUNT_DEPTH_MAX];
+} budget_rule_chain;
+
+typedef struct budget_rule_now {
+    int64_t ledger_ms; /* deadlines are compared with this */
+    int64_t wall_ms;   /* the token's exp is compared with this */
+} budget_rule_now;
+
+typedef struct budget_rule_reservation {
+    budget_state state;
+    int64_t amount;
+    int64_t posted; /* Σ actuals */
+    int64_t held;
+    bool local;          /* vendor local: no bill will come */
+    bool created;        /* leave to create was given */
+    bool expired;        /* its deadline has been seen to pass */
+    bool terminated;     /* proven, or attested */
+    bool cost_known;     /* an actual that counts */
+    int64_t deadline_ms; /* ledger time; 0: not redeemed yet */
+    int64_t max_seconds;
+    int64_t expires_at_s; /* exp */
+    int64_t world_size;
+    int64_t attempt; /* the last one redeemed; 0: none */
+    int64_t max_attempts;
+    bool has_key;
+    uint8_t job_public_key[32];
+} budget_rule_reservation;
+
+/* cap - posted - reserved; may be negative. */
+int64_t budget_rule_remaining(const budget_rule_account *account);
+
+/* The index of the account with the least left; the nearest one on a tie. */
+size_t budget_rule_binding(const budget_rule_chain *chain);
+
+/* May amount be reserved? Granted: every account's reserved grows by it. *which: the account that
+ * refuses, or that binds. */
+budget_reason budget_rule_authorize(budget_rule_chain *chain, int64_t amount, size_t *which);
+
+/* A fresh reservation of amount: state reserved, all of it held. */
+void budget_rule_reserve(budget_rule_reservation *reservation, int64_t amount);
+
+typedef struct budget_rule_tuple {
+    int64_t rank;
+    int64_t attempt;
+    const uint8_t *job_public_key; /* 32 bytes */
+    bool seen;                     /* (jti, rank, attempt) has been redeemed before */
+} budget_rule_tuple;
+
+/* Granted with tuple->seen: the same answer again, nothing changes. */
+budget_reason budget_rule_redeem(budget_rule_reservation *reservation,
+                                 const budget_rule_tuple *tuple, bool frozen,
+                                 const budget_rule_now *now);
+budget_reason budget_rule_create(budget_rule_reservation *reservation, bool frozen,
+                                 const budget_rule_now *now);
+budget_reason budget_rule_void(budget_rule_reservation *reservation);
+
+/* *freeze: Σ is above the reservation, and this actual took it there or further. */
+budget_reason budget_rule_actual(budget_rule_reservation *reservation, int64_t amount,
+                                 bool *freeze);
+budget_reason budget_rule_terminated(budget_rule_reservation *reservation);
+
+/* Has its deadline passed, with nothing proven? Then it becomes expired-unconfirmed and all that is
+ * held stays held; one of vendor local, which costs nothing, ends instead. False: nothing to do. */
+bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_now *now);
+
+/* Adds the difference of a reservation's held and posted to every account of the chain, and freezes
+ * the nearest when freeze. False, nothing changed: a sum would overflow. */
+bool budget_rule_effect(budget_rule_chain *chain, const budget_rule_reservation *before,
+                        const budget_rule_reservation *after, bool freeze);
+
+#endif
