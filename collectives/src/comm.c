@@ -91,6 +91,21 @@ static base_status check_list(const coll_context *context, const int *ranks, int
     return BASE_OK;
 }
 
+/* Numbers the hosts in order of their first rank. */
+static void find_hosts(coll_comm *comm)
+{
+    const coll_identity *identities = comm->context->identities;
+    uint16_t count = 0;
+    for (int rank = 0; rank < comm->size; rank++) {
+        int same = 0;
+        while (same < rank && !coll_identity_same_host(&identities[comm->ranks[same]],
+                                                       &identities[comm->ranks[rank]])) {
+            same++;
+        }
+        comm->hosts[rank] = same < rank ? comm->hosts[same] : count++;
+    }
+}
+
 base_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,
                            coll_comm **comm, base_error *reterr)
 {
@@ -108,6 +123,9 @@ base_status coll_comm_open(coll_context *context, const int *ranks, int count, i
         made->ranks[i] = ranks[i];
         made->rank = ranks[i] == context->rank ? i : made->rank;
     }
+    made->shares_memory = context->table->shares_memory;
+    made->inline_bytes = COLL_TINY_BYTES;
+    find_hosts(made);
     made->next = context->comms;
     context->comms = made;
     status = next_id(context, ranks, count, &made->id, reterr);
@@ -139,14 +157,44 @@ base_status coll_comm_create(coll_context *context, const int *ranks, int count,
                           reterr);
 }
 
+typedef struct split_member {
+    int key;
+    int rank; /* in the communicator that is split */
+} split_member;
+
+static int compare_members(const void *a, const void *b)
+{
+    const split_member *x = a;
+    const split_member *y = b;
+    const int by_key = (x->key > y->key) - (x->key < y->key);
+    return by_key != 0 ? by_key : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
 base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
                             base_error *reterr)
 {
-    (void)comm;
-    (void)colour;
-    (void)key;
+    const int32_t mine[2] = {colour, key};
+    int32_t all[COLL_RANKS_MAX][2];
+    const coll_op_desc desc = {
+        .kind = COLL_ALL_GATHER, .send = mine, .recv = all, .count = 2, .type = COLL_INT32};
+    const base_status status = coll_op_run_as(comm, &desc, COLL_KIND_SPLIT, 0, reterr);
     *split = NULL;
-    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "splitting is not there yet");
+    if (status != BASE_OK || colour < 0) {
+        return status;
+    }
+    split_member members[COLL_RANKS_MAX];
+    int ranks[COLL_RANKS_MAX];
+    int count = 0;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (all[rank][0] == colour) {
+            members[count++] = (split_member){all[rank][1], rank};
+        }
+    }
+    qsort(members, (size_t)count, sizeof members[0], compare_members);
+    for (int i = 0; i < count; i++) {
+        ranks[i] = comm->ranks[members[i].rank];
+    }
+    return coll_comm_create(comm->context, ranks, count, split, reterr);
 }
 
 void coll_comm_destroy(coll_comm *comm)
@@ -166,6 +214,7 @@ void coll_comm_destroy(coll_comm *comm)
         coll_arena_destroy(comm->arenas);
     }
     coll_op_destroy(comm->blocking);
+    coll_point_close(comm);
     context->table->comm_close(comm);
     free(comm);
 }

@@ -15,6 +15,9 @@ typedef struct byte_range {
 static size_t position_of(const coll_op *op, int block)
 {
     const size_t index = (size_t)block;
+    if (op->varies) {
+        return op->part_ends[index];
+    }
     if (coll_kind_is_by_rank(op->desc.kind)) {
         return index * op->total_bytes;
     }
@@ -60,6 +63,18 @@ static bool send_chunk(coll_op *op, const coll_step *step, size_t at, size_t siz
     return true;
 }
 
+/* COMBINE and MERGE of a chunk; the division of an average where its sum is complete. */
+static void combine(const coll_op *op, const coll_step *step, void *target, const void *own,
+                    const void *other, size_t size_bytes)
+{
+    const size_t count = size_bytes / op->element_bytes;
+    op->kernel->combine(target, step->incoming_left ? other : own,
+                        step->incoming_left ? own : other, count);
+    if (step->final && op->kernel->divide != NULL) {
+        op->kernel->divide(target, count, op->comm->size);
+    }
+}
+
 static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     coll_comm *comm = op->comm;
@@ -73,8 +88,7 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
         memcpy(target, frame, size_bytes);
     } else {
         const void *own = place_in(op, step->source, at);
-        op->kernel->combine(target, step->incoming_left ? frame : own,
-                            step->incoming_left ? own : frame, size_bytes / op->element_bytes);
+        combine(op, step, target, own, frame, size_bytes);
     }
     table->receive_end(comm, step->peer, step->lane);
     return true;
@@ -112,8 +126,7 @@ static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t si
     uint8_t *target = place_in(op, step->target, at);
     if (step->action == COLL_ACTION_MERGE) {
         const void *other = place_in(op, COLL_SPACE_SCRATCH, at);
-        op->kernel->combine(target, step->incoming_left ? other : source,
-                            step->incoming_left ? source : other, size_bytes / op->element_bytes);
+        combine(op, step, target, source, other, size_bytes);
     } else if (target != NULL && target != source) {
         memcpy(target, source, size_bytes);
     }
@@ -222,7 +235,8 @@ void coll_exec_begin(coll_op *op)
                            .kind = op->desc.kind,
                            .ranks = comm->size,
                            .rank = comm->rank,
-                           .root = op->desc.root};
+                           .root = op->desc.root,
+                           .hosts = comm->hosts};
     op->track_count = coll_plan_track_count(&op->plan);
     op->tracks_ended = 0;
     for (int t = 0; t < op->track_count; t++) {

@@ -22,6 +22,7 @@
 
 typedef enum coll_stage {
     COLL_STAGE_IDLE = 0,
+    COLL_STAGE_QUEUED,    /* started, but too many stand before it to announce it yet */
     COLL_STAGE_ARRIVING,  /* announced; waits for the flag line of every peer */
     COLL_STAGE_RUNNING,   /* this rank's part is under way */
     COLL_STAGE_FINISHING, /* done here; waits for peers to have done their part */
@@ -46,11 +47,19 @@ typedef struct coll_track {
 struct coll_op {
     coll_comm *comm;
     coll_op *next; /* in the queue */
+    bool queued;
+    bool varies;  /* parts differ in size: part_ends holds */
+    bool greeted; /* send, receive: the head has been sent or seen */
     coll_op_desc desc;
     coll_descriptor descriptor;
     uint32_t digest;
     size_t element_bytes;
-    size_t total_bytes; /* count × element_bytes: all-gather's is one rank's block */
+    size_t total_bytes; /* count × element_bytes: of kinds with a part per rank, the own part */
+    size_t whole_bytes; /* all parts; else total_bytes */
+    size_t send_bytes;  /* in this rank's buffers; 0 where one is not used */
+    size_t recv_bytes;
+    size_t line_bytes; /* the most that a rank shows its peers if flag lines are to carry it all */
+    size_t *part_ends; /* (size + 1) where the parts begin, if they vary */
     const coll_kernel *kernel;
     coll_place place;
 
@@ -71,6 +80,8 @@ struct coll_op {
     int tracks_ended;
     coll_track *tracks; /* room for every plan on this communicator */
 };
+
+typedef struct coll_point coll_point;
 
 struct coll_arena {
     coll_comm *comm;
@@ -101,7 +112,11 @@ struct coll_comm {
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;
-    int underway;
+    coll_op *waiting;               /* the first that is not announced yet; NULL */
+    coll_point *point;              /* sends and receives; NULL before the first */
+    bool shares_memory;             /* peers' arenas can be reached with loads and stores */
+    size_t inline_bytes;            /* payload that travels with a flag line */
+    uint16_t hosts[COLL_RANKS_MAX]; /* which host each rank is on, from 0 in order of first rank */
     coll_arena *arenas;
     uint32_t arenas_made;
     int arena_count;
@@ -152,18 +167,49 @@ BASE_MUST_CHECK base_status coll_comm_open(coll_context *context, const int *ran
                                            int64_t deadline_ns, coll_comm **comm,
                                            base_error *reterr);
 
-/* op.c */
+/* op_init.c */
 
-/* Checks desc and writes the operation; op->tracks stays. */
+/* Checks desc and writes the operation; its memory (tracks, scratch, parts) stays. */
 BASE_MUST_CHECK base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
                                          base_error *reterr);
+/* Where rank's part lies in the whole vector of a kind that has a part per rank. */
+void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *size_bytes);
+
+/* op.c */
+
 BASE_MUST_CHECK base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr);
 /* Runs an operation of the library's own: everybody arrives, and agrees on kind and count. */
 BASE_MUST_CHECK base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
                                           base_error *reterr);
 
+/* Shows peers that the operation has begun. */
+void coll_op_announce(coll_op *op);
+/* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag line. */
+BASE_MUST_CHECK base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind,
+                                           uint64_t count, base_error *reterr);
+
 /* progress.c: moves everything on without blocking; failures are kept in the communicators. */
 bool coll_progress(coll_context *context);
+
+/* line_path.c */
+
+/* What a rank shows beside its flag line for an operation that fits there. */
+size_t coll_line_gives(const coll_op *op, const void **data);
+const uint8_t *coll_payload(const coll_comm *comm, int rank, uint64_t sequence);
+/* The result from all ranks' payloads. */
+void coll_line_finish(coll_op *op);
+/* One rank: nothing moves but from send to recv. */
+void coll_alone_finish(coll_op *op);
+
+/* point.c: sends and receives */
+
+/* Room for the communicator's queues; made with the first operation that needs them. */
+BASE_MUST_CHECK base_status coll_point_open(coll_comm *comm, base_error *reterr);
+void coll_point_close(coll_comm *comm);
+void coll_point_start(coll_op *op);
+void coll_point_leave(coll_op *op);
+/* Moves all sends and receives of the communicator on. */
+bool coll_point_advance(coll_comm *comm);
 
 /* arena_path.c */
 
@@ -185,8 +231,6 @@ int coll_exec_waits_for(const coll_op *op);
 
 /* Until op is done, the communicator has failed, or the timeout counted from here has passed. */
 BASE_MUST_CHECK base_status coll_wait(coll_op *op, base_error *reterr);
-/* Until fewer than COLL_UNDERWAY_MAX operations of the communicator are under way. */
-BASE_MUST_CHECK base_status coll_wait_room(coll_comm *comm, base_error *reterr);
 /* Fails with the reason once the context is aborted. */
 BASE_MUST_CHECK base_status coll_abort_check(coll_context *context, base_error *reterr);
 

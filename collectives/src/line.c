@@ -14,40 +14,53 @@ uint32_t coll_descriptor_digest(const coll_descriptor *d)
     uint64_t hash = mix(UINT64_C(0x52696e6766656e63), d->count);
     hash = mix(hash, (uint64_t)(uint32_t)d->kind << 32 | (uint32_t)d->type);
     hash = mix(hash, (uint64_t)(uint32_t)d->reduce << 32 | (uint32_t)d->root);
-    hash = mix(hash, (uint32_t)d->algorithm);
+    hash = mix(hash, (uint64_t)d->counts << 32 | (uint32_t)d->algorithm);
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-void coll_descriptor_text(const coll_descriptor *d, char *text, size_t size_bytes)
+/* The library's own operations, and what is none. */
+static void other_text(const coll_descriptor *d, char *text, size_t size_bytes)
 {
     switch (d->kind) {
-    case COLL_ALL_REDUCE:
-        (void)snprintf(text, size_bytes, "all_reduce %s × %" PRIu64 " %s %s",
-                       coll_type_name((coll_type)d->type), d->count,
-                       coll_reduce_name((coll_reduce)d->reduce),
-                       coll_algorithm_name((coll_algorithm)d->algorithm));
-        return;
-    case COLL_BROADCAST:
-        (void)snprintf(text, size_bytes, "broadcast %s × %" PRIu64 " root %d %s",
-                       coll_type_name((coll_type)d->type), d->count, d->root,
-                       coll_algorithm_name((coll_algorithm)d->algorithm));
-        return;
-    case COLL_ALL_GATHER:
-        (void)snprintf(text, size_bytes, "all_gather %s × %" PRIu64 " %s",
-                       coll_type_name((coll_type)d->type), d->count,
-                       coll_algorithm_name((coll_algorithm)d->algorithm));
-        return;
-    case COLL_BARRIER:
-        (void)snprintf(text, size_bytes, "barrier");
-        return;
     case COLL_KIND_ARENA:
         (void)snprintf(text, size_bytes, "arena_create of %" PRIu64 " bytes", d->count);
         return;
     case COLL_KIND_COMM:
         (void)snprintf(text, size_bytes, "comm_create");
         return;
+    case COLL_KIND_SPLIT:
+        (void)snprintf(text, size_bytes, "comm_split");
+        return;
     default:
         (void)snprintf(text, size_bytes, "an unknown operation (kind %d)", d->kind);
         return;
     }
+}
+
+void coll_descriptor_text(const coll_descriptor *d, char *text, size_t size_bytes)
+{
+    char counts[32] = "";
+    char reduce[16] = "";
+    char root[24] = "";
+    if (d->kind < COLL_ALL_REDUCE || d->kind > COLL_RECEIVE) {
+        other_text(d, text, size_bytes);
+        return;
+    }
+    if (d->kind == COLL_BARRIER) {
+        (void)snprintf(text, size_bytes, "barrier");
+        return;
+    }
+    if (d->counts != 0) {
+        (void)snprintf(counts, sizeof counts, " in parts %08x", d->counts);
+    }
+    if (d->reduce != 0) {
+        (void)snprintf(reduce, sizeof reduce, " %s", coll_reduce_name((coll_reduce)d->reduce));
+    }
+    if (d->kind == COLL_BROADCAST || d->kind == COLL_REDUCE || d->kind == COLL_GATHER ||
+        d->kind == COLL_SCATTER) {
+        (void)snprintf(root, sizeof root, " root %d", d->root);
+    }
+    (void)snprintf(text, size_bytes, "%s %s × %" PRIu64 "%s%s%s %s",
+                   coll_kind_name((coll_kind)d->kind), coll_type_name((coll_type)d->type), d->count,
+                   counts, reduce, root, coll_algorithm_name((coll_algorithm)d->algorithm));
 }

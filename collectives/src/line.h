@@ -27,11 +27,12 @@ typedef struct coll_descriptor {
     int32_t reduce;
     int32_t root;
     int32_t algorithm;
-    int32_t zero[7];
+    uint32_t counts; /* a hash of the variable counts; 0: none */
+    int32_t zero[6];
 } coll_descriptor;
 
 /* Kinds of the library's own operations. */
-enum { COLL_KIND_ARENA = 100, COLL_KIND_COMM = 101 };
+enum { COLL_KIND_ARENA = 100, COLL_KIND_COMM = 101, COLL_KIND_SPLIT = 102 };
 
 typedef struct coll_line {
     _Alignas(128) _Atomic uint64_t word;

@@ -2,60 +2,13 @@
 #include <string.h>
 
 #include "internal.h"
-#include "tree_order.h"
 
-/* Copies what each rank announced beside its word. */
-static void gather_payloads(const coll_op *op, void *all, size_t size_bytes)
+/* Which kinds the arena path knows. */
+static bool arena_path_takes(const coll_op *op)
 {
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
-        memcpy((uint8_t *)all + (size_t)rank * size_bytes, line->payload, size_bytes);
-    }
-}
-
-/* Tiny operands came with the flag lines: every rank combines them itself, in the same order. */
-static void finish_tiny_reduce(coll_op *op)
-{
-    _Alignas(64) uint8_t operands[COLL_RANKS_MAX][64];
-    _Alignas(64) uint8_t result[64];
-    const void *pointers[COLL_RANKS_MAX];
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
-        memcpy(operands[rank], line->payload, COLL_TINY_BYTES);
-        pointers[rank] = operands[rank];
-    }
-    coll_tree_combine(op->kernel, result, pointers, op->comm->size, op->desc.count, op->comm->size);
-    memcpy(op->desc.recv, result, op->total_bytes);
-}
-
-static void finish_tiny(coll_op *op)
-{
-    if (op->total_bytes == 0) {
-        return;
-    }
-    if (op->comm->size == 1) {
-        if (op->desc.recv != NULL && op->desc.recv != op->desc.send) {
-            memcpy(op->desc.recv, op->desc.send, op->total_bytes);
-        }
-        return;
-    }
-    switch (op->desc.kind) {
-    case COLL_ALL_REDUCE:
-        finish_tiny_reduce(op);
-        return;
-    case COLL_ALL_GATHER:
-        gather_payloads(op, op->desc.recv, op->total_bytes);
-        return;
-    case COLL_BROADCAST:
-        if (op->desc.recv != NULL) {
-            const coll_line *line =
-                &op->comm->peers[op->desc.root].lines[op->sequence % COLL_LINE_SLOTS];
-            memcpy(op->desc.recv, line->payload, op->total_bytes);
-        }
-        return;
-    default:
-        return;
-    }
+    return op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->varies &&
+           (op->desc.kind == COLL_ALL_REDUCE || op->desc.kind == COLL_BROADCAST ||
+            op->desc.kind == COLL_ALL_GATHER);
 }
 
 static void choose_path(coll_op *op)
@@ -64,8 +17,10 @@ static void choose_path(coll_op *op)
         return;
     }
     coll_place places[COLL_RANKS_MAX];
-    gather_payloads(op, places, sizeof places[0]);
-    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && coll_arena_path_fits(op, places)) {
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        memcpy(&places[rank], coll_payload(op->comm, rank, op->sequence), sizeof places[0]);
+    }
+    if (op->comm->shares_memory && arena_path_takes(op) && coll_arena_path_fits(op, places)) {
         op->path = COLL_PATH_ARENA;
         return;
     }
@@ -107,7 +62,11 @@ static coll_stage run(coll_op *op, bool *moved)
 {
     coll_comm *comm = op->comm;
     if (op->path == COLL_PATH_LINE) {
-        finish_tiny(op);
+        if (comm->size == 1) {
+            coll_alone_finish(op);
+        } else {
+            coll_line_finish(op);
+        }
         return COLL_STAGE_DONE;
     }
     if (op->path == COLL_PATH_PLAN) {
@@ -146,22 +105,36 @@ static bool advance(coll_op *op, bool *moved)
     return op->stage >= COLL_STAGE_FINISHING;
 }
 
+/* Announces what stands in the queue, as far as the lines reach. */
+static bool announce_waiting(coll_comm *comm)
+{
+    bool moved = false;
+    while (comm->waiting != NULL && !comm->failed &&
+           comm->waiting->sequence - comm->head->sequence < COLL_UNDERWAY_MAX) {
+        coll_op *op = comm->waiting;
+        comm->waiting = op->next;
+        coll_op_announce(op);
+        moved = true;
+    }
+    return moved;
+}
+
 static bool advance_comm(coll_comm *comm)
 {
     bool moved = false;
-    for (coll_op *op = comm->head; op != NULL && !comm->failed; op = op->next) {
+    for (coll_op *op = comm->head; op != comm->waiting && !comm->failed; op = op->next) {
         if (!advance(op, &moved)) {
             break;
         }
     }
     while (comm->head != NULL && comm->head->stage == COLL_STAGE_DONE) {
+        comm->head->queued = false;
         comm->head = comm->head->next;
-        comm->underway--;
     }
     if (comm->head == NULL) {
         comm->tail = NULL;
     }
-    return moved;
+    return comm->waiting == NULL ? moved : announce_waiting(comm) || moved;
 }
 
 bool coll_progress(coll_context *context)
@@ -169,6 +142,9 @@ bool coll_progress(coll_context *context)
     bool moved = context->table->poll != NULL && context->table->poll(context);
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         if (comm->head != NULL && !comm->failed && advance_comm(comm)) {
+            moved = true;
+        }
+        if (comm->point != NULL && !comm->failed && coll_point_advance(comm)) {
             moved = true;
         }
     }

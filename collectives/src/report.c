@@ -15,6 +15,11 @@ void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_byt
                    (unsigned)who->pid);
 }
 
+static bool is_point(const coll_op *op)
+{
+    return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
+}
+
 static bool has_arrived(const coll_op *op, int rank)
 {
     const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
@@ -56,6 +61,14 @@ static void operation_text(const coll_op *op, char *text, size_t size_bytes)
 /* Whom op waits for, as text. */
 static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
 {
+    if (is_point(op)) {
+        coll_rank_text(op->comm, op->desc.root, text, size_bytes);
+        return;
+    }
+    if (op->stage == COLL_STAGE_QUEUED) {
+        (void)snprintf(text, size_bytes, "the operations before it");
+        return;
+    }
     if (op->stage == COLL_STAGE_ARRIVING) {
         list_ranks(op, has_arrived, false, text, size_bytes);
         return;
@@ -81,9 +94,25 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
     (void)snprintf(text, size_bytes, "%s, waiting for %s", what, awaited);
 }
 
+/* Into reterr as well. */
+static base_status keep_failure(const coll_comm *comm, base_error *reterr)
+{
+    if (reterr != NULL) {
+        *reterr = comm->failure;
+    }
+    return comm->failure.status;
+}
+
 base_status coll_report_timeout(coll_op *op, base_error *reterr)
 {
     coll_comm *comm = op->comm;
+    const double waited_s = (double)comm->context->timeout_ns / (double)BASE_NS_PER_S;
+    if (is_point(op)) {
+        char text[COLL_DESCRIBE_BYTES];
+        coll_op_text(op, text, sizeof text);
+        (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);
+        return keep_failure(comm, reterr);
+    }
     char what[TEXT_BYTES + 64];
     char awaited[LIST_BYTES];
     char present[LIST_BYTES];
@@ -95,14 +124,11 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     operation_text(first, what, sizeof what);
     awaited_text(first, awaited, sizeof awaited);
     list_ranks(first, has_arrived, true, present, sizeof present);
-    const base_status status = coll_comm_fail(
+    (void)coll_comm_fail(
         comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s; arrived: %s", what,
-        (double)comm->context->timeout_ns / (double)BASE_NS_PER_S, awaited,
-        first->stage == COLL_STAGE_ARRIVING ? "to arrive" : "to do its part", present);
-    if (reterr != NULL) {
-        *reterr = comm->failure;
-    }
-    return status;
+        waited_s, awaited, first->stage == COLL_STAGE_ARRIVING ? "to arrive" : "to do its part",
+        present);
+    return keep_failure(comm, reterr);
 }
 
 base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)

@@ -130,20 +130,3 @@ base_status coll_wait(coll_op *op, base_error *reterr)
     }
     return status;
 }
-
-base_status coll_wait_room(coll_comm *comm, base_error *reterr)
-{
-    waiter w = {.context = comm->context, .op = comm->head};
-    base_status status = BASE_OK;
-    while (status == BASE_OK && comm->underway >= COLL_UNDERWAY_MAX) {
-        const bool moved = coll_progress(w.context);
-        if (comm->underway >= COLL_UNDERWAY_MAX) {
-            w.op = comm->head;
-            status = turn(&w, moved, reterr);
-        }
-    }
-    if (w.described) {
-        set_description(w.context, NULL);
-    }
-    return status;
-}
