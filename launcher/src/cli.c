@@ -212,6 +212,7 @@ static int run_job(cli_run *run)
     const launch_job_options job_options = {
         .job = &options->job,
         .rank_path = run->rank_path,
+        .program = options->program,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
@@ -266,10 +267,31 @@ static int compare(const launch_options *options)
     return likeness == LAUNCH_DIFFERENT ? BASE_EXIT_ERROR : BASE_EXIT_DONE;
 }
 
+/* A program of the user's: no data, no model, no record. */
+static int run_program(launch_options *options)
+{
+    base_error error;
+    char path[BASE_PATH_BYTES];
+    if (launch_path_program(options->program[0], path, &error) != BASE_OK ||
+        proto_job_check(&options->job, &error) != BASE_OK) {
+        (void)report_error(&error);
+        return BASE_EXIT_USAGE;
+    }
+    if (options->dry_run) {
+        return launch_plan_print(options, path, stdout, &error) == BASE_OK ? BASE_EXIT_DONE
+                                                                           : report_error(&error);
+    }
+    cli_run whole = {.options = options, .rank_path = path};
+    return run_job(&whole);
+}
+
 static int run(launch_options *options, int argc, char **argv, const char *rank_path)
 {
     base_error error;
     char beside[BASE_PATH_BYTES];
+    if (options->program != NULL) {
+        return run_program(options);
+    }
     if (rank_path == NULL) {
         if (launch_path_rank(beside, &error) != BASE_OK) {
             return report_error(&error);

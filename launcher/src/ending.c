@@ -36,7 +36,7 @@ static void signal_rank(launch_session *session, int index, int signal_number)
     launch_rank *rank = &session->ranks[index];
     if (rank->started && !rank->exited) {
         rank->ended_by_us = true;
-        (void)kill(-rank->process.pid, signal_number);
+        launch_process_signal(&rank->process, signal_number);
     }
 }
 
@@ -121,6 +121,22 @@ static void send_stop(launch_session *session, const char *reason)
     }
 }
 
+/* A program of the user's gets the signal itself; one that has joined can ask for it, too. */
+static void pass_on(launch_session *session, int signal_number, const char *name)
+{
+    session->stop_signal = signal_number;
+    launch_screen_say(&session->screen, "%s: passed on to the ranks; %s again ends them at once",
+                      name, name);
+    if (session->joined_count == session->world_size) {
+        send_stop(session, name);
+    }
+    for (int rank = 0; rank < session->world_size; rank++) {
+        if (session->ranks[rank].started && !session->ranks[rank].exited) {
+            launch_process_signal(&session->ranks[rank].process, signal_number);
+        }
+    }
+}
+
 void launch_stop(launch_session *session, int signal_number)
 {
     const char *name = signal_number == SIGINT    ? "Ctrl-C"
@@ -129,6 +145,10 @@ void launch_stop(launch_session *session, int signal_number)
     const bool first = session->stop_signal == 0;
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
         return; /* it is ending already, within a second */
+    }
+    if (session->options->program != NULL && first) {
+        pass_on(session, signal_number, name);
+        return;
     }
     const bool training = strcmp(session->job->mode, "ddp-cpu") == 0;
     const bool under_way =

@@ -28,6 +28,17 @@
     {                                                                                              \
         .name = (flag), .kind = (which), .value = (value_name), .help = (text)                     \
     }
+/* The same flags for programs of the user's. */
+#define ANY_FIELD(flag, field, value_name, text)                                                   \
+    {                                                                                              \
+        .name = (flag), .kind = LAUNCH_KIND_FIELD, .key = (field), .value = (value_name),          \
+        .help = (text), .for_programs = true                                                       \
+    }
+#define ANY_SWITCH(flag, which, text)                                                              \
+    {                                                                                              \
+        .name = (flag), .kind = LAUNCH_KIND_SWITCH, .what = (which), .help = (text),               \
+        .for_programs = true                                                                       \
+    }
 #define GROUP(title) .group = (title)
 
 static const launch_flag flags[] = {
@@ -36,8 +47,9 @@ static const launch_flag flags[] = {
      .key = "world_size",
      .value = "N",
      .help = "processes (2; 1 for generate)",
+     .for_programs = true,
      GROUP("The job")},
-    FIELD("mode", "mode", "MODE", "ddp-cpu: train; generate: answer --prompt (ddp-cpu)"),
+    ANY_FIELD("mode", "mode", "MODE", "ddp-cpu: train; generate: answer --prompt (ddp-cpu)"),
     FIELD("seed", "seed", "N", "of the parameters and the data's order (35000)"),
     PATH("out", "out", "DIR", "where the record goes (experiments/35-ddp-cpu)"),
     SWITCH("overwrite", LAUNCH_FLAG_OVERWRITE,
@@ -93,22 +105,26 @@ static const launch_flag flags[] = {
      .kind = LAUNCH_KIND_FIELD,
      .key = "transport",
      .value = "NAME",
+     .for_programs = true,
      .help = "auto, shm, zmq (auto)",
      GROUP("Parallelism")},
-    FIELD("algorithm", "algorithm", "NAME", "of the all-reduce: auto, ring, tree, direct (auto)"),
+    ANY_FIELD("algorithm", "algorithm", "NAME",
+              "of the all-reduce: auto, ring, tree, direct (auto)"),
     FIELD("timing", "timing", "NAME",
           "overlapped: all-reduce during backward; bracketed: after it, bare (overlapped)"),
     FIELD("bucket-bytes", "bucket_bytes", "N", "of gradients in one all-reduce (524288)"),
-    FIELD("threads-per-rank", "threads_per_rank", "N", "(1)"),
-    SWITCH("no-bind", LAUNCH_FLAG_NO_BIND, "do not give each rank CPUs of its own"),
+    ANY_FIELD("threads-per-rank", "threads_per_rank", "N", "(1)"),
+    ANY_SWITCH("no-bind", LAUNCH_FLAG_NO_BIND, "do not give each rank CPUs of its own"),
     {.name = "timeout",
      .kind = LAUNCH_KIND_SECONDS,
      .key = "timeout_ms",
+     .for_programs = true,
      .value = "SECONDS",
      .help = "of one collective (300)"},
     {.name = "join-timeout",
      .kind = LAUNCH_KIND_SECONDS,
      .key = "join_timeout_ms",
+     .for_programs = true,
      .value = "SECONDS",
      .help = "until all ranks have joined (30)"},
 
@@ -119,12 +135,16 @@ static const launch_flag flags[] = {
      GROUP("What is measured, shown and written")},
     SWITCH("no-scaling", LAUNCH_FLAG_NO_SCALING, "measure nothing but the job itself"),
     SWITCH("no-plots", LAUNCH_FLAG_NO_PLOTS, "do not call gnuplot"),
-    OTHER("log-dir", LAUNCH_KIND_LOG_DIR, "DIR", "each rank's output in DIR/rank-N.log as well"),
+    {.name = "log-dir",
+     .kind = LAUNCH_KIND_LOG_DIR,
+     .value = "DIR",
+     .help = "each rank's output in DIR/rank-N.log as well",
+     .for_programs = true},
     OTHER("write-job", LAUNCH_KIND_WRITE_JOB, "FILE", "write JOB.json there, and run nothing"),
-    SWITCH("dry-run", LAUNCH_FLAG_DRY_RUN, "print the plan, and run nothing"),
-    SWITCH("quiet", LAUNCH_FLAG_QUIET, "no progress, no summary"),
-    SWITCH("help", LAUNCH_FLAG_HELP, "this text"),
-    SWITCH("version", LAUNCH_FLAG_VERSION, "the version"),
+    ANY_SWITCH("dry-run", LAUNCH_FLAG_DRY_RUN, "print the plan, and run nothing"),
+    ANY_SWITCH("quiet", LAUNCH_FLAG_QUIET, "no progress, no summary"),
+    ANY_SWITCH("help", LAUNCH_FLAG_HELP, "this text"),
+    ANY_SWITCH("version", LAUNCH_FLAG_VERSION, "the version"),
 };
 enum { FLAG_COUNT = sizeof flags / sizeof flags[0] };
 _Static_assert((int)FLAG_COUNT <= (int)LAUNCH_FLAGS_MAX, "all flags fit getopt's table");
@@ -139,10 +159,12 @@ void launch_options_help(FILE *stream)
 {
     (void)fputs("Usage: launcher [--ranks N] [--mode ddp-cpu] [FLAGS]\n"
                 "       launcher --mode generate --checkpoint DIR --prompt TEXT\n"
+                "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
                 "       launcher compare A B\n"
                 "\n"
                 "Starts a job's ranks on this computer, watches them, and writes the record of the "
                 "run.\n"
+                "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
                 "compare says whether two saved states are byte-equal, or where they differ.\n",
                 stream);
     for (int i = 0; i < FLAG_COUNT; i++) {

@@ -2,6 +2,8 @@
 #ifndef LAUNCH_OPTION_TABLE_H
 #define LAUNCH_OPTION_TABLE_H
 
+#include <stdbool.h>
+
 enum { LAUNCH_FLAGS_MAX = 64 };
 
 typedef enum launch_flag_kind {
@@ -38,6 +40,7 @@ typedef struct launch_flag {
     const char *value; /* its name in --help; NULL: none */
     const char *help;
     const char *group; /* set on the first of a group */
+    bool for_programs; /* also with "-- PROGRAM" */
 } launch_flag;
 
 const launch_flag *launch_flags(int *count);

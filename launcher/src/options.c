@@ -145,6 +145,7 @@ static base_status apply_flag(launch_options *options, const launch_flag *flag, 
         return BASE_OK;
     case LAUNCH_KIND_FIELD:
         options->ranks_given = options->ranks_given || strcmp(flag->key, "world_size") == 0;
+        options->mode_given = options->mode_given || strcmp(flag->key, "mode") == 0;
         options->shape_given = options->shape_given || flag->what == LAUNCH_FLAG_SHAPE;
         return proto_job_set(&options->job, flag->key, value, reterr);
     case LAUNCH_KIND_PATH:
@@ -205,6 +206,9 @@ static base_status parse_flags(int argc, char **argv, launch_options *options, b
         if (answer != 0) {
             return wrong_flag(answer, argv, reterr);
         }
+        if (!flags[index].for_programs && options->not_for_programs == NULL) {
+            options->not_for_programs = flags[index].name;
+        }
         const base_status status = apply_flag(options, &flags[index], optarg, reterr);
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, "--%s", flags[index].name);
@@ -212,13 +216,53 @@ static base_status parse_flags(int argc, char **argv, launch_options *options, b
     }
 }
 
+/* Where "--" stands in argv; argc if it does not. */
+static int find_separator(int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && strcmp(argv[at], "--") != 0) {
+        at++;
+    }
+    return at < argc ? at : argc;
+}
+
+static base_status take_program(char **program, launch_options *options, base_error *reterr)
+{
+    if (program[0] == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "-- must be followed by a program to run");
+    }
+    if (options->mode_given) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--mode does not go with -- %s", program[0]);
+    }
+    if (options->not_for_programs != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--%s is for our own modes: it does not go with -- %s",
+                         options->not_for_programs, program[0]);
+    }
+    options->program = program;
+    return proto_job_set(&options->job, "mode", "program", reterr);
+}
+
 base_status launch_options_parse(int argc, char **argv, launch_options *options, base_error *reterr)
 {
     *options = (launch_options){.bind = true, .plots = true, .scaling = true};
     proto_job_defaults(&options->job);
+    const int separator = find_separator(argc, argv);
+    const bool has_program = separator < argc;
+    argc = separator;
     base_status status = parse_flags(argc, argv, options, reterr);
     if (status != BASE_OK || options->action != LAUNCH_ACTION_RUN) {
         return status;
+    }
+    if (has_program && optind < argc) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[optind]);
+    }
+    if (has_program) {
+        return take_program(&argv[separator + 1], options, reterr);
+    }
+    if (strcmp(options->job.mode, "program") == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--mode program is: launcher --ranks N -- PROGRAM ARGUMENTS");
     }
     if (optind < argc && strcmp(argv[optind], "compare") == 0) {
         if (argc - optind != 3) {

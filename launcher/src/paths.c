@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 _Static_assert(BASE_PATH_BYTES <= PATH_MAX, "a path fits into realpath's buffer");
@@ -84,6 +86,40 @@ base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
         status = base_fail_errno(reterr, errno, "cannot run the rank program %s", path);
     }
     return status;
+}
+
+static bool is_program(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const char *folders = getenv("PATH");
+    if (strchr(name, '/') != NULL) {
+        const int length = snprintf(path, BASE_PATH_BYTES, "%s", name);
+        if (length >= BASE_PATH_BYTES || access(path, F_OK) != 0) {
+            return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no program %s", name);
+        }
+        return is_program(path) ? BASE_OK
+                                : base_fail(reterr, BASE_ERR_IO,
+                                            "%s cannot be run: not a file "
+                                            "with leave to execute",
+                                            name);
+    }
+    folders = folders != NULL ? folders : "/usr/local/bin:/usr/bin:/bin";
+    while (*folders != '\0') {
+        const int folder_bytes = (int)strcspn(folders, ":");
+        const int length = snprintf(path, BASE_PATH_BYTES, "%.*s/%s", folder_bytes, folders, name);
+        if (folder_bytes > 0 && length < BASE_PATH_BYTES && is_program(path)) {
+            return BASE_OK;
+        }
+        folders += folder_bytes;
+        folders += *folders == ':' ? 1 : 0;
+    }
+    return base_fail(reterr, BASE_ERR_NOTFOUND,
+                     "there is no program %s in PATH (a file of this folder is ./%s)", name, name);
 }
 
 base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)

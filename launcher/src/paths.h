@@ -16,6 +16,11 @@ BASE_MUST_CHECK base_status launch_path_resolve(char path[BASE_PATH_BYTES], base
 /* The rank program, in the same folder as the running one; it is there and may be run. */
 BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr);
 
+/* A program as a shell finds it: by its path, or in PATH. BASE_ERR_NOTFOUND, or BASE_ERR_IO when it
+ * is there and cannot be run. */
+BASE_MUST_CHECK base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES],
+                                                base_error *reterr);
+
 /* The installed data: ../share/ringfence from the running program. */
 BASE_MUST_CHECK base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr);
 

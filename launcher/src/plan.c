@@ -71,7 +71,12 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .lifeline_fd = -1,
         };
         const int count = launch_spawn_variables(&spawn, variables);
-        (void)fprintf(stream, "rank %d: %s\n ", rank, rank_path);
+        (void)fprintf(stream, "rank %d: %s", rank, rank_path);
+        for (char *const *argument = options->program;
+             argument != NULL && argument[0] != NULL && *++argument != NULL;) {
+            (void)fprintf(stream, " %s", *argument);
+        }
+        (void)fprintf(stream, "\n ");
         for (int i = 0; i < count; i++) {
             const char *value = strchr(variables[i], '=');
             if (value != NULL && strcmp(value, "=-1") == 0) {

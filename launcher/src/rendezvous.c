@@ -43,7 +43,7 @@ static void send_roster(launch_session *session)
             joins[i] = (Ringfence__Control__Join)RINGFENCE__CONTROL__JOIN__INIT;
             joins[i].rank = (uint32_t)i;
             joins[i].world_size = (uint32_t)session->world_size;
-            joins[i].pid = rank->process.pid;
+            joins[i].pid = rank->pid;
             joins[i].hostname = rank->hostname;
             joins[i].boot_id = rank->boot_id;
             joins[i].pid_namespace = rank->pid_namespace;
@@ -86,13 +86,18 @@ static void hear_join(launch_session *session, int rank, const Ringfence__Contro
         return;
     }
     joining->joined = true;
+    joining->pid = session->options->program != NULL ? (pid_t)join->pid : joining->process.pid;
     (void)snprintf(joining->hostname, sizeof joining->hostname, "%s", join->hostname);
     (void)snprintf(joining->boot_id, sizeof joining->boot_id, "%s", join->boot_id);
     joining->pid_namespace = join->pid_namespace;
     joining->net_namespace = join->net_namespace;
     joining->cpus = join->cpus;
     (void)snprintf(facts->host, sizeof facts->host, "%s", join->hostname);
-    facts->pid = joining->process.pid;
+    facts->pid = joining->pid;
+    if (session->joined_count == 0 && session->options->program != NULL) {
+        session->join_deadline_ns =
+            base_deadline_after_ns(session->job->join_timeout_ms * BASE_NS_PER_MS);
+    }
     session->joined_count++;
     if (session->joined_count == session->world_size) {
         session->join_deadline_ns = BASE_NO_DEADLINE;

@@ -1,7 +1,8 @@
 /* One job while it runs: what the parts of launch_job_run share.
  *
- * rendezvous.c hears what ranks say, watch.c sees what becomes of their processes, ending.c decides
- * on the first cause and ends the others, job_run.c has the loop. One thread. */
+ * start.c starts the ranks, rendezvous.c hears what they say, watch.c sees what becomes of their
+ * processes, ending.c decides on the first cause and ends the others, job_run.c has the loop. One
+ * thread. */
 #ifndef LAUNCH_SESSION_H
 #define LAUNCH_SESSION_H
 
@@ -36,6 +37,7 @@ typedef struct launch_rank {
     bool ready;
     bool finished;      /* Finished was heard */
     bool ended_by_us;   /* a signal was sent */
+    pid_t pid;          /* who joined: the process itself, or a program's descendant */
     bool stopped;       /* SIGSTOP or the like */
     int64_t stopped_ns; /* since when */
     int log_fd;
@@ -102,6 +104,14 @@ typedef struct launch_session {
     int64_t progress_due_ns;
     int64_t progress_step; /* plain lines: the next step to tell */
 } launch_session;
+
+/* ---- start.c ---- */
+
+/* JOB.json in a sealed memory file: session->job_fd. */
+BASE_MUST_CHECK base_status launch_start_job_file(launch_session *session, base_error *reterr);
+
+/* Makes all keys, listens, starts all ranks. On failure some may be running. */
+BASE_MUST_CHECK base_status launch_start_ranks(launch_session *session, base_error *reterr);
 
 /* ---- ending.c ---- */
 

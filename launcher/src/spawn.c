@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "guardian.h"
 
 enum { EXIT_NOT_STARTED = 127, NO_FD = -1 };
 
@@ -26,6 +27,16 @@ typedef struct child_plan {
     int err_fd;
     pid_t launcher;
 } child_plan;
+
+void launch_process_signal(const launch_process *process, int signal_number)
+{
+    if (process->guarded && signal_number == SIGKILL) {
+        (void)kill(process->pid, LAUNCH_GUARDIAN_KILL);
+        (void)kill(process->pid, SIGCONT); /* a stopped one would not hear it */
+    } else {
+        (void)kill(-process->pid, signal_number);
+    }
+}
 
 int launch_spawn_variables(const launch_spawn_options *options,
                            char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES])
@@ -114,11 +125,21 @@ static void restore_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Between the launcher and a program; returns in the program's own process. */
+static void stand_guard(const child_plan *plan)
+{
+    const int kept[] = {plan->null_fd,         plan->out_fd,          plan->err_fd,
+                        plan->options->job_fd, plan->options->key_fd, plan->options->lifeline_fd};
+    launch_guardian_stand(kept, sizeof kept / sizeof kept[0], plan->options->lifeline_fd);
+}
+
 static BASE_NORETURN void run_child(const child_plan *plan)
 {
     const launch_spawn_options *options = plan->options;
     (void)setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->launcher) {
+    if (options->program != NULL) {
+        stand_guard(plan);
+    } else if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->launcher) {
         _exit(EXIT_NOT_STARTED); /* the launcher died in between */
     }
     if (dup2(plan->null_fd, STDIN_FILENO) < 0 || dup2(plan->out_fd, STDOUT_FILENO) < 0 ||
@@ -134,8 +155,9 @@ static BASE_NORETURN void run_child(const child_plan *plan)
         child_fail("cannot hand descriptors to ", options->rank_path);
     }
     restore_signals();
-    char *const arguments[] = {(char *)(uintptr_t)options->rank_path, NULL};
-    (void)execve(options->rank_path, arguments, plan->environment);
+    char *const alone[] = {(char *)(uintptr_t)options->rank_path, NULL};
+    (void)execve(options->rank_path, options->program != NULL ? options->program : alone,
+                 plan->environment);
     child_fail("cannot run ", options->rank_path);
     _exit(EXIT_NOT_STARTED);
 }
@@ -161,6 +183,7 @@ static base_status fork_child(const child_plan *plan, launch_process *process, b
     }
     (void)setpgid(pid, pid); /* whoever comes first */
     process->pid = pid;
+    process->guarded = plan->options->program != NULL;
     process->pidfd = pidfd_open(pid, 0);
     if (process->pidfd < 0) {
         const base_status status =

@@ -2,18 +2,21 @@
  *
  * The child dies with the launcher (PR_SET_PDEATHSIG), leads a process group of its own, has
  * the signals the launcher was given, /dev/null as input, pipes as output, and of all descriptors
- * only the three that it inherits on purpose. One thread. */
+ * only the three that it inherits on purpose. A program of the user's stands under a guardian
+ * (guardian.h), which is the child then. One thread. */
 #ifndef LAUNCH_SPAWN_H
 #define LAUNCH_SPAWN_H
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"
 
 typedef struct launch_spawn_options {
-    const char *rank_path;
+    const char *rank_path; /* what is run */
+    char *const *program;  /* its arguments, if it is the user's program; NULL: the rank */
     int rank;
     int world_size;
     int threads;
@@ -27,6 +30,7 @@ typedef struct launch_spawn_options {
 
 typedef struct launch_process {
     pid_t pid;
+    bool guarded; /* it is a guardian */
     int pidfd;
     int out_fd; /* what it writes to stdout and stderr: non-blocking */
     int err_fd;
@@ -35,6 +39,10 @@ typedef struct launch_process {
 /* On failure nothing is running. On success the caller closes the three descriptors and reaps. */
 BASE_MUST_CHECK base_status launch_spawn(const launch_spawn_options *options,
                                          launch_process *process, base_error *reterr);
+
+/* Sends a signal to the whole process group. SIGKILL to a guardian's makes it end all that its
+ * program has started. */
+void launch_process_signal(const launch_process *process, int signal_number);
 
 enum { LAUNCH_VARIABLES = 14, LAUNCH_VARIABLE_BYTES = 96 };
 

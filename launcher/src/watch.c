@@ -94,18 +94,40 @@ static const char *oom_words(launch_session *session, int signal_number, pid_t p
     return "";
 }
 
-static void progress_words(const launch_rank *rank, char *text, size_t size_bytes)
+/* " after 3 steps": how far a rank came. Of a program that never was to join: nothing. */
+static void progress_words(const launch_session *session, const launch_rank *rank, char *text,
+                           size_t size_bytes)
 {
+    const bool program = session->options->program != NULL;
+    text[0] = '\0';
     if (!rank->joined) {
-        (void)snprintf(text, size_bytes, "before it joined");
-    } else if (!rank->ready) {
-        (void)snprintf(text, size_bytes, "while starting");
+        if (!program || session->joined_count > 0) {
+            (void)snprintf(text, size_bytes, " before it joined");
+        }
     } else if (rank->finished) {
-        (void)snprintf(text, size_bytes, "after it had finished");
+        (void)snprintf(text, size_bytes, " after it had finished");
+    } else if (program) {
+        (void)snprintf(text, size_bytes, " before it had finished");
+    } else if (!rank->ready) {
+        (void)snprintf(text, size_bytes, " while starting");
     } else {
-        (void)snprintf(text, size_bytes, "after %" PRId64 " step%s", rank->steps_reported,
+        (void)snprintf(text, size_bytes, " after %" PRId64 " step%s", rank->steps_reported,
                        rank->steps_reported == 1 ? "" : "s");
     }
+}
+
+/* A rank left by itself, and has not said why. */
+static void blame_exit(launch_session *session, int index, int exit_code)
+{
+    const launch_rank *rank = &session->ranks[index];
+    const bool program = session->options->program != NULL;
+    char when[64];
+    progress_words(session, rank, when, sizeof when);
+    /* what a program of the user's leaves with is its own word */
+    launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
+                 index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
+                 "rank %d (pid %d) left with exit code %d%s%s", index, rank->process.pid, exit_code,
+                 when, program ? "" : ", without a word");
 }
 
 /* Decides what the end of a process means. */
@@ -113,28 +135,29 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
 {
     const launch_rank *rank = &session->ranks[index];
     const bool by_signal = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
+    const bool program = session->options->program != NULL;
     const pid_t pid = rank->process.pid;
-    char when[64];
-    progress_words(rank, when, sizeof when);
+    if (program && session->stop_signal != 0) {
+        return; /* the user's signal was passed on */
+    }
     if (by_signal && !rank->ended_by_us) {
+        char when[64];
         const char *name = sigabbrev_np(info->si_status);
+        progress_words(session, rank, when, sizeof when);
         launch_blame(session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
-                     "rank %d (pid %d) was ended by SIG%s %s%s", index, pid,
+                     "rank %d (pid %d) was ended by SIG%s%s%s", index, pid,
                      name != NULL ? name : "?", when, oom_words(session, info->si_status, pid));
         return;
     }
-    const bool failed = by_signal || info->si_status != 0 || !rank->finished;
-    if (!failed) {
+    const bool unfinished = !rank->finished && (!program || session->joined_count > 0);
+    if (!by_signal && info->si_status == 0 && !unfinished) {
         return;
     }
     if (session->abort_sent_ns != 0) {
         launch_blame(session, LAUNCH_BLAME_ABORTED, index, BASE_EXIT_ERROR,
                      "rank %d (pid %d) was aborted", index, pid);
     } else if (rank->reported_exit_code < 0) {
-        launch_blame(session, LAUNCH_BLAME_UNCLEAR, index,
-                     info->si_status != 0 ? info->si_status : BASE_EXIT_ERROR,
-                     "rank %d (pid %d) left with exit code %d %s, without a word", index, pid,
-                     info->si_status, when);
+        blame_exit(session, index, info->si_status);
     }
 }
 
@@ -168,7 +191,7 @@ static void signal_running(const launch_session *session, int signal_number)
     for (int i = 0; i < session->world_size; i++) {
         const launch_rank *rank = &session->ranks[i];
         if (rank->started && !rank->exited && !rank->stopped) {
-            (void)kill(-rank->process.pid, signal_number);
+            launch_process_signal(&rank->process, signal_number);
         }
     }
 }

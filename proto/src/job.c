@@ -73,7 +73,7 @@ static const field fields[] = {
     REAL_FIELD(learning_rate_min, 0, 100),
     CHOICE_FIELD(loss_on, "correction all"),
     INT_FIELD(micro_batches, 1, 4096),
-    CHOICE_FIELD(mode, "ddp-cpu generate"),
+    CHOICE_FIELD(mode, "ddp-cpu generate program"),
     INT_FIELD(new_tokens_max, 1, 65536),
     TEXT_FIELD(out, FIELD_PATH),
     TEXT_FIELD(prompt, FIELD_TEXT),

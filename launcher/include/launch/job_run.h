@@ -17,10 +17,13 @@
 
 typedef struct launch_job_options {
     const proto_job *job;
-    const char *rank_path; /* the rank program */
-    const char *log_dir;   /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
-    bool bind;             /* ranks get CPUs of their own where there are enough */
-    bool quiet;            /* no progress, and of the ranks' output only stderr */
+    const char *rank_path; /* the rank program, or the user's */
+    /* Arguments of a program of the user's, ended by NULL. It may join (libcoll does it), and may
+     * leave without a word if it has not. NULL: the rank program runs. */
+    char *const *program;
+    const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
+    bool bind;           /* ranks get CPUs of their own where there are enough */
+    bool quiet;          /* no progress, and of the ranks' output only stderr */
     const char *label; /* before the progress: "measuring 1 rank: "; of ranks' output only stderr */
     /* Called once, when all ranks are ready and none has trained yet; none saves anything before.
      * An error ends the job, which was not ready then. */

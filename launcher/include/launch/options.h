@@ -24,6 +24,7 @@ typedef struct launch_options {
     launch_action action;
     proto_job job;
     const char *compare[2];        /* of the command line */
+    char *const *program;          /* behind "--", ended by NULL; NULL: the rank program runs */
     const char *rank_path;         /* NULL: the rank program beside this one; set by tests alone */
     char log_dir[BASE_PATH_BYTES]; /* absolute; empty: none */
     char write_job[BASE_PATH_BYTES]; /* absolute; empty: none */
@@ -35,9 +36,11 @@ typedef struct launch_options {
     bool scaling;      /* false: --no-scaling */
     int scaling_count; /* of --scaling; 0: not given */
     int scaling_ranks[LAUNCH_SCALING_POINTS_MAX];
-    bool ranks_given;   /* --ranks */
-    bool shape_given;   /* --width, --layers, --heads or --context */
-    bool shape_differs; /* from what these say: the checkpoint's is another */
+    const char *not_for_programs; /* the first flag given that only our own modes know */
+    bool ranks_given;             /* --ranks */
+    bool mode_given;              /* --mode */
+    bool shape_given;             /* --width, --layers, --heads or --context */
+    bool shape_differs;           /* from what these say: the checkpoint's is another */
 } launch_options;
 
 /* Message and BASE_ERR_INVALID for anything that is not right: one line for the user. */

@@ -24,7 +24,7 @@ enum {
 
 typedef struct proto_job {
     /* what runs */
-    char mode[PROTO_JOB_NAME_BYTES]; /* ddp-cpu, generate */
+    char mode[PROTO_JOB_NAME_BYTES]; /* ddp-cpu, generate, program */
     int64_t world_size;
     int64_t seed;
     /* the model */
