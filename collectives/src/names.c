@@ -128,3 +128,8 @@ base_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth, base_erro
     *auth = status == BASE_OK ? (coll_tcp_auth)value : *auth;
     return status;
 }
+
+const char *coll_status_name(base_status status)
+{
+    return base_status_name(status);
+}

@@ -41,6 +41,10 @@
 
 #include "base/status.h"
 
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
 typedef struct coll_context coll_context;
 typedef struct coll_comm coll_comm;
 typedef struct coll_arena coll_arena;
@@ -285,5 +289,12 @@ BASE_MUST_CHECK base_status coll_reduce_parse(const char *name, coll_reduce *red
 BASE_MUST_CHECK base_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth,
                                                 base_error *reterr);
 size_t coll_type_size_bytes(coll_type type);
+
+/* A status as one word, "timeout" say; never NULL. */
+const char *coll_status_name(base_status status);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #endif

@@ -1,0 +1,54 @@
+/* Being one rank of `launcher --ranks N -- PROGRAM`.
+ *
+ * The launcher starts the program N times; coll_launched_open finds the launcher through what the
+ * process has inherited, joins, meets the other ranks, and gives the context to work with. A
+ * background thread hears the launcher from then on: when another rank fails, the collectives
+ * under way return BASE_ERR_ABORTED with the reason, and a moment later the process is ended; when
+ * the launcher itself is gone, the process ends at once.
+ *
+ * A program that the launcher starts through a script may open it as well, once per rank. A program
+ * with another launcher (MPI, say) does not need this: it gives coll_context_create an all-gather
+ * of its own.
+ *
+ * One thread at a time. */
+#ifndef COLL_LAUNCHED_H
+#define COLL_LAUNCHED_H
+
+#include <stdbool.h>
+
+#include "coll/coll.h"
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+typedef struct coll_launched coll_launched;
+
+/* Whether this process was started by a launcher. */
+bool coll_launched_here(void);
+
+/* Joins and makes the context, with the launcher's --transport, --algorithm and --timeout. Blocks
+ * until all ranks have joined, for --join-timeout at most (BASE_ERR_TIMEOUT). BASE_ERR_AUTH when no
+ * launcher has started this process. The caller owns *launched. */
+BASE_MUST_CHECK base_status coll_launched_open(coll_launched **launched, base_error *reterr);
+
+/* Owned by launched. */
+coll_context *coll_launched_context(coll_launched *launched);
+
+/* The user has asked for the end (Ctrl-C at the launcher): finish what is under way, and leave. */
+bool coll_launched_stop_requested(const coll_launched *launched);
+
+/* Tells the launcher why this rank fails, with what it was in the middle of. The launcher then ends
+ * the others; leave with a non-zero exit code. */
+void coll_launched_fail(coll_launched *launched, const base_error *error);
+
+/* The end of success: tells the launcher, and waits for its goodbye; then destroys the context and
+ * closes. After coll_launched_fail it only destroys and closes. NULL is fine. launched is gone
+ * whatever is returned. */
+base_status coll_launched_close(coll_launched *launched, base_error *reterr);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#endif

@@ -1,0 +1,6 @@
+#include "version.h"
+
+const char *coll_version(void)
+{
+    return RINGFENCE_VERSION;
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs what BUILD has made into an empty folder, and uses libcoll from there as a stranger would:
+# through pkg-config and through CMake, shared and static, under the installed launcher.
+#   package.sh BUILD
+set -euo pipefail
+
+build=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+prefix=$scratch/prefix
+cmake --install "$build" --prefix "$prefix" >"$scratch/install.log"
+
+lib=$(dirname "$(find "$prefix" -name libcoll.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib
+example=$prefix/share/ringfence/examples/sum.c
+wanted='[ranks 0-3] 4 ranks: sum[0] = 6000, sum[999] = 9996'
+
+check() {
+    local got
+    got=$("$prefix/bin/launcher" --ranks 4 --no-bind -- "$1")
+    [ "$got" = "$wanted" ] || {
+        echo "$1 printed: $got"
+        exit 1
+    }
+    echo "$(basename "$1"): right"
+}
+
+# Only coll_ symbols may be seen, in both.
+hidden() {
+    local others
+    others=$(nm $1 --defined-only "$2" | awk 'NF == 3 && $2 ~ /[A-TV-Z]/ && $3 !~ /^coll_/ { print $3 }')
+    [ -z "$others" ] || {
+        echo "$2 shows more than coll_ symbols:" $others
+        exit 1
+    }
+    nm $1 --defined-only "$2" | grep -q ' T coll_all_reduce$'
+}
+hidden -D "$lib/libcoll.so"
+hidden "" "$lib/libcoll.a"
+
+cc "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/shared"
+check "$scratch/shared"
+cc "$example" $(pkg-config --cflags libcoll) "$lib/libcoll.a" \
+    $(pkg-config --static --libs-only-l libcoll | sed 's/-lcoll//') -o "$scratch/static"
+check "$scratch/static"
+
+mkdir "$scratch/project"
+cat >"$scratch/project/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(user LANGUAGES C)
+find_package(libcoll 0.1 REQUIRED)
+add_executable(by-cmake ${EXAMPLE})
+target_link_libraries(by-cmake PRIVATE libcoll::coll)
+add_executable(by-cmake-static ${EXAMPLE})
+target_link_libraries(by-cmake-static PRIVATE libcoll::coll_static)
+END
+cmake -S "$scratch/project" -B "$scratch/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DEXAMPLE="$example" >"$scratch/cmake.log"
+cmake --build "$scratch/project/build" >>"$scratch/cmake.log"
+check "$scratch/project/build/by-cmake"
+check "$scratch/project/build/by-cmake-static"
+
+# MPI's launcher instead of ours, where there is an MPI.
+if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then
+    mpicc "$prefix/share/ringfence/examples/sum_mpi.c" $(pkg-config --cflags --libs libcoll) \
+        -o "$scratch/sum_mpi"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    got=$(timeout 60 mpirun --oversubscribe -n 4 "$scratch/sum_mpi" 2>"$scratch/mpi.log" | sort -u)
+    [ "$got" = "1 + … + 4 = 10" ] || {
+        cat "$scratch/mpi.log"
+        echo "under MPI: $got"
+        exit 1
+    }
+    echo "sum_mpi: right"
+fi

@@ -1,0 +1,142 @@
+/* Programs of the user's under the real launcher: launcher --ranks N -- PROGRAM. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "program.h"
+
+static test_program program; /* its buffers are big */
+
+static int run(const char *const *arguments)
+{
+    test_program_start(&program, arguments, NULL);
+    return test_program_wait(&program);
+}
+
+#define RUN(...) run((const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", __VA_ARGS__, NULL})
+
+/* A shell that leaves a process in a session of its own behind, out of reach of group and parent.
+ */
+#define ESCAPE "setsid sh -c 'echo escaped; exec sleep 600' & "
+
+static void output_and_arguments_come_through(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("--ranks", "3", "--", "sh", "-c", "echo \"$1 of $WORLD_SIZE\" $2", "sh",
+                         "one", "--ranks"),
+                     0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "[ranks 0-2] one of 3 --ranks"));
+    test_program_assert_no_children();
+}
+
+static void the_first_failing_rank_gives_the_exit_code(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c",
+                         "if [ $RANK = 1 ]; then exit 7; else exec sleep 600; fi"),
+                     7);
+    assert_non_null(strstr(program.text[TEST_STDERR], "rank 1 (pid "));
+    assert_non_null(strstr(program.text[TEST_STDERR], "left with exit code 7"));
+    assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", "kill -ABRT $$"), 128 + SIGABRT);
+    assert_non_null(strstr(program.text[TEST_STDERR], "was ended by SIGABRT"));
+    test_program_assert_no_children();
+}
+
+static void what_a_program_leaves_behind_ends_with_it(void **state)
+{
+    (void)state;
+    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", ESCAPE "exit 0"), 0);
+    test_program_assert_no_children();
+    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c",
+                         ESCAPE "if [ $RANK = 0 ]; then exit 4; else wait; fi"),
+                     4);
+    test_program_assert_no_children();
+}
+
+static void nothing_survives_a_killed_launcher(void **state)
+{
+    (void)state;
+    test_program_start(&program,
+                       (const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--",
+                                             "sh", "-c", ESCAPE "exec sleep 600", NULL},
+                       NULL);
+    test_program_wait_text(&program, TEST_STDOUT, "[ranks 0,1] escaped");
+    assert_int_equal(kill(program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 128 + SIGKILL);
+    test_program_wait_no_children();
+}
+
+static void a_signal_is_passed_on_and_the_second_is_final(void **state)
+{
+    (void)state;
+    const char *const polite[] = {FAKE_LAUNCHER_PATH,
+                                  "--no-bind",
+                                  "--ranks",
+                                  "2",
+                                  "--",
+                                  "sh",
+                                  "-c",
+                                  "trap 'echo bye; exit 0' TERM; echo up; while :; do "
+                                  "sleep 600 & wait; done",
+                                  NULL};
+    test_program_start(&program, polite, NULL);
+    test_program_wait_text(&program, TEST_STDOUT, "[ranks 0,1] up");
+    assert_int_equal(kill(program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&program), 128 + SIGTERM);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "bye"));
+    test_program_assert_no_children();
+
+    const char *const deaf[] = {FAKE_LAUNCHER_PATH,
+                                "--no-bind",
+                                "--ranks",
+                                "2",
+                                "--",
+                                "sh",
+                                "-c",
+                                "trap '' TERM; echo up; while :; do sleep 600; done",
+                                NULL};
+    test_program_start(&program, deaf, NULL);
+    test_program_wait_text(&program, TEST_STDOUT, "[ranks 0,1] up");
+    assert_int_equal(kill(program.pid, SIGTERM), 0);
+    test_program_wait_text(&program, TEST_STDERR, "passed on");
+    assert_int_equal(kill(program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&program), 128 + SIGTERM);
+    test_program_assert_no_children();
+}
+
+static void what_cannot_be_meant_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments[6];
+        const char *words;
+    } wrong[] = {
+        {{"--"}, "must be followed by a program"},
+        {{"--", "no-such-program-at-all"}, "there is no program no-such-program-at-all in PATH"},
+        {{"--", "./no-such-file"}, "there is no program ./no-such-file"},
+        {{"--", "/etc/passwd"}, "cannot be run"},
+        {{"--steps", "3", "--", "true"}, "--steps is for our own modes"},
+        {{"--mode", "ddp-cpu", "--", "true"}, "--mode does not go with -- true"},
+        {{"--mode", "program"}, "launcher --ranks N -- PROGRAM"},
+        {{"stray", "--", "true"}, "unexpected argument 'stray'"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const char *arguments[8] = {FAKE_LAUNCHER_PATH};
+        memcpy(&arguments[1], wrong[i].arguments, sizeof wrong[i].arguments);
+        assert_int_equal(run(arguments), 2);
+        assert_non_null(strstr(program.text[TEST_STDERR], wrong[i].words));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(output_and_arguments_come_through),
+        cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
+        cmocka_unit_test(what_a_program_leaves_behind_ends_with_it),
+        cmocka_unit_test(nothing_survives_a_killed_launcher),
+        cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
+        cmocka_unit_test(what_cannot_be_meant_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
