@@ -33,7 +33,7 @@ hidden() {
         echo "$2 shows more than coll_ symbols:" $others
         exit 1
     }
-    nm $1 --defined-only "$2" | grep -q ' T coll_all_reduce$'
+    nm $1 --defined-only "$2" | grep ' T coll_all_reduce$' >/dev/null
 }
 hidden -D "$lib/libcoll.so"
 hidden "" "$lib/libcoll.a"
