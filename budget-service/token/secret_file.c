@@ -1,0 +1,144 @@
+#include "budget/secret_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+
+/* The folder's entry is on disk as well. */
+static base_status sync_folder(const char *path, base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    const int length = slash == NULL || slash == path ? 1 : (int)(slash - path);
+    (void)snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path);
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot open %s", folder);
+    }
+    const bool synced = fsync(fd) == 0;
+    const int error = errno;
+    (void)close(fd);
+    return synced ? BASE_OK : base_fail_errno(reterr, error, "cannot write %s to disk", folder);
+}
+
+base_status budget_secret_file_create(const char *path, const void *data, size_t size_bytes,
+                                      base_error *reterr)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST) {
+        return base_fail(reterr, BASE_ERR_STATE, "%s is there already", path);
+    }
+    if (fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot make %s", path);
+    }
+    base_status status = base_fd_write(fd, path, data, size_bytes, reterr);
+    if (status == BASE_OK && (fchmod(fd, 0600) != 0 || fsync(fd) != 0)) {
+        status = base_fail_errno(reterr, errno, "cannot write %s to disk", path);
+    }
+    if (close(fd) != 0 && status == BASE_OK) {
+        status = base_fail_errno(reterr, errno, "cannot write %s", path);
+    }
+    if (status == BASE_OK) {
+        status = sync_folder(path, reterr);
+    }
+    if (status != BASE_OK) {
+        (void)unlink(path);
+    }
+    return status;
+}
+
+static bool behind_link(const char *path)
+{
+    struct stat entry;
+    return lstat(path, &entry) == 0 && S_ISLNK(entry.st_mode);
+}
+
+static bool read_only_mount(int fd)
+{
+    struct statvfs mount;
+    return fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;
+}
+
+static base_status check(const char *path, int fd, base_error *reterr)
+{
+    struct stat file;
+    if (fstat(fd, &file) != 0) {
+        return base_fail_errno(reterr, errno, "cannot look at %s", path);
+    }
+    if (!S_ISREG(file.st_mode)) {
+        return base_fail(reterr, BASE_ERR_AUTH, "%s is not a regular file", path);
+    }
+    const uid_t me = geteuid();
+    const unsigned mode = file.st_mode & 07777;
+    if (file.st_uid != me && file.st_uid != 0) {
+        return base_fail(reterr, BASE_ERR_AUTH, "%s belongs to user %u, not to us (%u) or root",
+                         path, (unsigned)file.st_uid, (unsigned)me);
+    }
+    if ((mode & 022) != 0) {
+        return base_fail(reterr, BASE_ERR_AUTH,
+                         "%s may be written by others (mode %04o): chmod 600 it, and make a new "
+                         "secret",
+                         path, mode);
+    }
+    const bool mounted = file.st_uid == 0 && (me != 0 || behind_link(path) || read_only_mount(fd));
+    if ((mode & 077) != 0 && !mounted) {
+        return base_fail(reterr, BASE_ERR_AUTH,
+                         "%s may be read by others (mode %04o): chmod 600 it, and make a new "
+                         "secret if others were here",
+                         path, mode);
+    }
+    return BASE_OK;
+}
+
+static base_status read_all(int fd, const char *path, char *data, size_t data_size_bytes,
+                            size_t *size_bytes, base_error *reterr)
+{
+    size_t filled = 0;
+    for (;;) {
+        char more = 0;
+        const ssize_t got = filled < data_size_bytes
+                                ? read(fd, data + filled, data_size_bytes - filled)
+                                : read(fd, &more, 1);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return base_fail_errno(reterr, errno, "cannot read %s", path);
+        }
+        if (got == 0) {
+            *size_bytes = filled;
+            return BASE_OK;
+        }
+        if (filled == data_size_bytes) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "%s has more than %zu bytes", path,
+                             data_size_bytes);
+        }
+        filled += (size_t)got;
+    }
+}
+
+base_status budget_secret_file_read(const char *path, void *data, size_t data_size_bytes,
+                                    size_t *size_bytes, base_error *reterr)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ENOENT) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "%s is not there", path);
+    }
+    if (fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot open %s", path);
+    }
+    base_status status = check(path, fd, reterr);
+    if (status == BASE_OK) {
+        status = read_all(fd, path, data, data_size_bytes, size_bytes, reterr);
+    }
+    (void)close(fd);
+    return status;
+}

@@ -1,0 +1,240 @@
+#include "budget/secret_key.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "budget/secret_file.h"
+#include "budget/token.h"
+#include "support.h"
+
+/* Cheap, so that every changed character can be tried. */
+static const budget_key_cost cheap = {8192, 1};
+
+static budget_passphrase *passphrase_of(const char *text)
+{
+    int fds[2];
+    budget_passphrase *passphrase = NULL;
+    base_error error = {0};
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], text, strlen(text)), strlen(text));
+    (void)close(fds[1]);
+    const budget_passphrase_source source = {.fd = fds[0]};
+    assert_ok(budget_passphrase_open(&source, &passphrase, &error), &error);
+    (void)close(fds[0]);
+    return passphrase;
+}
+
+static void a_wrapped_key_opens_with_its_passphrase_alone(void **state)
+{
+    (void)state;
+    char text[BUDGET_PASERK_SECRET_PW_BYTES];
+    char again[BUDGET_PASERK_SECRET_PW_BYTES];
+    base_error error = {0};
+    budget_secret_key *key = NULL;
+    budget_secret_key *opened = NULL;
+    budget_passphrase *right = passphrase_of("correct horse\n");
+    budget_passphrase *wrong = passphrase_of("correct horse ");
+    assert_ok(budget_secret_key_make(&key, &error), &error);
+    assert_ok(budget_secret_key_wrap(key, right, &cheap, text, &error), &error);
+    assert_ok(budget_secret_key_wrap(key, right, &cheap, again, &error), &error);
+    assert_string_not_equal(text, again);
+    assert_int_equal(strlen(text), sizeof text - 1);
+    assert_ok(budget_secret_key_unwrap(text, strlen(text), right, &opened, &error), &error);
+    assert_memory_equal(budget_secret_key_bytes(opened), budget_secret_key_bytes(key), 64);
+    budget_secret_key_free(opened);
+    assert_status(budget_secret_key_unwrap(text, strlen(text), wrong, &opened, &error),
+                  BASE_ERR_AUTH);
+    budget_secret_key_free(key);
+    budget_passphrase_close(right);
+    budget_passphrase_close(wrong);
+}
+
+/* Each character is changed: the parameters must be in range or the tag must fail. */
+static void a_changed_key_file_never_opens(void **state)
+{
+    (void)state;
+    char text[BUDGET_PASERK_SECRET_PW_BYTES];
+    base_error error = {0};
+    budget_secret_key *key = NULL;
+    budget_secret_key *opened = NULL;
+    budget_passphrase *passphrase = passphrase_of("x");
+    assert_ok(budget_secret_key_make(&key, &error), &error);
+    assert_ok(budget_secret_key_wrap(key, passphrase, &cheap, text, &error), &error);
+    for (size_t i = 0; i < strlen(text); i++) {
+        const char was = text[i];
+        text[i] = was == 'A' ? 'B' : 'A';
+        const base_status status =
+            budget_secret_key_unwrap(text, strlen(text), passphrase, &opened, NULL);
+        assert_true(status == BASE_ERR_AUTH || status == BASE_ERR_INVALID);
+        text[i] = was;
+    }
+    for (size_t length = 0; length < strlen(text); length++) {
+        assert_status(budget_secret_key_unwrap(text, length, passphrase, &opened, NULL),
+                      BASE_ERR_INVALID);
+    }
+    budget_secret_key_free(key);
+    budget_passphrase_close(passphrase);
+}
+
+/* PASERK's own vectors (test-vectors/PASERK/k4.secret-pw.json, both). */
+static void other_people_s_wrapped_keys_open(void **state)
+{
+    (void)state;
+    static const char *const wrapped[] = {
+        "k4.secret-pw.Stkwnh1lHUA7p3t2GDRxdQAAAAAEAAAAAAAAAgAAAAEUtfYRjsLAnE5hGX0Ni8H_W2XdVz5laZ9Md"
+        "ByIYgnDQnXEEx7NyXzBHhKdNVa12XhSLNTNMLuSo5kDMsJUHlEMt8yIE-F7GMDvBXTFvNFniK1Ao0TreYqIYTSKfIv"
+        "fcZhwiWuHqFGddVhOvTrNt8zi53IeF-g089U",
+        "k4.secret-pw.8SqqKhga2erPtJdHMtSD3QAAAAAQAAAAAAAAAwAAAAFgsqMCqzX86kHsjfVlP05h7FBHA-438QAYi"
+        "iTY4IhpGLDnZLmxLrB4A6P_cC_o2zZR_kxzf5NgsmrsAe-FgrI4e0zd2FhVC3G9d6huc8aKqe-wcUSTLpQsCFTnkuV"
+        "HM2_sIXQaPoKQl14g-ZjmGEMjtVXiDX6Tb2k",
+    };
+    char expected[BUDGET_PASERK_SECRET_BYTES];
+    budget_passphrase *passphrase = passphrase_of("correct horse battery staple");
+    for (size_t i = 0; i < sizeof wrapped / sizeof wrapped[0]; i++) {
+        base_error error = {0};
+        budget_secret_key *key = NULL;
+        assert_ok(
+            budget_secret_key_unwrap(wrapped[i], strlen(wrapped[i]), passphrase, &key, &error),
+            &error);
+        budget_paserk_secret(budget_secret_key_bytes(key), expected);
+        assert_string_equal(expected,
+                            "k4.secret.cHFyc3R1dnd4eXp7fH1-f4CBgoOEhYaHiImKi4yNjo8c5WpIyC_5kWKhS8VE"
+                            "YSZ05dYfuTF-ZdQFV4D9vLTcNQ");
+        budget_secret_key_free(key);
+    }
+    budget_passphrase_close(passphrase);
+}
+
+static void secret_keys_and_their_ids_are_paserk_s(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *secret;
+        const char *text;
+        const char *sid;
+    } cases[] = {
+        {"00000000000000000000000000000000000000000000000000000000000000003b6a27bcceb6a42d62a3a8d02"
+         "a6f"
+         "0d73653215771de243a63ac048a18b59da29",
+         "k4.secret."
+         "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEih"
+         "i1naKQ",
+         "k4.sid.YujQ-NvcGquQ0Q-arRf8iYEcXiSOKg2Vk5az-n1lxiUd"},
+        {"707172737475767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e8f1ce56a48c82ff99162a14bc54"
+         "461"
+         "2674e5d61fb9317e65d4055780fdbcb4dc35",
+         "k4.secret.cHFyc3R1dnd4eXp7fH1-f4CBgoOEhYaHiImKi4yNjo8c5WpIyC_5kWKhS8VEYSZ05dYfuTF-"
+         "ZdQFV4D9"
+         "vLTcNQ",
+         "k4.sid.gHYyx8y5YzqKEZeYoMDqUOKejdSnY_AWhYZiSCMjR1V5"},
+        {"707172737475767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e9060fe37571a5d6e7d30b15154c"
+         "e4a"
+         "9fb92c70c870848f4ccdf1626588097f73f7",
+         "k4.secret.cHFyc3R1dnd4eXp7fH1-f4CBgoOEhYaHiImKi4yNjpBg_jdXGl1ufTCxUVTOSp-"
+         "5LHDIcISPTM3xYmWI"
+         "CX9z9w",
+         "k4.sid.2_m4h6ZTO3qm_PIpl-eYyAqTbNTgmIPQ85POmUEyZHNd"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint8_t secret[BUDGET_SECRET_KEY_BYTES];
+        char text[BUDGET_PASERK_SECRET_BYTES];
+        char sid[BUDGET_KID_BYTES];
+        base_error error = {0};
+        budget_secret_key *key = NULL;
+        assert_int_equal(sodium_hex2bin(secret, sizeof secret, cases[i].secret,
+                                        strlen(cases[i].secret), NULL, NULL, NULL),
+                         0);
+        budget_paserk_secret(secret, text);
+        budget_paserk_sid(secret, sid);
+        assert_string_equal(text, cases[i].text);
+        assert_string_equal(sid, cases[i].sid);
+        assert_ok(budget_paserk_secret_parse(text, strlen(text), &key, &error), &error);
+        assert_memory_equal(budget_secret_key_bytes(key), secret, sizeof secret);
+        budget_secret_key_free(key);
+        /* a seed with another's public key would give itself away by signing */
+        secret[63] ^= 1;
+        budget_paserk_secret(secret, text);
+        assert_status(budget_paserk_secret_parse(text, strlen(text), &key, &error),
+                      BASE_ERR_INVALID);
+    }
+}
+
+static void a_key_rests_in_a_file_and_comes_back(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error = {0};
+    budget_secret_key *key = NULL;
+    budget_secret_key *again = NULL;
+    budget_passphrase *passphrase = passphrase_of("secret");
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "signing.key");
+    assert_ok(budget_secret_key_make(&key, &error), &error);
+    assert_ok(budget_secret_key_write(path, key, passphrase, &error), &error);
+    assert_status(budget_secret_key_write(path, key, passphrase, &error), BASE_ERR_STATE);
+    assert_ok(budget_secret_key_read(path, passphrase, &again, &error), &error);
+    assert_memory_equal(budget_secret_key_bytes(again), budget_secret_key_bytes(key), 64);
+    budget_secret_key_free(key);
+    budget_secret_key_free(again);
+    budget_passphrase_close(passphrase);
+    test_folder_remove(&folder);
+}
+
+static void a_passphrase_comes_from_where_it_is_said(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error = {0};
+    budget_passphrase *passphrase = NULL;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, BUDGET_PASSPHRASE_CREDENTIAL);
+    assert_ok(budget_secret_file_create(path, "from credentials\n", 17, &error), &error);
+    const budget_passphrase_source nowhere = {.fd = -1};
+    const budget_passphrase_source file = {.file = path, .fd = -1};
+    const int saved = dup(STDIN_FILENO);
+    const int nothing = open("/dev/null", O_RDONLY);
+    assert_true(dup2(nothing, STDIN_FILENO) == STDIN_FILENO);
+    assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
+    assert_status(budget_passphrase_open(&nowhere, &passphrase, &error), BASE_ERR_NOTFOUND);
+    assert_non_null(strstr(error.message, "--passphrase-file"));
+    assert_ok(budget_passphrase_open(&file, &passphrase, &error), &error);
+    assert_string_equal(passphrase->text, "from credentials");
+    budget_passphrase_close(passphrase);
+    assert_int_equal(setenv("CREDENTIALS_DIRECTORY", folder.path, 1), 0);
+    assert_ok(budget_passphrase_open(&nowhere, &passphrase, &error), &error);
+    assert_string_equal(passphrase->text, "from credentials");
+    budget_passphrase_close(passphrase);
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_status(budget_passphrase_open(&file, &passphrase, &error), BASE_ERR_AUTH);
+    const budget_passphrase_source empty = {.fd = nothing};
+    assert_status(budget_passphrase_open(&empty, &passphrase, &error), BASE_ERR_INVALID);
+    (void)dup2(saved, STDIN_FILENO);
+    (void)close(saved);
+    (void)close(nothing);
+    assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
+    test_folder_remove(&folder);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    return budget_crypto_init(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrapped_key_opens_with_its_passphrase_alone),
+        cmocka_unit_test(a_changed_key_file_never_opens),
+        cmocka_unit_test(other_people_s_wrapped_keys_open),
+        cmocka_unit_test(secret_keys_and_their_ids_are_paserk_s),
+        cmocka_unit_test(a_key_rests_in_a_file_and_comes_back),
+        cmocka_unit_test(a_passphrase_comes_from_where_it_is_said),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
