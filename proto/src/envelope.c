@@ -2,50 +2,12 @@
 
 #include <control.pb-c.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/digest.h"
 #include "proto/limits.h"
 
 typedef Ringfence__Control__Envelope envelope_type;
-
-enum { ARENA_ALIGNMENT = 16 };
-
-base_status proto_arena_init(proto_arena *arena, size_t size_bytes, base_error *reterr)
-{
-    arena->data = malloc(size_bytes);
-    arena->size_bytes = size_bytes;
-    arena->used_bytes = 0;
-    return arena->data != NULL ? BASE_OK
-                               : base_fail(reterr, BASE_ERR_MEMORY,
-                                           "no memory for %zu bytes of messages", size_bytes);
-}
-
-void proto_arena_fini(proto_arena *arena)
-{
-    free(arena->data);
-    *arena = (proto_arena){0};
-}
-
-static void *arena_alloc(void *user, size_t size_bytes)
-{
-    proto_arena *arena = user;
-    if (size_bytes > arena->size_bytes - arena->used_bytes) {
-        return NULL;
-    }
-    void *block = arena->data + arena->used_bytes;
-    const size_t rounded = (size_bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
-    const size_t left = arena->size_bytes - arena->used_bytes;
-    arena->used_bytes += rounded < left ? rounded : left;
-    return block;
-}
-
-static void arena_free(void *user, void *block)
-{
-    (void)user;
-    (void)block;
-}
 
 /* The length of the UTF-8 sequence at text, 0 where there is none. */
 static int utf8_length(const unsigned char *text)
@@ -196,7 +158,7 @@ base_status proto_envelope_unpack(const void *data, size_t size_bytes, proto_sid
                                   base_error *reterr)
 {
     arena->used_bytes = 0;
-    ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
+    ProtobufCAllocator allocator = {proto_arena_alloc, proto_arena_free, arena};
     envelope_type *message = ringfence__control__envelope__unpack(&allocator, size_bytes, data);
     if (message == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

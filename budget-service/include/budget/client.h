@@ -27,6 +27,7 @@
 #include "budget/claims.h"
 #include "budget/keyring.h"
 #include "budget/receipt.h"
+#include "budget/service_files.h"
 #include "budget/token.h"
 
 enum {
@@ -34,9 +35,8 @@ enum {
     BUDGET_INSTANCE_ID_BYTES = 128,
     BUDGET_LINE_ID_BYTES = 128,
     BUDGET_STATE_BYTES = 32,
-    BUDGET_CURVE_KEY_BYTES = 32,
     BUDGET_REDEEM_RANKS_MAX = 64,           /* receipts in one answer */
-    BUDGET_EVIDENCE_BYTES_MAX = 256 * 1024, /* a file of evidence */
+    BUDGET_EVIDENCE_BYTES_MAX = 512 * 1024, /* a file of evidence */
     BUDGET_BILL_LINES_MAX = 4096,           /* in one reconcile */
     BUDGET_REASON_BYTES = 512,              /* a refusal's words; with NUL */
     BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000,   /* where the options say 0 */
@@ -372,38 +372,5 @@ BASE_MUST_CHECK budget_verdict budget_redeem(const budget_redeem_options *option
 BASE_MUST_CHECK budget_verdict budget_redeem_create(const budget_redeem_options *options,
                                                     const char *token, int64_t *not_after,
                                                     base_error *why);
-
-/* ------------------------------------------------------------------------------------------------
- * Files */
-
-/* A client's key file: JSON, 0600, made with O_EXCL. Holds a secret: wipe it (proto_wipe). */
-typedef struct budget_client_key {
-    char name[BUDGET_NAME_BYTES];
-    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
-    uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
-    uint8_t service_public_key[BUDGET_CURVE_KEY_BYTES]; /* whom it talks to, and nobody else */
-} budget_client_key;
-
-BASE_MUST_CHECK base_status budget_client_key_write(const char *path, const budget_client_key *key,
-                                                    base_error *reterr);
-
-/* Accepted: a regular file of ours or of root's that group and others cannot write, and, unless it
- * is root's (a mounted secret, symlinks included), that they cannot read. */
-BASE_MUST_CHECK base_status budget_client_key_read(const char *path, budget_client_key *key,
-                                                   base_error *reterr);
-
-/* DIR/service.json: where the service is; nothing secret. Written by `serve`. */
-typedef struct budget_service_address {
-    char endpoint[BASE_PATH_BYTES];
-    char redeem_endpoint[BASE_PATH_BYTES];
-    uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
-} budget_service_address;
-
-BASE_MUST_CHECK base_status budget_service_address_write(const char *dir,
-                                                         const budget_service_address *address,
-                                                         base_error *reterr);
-BASE_MUST_CHECK base_status budget_service_address_read(const char *dir,
-                                                        budget_service_address *address,
-                                                        base_error *reterr);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "proto/arena.h"
 
 struct Ringfence__Control__Envelope;
 
@@ -18,17 +19,6 @@ typedef enum proto_side {
     PROTO_SIDE_LAUNCHER = 1,
     PROTO_SIDE_RANK = 2,
 } proto_side;
-
-/* Memory for one unpacked message. */
-typedef struct proto_arena {
-    uint8_t *data;
-    size_t size_bytes;
-    size_t used_bytes;
-} proto_arena;
-
-BASE_MUST_CHECK base_status proto_arena_init(proto_arena *arena, size_t size_bytes,
-                                             base_error *reterr);
-void proto_arena_fini(proto_arena *arena);
 
 /* Unpacks and checks a message sent by `from` in a job of world_size ranks. *envelope lives in the
  * arena until the next call with it. BASE_ERR_INVALID says what is wrong. */

@@ -1,0 +1,120 @@
+/* Questions of role reconcile. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_impl.h"
+
+budget_verdict budget_record_actual(budget_client *client, const budget_actual *actual,
+                                    base_error *why)
+{
+    Ringfence__Budget__RecordActual body = RINGFENCE__BUDGET__RECORD_ACTUAL__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    body.label = budget_wire_text(actual->label);
+    body.usd_micro = actual->usd_micro;
+    body.line_id = budget_wire_text(actual->line_id);
+    body.evidence.data = (uint8_t *)(uintptr_t)actual->evidence;
+    body.evidence.len = actual->evidence != NULL ? actual->evidence_bytes : 0;
+    request.body_case = BUDGET_REQUEST(RECORD_ACTUAL);
+    request.record_actual = &body;
+    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+}
+
+static bool difference_from(const Ringfence__Budget__Difference *from, budget_difference *into)
+{
+    into->ledger_usd_micro = from->ledger_usd_micro;
+    into->bill_usd_micro = from->bill_usd_micro;
+    return budget_copy_text(into->kind, sizeof into->kind, from->kind) &&
+           budget_copy_text(into->label, sizeof into->label, from->label) &&
+           budget_copy_text(into->instance_id, sizeof into->instance_id, from->instance_id) &&
+           budget_copy_text(into->line_id, sizeof into->line_id, from->line_id);
+}
+
+static void fill_line(const budget_bill_line *from, Ringfence__Budget__BillLine *line)
+{
+    ringfence__budget__bill_line__init(line);
+    line->line_id = budget_wire_text(from->line_id);
+    line->label = budget_wire_text(from->label);
+    line->instance_id = budget_wire_text(from->instance_id);
+    line->usd_micro = from->usd_micro;
+}
+
+static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
+                                budget_difference_fn difference_fn, void *user,
+                                budget_reconciliation *result, base_error *why)
+{
+    *result = (budget_reconciliation){
+        .matched = got->matched,
+        .missing_in_bill = got->missing_in_bill,
+        .missing_in_ledger = got->missing_in_ledger,
+        .differing = got->differing,
+        .unknown = got->unknown,
+    };
+    for (size_t i = 0; i < got->n_differences && difference_fn != NULL; i++) {
+        budget_difference difference;
+        if (!difference_from(got->differences[i], &difference)) {
+            return budget_broken_answer(why);
+        }
+        difference_fn(user, &difference);
+    }
+    return BUDGET_GRANTED;
+}
+
+budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
+                                budget_difference_fn difference, void *user,
+                                budget_reconciliation *result, base_error *why)
+{
+    Ringfence__Budget__Reconcile body = RINGFENCE__BUDGET__RECONCILE__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    if (bill->count > BUDGET_BILL_LINES_MAX) {
+        (void)base_fail(why, BASE_ERR_LIMIT, "a bill of %zu lines: at most %d at once", bill->count,
+                        BUDGET_BILL_LINES_MAX);
+        return BUDGET_FAILED;
+    }
+    Ringfence__Budget__BillLine *lines = calloc(bill->count + 1, sizeof lines[0]);
+    body.lines = calloc(bill->count + 1, sizeof body.lines[0]);
+    budget_verdict verdict = BUDGET_FAILED;
+    if (lines == NULL || body.lines == NULL) {
+        (void)base_fail(why, BASE_ERR_MEMORY, "no memory for a bill of %zu lines", bill->count);
+        goto out;
+    }
+    for (size_t i = 0; i < bill->count; i++) {
+        fill_line(&bill->lines[i], &lines[i]);
+        body.lines[i] = &lines[i];
+    }
+    body.n_lines = bill->count;
+    body.as_of = bill->as_of;
+    body.vendor = budget_wire_text(bill->vendor);
+    body.bill_blake2b256.data = (uint8_t *)(uintptr_t)bill->blake2b256;
+    body.bill_blake2b256.len = sizeof bill->blake2b256;
+    request.body_case = BUDGET_REQUEST(RECONCILE);
+    request.reconcile = &body;
+    verdict = budget_ask_service(client, &request, BUDGET_RESPONSE(RECONCILED), &response, why);
+    if (verdict == BUDGET_GRANTED) {
+        verdict = hand_over(response->reconciled, difference, user, result, why);
+    }
+out:
+    free(body.lines);
+    free(lines);
+    return verdict;
+}
+
+budget_verdict budget_audit(budget_client *client, budget_audit_result *result, base_error *why)
+{
+    Ringfence__Budget__Audit body = RINGFENCE__BUDGET__AUDIT__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    request.body_case = BUDGET_REQUEST(AUDIT);
+    request.audit = &body;
+    const budget_verdict verdict =
+        budget_ask_service(client, &request, BUDGET_RESPONSE(AUDITED), &response, why);
+    if (verdict == BUDGET_GRANTED) {
+        result->good = response->audited->good;
+        result->rows = response->audited->rows;
+        result->bad_sequence = response->audited->bad_sequence;
+        (void)snprintf(result->finding, sizeof result->finding, "%s", response->audited->finding);
+    }
+    return verdict;
+}

@@ -1,0 +1,95 @@
+/* Questions of role request. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client_impl.h"
+
+char *budget_wire_text(const char *text)
+{
+    return (char *)(uintptr_t)(text != NULL ? text : "");
+}
+
+static bool grant_from(const Ringfence__Budget__Granted *from, budget_grant *grant)
+{
+    *grant = (budget_grant){
+        .cap_usd_micro = from->cap_usd_micro,
+        .remaining_before_usd_micro = from->remaining_before_usd_micro,
+        .remaining_after_usd_micro = from->remaining_after_usd_micro,
+        .max_usd_micro = from->max_usd_micro,
+    };
+    return budget_copy_text(grant->label, sizeof grant->label, from->label) &&
+           budget_copy_text(grant->jti, sizeof grant->jti, from->jti) &&
+           budget_copy_text(grant->token, sizeof grant->token, from->token) &&
+           budget_copy_text(grant->kid, sizeof grant->kid, from->kid) &&
+           budget_copy_text(grant->account, sizeof grant->account, from->account);
+}
+
+budget_verdict budget_authorize(budget_client *client, const budget_ask *ask, budget_grant *grant,
+                                base_error *why)
+{
+    Ringfence__Budget__Authorize body = RINGFENCE__BUDGET__AUTHORIZE__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    body.label = budget_wire_text(ask->label);
+    body.account = budget_wire_text(ask->account);
+    body.amount_usd_micro = ask->amount_usd_micro;
+    body.mode = budget_wire_text(ask->mode);
+    body.world_size = ask->world_size;
+    body.job_blake2b256.data = (uint8_t *)(uintptr_t)ask->job_blake2b256;
+    body.job_blake2b256.len = sizeof ask->job_blake2b256;
+    body.vendor = budget_wire_text(ask->vendor);
+    body.instance_type = budget_wire_text(ask->instance_type);
+    body.instances = ask->instances;
+    body.gpus = ask->gpus;
+    body.tier = budget_wire_text(ask->tier);
+    body.machine_id = budget_wire_text(ask->machine_id);
+    body.max_price_usd_micro_per_hour = ask->max_price_usd_micro_per_hour;
+    body.max_seconds = ask->max_seconds;
+    body.max_attempts = ask->max_attempts;
+    request.body_case = BUDGET_REQUEST(AUTHORIZE);
+    request.authorize = &body;
+    const budget_verdict verdict =
+        budget_ask_service(client, &request, BUDGET_RESPONSE(GRANTED), &response, why);
+    if (verdict != BUDGET_GRANTED) {
+        return verdict;
+    }
+    return grant_from(response->granted, grant) ? BUDGET_GRANTED : budget_broken_answer(why);
+}
+
+budget_verdict budget_attach(budget_client *client, const char *label, const char *instance_id,
+                             base_error *why)
+{
+    Ringfence__Budget__Attach body = RINGFENCE__BUDGET__ATTACH__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    body.label = budget_wire_text(label);
+    body.instance_id = budget_wire_text(instance_id);
+    request.body_case = BUDGET_REQUEST(ATTACH);
+    request.attach = &body;
+    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+}
+
+budget_verdict budget_terminated(budget_client *client, const char *label, const void *evidence,
+                                 size_t evidence_bytes, base_error *why)
+{
+    Ringfence__Budget__Terminated body = RINGFENCE__BUDGET__TERMINATED__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    body.label = budget_wire_text(label);
+    body.evidence.data = (uint8_t *)(uintptr_t)evidence;
+    body.evidence.len = evidence_bytes;
+    request.body_case = BUDGET_REQUEST(TERMINATED);
+    request.terminated = &body;
+    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+}
+
+budget_verdict budget_void(budget_client *client, const char *label, base_error *why)
+{
+    Ringfence__Budget__Void body = RINGFENCE__BUDGET__VOID__INIT;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    budget_wire_response *response = NULL;
+    body.label = budget_wire_text(label);
+    request.body_case = BUDGET_REQUEST(VOID);
+    request.void_ = &body;
+    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+}

@@ -1,0 +1,128 @@
+/* Redeeming: one question over a connection of the job's key. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "budget/wire.h"
+#include "client_impl.h"
+
+static base_status open_link(const budget_redeem_options *options, budget_link *link,
+                             base_error *reterr)
+{
+    char dir[BASE_PATH_BYTES];
+    budget_service_address address = {0};
+    const char *endpoint = options->endpoint;
+    const uint8_t *service_key = options->service_public_key;
+    base_status status = budget_crypto_init(reterr);
+    if (status == BASE_OK && (endpoint == NULL || service_key == NULL)) {
+        if (options->dir == NULL) {
+            status = budget_default_dir(dir, reterr);
+        }
+        if (status == BASE_OK) {
+            status = budget_service_address_read(options->dir != NULL ? options->dir : dir,
+                                                 &address, reterr);
+        }
+        endpoint = endpoint != NULL ? endpoint : address.redeem_endpoint;
+        service_key = service_key != NULL ? service_key : address.public_key;
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    proto_keypair keys;
+    memcpy(keys.public_key, options->job_key->public_key, sizeof keys.public_key);
+    memcpy(keys.secret_key, options->job_key->secret_key, sizeof keys.secret_key);
+    status = budget_link_open(link, endpoint, &keys, service_key, reterr);
+    proto_wipe(&keys, sizeof keys);
+    return status;
+}
+
+static budget_verdict ask_redeem(const budget_redeem_options *options,
+                                 Ringfence__Budget__Redeem *body, budget_link *link,
+                                 budget_wire_response **response, base_error *why)
+{
+    const int64_t timeout_ms =
+        options->timeout_ms > 0 ? options->timeout_ms : BUDGET_CLIENT_TIMEOUT_MS;
+    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    uint8_t packed[BUDGET_REDEEM_BYTES_MAX];
+    char request_id[BUDGET_REQUEST_ID_BYTES];
+    budget_fresh_request_id(request_id);
+    request.version = BUDGET_WIRE_VERSION;
+    request.request_id = request_id;
+    request.body_case = BUDGET_REQUEST(REDEEM);
+    request.redeem = body;
+    const size_t packed_bytes = ringfence__budget__request__get_packed_size(&request);
+    if (packed_bytes > sizeof packed) {
+        (void)base_fail(why, BASE_ERR_AUTH, "this is no token: it is too long");
+        return BUDGET_BAD_TOKEN;
+    }
+    (void)ringfence__budget__request__pack(&request, packed);
+    const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
+    switch (budget_link_ask(link, packed, packed_bytes, request_id, deadline_ns, response, why)) {
+    case BUDGET_LINK_NOT_SENT:
+        return BUDGET_FAILED;
+    case BUDGET_LINK_NO_ANSWER:
+        return BUDGET_UNKNOWN;
+    default:
+        break;
+    }
+    const budget_verdict verdict = budget_response_verdict(*response, why);
+    if (verdict == BUDGET_GRANTED && (*response)->body_case != BUDGET_RESPONSE(REDEEMED)) {
+        return budget_broken_answer(why);
+    }
+    return verdict;
+}
+
+budget_verdict budget_redeem(const budget_redeem_options *options, const char *token,
+                             int first_rank, int ranks, int attempt, budget_redemption *redemption,
+                             base_error *why)
+{
+    budget_link link = {0};
+    budget_wire_response *response = NULL;
+    Ringfence__Budget__Redeem body = RINGFENCE__BUDGET__REDEEM__INIT;
+    if (first_rank < 0 || ranks <= 0 || ranks > BUDGET_REDEEM_RANKS_MAX || attempt <= 0) {
+        (void)base_fail(why, BASE_ERR_INVALID, "ranks %d … %d, attempt %d: out of range",
+                        first_rank, first_rank + ranks - 1, attempt);
+        return BUDGET_FAILED;
+    }
+    if (open_link(options, &link, why) != BASE_OK) {
+        return BUDGET_FAILED;
+    }
+    body.token = budget_wire_text(token);
+    body.first_rank = (uint32_t)first_rank;
+    body.ranks = (uint32_t)ranks;
+    body.attempt = (uint32_t)attempt;
+    budget_verdict verdict = ask_redeem(options, &body, &link, &response, why);
+    if (verdict == BUDGET_GRANTED) {
+        const Ringfence__Budget__Redeemed *got = response->redeemed;
+        redemption->not_after = got->not_after;
+        redemption->seconds_left = got->max_seconds_left;
+        redemption->count = ranks;
+        bool good = got->n_receipts == (size_t)ranks &&
+                    budget_copy_text(redemption->jti, sizeof redemption->jti, got->jti);
+        for (int i = 0; i < ranks && good; i++) {
+            good = budget_copy_text(redemption->receipts[i], sizeof redemption->receipts[i],
+                                    got->receipts[i]);
+        }
+        verdict = good ? BUDGET_GRANTED : budget_broken_answer(why);
+    }
+    budget_link_close(&link);
+    return verdict;
+}
+
+budget_verdict budget_redeem_create(const budget_redeem_options *options, const char *token,
+                                    int64_t *not_after, base_error *why)
+{
+    budget_link link = {0};
+    budget_wire_response *response = NULL;
+    Ringfence__Budget__Redeem body = RINGFENCE__BUDGET__REDEEM__INIT;
+    if (open_link(options, &link, why) != BASE_OK) {
+        return BUDGET_FAILED;
+    }
+    body.token = budget_wire_text(token);
+    body.create = true;
+    const budget_verdict verdict = ask_redeem(options, &body, &link, &response, why);
+    if (verdict == BUDGET_GRANTED) {
+        *not_after = response->redeemed->not_after;
+    }
+    budget_link_close(&link);
+    return verdict;
+}

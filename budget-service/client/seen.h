@@ -1,0 +1,34 @@
+/* The newest row of the ledger that this client was told of, in one line of a file that several
+ * processes may share: "SEQUENCE HEAD CHECK\n", of fixed length, written in place under a lock. */
+#ifndef BUDGET_SEEN_H
+#define BUDGET_SEEN_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "budget/claims.h"
+
+typedef struct budget_seen {
+    int fd;
+} budget_seen;
+
+typedef struct budget_seen_row {
+    uint64_t sequence; /* 0: nothing is known */
+    uint8_t head[BUDGET_DIGEST_BYTES];
+} budget_seen_row;
+
+/* Makes it, 0600, where it is missing. */
+BASE_MUST_CHECK base_status budget_seen_open(const char *path, budget_seen *seen,
+                                             base_error *reterr);
+void budget_seen_close(budget_seen *seen);
+
+/* BASE_ERR_INVALID when the file holds something else: whoever spoilt it may have meant to make the
+ * client forget. */
+BASE_MUST_CHECK base_status budget_seen_read(const budget_seen *seen, budget_seen_row *row,
+                                             base_error *reterr);
+
+/* Writes row unless the file knows a newer one. */
+BASE_MUST_CHECK base_status budget_seen_update(const budget_seen *seen, const budget_seen_row *row,
+                                               base_error *reterr);
+
+#endif
