@@ -91,19 +91,19 @@ static base_status check_list(const coll_context *context, const int *ranks, int
     return BASE_OK;
 }
 
-/* Numbers the hosts in order of their first rank. */
 static void find_hosts(coll_comm *comm)
 {
     const coll_identity *identities = comm->context->identities;
-    uint16_t count = 0;
+    uint16_t host_of[COLL_RANKS_MAX];
     for (int rank = 0; rank < comm->size; rank++) {
         int same = 0;
         while (same < rank && !coll_identity_same_host(&identities[comm->ranks[same]],
                                                        &identities[comm->ranks[rank]])) {
             same++;
         }
-        comm->hosts[rank] = same < rank ? comm->hosts[same] : count++;
+        host_of[rank] = (uint16_t)same;
     }
+    coll_hosts_make(&comm->hosts, host_of, comm->size, comm->host_words);
 }
 
 base_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,

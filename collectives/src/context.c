@@ -27,10 +27,9 @@ static base_status check_options(const coll_context_options *options, base_error
         options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_TWO_LEVEL) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown transport or algorithm");
     }
-    if (options->transport == COLL_TRANSPORT_TCP || options->algorithm > COLL_ALGORITHM_DIRECT) {
-        return base_fail(
-            reterr, BASE_ERR_UNSUPPORTED, "transport %s or algorithm %s: not there yet",
-            coll_transport_name(options->transport), coll_algorithm_name(options->algorithm));
+    if (options->transport == COLL_TRANSPORT_TCP) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "transport %s: not there yet",
+                         coll_transport_name(options->transport));
     }
     if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
         return base_fail(reterr, BASE_ERR_INVALID, "half a CURVE key pair");

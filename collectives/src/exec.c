@@ -236,7 +236,7 @@ void coll_exec_begin(coll_op *op)
                            .ranks = comm->size,
                            .rank = comm->rank,
                            .root = op->desc.root,
-                           .hosts = comm->hosts};
+                           .hosts = &comm->hosts};
     op->track_count = coll_plan_track_count(&op->plan);
     op->tracks_ended = 0;
     for (int t = 0; t < op->track_count; t++) {

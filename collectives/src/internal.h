@@ -112,11 +112,12 @@ struct coll_comm {
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;
-    coll_op *waiting;               /* the first that is not announced yet; NULL */
-    coll_point *point;              /* sends and receives; NULL before the first */
-    bool shares_memory;             /* peers' arenas can be reached with loads and stores */
-    size_t inline_bytes;            /* payload that travels with a flag line */
-    uint16_t hosts[COLL_RANKS_MAX]; /* which host each rank is on, from 0 in order of first rank */
+    coll_op *waiting;    /* the first that is not announced yet; NULL */
+    coll_point *point;   /* sends and receives; NULL before the first */
+    bool shares_memory;  /* peers' arenas can be reached with loads and stores */
+    size_t inline_bytes; /* payload that travels with a flag line */
+    coll_hosts hosts;    /* which host each rank is on */
+    uint16_t host_words[COLL_HOSTS_WORDS(COLL_RANKS_MAX)];
     coll_arena *arenas;
     uint32_t arenas_made;
     int arena_count;

@@ -21,7 +21,7 @@ static bool has_own_bits(const coll_op *op)
                             .ranks = op->comm->size,
                             .rank = op->comm->rank,
                             .root = op->desc.root,
-                            .hosts = op->comm->hosts};
+                            .hosts = &op->comm->hosts};
     return (op->kernel->wide != NULL && op->desc.algorithm != COLL_ALGORITHM_DIRECT) ||
            !coll_plan_is_canonical(&plan);
 }
@@ -40,7 +40,7 @@ base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr)
     coll_op *made = calloc(1, sizeof *made);
     if (made != NULL) {
         made->comm = comm;
-        made->tracks = calloc((size_t)(3 * comm->size + 4), sizeof *made->tracks);
+        made->tracks = calloc((size_t)COLL_PLAN_TRACKS_MAX(comm->size), sizeof *made->tracks);
         made->part_ends = calloc((size_t)comm->size + 1, sizeof *made->part_ends);
     }
     if (made == NULL || made->tracks == NULL || made->part_ends == NULL) {

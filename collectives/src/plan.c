@@ -1,12 +1,17 @@
 #include "plan.h"
 
-/* Which generator runs: an algorithm that has no form of its own for a kind lends it from another.
- */
+#include <stdint.h>
+
+/* The generators. */
 typedef enum form {
     FORM_RING = 0,
     FORM_TREE,
     FORM_DIRECT,
+    FORM_DOUBLING,
+    FORM_HALVING,
+    FORM_TWO_LEVEL,
     FORM_BINOMIAL,
+    FORM_DISSEMINATION,
 } form;
 
 typedef struct generator {
@@ -18,28 +23,68 @@ static const generator generators[] = {
     [FORM_RING] = {coll_ring_track_count, coll_ring_step},
     [FORM_TREE] = {coll_tree_track_count, coll_tree_step},
     [FORM_DIRECT] = {coll_direct_track_count, coll_direct_step},
+    [FORM_DOUBLING] = {coll_doubling_track_count, coll_doubling_step},
+    [FORM_HALVING] = {coll_halving_track_count, coll_halving_step},
+    [FORM_TWO_LEVEL] = {coll_two_level_track_count, coll_two_level_step},
     [FORM_BINOMIAL] = {coll_binomial_track_count, coll_binomial_step},
+    [FORM_DISSEMINATION] = {coll_dissemination_track_count, coll_dissemination_step},
+};
+
+/* An algorithm that has no form of its own for a kind lends it from another. */
+static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
+    [COLL_ALGORITHM_RING] = {[COLL_ALL_REDUCE] = FORM_RING,
+                             [COLL_REDUCE] = FORM_RING,
+                             [COLL_REDUCE_SCATTER] = FORM_RING,
+                             [COLL_ALL_GATHER] = FORM_RING,
+                             [COLL_BROADCAST] = FORM_RING,
+                             [COLL_GATHER] = FORM_DIRECT,
+                             [COLL_SCATTER] = FORM_DIRECT,
+                             [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_TREE] = {[COLL_ALL_REDUCE] = FORM_TREE,
+                             [COLL_REDUCE] = FORM_TREE,
+                             [COLL_REDUCE_SCATTER] = FORM_RING,
+                             [COLL_ALL_GATHER] = FORM_RING,
+                             [COLL_BROADCAST] = FORM_TREE,
+                             [COLL_GATHER] = FORM_BINOMIAL,
+                             [COLL_SCATTER] = FORM_BINOMIAL,
+                             [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_DIRECT] = {[COLL_ALL_REDUCE] = FORM_DIRECT,
+                               [COLL_REDUCE] = FORM_DIRECT,
+                               [COLL_REDUCE_SCATTER] = FORM_DIRECT,
+                               [COLL_ALL_GATHER] = FORM_DIRECT,
+                               [COLL_BROADCAST] = FORM_DIRECT,
+                               [COLL_GATHER] = FORM_DIRECT,
+                               [COLL_SCATTER] = FORM_DIRECT,
+                               [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_RECURSIVE_DOUBLING] = {[COLL_ALL_REDUCE] = FORM_DOUBLING,
+                                           [COLL_REDUCE] = FORM_BINOMIAL,
+                                           [COLL_REDUCE_SCATTER] = FORM_HALVING,
+                                           [COLL_ALL_GATHER] = FORM_DISSEMINATION,
+                                           [COLL_BROADCAST] = FORM_BINOMIAL,
+                                           [COLL_GATHER] = FORM_BINOMIAL,
+                                           [COLL_SCATTER] = FORM_BINOMIAL,
+                                           [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_HALVING_DOUBLING] = {[COLL_ALL_REDUCE] = FORM_HALVING,
+                                         [COLL_REDUCE] = FORM_HALVING,
+                                         [COLL_REDUCE_SCATTER] = FORM_HALVING,
+                                         [COLL_ALL_GATHER] = FORM_DISSEMINATION,
+                                         [COLL_BROADCAST] = FORM_DISSEMINATION,
+                                         [COLL_GATHER] = FORM_BINOMIAL,
+                                         [COLL_SCATTER] = FORM_BINOMIAL,
+                                         [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_TWO_LEVEL] = {[COLL_ALL_REDUCE] = FORM_TWO_LEVEL,
+                                  [COLL_REDUCE] = FORM_TWO_LEVEL,
+                                  [COLL_REDUCE_SCATTER] = FORM_HALVING,
+                                  [COLL_ALL_GATHER] = FORM_DISSEMINATION,
+                                  [COLL_BROADCAST] = FORM_TWO_LEVEL,
+                                  [COLL_GATHER] = FORM_BINOMIAL,
+                                  [COLL_SCATTER] = FORM_BINOMIAL,
+                                  [COLL_ALL_TO_ALL] = FORM_DIRECT},
 };
 
 static form form_of(const coll_plan *plan)
 {
-    const coll_kind kind = plan->kind;
-    const bool rooted = kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-                        kind == COLL_SCATTER;
-    switch (plan->algorithm) {
-    case COLL_ALGORITHM_RING:
-        return kind == COLL_GATHER || kind == COLL_SCATTER || kind == COLL_ALL_TO_ALL ? FORM_DIRECT
-                                                                                      : FORM_RING;
-    case COLL_ALGORITHM_TREE:
-        if (rooted) {
-            return FORM_BINOMIAL;
-        }
-        return kind == COLL_ALL_REDUCE   ? FORM_TREE
-               : kind == COLL_ALL_TO_ALL ? FORM_DIRECT
-                                         : FORM_RING;
-    default:
-        return FORM_DIRECT;
-    }
+    return (form)forms[plan->algorithm][plan->kind];
 }
 
 static const generator *generator_of(const coll_plan *plan)
@@ -70,6 +115,15 @@ bool coll_kind_is_by_rank(coll_kind kind)
            kind == COLL_SCATTER || kind == COLL_ALL_TO_ALL;
 }
 
+static int top_power(int ranks)
+{
+    int power = 1;
+    while (2 * power <= ranks) {
+        power *= 2;
+    }
+    return power;
+}
+
 int coll_plan_block_count(const coll_plan *plan)
 {
     if (coll_kind_is_by_rank(plan->kind)) {
@@ -80,7 +134,15 @@ int coll_plan_block_count(const coll_plan *plan)
         return plan->kind == COLL_ALL_REDUCE ? plan->ranks : 1;
     case FORM_DIRECT:
         return plan->kind == COLL_BROADCAST ? 1 : plan->ranks;
+    case FORM_DISSEMINATION:
+        return plan->ranks;
+    case FORM_HALVING:
+        return top_power(plan->ranks);
+    case FORM_TWO_LEVEL:
+        return coll_two_level_block_count(plan);
     case FORM_TREE:
+        return 2;
+    case FORM_DOUBLING:
     case FORM_BINOMIAL:
         break;
     }
@@ -112,7 +174,9 @@ int coll_plan_scratch(const coll_plan *plan, int *first)
 
 int coll_plan_members(const coll_plan *plan, coll_group group, int *members)
 {
-    (void)group;
+    if (group != COLL_GROUP_ALL) {
+        return coll_two_level_members(plan, group, members);
+    }
     for (int rank = 0; rank < plan->ranks; rank++) {
         members[rank] = rank;
     }
@@ -125,7 +189,15 @@ bool coll_plan_is_canonical(const coll_plan *plan)
         plan->kind != COLL_REDUCE_SCATTER) {
         return true;
     }
-    return form_of(plan) != FORM_RING;
+    switch (form_of(plan)) {
+    case FORM_RING:
+    case FORM_TREE:
+        return plan->ranks == 1;
+    case FORM_TWO_LEVEL:
+        return plan->hosts == NULL || coll_hosts_are_aligned(plan->hosts);
+    default:
+        return true;
+    }
 }
 
 coll_space coll_plan_home(const coll_plan *plan, int block, int block_count)

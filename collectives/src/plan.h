@@ -30,9 +30,9 @@
 #define COLL_SRC_PLAN_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "coll/coll.h"
+#include "plan_hosts.h"
 
 typedef enum coll_action {
     COLL_ACTION_SEND = 1,    /* source to the peer */
@@ -51,9 +51,10 @@ typedef enum coll_space {
 
 /* Whose operands a GATHER combines; coll_plan_members lists them. */
 typedef enum coll_group {
-    COLL_GROUP_ALL = 0,  /* every rank */
-    COLL_GROUP_HOST = 1, /* the ranks of this rank's host */
-    COLL_GROUP_SEAT = 2, /* of each host the rank with this rank's place in its host */
+    COLL_GROUP_ALL = 0,     /* every rank */
+    COLL_GROUP_HOST = 1,    /* the ranks of this rank's host */
+    COLL_GROUP_SEAT = 2,    /* of each host the rank with this rank's seat */
+    COLL_GROUP_LEADERS = 3, /* of each host the rank that deals with the root; the root of its */
 } coll_group;
 
 typedef struct coll_plan {
@@ -61,8 +62,8 @@ typedef struct coll_plan {
     coll_kind kind;           /* not BARRIER, SEND or RECEIVE */
     int ranks;
     int rank;
-    int root;              /* broadcast, reduce, gather, scatter */
-    const uint16_t *hosts; /* (ranks), which host each rank is on, from 0; NULL: all on one */
+    int root;                /* broadcast, reduce, gather, scatter */
+    const coll_hosts *hosts; /* plan_hosts.h; NULL: all on one host */
 } coll_plan;
 
 typedef struct coll_step {
@@ -80,7 +81,10 @@ typedef struct coll_step {
     int after_step;
 } coll_step;
 
-/* How many tracks this rank's plan has, at most 3 × ranks + 4; some may have no step. */
+/* The most tracks that a plan has. */
+#define COLL_PLAN_TRACKS_MAX(ranks) (3 * (ranks) + 6)
+
+/* How many tracks this rank's plan has; some may have no step. */
 int coll_plan_track_count(const coll_plan *plan);
 
 /* Writes step `index` (0, 1, …) of the track; false past its last step. */
@@ -107,15 +111,24 @@ bool coll_kind_is_by_rank(coll_kind kind);
 /* For generators: OUTPUT if this rank's recv buffer holds the blocks, else SCRATCH. */
 coll_space coll_plan_home(const coll_plan *plan, int block, int block_count);
 
-/* One generator per algorithm, behind coll_plan_step; `binomial` serves the rooted kinds of several
- * algorithms. */
+/* The generators behind coll_plan_step, one in each file. */
 int coll_ring_track_count(const coll_plan *plan);
 bool coll_ring_step(const coll_plan *plan, int track, int index, coll_step *step);
 int coll_tree_track_count(const coll_plan *plan);
 bool coll_tree_step(const coll_plan *plan, int track, int index, coll_step *step);
-int coll_binomial_track_count(const coll_plan *plan);
-bool coll_binomial_step(const coll_plan *plan, int track, int index, coll_step *step);
 int coll_direct_track_count(const coll_plan *plan);
 bool coll_direct_step(const coll_plan *plan, int track, int index, coll_step *step);
+int coll_doubling_track_count(const coll_plan *plan);
+bool coll_doubling_step(const coll_plan *plan, int track, int index, coll_step *step);
+int coll_halving_track_count(const coll_plan *plan);
+bool coll_halving_step(const coll_plan *plan, int track, int index, coll_step *step);
+int coll_two_level_track_count(const coll_plan *plan);
+bool coll_two_level_step(const coll_plan *plan, int track, int index, coll_step *step);
+int coll_two_level_block_count(const coll_plan *plan);
+int coll_two_level_members(const coll_plan *plan, coll_group group, int *members);
+int coll_binomial_track_count(const coll_plan *plan);
+bool coll_binomial_step(const coll_plan *plan, int track, int index, coll_step *step);
+int coll_dissemination_track_count(const coll_plan *plan);
+bool coll_dissemination_step(const coll_plan *plan, int track, int index, coll_step *step);
 
 #endif

@@ -109,7 +109,7 @@ static const launch_flag flags[] = {
      .help = "auto, shm, zmq (auto)",
      GROUP("Parallelism")},
     ANY_FIELD("algorithm", "algorithm", "NAME",
-              "of the all-reduce: auto, ring, tree, direct (auto)"),
+              "auto, ring, tree, direct, recursive_doubling, halving_doubling, two_level"),
     FIELD("timing", "timing", "NAME",
           "overlapped: all-reduce during backward; bracketed: after it, bare (overlapped)"),
     FIELD("bucket-bytes", "bucket_bytes", "N", "of gradients in one all-reduce (524288)"),

@@ -54,7 +54,7 @@ enum {
 };
 
 static const field fields[] = {
-    CHOICE_FIELD(algorithm, "auto ring tree direct"),
+    CHOICE_FIELD(algorithm, "auto ring tree direct recursive_doubling halving_doubling two_level"),
     INT_FIELD(batch, 1, 65536),
     {.key = "beta1", .kind = FIELD_REAL, AT(beta1), .min = 0, .max = 1, .below = true},
     {.key = "beta2", .kind = FIELD_REAL, AT(beta2), .min = 0, .max = 1, .below = true},

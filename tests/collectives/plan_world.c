@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-    TRACKS_MAX = 3 * WORLD_RANKS_MAX + 4,
+    TRACKS_MAX = COLL_PLAN_TRACKS_MAX(WORLD_RANKS_MAX),
     LANES = 2,
     EXPRS_MAX = 1 << 20,
     SLOTS = 1 << 21,
@@ -385,7 +385,7 @@ static void set_up(const world_case *c, int rank)
     p->track_count = coll_plan_track_count(&p->plan);
     p->scratch_count = coll_plan_scratch(&p->plan, &p->scratch_first);
     const int blocks = coll_plan_block_count(&p->plan);
-    if (p->track_count > 3 * c->plan.ranks + 4 || blocks > WORLD_BLOCKS_MAX) {
+    if (p->track_count > COLL_PLAN_TRACKS_MAX(c->plan.ranks) || blocks > WORLD_BLOCKS_MAX) {
         breaks("has more tracks or blocks than it may");
         return;
     }

@@ -206,6 +206,45 @@ static element in_tree_order(coll_type type, coll_reduce reduce, element *values
     return values[0];
 }
 
+/* The double tree: a place's subtree is what lies `reach` to its left and right; left, own, right.
+ * The top is place 0, with the rest as its right subtree. */
+static element in_order(coll_type type, coll_reduce reduce, const element *places, int count,
+                        int place, int reach)
+{
+    element sum = places[place];
+    if (place > 0 && reach > 0) {
+        sum = combine(type, reduce, in_order(type, reduce, places, count, place - reach, reach / 2),
+                      sum);
+    }
+    while (reach > 0 && place + reach >= count) {
+        reach /= 2;
+    }
+    if (reach > 0) {
+        sum = combine(type, reduce, sum,
+                      in_order(type, reduce, places, count, place + reach, reach / 2));
+    }
+    return sum;
+}
+
+/* The first half of the vector (the longer one) has the ranks in order; the second in reverse, or
+ * moved on by one where their number is odd. */
+static element in_double_tree_order(coll_type type, coll_reduce reduce, const element *values,
+                                    int ranks, size_t index, size_t count)
+{
+    element places[RANKS_MAX];
+    int reach = 1;
+    for (int place = 0; place < ranks; place++) {
+        const int rank = index < count - count / 2 ? place
+                         : ranks % 2 == 0          ? ranks - 1 - place
+                                                   : (place + 1) % ranks;
+        places[place] = values[rank];
+    }
+    while (2 * reach < ranks) {
+        reach *= 2;
+    }
+    return in_order(type, reduce, places, ranks, 0, reach);
+}
+
 /* The tree in float32, divided there, and rounded once. */
 static element in_wide_tree_order(coll_type type, coll_reduce reduce, element *values, int count)
 {
@@ -265,11 +304,13 @@ void reference_all_reduce(void *out, coll_type type, coll_reduce reduce, coll_al
     for (int r = 0; r < ranks; r++) {
         values[r] = input(type, r, index, salt);
     }
-    if (rounds && algorithm == COLL_ALGORITHM_DIRECT) {
-        e = in_wide_tree_order(type, reduce, values, ranks);
+    if (rounds && (algorithm == COLL_ALGORITHM_DIRECT || algorithm == COLL_ALGORITHM_TWO_LEVEL)) {
+        e = in_wide_tree_order(type, reduce, values, ranks); /* two levels of one host: one */
     } else {
         e = algorithm == COLL_ALGORITHM_RING && ranks > 1
                 ? in_ring_order(type, reduce, values, ranks, index, count)
+            : algorithm == COLL_ALGORITHM_TREE && ranks > 1
+                ? in_double_tree_order(type, reduce, values, ranks, index, count)
                 : in_tree_order(type, reduce, values, ranks);
         e = reduce == COLL_AVERAGE ? divide(type, e, ranks) : e;
     }

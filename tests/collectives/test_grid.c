@@ -199,20 +199,25 @@ static bool all_gather_case(job *j, coll_op_desc desc, placement where)
     return true;
 }
 
-static const coll_algorithm algorithms[] = {COLL_ALGORITHM_RING, COLL_ALGORITHM_TREE,
-                                            COLL_ALGORITHM_DIRECT};
+enum { ALGORITHMS = COLL_ALGORITHM_TWO_LEVEL };
+
+/* The a-th from 0 on. */
+static coll_algorithm algorithm_at(int a)
+{
+    return (coll_algorithm)(COLL_ALGORITHM_RING + a);
+}
 
 /* A part of the product in which every pair of values meets; `turn` goes through the others. */
 static bool cases_of_count(job *j, size_t count, int placement_step, unsigned *turn)
 {
-    for (int a = 0; a < 3; a++) {
+    for (int a = 0; a < ALGORITHMS; a++) {
         for (int where = 0; where < PLACEMENTS; where += placement_step) {
             const unsigned t = (*turn)++;
             const coll_op_desc desc = {
                 .count = count,
                 .type = (coll_type)(COLL_FLOAT32 + t % 5),
                 .reduce = (coll_reduce)(COLL_SUM + t / 5 % 3),
-                .algorithm = algorithms[a],
+                .algorithm = algorithm_at(a),
                 .root = (int)(t % (unsigned)j->rank->size),
             };
             coll_op_desc sum = desc;
@@ -231,12 +236,12 @@ static bool cases_of_count(job *j, size_t count, int placement_step, unsigned *t
 
 static bool cases_of_type(job *j, coll_type type)
 {
-    for (int a = 0; a < 3; a++) {
+    for (int a = 0; a < ALGORITHMS; a++) {
         for (int reduce = COLL_SUM; reduce <= COLL_MAX; reduce++) {
             const coll_op_desc desc = {.count = 129,
                                        .type = type,
                                        .reduce = (coll_reduce)reduce,
-                                       .algorithm = algorithms[a]};
+                                       .algorithm = algorithm_at(a)};
             if (!all_reduce_case(j, desc, OUT_OF_PLACE) ||
                 !all_reduce_case(j, desc, IN_ARENA_IN_PLACE)) {
                 return false;
@@ -249,10 +254,10 @@ static bool cases_of_type(job *j, coll_type type)
 static bool cases_of_root(job *j)
 {
     for (int root = 0; root < j->rank->size; root++) {
-        for (int a = 0; a < 3; a++) {
+        for (int a = 0; a < ALGORITHMS; a++) {
             for (size_t count = 3; count <= 300; count += 297) {
                 const coll_op_desc desc = {
-                    .count = count, .type = COLL_INT32, .root = root, .algorithm = algorithms[a]};
+                    .count = count, .type = COLL_INT32, .root = root, .algorithm = algorithm_at(a)};
                 if (!broadcast_case(j, desc, IN_PLACE) || !broadcast_case(j, desc, IN_ARENA)) {
                     return false;
                 }
@@ -318,11 +323,11 @@ static void large_body(test_rank *rank)
     RANK_OK(rank, coll_arena_create(j.comm, bytes, &j.arena, &rank->error));
     j.memory = calloc(1, bytes);
     bool good = j.memory != NULL;
-    for (int a = 0; good && a < 3; a++) {
+    for (int a = 0; good && a < ALGORITHMS; a++) {
         const coll_op_desc desc = {.count = (1 << 20) + 3,
                                    .type = COLL_FLOAT32,
                                    .reduce = COLL_SUM,
-                                   .algorithm = algorithms[a]};
+                                   .algorithm = algorithm_at(a)};
         good = all_reduce_case(&j, desc, OUT_OF_PLACE) && all_reduce_case(&j, desc, IN_ARENA);
     }
     free(j.memory);

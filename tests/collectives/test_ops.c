@@ -80,8 +80,6 @@ static void many_body(test_rank *rank)
 {
     enum { OPS = 50, COUNT = 700 };
     coll_comm *comm = coll_context_world(rank->context);
-    static const coll_algorithm algorithms[] = {COLL_ALGORITHM_RING, COLL_ALGORITHM_TREE,
-                                                COLL_ALGORITHM_DIRECT};
     int32_t *data = calloc(OPS * COUNT, sizeof *data);
     coll_op *ops[OPS] = {NULL};
     RANK_CHECK(rank, data != NULL);
@@ -96,7 +94,7 @@ static void many_body(test_rank *rank)
                                    .type = COLL_INT32,
                                    .reduce = COLL_SUM,
                                    .root = i % rank->size,
-                                   .algorithm = algorithms[i % 3]};
+                                   .algorithm = (coll_algorithm)(COLL_ALGORITHM_RING + i % 6)};
         for (int k = 0; k < COUNT; k++) {
             at[k] = i * 1000 + k + rank->rank;
         }

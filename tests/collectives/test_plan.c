@@ -7,11 +7,6 @@
 #include "plan_world.h"
 #include "support.h"
 
-static const coll_algorithm algorithms[] = {COLL_ALGORITHM_RING, COLL_ALGORITHM_TREE,
-                                            COLL_ALGORITHM_DIRECT};
-
-enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
-
 static bool combines(coll_kind kind)
 {
     return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
@@ -110,17 +105,103 @@ static void check(const world_case *c)
 
 static void check_kind(coll_kind kind)
 {
-    for (int a = 0; a < ALGORITHMS; a++) {
+    for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_TWO_LEVEL; a++) {
         for (int ranks = 1; ranks <= WORLD_RANKS_MAX; ranks++) {
             for (int root = 0; root < (is_rooted(kind) ? ranks : 1); root++) {
-                world_case c = {
-                    .plan = {
-                        .algorithm = algorithms[a], .kind = kind, .ranks = ranks, .root = root}};
+                world_case c = {.plan = {.algorithm = (coll_algorithm)a,
+                                         .kind = kind,
+                                         .ranks = ranks,
+                                         .root = root}};
                 check(&c);
                 c.in_place = true;
                 check(&c);
             }
         }
+    }
+}
+
+typedef int (*host_map)(int rank, int ranks);
+
+static int in_fours(int rank, int ranks)
+{
+    (void)ranks;
+    return rank / 4;
+}
+
+static int one_each(int rank, int ranks)
+{
+    (void)ranks;
+    return rank;
+}
+
+static int in_threes(int rank, int ranks)
+{
+    (void)ranks;
+    return rank / 3;
+}
+
+static int dealt_out(int rank, int ranks)
+{
+    return rank % (ranks / 8 + 2);
+}
+
+static int uneven(int rank, int ranks)
+{
+    return rank < ranks / 2 ? 0 : 1 + rank * rank % 3;
+}
+
+static void check_hosts(coll_kind kind, host_map map, int ranks)
+{
+    uint16_t host_of[WORLD_RANKS_MAX];
+    uint16_t words[COLL_HOSTS_WORDS(WORLD_RANKS_MAX)];
+    coll_hosts hosts;
+    for (int rank = 0; rank < ranks; rank++) {
+        host_of[rank] = (uint16_t)map(rank, ranks);
+    }
+    coll_hosts_make(&hosts, host_of, ranks, words);
+    for (int root = 0; root < (is_rooted(kind) ? ranks : 1); root++) {
+        world_case c = {.plan = {.algorithm = COLL_ALGORITHM_TWO_LEVEL,
+                                 .kind = kind,
+                                 .ranks = ranks,
+                                 .root = root,
+                                 .hosts = &hosts}};
+        const bool aligned = map == in_fours || map == one_each || hosts.count == 1;
+        assert_true(coll_plan_is_canonical(&c.plan) || !aligned || !combines(kind));
+        check(&c);
+        c.in_place = true;
+        check(&c);
+    }
+}
+
+static void test_two_level_hosts(void **state)
+{
+    static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_REDUCE, COLL_BROADCAST};
+    static const host_map maps[] = {in_fours, one_each, in_threes, dealt_out, uneven};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        for (int m = 0; m < 5; m++) {
+            for (int ranks = 2; ranks <= WORLD_RANKS_MAX; ranks++) {
+                check_hosts(kinds[k], maps[m], ranks);
+            }
+        }
+    }
+}
+
+/* Ranks strewn over hosts, in threes, or unequal in the middle cannot have the canonical order. */
+static void test_aligned_hosts(void **state)
+{
+    static const uint16_t good[][6] = {
+        {0, 0, 0, 0, 0, 0}, {4, 4, 1, 1, 2, 2}, {0, 0, 0, 0, 1, 1}, {0, 0, 1, 1, 2, 2}};
+    static const uint16_t bad[][6] = {
+        {0, 1, 0, 1, 0, 1}, {0, 0, 0, 1, 1, 1}, {0, 0, 1, 2, 2, 2}, {0, 0, 1, 1, 1, 1}};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        uint16_t words[COLL_HOSTS_WORDS(6)];
+        coll_hosts hosts;
+        coll_hosts_make(&hosts, good[i], 6, words);
+        assert_true(coll_hosts_are_aligned(&hosts));
+        coll_hosts_make(&hosts, bad[i], 6, words);
+        assert_false(coll_hosts_are_aligned(&hosts));
     }
 }
 
@@ -175,10 +256,11 @@ static void test_all_to_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),     cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_all_gather),
-        cmocka_unit_test(test_broadcast),      cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_scatter),        cmocka_unit_test(test_all_to_all),
+        cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce_scatter),  cmocka_unit_test(test_all_gather),
+        cmocka_unit_test(test_broadcast),       cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_scatter),         cmocka_unit_test(test_all_to_all),
+        cmocka_unit_test(test_two_level_hosts), cmocka_unit_test(test_aligned_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

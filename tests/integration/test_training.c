@@ -66,10 +66,12 @@ static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
 {
     (void)state;
     static const char *const transports[] = {"shm", "zmq"};
-    static const char *const algorithms[] = {"ring", "tree", "direct"};
+    static const char *const algorithms[] = {
+        "ring", "tree", "direct", "recursive_doubling", "halving_doubling", "two_level"};
+    enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
     static const char *const ranks[] = {"2", "3", "4"};
     for (size_t n = 0; n < 3; n++) {
-        for (size_t a = 0; a < 3; a++) {
+        for (size_t a = 0; a < ALGORITHMS; a++) {
             for (size_t t = 0; t < 2; t++) {
                 char name[64];
                 training_run *run = t == 0 ? &one : &two;

@@ -6,13 +6,15 @@
  * peers may read and write directly: operations whose buffers lie in an arena move no bytes twice.
  *
  * Determinism: every rank ends an all-reduce with the same bits. Operands are combined in an order
- * fixed by rank, never "mine + theirs". `direct` combines in the canonical order, a balanced binary
- * tree over the ranks: neighbours pair up, level by level, and one left over waits for the next
- * level: (r0+r1)+(r2+r3) for 4, ((r0+r1)+(r2+r3))+r4 for 5. So 2^k operands that a rank has
- * combined in this order beforehand give the bits of one tree over all of them, for any number of
- * ranks. `tree` is a single binomial tree and has the canonical order too; `ring` has an order of
- * its own, which depends on the element's block. `auto` chooses only among algorithms of the
- * canonical order.
+ * fixed by rank, never "mine + theirs". The canonical order is a balanced binary tree over the
+ * ranks: neighbours pair up, level by level, and one left over waits for the next level:
+ * (r0+r1)+(r2+r3) for 4, ((r0+r1)+(r2+r3))+r4 for 5. So 2^k operands that a rank has combined in
+ * this order beforehand give the bits of one tree over all of them, for any number of ranks.
+ * `direct`, `recursive_doubling` and `halving_doubling` have the canonical order for any number of
+ * ranks, `two_level` has it where every host has the next 2^k ranks. `ring` and `tree` (the double
+ * binary tree) have orders of their own, fixed too, which depend on the element's place in the
+ * vector. `auto` chooses only among algorithms of the canonical order. docs/COLLECTIVES.md explains
+ * them all.
  *
  * Values: min and max keep the left operand unless the right one is strictly less (greater), so a
  * NaN on the left stays, one on the right is passed over, and of -0 and +0 the left one stays. A
@@ -23,8 +25,9 @@
  *
  * 16-bit floats: `direct` widens every operand, computes the whole tree in float32 (an average's
  * division too) and rounds once, to the nearest, ties to even. All other algorithms compute each
- * combination in float32 and round it: once per hop, and once more for an average's division. min
- * and max round nothing. `auto` uses only `direct` for 16-bit sums, products and averages.
+ * combination in float32 and round it: once per hop (`two_level`: once per level), and once more
+ * for an average's division. min and max round nothing. `auto` uses only `direct` for 16-bit sums,
+ * products and averages.
  *
  * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
  * mismatch of operation, count, type or root is an error on every rank that names both sides. A

@@ -53,7 +53,7 @@ typedef struct proto_job {
     char schedule[PROTO_JOB_NAME_BYTES]; /* constant, cosine */
     /* parallelism */
     char transport[PROTO_JOB_NAME_BYTES]; /* auto, shm, zmq */
-    char algorithm[PROTO_JOB_NAME_BYTES]; /* auto, ring, tree, direct */
+    char algorithm[PROTO_JOB_NAME_BYTES]; /* auto, or a name of libcoll */
     char timing[PROTO_JOB_NAME_BYTES];    /* overlapped, bracketed */
     int64_t bucket_bytes;
     int64_t timeout_ms; /* of one collective */

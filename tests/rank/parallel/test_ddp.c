@@ -123,7 +123,7 @@ static void every_rank_has_the_same_sums(void **state)
     static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ};
     for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
         for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
-            for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_DIRECT; a++) {
+            for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_TWO_LEVEL; a++) {
                 float *sums = run(ranks, transports[t],
                                   (shape){.micro_batches = 1,
                                           .bucket_bytes = 9000,
