@@ -1,11 +1,14 @@
-/* Direct over arenas: every rank owns a slice, loads it from every peer's buffer, combines in
- * canonical order, and stores the result straight into every peer's buffer. Two bytes of memory
- * traffic for each byte reduced, where copying in and out takes five to seven. The flag lines are
- * the barrier before, the finished counters the one after.
+/* Operations on arenas: loads from and stores to the callers' own buffers.
  *
- * Broadcast: each rank loads from the root's buffer. All-gather: each rank stores its block into
- * every peer's buffer. Plain stores throughout: they beat non-temporal ones where ranks share a
- * cache. */
+ * Slices: all-reduce and reduce. Every rank owns a slice, loads it from every peer's buffer,
+ * combines in canonical order, and stores the result straight into every buffer that takes it. Two
+ * bytes of memory traffic for each byte reduced, where copying in and out takes five to seven. The
+ * flag lines are the barrier before, the finished counters the one after.
+ *
+ * Pull: each rank loads its part from its peers' send buffers; its own recv may lie anywhere. Push,
+ * where only the recv buffers of an all-gather lie in arenas: each stores its block to its peers.
+ *
+ * Plain stores throughout: they beat non-temporal ones where ranks share a cache. */
 #include <string.h>
 
 #include "internal.h"
@@ -28,43 +31,143 @@ static uint8_t *locate(const coll_comm *comm, int peer, uint32_t number, uint64_
     return NULL;
 }
 
-static bool find_source(coll_op *op, int rank, const coll_place *place, size_t size_bytes)
+static void *fail_place(coll_op *op, int rank)
 {
-    op->sources[rank] =
-        locate(op->comm, rank, place->send_arena, place->send_offset_bytes, size_bytes);
-    return op->sources[rank] != NULL;
+    (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "rank %d announced a buffer that is in no arena",
+                         rank);
+    return NULL;
+}
+
+/* Bytes of a rank's contribution, from the start of its send buffer. */
+static size_t give_bytes(const coll_op *op, int rank)
+{
+    size_t offset_bytes = 0;
+    size_t size_bytes = 0;
+    if (op->desc.kind != COLL_ALL_GATHER && op->desc.kind != COLL_GATHER) {
+        return op->shape.largest_bytes;
+    }
+    coll_op_block(op, rank, &offset_bytes, &size_bytes);
+    return size_bytes;
+}
+
+const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place)
+{
+    const uint8_t *found =
+        locate(op->comm, rank, place->send_arena, place->send_offset_bytes, give_bytes(op, rank));
+    return found != NULL ? found : fail_place(op, rank);
 }
 
 static bool find_target(coll_op *op, int rank, const coll_place *place, size_t size_bytes)
 {
     op->targets[rank] =
         locate(op->comm, rank, place->recv_arena, place->recv_offset_bytes, size_bytes);
-    return op->targets[rank] != NULL;
+    return op->targets[rank] != NULL || fail_place(op, rank) != NULL;
 }
 
-bool coll_arena_path_fits(coll_op *op, const coll_place *places)
+static bool gives(const coll_op *op, int rank)
 {
-    const bool sources = op->desc.kind == COLL_ALL_REDUCE;
-    const bool targets = op->desc.kind != COLL_BROADCAST;
-    const size_t target_bytes =
-        op->desc.kind == COLL_ALL_GATHER ? op->total_bytes * op->comm->size : op->total_bytes;
+    const bool rooted = op->desc.kind == COLL_BROADCAST || op->desc.kind == COLL_SCATTER;
+    return !rooted || rank == op->desc.root;
+}
+
+/* Whether every contribution that anybody takes lies in an arena, or none needs to: an empty one.
+ */
+static bool all_send_in_arenas(const coll_op *op, const coll_place *places)
+{
     for (int rank = 0; rank < op->comm->size; rank++) {
-        const bool needs_source = sources || (!targets && rank == op->desc.root);
-        if ((needs_source && places[rank].send_arena == 0) ||
-            (targets && places[rank].recv_arena == 0)) {
-            return false;
-        }
-    }
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        const bool needs_source = sources || (!targets && rank == op->desc.root);
-        if ((needs_source && !find_source(op, rank, &places[rank], op->total_bytes)) ||
-            (targets && !find_target(op, rank, &places[rank], target_bytes))) {
-            (void)coll_comm_fail(op->comm, BASE_ERR_PEER,
-                                 "rank %d announced a buffer that is in no arena", rank);
+        if (gives(op, rank) && places[rank].send_arena == 0 && give_bytes(op, rank) > 0) {
             return false;
         }
     }
     return true;
+}
+
+static bool all_recv_in_arenas(const coll_op *op, const coll_place *places, bool root_only)
+{
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        if ((!root_only || rank == op->desc.root) && places[rank].recv_arena == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* An all-to-all in place reads and writes the same bytes, which only copies can keep apart. */
+static bool is_in_place(const coll_op *op, const coll_place *places)
+{
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        if (places[rank].send_arena == places[rank].recv_arena &&
+            places[rank].send_offset_bytes == places[rank].recv_offset_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The same on every rank, for all see the same places. */
+static bool choose_way(coll_op *op, const coll_place *places)
+{
+    const bool send = all_send_in_arenas(op, places);
+    switch (op->desc.kind) {
+    case COLL_ALL_REDUCE:
+        op->way = COLL_WAY_SLICES;
+        return send && all_recv_in_arenas(op, places, false);
+    case COLL_REDUCE:
+        op->way = all_recv_in_arenas(op, places, true) ? COLL_WAY_SLICES : COLL_WAY_PULL;
+        return send;
+    case COLL_ALL_GATHER:
+        op->way = send ? COLL_WAY_PULL : COLL_WAY_PUSH;
+        return send || all_recv_in_arenas(op, places, false);
+    case COLL_ALL_TO_ALL:
+        op->way = COLL_WAY_PULL;
+        return send && !is_in_place(op, places);
+    default:
+        op->way = COLL_WAY_PULL;
+        return send;
+    }
+}
+
+static bool find_all(coll_op *op, const coll_place *places)
+{
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        const bool own = rank == op->comm->rank;
+        op->sources[rank] = NULL;
+        op->targets[rank] = NULL;
+        if (own) {
+            op->sources[rank] = op->desc.send;
+        } else if (op->way != COLL_WAY_PUSH && gives(op, rank) && give_bytes(op, rank) > 0) {
+            op->sources[rank] = coll_arena_locate(op, rank, &places[rank]);
+            if (op->sources[rank] == NULL) {
+                return false;
+            }
+        }
+        const bool target = op->way == COLL_WAY_PUSH ||
+                            (op->way == COLL_WAY_SLICES &&
+                             (op->desc.kind == COLL_ALL_REDUCE || rank == op->desc.root));
+        if (target && own) {
+            op->targets[rank] = op->desc.recv;
+        } else if (target && !find_target(op, rank, &places[rank], op->whole_bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool coll_arena_path_fits(coll_op *op, const coll_place *places)
+{
+    return choose_way(op, places) && find_all(op, places);
+}
+
+bool coll_arena_path_awaits(const coll_op *op, int peer)
+{
+    switch (op->way) {
+    case COLL_WAY_PULL:
+        return coll_shape_takes(op, peer, op->comm->rank);
+    case COLL_WAY_MIXED:
+        return op->aside;
+    default:
+        return true;
+    }
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -81,11 +184,12 @@ static size_t slice_begin(const coll_op *op, int rank)
     return smaller(before * LINE_BYTES, op->total_bytes);
 }
 
-static void reduce_block(coll_op *op, size_t at, size_t size_bytes)
+static void combine_slice(coll_op *op, size_t at, size_t size_bytes)
 {
     const int size = op->comm->size;
     const size_t count = size_bytes / op->element_bytes;
-    if (size == 2 && op->kernel->divide == NULL) {
+    const bool to_all = op->desc.kind == COLL_ALL_REDUCE;
+    if (size == 2 && to_all && op->kernel->divide == NULL) {
         op->kernel->combine_twice(op->targets[0] + at, op->targets[1] + at, op->sources[0] + at,
                                   op->sources[1] + at, count);
         return;
@@ -94,15 +198,15 @@ static void reduce_block(coll_op *op, size_t at, size_t size_bytes)
     for (int rank = 0; rank < size; rank++) {
         operands[rank] = op->sources[rank] + at;
     }
-    uint8_t *own = op->targets[op->comm->rank] + at;
+    uint8_t *own = op->targets[to_all ? op->comm->rank : op->desc.root] + at;
     coll_tree_combine(op->kernel, own, operands, size, count, size);
-    for (int i = 1; i < size; i++) {
+    for (int i = 1; to_all && i < size; i++) {
         const int peer = (op->comm->rank + i) % size;
         memcpy(op->targets[peer] + at, own, size_bytes);
     }
 }
 
-static bool advance_reduce(coll_op *op)
+static bool advance_slices(coll_op *op)
 {
     const size_t begin = slice_begin(op, op->comm->rank);
     const size_t size_bytes = slice_begin(op, op->comm->rank + 1) - begin;
@@ -110,7 +214,7 @@ static bool advance_reduce(coll_op *op)
     const size_t step = op->comm->size == 2 ? COLL_PIECE_BYTES : BLOCK_BYTES;
     while (op->offset_bytes < end) {
         const size_t piece = smaller(step, end - op->offset_bytes);
-        reduce_block(op, begin + op->offset_bytes, piece);
+        combine_slice(op, begin + op->offset_bytes, piece);
         op->offset_bytes += piece;
     }
     if (op->offset_bytes < size_bytes) {
@@ -120,31 +224,60 @@ static bool advance_reduce(coll_op *op)
     return true;
 }
 
-static bool advance_broadcast(coll_op *op)
+/* One piece of a combination of all ranks' parts. */
+static bool pull_combined(coll_op *op)
 {
-    const bool root = op->comm->rank == op->desc.root;
-    const uint8_t *source = op->sources[op->desc.root];
-    const size_t piece = smaller(COLL_PIECE_BYTES, op->total_bytes - op->offset_bytes);
-    uint8_t *target = op->desc.recv;
-    if (target != NULL && target != source) {
-        memcpy(target + op->offset_bytes, source + op->offset_bytes, piece);
+    const void *operands[COLL_RANKS_MAX];
+    const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
+    const size_t piece = smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        operands[rank] = op->sources[rank] + op->shape.part_offset_bytes + op->offset_bytes;
     }
+    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + op->offset_bytes, operands,
+                      op->comm->size, piece / op->element_bytes, op->comm->size);
     op->offset_bytes += piece;
-    if (op->offset_bytes < op->total_bytes) {
-        return false;
-    }
-    if (root) {
-        op->comm->context->bytes_sent += op->total_bytes * (size_t)(op->comm->size - 1);
-    }
-    return true;
+    return op->offset_bytes == size_bytes;
 }
 
-static bool advance_gather(coll_op *op)
+/* One piece of one rank's part. The next rank's comes first, so that not all read from one. */
+static bool pull_copied(coll_op *op)
 {
-    const size_t at = op->total_bytes * (size_t)op->comm->rank;
+    const int size = op->comm->size;
+    const int source = (op->comm->rank + 1 + op->source) % size;
+    const size_t size_bytes = coll_shape_part_bytes(op, source);
+    const size_t piece = smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
+    if (coll_shape_takes(op, op->comm->rank, source) && op->sources[source] != NULL && piece > 0) {
+        const uint8_t *from = op->sources[source] + op->shape.part_offset_bytes;
+        if (from != at) {
+            memcpy(at + op->offset_bytes, from + op->offset_bytes, piece);
+        }
+        op->offset_bytes += piece;
+        if (op->offset_bytes < size_bytes) {
+            return false;
+        }
+    }
+    op->offset_bytes = 0;
+    op->source++;
+    return op->source == size;
+}
+
+static bool advance_pull(coll_op *op)
+{
+    if (op->shape.take == COLL_TAKE_NOTHING) {
+        return true;
+    }
+    return op->shape.reduces ? pull_combined(op) : pull_copied(op);
+}
+
+static bool advance_push(coll_op *op)
+{
+    size_t at = 0;
+    size_t size_bytes = 0;
+    coll_op_block(op, op->comm->rank, &at, &size_bytes);
     const uint8_t *source = op->desc.send;
-    const size_t piece = smaller(COLL_PIECE_BYTES, op->total_bytes - op->offset_bytes);
-    for (int i = 0; i < op->comm->size; i++) {
+    const size_t piece = smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    for (int i = 0; piece > 0 && i < op->comm->size; i++) {
         const int peer = (op->comm->rank + i) % op->comm->size;
         uint8_t *target = op->targets[peer] + at;
         if (target != source) {
@@ -152,24 +285,17 @@ static bool advance_gather(coll_op *op)
         }
     }
     op->offset_bytes += piece;
-    if (op->offset_bytes < op->total_bytes) {
-        return false;
-    }
-    op->comm->context->bytes_sent += op->total_bytes * (size_t)(op->comm->size - 1);
-    return true;
+    return op->offset_bytes == size_bytes;
 }
 
 bool coll_arena_path_advance(coll_op *op)
 {
-    switch (op->desc.kind) {
-    case COLL_ALL_REDUCE:
-        return advance_reduce(op);
-    case COLL_BROADCAST:
-        return advance_broadcast(op);
-    case COLL_ALL_GATHER:
-        return advance_gather(op);
+    switch (op->way) {
+    case COLL_WAY_SLICES:
+        return advance_slices(op);
+    case COLL_WAY_PUSH:
+        return advance_push(op);
     default:
-        break;
+        return advance_pull(op);
     }
-    return true;
 }

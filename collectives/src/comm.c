@@ -19,6 +19,9 @@ base_status coll_comm_fail(coll_comm *comm, base_status status, const char *form
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);
         va_end(args);
+        if (comm->context->table->distress != NULL) {
+            comm->context->table->distress(comm);
+        }
     }
     return comm->failure.status;
 }
@@ -249,6 +252,7 @@ base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     made->mapped_bytes = coll_segment_round(size_bytes);
     made->next = comm->arenas;
     comm->arenas = made;
+    comm->blocking->ready = false; /* its place was found before this arena was */
     comm->arena_count++;
     if (made->mapped_bytes == 0) {
         status = base_fail(reterr, BASE_ERR_LIMIT, "%zu bytes are too many", size_bytes);
@@ -281,6 +285,7 @@ void coll_arena_destroy(coll_arena *arena)
         *link = arena->next;
         comm->arena_count--;
     }
+    comm->blocking->ready = false;
     comm->context->table->arena_close(arena);
     free(arena);
 }

@@ -18,6 +18,7 @@
 #include "limits.h"
 #include "line.h"
 #include "plan.h"
+#include "shape.h"
 #include "transport.h"
 
 typedef enum coll_stage {
@@ -32,9 +33,18 @@ typedef enum coll_stage {
 /* How an operation's bytes move; chosen when all have arrived, the same on every rank. */
 typedef enum coll_path {
     COLL_PATH_LINE = 0, /* in the flag lines, or nothing moves at all */
+    COLL_PATH_SLOT,     /* copied into shared memory, read there by whoever needs it */
     COLL_PATH_ARENA,    /* loads from and stores to peers' arenas */
     COLL_PATH_PLAN,     /* a plan over streams */
 } coll_path;
+
+/* How an operation on the arena path moves its bytes. */
+typedef enum coll_way {
+    COLL_WAY_SLICES = 0, /* each rank combines a slice of all, stores it to all that take it */
+    COLL_WAY_PULL,       /* each rank loads its part from its peers' buffers */
+    COLL_WAY_PUSH,       /* each rank stores its block to its peers' buffers */
+    COLL_WAY_MIXED,      /* small: some ranks' buffers lie in arenas, some were copied */
+} coll_way;
 
 typedef struct coll_track {
     int index;           /* of the current step */
@@ -62,11 +72,19 @@ struct coll_op {
     size_t *part_ends; /* (size + 1) where the parts begin, if they vary */
     const coll_kernel *kernel;
     coll_place place;
+    coll_shape shape;
+    coll_op_desc given; /* what desc was made from */
+    bool ready;         /* `given` was checked, and all else follows from it */
+    bool routed;        /* first_path holds */
+    coll_path first_path;
 
     uint64_t sequence;
     uint64_t word;
     coll_stage stage;
     coll_path path;
+    coll_way way;
+    bool aside;                             /* the result is in this rank's slot for now */
+    int source;                             /* pulling: how many sources are done */
     int arrived;                            /* peers below this rank have arrived */
     int finished;                           /* peers below this rank have finished */
     size_t offset_bytes;                    /* arena path: done of this rank's slice */
@@ -107,6 +125,8 @@ struct coll_comm {
     int ranks[COLL_RANKS_MAX]; /* context ranks, by rank in the communicator */
     uint64_t id;               /* the same on every rank */
     uint64_t sequence;         /* of the newest operation */
+    uint64_t announced;        /* of the newest that peers were shown */
+    uint64_t done;             /* this rank's part is done of all up to this */
     coll_line *lines;          /* own */
     _Atomic uint64_t *finished;
     coll_peer_view peers[COLL_RANKS_MAX];
@@ -183,6 +203,12 @@ BASE_MUST_CHECK base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_er
 BASE_MUST_CHECK base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
                                           base_error *reterr);
 
+/* Gives op its sequence number, and the state it begins with. */
+void coll_op_number(coll_op *op);
+/* Puts op at the end of its communicator's queue, and announces it where it may be. */
+void coll_op_begin(coll_op *op);
+/* Whether op, the first that is not announced, may be. */
+bool coll_op_may_announce(const coll_op *op);
 /* Shows peers that the operation has begun. */
 void coll_op_announce(coll_op *op);
 /* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag line. */
@@ -220,6 +246,12 @@ bool coll_point_advance(coll_comm *comm);
 bool coll_arena_path_fits(coll_op *op, const coll_place *places);
 /* One piece of this rank's part; true when it is done. */
 bool coll_arena_path_advance(coll_op *op);
+/* Whether op cannot end before `peer` has done its part, which reads or writes this rank's memory.
+ */
+bool coll_arena_path_awaits(const coll_op *op, int peer);
+/* The bytes of the rank's contribution at a place that it announced; NULL, and the communicator has
+ * failed, if there is no such place. */
+const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place);
 
 /* exec.c */
 void coll_exec_begin(coll_op *op);
@@ -230,6 +262,8 @@ int coll_exec_waits_for(const coll_op *op);
 
 /* wait.c */
 
+/* A few cycles for the other side of the cache. */
+void coll_pause(void);
 /* Until op is done, the communicator has failed, or the timeout counted from here has passed. */
 BASE_MUST_CHECK base_status coll_wait(coll_op *op, base_error *reterr);
 /* Fails with the reason once the context is aborted. */
@@ -244,5 +278,8 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
 /* What a timeout has to say: the operation, who was waited for, who has arrived and who has not. */
 base_status coll_report_timeout(coll_op *op, base_error *reterr);
 base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line);
+/* The same for operation `sequence`, which was `mine` here; `word` was read from the line. */
+base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+                             int peer, const coll_line *line, uint64_t word);
 
 #endif

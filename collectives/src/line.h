@@ -58,7 +58,7 @@ uint32_t coll_descriptor_digest(const coll_descriptor *descriptor);
 
 static inline uint64_t coll_line_word(uint64_t sequence, uint32_t digest)
 {
-    return sequence << 32 | digest;
+    return sequence << 32 | (digest & ~UINT32_C(1)); /* bit 0 is the transport's */
 }
 
 /* How far a line's word is ahead of a sequence number: 0 this operation, negative an earlier one.

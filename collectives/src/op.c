@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "internal.h"
 
 static bool is_point(const coll_op *op)
@@ -30,6 +31,9 @@ static coll_path first_path(const coll_op *op)
 {
     if (op->comm->size == 1 || op->line_bytes == 0) {
         return COLL_PATH_LINE;
+    }
+    if (op->comm->context->table->advance != NULL) {
+        return (coll_path)coll_shape_path(op, has_own_bits(op));
     }
     return op->line_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PATH_LINE
                                                                          : COLL_PATH_PLAN;
@@ -120,23 +124,46 @@ void coll_op_announce(coll_op *op)
     table->announce(op, bytes > 0 ? data : "", bytes);
 }
 
-/* At the end of the queue; announced at once where it is among the first. */
-static void join_queue(coll_op *op)
+bool coll_op_may_announce(const coll_op *op)
+{
+    const coll_transport_table *table = op->comm->context->table;
+    const coll_op *head = op->comm->head;
+    BASE_ASSERT(head != NULL);
+    return op->sequence - head->sequence < COLL_UNDERWAY_MAX &&
+           (table->may_announce == NULL || table->may_announce(op));
+}
+
+void coll_op_begin(coll_op *op)
 {
     coll_comm *comm = op->comm;
-    op->sequence = ++comm->sequence;
-    op->descriptor.sequence = op->sequence;
-    op->word = coll_line_word(op->sequence, op->digest);
-    op->path = first_path(op);
+    op->queued = true;
+    op->next = NULL;
     *(comm->tail == NULL ? &comm->head : &comm->tail->next) = op;
     comm->tail = op;
-    if (comm->waiting == NULL && op->sequence - comm->head->sequence < COLL_UNDERWAY_MAX) {
+    if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL && coll_op_may_announce(op)) {
         coll_op_announce(op);
-        return;
     }
+    if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL) {
+        comm->waiting = op;
+    }
+}
+
+void coll_op_number(coll_op *op)
+{
+    op->arrived = 0;
+    op->finished = 0;
+    op->offset_bytes = 0;
+    op->source = 0;
+    op->aside = false;
+    op->sequence = ++op->comm->sequence;
+    op->descriptor.sequence = op->sequence;
+    op->word = coll_line_word(op->sequence, op->digest);
+    if (!op->routed) {
+        op->first_path = first_path(op);
+        op->routed = true;
+    }
+    op->path = op->first_path;
     op->stage = COLL_STAGE_QUEUED;
-    comm->waiting = comm->waiting == NULL ? op : comm->waiting;
-    (void)coll_progress(comm->context);
 }
 
 base_status coll_op_start(coll_op *op, base_error *reterr)
@@ -151,15 +178,19 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
         }
         leave_queue(op);
     }
-    op->arrived = 0;
-    op->finished = 0;
-    op->offset_bytes = 0;
-    op->next = NULL;
-    op->queued = true;
     if (is_point(op)) {
+        op->arrived = 0;
+        op->finished = 0;
+        op->offset_bytes = 0;
+        op->next = NULL;
+        op->queued = true;
         coll_point_start(op);
-    } else {
-        join_queue(op);
+        return BASE_OK;
+    }
+    coll_op_number(op);
+    coll_op_begin(op);
+    if (op->stage == COLL_STAGE_QUEUED) {
+        (void)coll_progress(op->comm->context);
     }
     return BASE_OK;
 }
@@ -204,13 +235,9 @@ static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, bas
     return ready;
 }
 
-static base_status end_blocking(coll_comm *comm, base_error *reterr)
+static base_status wait_blocking(coll_op *op, base_error *reterr)
 {
-    coll_op *op = comm->blocking;
-    base_status status = coll_op_start(op, reterr);
-    if (status == BASE_OK) {
-        status = coll_wait(op, reterr);
-    }
+    const base_status status = coll_wait(op, reterr);
     if (op->scratch_bytes > COLL_SCRATCH_KEPT_BYTES && status == BASE_OK) {
         free(op->scratch);
         op->scratch = NULL;
@@ -219,9 +246,22 @@ static base_status end_blocking(coll_comm *comm, base_error *reterr)
     return status;
 }
 
+static base_status end_blocking(coll_comm *comm, base_error *reterr)
+{
+    const base_status status = coll_op_start(comm->blocking, reterr);
+    return status == BASE_OK ? wait_blocking(comm->blocking, reterr) : status;
+}
+
 base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
-    const base_status status = begin_blocking(comm, desc, reterr);
+    const coll_transport_table *table = comm->context->table;
+    base_status status = BASE_OK;
+    if (table->run != NULL && table->run(comm, desc, &status, reterr)) {
+        return status != BASE_OK || comm->blocking->stage == COLL_STAGE_DONE
+                   ? status
+                   : wait_blocking(comm->blocking, reterr);
+    }
+    status = begin_blocking(comm, desc, reterr);
     return status == BASE_OK ? end_blocking(comm, reterr) : status;
 }
 
@@ -233,6 +273,7 @@ base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, 
     if (status != BASE_OK) {
         return status;
     }
+    op->ready = false;
     op->descriptor.kind = kind;
     op->descriptor.count = count;
     op->digest = coll_descriptor_digest(&op->descriptor);

@@ -263,6 +263,8 @@ static coll_algorithm choose_algorithm(const coll_op *op)
 
 base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
+    op->ready = false;
+    op->routed = false;
     base_status status = check_desc(comm, desc, reterr);
     if (status != BASE_OK) {
         return status;
@@ -294,6 +296,9 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
     }
     find_place(op);
     describe(op);
+    coll_shape_make(op, &op->shape);
     op->desc.counts = NULL; /* read here only */
+    op->given = *desc;
+    op->ready = true;
     return BASE_OK;
 }

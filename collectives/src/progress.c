@@ -85,6 +85,10 @@ static coll_stage run(coll_op *op, bool *moved)
  * must wait. */
 static bool advance(coll_op *op, bool *moved)
 {
+    if (op->comm->context->table->advance != NULL) {
+        op->comm->context->table->advance(op, moved);
+        return op->stage >= COLL_STAGE_FINISHING;
+    }
     if (op->stage == COLL_STAGE_ARRIVING) {
         if (!all_arrived(op, moved)) {
             return false;
@@ -109,8 +113,7 @@ static bool advance(coll_op *op, bool *moved)
 static bool announce_waiting(coll_comm *comm)
 {
     bool moved = false;
-    while (comm->waiting != NULL && !comm->failed &&
-           comm->waiting->sequence - comm->head->sequence < COLL_UNDERWAY_MAX) {
+    while (comm->waiting != NULL && !comm->failed && coll_op_may_announce(comm->waiting)) {
         coll_op *op = comm->waiting;
         comm->waiting = op->next;
         coll_op_announce(op);

@@ -131,36 +131,33 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     return keep_failure(comm, reterr);
 }
 
-base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)
+base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+                             int peer, const coll_line *line, uint64_t word)
 {
-    coll_comm *comm = op->comm;
-    char mine[TEXT_BYTES];
-    char theirs[TEXT_BYTES];
+    char my_call[TEXT_BYTES];
+    char their_call[TEXT_BYTES];
     char me[TEXT_BYTES];
     char them[TEXT_BYTES];
-    const uint64_t word = atomic_load(&line->word);
     coll_rank_text(comm, comm->rank, me, sizeof me);
     coll_rank_text(comm, peer, them, sizeof them);
-    if (coll_line_ahead(word, op->sequence) > 0) {
+    if (coll_line_ahead(word, sequence) > 0) {
         return coll_comm_fail(comm, BASE_ERR_PEER,
                               "%s is at operation #%" PRIu64
                               " (low half %u): a lost or broken line",
-                              them, op->sequence, (unsigned)(word >> 32));
+                              them, sequence, (unsigned)(word >> 32));
     }
-    coll_descriptor descriptor = line->descriptor;
-    coll_descriptor_text(&op->descriptor, mine, sizeof mine);
-    coll_descriptor_text(&descriptor, theirs, sizeof theirs);
+    const coll_descriptor theirs = line->descriptor;
+    coll_descriptor_text(mine, my_call, sizeof my_call);
+    coll_descriptor_text(&theirs, their_call, sizeof their_call);
     return coll_comm_fail(comm, BASE_ERR_MISMATCH,
                           "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
-                          op->sequence, me, mine, them, theirs);
+                          sequence, me, my_call, them, their_call);
 }
 
-base_status coll_context_dump(coll_context *context, int fd, const char *reason, base_error *reterr)
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)
 {
-    (void)context;
-    (void)fd;
-    (void)reason;
-    return base_fail(reterr, BASE_ERR_UNSUPPORTED, "the flight recorder is not there yet");
+    return coll_report_line(op->comm, &op->descriptor, op->sequence, peer, line,
+                            atomic_load(&line->word));
 }
 
 void coll_context_describe(const coll_context *context, char *text, size_t size_bytes)

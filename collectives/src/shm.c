@@ -1,7 +1,7 @@
 /* Shared memory between the ranks of one host.
  *
- * Each rank has one segment per communicator, which it alone writes (the bell apart): its flag
- * lines, how far it has finished, and for every peer the frames it sends and how many it has taken.
+ * Each rank has one segment per communicator: its flag lines, its slots, how far it has finished,
+ * and for every peer the frames it sends and how many it has taken. shm_layout.h has the details.
  * Peers map it, and poll. A rank that goes to sleep says so in its bell; who publishes anything
  * looks there and rings. Publishing is a store that is sequentially consistent, and so is the look
  * at the bell: either the sleeper sees the news or the news sees the sleeper. */
@@ -15,51 +15,24 @@
 
 #include "base/clock.h"
 #include "fdpass.h"
-#include "internal.h"
 #include "segment.h"
+#include "shm_layout.h"
 
-typedef struct shm_counter {
-    _Alignas(128) _Atomic uint64_t value;
-} shm_counter;
-
-/* A rank's bell: in its segment of the world communicator, for all its communicators. */
-typedef struct shm_bell {
-    _Alignas(128) _Atomic uint32_t asleep;
-    _Alignas(64) _Atomic uint32_t rung; /* the futex */
-} shm_bell;
-
-/* What stands at the start of a segment; frames follow at frames_offset(). */
-typedef struct shm_segment {
-    shm_bell bell;
-    shm_counter finished;
-    coll_line lines[COLL_LINE_SLOTS];
-    shm_counter sent[COLL_LANES][COLL_RANKS_MAX];  /* frames put for a peer */
-    shm_counter taken[COLL_LANES][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
-} shm_segment;
-
-typedef struct shm_comm {
-    shm_segment *segments[COLL_RANKS_MAX]; /* by rank in the communicator; own included */
-    /* This rank's own copies of its counters, and the last it saw of the other side's. */
-    uint64_t sent[COLL_LANES][COLL_RANKS_MAX];
-    uint64_t sent_taken[COLL_LANES][COLL_RANKS_MAX];
-    uint64_t taken[COLL_LANES][COLL_RANKS_MAX];
-} shm_comm;
-
-typedef struct shm_context {
-    shm_bell *bells[COLL_RANKS_MAX];
-} shm_context;
+static size_t frames_offset(void)
+{
+    return coll_segment_round(sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES);
+}
 
 static size_t segment_bytes(int ranks)
 {
-    return coll_segment_round(sizeof(shm_segment)) +
-           (size_t)ranks * COLL_LANES * COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
+    return frames_offset() + (size_t)ranks * COLL_LANES * COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
 }
 
 static uint8_t *frame_at(shm_segment *segment, int receiver, int lane, uint64_t frame)
 {
     const size_t stream = (size_t)receiver * COLL_LANES + (size_t)lane;
     const size_t slot = stream * COLL_STREAM_SLOTS + frame % COLL_STREAM_SLOTS;
-    return (uint8_t *)segment + coll_segment_round(sizeof(shm_segment)) + slot * COLL_CHUNK_BYTES;
+    return (uint8_t *)segment + frames_offset() + slot * COLL_CHUNK_BYTES;
 }
 
 static void ring(shm_bell *bell)
@@ -78,7 +51,7 @@ static inline void ring_if_asleep(const coll_comm *comm, int peer)
     }
 }
 
-static void ring_sleepers(const coll_comm *comm)
+void coll_shm_wake_peers(coll_comm *comm)
 {
     for (int peer = 0; peer < comm->size; peer++) {
         if (peer != comm->rank) {
@@ -87,20 +60,28 @@ static void ring_sleepers(const coll_comm *comm)
     }
 }
 
-static void shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
+void coll_shm_published(coll_comm *comm)
 {
-    coll_comm *comm = op->comm;
-    coll_line *line = &comm->lines[op->sequence % COLL_LINE_SLOTS];
-    line->descriptor = op->descriptor;
-    memcpy(line->payload, payload, payload_bytes);
-    (void)atomic_exchange(&line->word, op->word);
-    ring_sleepers(comm);
+    const shm_context *link = comm->context->link;
+    bool alarmed = false;
+    for (int peer = 0; peer < comm->size; peer++) {
+        const int rank = comm->ranks[peer];
+        const shm_bell *bell = link->bells[rank];
+        if (peer == comm->rank) {
+            continue;
+        }
+        alarmed = alarmed || atomic_load(&bell->alarms) != link->alarms_seen[rank];
+        ring_if_asleep(comm, peer);
+    }
+    if (alarmed) {
+        coll_shm_hear(comm->context);
+    }
 }
 
 static void shm_finish(coll_comm *comm, uint64_t sequence)
 {
     (void)atomic_exchange(comm->finished, sequence);
-    ring_sleepers(comm);
+    coll_shm_published(comm);
 }
 
 static void *shm_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
@@ -303,12 +284,17 @@ const coll_transport_table coll_shm_transport = {
     .close = shm_close,
     .comm_open = shm_comm_open,
     .comm_close = shm_comm_close,
-    .announce = shm_announce,
+    .announce = coll_shm_announce,
     .finish = shm_finish,
     .send_begin = shm_send_begin,
     .send_end = shm_send_end,
     .receive_begin = shm_receive_begin,
     .receive_end = shm_receive_end,
+    .may_announce = coll_shm_may_announce,
+    .advance = coll_shm_advance,
+    .run = coll_shm_run,
+    .distress = coll_shm_distress,
+    .watch = coll_shm_watch,
     .sleep = shm_sleep,
     .wake = shm_wake,
     .arena_open = shm_arena_open,

@@ -41,6 +41,25 @@ typedef struct coll_transport_table {
     const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
     void (*receive_end)(coll_comm *comm, int peer, int lane);
 
+    /* The three are NULL but for transports that share memory.
+     *
+     * Whether op, next in order, may be announced: false while a peer might still need what its
+     * line would overwrite. */
+    bool (*may_announce)(const coll_op *op);
+    /* Takes an announced operation through its stages, as far as it goes. */
+    void (*advance)(coll_op *op, bool *moved);
+    /* Begins a blocking operation while the communicator's queue is empty, as comm->blocking, and
+     * ends it if that takes no long wait; else it stands in the queue. *status is how far that
+     * failed. False: nothing was done, and the operation has to go the ordinary way. */
+    bool (*run)(coll_comm *comm, const coll_op_desc *desc, base_status *status, base_error *reterr);
+
+    /* Tells peers, who may be waiting, that the communicator has failed here, and why. NULL: they
+     * find out otherwise. */
+    void (*distress)(coll_comm *comm);
+    /* Called now and then while waiting: looks for peers that have failed or gone. NULL: poll does.
+     */
+    void (*watch)(coll_context *context);
+
     /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */
     bool (*poll)(coll_context *context);
     /* Sleeps until something may have changed, at most until until_ns. `changed` is called again

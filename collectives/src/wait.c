@@ -25,7 +25,7 @@ typedef struct waiter {
     bool described;
 } waiter;
 
-static inline void pause_briefly(void)
+void coll_pause(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -63,7 +63,7 @@ static base_status idle_turn(waiter *w, base_error *reterr)
 {
     w->idle++;
     if (w->context->spins > 0 && w->idle % SPINS_PER_LOOK != 0) {
-        pause_briefly();
+        coll_pause();
         return BASE_OK;
     }
     const int64_t now_ns = base_now_ns();
@@ -84,6 +84,12 @@ static base_status idle_turn(waiter *w, base_error *reterr)
         (void)sched_yield();
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
         return BASE_OK;
+    }
+    if (w->context->table->watch != NULL) {
+        w->context->table->watch(w->context);
+        if (w->op->comm->failed) {
+            return BASE_OK; /* the next turn says so */
+        }
     }
     set_description(w->context, w->op);
     w->described = true;

@@ -56,7 +56,11 @@ static void mismatch_body(test_rank *rank)
     coll_op *op = NULL;
     RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
     RANK_OK(rank, coll_op_start(op, &rank->error));
-    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == BASE_ERR_MISMATCH);
+    base_status status = coll_op_wait(op, &rank->error);
+    if (status == BASE_OK && which == DIFFERENT_ROOT) {
+        status = coll_barrier(comm, &rank->error); /* who waits for nobody learns it now */
+    }
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, words[which]));
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host") || rank->rank == 2);
@@ -87,18 +91,23 @@ static void test_mismatch_zmq(void **state)
     mismatches(COLL_TRANSPORT_ZMQ);
 }
 
-/* Rank 2 stays away: the others' error says who is missing, in what, and who is there. */
+/* Rank 2 stays away: the others' error says who is missing, in what, and who is there. Whose time
+ * is over first tells the other. */
 static void absent_body(test_rank *rank)
 {
+    sem_t *over = rank->user;
     coll_comm *comm = coll_context_world(rank->context);
     float value = 1;
     if (rank->rank == 2) {
+        for (int ended = 0; ended < 2;) {
+            ended += sem_wait(over) == 0 ? 1 : 0;
+        }
         return;
     }
-    const int64_t begin_ns = base_now_ns();
-    RANK_CHECK(rank, coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM,
-                                     &rank->error) == BASE_ERR_TIMEOUT);
-    RANK_CHECK(rank, base_now_ns() - begin_ns >= SHORT_NS);
+    const base_status status =
+        coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM, &rank->error);
+    (void)sem_post(over);
+    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
     RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2 (4 bytes"));
     RANK_CHECK(rank, has(rank->error.message, "waiting for rank 2 (host"));
     RANK_CHECK(rank, has(rank->error.message, "arrived: rank 0 (host"));
@@ -108,9 +117,37 @@ static void absent_body(test_rank *rank)
 static void test_timeout_names_the_absent(void **state)
 {
     (void)state;
+    sem_t over;
+    assert_int_equal(sem_init(&over, 0, 0), 0);
+    const int64_t begin_ns = base_now_ns();
     test_ranks_as_threads(
-        &(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM, .timeout_ns = SHORT_NS},
+        &(test_ranks_options){
+            .size = 3, .transport = COLL_TRANSPORT_SHM, .timeout_ns = SHORT_NS, .user = &over},
         absent_body);
+    assert_true(base_now_ns() - begin_ns >= SHORT_NS);
+    (void)sem_destroy(&over);
+}
+
+/* Rank 2 leaves: the others need not wait for their deadline to say so. */
+static void left_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    float value = 1;
+    if (rank->rank == 2) {
+        return;
+    }
+    RANK_CHECK(rank, coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM,
+                                     &rank->error) == BASE_ERR_PEER);
+    RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "has gone"));
+    RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2"));
+}
+
+static void test_who_leaves_is_named(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM},
+                          left_body);
 }
 
 typedef struct abort_job {
@@ -267,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_mismatch_shm),
         cmocka_unit_test(test_mismatch_zmq),
         cmocka_unit_test(test_timeout_names_the_absent),
+        cmocka_unit_test(test_who_leaves_is_named),
         cmocka_unit_test(test_abort_wakes),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_transports_disagree),

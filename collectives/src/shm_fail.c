@@ -1,0 +1,145 @@
+/* How a failure travels between ranks of one host: by a record in the failing rank's segment, with
+ * an alarm in its bell for those who look; and for a rank that could not write one, by the hang-up
+ * of its socket, which the kernel sees to. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shm_layout.h"
+
+void coll_shm_distress(coll_comm *comm)
+{
+    const shm_context *context_link = comm->context->link;
+    const shm_comm *link = comm->link;
+    shm_segment *own = link != NULL ? link->segments[comm->rank] : NULL;
+    if (own == NULL || context_link->bells[comm->context->rank] == NULL) {
+        return;
+    }
+    own->distress.status = comm->failure.status;
+    memcpy(own->distress.text, comm->failure.message, sizeof own->distress.text);
+    atomic_store(&own->distress.set, 1);
+    (void)atomic_fetch_add(&context_link->bells[comm->context->rank]->alarms, 1);
+    coll_shm_wake_peers(comm);
+}
+
+/* The text of a peer's record: printable, ended, copied once. */
+static void copy_text(const shm_distress *distress, char *text, size_t size_bytes)
+{
+    memcpy(text, distress->text, size_bytes);
+    text[size_bytes - 1] = '\0';
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
+    }
+}
+
+/* A peer's failure is this rank's: with its own words where they name whom it is about, else with
+ * the peer's name before them. */
+static void take_over(coll_comm *comm, int peer)
+{
+    const shm_comm *link = comm->link;
+    const shm_distress *distress = &link->segments[peer]->distress;
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    char who[160];
+    const int32_t status = distress->status;
+    copy_text(distress, text, sizeof text);
+    coll_rank_text(comm, peer, who, sizeof who);
+    switch (status) {
+    case BASE_ERR_MISMATCH:
+    case BASE_ERR_TIMEOUT:
+    case BASE_ERR_PEER:
+        (void)coll_comm_fail(comm, (base_status)status, "%s", text);
+        return;
+    case BASE_ERR_ABORTED:
+        (void)coll_comm_fail(comm, BASE_ERR_ABORTED, "%s was %s", who, text);
+        return;
+    default:
+        (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s failed: %s", who, text);
+        return;
+    }
+}
+
+static void hear_comm(coll_comm *comm)
+{
+    const shm_comm *link = comm->link;
+    for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
+        if (peer != comm->rank && atomic_load(&link->segments[peer]->distress.set) != 0) {
+            take_over(comm, peer);
+        }
+    }
+}
+
+void coll_shm_hear(coll_context *context)
+{
+    shm_context *link = context->link;
+    for (int rank = 0; rank < context->size; rank++) {
+        if (rank != context->rank && link->bells[rank] != NULL) {
+            link->alarms_seen[rank] = atomic_load(&link->bells[rank]->alarms);
+        }
+    }
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (!comm->failed && comm->link != NULL) {
+            hear_comm(comm);
+        }
+    }
+}
+
+static bool has_hung_up(int sock)
+{
+    struct pollfd item = {.fd = sock, .events = 0};
+    return sock >= 0 && poll(&item, 1, 0) > 0 && (item.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+/* Whether the operation that is first in line cannot go on without the rank. */
+static bool waits_for(const coll_op *op, int peer)
+{
+    const shm_comm *link = op->comm->link;
+    const shm_segment *segment = link->segments[peer];
+    switch (op->stage) {
+    case COLL_STAGE_ARRIVING:
+        return coll_shape_awaits(op, peer) &&
+               coll_line_ahead(atomic_load(&segment->lines[op->sequence % COLL_LINE_SLOTS].word),
+                               op->sequence) < 0;
+    case COLL_STAGE_RUNNING:
+        return op->path == COLL_PATH_PLAN && coll_exec_waits_for(op) == peer;
+    case COLL_STAGE_FINISHING:
+        return coll_arena_path_awaits(op, peer) &&
+               atomic_load(&segment->finished.value) < op->sequence;
+    default:
+        return false;
+    }
+}
+
+static void watch_comm(coll_comm *comm)
+{
+    const coll_op *op = comm->head;
+    while (op != NULL && op->stage == COLL_STAGE_DONE) {
+        op = op->next;
+    }
+    for (int peer = 0; op != NULL && !comm->failed && peer < comm->size; peer++) {
+        if (peer == comm->rank || !has_hung_up(comm->context->socks[comm->ranks[peer]])) {
+            continue;
+        }
+        /* What it did before it left is all there is to come. */
+        (void)coll_progress(comm->context);
+        hear_comm(comm);
+        if (!comm->failed && comm->head == op && waits_for(op, peer)) {
+            char who[160];
+            char what[COLL_DESCRIBE_BYTES];
+            coll_rank_text(comm, peer, who, sizeof who);
+            coll_op_text(op, what, sizeof what);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has gone: %s", who, what);
+        }
+        return;
+    }
+}
+
+void coll_shm_watch(coll_context *context)
+{
+    coll_shm_hear(context);
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (!comm->failed && comm->head != NULL && comm->link != NULL) {
+            watch_comm(comm);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+/* What lies in a rank's shared memory, and what a rank remembers of its peers'.
+ *
+ * A rank has one segment per communicator, which it alone writes (the bell apart). Whatever is read
+ * from a peer's is read once and checked before use: a peer can make the communicator fail, no
+ * more. */
+#ifndef COLL_SRC_SHM_LAYOUT_H
+#define COLL_SRC_SHM_LAYOUT_H
+
+#include "internal.h"
+
+typedef struct shm_counter {
+    _Alignas(128) _Atomic uint64_t value;
+} shm_counter;
+
+/* A rank's bell: in its segment of the world communicator, for all its communicators. Peers look at
+ * the first line after whatever they publish, so it holds all that could concern them then. */
+typedef struct shm_bell {
+    _Alignas(128) _Atomic uint32_t asleep;
+    _Atomic uint32_t alarms;             /* communicators of this rank that have failed */
+    _Alignas(128) _Atomic uint32_t rung; /* the futex */
+} shm_bell;
+
+/* Why this rank gave up the communicator. */
+typedef struct shm_distress {
+    _Alignas(128) _Atomic uint32_t set;
+    int32_t status;
+    char text[BASE_ERROR_MESSAGE_BYTES];
+} shm_distress;
+
+/* What stands at the start of a segment; then the slots, then the frames. */
+typedef struct shm_segment {
+    shm_bell bell;
+    shm_counter finished;
+    coll_line lines[COLL_LINE_SLOTS];
+    shm_distress distress;
+    shm_counter sent[COLL_LANES][COLL_RANKS_MAX];  /* frames put for a peer */
+    shm_counter taken[COLL_LANES][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
+} shm_segment;
+
+typedef struct shm_peer {
+    uint64_t seen; /* lines up to this operation were compared with this rank's own */
+    uint64_t done; /* the peer has done its part of all operations up to this */
+} shm_peer;
+
+typedef struct shm_comm {
+    shm_segment *segments[COLL_RANKS_MAX]; /* by rank in the communicator; own included */
+    /* This rank's own copies of its counters, and the last it saw of the other side's. */
+    uint64_t sent[COLL_LANES][COLL_RANKS_MAX];
+    uint64_t sent_taken[COLL_LANES][COLL_RANKS_MAX];
+    uint64_t taken[COLL_LANES][COLL_RANKS_MAX];
+    shm_peer peers[COLL_RANKS_MAX];
+    uint64_t peers_done;                    /* no peer's `done` is less */
+    uint64_t words[COLL_LINE_SLOTS];        /* what this rank's lines show */
+    coll_descriptor shown[COLL_LINE_SLOTS]; /* and the descriptors beside them */
+    uint32_t shown_digests[COLL_LINE_SLOTS];
+} shm_comm;
+
+typedef struct shm_context {
+    shm_bell *bells[COLL_RANKS_MAX];
+    uint32_t alarms_seen[COLL_RANKS_MAX];
+} shm_context;
+
+/* Where a rank's contribution to an operation lies, if it went by a slot. */
+static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
+{
+    return (uint8_t *)segment + sizeof(shm_segment) +
+           sequence % COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
+}
+
+/* shm.c */
+
+/* Wakes all peers of the communicator that have gone to sleep. */
+void coll_shm_wake_peers(coll_comm *comm);
+/* The same after something was published; and hears the alarms of those that have failed. */
+void coll_shm_published(coll_comm *comm);
+
+/* shm_path.c: the functions of the transport's table. */
+bool coll_shm_may_announce(const coll_op *op);
+void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
+void coll_shm_advance(coll_op *op, bool *moved);
+bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
+                  base_error *reterr);
+
+/* shm_fail.c */
+
+/* Tells peers why the communicator has failed here. */
+void coll_shm_distress(coll_comm *comm);
+/* Fails the communicators that a peer has given up. */
+void coll_shm_hear(coll_context *context);
+/* Fails communicators whose operation waits for a rank that has gone. */
+void coll_shm_watch(coll_context *context);
+
+#endif

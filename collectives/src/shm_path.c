@@ -1,0 +1,438 @@
+/* Operations by loads and stores: from flag lines, from slots, and from arenas.
+ *
+ * What a rank contributes lies, by its size, in the flag line itself, in a slot of its segment, or
+ * where the caller has it, in an arena. Whoever takes part of it waits for the contributor's line
+ * and reads it there. Lines and slots are copies, so nothing more is needed; what is read from the
+ * caller's own memory needs a second wait, for those who read, before the operation ends.
+ *
+ * Credit: line and slot of an operation are used again COLL_LINE_SLOTS (COLL_SHM_SLOTS) operations
+ * later, and only when every peer is known to have done its part of the earlier one. Bit 0 of a
+ * line's word (`quiet`) says that its rank has done all earlier operations; where it could not say
+ * so, the finished counter does. So a rank runs ahead of a slower one by no more than the slots.
+ *
+ * Agreement: a line that is waited for is compared at once. Those of peers that need not be waited
+ * for are compared when they are walked past, in search of credit or on the way to a later one;
+ * either this rank or the peer compares each, for neither can be the slots' number ahead unseen. */
+#include <string.h>
+
+#include "shape.h"
+#include "shm_layout.h"
+#include "tree_order.h"
+
+enum { QUIET = 1 };
+
+static inline const coll_line *line_of(const shm_comm *link, int rank, uint64_t sequence)
+{
+    return &link->segments[rank]->lines[sequence % COLL_LINE_SLOTS];
+}
+
+static bool fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t word)
+{
+    const shm_comm *link = comm->link;
+    coll_report_line(comm, &link->shown[sequence % COLL_LINE_SLOTS], sequence, peer,
+                     line_of(link, peer, sequence), word);
+    return false;
+}
+
+/* Compares a peer's lines with this rank's own up to operation `until`, as far as they have come.
+ * False if they differ. */
+static bool walk(coll_comm *comm, int peer, uint64_t until)
+{
+    shm_comm *link = comm->link;
+    shm_peer *view = &link->peers[peer];
+    if (until > COLL_LINE_SLOTS && view->seen < until - COLL_LINE_SLOTS) {
+        view->seen = until - COLL_LINE_SLOTS; /* what is older is no longer shown on either side */
+    }
+    while (view->seen < until) {
+        const uint64_t next = view->seen + 1;
+        const coll_line *line = line_of(link, peer, next);
+        const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
+        const int32_t ahead = coll_line_ahead(word, next);
+        if (ahead < 0) {
+            return true;
+        }
+        if (ahead == 0) {
+            if ((word & ~(uint64_t)QUIET) != link->words[next % COLL_LINE_SLOTS]) {
+                return fail_line(comm, peer, next, word);
+            }
+            view->done = (word & QUIET) != 0 && next - 1 > view->done ? next - 1 : view->done;
+        }
+        view->seen = next;
+    }
+    return true;
+}
+
+/* How many operations later what this one shows is overwritten. */
+static uint64_t reuse_of(const coll_op *op)
+{
+    return op->path == COLL_PATH_SLOT ? COLL_SHM_SLOTS : COLL_LINE_SLOTS;
+}
+
+/* Whether every peer is known to have done its part of all operations up to `sequence`. */
+static bool peers_have_done(coll_comm *comm, uint64_t sequence)
+{
+    shm_comm *link = comm->link;
+    uint64_t least = UINT64_MAX;
+    for (int peer = 0; peer < comm->size; peer++) {
+        shm_peer *view = &link->peers[peer];
+        if (peer == comm->rank) {
+            continue;
+        }
+        if (view->done < sequence) {
+            const uint64_t finished = atomic_load(&link->segments[peer]->finished.value);
+            if (!walk(comm, peer, comm->announced)) {
+                return false;
+            }
+            if (finished > view->done && finished <= comm->announced) {
+                view->done = finished;
+            }
+        }
+        least = view->done < least ? view->done : least;
+    }
+    link->peers_done = least;
+    return least >= sequence;
+}
+
+bool coll_shm_may_announce(const coll_op *op)
+{
+    const shm_comm *link = op->comm->link;
+    const uint64_t reuse = reuse_of(op);
+    if (op->sequence <= link->peers_done + reuse) {
+        return true;
+    }
+    return peers_have_done(op->comm, op->sequence - reuse);
+}
+
+/* Whether this rank shows where its buffers lie, for peers to read and write there. */
+static bool shows_place(const coll_op *op)
+{
+    return op->path != COLL_PATH_LINE && op->place.send_arena != 0 && op->place.recv_arena != 0 &&
+           op->desc.kind == COLL_ALL_REDUCE && op->total_bytes > COLL_SHM_COPY_BYTES;
+}
+
+void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
+{
+    coll_comm *comm = op->comm;
+    shm_comm *link = comm->link;
+    shm_segment *own = link->segments[comm->rank];
+    const size_t slot = op->sequence % COLL_LINE_SLOTS;
+    coll_line *line = &own->lines[slot];
+    (void)payload;
+    (void)payload_bytes;
+    if (link->shown_digests[slot] != op->digest || op->sequence <= COLL_LINE_SLOTS) {
+        link->shown_digests[slot] = op->digest;
+        link->shown[slot] = op->descriptor;
+        line->descriptor = op->descriptor;
+    }
+    if (op->path == COLL_PATH_LINE) {
+        if (op->shape.give_bytes > 0) {
+            memcpy(line->payload, op->desc.send, op->shape.give_bytes);
+        }
+    } else {
+        coll_place place = op->place;
+        if (op->path == COLL_PATH_SLOT && !shows_place(op)) {
+            place = (coll_place){.send_arena = 0};
+            if (op->shape.give_bytes > 0) {
+                memcpy(shm_slot(own, op->sequence), op->desc.send, op->shape.give_bytes);
+            }
+        }
+        memcpy(line->payload, &place, sizeof place);
+    }
+    link->words[slot] = op->word;
+    comm->announced = op->sequence;
+    const bool quiet = comm->done + 1 == op->sequence;
+    (void)atomic_exchange(&line->word, op->word | (quiet ? QUIET : 0));
+    coll_shm_published(comm);
+}
+
+/* Whether the lines of all that this rank waits for show this operation. */
+static bool all_arrived(coll_op *op, bool *moved)
+{
+    coll_comm *comm = op->comm;
+    shm_comm *link = comm->link;
+    for (; op->arrived < comm->size; op->arrived++) {
+        const int peer = op->arrived;
+        if (peer == comm->rank || !coll_shape_awaits(op, peer)) {
+            continue;
+        }
+        const coll_line *line = line_of(link, peer, op->sequence);
+        const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
+        if ((word & ~(uint64_t)QUIET) != op->word) {
+            if (coll_line_ahead(word, op->sequence) >= 0) {
+                return fail_line(comm, peer, op->sequence, word);
+            }
+            if (link->peers[peer].seen + 1 < op->sequence) {
+                (void)walk(comm, peer, op->sequence - 1);
+            }
+            return false;
+        }
+        if (link->peers[peer].seen + 1 < op->sequence && !walk(comm, peer, op->sequence - 1)) {
+            return false;
+        }
+        link->peers[peer].seen = op->sequence;
+        if ((word & QUIET) != 0) {
+            link->peers[peer].done = op->sequence - 1;
+        }
+        *moved = true;
+    }
+    return true;
+}
+
+/* Takes what this rank takes, from where each rank's contribution was found. */
+static void take(coll_op *op, void *target)
+{
+    const coll_comm *comm = op->comm;
+    const uint8_t **from = op->sources;
+    uint8_t *recv = target;
+    if (op->shape.reduces) {
+        const size_t size_bytes = coll_shape_part_bytes(op, 0);
+        coll_tree_combine(op->kernel, recv, (const void *const *)from, comm->size,
+                          size_bytes / op->element_bytes, comm->size);
+        return;
+    }
+    for (int i = 1; i <= comm->size; i++) {
+        const int source = (comm->rank + i) % comm->size;
+        const size_t size_bytes = coll_shape_part_bytes(op, source);
+        uint8_t *at = recv + coll_shape_target_bytes(op, source);
+        if (from[source] != NULL && size_bytes > 0 && at != from[source]) {
+            memcpy(at, from[source], size_bytes);
+        }
+    }
+}
+
+/* Own bytes are taken from the caller's buffer. */
+static const uint8_t *own_part(const coll_op *op)
+{
+    return op->shape.gives && op->desc.send != NULL
+               ? (const uint8_t *)op->desc.send + op->shape.part_offset_bytes
+               : NULL;
+}
+
+/* A root that broadcasts has its bytes; but may want them in recv as well. */
+static void keep_own(const coll_op *op)
+{
+    if (op->desc.kind == COLL_BROADCAST && op->comm->rank == op->desc.root &&
+        op->desc.recv != NULL && op->desc.recv != op->desc.send && op->total_bytes > 0) {
+        memcpy(op->desc.recv, op->desc.send, op->total_bytes);
+    }
+}
+
+static void take_copies(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const shm_comm *link = comm->link;
+    keep_own(op);
+    if (op->shape.take == COLL_TAKE_NOTHING || op->shape.largest_bytes == 0) {
+        return;
+    }
+    for (int rank = 0; rank < comm->size; rank++) {
+        const bool wanted = op->shape.take == COLL_TAKE_ALL || rank == op->desc.root;
+        const uint8_t *bytes = op->path == COLL_PATH_LINE
+                                   ? line_of(link, rank, op->sequence)->payload
+                                   : shm_slot(link->segments[rank], op->sequence);
+        op->sources[rank] = wanted ? bytes + op->shape.part_offset_bytes : NULL;
+    }
+    if (op->sources[comm->rank] != NULL) {
+        op->sources[comm->rank] = own_part(op);
+    }
+    take(op, op->desc.recv);
+}
+
+/* What each rank said about where its buffers lie, copied out of peers' memory once. Tells whether
+ * anybody's send buffer is in an arena. */
+static bool read_places(const coll_op *op, coll_place *places)
+{
+    const shm_comm *link = op->comm->link;
+    bool any = false;
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        memcpy(&places[rank], line_of(link, rank, op->sequence)->payload, sizeof places[rank]);
+        any = any || places[rank].send_arena != 0;
+    }
+    return any;
+}
+
+/* Where ranks differ in what memory they use: those in arenas are read there, the others in their
+ * slots. Who is read in place keeps its result aside, in its own slot, until all have read. */
+static void take_mixed(coll_op *op, const coll_place *places)
+{
+    coll_comm *comm = op->comm;
+    const shm_comm *link = comm->link;
+    for (int rank = 0; rank < comm->size; rank++) {
+        op->sources[rank] = places[rank].send_arena == 0
+                                ? shm_slot(link->segments[rank], op->sequence)
+                                : coll_arena_locate(op, rank, &places[rank]);
+        if (op->sources[rank] == NULL) {
+            return;
+        }
+    }
+    op->sources[comm->rank] = own_part(op);
+    op->aside = shows_place(op);
+    take(op,
+         op->aside ? shm_slot(link->segments[comm->rank], op->sequence) : (uint8_t *)op->desc.recv);
+}
+
+/* Own part done: peers are told where they wait for it, and where the next line, shown already,
+ * could not say it. */
+static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
+{
+    coll_comm *comm = op->comm;
+    comm->done = op->sequence;
+    if (awaited || comm->announced > op->sequence) {
+        (void)atomic_exchange(comm->finished, op->sequence);
+        coll_shm_published(comm);
+    }
+    return next;
+}
+
+static void choose(coll_op *op)
+{
+    coll_place places[COLL_RANKS_MAX];
+    if (op->path == COLL_PATH_LINE) {
+        return;
+    }
+    const bool slot = op->path == COLL_PATH_SLOT;
+    if (slot && (op->desc.kind != COLL_ALL_REDUCE || op->total_bytes <= COLL_SHM_COPY_BYTES)) {
+        return;
+    }
+    const bool any = read_places(op, places);
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && coll_arena_path_fits(op, places)) {
+        op->path = COLL_PATH_ARENA;
+        keep_own(op);
+        return;
+    }
+    if (!slot) {
+        op->path = COLL_PATH_PLAN;
+        coll_exec_begin(op);
+        return;
+    }
+    if (any) {
+        op->path = COLL_PATH_ARENA;
+        op->way = COLL_WAY_MIXED;
+        take_mixed(op, places);
+    }
+}
+
+static coll_stage run(coll_op *op, bool *moved)
+{
+    switch (op->path) {
+    case COLL_PATH_LINE:
+        if (op->comm->size == 1) {
+            coll_alone_finish(op);
+            return part_done(op, false, COLL_STAGE_DONE);
+        }
+        take_copies(op);
+        return part_done(op, false, COLL_STAGE_DONE);
+    case COLL_PATH_SLOT:
+        take_copies(op);
+        return part_done(op, false, COLL_STAGE_DONE);
+    case COLL_PATH_PLAN:
+        return coll_exec_advance(op, moved) ? part_done(op, false, COLL_STAGE_DONE)
+                                            : COLL_STAGE_RUNNING;
+    case COLL_PATH_ARENA:
+        break;
+    }
+    *moved = true;
+    if (op->way != COLL_WAY_MIXED && !coll_arena_path_advance(op)) {
+        return COLL_STAGE_RUNNING;
+    }
+    return part_done(op, true, COLL_STAGE_FINISHING);
+}
+
+/* Whether all have done their part that this rank's memory depends on. */
+static bool all_finished(coll_op *op, bool *moved)
+{
+    const coll_comm *comm = op->comm;
+    const shm_comm *link = comm->link;
+    for (; op->finished < comm->size; op->finished++) {
+        const int peer = op->finished;
+        if (peer == comm->rank || !coll_arena_path_awaits(op, peer)) {
+            continue;
+        }
+        const uint64_t finished = atomic_load(&link->segments[peer]->finished.value);
+        if (finished < op->sequence) {
+            return false;
+        }
+        *moved = true;
+    }
+    if (op->aside) {
+        memcpy(op->desc.recv, shm_slot(link->segments[comm->rank], op->sequence), op->total_bytes);
+        op->aside = false;
+    }
+    return true;
+}
+
+void coll_shm_advance(coll_op *op, bool *moved)
+{
+    if (op->stage == COLL_STAGE_ARRIVING) {
+        if (!all_arrived(op, moved)) {
+            return;
+        }
+        *moved = true;
+        op->stage = COLL_STAGE_RUNNING;
+        choose(op);
+    }
+    if (op->stage == COLL_STAGE_RUNNING && !op->comm->failed) {
+        op->stage = run(op, moved);
+    }
+    if (op->stage == COLL_STAGE_FINISHING && all_finished(op, moved)) {
+        op->stage = COLL_STAGE_DONE;
+    }
+}
+
+/* Whether `given` is what op was made from the last time. */
+static bool is_same(const coll_op *op, const coll_op_desc *given)
+{
+    const coll_op_desc *had = &op->given;
+    return op->ready && had->kind == given->kind && had->send == given->send &&
+           had->recv == given->recv && had->count == given->count && had->type == given->type &&
+           had->reduce == given->reduce && had->root == given->root &&
+           had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
+           given->stream == NULL;
+}
+
+/* Waits where waiting is short; false: it is not, and the operation stands in the queue. */
+static bool finish_soon(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const unsigned turns_max = comm->context->spins * COLL_SHM_SPINS;
+    for (unsigned turns = 0; turns <= turns_max; turns++) {
+        bool moved = false;
+        coll_shm_advance(op, &moved);
+        if (op->stage == COLL_STAGE_DONE) {
+            return true;
+        }
+        if (comm->failed) {
+            return false;
+        }
+        if (moved) {
+            turns = 0;
+        }
+        coll_pause();
+    }
+    return false;
+}
+
+bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
+                  base_error *reterr)
+{
+    coll_op *op = comm->blocking;
+    if (comm->head != NULL || op->queued || desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE ||
+        coll_comm_check(comm, NULL) != BASE_OK) {
+        return false;
+    }
+    *status = is_same(op, desc) ? BASE_OK : coll_op_init(op, comm, desc, reterr);
+    if (*status != BASE_OK) {
+        return true;
+    }
+    coll_op_number(op);
+    if (!coll_shm_may_announce(op)) {
+        coll_op_begin(op);
+        return true;
+    }
+    op->stage = COLL_STAGE_ARRIVING;
+    coll_shm_announce(op, NULL, 0);
+    if (!finish_soon(op)) {
+        coll_op_begin(op);
+    }
+    return true;
+}
