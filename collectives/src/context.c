@@ -27,9 +27,8 @@ static base_status check_options(const coll_context_options *options, base_error
         options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_TWO_LEVEL) {
         return base_fail(reterr, BASE_ERR_INVALID, "unknown transport or algorithm");
     }
-    if (options->transport == COLL_TRANSPORT_TCP) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "transport %s: not there yet",
-                         coll_transport_name(options->transport));
+    if (options->tcp_auth < COLL_TCP_AUTH_MAC || options->tcp_auth > COLL_TCP_AUTH_OFF) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown tcp authentication");
     }
     if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
         return base_fail(reterr, BASE_ERR_INVALID, "half a CURVE key pair");
@@ -108,8 +107,13 @@ static base_status choose_transport(coll_context *context, const coll_context_op
     }
     const bool shm = options->transport == COLL_TRANSPORT_SHM ||
                      (options->transport == COLL_TRANSPORT_AUTO && stranger < 0);
-    context->transport = shm ? COLL_TRANSPORT_SHM : COLL_TRANSPORT_ZMQ;
-    context->table = shm ? &coll_shm_transport : &coll_zmq_transport;
+    context->transport = shm ? COLL_TRANSPORT_SHM : options->transport;
+    if (context->transport == COLL_TRANSPORT_AUTO) {
+        context->transport = COLL_TRANSPORT_TCP;
+    }
+    context->table = shm                                        ? &coll_shm_transport
+                     : context->transport == COLL_TRANSPORT_ZMQ ? &coll_zmq_transport
+                                                                : &coll_tcp_transport;
     context->spins =
         here <= coll_identity_cpus(context->identities, context->size, mine) ? SPINS : 0;
     return BASE_OK;

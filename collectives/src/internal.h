@@ -143,6 +143,7 @@ struct coll_comm {
     int arena_count;
     coll_op *blocking; /* for the blocking forms */
     void *link;        /* the transport's */
+    void *net;         /* of transports over sockets (net.h) */
     base_error failure;
     bool failed;
 };
@@ -168,6 +169,7 @@ struct coll_context {
     bool broken;               /* a communicator has failed, and not by mismatch */
     unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
     void *link;                /* the transport's */
+    void *net;                 /* of transports over sockets (net.h) */
     int socks[COLL_RANKS_MAX]; /* to peers on this host, for descriptors; -1 */
 
     atomic_int abort_state; /* 0 none, 1 being written, 2 set */

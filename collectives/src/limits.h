@@ -18,8 +18,7 @@ enum {
     COLL_REASON_BYTES = 256,                 /* abort reason, with the final NUL */
     COLL_HOST_BYTES = 64,                    /* host name in messages, with the final NUL */
     COLL_DESCRIBE_BYTES = 512,               /* coll_context_describe keeps this much */
-    COLL_ZMQ_ORPHANS_MAX = 4 * COLL_STREAM_SLOTS * COLL_LANES, /* frames for a communicator
-                                                                  not made here yet */
+    COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64,  /* lines for communicators not made here yet */
 };
 
 /* Of shared memory. */

@@ -71,6 +71,11 @@ const char *coll_transport_name(coll_transport transport)
     return name_of(transport_names, LENGTH(transport_names), (int)transport);
 }
 
+const char *coll_tcp_auth_name(coll_tcp_auth auth)
+{
+    return name_of(auth_names, LENGTH(auth_names), (int)auth);
+}
+
 size_t coll_type_size_bytes(coll_type type)
 {
     return type < COLL_FLOAT32 || (size_t)type >= LENGTH(type_sizes) ? 0 : type_sizes[type];

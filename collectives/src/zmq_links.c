@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "interface.h"
 
 enum {
     KEY_BYTES = 32,
     KEY_TEXT_BYTES = 41,
-    ADDRESS_BYTES = 64,
     ENDPOINT_BYTES = 128,
     POLL_SLICE_MS = 20,
     CURVE_BYTES = 64, /* what encryption adds to a frame, at most */
@@ -25,7 +25,7 @@ enum {
 /* What the exchange carries. */
 typedef struct link_record {
     uint8_t public_key[KEY_BYTES];
-    char address[ADDRESS_BYTES];
+    char address[COLL_ADDRESS_BYTES];
     uint16_t ports[COLL_RANKS_MAX]; /* where this rank listens for each higher one */
 } link_record;
 
@@ -53,8 +53,8 @@ static base_status set_options(void *socket, const key_pair *keys, const uint8_t
     const int64_t size_max = COLL_FRAME_BYTES_MAX + CURVE_BYTES;
     char domain[16];
     (void)snprintf(domain, sizeof domain, "%d", peer);
-    bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_FRAME_HWM) &&
-               set_int(socket, ZMQ_RCVHWM, COLL_FRAME_HWM) &&
+    bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_HWM) &&
+               set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_HWM) &&
                zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
                set_int(socket, ZMQ_SNDTIMEO, 0) && set_int(socket, ZMQ_RCVTIMEO, 0) &&
                set_int(socket, ZMQ_IMMEDIATE, 0) && set_int(socket, ZMQ_RECONNECT_IVL, -1) &&
@@ -91,17 +91,32 @@ static base_status get_keys(const coll_context_options *options, key_pair *keys,
     return status;
 }
 
+/* A socket for a peer, and the monitor that tells of its end. */
+static base_status make_socket(coll_zmq_links *links, int peer, base_error *reterr)
+{
+    char endpoint[ENDPOINT_BYTES];
+    (void)snprintf(endpoint, sizeof endpoint, "inproc://monitor-%d", peer);
+    links->sockets[peer] = zmq_socket(links->zmq, ZMQ_DEALER);
+    links->monitors[peer] = zmq_socket(links->zmq, ZMQ_PAIR);
+    if (links->sockets[peer] == NULL || links->monitors[peer] == NULL ||
+        !set_int(links->monitors[peer], ZMQ_LINGER, 0) ||
+        zmq_socket_monitor(links->sockets[peer], endpoint, ZMQ_EVENT_DISCONNECTED) != 0 ||
+        zmq_connect(links->monitors[peer], endpoint) != 0) {
+        return zmq_fail(reterr, "cannot make a socket");
+    }
+    return BASE_OK;
+}
+
 static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
                               link_record *mine, base_error *reterr)
 {
     char endpoint[ENDPOINT_BYTES];
     size_t endpoint_bytes = sizeof endpoint;
-    void *socket = zmq_socket(links->zmq, ZMQ_DEALER);
-    if (socket == NULL) {
-        return zmq_fail(reterr, "cannot make a socket");
+    base_status status = make_socket(links, peer, reterr);
+    void *socket = links->sockets[peer];
+    if (status == BASE_OK) {
+        status = set_options(socket, keys, NULL, peer, reterr);
     }
-    links->sockets[peer] = socket;
-    const base_status status = set_options(socket, keys, NULL, peer, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -124,22 +139,21 @@ static base_status connect_to(coll_context *context, coll_zmq_links *links, int 
 {
     char endpoint[ENDPOINT_BYTES];
     const coll_identity *who = &context->identities[peer];
-    void *socket = zmq_socket(links->zmq, ZMQ_DEALER);
-    if (socket == NULL) {
-        return zmq_fail(reterr, "cannot make a socket");
+    base_status status = make_socket(links, peer, reterr);
+    void *socket = links->sockets[peer];
+    if (status == BASE_OK) {
+        status = set_options(socket, keys, theirs->public_key, peer, reterr);
     }
-    links->sockets[peer] = socket;
-    const base_status status = set_options(socket, keys, theirs->public_key, peer, reterr);
     if (status != BASE_OK) {
         return status;
     }
     const bool ipv6 = strchr(theirs->address, ':') != NULL;
     (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u",
                    theirs->address, (unsigned)theirs->ports[context->rank]);
-    const bool loopback =
-        strncmp(theirs->address, "127.", 4) == 0 || strcmp(theirs->address, "::1") == 0;
-    if (loopback && !coll_identity_same_host(who, &context->identities[context->rank])) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+    const bool elsewhere = !coll_identity_same_host(who, &context->identities[context->rank]);
+    if (coll_address_is_any(theirs->address) ||
+        (elsewhere && coll_address_is_loopback(theirs->address))) {
+        return base_fail(reterr, BASE_ERR_PEER,
                          "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
                          peer, who->host, (unsigned)who->pid, theirs->address);
     }
@@ -286,6 +300,18 @@ static base_status open_zmq(coll_zmq_links *links, base_error *reterr)
     return BASE_OK;
 }
 
+static bool reaches_beyond(const coll_context *context)
+{
+    for (int rank = 0; rank < context->size; rank++) {
+        if (rank != context->rank &&
+            !coll_identity_same_host(&context->identities[rank],
+                                     &context->identities[context->rank])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                 const coll_context_options *options, int64_t deadline_ns,
                                 base_error *reterr)
@@ -293,13 +319,15 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     key_pair keys = {.public_key = {0}};
     link_record mine = {.ports = {0}};
     link_record *all = calloc((size_t)context->size, sizeof *all);
-    const char *address = options->interface != NULL ? options->interface : "127.0.0.1";
     base_status status = BASE_OK;
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
-    (void)snprintf(mine.address, sizeof mine.address, "%s", address);
-    status = open_zmq(links, reterr);
+    status = coll_interface_choose(options->interface, options->rendezvous_address,
+                                   reaches_beyond(context), mine.address, reterr);
+    if (status == BASE_OK) {
+        status = open_zmq(links, reterr);
+    }
     if (status == BASE_OK) {
         status = get_keys(options, &keys, reterr);
     }
@@ -312,7 +340,7 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
     for (int peer = 0; status == BASE_OK && peer < context->rank; peer++) {
-        all[peer].address[ADDRESS_BYTES - 1] = '\0';
+        all[peer].address[COLL_ADDRESS_BYTES - 1] = '\0';
         status = connect_to(context, links, peer, &keys, &all[peer], reterr);
     }
     if (status == BASE_OK) {
@@ -323,12 +351,45 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     return status;
 }
 
-void coll_zmq_links_close(coll_zmq_links *links, bool flush)
+/* Takes the monitor's news; an event is two frames, and only one kind of event is asked for. */
+static bool has_ended_any(void *monitor)
+{
+    bool ended = false;
+    for (;;) {
+        zmq_msg_t message;
+        (void)zmq_msg_init(&message);
+        const bool heard = zmq_msg_recv(&message, monitor, ZMQ_DONTWAIT) >= 0;
+        (void)zmq_msg_close(&message);
+        if (!heard) {
+            return ended;
+        }
+        ended = true;
+    }
+}
+
+bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
+{
+    int events = 0;
+    size_t events_bytes = sizeof events;
+    links->suspect[rank] = has_ended_any(links->monitors[rank]) || links->suspect[rank];
+    /* It may have been a stranger's, whom the handshake kept out. Only a socket without its peer
+     * takes nothing: credits keep far below what it would hold back. */
+    return links->suspect[rank] &&
+           (zmq_getsockopt(links->sockets[rank], ZMQ_EVENTS, &events, &events_bytes) != 0 ||
+            (events & ZMQ_POLLOUT) == 0);
+}
+
+void coll_zmq_links_close(coll_zmq_links *links)
 {
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         if (links->sockets[rank] != NULL) {
-            (void)set_int(links->sockets[rank], ZMQ_LINGER, flush ? FLUSH_MS : 0);
+            /* Before its reader goes: ZeroMQ would wait for one forever. */
+            (void)zmq_socket_monitor(links->sockets[rank], NULL, 0);
+            (void)set_int(links->sockets[rank], ZMQ_LINGER, FLUSH_MS);
             (void)zmq_close(links->sockets[rank]);
+        }
+        if (links->monitors[rank] != NULL) {
+            (void)zmq_close(links->monitors[rank]);
         }
     }
     if (links->zap != NULL) {

@@ -10,37 +10,15 @@
 
 #include <zmq.h>
 
-#include "internal.h"
+#include "net.h"
 
-enum {
-    COLL_FRAME_HEAD_BYTES = 64, /* before the body, which so is aligned for any element */
-    COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_CHUNK_BYTES,
-    COLL_FRAME_HWM = 4096,         /* frames queued in a socket; credits keep it far below */
-    COLL_FRAME_MAGIC = 0x31436652, /* "RfC1", in this machine's byte order */
-};
-
-typedef enum coll_frame_kind {
-    COLL_FRAME_HELLO = 1,
-    COLL_FRAME_LINE = 2,
-    COLL_FRAME_DATA = 3,
-    COLL_FRAME_CREDIT = 4,
-} coll_frame_kind;
-
-typedef struct coll_frame_head {
-    uint32_t magic;
-    uint32_t kind;
-    uint64_t comm_id;
-    uint32_t lane;
-    uint32_t body_bytes;
-    uint32_t taken[COLL_LANES]; /* low halves: frames of the receiver's that the sender has taken */
-    uint8_t zero[COLL_FRAME_HEAD_BYTES - 24 - 4 * COLL_LANES];
-} coll_frame_head;
-
-_Static_assert(sizeof(coll_frame_head) == COLL_FRAME_HEAD_BYTES, "the head has no padding");
+enum { COLL_ZMQ_HWM = 4096 }; /* frames queued in a socket; credits keep it far below */
 
 typedef struct coll_zmq_links {
     void *zmq;
-    void *sockets[COLL_RANKS_MAX]; /* by context rank; NULL for this one */
+    void *sockets[COLL_RANKS_MAX];  /* by context rank; NULL for this one */
+    void *monitors[COLL_RANKS_MAX]; /* tell what becomes of each connection */
+    bool suspect[COLL_RANKS_MAX];   /* some connection of the socket has ended */
     void *zap;
     int wake_fd; /* an eventfd: ends a sleep */
 } coll_zmq_links;
@@ -50,7 +28,11 @@ BASE_MUST_CHECK base_status coll_zmq_links_open(coll_context *context, coll_zmq_
                                                 const coll_context_options *options,
                                                 int64_t deadline_ns, base_error *reterr);
 
-/* Closes; where `flush` is set, gives what was sent a moment to leave. */
-void coll_zmq_links_close(coll_zmq_links *links, bool flush);
+/* Whether the connection to a rank has ended. What came before its end may still wait to be read.
+ */
+bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank);
+
+/* Closes, and gives what was sent a moment to leave. */
+void coll_zmq_links_close(coll_zmq_links *links);
 
 #endif

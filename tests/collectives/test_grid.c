@@ -315,6 +315,13 @@ static void test_grid_zmq(void **state)
     run_grid(COLL_TRANSPORT_ZMQ, sizes, sizeof sizes / sizeof sizes[0]);
 }
 
+static void test_grid_tcp(void **state)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 5};
+    run_grid(COLL_TRANSPORT_TCP, sizes, sizeof sizes / sizeof sizes[0]);
+}
+
 /* Past every chunk and piece size: a million elements and three, on three ranks. */
 static void large_body(test_rank *rank)
 {
@@ -348,13 +355,19 @@ static void test_large_zmq(void **state)
                           large_body);
 }
 
+static void test_large_tcp(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_TCP},
+                          large_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid_shm),
-        cmocka_unit_test(test_grid_zmq),
-        cmocka_unit_test(test_large_shm),
-        cmocka_unit_test(test_large_zmq),
+        cmocka_unit_test(test_grid_shm),  cmocka_unit_test(test_grid_zmq),
+        cmocka_unit_test(test_large_shm), cmocka_unit_test(test_large_zmq),
+        cmocka_unit_test(test_grid_tcp),  cmocka_unit_test(test_large_tcp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

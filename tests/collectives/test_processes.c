@@ -121,6 +121,12 @@ static void test_killed_rank_is_named_zmq(void **state)
     kill_one(COLL_TRANSPORT_ZMQ);
 }
 
+static void test_killed_rank_is_named_tcp(void **state)
+{
+    (void)state;
+    kill_one(COLL_TRANSPORT_TCP);
+}
+
 /* Rank 1 stops itself, and the parent lets it go on. */
 static int stopped_body(forked_rank *rank, void *user)
 {
@@ -163,6 +169,7 @@ static void test_stopped_rank_goes_on(void **state)
     (void)state;
     stop_one(COLL_TRANSPORT_SHM);
     stop_one(COLL_TRANSPORT_ZMQ);
+    stop_one(COLL_TRANSPORT_TCP);
 }
 
 /* Rounds of every operation on more ranks than there are processors. */
@@ -219,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_rank_is_named_shm),
         cmocka_unit_test(test_killed_rank_is_named_zmq),
+        cmocka_unit_test(test_killed_rank_is_named_tcp),
         cmocka_unit_test(test_stopped_rank_goes_on),
         cmocka_unit_test(test_sixteen_ranks),
     };

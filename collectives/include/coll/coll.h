@@ -277,6 +277,7 @@ BASE_MUST_CHECK base_status coll_context_dump(coll_context *context, int fd, con
  * lists the known ones. size is in bytes per element. */
 const char *coll_algorithm_name(coll_algorithm algorithm);
 const char *coll_transport_name(coll_transport transport);
+const char *coll_tcp_auth_name(coll_tcp_auth auth); /* "mac", "encrypt", "off" */
 BASE_MUST_CHECK base_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm,
                                                  base_error *reterr);
 BASE_MUST_CHECK base_status coll_transport_parse(const char *name, coll_transport *transport,

@@ -1,0 +1,482 @@
+#include "net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment.h"
+
+enum { CREDIT_STEP = COLL_STREAM_SLOTS / 2 };
+
+/* A stream from a peer, and one to it. */
+typedef struct net_stream {
+    uint8_t *slots;                    /* COLL_STREAM_SLOTS bodies; NULL before the first */
+    uint32_t bytes[COLL_STREAM_SLOTS]; /* of each body */
+    uint64_t received;                 /* frames put into the slots, */
+    uint64_t taken;                    /* taken out of them, */
+    uint64_t told;                     /* and told to the peer to have been taken */
+    uint64_t sent;
+    uint64_t sent_taken; /* by the peer, as far as it has told */
+} net_stream;
+
+typedef struct net_comm {
+    coll_line (*lines)[COLL_LINE_SLOTS]; /* of every rank of the communicator */
+    _Atomic uint64_t finished;           /* not used: nothing is shared */
+    net_stream (*streams)[COLL_LANES];   /* by rank in the communicator */
+    uint8_t *sending;                    /* a body between send_begin and send_end */
+} net_comm;
+
+bool coll_frame_head_is_sound(const coll_frame_head *head)
+{
+    for (size_t i = 0; i < sizeof head->zero; i++) {
+        if (head->zero[i] != 0) {
+            return false;
+        }
+    }
+    return head->magic == COLL_FRAME_MAGIC && head->kind >= COLL_FRAME_HELLO &&
+           head->kind <= COLL_FRAME_FAILED && head->lane < COLL_LANES &&
+           head->body_bytes <= COLL_FRAME_BODY_BYTES_MAX;
+}
+
+static coll_net *net_of(const coll_context *context)
+{
+    return context->net;
+}
+
+static void send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body)
+{
+    const net_comm *link = comm->net;
+    coll_net *net = net_of(comm->context);
+    head->magic = COLL_FRAME_MAGIC;
+    head->comm_id = comm->id;
+    for (int lane = 0; lane < COLL_LANES; lane++) {
+        net_stream *stream = &link->streams[peer][lane];
+        head->taken[lane] = (uint32_t)stream->taken;
+        stream->told = stream->taken;
+    }
+    net->links->send(comm->context, comm->ranks[peer], head, body);
+}
+
+void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
+{
+    coll_comm *comm = op->comm;
+    const coll_net *net = net_of(comm->context);
+    uint8_t body[COLL_FRAME_LINE_BYTES + COLL_TINY_BYTES];
+    coll_line *line = &comm->lines[op->sequence % COLL_LINE_SLOTS];
+    line->descriptor = op->descriptor;
+    memcpy(line->payload, payload, payload_bytes);
+    atomic_store(&line->word, op->word);
+    memcpy(body, &op->word, sizeof op->word);
+    memcpy(body + sizeof op->word, &op->descriptor, sizeof op->descriptor);
+    memcpy(body + COLL_FRAME_LINE_BYTES, payload, payload_bytes);
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + i) % comm->size;
+        if (net->remote[comm->ranks[peer]]) {
+            coll_frame_head head = {.kind = COLL_FRAME_LINE,
+                                    .body_bytes =
+                                        (uint32_t)(COLL_FRAME_LINE_BYTES + payload_bytes)};
+            send_frame(comm, peer, &head, body);
+        }
+    }
+}
+
+void coll_net_finish(coll_comm *comm, uint64_t sequence)
+{
+    (void)comm;
+    (void)sequence;
+}
+
+void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    const net_comm *link = comm->net;
+    const net_stream *stream = &link->streams[peer][lane];
+    const coll_net *net = net_of(comm->context);
+    (void)size_bytes;
+    if (stream->sent - stream->sent_taken >= COLL_STREAM_SLOTS ||
+        !net->links->has_room(comm->context, comm->ranks[peer])) {
+        return NULL;
+    }
+    return link->sending;
+}
+
+void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    const net_comm *link = comm->net;
+    coll_frame_head head = {
+        .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)size_bytes};
+    link->streams[peer][lane].sent++;
+    send_frame(comm, peer, &head, link->sending);
+}
+
+const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    const net_comm *link = comm->net;
+    const net_stream *stream = &link->streams[peer][lane];
+    const uint64_t slot = stream->taken % COLL_STREAM_SLOTS;
+    if (stream->received == stream->taken) {
+        return NULL;
+    }
+    if (stream->bytes[slot] != size_bytes) {
+        (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d sent a frame of %u bytes, not %zu", peer,
+                             (unsigned)stream->bytes[slot], size_bytes);
+        return NULL;
+    }
+    return stream->slots + slot * COLL_CHUNK_BYTES;
+}
+
+void coll_net_receive_end(coll_comm *comm, int peer, int lane)
+{
+    const net_comm *link = comm->net;
+    net_stream *stream = &link->streams[peer][lane];
+    stream->taken++;
+    if (stream->taken - stream->told >= CREDIT_STEP) {
+        coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
+        send_frame(comm, peer, &head, NULL);
+    }
+}
+
+/* Takes the peer's count of taken frames; false if it claims more than were sent. */
+static bool take_credit(net_comm *link, int peer, const coll_frame_head *head)
+{
+    for (int lane = 0; lane < COLL_LANES; lane++) {
+        net_stream *stream = &link->streams[peer][lane];
+        const uint32_t news = head->taken[lane] - (uint32_t)stream->sent_taken;
+        if (news > stream->sent - stream->sent_taken) {
+            return false;
+        }
+        stream->sent_taken += news;
+    }
+    return true;
+}
+
+static int rank_in(const coll_comm *comm, int context_rank)
+{
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->ranks[rank] == context_rank) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+/* The communicator that a frame is for, and the sender's rank in it; NULL if it is not made here.
+ */
+static coll_comm *comm_of(coll_context *context, int context_rank, uint64_t id, int *peer)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (comm->id == id && comm->net != NULL) {
+            *peer = rank_in(comm, context_rank);
+            return *peer >= 0 ? comm : NULL;
+        }
+    }
+    return NULL;
+}
+
+void coll_net_fail_peer(coll_context *context, int peer, const char *what)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const int rank = rank_in(comm, peer);
+        if (rank >= 0) {
+            char who[160];
+            coll_rank_text(comm, rank, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s %s", who, what);
+        }
+    }
+}
+
+static coll_net_verdict bad(coll_context *context, int peer)
+{
+    coll_net_fail_peer(context, peer, "broke the protocol");
+    return COLL_NET_BAD;
+}
+
+/* Room for the body of a data frame; NULL if there is no credit, or no memory. */
+static uint8_t *place_data(coll_comm *comm, int peer, const coll_frame_head *head)
+{
+    const net_comm *link = comm->net;
+    net_stream *stream = &link->streams[peer][head->lane];
+    if (stream->received - stream->taken >= COLL_STREAM_SLOTS || head->body_bytes == 0) {
+        return NULL;
+    }
+    if (stream->slots == NULL) {
+        stream->slots = aligned_alloc(64, (size_t)COLL_STREAM_SLOTS * COLL_CHUNK_BYTES);
+        if (stream->slots == NULL) {
+            (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
+            return NULL;
+        }
+    }
+    return stream->slots + stream->received % COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
+}
+
+coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
+                                uint8_t *scratch, uint8_t **body, coll_comm **comm)
+{
+    int rank = 0;
+    *body = scratch;
+    *comm = NULL;
+    if (!coll_frame_head_is_sound(head) || net_of(context)->left[peer]) {
+        return bad(context, peer);
+    }
+    if (head->kind != COLL_FRAME_DATA) {
+        return COLL_NET_TAKE;
+    }
+    *comm = comm_of(context, peer, head->comm_id, &rank);
+    if (*comm == NULL) {
+        return COLL_NET_DROP;
+    }
+    *body = place_data(*comm, rank, head);
+    return *body != NULL ? COLL_NET_TAKE : bad(context, peer);
+}
+
+/* Lines of communicators that this rank has yet to make are kept; others are dropped. The oldest
+ * goes where there is no room: it is of a communicator that is gone. */
+static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, const uint8_t *body)
+{
+    if (net->orphan_count == COLL_ORPHANS_MAX) {
+        free(net->orphans[0].body);
+        net->orphan_count--;
+        memmove(&net->orphans[0], &net->orphans[1],
+                (size_t)net->orphan_count * sizeof net->orphans[0]);
+    }
+    uint8_t *copy = malloc(head->body_bytes);
+    if (copy != NULL) {
+        memcpy(copy, body, head->body_bytes);
+        net->orphans[net->orphan_count++] = (coll_net_orphan){
+            .peer = peer, .body_bytes = head->body_bytes, .head = *head, .body = copy};
+    }
+}
+
+static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
+{
+    const net_comm *link = comm->net;
+    uint64_t word = 0;
+    memcpy(&word, body, sizeof word);
+    coll_line *line = &link->lines[peer][(word >> 32) % COLL_LINE_SLOTS];
+    memcpy(&line->descriptor, body + sizeof word, sizeof line->descriptor);
+    memcpy(line->payload, body + COLL_FRAME_LINE_BYTES, head->body_bytes - COLL_FRAME_LINE_BYTES);
+    atomic_store(&line->word, word);
+    return true;
+}
+
+/* The peer's own words, made printable. */
+static void take_reason(coll_context *context, int peer, const coll_frame_head *head,
+                        const uint8_t *body)
+{
+    char text[COLL_FRAME_REASON_BYTES + 32];
+    const int start = snprintf(text, sizeof text, "has failed: ");
+    const size_t length =
+        head->body_bytes < COLL_FRAME_REASON_BYTES ? head->body_bytes : COLL_FRAME_REASON_BYTES - 1;
+    memcpy(text + start, body, length);
+    text[(size_t)start + length] = '\0';
+    for (char *at = text; *at != '\0'; at++) {
+        *at = (unsigned char)*at < ' ' ? '?' : *at;
+    }
+    coll_net_fail_peer(context, peer, text);
+}
+
+static void mark_left(coll_net *net, int peer)
+{
+    if (!net->left[peer]) {
+        net->left[peer] = true;
+        net->left_count++;
+    }
+}
+
+bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
+                     const uint8_t *body)
+{
+    coll_net *net = net_of(context);
+    int rank = 0;
+    if (head->kind == COLL_FRAME_GOODBYE || head->kind == COLL_FRAME_FAILED) {
+        if (head->kind == COLL_FRAME_FAILED) {
+            take_reason(context, peer, head, body);
+        }
+        mark_left(net, peer);
+        return true;
+    }
+    const bool line = head->kind == COLL_FRAME_LINE;
+    if (head->kind == COLL_FRAME_HELLO ||
+        (line && (head->body_bytes < COLL_FRAME_LINE_BYTES ||
+                  head->body_bytes > COLL_FRAME_LINE_BYTES + COLL_TINY_BYTES)) ||
+        (head->kind == COLL_FRAME_CREDIT && head->body_bytes != 0)) {
+        (void)bad(context, peer);
+        return false;
+    }
+    coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
+    if (comm == NULL) {
+        if (line) {
+            keep_orphan(net, peer, head, body);
+        }
+        return true;
+    }
+    net_comm *link = comm->net;
+    if (!take_credit(link, rank, head)) {
+        (void)bad(context, peer);
+        return false;
+    }
+    if (line) {
+        return commit_line(comm, rank, head, body);
+    }
+    if (head->kind == COLL_FRAME_DATA) {
+        net_stream *stream = &link->streams[rank][head->lane];
+        stream->bytes[stream->received % COLL_STREAM_SLOTS] = head->body_bytes;
+        stream->received++;
+    }
+    return true;
+}
+
+void coll_net_lost(coll_context *context, int peer, const char *how)
+{
+    coll_net *net = net_of(context);
+    if (net->left[peer]) {
+        return;
+    }
+    mark_left(net, peer);
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const int rank = rank_in(comm, peer);
+        if (rank >= 0) {
+            char who[160];
+            coll_rank_text(comm, rank, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "the connection to %s is lost: %s", who, how);
+        }
+    }
+}
+
+void coll_net_check_left(coll_context *context)
+{
+    const coll_net *net = net_of(context);
+    for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
+        const coll_op *op = comm->head;
+        while (op != NULL && op->stage != COLL_STAGE_ARRIVING) {
+            op = op->next;
+        }
+        for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
+            const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+            if (net->left[comm->ranks[rank]] &&
+                coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
+                char who[160];
+                char what[160];
+                coll_rank_text(comm, rank, who, sizeof who);
+                coll_descriptor_text(&op->descriptor, what, sizeof what);
+                (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu",
+                                     who, what, (unsigned long long)op->sequence);
+            }
+        }
+    }
+}
+
+static void note_failure(coll_net *net, const coll_comm *comm)
+{
+    if (comm->failed && net->reason[0] == '\0') {
+        (void)snprintf(net->reason, sizeof net->reason, "%s", comm->failure.message);
+    }
+}
+
+void coll_net_farewell(coll_context *context)
+{
+    coll_net *net = net_of(context);
+    for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        note_failure(net, comm);
+    }
+    const bool failed = context->broken && net->reason[0] != '\0';
+    for (int rank = 0; rank < context->size; rank++) {
+        if (net->remote[rank] && !net->left[rank]) {
+            coll_frame_head head = {
+                .magic = COLL_FRAME_MAGIC,
+                .kind = failed ? COLL_FRAME_FAILED : COLL_FRAME_GOODBYE,
+                .body_bytes = failed ? (uint32_t)strlen(net->reason) : 0,
+            };
+            net->links->send(context, rank, &head, net->reason);
+        }
+    }
+}
+
+static void adopt_orphans(coll_comm *comm)
+{
+    coll_net *net = net_of(comm->context);
+    int kept = 0;
+    for (int i = 0; i < net->orphan_count; i++) {
+        coll_net_orphan orphan = net->orphans[i];
+        if (orphan.head.comm_id != comm->id) {
+            net->orphans[kept++] = orphan;
+            continue;
+        }
+        (void)coll_net_commit(comm->context, orphan.peer, &orphan.head, orphan.body);
+        free(orphan.body);
+    }
+    net->orphan_count = kept;
+}
+
+base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+{
+    (void)deadline_ns;
+    const size_t size = (size_t)comm->size;
+    net_comm *link = calloc(1, sizeof *link);
+    if (link != NULL) {
+        link->streams = calloc(size, sizeof *link->streams);
+        link->lines = aligned_alloc(_Alignof(coll_line), size * sizeof *link->lines);
+        link->sending = aligned_alloc(64, COLL_CHUNK_BYTES);
+    }
+    comm->net = link;
+    if (link == NULL || link->streams == NULL || link->lines == NULL || link->sending == NULL) {
+        coll_net_comm_close(comm);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+    }
+    memset(link->lines, 0, size * sizeof *link->lines);
+    const coll_net *net = net_of(comm->context);
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->peers[rank].lines == NULL || net->remote[comm->ranks[rank]]) {
+            comm->peers[rank] =
+                (coll_peer_view){.lines = link->lines[rank], .finished = &link->finished};
+        }
+    }
+    if (comm->lines == NULL) {
+        comm->lines = link->lines[comm->rank];
+        comm->finished = &link->finished;
+    }
+    adopt_orphans(comm);
+    return BASE_OK;
+}
+
+void coll_net_comm_close(coll_comm *comm)
+{
+    net_comm *link = comm->net;
+    coll_net *net = net_of(comm->context);
+    if (link == NULL) {
+        return;
+    }
+    note_failure(net, comm);
+    net->links->forget(comm->context, comm);
+    for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
+        for (int lane = 0; lane < COLL_LANES; lane++) {
+            free(link->streams[rank][lane].slots);
+        }
+    }
+    free(link->sending);
+    free(link->lines);
+    free(link->streams);
+    free(link);
+    comm->net = NULL;
+}
+
+base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr)
+{
+    (void)deadline_ns;
+    void *data = NULL;
+    const base_status status = coll_segment_create_private(arena->mapped_bytes, &data, reterr);
+    arena->data = data;
+    return status;
+}
+
+void coll_net_arena_close(coll_arena *arena)
+{
+    coll_segment_free_private(arena->data, arena->mapped_bytes);
+}
+
+void coll_net_fini(coll_net *net)
+{
+    for (int i = 0; i < net->orphan_count; i++) {
+        free(net->orphans[i].body);
+    }
+    net->orphan_count = 0;
+}

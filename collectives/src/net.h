@@ -1,0 +1,130 @@
+/* What the transports without shared memory have in common: frames, streams with credit, flag lines
+ * that travel. How a frame gets from rank to rank is the business of a table of links (tcp, zmq).
+ *
+ * A frame is a head and a body. Flag lines are sent to every peer, and land in copies of its lines.
+ * Data frames wait in slots per peer and lane until the plan takes them; every head says how many
+ * frames its sender has taken, and a frame of its own says so where nothing else goes that way.
+ * Memory and queues are bounded by that credit.
+ *
+ * Frames come in two steps: `place` says where the body belongs, before a byte of it has been
+ * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
+ * asserted; what breaks the protocol fails the communicators that the peer is in.
+ *
+ * The end of a peer: a rank that leaves in order says goodbye, or with what it has failed, so that
+ * its peers name the first cause, and not the messenger. A connection that ends without is lost. */
+#ifndef COLL_SRC_NET_H
+#define COLL_SRC_NET_H
+
+#include "internal.h"
+
+enum {
+    COLL_FRAME_HEAD_BYTES = 64,
+    COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
+    COLL_FRAME_LINE_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
+    COLL_FRAME_REASON_BYTES = 512,                                      /* with the final NUL */
+    COLL_FRAME_BODY_BYTES_MAX = COLL_CHUNK_BYTES,
+    COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
+};
+
+typedef enum coll_frame_kind {
+    COLL_FRAME_HELLO = 1, /* zmq: the first */
+    COLL_FRAME_LINE = 2,
+    COLL_FRAME_DATA = 3,
+    COLL_FRAME_CREDIT = 4,
+    COLL_FRAME_GOODBYE = 5, /* the last, of a rank that leaves in order */
+    COLL_FRAME_FAILED = 6,  /* the last, of a rank that has failed; the body says why */
+} coll_frame_kind;
+
+typedef struct coll_frame_head {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t comm_id;
+    uint64_t number; /* of the frame on its connection, from 0 */
+    uint32_t lane;
+    uint32_t body_bytes;
+    uint32_t taken[COLL_LANES]; /* low halves: frames of the receiver's that the sender has taken */
+    uint8_t zero[COLL_FRAME_HEAD_BYTES - 32 - 4 * COLL_LANES];
+} coll_frame_head;
+
+_Static_assert(sizeof(coll_frame_head) == COLL_FRAME_HEAD_BYTES, "the head has no padding");
+_Static_assert(COLL_FRAME_LINE_BYTES + COLL_TINY_BYTES <= COLL_FRAME_BODY_BYTES_MAX, "a line fits");
+
+/* Whether a head can be one: magic, kind, lane, size and zeroes. Needs no state. */
+bool coll_frame_head_is_sound(const coll_frame_head *head);
+
+/* How frames travel. Ranks are those of the context. */
+typedef struct coll_net_links {
+    /* Hands a frame over: never blocks, keeps nothing of the caller's. Fills in head->number. A
+     * peer that is gone is told by coll_net_lost, now or later. */
+    void (*send)(coll_context *context, int peer, coll_frame_head *head, const void *body);
+    /* Whether a data frame would go now rather than pile up. */
+    bool (*has_room)(coll_context *context, int peer);
+    /* A communicator goes: places in it must not be written any more. */
+    void (*forget)(coll_context *context, coll_comm *comm);
+} coll_net_links;
+
+/* A frame for a communicator that is not made here yet. */
+typedef struct coll_net_orphan {
+    int peer; /* context rank */
+    uint32_t body_bytes;
+    coll_frame_head head;
+    uint8_t *body; /* heap */
+} coll_net_orphan;
+
+/* context->net points here, as the first member of the transport's own state. */
+typedef struct coll_net {
+    const coll_net_links *links;
+    bool remote[COLL_RANKS_MAX]; /* reached by these links */
+    bool left[COLL_RANKS_MAX];   /* has said goodbye, or is lost */
+    int left_count;
+    coll_net_orphan orphans[COLL_ORPHANS_MAX];
+    int orphan_count;
+    char reason[COLL_FRAME_REASON_BYTES]; /* the first failure here, for peers */
+} coll_net;
+
+typedef enum coll_net_verdict {
+    COLL_NET_TAKE = 0, /* body_bytes belong at *body */
+    COLL_NET_DROP,     /* for nobody here (any more) */
+    COLL_NET_BAD,      /* breaks the protocol: the peer's communicators have failed */
+} coll_net_verdict;
+
+/* Where the body of a frame whose head has come belongs. `scratch` takes all bodies but those of
+ * data frames, and must hold COLL_FRAME_BODY_BYTES_MAX. *comm is the owner of the place, if it has
+ * one. */
+coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
+                                uint8_t *scratch, uint8_t **body, coll_comm **comm);
+
+/* The frame whose body was placed has been checked. False: it breaks the protocol, and the peer's
+ * communicators have failed. */
+bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
+                     const uint8_t *body);
+
+/* Fails every communicator that peer is in: "rank 1 (host h, pid 42) …", with `what` for the
+ * dots. */
+void coll_net_fail_peer(coll_context *context, int peer, const char *what);
+
+/* The connection to a peer has ended: nothing to say after its goodbye, else a failure. */
+void coll_net_lost(coll_context *context, int peer, const char *how);
+
+/* Fails communicators that wait for a peer which has left. Called after frames were taken. */
+void coll_net_check_left(coll_context *context);
+
+/* Says goodbye to all, or what has failed. */
+void coll_net_farewell(coll_context *context);
+
+/* The transport table's functions for communicators, lines and streams. */
+base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
+void coll_net_comm_close(coll_comm *comm);
+void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
+void coll_net_finish(coll_comm *comm, uint64_t sequence);
+void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
+void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);
+const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
+void coll_net_receive_end(coll_comm *comm, int peer, int lane);
+base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
+void coll_net_arena_close(coll_arena *arena);
+
+/* Frees what the core holds of the context. */
+void coll_net_fini(coll_net *net);
+
+#endif

@@ -1,0 +1,244 @@
+/* Plain sockets between ranks: one connection per pair, busily read. What a frame is, net.h says;
+ * how it is protected, tcp_seal.h; how ranks meet, tcp_links.h.
+ *
+ * One connection fills a link that two processors can fill: several were not faster. Waiting is the
+ * caller's loop (wait.c), which reads without blocking; where that has found nothing for long
+ * enough, sleep polls all sockets. */
+#include "tcp.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tcp_links.h"
+
+enum {
+    DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
+    SLEEP_MS = 1000,
+    FLUSH_STEP_MS = 5,
+};
+
+#define FLUSH_NS BASE_NS_PER_S
+
+static coll_tcp *tcp_of(const coll_context *context)
+{
+    return context->net;
+}
+
+static void tcp_send(coll_context *context, int peer, coll_frame_head *head, const void *body)
+{
+    coll_conn *conn = tcp_of(context)->connections[peer];
+    coll_conn_send(context, conn, head, body);
+}
+
+static bool tcp_has_room(coll_context *context, int peer)
+{
+    return coll_conn_backlog(tcp_of(context)->connections[peer]) < COLL_CONN_BACKLOG_BYTES;
+}
+
+static void tcp_forget(coll_context *context, coll_comm *comm)
+{
+    const coll_tcp *tcp = tcp_of(context);
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn_forget(tcp->connections[tcp->peers[i]], comm);
+    }
+}
+
+static const coll_net_links tcp_net_links = {
+    .send = tcp_send, .has_room = tcp_has_room, .forget = tcp_forget};
+
+/* Which connections have something to read, where asking is cheaper than trying. */
+static int readable(const coll_tcp *tcp, int *ranks)
+{
+    struct pollfd items[COLL_RANKS_MAX];
+    int count = 0;
+    for (int i = 0; i < tcp->peer_count; i++) {
+        items[i] = (struct pollfd){.fd = tcp->connections[tcp->peers[i]]->fd, .events = POLLIN};
+    }
+    if (poll(items, (nfds_t)tcp->peer_count, 0) <= 0) {
+        return 0;
+    }
+    for (int i = 0; i < tcp->peer_count; i++) {
+        if (items[i].revents != 0) {
+            ranks[count++] = tcp->peers[i];
+        }
+    }
+    return count;
+}
+
+bool coll_tcp_poll(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    int ranks[COLL_RANKS_MAX];
+    const int *here = tcp->peers;
+    int count = tcp->peer_count;
+    bool moved = false;
+    if (count > DIRECT_PEERS) {
+        count = readable(tcp, ranks);
+        here = ranks;
+    }
+    for (int i = 0; i < count; i++) {
+        coll_conn *conn = tcp->connections[here[i]];
+        moved = (conn->fd >= 0 && coll_conn_receive(context, conn)) || moved;
+    }
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        moved = (coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
+    }
+    if (moved || tcp->net.left_count > 0) {
+        coll_net_check_left(context);
+    }
+    return moved;
+}
+
+void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns)
+{
+    const coll_tcp *tcp = tcp_of(context);
+    struct pollfd items[COLL_RANKS_MAX + 1] = {{.fd = tcp->wake_fd, .events = POLLIN}};
+    nfds_t count = 1;
+    if (changed(context)) {
+        return;
+    }
+    for (int i = 0; i < tcp->peer_count; i++) {
+        const coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (conn->fd >= 0) {
+            items[count++] = (struct pollfd){
+                .fd = conn->fd,
+                .events = (short)(POLLIN | (coll_conn_backlog(conn) > 0 ? POLLOUT : 0))};
+        }
+    }
+    if (poll(items, count, base_deadline_poll_ms(until_ns, SLEEP_MS)) > 0 &&
+        items[0].revents != 0) {
+        uint64_t rung = 0;
+        (void)!read(tcp->wake_fd, &rung, sizeof rung);
+    }
+}
+
+void coll_tcp_wake(coll_context *context)
+{
+    const coll_tcp *tcp = tcp_of(context);
+    const uint64_t one = 1;
+    (void)!write(tcp->wake_fd, &one, sizeof one);
+}
+
+base_status coll_tcp_open(coll_context *context, const coll_context_options *options,
+                          const bool *wanted, int64_t deadline_ns, base_error *reterr)
+{
+    coll_tcp *tcp = calloc(1, sizeof *tcp);
+    if (tcp == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    tcp->net.links = &tcp_net_links;
+    context->net = tcp;
+    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->wake_fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot make an eventfd");
+    }
+    const base_status status =
+        coll_tcp_links_open(context, options, wanted, deadline_ns, tcp->connections, reterr);
+    for (int rank = 0; rank < context->size; rank++) {
+        if (tcp->connections[rank] != NULL) {
+            tcp->net.remote[rank] = true;
+            tcp->peers[tcp->peer_count++] = rank;
+        }
+    }
+    return status;
+}
+
+/* Whether bytes wait here or in the kernel that the peer may still take. */
+static bool has_unsent(const coll_conn *conn)
+{
+    int unsent = 0;
+    if (conn->fd < 0 || conn->deaf) {
+        return false;
+    }
+    return coll_conn_backlog(conn) > 0 ||
+           (ioctl(conn->fd, SIOCOUTQNSD, &unsent) == 0 && unsent > 0);
+}
+
+/* Gives what was sent last a moment to leave: peers may need it. */
+static void flush(coll_tcp *tcp)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(FLUSH_NS);
+    for (bool waiting = true; waiting && base_now_ns() < deadline_ns;) {
+        struct pollfd items[COLL_RANKS_MAX];
+        nfds_t count = 0;
+        waiting = false;
+        for (int i = 0; i < tcp->peer_count; i++) {
+            coll_conn *conn = tcp->connections[tcp->peers[i]];
+            (void)coll_conn_flush(conn);
+            if (has_unsent(conn)) {
+                waiting = true;
+                items[count++] = (struct pollfd){
+                    .fd = conn->fd, .events = coll_conn_backlog(conn) > 0 ? POLLOUT : 0};
+            }
+        }
+        if (waiting) {
+            (void)poll(items, count, FLUSH_STEP_MS);
+        }
+    }
+}
+
+void coll_tcp_close(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    if (tcp == NULL) {
+        return;
+    }
+    coll_net_farewell(context);
+    flush(tcp);
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        uint8_t rest[4096];
+        /* Closing with bytes unread would cut off what was sent. */
+        if (conn->fd >= 0 && shutdown(conn->fd, SHUT_WR) == 0) {
+            for (int reads = 0; reads < 256 && recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT) > 0;
+                 reads++) {
+            }
+        }
+        coll_conn_destroy(conn);
+    }
+    if (tcp->wake_fd >= 0) {
+        (void)close(tcp->wake_fd);
+    }
+    coll_net_fini(&tcp->net);
+    free(tcp);
+    context->net = NULL;
+}
+
+static base_status open_all(coll_context *context, const coll_context_options *options,
+                            int64_t deadline_ns, base_error *reterr)
+{
+    bool wanted[COLL_RANKS_MAX] = {false};
+    for (int rank = 0; rank < context->size; rank++) {
+        wanted[rank] = rank != context->rank;
+    }
+    return coll_tcp_open(context, options, wanted, deadline_ns, reterr);
+}
+
+const coll_transport_table coll_tcp_transport = {
+    .transport = COLL_TRANSPORT_TCP,
+    .shares_memory = false,
+    .open = open_all,
+    .close = coll_tcp_close,
+    .comm_open = coll_net_comm_open,
+    .comm_close = coll_net_comm_close,
+    .announce = coll_net_announce,
+    .finish = coll_net_finish,
+    .send_begin = coll_net_send_begin,
+    .send_end = coll_net_send_end,
+    .receive_begin = coll_net_receive_begin,
+    .receive_end = coll_net_receive_end,
+    .poll = coll_tcp_poll,
+    .sleep = coll_tcp_sleep,
+    .wake = coll_tcp_wake,
+    .arena_open = coll_net_arena_open,
+    .arena_close = coll_net_arena_close,
+};

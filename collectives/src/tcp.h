@@ -1,0 +1,26 @@
+/* The tcp transport's own state, for the transport itself and for hybrid. */
+#ifndef COLL_SRC_TCP_H
+#define COLL_SRC_TCP_H
+
+#include "net.h"
+#include "tcp_conn.h"
+
+typedef struct coll_tcp {
+    coll_net net; /* first: context->net points here */
+    coll_conn *connections[COLL_RANKS_MAX];
+    int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
+    int peer_count;
+    int wake_fd; /* an eventfd: ends a sleep */
+} coll_tcp;
+
+/* Collective over the context: connects with the ranks in `wanted`. */
+BASE_MUST_CHECK base_status coll_tcp_open(coll_context *context,
+                                          const coll_context_options *options, const bool *wanted,
+                                          int64_t deadline_ns, base_error *reterr);
+void coll_tcp_close(coll_context *context);
+bool coll_tcp_poll(coll_context *context);
+void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context),
+                    int64_t until_ns);
+void coll_tcp_wake(coll_context *context);
+
+#endif

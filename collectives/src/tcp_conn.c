@@ -1,0 +1,304 @@
+#include "tcp_conn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { READS_PER_CALL = 16 };
+
+base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_seal *out,
+                             coll_conn **conn, base_error *reterr)
+{
+    coll_conn *made = aligned_alloc(64, (sizeof *made + 63) / 64 * 64);
+    if (made != NULL) {
+        memset(made, 0, sizeof *made);
+        made->fd = fd;
+        made->peer = peer;
+        made->in = *in;
+        made->out = *out;
+        made->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
+        made->sealed = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
+        if (made->scratch != NULL && made->sealed != NULL) {
+            *conn = made;
+            return BASE_OK;
+        }
+        coll_conn_destroy(made);
+    } else {
+        (void)close(fd);
+    }
+    return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a connection");
+}
+
+static void hang_up(coll_conn *conn)
+{
+    if (conn->fd >= 0) {
+        (void)close(conn->fd);
+        conn->fd = -1;
+    }
+    conn->deaf = true;
+    conn->backlog_begin = 0;
+    conn->backlog_end = 0;
+}
+
+void coll_conn_destroy(coll_conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    hang_up(conn);
+    coll_seal_wipe(&conn->in);
+    coll_seal_wipe(&conn->out);
+    free(conn->scratch);
+    free(conn->sealed);
+    free(conn->backlog);
+    free(conn);
+}
+
+/* Room for size_bytes more behind what is kept. */
+static bool make_room(coll_conn *conn, size_t size_bytes)
+{
+    const size_t kept = coll_conn_backlog(conn);
+    if (conn->backlog_end + size_bytes <= conn->backlog_capacity) {
+        return true;
+    }
+    if (kept + size_bytes > conn->backlog_capacity) {
+        const size_t capacity = 2 * (kept + size_bytes) + COLL_CONN_BACKLOG_BYTES;
+        uint8_t *larger = malloc(capacity);
+        if (larger == NULL) {
+            return false;
+        }
+        if (kept > 0) {
+            memcpy(larger, conn->backlog + conn->backlog_begin, kept);
+        }
+        free(conn->backlog);
+        conn->backlog = larger;
+        conn->backlog_capacity = capacity;
+    } else {
+        memmove(conn->backlog, conn->backlog + conn->backlog_begin, kept);
+    }
+    conn->backlog_begin = 0;
+    conn->backlog_end = kept;
+    return true;
+}
+
+/* Bytes that the socket takes now; none after an error, which reading will tell. */
+static size_t push(coll_conn *conn, struct iovec *parts, int count)
+{
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    ssize_t sent = -1;
+    do {
+        sent = sendmsg(conn->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
+        conn->deaf = true;
+    }
+    return sent > 0 ? (size_t)sent : 0;
+}
+
+void coll_conn_send(coll_context *context, coll_conn *conn, coll_frame_head *head, const void *body)
+{
+    uint8_t tag[COLL_SEAL_TAG_BYTES];
+    if (conn->deaf) {
+        return;
+    }
+    head->number = conn->sent++;
+    const uint8_t *sealed = coll_seal_close(&conn->out, head, body, conn->sealed, tag);
+    struct iovec parts[3] = {
+        {.iov_base = head, .iov_len = sizeof *head},
+        {.iov_base = (void *)(uintptr_t)sealed, .iov_len = head->body_bytes},
+        {.iov_base = tag, .iov_len = coll_seal_tag_bytes(&conn->out)},
+    };
+    size_t sent = coll_conn_backlog(conn) == 0 ? push(conn, parts, 3) : 0;
+    if (conn->deaf) {
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        const size_t gone = sent < parts[i].iov_len ? sent : parts[i].iov_len;
+        const size_t rest = parts[i].iov_len - gone;
+        sent -= gone;
+        if (rest == 0) {
+            continue;
+        }
+        if (!make_room(conn, rest)) {
+            coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
+            hang_up(conn);
+            return;
+        }
+        memcpy(conn->backlog + conn->backlog_end, (uint8_t *)parts[i].iov_base + gone, rest);
+        conn->backlog_end += rest;
+    }
+}
+
+bool coll_conn_flush(coll_conn *conn)
+{
+    struct iovec part = {.iov_base = conn->backlog + conn->backlog_begin,
+                         .iov_len = coll_conn_backlog(conn)};
+    if (part.iov_len == 0 || conn->deaf) {
+        return false;
+    }
+    const size_t sent = push(conn, &part, 1);
+    conn->backlog_begin += sent;
+    if (conn->deaf || conn->backlog_begin == conn->backlog_end) {
+        conn->backlog_begin = 0;
+        conn->backlog_end = 0;
+    }
+    return sent > 0;
+}
+
+/* A frame that is not the next one the peer has sealed. */
+static void refuse(coll_context *context, coll_conn *conn, const char *what)
+{
+    coll_net_fail_peer(context, conn->peer, what);
+    hang_up(conn);
+}
+
+static bool begin_frame(coll_context *context, coll_conn *conn)
+{
+    memcpy(&conn->head, conn->stage + conn->stage_begin, sizeof conn->head);
+    conn->stage_begin += sizeof conn->head;
+    const uint64_t number = conn->head.number;
+    if (number != conn->received) {
+        char what[160];
+        (void)snprintf(what, sizeof what, "sent frame %llu where frame %llu was due: %s",
+                       (unsigned long long)number, (unsigned long long)conn->received,
+                       number < conn->received ? "it was replayed"
+                                               : "frames were reordered, or one was lost");
+        refuse(context, conn, what);
+        return false;
+    }
+    conn->verdict =
+        coll_net_place(context, conn->peer, &conn->head, conn->scratch, &conn->body, &conn->owner);
+    if (conn->verdict == COLL_NET_BAD) {
+        hang_up(conn);
+        return false;
+    }
+    if (conn->verdict == COLL_NET_DROP) {
+        conn->body = conn->scratch;
+        conn->owner = NULL;
+    }
+    conn->got_bytes = 0;
+    conn->in_body = true;
+    return true;
+}
+
+static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag)
+{
+    if (!coll_seal_open(&conn->in, &conn->head, conn->body, tag)) {
+        char what[96];
+        (void)snprintf(what, sizeof what, "sent frame %llu, and it was altered on its way",
+                       (unsigned long long)conn->received);
+        refuse(context, conn, what);
+        return false;
+    }
+    conn->received++;
+    conn->in_body = false;
+    conn->owner = NULL;
+    if (conn->verdict == COLL_NET_TAKE &&
+        !coll_net_commit(context, conn->peer, &conn->head, conn->body)) {
+        hang_up(conn);
+        return false;
+    }
+    return true;
+}
+
+/* All frames that are whole; false when the connection is no more. */
+static bool parse(coll_context *context, coll_conn *conn)
+{
+    const size_t tag_bytes = coll_seal_tag_bytes(&conn->in);
+    for (;;) {
+        size_t here = conn->stage_end - conn->stage_begin;
+        if (!conn->in_body) {
+            if (here < sizeof conn->head) {
+                return true;
+            }
+            if (!begin_frame(context, conn)) {
+                return false;
+            }
+            here -= sizeof conn->head;
+        }
+        const size_t missing = conn->head.body_bytes - conn->got_bytes;
+        const size_t part = here < missing ? here : missing;
+        if (part > 0) {
+            memcpy(conn->body + conn->got_bytes, conn->stage + conn->stage_begin, part);
+            conn->got_bytes += part;
+            conn->stage_begin += part;
+        }
+        if (part < missing || here - part < tag_bytes) {
+            return true;
+        }
+        conn->stage_begin += tag_bytes;
+        if (!end_frame(context, conn, conn->stage + conn->stage_begin - tag_bytes)) {
+            return false;
+        }
+    }
+}
+
+/* Reads once; 0 when there is nothing (or no more), else how many bytes of what was asked came. */
+static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
+{
+    struct iovec parts[2];
+    int count = 0;
+    *asked = 0;
+    if (conn->stage_begin > 0) {
+        memmove(conn->stage, conn->stage + conn->stage_begin, conn->stage_end - conn->stage_begin);
+        conn->stage_end -= conn->stage_begin;
+        conn->stage_begin = 0;
+    }
+    const size_t missing = conn->in_body ? conn->head.body_bytes - conn->got_bytes : 0;
+    if (missing > 0) {
+        parts[count++] =
+            (struct iovec){.iov_base = conn->body + conn->got_bytes, .iov_len = missing};
+    }
+    parts[count++] = (struct iovec){.iov_base = conn->stage + conn->stage_end,
+                                    .iov_len = sizeof conn->stage - conn->stage_end};
+    *asked = missing + parts[count - 1].iov_len;
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    ssize_t got = -1;
+    do {
+        got = recvmsg(conn->fd, (struct msghdr *)(uintptr_t)&message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got <= 0) {
+        if (got == 0 || (errno != EAGAIN && errno != ENOMEM)) {
+            coll_net_lost(context, conn->peer,
+                          got == 0 ? "closed by the other side" : strerror(errno));
+            hang_up(conn);
+        }
+        return 0;
+    }
+    const size_t to_body = (size_t)got < missing ? (size_t)got : missing;
+    conn->got_bytes += to_body;
+    conn->stage_end += (size_t)got - to_body;
+    return (size_t)got;
+}
+
+bool coll_conn_receive(coll_context *context, coll_conn *conn)
+{
+    bool moved = false;
+    for (int i = 0; i < READS_PER_CALL && conn->fd >= 0; i++) {
+        size_t asked = 0;
+        const size_t got = read_once(context, conn, &asked);
+        if (got == 0) {
+            moved = moved || conn->fd < 0;
+            break;
+        }
+        moved = true;
+        if (!parse(context, conn) || got < asked) {
+            break;
+        }
+    }
+    return moved;
+}
+
+void coll_conn_forget(coll_conn *conn, const coll_comm *comm)
+{
+    if (conn->in_body && conn->owner == comm) {
+        memcpy(conn->scratch, conn->body, conn->got_bytes);
+        conn->body = conn->scratch;
+        conn->owner = NULL;
+        conn->verdict = COLL_NET_DROP;
+    }
+}

@@ -1,0 +1,69 @@
+/* One connection to a peer, after the handshake: frames out, frames in.
+ *
+ * On the wire a frame is head, body, and a tag of 16 bytes (none with auth off). A frame goes out
+ * in one sendmsg, straight from where it lies; what the socket does not take is kept and goes first
+ * next time. Bodies of data frames are read straight to their place; what comes behind them goes to
+ * a small stage. Frames are numbered from 0, and must come in turn.
+ *
+ * Never blocks. Used by the context's thread only. */
+#ifndef COLL_SRC_TCP_CONN_H
+#define COLL_SRC_TCP_CONN_H
+
+#include "net.h"
+#include "tcp_seal.h"
+
+enum {
+    COLL_CONN_STAGE_BYTES = 8192,
+    COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
+};
+
+typedef struct coll_conn {
+    coll_seal in;
+    coll_seal out;
+    int fd;
+    int peer; /* context rank */
+
+    uint64_t received; /* frames */
+    coll_frame_head head;
+    bool in_body; /* head is there, and placed */
+    coll_net_verdict verdict;
+    uint8_t *body;
+    size_t got_bytes; /* of the body */
+    coll_comm *owner; /* of the body's place; NULL: scratch */
+    uint8_t *scratch; /* COLL_FRAME_BODY_BYTES_MAX */
+    size_t stage_begin, stage_end;
+    uint8_t stage[COLL_CONN_STAGE_BYTES];
+
+    uint64_t sent;    /* frames */
+    uint8_t *sealed;  /* an encrypted body on its way */
+    uint8_t *backlog; /* what the socket did not take */
+    size_t backlog_begin, backlog_end, backlog_capacity;
+    bool deaf; /* the socket takes nothing any more */
+} coll_conn;
+
+/* Takes over a connected, non-blocking socket. On failure the socket is closed. */
+BASE_MUST_CHECK base_status coll_conn_create(int fd, int peer, const coll_seal *in,
+                                             const coll_seal *out, coll_conn **conn,
+                                             base_error *reterr);
+void coll_conn_destroy(coll_conn *conn);
+
+void coll_conn_send(coll_context *context, coll_conn *conn, coll_frame_head *head,
+                    const void *body);
+
+/* Sends what was kept; true if something went. */
+bool coll_conn_flush(coll_conn *conn);
+
+/* Takes what is there, frame by frame, and gives it to the core; true if anything came. Closes the
+ * socket at its end, after a frame that is not what the peer has sealed, and after one that breaks
+ * the protocol; the peer's communicators have failed then. */
+bool coll_conn_receive(coll_context *context, coll_conn *conn);
+
+/* comm goes: what is still on its way to it goes to the scratch. */
+void coll_conn_forget(coll_conn *conn, const coll_comm *comm);
+
+static inline size_t coll_conn_backlog(const coll_conn *conn)
+{
+    return conn->backlog_end - conn->backlog_begin;
+}
+
+#endif

@@ -1,0 +1,144 @@
+#include "tcp_nh.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { PIECE_BYTES = 64, PIECE_WORDS = PIECE_BYTES / 4 };
+
+/* Adds pieces of 64 bytes to the four sums; `key` stands at the first piece's words. */
+typedef void (*nh_sum)(const uint32_t *key, const uint8_t *data, size_t pieces,
+                       uint64_t sums[COLL_NH_PASSES]);
+
+static void sum_plain(const uint32_t *key, const uint8_t *data, size_t pieces,
+                      uint64_t sums[COLL_NH_PASSES])
+{
+    for (size_t i = 0; i < pieces * PIECE_WORDS; i += 2) {
+        uint32_t m[2];
+        memcpy(m, data + 4 * i, sizeof m);
+        for (size_t pass = 0; pass < COLL_NH_PASSES; pass++) {
+            const uint32_t left = m[0] + key[i + 4 * pass];
+            const uint32_t right = m[1] + key[i + 1 + 4 * pass];
+            sums[pass] += (uint64_t)left * right;
+        }
+    }
+}
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx2"))) static inline __m256i add_avx2(__m256i sum, __m256i data,
+                                                               const uint32_t *key)
+{
+    const __m256i x =
+        _mm256_add_epi32(data, _mm256_loadu_si256((const __m256i *)(const void *)key));
+    return _mm256_add_epi64(sum, _mm256_mul_epu32(x, _mm256_srli_epi64(x, 32)));
+}
+
+__attribute__((target("avx2"))) static uint64_t total_avx2(__m256i sum)
+{
+    uint64_t parts[4];
+    _mm256_storeu_si256((__m256i *)(void *)parts, sum);
+    return parts[0] + parts[1] + parts[2] + parts[3];
+}
+
+__attribute__((target("avx2"))) static void sum_avx2(const uint32_t *key, const uint8_t *data,
+                                                     size_t pieces, uint64_t sums[COLL_NH_PASSES])
+{
+    __m256i a = _mm256_setzero_si256();
+    __m256i b = a;
+    __m256i c = a;
+    __m256i d = a;
+    for (size_t i = 0; i < 2 * pieces; i++, key += PIECE_WORDS / 2) {
+        const __m256i m = _mm256_loadu_si256((const __m256i *)(const void *)(data + 32 * i));
+        a = add_avx2(a, m, key);
+        b = add_avx2(b, m, key + 4);
+        c = add_avx2(c, m, key + 8);
+        d = add_avx2(d, m, key + 12);
+    }
+    sums[0] += total_avx2(a);
+    sums[1] += total_avx2(b);
+    sums[2] += total_avx2(c);
+    sums[3] += total_avx2(d);
+}
+
+__attribute__((target("avx512f"))) static inline __m512i add_avx512(__m512i sum, __m512i data,
+                                                                    const uint32_t *key)
+{
+    const __m512i x = _mm512_add_epi32(data, _mm512_loadu_si512(key));
+    return _mm512_add_epi64(sum, _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)));
+}
+
+__attribute__((target("avx512f"))) static void
+sum_avx512(const uint32_t *key, const uint8_t *data, size_t pieces, uint64_t sums[COLL_NH_PASSES])
+{
+    __m512i a = _mm512_setzero_si512();
+    __m512i b = a;
+    __m512i c = a;
+    __m512i d = a;
+    for (size_t i = 0; i < pieces; i++, key += PIECE_WORDS) {
+        const __m512i m = _mm512_loadu_si512(data + PIECE_BYTES * i);
+        a = add_avx512(a, m, key);
+        b = add_avx512(b, m, key + 4);
+        c = add_avx512(c, m, key + 8);
+        d = add_avx512(d, m, key + 12);
+    }
+    sums[0] += (uint64_t)_mm512_reduce_add_epi64(a);
+    sums[1] += (uint64_t)_mm512_reduce_add_epi64(b);
+    sums[2] += (uint64_t)_mm512_reduce_add_epi64(c);
+    sums[3] += (uint64_t)_mm512_reduce_add_epi64(d);
+}
+
+#endif
+
+static nh_sum best(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        return sum_avx512;
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        return sum_avx2;
+    }
+#endif
+    return sum_plain;
+}
+
+size_t coll_nh_digest_bytes(size_t size_bytes)
+{
+    return (size_bytes + COLL_NH_UNIT_BYTES - 1) / COLL_NH_UNIT_BYTES * COLL_NH_DIGEST_BYTES;
+}
+
+static void hash(nh_sum sum, const uint32_t *key, const uint8_t *data, size_t size_bytes,
+                 uint8_t *digest)
+{
+    for (size_t at = 0; at < size_bytes; at += COLL_NH_UNIT_BYTES) {
+        uint64_t sums[COLL_NH_PASSES] = {0};
+        const size_t left = size_bytes - at;
+        const size_t unit = left < COLL_NH_UNIT_BYTES ? left : COLL_NH_UNIT_BYTES;
+        const size_t pieces = unit / PIECE_BYTES;
+        const size_t rest = unit % PIECE_BYTES;
+        sum(key, data + at, pieces, sums);
+        if (rest > 0) {
+            uint8_t last[PIECE_BYTES] = {0};
+            memcpy(last, data + at + pieces * PIECE_BYTES, rest);
+            sum(key + pieces * PIECE_WORDS, last, 1, sums);
+        }
+        memcpy(digest, sums, sizeof sums);
+        digest += sizeof sums;
+    }
+}
+
+void coll_nh(const uint32_t key[COLL_NH_KEY_WORDS], const void *data, size_t size_bytes,
+             uint8_t *digest)
+{
+    hash(best(), key, data, size_bytes, digest);
+}
+
+void coll_nh_plain(const uint32_t key[COLL_NH_KEY_WORDS], const void *data, size_t size_bytes,
+                   uint8_t *digest)
+{
+    hash(sum_plain, key, data, size_bytes, digest);
+}
