@@ -6,3 +6,16 @@ foreach(noun IN ITEMS secret_key harden)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS ringfence::budget-guard
                  PkgConfig::SODIUM LABELS unit TIMEOUT 30)
 endforeach()
+foreach(noun IN ITEMS token claims)
+  ringfence_test(budget-${noun} SOURCES test_${noun}.c sample_token.c LIBS ringfence::budget
+                 PkgConfig::SODIUM LABELS unit TIMEOUT 60)
+endforeach()
+ringfence_test(budget-vectors SOURCES test_vectors.c LIBS ringfence::budget PkgConfig::SODIUM
+               LABELS unit TIMEOUT 10)
+target_include_directories(test-budget-vectors PRIVATE ${CMAKE_SOURCE_DIR}/budget-service/token)
+target_compile_definitions(test-budget-vectors
+                           PRIVATE ORACLE_FOLDER="${CMAKE_SOURCE_DIR}/tests/oracle")
+
+add_executable(token-tool token_tool.c)
+set_target_properties(token-tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
+target_link_libraries(token-tool PRIVATE ringfence_options ringfence::budget-guard)
