@@ -216,10 +216,12 @@ BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const bu
 
 typedef struct budget_actual {
     const char *label;
-    int64_t usd_micro;     /* negative (a credit) only with a line id */
-    const char *line_id;   /* of the bill; NULL: a person said so */
-    const void *evidence;  /* NULL: none; kept with its digest */
-    size_t evidence_bytes; /* at most BUDGET_EVIDENCE_BYTES_MAX */
+    int64_t usd_micro;        /* to post; negative (a credit) only with a line id */
+    const char *line_id;      /* of the bill; NULL: a person said so */
+    int64_t billed_usd_micro; /* with a line id: what the bill's line says, which is more than
+                               * usd_micro where a part of it was recorded by hand before */
+    const void *evidence;     /* NULL: none; kept with its digest */
+    size_t evidence_bytes;    /* at most BUDGET_EVIDENCE_BYTES_MAX */
 } budget_actual;
 
 /* Posts it, now and in any state. Freezes the account when Σ is above the reservation
@@ -264,8 +266,9 @@ typedef struct budget_reservation {
     budget_state state;
     int64_t amount_usd_micro; /* what was reserved: the estimate */
     int64_t posted_usd_micro;
-    int64_t held_usd_micro; /* of it, still reserved */
-    int64_t authorized_ms;  /* wall time, all four; 0: not yet */
+    int64_t billed_usd_micro; /* Σ of the bills' lines seen so far */
+    int64_t held_usd_micro;   /* of the amount, still reserved */
+    int64_t authorized_ms;    /* wall time, all four; 0: not yet */
     int64_t deadline_ms;
     int64_t terminated_ms;
     int64_t actual_ms; /* the last one */

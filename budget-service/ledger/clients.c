@@ -1,0 +1,158 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "ledger_core.h"
+
+enum { CLIENT_DATA_BYTES = BUDGET_CLIENT_KEY_BYTES + 1 };
+
+static void read_client(const store_db *store, store_sql sql, budget_client *client)
+{
+    memset(client, 0, sizeof *client);
+    client->id = store_int(store, sql, 0);
+    store_copy_text(store, sql, 1, client->name, sizeof client->name);
+    store_copy_blob(store, sql, 2, client->public_key, sizeof client->public_key);
+    client->role = (budget_role)store_int(store, sql, 3);
+    client->revoked = store_int(store, sql, 4) != 0;
+}
+
+static base_status take(budget_ledger *ledger, store_sql sql, budget_client *client,
+                        base_error *reterr)
+{
+    bool row = false;
+    const base_status status = store_next(&ledger->store, sql, &row, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (!row) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no such client");
+    }
+    read_client(&ledger->store, sql, client);
+    store_done(&ledger->store, sql);
+    return BASE_OK;
+}
+
+base_status budget_ledger_client_find(budget_ledger *ledger,
+                                      const uint8_t public_key[BUDGET_CLIENT_KEY_BYTES],
+                                      budget_client *client, base_error *reterr)
+{
+    const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_KEY, "b",
+                                           public_key, (size_t)BUDGET_CLIENT_KEY_BYTES);
+    return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_KEY, client, reterr) : status;
+}
+
+static base_status find_name(budget_ledger *ledger, const char *name, budget_client *client,
+                             base_error *reterr)
+{
+    const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_NAME, "t", name);
+    return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_NAME, client, reterr) : status;
+}
+
+static base_status next_id(ledger_op *op, int64_t *id)
+{
+    bool row = false;
+    base_status status = store_query(op->store, op->reterr, SQL_CLIENT_COUNT, "");
+    status = status == BASE_OK ? store_next(op->store, SQL_CLIENT_COUNT, &row, op->reterr) : status;
+    if (status == BASE_OK) {
+        *id = store_int(op->store, SQL_CLIENT_COUNT, 0) + 1;
+        store_done(op->store, SQL_CLIENT_COUNT);
+    }
+    return status;
+}
+
+static base_status add(ledger_op *op, const budget_client *client)
+{
+    budget_client found;
+    uint8_t data[CLIENT_DATA_BYTES];
+    int64_t id = 0;
+    op->row.text = client->name;
+    base_status status = find_name(op->ledger, client->name, &found, op->reterr);
+    if (status == BASE_ERR_NOTFOUND) {
+        status = budget_ledger_client_find(op->ledger, client->public_key, &found, op->reterr);
+    }
+    if (status == BASE_OK) {
+        return op_refuse(op, BUDGET_REASON_CLIENT_EXISTS, "%s is there already, as %s",
+                         client->name, found.name);
+    }
+    if (status != BASE_ERR_NOTFOUND) {
+        return status;
+    }
+    status = next_id(op, &id);
+    if (status == BASE_OK && id > BUDGET_CLIENTS_MAX) {
+        return op_refuse(op, BUDGET_REASON_LIMIT, "there have been %d clients", BUDGET_CLIENTS_MAX);
+    }
+    if (status == BASE_OK) {
+        status = store_run(op->store, op->reterr, SQL_CLIENT_INSERT, "itbi", id, client->name,
+                           client->public_key, sizeof client->public_key, (int64_t)client->role);
+    }
+    memcpy(data, client->public_key, sizeof client->public_key);
+    data[BUDGET_CLIENT_KEY_BYTES] = (uint8_t)client->role;
+    op->row.kind = BUDGET_KIND_CLIENT_ADD;
+    op->row.amount = id;
+    op->row.data = data;
+    op->row.data_bytes = sizeof data;
+    return status == BASE_OK ? op_grant(op) : status;
+}
+
+base_status budget_ledger_client_add(budget_ledger *ledger, const budget_caller *caller,
+                                     const budget_client *client, budget_answer *answer,
+                                     base_error *reterr)
+{
+    ledger_op op;
+    if (!budget_name_ok(client->name, sizeof client->name, false) ||
+        client->role < BUDGET_ROLE_REQUEST || client->role > BUDGET_ROLE_ADMIN) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a client has a name of letters, digits and . _ - + @ : and a role");
+    }
+    base_status status = op_begin(&op, ledger, caller, answer, reterr);
+    if (status == BASE_OK && !op.replayed) {
+        status = add(&op, client);
+    }
+    return op_end(&op, status);
+}
+
+base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_caller *caller,
+                                        const char *name, budget_answer *answer, base_error *reterr)
+{
+    ledger_op op;
+    budget_client found;
+    base_status status = text_check("a client's name", name, BUDGET_NAME_BYTES, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = op_begin(&op, ledger, caller, answer, reterr);
+    if (status != BASE_OK || op.replayed) {
+        return op_end(&op, status);
+    }
+    op.row.text = name;
+    status = find_name(ledger, name, &found, reterr);
+    if (status == BASE_ERR_NOTFOUND) {
+        return op_end(&op,
+                      op_refuse(&op, BUDGET_REASON_CLIENT_UNKNOWN, "there is no client %s", name));
+    }
+    if (status == BASE_OK) {
+        op.row.kind = BUDGET_KIND_CLIENT_REVOKE;
+        op.row.amount = found.id;
+        status = store_run_one(op.store, reterr, SQL_CLIENT_REVOKE, "i", found.id);
+    }
+    status = status == BASE_OK ? op_grant(&op) : status;
+    return op_end(&op, status);
+}
+
+base_status budget_ledger_clients(budget_ledger *ledger,
+                                  bool (*visit)(void *context, const budget_client *client),
+                                  void *context, base_error *reterr)
+{
+    store_db *store = &ledger->store;
+    bool row = true;
+    base_status status = store_query(store, reterr, SQL_CLIENT_WALK, "");
+    while (status == BASE_OK && row) {
+        status = store_next(store, SQL_CLIENT_WALK, &row, reterr);
+        if (status == BASE_OK && row) {
+            budget_client client;
+            read_client(store, SQL_CLIENT_WALK, &client);
+            row = visit(context, &client);
+        }
+    }
+    store_done(store, SQL_CLIENT_WALK);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* Evidence that instances are gone: what a vendor's driver wrote, checked field by field.
+ *
+ *   {"evidence": "ringfence/termination/v1", "vendor": "runpod", "jti": "…",
+ *    "describe": [{"at": TIME, "instance_id": "…", "name": "…jti…", "status": "terminated"}],
+ *    "list": {"at": TIME, "instances": [{"instance_id": "…", "name": "…"}]}}
+ *
+ * describe has one answer for each instance of the reservation: its id, the name that carries the
+ * jti, and "terminated" or "not-found". list is the vendor's whole list, taken after that: no
+ * instance of the reservation and no name with the jti may be on it. An "answer" beside these holds
+ * the vendor's own words and is not looked at. Times are RFC 3339, after the last redemption and
+ * not in the future. Unknown and duplicate keys are refused. Pure. */
+#ifndef BUDGET_EVIDENCE_H
+#define BUDGET_EVIDENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "budget/ledger.h"
+
+typedef struct evidence_expected {
+    const char *vendor;
+    const char *jti;
+    size_t instance_count; /* attached ones; 0: any, but at least one must be described */
+    char instances[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
+    int64_t after_s; /* wall time, seconds: the authorization */
+    int64_t now_s;
+} evidence_expected;
+
+/* BASE_OK: proof. BASE_ERR_INVALID: none; *why names the field. */
+BASE_MUST_CHECK base_status evidence_check(const void *bytes, size_t size_bytes,
+                                           const evidence_expected *expected, base_error *why);
+
+#endif

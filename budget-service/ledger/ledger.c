@@ -1,0 +1,389 @@
+#include "budget/ledger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "budget/token.h"
+#include "failpoint.h"
+#include "ledger_core.h"
+#include "mutation.h"
+
+static base_status lock_folder(budget_ledger *ledger, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES + 16];
+    (void)snprintf(path, sizeof path, "%s/ledger.lock", ledger->dir);
+    ledger->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (ledger->lock_fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot open %s", path);
+    }
+    if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK
+                   ? base_fail(reterr, BASE_ERR_BUSY, "%s: another service has this ledger open",
+                               ledger->dir)
+                   : base_fail_errno(reterr, errno, "cannot lock %s", path);
+    }
+    return BASE_OK;
+}
+
+static base_status save_anchor(budget_ledger *ledger, base_error *reterr)
+{
+    const budget_clock_anchor *anchor = &ledger->anchor;
+    const struct {
+        const char *key;
+        int64_t number;
+        const char *text;
+    } rows[] = {
+        {"anchor-boot", anchor->clock.boot_ms, anchor->clock.boot_id},
+        {"anchor-ledger", anchor->ledger_ms, NULL},
+        {"anchor-offset", anchor->offset_ms, NULL},
+    };
+    base_status status = BASE_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == BASE_OK; i++) {
+        status = store_run(&ledger->store, reterr, SQL_META_PUT, "tit", rows[i].key, rows[i].number,
+                           rows[i].text);
+    }
+    return status;
+}
+
+static base_status load_number(budget_ledger *ledger, const char *key, int64_t *number, char *text,
+                               base_error *reterr)
+{
+    bool row = false;
+    base_status status = store_query(&ledger->store, reterr, SQL_META_GET, "t", key);
+    status = status == BASE_OK ? store_next(&ledger->store, SQL_META_GET, &row, reterr) : status;
+    if (status != BASE_OK || !row) {
+        return status != BASE_OK ? status
+                                 : base_fail(reterr, BASE_ERR_INVALID, "%s lacks its %s",
+                                             ledger->store.path, key);
+    }
+    *number = store_int(&ledger->store, SQL_META_GET, 0);
+    if (text != NULL) {
+        store_copy_text(&ledger->store, SQL_META_GET, 1, text, BUDGET_BOOT_ID_BYTES);
+    }
+    store_done(&ledger->store, SQL_META_GET);
+    return BASE_OK;
+}
+
+/* The newest row gives head and sequence, and how far ledger time had come. */
+static base_status load_state(budget_ledger *ledger, base_error *reterr)
+{
+    journal_row last;
+    bool row = false;
+    store_db *store = &ledger->store;
+    budget_clock_anchor *anchor = &ledger->anchor;
+    base_status status =
+        load_number(ledger, "anchor-boot", &anchor->clock.boot_ms, anchor->clock.boot_id, reterr);
+    if (status == BASE_OK) {
+        status = load_number(ledger, "anchor-ledger", &anchor->ledger_ms, NULL, reterr);
+    }
+    if (status == BASE_OK) {
+        status = load_number(ledger, "anchor-offset", &anchor->offset_ms, NULL, reterr);
+    }
+    status = status == BASE_OK ? store_query(store, reterr, SQL_JOURNAL_LAST, "") : status;
+    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_LAST, &row, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (!row || !journal_read(store, SQL_JOURNAL_LAST, &last)) {
+        store_done(store, SQL_JOURNAL_LAST);
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         row ? "%s: its last row is malformed" : "%s: its journal is empty",
+                         store->path);
+    }
+    ledger->sequence = last.sequence;
+    memcpy(ledger->head, last.hash, sizeof ledger->head);
+    if (last.at_ms > anchor->ledger_ms) {
+        /* The row is newer than the anchor: on the anchor's own line, its moment is known. */
+        anchor->clock.boot_ms += last.at_ms - anchor->ledger_ms;
+        anchor->ledger_ms = last.at_ms;
+    }
+    store_done(store, SQL_JOURNAL_LAST);
+    return BASE_OK;
+}
+
+static base_status genesis(budget_ledger *ledger, base_error *reterr)
+{
+    budget_answer answer;
+    ledger_op op;
+    base_status status = op_begin(&op, ledger, NULL, &answer, reterr);
+    op.row.kind = BUDGET_KIND_GENESIS;
+    return op_end(&op, status == BASE_OK ? op_grant(&op) : status);
+}
+
+static budget_ledger *make(const budget_ledger_options *options, base_error *reterr)
+{
+    budget_ledger *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        (void)base_fail(reterr, BASE_ERR_MEMORY, "no memory for the ledger");
+        return NULL;
+    }
+    made->lock_fd = -1;
+    made->checkpoint_fd = -1;
+    made->signer = options->signer;
+    (void)snprintf(made->dir, sizeof made->dir, "%s", options->dir);
+    if (options->checkpoint_path != NULL) {
+        (void)snprintf(made->checkpoint_path, sizeof made->checkpoint_path, "%s",
+                       options->checkpoint_path);
+    } else {
+        (void)snprintf(made->checkpoint_path, sizeof made->checkpoint_path, "%.*s/checkpoints",
+                       BASE_PATH_BYTES - 16, options->dir);
+    }
+    return made;
+}
+
+static base_status open_store(budget_ledger *ledger, const budget_ledger_options *options,
+                              bool create, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    if (strlen(options->dir) > BASE_PATH_BYTES - 32) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the folder's name is too long");
+    }
+    base_status status = budget_crypto_init(reterr);
+    if (status == BASE_OK && options->vfs == NULL) {
+        status = lock_folder(ledger, reterr);
+    }
+    (void)snprintf(path, sizeof path, "%.*s/ledger.db", BASE_PATH_BYTES - 16, options->dir);
+    return status == BASE_OK ? store_open(&ledger->store, path, options->vfs, create, reterr)
+                             : status;
+}
+
+base_status budget_ledger_create(const budget_ledger_options *options, base_error *reterr)
+{
+    budget_ledger *ledger = make(options, reterr);
+    if (ledger == NULL) {
+        return BASE_ERR_MEMORY;
+    }
+    base_status status = open_store(ledger, options, true, reterr);
+    if (status == BASE_OK) {
+        ledger->anchor =
+            (budget_clock_anchor){.ledger_ms = options->clock.wall_ms, .clock = options->clock};
+        status = budget_ledger_begin(ledger, &options->clock, reterr);
+    }
+    status = status == BASE_OK ? save_anchor(ledger, reterr) : status;
+    status = status == BASE_OK ? genesis(ledger, reterr) : status;
+    if (status == BASE_OK) {
+        ledger->checkpoint_fd = open(ledger->checkpoint_path,
+                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (ledger->checkpoint_fd < 0) {
+            status = base_fail_errno(reterr, errno, "cannot make %s", ledger->checkpoint_path);
+        }
+    }
+    status = status == BASE_OK ? budget_ledger_commit(ledger, reterr) : status;
+    budget_ledger_close(ledger);
+    return status;
+}
+
+/* Every start is noted in the anchor, and a checkpoint that an admin accepted in the journal. */
+static base_status start(budget_ledger *ledger, const budget_ledger_options *options, bool accepted,
+                         base_error *reterr)
+{
+    base_status status = budget_ledger_begin(ledger, &options->clock, reterr);
+    status = status == BASE_OK ? save_anchor(ledger, reterr) : status;
+    if (status == BASE_OK && accepted) {
+        budget_answer answer;
+        ledger_op op;
+        status = op_begin(&op, ledger, NULL, &answer, reterr);
+        op.row.kind = BUDGET_KIND_CHECKPOINT_ACCEPTED;
+        status = op_end(&op, status == BASE_OK ? op_grant(&op) : status);
+    }
+    return status == BASE_OK ? budget_ledger_commit(ledger, reterr) : status;
+}
+
+base_status budget_ledger_open(const budget_ledger_options *options, budget_ledger **ledger,
+                               base_error *reterr)
+{
+    bool accepted = false;
+    budget_ledger *made = make(options, reterr);
+    if (made == NULL) {
+        return BASE_ERR_MEMORY;
+    }
+    base_status status = open_store(made, options, false, reterr);
+    status = status == BASE_OK ? load_state(made, reterr) : status;
+    if (status == BASE_OK) {
+        status = checkpoint_open(made, options->accept_checkpoint, &accepted, reterr);
+    }
+    status = status == BASE_OK ? start(made, options, accepted, reterr) : status;
+    if (status != BASE_OK) {
+        budget_ledger_close(made);
+        return status;
+    }
+    *ledger = made;
+    return BASE_OK;
+}
+
+void budget_ledger_close(budget_ledger *ledger)
+{
+    if (ledger == NULL) {
+        return;
+    }
+    if (ledger->in_batch) {
+        budget_ledger_rollback(ledger);
+    }
+    store_close(&ledger->store);
+    if (ledger->checkpoint_fd >= 0) {
+        (void)close(ledger->checkpoint_fd);
+    }
+    if (ledger->lock_fd >= 0) {
+        (void)close(ledger->lock_fd);
+    }
+    free(ledger);
+}
+
+bool budget_ledger_broken(const budget_ledger *ledger)
+{
+    return ledger->store.broken;
+}
+
+base_status budget_ledger_begin(budget_ledger *ledger, const budget_clock *clock,
+                                base_error *reterr)
+{
+    if (ledger->store.broken || ledger->in_batch) {
+        return base_fail(reterr, BASE_ERR_STATE,
+                         ledger->in_batch ? "a batch is open already"
+                                          : "the ledger is broken; the service must end");
+    }
+    const base_status status = store_run(&ledger->store, reterr, SQL_BEGIN, "");
+    if (status != BASE_OK) {
+        return status;
+    }
+    ledger->in_batch = true;
+    ledger->lost = false;
+    ledger->batch_sequence = ledger->sequence;
+    memcpy(ledger->batch_head, ledger->head, sizeof ledger->head);
+    ledger->batch_anchor = ledger->anchor;
+    budget_clock_advance(&ledger->anchor, clock);
+    ledger->now.ledger_ms = ledger->anchor.ledger_ms;
+    ledger->now.wall_ms = wall_of(ledger, ledger->anchor.ledger_ms);
+    return BASE_OK;
+}
+
+static base_status commit_rows(budget_ledger *ledger, base_error *reterr)
+{
+    const bool early = BUDGET_MUTANT(SIGN_BEFORE_COMMIT);
+    base_status status = BASE_OK;
+    if (early) {
+        status = checkpoint_append(ledger, ledger->batch_sequence, ledger->batch_head, reterr);
+    }
+    BUDGET_FAILPOINT("before-commit");
+    status = status == BASE_OK ? store_commit(&ledger->store, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    BUDGET_FAILPOINT("after-commit");
+    ledger->sequence = ledger->batch_sequence;
+    memcpy(ledger->head, ledger->batch_head, sizeof ledger->head);
+    BUDGET_FAILPOINT("before-checkpoint");
+    if (!early) {
+        status = checkpoint_append(ledger, ledger->sequence, ledger->head, reterr);
+    }
+    BUDGET_FAILPOINT("after-checkpoint");
+    return status;
+}
+
+base_status budget_ledger_commit(budget_ledger *ledger, base_error *reterr)
+{
+    if (!ledger->in_batch) {
+        return base_fail(reterr, BASE_ERR_STATE, "no batch is open");
+    }
+    if (ledger->lost || ledger->store.broken) {
+        budget_ledger_rollback(ledger);
+        return base_fail(reterr, BASE_ERR_IO, "the batch was given up: an operation failed");
+    }
+    ledger->in_batch = false;
+    if (ledger->batch_sequence != ledger->sequence) {
+        const base_status status = commit_rows(ledger, reterr);
+        if (status != BASE_OK) {
+            ledger->anchor = ledger->batch_anchor;
+        }
+        return status;
+    }
+    return store_commit(&ledger->store, reterr);
+}
+
+void budget_ledger_rollback(budget_ledger *ledger)
+{
+    if (ledger->in_batch) {
+        ledger->in_batch = false;
+        ledger->anchor = ledger->batch_anchor;
+        store_rollback(&ledger->store);
+    }
+}
+
+void budget_ledger_head(const budget_ledger *ledger, uint64_t *sequence,
+                        uint8_t head[BUDGET_DIGEST_BYTES])
+{
+    *sequence = ledger->sequence;
+    memcpy(head, ledger->head, sizeof ledger->head);
+}
+
+base_status budget_ledger_remembers(budget_ledger *ledger, uint64_t sequence,
+                                    const uint8_t head[BUDGET_DIGEST_BYTES], base_error *reterr)
+{
+    bool row = false;
+    uint8_t hash[BUDGET_DIGEST_BYTES] = {0};
+    if (sequence == 0) {
+        return BASE_OK;
+    }
+    if (sequence > ledger->sequence) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "the ledger is at row %llu, and row %llu was seen before: it is an older "
+                         "copy",
+                         (unsigned long long)ledger->sequence, (unsigned long long)sequence);
+    }
+    store_db *store = &ledger->store;
+    base_status status = store_query(store, reterr, SQL_JOURNAL_HASH, "i", (int64_t)sequence);
+    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_HASH, &row, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (row) {
+        store_copy_blob(store, SQL_JOURNAL_HASH, 0, hash, sizeof hash);
+        store_done(store, SQL_JOURNAL_HASH);
+    }
+    if (!row || sodium_memcmp(hash, head, sizeof hash) != 0) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "row %llu is another one than was seen before: it is another ledger, or "
+                         "an older copy gone on",
+                         (unsigned long long)sequence);
+    }
+    return BASE_OK;
+}
+
+base_status budget_ledger_now(budget_ledger *ledger, const budget_clock *clock, int64_t *wall_ms,
+                              int64_t *skew_ms, base_error *reterr)
+{
+    if (clock->boot_ms < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a clock before its boot");
+    }
+    *wall_ms = wall_of(ledger, budget_clock_ledger_ms(&ledger->anchor, clock));
+    *skew_ms = budget_clock_skew_ms(&ledger->anchor, clock);
+    return BASE_OK;
+}
+
+base_status budget_ledger_clock_repair(budget_ledger *ledger, const budget_caller *caller,
+                                       budget_answer *answer, base_error *reterr)
+{
+    ledger_op op;
+    base_status status = op_begin(&op, ledger, caller, answer, reterr);
+    if (status == BASE_OK && !op.replayed) {
+        const int64_t offset_ms = ledger->anchor.offset_ms;
+        budget_clock_repair(&ledger->anchor, &ledger->anchor.clock);
+        ledger->now.wall_ms = wall_of(ledger, ledger->now.ledger_ms);
+        op.row.kind = BUDGET_KIND_CLOCK;
+        op.row.amount = ledger->anchor.offset_ms - offset_ms;
+        status = save_anchor(ledger, reterr);
+        status = status == BASE_OK ? op_grant(&op) : status;
+    }
+    return op_end(&op, status);
+}
+
+int64_t wall_of(const budget_ledger *ledger, int64_t ledger_ms)
+{
+    return ledger_ms == 0 ? 0 : ledger_ms + ledger->anchor.offset_ms;
+}

@@ -1,0 +1,142 @@
+/* What the files of the ledger share: the handle, one operation, a chain and a reservation as read
+ * from the tables. Private to ledger/. */
+#ifndef BUDGET_LEDGER_CORE_H
+#define BUDGET_LEDGER_CORE_H
+
+#include "budget/ledger.h"
+#include "journal.h"
+#include "store.h"
+
+struct budget_ledger {
+    store_db store;
+    int lock_fd;
+    int checkpoint_fd;
+    char dir[BASE_PATH_BYTES];
+    char checkpoint_path[BASE_PATH_BYTES];
+    budget_ledger_signer signer;
+    budget_clock_anchor anchor;
+    uint64_t sequence; /* committed */
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    bool in_batch;
+    bool lost; /* an operation of this batch failed: commit rolls back */
+    budget_rule_now now;
+    uint64_t batch_sequence;
+    uint8_t batch_head[BUDGET_DIGEST_BYTES];
+    budget_clock_anchor batch_anchor; /* to put back on rollback */
+};
+
+/* One operation in progress. row gathers what is written when it ends. */
+typedef struct ledger_op {
+    budget_ledger *ledger;
+    store_db *store;
+    const budget_caller *caller; /* NULL: the service itself, nothing remembered */
+    budget_answer *answer;
+    base_error *reterr;
+    journal_row row;
+    bool replayed; /* the answer is an earlier one: done */
+} ledger_op;
+
+/* Looks whether this request was answered before. */
+BASE_MUST_CHECK base_status op_begin(ledger_op *op, budget_ledger *ledger,
+                                     const budget_caller *caller, budget_answer *answer,
+                                     base_error *reterr);
+
+/* Ends it with a refusal, remembered when the caller has a request id. format: words for a person.
+ */
+BASE_MUST_CHECK base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, ...)
+    BASE_PRINTF(3, 4);
+
+/* Ends it with a row: op->row but for sequence, times, client, request and answer. */
+BASE_MUST_CHECK base_status op_grant(ledger_op *op);
+
+/* Passes status on, and loses the batch unless it is BASE_OK or BASE_ERR_INVALID (nothing written
+ * yet). Every operation returns through this. */
+base_status op_end(ledger_op *op, base_status status);
+
+/* The answer of the row with this sequence, as a replay. */
+BASE_MUST_CHECK base_status op_replay(ledger_op *op, uint64_t sequence);
+
+typedef struct ledger_chain {
+    budget_rule_chain rule;
+    int64_t ids[BUDGET_ACCOUNT_DEPTH_MAX];
+    char names[BUDGET_ACCOUNT_DEPTH_MAX][BUDGET_ACCOUNT_BYTES];
+} ledger_chain;
+
+/* By name, or by id where name is NULL. BASE_ERR_NOTFOUND. */
+BASE_MUST_CHECK base_status chain_load(budget_ledger *ledger, const char *name, int64_t id,
+                                       ledger_chain *chain, base_error *reterr);
+
+/* Any account of the chain is frozen: its index; -1: none. */
+int chain_frozen(const ledger_chain *chain);
+
+/* Figures of the account that binds (or of `which`) into the answer. */
+void chain_answer(const ledger_chain *before, const ledger_chain *after, size_t which,
+                  budget_answer *answer);
+
+enum ledger_flag {
+    FLAG_LOCAL = 1,
+    FLAG_CREATED = 2,
+    FLAG_EXPIRED = 4,
+    FLAG_TERMINATED = 8,
+    FLAG_COST_KNOWN = 16,
+    FLAG_ATTESTED = 32,
+};
+
+typedef struct ledger_reservation {
+    int64_t id;
+    int64_t account;
+    uint64_t sequence; /* of its authorization */
+    char label[BUDGET_LABEL_BYTES];
+    char jti[BUDGET_JTI_BYTES];
+    char vendor[BUDGET_NAME_BYTES];
+    char mode[BUDGET_NAME_BYTES];
+    budget_rule_reservation rule;
+    int64_t billed;
+    int64_t instances;
+    bool attested;
+    bool has_evidence;
+    uint8_t evidence[BUDGET_DIGEST_BYTES];
+    int64_t authorized_ms; /* wall time, these three */
+    int64_t terminated_ms;
+    int64_t actual_ms;
+} ledger_reservation;
+
+int64_t reservation_flags(const ledger_reservation *reservation);
+
+/* The current row of a statement that selects RESERVATION_COLUMNS. */
+void reservation_read(const store_db *store, store_sql sql, ledger_reservation *reservation);
+
+/* Runs `sql` with one text. BASE_ERR_NOTFOUND: no row. */
+BASE_MUST_CHECK base_status reservation_load(budget_ledger *ledger, store_sql sql, const char *key,
+                                             ledger_reservation *reservation, base_error *reterr);
+BASE_MUST_CHECK base_status reservation_load_id(budget_ledger *ledger, int64_t id,
+                                                ledger_reservation *reservation,
+                                                base_error *reterr);
+
+/* Writes `after` over `before` and the difference into the chain, and the deltas into op->row.
+ * *overflow: a sum would overflow, nothing is written. */
+BASE_MUST_CHECK base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
+                                              const ledger_reservation *after, bool freeze,
+                                              bool *overflow);
+
+/* With its account's name and wall times. */
+BASE_MUST_CHECK base_status reservation_public(budget_ledger *ledger,
+                                               const ledger_reservation *reservation,
+                                               budget_reservation *found, base_error *reterr);
+
+/* BASE_ERR_INVALID, with words, unless the text is 1 … size_bytes - 1 printable ASCII characters
+ * without quotes and backslashes. */
+BASE_MUST_CHECK base_status text_check(const char *what, const char *text, size_t size_bytes,
+                                       base_error *reterr);
+
+/* Wall time of a ledger time, and back; 0 stays 0. */
+int64_t wall_of(const budget_ledger *ledger, int64_t ledger_ms);
+
+/* checkpoint.c: the file is opened and checked against the journal; a line is appended. */
+BASE_MUST_CHECK base_status checkpoint_open(budget_ledger *ledger, bool accept, bool *accepted,
+                                            base_error *reterr);
+BASE_MUST_CHECK base_status checkpoint_append(budget_ledger *ledger, uint64_t sequence,
+                                              const uint8_t head[BUDGET_DIGEST_BYTES],
+                                              base_error *reterr);
+
+#endif

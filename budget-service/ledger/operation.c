@@ -1,0 +1,167 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "budget/token.h"
+#include "failpoint.h"
+#include "ledger_core.h"
+#include "mutation.h"
+
+base_status text_check(const char *what, const char *text, size_t size_bytes, base_error *reterr)
+{
+    const size_t length = text != NULL ? strnlen(text, size_bytes) : 0;
+    if (length == 0 || length >= size_bytes) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s must have 1 to %zu characters", what,
+                         size_bytes - 1);
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\') {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "%s may hold printable ASCII without quotes and backslashes", what);
+        }
+    }
+    return BASE_OK;
+}
+
+base_status op_replay(ledger_op *op, uint64_t sequence)
+{
+    journal_row row;
+    bool there = false;
+    base_status status =
+        store_query(op->store, op->reterr, SQL_JOURNAL_GET, "i", (int64_t)sequence);
+    if (status == BASE_OK) {
+        status = store_next(op->store, SQL_JOURNAL_GET, &there, op->reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    const bool good = there && journal_read(op->store, SQL_JOURNAL_GET, &row) &&
+                      journal_answer_read(&row, op->answer);
+    store_done(op->store, SQL_JOURNAL_GET);
+    if (!good) {
+        return base_fail(op->reterr, BASE_ERR_STATE,
+                         "row %llu is missing or malformed; run budget-service audit",
+                         (unsigned long long)sequence);
+    }
+    op->answer->replayed = true;
+    op->replayed = true;
+    return BASE_OK;
+}
+
+static base_status find_request(ledger_op *op)
+{
+    uint8_t body[BUDGET_DIGEST_BYTES];
+    bool row = false;
+    const budget_caller *caller = op->caller;
+    if (!budget_name_ok(caller->request_id, BUDGET_REQUEST_ID_BYTES, false)) {
+        return base_fail(op->reterr, BASE_ERR_INVALID,
+                         "a request id has 1 to %d letters, digits and . _ - + @ :",
+                         BUDGET_REQUEST_ID_BYTES - 1);
+    }
+    base_status status = store_query(op->store, op->reterr, SQL_REQUEST_GET, "it", caller->client,
+                                     caller->request_id);
+    status = status == BASE_OK ? store_next(op->store, SQL_REQUEST_GET, &row, op->reterr) : status;
+    if (status != BASE_OK || !row) {
+        return status;
+    }
+    store_copy_blob(op->store, SQL_REQUEST_GET, 0, body, sizeof body);
+    const uint64_t sequence = (uint64_t)store_int(op->store, SQL_REQUEST_GET, 1);
+    store_done(op->store, SQL_REQUEST_GET);
+    if (BUDGET_MUTANT(RETRY_FORGOTTEN)) {
+        return BASE_OK;
+    }
+    if (memcmp(body, caller->body_blake2b256, sizeof body) == 0) {
+        return op_replay(op, sequence);
+    }
+    op->replayed = true;
+    op->answer->reason = BUDGET_REASON_REQUEST_REUSED;
+    (void)snprintf(op->answer->words, sizeof op->answer->words,
+                   "the request id %s was used before, for another request", caller->request_id);
+    return BASE_OK;
+}
+
+base_status op_begin(ledger_op *op, budget_ledger *ledger, const budget_caller *caller,
+                     budget_answer *answer, base_error *reterr)
+{
+    memset(op, 0, sizeof *op);
+    memset(answer, 0, sizeof *answer);
+    op->ledger = ledger;
+    op->store = &ledger->store;
+    op->caller = caller;
+    op->answer = answer;
+    op->reterr = reterr;
+    if (!ledger->in_batch || ledger->lost || ledger->store.broken) {
+        return base_fail(reterr, BASE_ERR_STATE,
+                         ledger->in_batch ? "an earlier operation of this batch failed"
+                                          : "no batch is open");
+    }
+    return caller != NULL && caller->request_id != NULL ? find_request(op) : BASE_OK;
+}
+
+/* A mutant that forgets its requests overwrites nothing: it leaves the first answer in place. */
+static base_status remember(ledger_op *op)
+{
+    if (op->row.request == NULL || BUDGET_MUTANT(RETRY_FORGOTTEN)) {
+        return BASE_OK;
+    }
+    return store_run(op->store, op->reterr, SQL_REQUEST_INSERT, "itbi", op->row.client,
+                     op->row.request, op->row.body, (size_t)BUDGET_DIGEST_BYTES,
+                     (int64_t)op->row.sequence);
+}
+
+base_status op_grant(ledger_op *op)
+{
+    uint8_t answer[JOURNAL_ANSWER_BYTES_MAX];
+    budget_ledger *ledger = op->ledger;
+    journal_row *row = &op->row;
+    row->sequence = ledger->batch_sequence + 1;
+    row->at_ms = ledger->now.ledger_ms;
+    row->offset_ms = ledger->anchor.offset_ms;
+    row->client = op->caller != NULL ? op->caller->client : 0;
+    row->request = op->caller != NULL ? op->caller->request_id : NULL;
+    row->body = row->request != NULL ? op->caller->body_blake2b256 : NULL;
+    row->reason = op->answer->reason;
+    row->answer_bytes = journal_answer_write(op->answer, answer);
+    row->answer = answer;
+    BUDGET_FAILPOINT("before-update");
+    base_status status = journal_hash(row, ledger->batch_head, row->hash, op->reterr);
+    status = status == BASE_OK ? journal_insert(op->store, row, op->reterr) : status;
+    status = status == BASE_OK ? remember(op) : status;
+    if (status != BASE_OK) {
+        return status == BASE_ERR_INVALID ? BASE_ERR_STATE : status;
+    }
+    BUDGET_FAILPOINT("after-update");
+    ledger->batch_sequence = row->sequence;
+    memcpy(ledger->batch_head, row->hash, sizeof row->hash);
+    op->answer->sequence = row->sequence;
+    op->answer->at_ms = row->at_ms + row->offset_ms;
+    memcpy(op->answer->head, row->hash, sizeof row->hash);
+    return BASE_OK;
+}
+
+base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(op->answer->words, sizeof op->answer->words, format, args);
+    va_end(args);
+    op->answer->reason = reason;
+    if (op->caller == NULL || op->caller->request_id == NULL) {
+        return BASE_OK;
+    }
+    op->row.kind = BUDGET_KIND_REFUSE;
+    op->row.reserved_delta = 0;
+    op->row.posted_delta = 0;
+    op->row.state = 0;
+    op->row.data = NULL;
+    op->row.data_bytes = 0;
+    return op_grant(op);
+}
+
+base_status op_end(ledger_op *op, base_status status)
+{
+    if (status != BASE_OK && status != BASE_ERR_INVALID && op->ledger->in_batch) {
+        op->ledger->lost = true;
+    }
+    return status;
+}

@@ -1,0 +1,156 @@
+#include <string.h>
+
+#include "ledger_core.h"
+
+base_status budget_ledger_find(budget_ledger *ledger, const char *label, budget_reservation *found,
+                               base_error *reterr)
+{
+    ledger_reservation reservation;
+    const base_status status =
+        reservation_load(ledger, SQL_RESERVATION_BY_LABEL, label, &reservation, reterr);
+    return status == BASE_OK ? reservation_public(ledger, &reservation, found, reterr) : status;
+}
+
+base_status budget_ledger_find_instance(budget_ledger *ledger, const char *instance,
+                                        budget_reservation *found, base_error *reterr)
+{
+    ledger_reservation reservation;
+    bool row = false;
+    store_db *store = &ledger->store;
+    base_status status = store_query(store, reterr, SQL_INSTANCE_GET, "t", instance);
+    status = status == BASE_OK ? store_next(store, SQL_INSTANCE_GET, &row, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (!row) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "no label has the instance %.128s", instance);
+    }
+    const int64_t id = store_int(store, SQL_INSTANCE_GET, 0);
+    store_done(store, SQL_INSTANCE_GET);
+    status = reservation_load_id(ledger, id, &reservation, reterr);
+    return status == BASE_OK ? reservation_public(ledger, &reservation, found, reterr) : status;
+}
+
+/* What a bound statement selects, up to max. */
+static base_status gather(budget_ledger *ledger, store_sql sql, size_t max,
+                          budget_reservation *found, size_t *count, base_error *reterr)
+{
+    bool row = true;
+    base_status status = BASE_OK;
+    *count = 0;
+    while (status == BASE_OK && *count < max) {
+        ledger_reservation reservation;
+        status = store_next(&ledger->store, sql, &row, reterr);
+        if (status != BASE_OK || !row) {
+            break;
+        }
+        reservation_read(&ledger->store, sql, &reservation);
+        status = reservation_public(ledger, &reservation, &found[*count], reterr);
+        *count += status == BASE_OK;
+    }
+    store_done(&ledger->store, sql);
+    return status;
+}
+
+base_status budget_ledger_list(budget_ledger *ledger, int64_t after_id, size_t max,
+                               budget_reservation *found, size_t *count, base_error *reterr)
+{
+    const base_status status =
+        store_query(&ledger->store, reterr, SQL_RESERVATION_WALK, "ii", after_id, (int64_t)max);
+    return status == BASE_OK ? gather(ledger, SQL_RESERVATION_WALK, max, found, count, reterr)
+                             : status;
+}
+
+base_status budget_ledger_overdue(budget_ledger *ledger, size_t max, budget_reservation *found,
+                                  size_t *count, base_error *reterr)
+{
+    const base_status status =
+        store_query(&ledger->store, reterr, SQL_RESERVATION_OVERDUE, "i", (int64_t)max);
+    return status == BASE_OK ? gather(ledger, SQL_RESERVATION_OVERDUE, max, found, count, reterr)
+                             : status;
+}
+
+static base_status count_of(budget_ledger *ledger, store_sql sql, int64_t *count,
+                            base_error *reterr)
+{
+    bool row = false;
+    base_status status = store_query(&ledger->store, reterr, sql, "");
+    status = status == BASE_OK ? store_next(&ledger->store, sql, &row, reterr) : status;
+    if (status == BASE_OK) {
+        *count = store_int(&ledger->store, sql, 0);
+        store_done(&ledger->store, sql);
+    }
+    return status;
+}
+
+base_status budget_ledger_attention(budget_ledger *ledger, int64_t *overdue_count,
+                                    int64_t *frozen_count, base_error *reterr)
+{
+    const base_status status =
+        count_of(ledger, SQL_RESERVATION_OVERDUE_COUNT, overdue_count, reterr);
+    return status == BASE_OK ? count_of(ledger, SQL_ACCOUNT_FROZEN_COUNT, frozen_count, reterr)
+                             : status;
+}
+
+static const uint8_t *evidence_of(const journal_row *row)
+{
+    if (row->kind == BUDGET_KIND_TERMINATED && row->data_bytes == 1 + BUDGET_DIGEST_BYTES) {
+        return (const uint8_t *)row->data + 1;
+    }
+    if (row->kind == BUDGET_KIND_ACTUAL && row->data_bytes == 8 + BUDGET_DIGEST_BYTES) {
+        return (const uint8_t *)row->data + 8;
+    }
+    return NULL;
+}
+
+static bool visit_row(budget_ledger *ledger, const journal_row *row,
+                      bool (*visit)(void *context, const budget_row *row), void *context,
+                      base_error *reterr)
+{
+    ledger_chain chain;
+    budget_row found = {
+        .sequence = row->sequence,
+        .at_ms = row->at_ms + row->offset_ms,
+        .kind = row->kind,
+        .reason = row->reason,
+        .client = row->client,
+        .reservation = row->reservation,
+        .label = row->label,
+        .text = row->text,
+        .usd_micro = row->amount,
+        .reserved_delta = row->reserved_delta,
+        .posted_delta = row->posted_delta,
+        .state = (budget_state)row->state,
+        .evidence_blake2b256 = evidence_of(row),
+        .attested = row->kind == BUDGET_KIND_TERMINATED && row->data_bytes > 0 &&
+                    *(const uint8_t *)row->data != 0,
+    };
+    if (row->account != 0 && chain_load(ledger, NULL, row->account, &chain, reterr) == BASE_OK) {
+        found.account = chain.names[0];
+    }
+    return visit(context, &found);
+}
+
+base_status budget_ledger_rows(budget_ledger *ledger, uint64_t after_sequence, size_t max,
+                               bool (*visit)(void *context, const budget_row *row), void *context,
+                               base_error *reterr)
+{
+    store_db *store = &ledger->store;
+    bool more = true;
+    base_status status =
+        store_query(store, reterr, SQL_JOURNAL_WALK, "ii", (int64_t)after_sequence, (int64_t)max);
+    while (status == BASE_OK && more) {
+        status = store_next(store, SQL_JOURNAL_WALK, &more, reterr);
+        if (status == BASE_OK && more) {
+            journal_row row;
+            if (!journal_read(store, SQL_JOURNAL_WALK, &row)) {
+                status = base_fail(reterr, BASE_ERR_STATE, "row %lld is malformed",
+                                   (long long)row.sequence);
+                break;
+            }
+            more = visit_row(ledger, &row, visit, context, reterr);
+        }
+    }
+    store_done(store, SQL_JOURNAL_WALK);
+    return status;
+}

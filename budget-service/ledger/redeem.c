@@ -1,0 +1,200 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "ledger_core.h"
+
+enum { REDEEM_DATA_BYTES = 3 * 8 + BUDGET_CLIENT_KEY_BYTES };
+
+static base_status refuse(ledger_op *op, budget_reason reason,
+                          const ledger_reservation *reservation,
+                          const budget_redemption *redemption)
+{
+    const budget_rule_reservation *rule = &reservation->rule;
+    const char *label = reservation->label;
+    switch (reason) {
+    case BUDGET_REASON_RANK_RANGE:
+        return op_refuse(op, reason, "%s is for ranks 0 to %" PRId64 ", not %" PRId64, label,
+                         rule->world_size - 1, redemption->rank);
+    case BUDGET_REASON_ATTEMPT_RANGE:
+        return op_refuse(op, reason, "%s allows attempts 1 to %" PRId64 ", not %" PRId64, label,
+                         rule->max_attempts, redemption->attempt);
+    case BUDGET_REASON_ATTEMPT_ORDER:
+        return op_refuse(op, reason, "%s is at attempt %" PRId64 ": %" PRId64 " is too early",
+                         label, rule->attempt, redemption->attempt);
+    case BUDGET_REASON_FENCED:
+        return op_refuse(op, reason, "%s is at attempt %" PRId64 ": %" PRId64 " is over", label,
+                         rule->attempt, redemption->attempt);
+    case BUDGET_REASON_JOB_KEY:
+        return op_refuse(op, reason, "%s was redeemed by another job", label);
+    case BUDGET_REASON_TOKEN_EXPIRED:
+        return op_refuse(op, reason, "the token of %s has expired unused; authorize anew", label);
+    case BUDGET_REASON_DEADLINE_PASSED:
+        return op_refuse(op, reason, "the time of %s is over (%" PRId64 " s)", label,
+                         rule->max_seconds);
+    case BUDGET_REASON_CREATED:
+        return op_refuse(op, reason, "leave to create the instance of %s was given before", label);
+    case BUDGET_REASON_ACCOUNT_FROZEN:
+        return op_refuse(op, reason, "account %s is frozen; an admin must acknowledge it",
+                         op->answer->account);
+    default:
+        return op_refuse(op, reason, "%s is %s", label, budget_state_name(rule->state));
+    }
+}
+
+/* Loads what both kinds of redeeming need; *status tells whether to go on. */
+static bool load(ledger_op *op, const budget_redemption *redemption,
+                 ledger_reservation *reservation, bool *frozen, base_status *status)
+{
+    ledger_chain chain;
+    *status = reservation_load(op->ledger, SQL_RESERVATION_BY_JTI, redemption->jti, reservation,
+                               op->reterr);
+    if (*status == BASE_ERR_NOTFOUND) {
+        *status = op_refuse(op, BUDGET_REASON_TOKEN_UNKNOWN,
+                            "the ledger never gave the token %.32s", redemption->jti);
+        return false;
+    }
+    if (*status != BASE_OK) {
+        return false;
+    }
+    *status = chain_load(op->ledger, NULL, reservation->account, &chain, op->reterr);
+    if (*status != BASE_OK) {
+        return false;
+    }
+    const int which = chain_frozen(&chain);
+    *frozen = which >= 0;
+    chain_answer(&chain, &chain, which >= 0 ? (size_t)which : budget_rule_binding(&chain.rule),
+                 op->answer);
+    op->row.reservation = reservation->id;
+    op->row.account = reservation->account;
+    op->row.label = reservation->label;
+    return true;
+}
+
+static void fill(const ledger_op *op, const ledger_reservation *reservation,
+                 budget_redemption *redemption)
+{
+    redemption->deadline_ms = wall_of(op->ledger, reservation->rule.deadline_ms);
+    redemption->remaining_ms = reservation->rule.deadline_ms - op->ledger->now.ledger_ms;
+}
+
+static base_status write_redemption(ledger_op *op, const ledger_reservation *before,
+                                    const ledger_reservation *after,
+                                    const budget_redemption *redemption)
+{
+    uint8_t data[REDEEM_DATA_BYTES];
+    bool overflow = false;
+    base_writer writer = base_writer_make(data, sizeof data);
+    base_write_u64(&writer, (uint64_t)after->rule.deadline_ms);
+    base_write_u64(&writer, (uint64_t)redemption->rank);
+    base_write_u64(&writer, (uint64_t)redemption->attempt);
+    base_write_bytes(&writer, after->rule.job_public_key, sizeof after->rule.job_public_key);
+    op->row.data = data;
+    op->row.data_bytes = writer.offset_bytes;
+    base_status status = reservation_apply(op, before, after, false, &overflow);
+    if (status != BASE_OK || overflow) {
+        return status != BASE_OK ? status : BASE_ERR_STATE;
+    }
+    return op_grant(op);
+}
+
+static base_status find_tuple(ledger_op *op, int64_t reservation,
+                              const budget_redemption *redemption, int64_t *sequence)
+{
+    bool row = false;
+    base_status status = store_query(op->store, op->reterr, SQL_REDEMPTION_GET, "iii", reservation,
+                                     redemption->attempt, redemption->rank);
+    status =
+        status == BASE_OK ? store_next(op->store, SQL_REDEMPTION_GET, &row, op->reterr) : status;
+    *sequence = 0;
+    if (status == BASE_OK && row) {
+        *sequence = store_int(op->store, SQL_REDEMPTION_GET, 0);
+        store_done(op->store, SQL_REDEMPTION_GET);
+    }
+    return status;
+}
+
+static base_status redeem(ledger_op *op, budget_redemption *redemption)
+{
+    ledger_reservation before;
+    base_status status = BASE_OK;
+    bool frozen = false;
+    int64_t sequence = 0;
+    if (!load(op, redemption, &before, &frozen, &status)) {
+        return status;
+    }
+    status = find_tuple(op, before.id, redemption, &sequence);
+    if (status != BASE_OK) {
+        return status;
+    }
+    ledger_reservation after = before;
+    const budget_rule_tuple tuple = {
+        .rank = redemption->rank,
+        .attempt = redemption->attempt,
+        .job_public_key = redemption->job_public_key,
+        .seen = sequence != 0,
+    };
+    const budget_reason reason = budget_rule_redeem(&after.rule, &tuple, frozen, &op->ledger->now);
+    if (reason != BUDGET_REASON_NONE) {
+        return refuse(op, reason, &before, redemption);
+    }
+    fill(op, &after, redemption);
+    if (tuple.seen) {
+        return op_replay(op, (uint64_t)sequence);
+    }
+    op->row.kind = BUDGET_KIND_REDEEM;
+    status = write_redemption(op, &before, &after, redemption);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return store_run(op->store, op->reterr, SQL_REDEMPTION_INSERT, "iiii", before.id,
+                     redemption->attempt, redemption->rank, (int64_t)op->row.sequence);
+}
+
+base_status budget_ledger_redeem(budget_ledger *ledger, budget_redemption *redemption,
+                                 budget_answer *answer, base_error *reterr)
+{
+    ledger_op op;
+    base_status status = text_check("a jti", redemption->jti, sizeof redemption->jti, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = op_begin(&op, ledger, NULL, answer, reterr);
+    return op_end(&op, status == BASE_OK ? redeem(&op, redemption) : status);
+}
+
+static base_status create(ledger_op *op, budget_redemption *redemption)
+{
+    ledger_reservation before;
+    base_status status = BASE_OK;
+    bool frozen = false;
+    if (!load(op, redemption, &before, &frozen, &status)) {
+        return status;
+    }
+    ledger_reservation after = before;
+    const budget_reason reason = budget_rule_create(&after.rule, frozen, &op->ledger->now);
+    if (reason != BUDGET_REASON_NONE) {
+        return refuse(op, reason, &before, redemption);
+    }
+    fill(op, &after, redemption);
+    op->row.kind = BUDGET_KIND_CREATE;
+    redemption->rank = 0;
+    redemption->attempt = 0;
+    return write_redemption(op, &before, &after, redemption);
+}
+
+base_status budget_ledger_redeem_create(budget_ledger *ledger, const budget_caller *caller,
+                                        budget_redemption *redemption, budget_answer *answer,
+                                        base_error *reterr)
+{
+    ledger_op op;
+    /* Never replayed: leave to create is given once, even when the first answer was lost. */
+    budget_caller unremembered = {.client = caller != NULL ? caller->client : 0};
+    base_status status = text_check("a jti", redemption->jti, sizeof redemption->jti, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = op_begin(&op, ledger, &unremembered, answer, reterr);
+    return op_end(&op, status == BASE_OK ? create(&op, redemption) : status);
+}

@@ -1,0 +1,361 @@
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "failpoint.h"
+#include "store_sql.h"
+
+enum {
+    WAL_PAGES_MAX = 1000, /* then the log is moved into the database */
+    CACHE_KIB = 16 * 1024,
+};
+
+/* What SQLite said, as a status; a failed sync or a damaged file breaks the store. */
+static base_status failed(store_db *store, int code, base_error *reterr, const char *doing)
+{
+    const int extended = store->db != NULL ? sqlite3_extended_errcode(store->db) : code;
+    const char *words = store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
+    switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return base_fail(reterr, BASE_ERR_BUSY, "%s: %s is in use by another process", doing,
+                         store->path);
+    case SQLITE_FULL:
+        return base_fail(reterr, BASE_ERR_IO, "%s: no space left for %s", doing, store->path);
+    case SQLITE_READONLY:
+        return base_fail(reterr, BASE_ERR_IO, "%s: %s is read-only", doing, store->path);
+    case SQLITE_NOMEM:
+        return base_fail(reterr, BASE_ERR_MEMORY, "%s: no memory", doing);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        store->broken = true;
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: %s is damaged: %s", doing, store->path,
+                         words);
+    case SQLITE_IOERR:
+        store->broken = extended != SQLITE_IOERR_NOMEM;
+        return base_fail(reterr, BASE_ERR_IO, "%s: %s: %s (SQLite %d, errno %d)", doing,
+                         store->path, words, extended,
+                         store->db != NULL ? sqlite3_system_errno(store->db) : 0);
+    default:
+        return base_fail(reterr, BASE_ERR_IO, "%s: %s: %s", doing, store->path, words);
+    }
+}
+
+static base_status execute(store_db *store, const char *sql, base_error *reterr)
+{
+    const int code = sqlite3_exec(store->db, sql, NULL, NULL, NULL);
+    return code == SQLITE_OK ? BASE_OK : failed(store, code, reterr, "cannot open the ledger");
+}
+
+static base_status check_version(store_db *store, base_error *reterr)
+{
+    sqlite3_stmt *statement = NULL;
+    int64_t values[2] = {0, 0};
+    static const char *const texts[2] = {"PRAGMA application_id", "PRAGMA user_version"};
+    for (int i = 0; i < 2; i++) {
+        const int code = sqlite3_prepare_v2(store->db, texts[i], -1, &statement, NULL);
+        if (code != SQLITE_OK) {
+            return failed(store, code, reterr, "cannot open the ledger");
+        }
+        const int step = sqlite3_step(statement);
+        if (step == SQLITE_ROW) {
+            values[i] = sqlite3_column_int64(statement, 0);
+        }
+        (void)sqlite3_finalize(statement);
+        if (step != SQLITE_ROW) {
+            return failed(store, step, reterr, "cannot open the ledger");
+        }
+    }
+    if (values[0] != STORE_APPLICATION_ID) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is not a ledger", store->path);
+    }
+    if (values[1] != STORE_VERSION) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is a ledger of version %lld, not %d",
+                         store->path, (long long)values[1], STORE_VERSION);
+    }
+    return BASE_OK;
+}
+
+static base_status configure(store_db *store, bool create, base_error *reterr)
+{
+    char sql[256];
+    (void)snprintf(sql, sizeof sql,
+                   "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cell_size_check=ON;"
+                   "PRAGMA trusted_schema=OFF; PRAGMA cache_size=-%d;",
+                   CACHE_KIB);
+    base_status status = execute(store, sql, reterr);
+    if (status == BASE_OK && create) {
+        (void)snprintf(sql, sizeof sql,
+                       "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN EXCLUSIVE;"
+                       "PRAGMA application_id=%d; PRAGMA user_version=%d;",
+                       STORE_APPLICATION_ID, STORE_VERSION);
+        status = execute(store, sql, reterr);
+        status = status == BASE_OK ? execute(store, schema_sql, reterr) : status;
+        status = status == BASE_OK ? execute(store, "COMMIT", reterr) : status;
+    }
+    if (status == BASE_OK) {
+        status = execute(store,
+                         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+                         "PRAGMA wal_autocheckpoint=0; BEGIN EXCLUSIVE; COMMIT;",
+                         reterr);
+    }
+    return status == BASE_OK ? check_version(store, reterr) : status;
+}
+
+/* SQLite makes files with the umask's mode; the ledger is its owner's alone. */
+static base_status make_file(const char *path, base_error *reterr)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST) {
+        return base_fail(reterr, BASE_ERR_STATE, "%s is there already", path);
+    }
+    if (fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot make %s", path);
+    }
+    (void)close(fd);
+    return BASE_OK;
+}
+
+static base_status watch(store_db *store, base_error *reterr)
+{
+    struct stat info;
+    if (stat(store->path, &info) != 0) {
+        return base_fail_errno(reterr, errno, "cannot look at %s", store->path);
+    }
+    store->watched = true;
+    store->database_device = info.st_dev;
+    store->database_inode = info.st_ino;
+    return BASE_OK;
+}
+
+base_status store_open(store_db *store, const char *path, const char *vfs, bool create,
+                       base_error *reterr)
+{
+    memset(store, 0, sizeof *store);
+    (void)snprintf(store->path, sizeof store->path, "%s", path);
+    base_status status = BASE_OK;
+    if (vfs == NULL && create) {
+        status = make_file(path, reterr);
+    } else if (vfs == NULL && access(path, F_OK) != 0) {
+        status = errno == ENOENT ? base_fail(reterr, BASE_ERR_NOTFOUND, "%s is missing", path)
+                                 : base_fail_errno(reterr, errno, "cannot open %s", path);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
+                      (vfs != NULL && create ? SQLITE_OPEN_CREATE : 0);
+    const int code = sqlite3_open_v2(path, &store->db, flags, vfs);
+    status = code == SQLITE_OK ? configure(store, create, reterr)
+                               : failed(store, code, reterr, "cannot open the ledger");
+    if (status == BASE_OK && vfs == NULL) {
+        status = watch(store, reterr);
+    }
+    if (status != BASE_OK) {
+        store_close(store);
+    }
+    return status;
+}
+
+void store_close(store_db *store)
+{
+    for (int i = 0; i < SQL_COUNT_; i++) {
+        (void)sqlite3_finalize(store->statements[i]);
+        store->statements[i] = NULL;
+    }
+    (void)sqlite3_close(store->db);
+    store->db = NULL;
+}
+
+static base_status bind(store_db *store, store_sql sql, const char *format, va_list args,
+                        base_error *reterr)
+{
+    sqlite3_stmt **statement = &store->statements[sql];
+    int code = SQLITE_OK;
+    if (*statement == NULL) {
+        code = sqlite3_prepare_v3(store->db, statement_sql[sql], -1, SQLITE_PREPARE_PERSISTENT,
+                                  statement, NULL);
+        if (code != SQLITE_OK) {
+            return failed(store, code, reterr, "cannot prepare a statement");
+        }
+    }
+    (void)sqlite3_reset(*statement);
+    for (int i = 0; format[i] != '\0' && code == SQLITE_OK; i++) {
+        if (format[i] == 'i') {
+            code = sqlite3_bind_int64(*statement, i + 1, va_arg(args, int64_t));
+        } else if (format[i] == 't') {
+            code =
+                sqlite3_bind_text(*statement, i + 1, va_arg(args, const char *), -1, SQLITE_STATIC);
+        } else {
+            const void *data = va_arg(args, const void *);
+            const size_t size_bytes = va_arg(args, size_t);
+            code = data == NULL
+                       ? sqlite3_bind_null(*statement, i + 1)
+                       : sqlite3_bind_blob64(*statement, i + 1, data, size_bytes, SQLITE_STATIC);
+        }
+    }
+    return code == SQLITE_OK ? BASE_OK : failed(store, code, reterr, "cannot bind a value");
+}
+
+base_status store_query(store_db *store, base_error *reterr, store_sql sql, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const base_status status = bind(store, sql, format, args, reterr);
+    va_end(args);
+    return status;
+}
+
+base_status store_next(store_db *store, store_sql sql, bool *row, base_error *reterr)
+{
+    const int code = sqlite3_step(store->statements[sql]);
+    *row = code == SQLITE_ROW;
+    if (code == SQLITE_ROW) {
+        return BASE_OK;
+    }
+    const base_status status =
+        code == SQLITE_DONE ? BASE_OK : failed(store, code, reterr, "the ledger");
+    (void)sqlite3_reset(store->statements[sql]);
+    return status;
+}
+
+void store_done(store_db *store, store_sql sql)
+{
+    (void)sqlite3_reset(store->statements[sql]);
+}
+
+static base_status run(store_db *store, store_sql sql, const char *format, va_list args,
+                       base_error *reterr)
+{
+    bool row = false;
+    base_status status = bind(store, sql, format, args, reterr);
+    if (status == BASE_OK) {
+        status = store_next(store, sql, &row, reterr);
+    }
+    return status;
+}
+
+base_status store_run(store_db *store, base_error *reterr, store_sql sql, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const base_status status = run(store, sql, format, args, reterr);
+    va_end(args);
+    return status;
+}
+
+base_status store_run_one(store_db *store, base_error *reterr, store_sql sql, const char *format,
+                          ...)
+{
+    va_list args;
+    va_start(args, format);
+    const base_status status = run(store, sql, format, args, reterr);
+    va_end(args);
+    if (status == BASE_OK && sqlite3_changes(store->db) != 1) {
+        return base_fail(reterr, BASE_ERR_STATE,
+                         "%s: a row is not what it was a moment ago; run budget-service audit",
+                         store->path);
+    }
+    return status;
+}
+
+int64_t store_int(const store_db *store, store_sql sql, int column)
+{
+    return sqlite3_column_int64(store->statements[sql], column);
+}
+
+const char *store_text(const store_db *store, store_sql sql, int column)
+{
+    return (const char *)sqlite3_column_text(store->statements[sql], column);
+}
+
+const void *store_blob(const store_db *store, store_sql sql, int column, size_t *size_bytes)
+{
+    const void *data = sqlite3_column_blob(store->statements[sql], column);
+    *size_bytes = (size_t)sqlite3_column_bytes(store->statements[sql], column);
+    return data;
+}
+
+void store_copy_text(const store_db *store, store_sql sql, int column, char *text,
+                     size_t text_bytes)
+{
+    const char *value = store_text(store, sql, column);
+    memset(text, 0, text_bytes); /* to the end: answers are compared byte by byte */
+    (void)snprintf(text, text_bytes, "%s", value != NULL ? value : "");
+}
+
+void store_copy_blob(const store_db *store, store_sql sql, int column, void *data,
+                     size_t size_bytes)
+{
+    size_t have_bytes = 0;
+    const void *value = store_blob(store, sql, column, &have_bytes);
+    if (value != NULL && have_bytes == size_bytes) {
+        memcpy(data, value, size_bytes);
+    } else {
+        memset(data, 0, size_bytes);
+    }
+}
+
+/* A file that was deleted or replaced while we hold it open takes every write and keeps none. */
+static base_status still_ours(store_db *store, base_error *reterr)
+{
+    struct stat info;
+    char log[BASE_PATH_BYTES + 8];
+    (void)snprintf(log, sizeof log, "%s-wal", store->path);
+    if (stat(store->path, &info) != 0 || info.st_dev != store->database_device ||
+        info.st_ino != store->database_inode) {
+        store->broken = true;
+        return base_fail(reterr, BASE_ERR_IO, "%s has been taken away or replaced", store->path);
+    }
+    if (stat(log, &info) != 0) {
+        store->broken = true;
+        return base_fail(reterr, BASE_ERR_IO, "%s has been taken away", log);
+    }
+    return BASE_OK;
+}
+
+static int log_grown(void *context, sqlite3 *db, const char *name, int pages)
+{
+    (void)db;
+    (void)name;
+    *(int *)context = pages;
+    return SQLITE_OK;
+}
+
+base_status store_commit(store_db *store, base_error *reterr)
+{
+    int pages = 0;
+    (void)sqlite3_wal_hook(store->db, log_grown, &pages);
+    base_status status = store_run(store, reterr, SQL_COMMIT, "");
+    (void)sqlite3_wal_hook(store->db, NULL, NULL);
+    if (status != BASE_OK) {
+        store_rollback(store);
+        return status;
+    }
+    if (store->watched && pages > 0) {
+        status = still_ours(store, reterr);
+    }
+    if (status == BASE_OK && pages >= WAL_PAGES_MAX) {
+        const int code =
+            sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        if ((code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CORRUPT) {
+            status = failed(store, code, reterr, "cannot move the log into the ledger");
+        }
+    }
+    return status;
+}
+
+void store_rollback(store_db *store)
+{
+    if (sqlite3_get_autocommit(store->db) == 0 &&
+        store_run(store, NULL, SQL_ROLLBACK, "") != BASE_OK) {
+        store->broken = true;
+    }
+}

@@ -1,0 +1,136 @@
+/* The schema, and the text of every statement. Included by store.c alone. */
+#ifndef BUDGET_STORE_SQL_H
+#define BUDGET_STORE_SQL_H
+
+#include "store.h"
+
+enum {
+    STORE_APPLICATION_ID = 0x52464c47, /* "RFLG" */
+    STORE_VERSION = 1,
+};
+
+static const char schema_sql[] =
+    "CREATE TABLE meta(key TEXT PRIMARY KEY, number INTEGER NOT NULL, text TEXT) STRICT,"
+    " WITHOUT ROWID;"
+    "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
+    " offset_ms INTEGER NOT NULL, kind INTEGER NOT NULL, reason INTEGER NOT NULL,"
+    " client INTEGER NOT NULL, request TEXT, body BLOB, reservation INTEGER NOT NULL,"
+    " account INTEGER NOT NULL, label TEXT, text TEXT, amount INTEGER NOT NULL,"
+    " reserved_delta INTEGER NOT NULL, posted_delta INTEGER NOT NULL, state INTEGER NOT NULL,"
+    " answer BLOB NOT NULL, data BLOB, hash BLOB NOT NULL) STRICT;"
+    "CREATE TABLE account(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
+    " parent INTEGER NOT NULL, cap INTEGER NOT NULL, posted INTEGER NOT NULL,"
+    " reserved INTEGER NOT NULL CHECK(reserved >= 0), frozen INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE reservation(id INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE,"
+    " jti TEXT NOT NULL UNIQUE, account INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " vendor TEXT NOT NULL, mode TEXT NOT NULL, amount INTEGER NOT NULL,"
+    " posted INTEGER NOT NULL, billed INTEGER NOT NULL, held INTEGER NOT NULL CHECK(held >= 0),"
+    " state INTEGER NOT NULL, flags INTEGER NOT NULL, deadline_ms INTEGER NOT NULL,"
+    " max_seconds INTEGER NOT NULL, expires_at_s INTEGER NOT NULL, world_size INTEGER NOT NULL,"
+    " attempt INTEGER NOT NULL, max_attempts INTEGER NOT NULL, instances INTEGER NOT NULL,"
+    " job_key BLOB, evidence BLOB, authorized_ms INTEGER NOT NULL,"
+    " terminated_ms INTEGER NOT NULL, actual_ms INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX reservation_due ON reservation(deadline_ms) WHERE state = 2 AND deadline_ms > 0;"
+    "CREATE INDEX reservation_overdue ON reservation(deadline_ms) WHERE state = 3;"
+    "CREATE TABLE redemption(reservation INTEGER NOT NULL, attempt INTEGER NOT NULL,"
+    " rank INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(reservation, attempt, rank))"
+    " STRICT, WITHOUT ROWID;"
+    "CREATE TABLE request(client INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,"
+    " seq INTEGER NOT NULL, PRIMARY KEY(client, id)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE line(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, amount INTEGER NOT NULL,"
+    " seq INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT NULL)"
+    " STRICT, WITHOUT ROWID;"
+    "CREATE INDEX instance_reservation ON instance(reservation);"
+    "CREATE TABLE evidence(digest BLOB PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
+    "CREATE TABLE client(id INTEGER PRIMARY KEY, name TEXT NOT NULL, key BLOB NOT NULL UNIQUE,"
+    " role INTEGER NOT NULL, revoked INTEGER NOT NULL) STRICT;"
+    "CREATE UNIQUE INDEX client_name ON client(name) WHERE revoked = 0;";
+
+#define ACCOUNT_COLUMNS "id, name, parent, cap, posted, reserved, frozen"
+#define JOURNAL_COLUMNS                                                                            \
+    "seq, at_ms, offset_ms, kind, reason, client, request, body, reservation, account, label,"     \
+    " text, amount, reserved_delta, posted_delta, state, answer, data, hash"
+#define RESERVATION_COLUMNS                                                                        \
+    "id, label, jti, account, seq, vendor, mode, amount, posted, billed, held, state, flags,"      \
+    " deadline_ms, max_seconds, expires_at_s, world_size, attempt, max_attempts, instances,"       \
+    " job_key, evidence, authorized_ms, terminated_ms, actual_ms"
+
+static const char *const statement_sql[SQL_COUNT_] = {
+    [SQL_BEGIN] = "BEGIN",
+    [SQL_COMMIT] = "COMMIT",
+    [SQL_ROLLBACK] = "ROLLBACK",
+    [SQL_META_GET] = "SELECT number, text FROM meta WHERE key = ?1",
+    [SQL_META_PUT] = "INSERT OR REPLACE INTO meta(key, number, text) VALUES(?1, ?2, ?3)",
+    [SQL_JOURNAL_INSERT] = "INSERT INTO journal(" JOURNAL_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5,"
+                           " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+    [SQL_JOURNAL_GET] = "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq = ?1",
+    [SQL_JOURNAL_LAST] = "SELECT " JOURNAL_COLUMNS " FROM journal ORDER BY seq DESC LIMIT 1",
+    [SQL_JOURNAL_WALK] =
+        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    [SQL_JOURNAL_HASH] = "SELECT hash FROM journal WHERE seq = ?1",
+    [SQL_REQUEST_GET] = "SELECT body, seq FROM request WHERE client = ?1 AND id = ?2",
+    [SQL_REQUEST_INSERT] = "INSERT INTO request(client, id, body, seq) VALUES(?1, ?2, ?3, ?4)",
+    [SQL_ACCOUNT_BY_NAME] = "SELECT " ACCOUNT_COLUMNS " FROM account WHERE name = ?1",
+    [SQL_ACCOUNT_BY_ID] = "SELECT " ACCOUNT_COLUMNS " FROM account WHERE id = ?1",
+    [SQL_ACCOUNT_INSERT] =
+        "INSERT INTO account(" ACCOUNT_COLUMNS ") VALUES(?1, ?2, ?3, ?4, 0, 0, 0)",
+    [SQL_ACCOUNT_COUNT] = "SELECT count(*) FROM account",
+    [SQL_ACCOUNT_RESERVE] = "UPDATE account SET reserved = reserved + ?1 WHERE id = ?2"
+                            " AND frozen = 0 AND posted + reserved + ?1 <= cap",
+    [SQL_ACCOUNT_UPDATE] = "UPDATE account SET posted = ?1, reserved = ?2, frozen = ?3"
+                           " WHERE id = ?4 AND posted = ?5 AND reserved = ?6",
+    [SQL_ACCOUNT_SET] = "UPDATE account SET cap = ?1, frozen = ?2 WHERE id = ?3",
+    [SQL_ACCOUNT_WALK] = "SELECT " ACCOUNT_COLUMNS " FROM account ORDER BY name",
+    [SQL_ACCOUNT_FROZEN_COUNT] = "SELECT count(*) FROM account WHERE frozen <> 0",
+    [SQL_TOTAL_SPENT] = "SELECT coalesce(sum(posted), 0) FROM account WHERE parent = 0",
+    [SQL_RESERVATION_INSERT] =
+        "INSERT INTO reservation(" RESERVATION_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
+        " 0, 0, ?8, 1, ?9, 0, ?10, ?11, ?12, 0, ?13, ?14, NULL, NULL, ?15, 0, 0)",
+    [SQL_RESERVATION_UPDATE] =
+        "UPDATE reservation SET posted = ?2, billed = ?3, held = ?4, state = ?5, flags = ?6,"
+        " deadline_ms = ?7, attempt = ?8, job_key = ?9, evidence = ?10, terminated_ms = ?11,"
+        " actual_ms = ?12 WHERE id = ?1 AND posted = ?13 AND held = ?14",
+    [SQL_RESERVATION_LAST] = "SELECT coalesce(max(id), 0) FROM reservation",
+    [SQL_RESERVATION_BY_LABEL] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE label = ?1",
+    [SQL_RESERVATION_BY_JTI] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE jti = ?1",
+    [SQL_RESERVATION_BY_ID] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id = ?1",
+    [SQL_RESERVATION_WALK] =
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > ?1 ORDER BY id LIMIT ?2",
+    [SQL_RESERVATION_DUE] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 2"
+                            " AND deadline_ms > 0 AND deadline_ms <= ?1 ORDER BY deadline_ms"
+                            " LIMIT 1",
+    [SQL_RESERVATION_OVERDUE] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 3"
+                                " ORDER BY deadline_ms LIMIT ?1",
+    [SQL_RESERVATION_OVERDUE_COUNT] = "SELECT count(*) FROM reservation WHERE state = 3",
+    [SQL_RESERVATION_NEXT_DEADLINE] = "SELECT min(deadline_ms) FROM reservation WHERE state = 2"
+                                      " AND deadline_ms > 0",
+    [SQL_REDEMPTION_GET] =
+        "SELECT seq FROM redemption WHERE reservation = ?1 AND attempt = ?2 AND rank = ?3",
+    [SQL_REDEMPTION_INSERT] =
+        "INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(?1, ?2, ?3, ?4)",
+    [SQL_REDEMPTION_WALK] = "SELECT count(*) FROM redemption WHERE reservation = ?1",
+    [SQL_REQUEST_WALK] = "SELECT client, id, seq FROM request WHERE (client, id) > (?1, ?2)"
+                         " ORDER BY client, id LIMIT ?3",
+    [SQL_LINE_GET] = "SELECT reservation, amount, seq FROM line WHERE id = ?1",
+    [SQL_LINE_INSERT] = "INSERT INTO line(id, reservation, amount, seq) VALUES(?1, ?2, ?3, ?4)",
+    [SQL_LINE_WALK] = "SELECT id, seq FROM line WHERE id > ?1 ORDER BY id LIMIT ?2",
+    [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1",
+    [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, reservation, seq) VALUES(?1, ?2, ?3)",
+    [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = ?1",
+    [SQL_INSTANCE_WALK] = "SELECT id, seq FROM instance WHERE reservation = ?1 ORDER BY id",
+    [SQL_EVIDENCE_INSERT] = "INSERT OR IGNORE INTO evidence(digest, bytes) VALUES(?1, ?2)",
+    [SQL_EVIDENCE_GET] = "SELECT bytes FROM evidence WHERE digest = ?1",
+    [SQL_EVIDENCE_WALK] =
+        "SELECT rowid, digest, bytes FROM evidence WHERE rowid > ?1 ORDER BY rowid LIMIT ?2",
+    [SQL_CLIENT_INSERT] =
+        "INSERT INTO client(id, name, key, role, revoked) VALUES(?1, ?2, ?3, ?4, 0)",
+    [SQL_CLIENT_BY_KEY] = "SELECT id, name, key, role, revoked FROM client WHERE key = ?1",
+    [SQL_CLIENT_BY_NAME] =
+        "SELECT id, name, key, role, revoked FROM client WHERE name = ?1 AND revoked = 0",
+    [SQL_CLIENT_REVOKE] = "UPDATE client SET revoked = 1 WHERE id = ?1",
+    [SQL_CLIENT_WALK] = "SELECT id, name, key, role, revoked FROM client ORDER BY id",
+    [SQL_CLIENT_COUNT] = "SELECT coalesce(max(id), 0) FROM client",
+};
+
+#endif

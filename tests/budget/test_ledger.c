@@ -1,0 +1,392 @@
+#include "budget/ledger.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ledger_fixture.h"
+
+static int make(void **state)
+{
+    static ledger_fixture fixture;
+    fixture_make(&fixture);
+    assert_granted(fixture_account(&fixture, "phase", 5 * USD));
+    assert_granted(fixture_account(&fixture, "phase/lab", 3 * USD));
+    *state = &fixture;
+    return 0;
+}
+
+static int take_down(void **state)
+{
+    fixture_remove(*state);
+    return 0;
+}
+
+static void check(ledger_fixture *fixture, const char *account, int64_t reserved, int64_t posted)
+{
+    const budget_account found = fixture_balance(fixture, account);
+    assert_int_equal(found.reserved_usd_micro, reserved);
+    assert_int_equal(found.posted_usd_micro, posted);
+}
+
+static void a_grant_reserves_in_the_whole_chain(void **state)
+{
+    ledger_fixture *fixture = *state;
+    const budget_answer answer = fixture_authorize(fixture, "phase/lab", "run", 2 * USD);
+    assert_granted(answer);
+    assert_string_equal(answer.account, "phase/lab");
+    assert_int_equal(answer.remaining_before_usd_micro, 3 * USD);
+    assert_int_equal(answer.remaining_after_usd_micro, 1 * USD);
+    check(fixture, "phase", 2 * USD, 0);
+    check(fixture, "phase/lab", 2 * USD, 0);
+}
+
+static void the_account_that_binds_refuses(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase", "other", 3 * USD));
+    const budget_answer answer = fixture_authorize(fixture, "phase/lab", "run", 2 * USD + 1);
+    assert_reason(answer, BUDGET_REASON_EXCEEDED);
+    assert_string_equal(answer.account, "phase");
+    assert_int_equal(answer.remaining_before_usd_micro, 2 * USD);
+    assert_int_equal(answer.remaining_after_usd_micro, 2 * USD);
+    assert_int_equal(answer.asked_usd_micro, 2 * USD + 1);
+    assert_non_null(strstr(answer.words, "over the cap of phase (5.00 USD): 2.00 USD left"));
+    check(fixture, "phase/lab", 0, 0);
+}
+
+static void a_label_is_used_once(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    const budget_answer answer = fixture_authorize(fixture, "phase", "run", USD);
+    assert_reason(answer, BUDGET_REASON_LABEL_USED);
+    assert_non_null(strstr(answer.words, "1.00 USD in row"));
+    assert_reason(fixture_authorize(fixture, "nowhere", "new", USD), BUDGET_REASON_ACCOUNT_UNKNOWN);
+}
+
+static void ask(ledger_fixture *fixture, const char *id, uint8_t body, int64_t usd_micro,
+                char *payload, budget_answer *answer)
+{
+    budget_caller caller = {.client = 7, .request_id = id};
+    caller.body_blake2b256[0] = body;
+    budget_authorization claim = fixture_claim(fixture, "phase/lab", "run", usd_micro);
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_authorize(fixture->ledger, &caller, &claim, payload, answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+}
+
+static void a_retry_gets_the_same_bytes(void **state)
+{
+    ledger_fixture *fixture = *state;
+    char first[BUDGET_CLAIMS_JSON_BYTES];
+    char again[BUDGET_CLAIMS_JSON_BYTES];
+    budget_answer answer;
+    budget_answer replay;
+    ask(fixture, "request-1", 1, USD, first, &answer);
+    assert_granted(answer);
+    fixture_pass(fixture, 60);
+    fixture_reopen(fixture);
+    ask(fixture, "request-1", 1, USD, again, &replay);
+    assert_true(replay.replayed);
+    replay.replayed = false;
+    assert_memory_equal(&answer, &replay, sizeof answer);
+    assert_string_equal(first, again);
+    check(fixture, "phase", USD, 0);
+    ask(fixture, "request-1", 2, USD, again, &replay);
+    assert_reason(replay, BUDGET_REASON_REQUEST_REUSED);
+}
+
+static void a_refused_request_stays_refused(void **state)
+{
+    ledger_fixture *fixture = *state;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    budget_answer answer;
+    budget_answer replay;
+    ask(fixture, "request-1", 1, 4 * USD, payload, &answer);
+    assert_reason(answer, BUDGET_REASON_EXCEEDED);
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_set_cap(fixture->ledger, NULL, "phase/lab", 5 * USD, &replay,
+                                    &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    ask(fixture, "request-1", 1, 4 * USD, payload, &replay);
+    assert_true(replay.replayed);
+    replay.replayed = false;
+    assert_memory_equal(&answer, &replay, sizeof answer);
+    ask(fixture, "request-2", 1, 4 * USD, payload, &replay);
+    assert_granted(replay);
+}
+
+static void money_returns_after_proof_and_cost(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", 2 * USD));
+    assert_granted(fixture_create(fixture, "run"));
+    assert_granted(fixture_attach(fixture, "run", "pod-1"));
+    assert_granted(fixture_actual(fixture, "run", 0));
+    check(fixture, "phase", 2 * USD, 0);
+    assert_granted(fixture_actual(fixture, "run", USD / 2));
+    check(fixture, "phase", 3 * USD / 2, USD / 2);
+    assert_reason(fixture_prove(fixture, "run", "pod-2"), BUDGET_REASON_EVIDENCE);
+    assert_granted(fixture_prove(fixture, "run", "pod-1"));
+    check(fixture, "phase", 0, USD / 2);
+    check(fixture, "phase/lab", 0, USD / 2);
+    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_POSTED);
+    assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
+    assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
+    assert_reason(fixture_line(fixture, "run", USD / 8, "line-7"), BUDGET_REASON_LINE_USED);
+    check(fixture, "phase", 0, 3 * USD / 4);
+}
+
+static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", 2 * USD));
+    assert_granted(fixture_create(fixture, "run"));
+    assert_granted(fixture_actual(fixture, "run", 0));
+    assert_granted(fixture_attest(fixture, "run"));
+    check(fixture, "phase", 2 * USD, 0);
+    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_true(fixture_find(fixture, "run").attested);
+    assert_granted(fixture_actual(fixture, "run", 0));
+    check(fixture, "phase", 0, 0);
+    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_POSTED);
+}
+
+static void an_overrun_freezes_until_acknowledged(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_authorize(fixture, "phase/lab", "next", USD / 2));
+    assert_granted(fixture_create(fixture, "run"));
+    answer = fixture_actual(fixture, "run", USD + 1);
+    assert_granted(answer);
+    assert_non_null(strstr(answer.words, "frozen"));
+    assert_true(fixture_balance(fixture, "phase/lab").frozen);
+    assert_reason(fixture_authorize(fixture, "phase/lab", "more", 1), BUDGET_REASON_ACCOUNT_FROZEN);
+    assert_reason(fixture_redeem(fixture, "next", 0, 1, 1), BUDGET_REASON_ACCOUNT_FROZEN);
+    assert_reason(fixture_create(fixture, "next"), BUDGET_REASON_ACCOUNT_FROZEN);
+    assert_granted(fixture_authorize(fixture, "phase", "above", 1));
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_acknowledge(fixture->ledger, NULL, "phase/lab", &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_granted(answer);
+    assert_granted(fixture_redeem(fixture, "next", 0, 1, 1));
+}
+
+static void a_redeemed_token_cannot_be_voided(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_authorize(fixture, "phase/lab", "unused", USD));
+    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    assert_reason(fixture_void(fixture, "run"), BUDGET_REASON_REDEEMED);
+    check(fixture, "phase", 2 * USD, 0);
+    assert_granted(fixture_void(fixture, "unused"));
+    check(fixture, "phase", USD, 0);
+    assert_reason(fixture_redeem(fixture, "unused", 0, 1, 1), BUDGET_REASON_STATE);
+    assert_reason(fixture_void(fixture, "nothing"), BUDGET_REASON_LABEL_UNKNOWN);
+}
+
+static void attempts_go_in_order_and_fence(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_reason(fixture_redeem(fixture, "run", 0, 2, 1), BUDGET_REASON_ATTEMPT_ORDER);
+    assert_reason(fixture_redeem(fixture, "run", 2, 1, 1), BUDGET_REASON_RANK_RANGE);
+    const budget_answer first = fixture_redeem(fixture, "run", 0, 1, 1);
+    assert_granted(first);
+    budget_answer again = fixture_redeem(fixture, "run", 0, 1, 1);
+    assert_true(again.replayed);
+    again.replayed = false;
+    assert_memory_equal(&first, &again, sizeof first);
+    assert_reason(fixture_redeem(fixture, "run", 0, 1, 2), BUDGET_REASON_JOB_KEY);
+    assert_reason(fixture_redeem(fixture, "run", 1, 1, 2), BUDGET_REASON_JOB_KEY);
+    assert_granted(fixture_redeem(fixture, "run", 1, 1, 1));
+    assert_granted(fixture_redeem(fixture, "run", 1, 2, 1));
+    assert_reason(fixture_redeem(fixture, "run", 0, 1, 1), BUDGET_REASON_FENCED);
+    assert_granted(fixture_redeem(fixture, "run", 0, 2, 1));
+    assert_granted(fixture_redeem(fixture, "run", 0, 3, 1));
+    assert_reason(fixture_redeem(fixture, "run", 0, 4, 1), BUDGET_REASON_ATTEMPT_RANGE);
+    assert_granted(fixture_create(fixture, "run"));
+    assert_reason(fixture_create(fixture, "run"), BUDGET_REASON_CREATED);
+}
+
+static void a_token_unused_at_its_exp_is_worth_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_authorize(fixture, "phase/lab", "used", USD));
+    fixture_pass(fixture, 899);
+    assert_granted(fixture_redeem(fixture, "used", 0, 1, 1));
+    fixture_pass(fixture, 1);
+    assert_reason(fixture_redeem(fixture, "run", 0, 1, 1), BUDGET_REASON_TOKEN_EXPIRED);
+    assert_reason(fixture_create(fixture, "run"), BUDGET_REASON_TOKEN_EXPIRED);
+    assert_granted(fixture_redeem(fixture, "used", 0, 2, 1));
+}
+
+static void a_deadline_without_proof_keeps_the_money(void **state)
+{
+    ledger_fixture *fixture = *state;
+    int64_t overdue = 0;
+    int64_t frozen = 0;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    fixture_pass(fixture, 3599);
+    assert_int_equal(fixture_expire(fixture), 0);
+    fixture_pass(fixture, 1);
+    assert_reason(fixture_redeem(fixture, "run", 1, 1, 1), BUDGET_REASON_DEADLINE_PASSED);
+    assert_int_equal(fixture_expire(fixture), 1);
+    assert_int_equal(fixture_expire(fixture), 0);
+    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_EXPIRED_UNCONFIRMED);
+    check(fixture, "phase", USD, 0);
+    assert_ok(budget_ledger_attention(fixture->ledger, &overdue, &frozen, &fixture->error),
+              &fixture->error);
+    assert_int_equal(overdue, 1);
+    assert_granted(fixture_prove(fixture, "run", "pod-1"));
+    check(fixture, "phase", USD, 0);
+    assert_granted(fixture_actual(fixture, "run", USD / 4));
+    check(fixture, "phase", 0, USD / 4);
+}
+
+static void clock_jumps_neither_expire_nor_revive(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    fixture->clock.wall_ms += INT64_C(10) * 86400 * 1000; /* forward: lives on */
+    assert_int_equal(fixture_expire(fixture), 0);
+    assert_granted(fixture_redeem(fixture, "run", 1, 1, 1));
+    fixture_reopen(fixture);
+    assert_int_equal(fixture_expire(fixture), 0);
+    fixture->clock.wall_ms -= INT64_C(20) * 86400 * 1000; /* back: dies in time */
+    fixture->clock.boot_ms += INT64_C(3600) * 1000;
+    assert_reason(fixture_redeem(fixture, "run", 0, 2, 1), BUDGET_REASON_DEADLINE_PASSED);
+    assert_int_equal(fixture_expire(fixture), 1);
+    (void)snprintf(fixture->clock.boot_id, sizeof fixture->clock.boot_id, "second-boot");
+    fixture->clock.boot_ms = 10;
+    fixture_reopen(fixture);
+    assert_reason(fixture_redeem(fixture, "run", 0, 2, 1), BUDGET_REASON_DEADLINE_PASSED);
+}
+
+static void a_repaired_clock_keeps_the_time_that_was_left(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    int64_t wall_ms = 0;
+    int64_t skew_ms = 0;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    const int64_t deadline_ms = fixture_find(fixture, "run").deadline_ms;
+    const int64_t jump_ms = INT64_C(7200) * 1000;
+    fixture->clock.wall_ms += jump_ms;
+    assert_ok(
+        budget_ledger_now(fixture->ledger, &fixture->clock, &wall_ms, &skew_ms, &fixture->error),
+        &fixture->error);
+    assert_int_equal(skew_ms, jump_ms);
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_clock_repair(fixture->ledger, NULL, &answer, &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    fixture_reopen(fixture);
+    assert_ok(
+        budget_ledger_now(fixture->ledger, &fixture->clock, &wall_ms, &skew_ms, &fixture->error),
+        &fixture->error);
+    assert_int_equal(skew_ms, 0);
+    assert_int_equal(fixture_find(fixture, "run").deadline_ms, deadline_ms + jump_ms);
+    fixture_pass(fixture, 3599);
+    assert_int_equal(fixture_expire(fixture), 0);
+    fixture_pass(fixture, 1);
+    assert_int_equal(fixture_expire(fixture), 1);
+}
+
+static void a_second_service_is_refused(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_ledger *second = NULL;
+    assert_status(budget_ledger_open(&fixture->options, &second, NULL), BASE_ERR_BUSY);
+    assert_status(budget_ledger_create(&fixture->options, NULL), BASE_ERR_BUSY);
+    (void)unlink(test_folder_path(&fixture->folder, "ledger.lock"));
+    assert_status(budget_ledger_open(&fixture->options, &second, NULL), BASE_ERR_BUSY);
+}
+
+static void clients_come_and_go(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    budget_client found;
+    budget_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
+    memset(client.public_key, 9, sizeof client.public_key);
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),
+              &fixture->error);
+    assert_granted(answer);
+    assert_ok(budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),
+              &fixture->error);
+    assert_reason(answer, BUDGET_REASON_CLIENT_EXISTS);
+    assert_ok(
+        budget_ledger_client_revoke(fixture->ledger, NULL, "laptop", &answer, &fixture->error),
+        &fixture->error);
+    assert_granted(answer);
+    assert_ok(budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),
+              &fixture->error);
+    assert_reason(answer, BUDGET_REASON_CLIENT_EXISTS); /* the key was used before */
+    fixture_commit(fixture);
+    assert_ok(
+        budget_ledger_client_find(fixture->ledger, client.public_key, &found, &fixture->error),
+        &fixture->error);
+    assert_true(found.revoked);
+    assert_int_equal(found.id, 1);
+}
+
+static void what_is_rolled_back_never_was(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    uint64_t before = 0;
+    uint64_t after = 0;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    budget_ledger_head(fixture->ledger, &before, head);
+    budget_authorization claim = fixture_claim(fixture, "phase/lab", "run", USD);
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
+        &fixture->error);
+    budget_ledger_rollback(fixture->ledger);
+    budget_ledger_head(fixture->ledger, &after, head);
+    assert_int_equal(before, after);
+    check(fixture, "phase", 0, 0);
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+}
+
+int main(void)
+{
+#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
+    const struct CMUnitTest tests[] = {
+        LEDGER_TEST(a_grant_reserves_in_the_whole_chain),
+        LEDGER_TEST(the_account_that_binds_refuses),
+        LEDGER_TEST(a_label_is_used_once),
+        LEDGER_TEST(a_retry_gets_the_same_bytes),
+        LEDGER_TEST(a_refused_request_stays_refused),
+        LEDGER_TEST(money_returns_after_proof_and_cost),
+        LEDGER_TEST(nothing_comes_back_for_a_cost_of_nothing_while_it_runs),
+        LEDGER_TEST(an_overrun_freezes_until_acknowledged),
+        LEDGER_TEST(a_redeemed_token_cannot_be_voided),
+        LEDGER_TEST(attempts_go_in_order_and_fence),
+        LEDGER_TEST(a_token_unused_at_its_exp_is_worth_nothing),
+        LEDGER_TEST(a_deadline_without_proof_keeps_the_money),
+        LEDGER_TEST(clock_jumps_neither_expire_nor_revive),
+        LEDGER_TEST(a_repaired_clock_keeps_the_time_that_was_left),
+        LEDGER_TEST(a_second_service_is_refused),
+        LEDGER_TEST(clients_come_and_go),
+        LEDGER_TEST(what_is_rolled_back_never_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
