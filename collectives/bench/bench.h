@@ -1,35 +1,98 @@
-/* How coll-bench measures.
+/* What coll-bench is told, and what its parts hand each other.
  *
- * Every rank dirties its whole buffer before each operation (a benchmark that reuses an unmodified
- * buffer measures its own cache), in place, then all meet in a barrier, and the operation alone is
- * timed; the row shows the median over the iterations of rank 0. Where an operation is so short
- * that the clock would be measured, iterations are timed in batches, dirtying included. The result
- * of the last iteration is checked bit for bit on every rank. */
+ * How it measures: every rank dirties its buffers before each iteration (a benchmark that reuses an
+ * unmodified buffer measures its own cache), then all pass a gate of the bench's own, and the
+ * operation alone is timed: from the last rank's entering to the last rank's leaving. Up to
+ * BENCH_LOOP_BYTES_MAX, where that would time the clock, operations without a root run in
+ * back-to-back loops in which each makes its input from the last one's result. Inputs are such that
+ * results are exact in every type, whatever the order; results are compared bit for bit. */
 #ifndef COLL_BENCH_BENCH_H
 #define COLL_BENCH_BENCH_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "coll/coll.h"
+#include "forked.h"
+#include "gate.h"
 
-enum { BENCH_BYTES_MAX = 1 << 30 };
+enum {
+    BENCH_TYPES = COLL_UINT64,
+    BENCH_REDUCES = COLL_AVERAGE,
+    BENCH_LOOP_BYTES_MAX = 64,
+    BENCH_ROWS_MAX = 4096,
+    BENCH_ITERATIONS_MAX = 100000,
+    BENCH_SAMPLES_AUTO_MAX = 2000, /* where no number of iterations is given */
+};
 
 typedef struct bench_options {
+    coll_kind kind; /* COLL_SEND: sendrecv */
     int ranks;
     size_t begin_bytes;
     size_t end_bytes;
+    size_t step_bytes; /* 0: by factor */
     size_t factor;
+    int iterations; /* 0: as many as a fixed time holds */
+    int warm_up;
+    int checks; /* iterations whose result is checked; 0: none */
+    coll_type types[BENCH_TYPES];
+    int type_count;
+    coll_reduce reduces[BENCH_REDUCES];
+    int reduce_count;
+    int root; /* -1: each in turn */
     coll_transport transport;
     coll_algorithm algorithm;
+    coll_tcp_auth tcp_auth;
     bool arena;
+    bool tune;
+    const char *json_path; /* NULL: none */
+    const char *plot_path;
 } bench_options;
 
-/* "64", "4K", "16M" within [min, max]. */
-BASE_MUST_CHECK base_status bench_parse_size(const char *text, size_t min, size_t max,
-                                             size_t *value, base_error *reterr);
+/* One row's figures, out of place or in place. */
+typedef struct bench_column {
+    double time_us; /* mean */
+    double time_us_p50;
+    double algbw; /* 10^9 bytes per second */
+    double busbw;
+    int64_t wrong; /* elements, over all ranks; -1: not checked */
+} bench_column;
 
-/* Forks the ranks, prints the rows; an exit code, BASE_EXIT_ERROR if any value was wrong. */
-int bench_run(const bench_options *options);
+typedef struct bench_row {
+    size_t size_bytes;
+    size_t count;
+    coll_type type;
+    coll_reduce reduce;      /* 0: none */
+    int root;                /* -1: none */
+    bench_column columns[2]; /* out of place, in place */
+} bench_row;
+
+/* Measured on this host; a figure of 0 could not be. */
+typedef struct bench_roofline {
+    int processors;  /* that took part in the second figures */
+    double read_one; /* 10^9 bytes per second, one processor */
+    double read_all; /* all of them together */
+    double copy_one; /* bytes copied, so each of them read and written once */
+    double copy_all;
+    double core_to_core_ns; /* a cache line's way from one processor to another */
+} bench_roofline;
+
+typedef struct bench_sample {
+    uint64_t begin;
+    uint64_t end;
+} bench_sample;
+
+/* In memory that the ranks and their parent share. */
+typedef struct bench_shared {
+    bench_gate gate;
+    int samples;     /* of the column at hand, as rank 0 has chosen */
+    int batch;       /* operations in each of them */
+    int samples_max; /* room for each rank's */
+    pid_t pids[FORKED_RANKS_MAX];
+    int processors[FORKED_RANKS_MAX];
+    int64_t wrong[FORKED_RANKS_MAX];
+    coll_transport transport; /* in use */
+    coll_algorithm algorithm;
+    int row_count;
+    bench_row rows[BENCH_ROWS_MAX];
+    bench_sample sample[]; /* rank × samples_max + index */
+} bench_shared;
 
 #endif

@@ -5,7 +5,8 @@ import shutil
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHARED = ["peer.c", "peer_shared.c"]
+GATE = os.path.join("..", "..", "..", "collectives", "bench", "gate.")
+SHARED = ["peer.c", "peer_shared.c", GATE + "c"]
 FLAGS = ["-O2", "-D_GNU_SOURCE", "-Wno-unused-result"]
 
 
@@ -13,6 +14,7 @@ def compile_into(target, sources, command, trailing=()):
     """True if target is there in the end; compiles it if any source is newer."""
     paths = [os.path.join(HERE, source) for source in sources]
     headers = [os.path.join(HERE, name) for name in os.listdir(HERE) if name.endswith(".h")]
+    headers.append(os.path.join(HERE, GATE + "h"))
     if os.path.exists(target) and all(os.path.getmtime(target) > os.path.getmtime(p)
                                       for p in paths + headers):
         return True

@@ -1,6 +1,5 @@
 #include "peer.h"
 
-#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -62,11 +61,11 @@ void peer_exchange(const void *mine, void *all, size_t size_bytes)
         peer_die("an exchange of %zu bytes", size_bytes);
     }
     memcpy(peer.shared->exchange[peer.options.rank], mine, size_bytes);
-    peer_barrier(peer.shared);
+    (void)bench_gate_pass(&peer.shared->gate);
     for (int r = 0; r < peer.options.size; r++) {
         memcpy((uint8_t *)all + (size_t)r * size_bytes, peer.shared->exchange[r], size_bytes);
     }
-    peer_barrier(peer.shared);
+    (void)bench_gate_pass(&peer.shared->gate);
 }
 
 /* Whole numbers, so that sums are exact in any order. */
@@ -163,25 +162,25 @@ static double loop(int batch)
 {
     const bool rotates = peer.task.kind == PEER_BROADCAST;
     dirty();
-    peer_barrier(peer.shared);
-    const uint64_t begin = peer_ticks();
+    (void)bench_gate_pass(&peer.shared->gate);
+    const uint64_t begin = bench_ticks();
     for (int i = 0; i < batch; i++) {
         peer.library->run(&peer.task, rotates ? i % peer.options.size : 0);
         if (!rotates && i + 1 < batch) {
             chain();
         }
     }
-    return (double)(peer_ticks() - begin) / peer.ticks_per_us / batch;
+    return (double)(bench_ticks() - begin) / peer.ticks_per_us / batch;
 }
 
 static void single(int sample)
 {
     peer_samples *samples = &peer.shared->samples[peer.options.rank];
     dirty();
-    peer_barrier(peer.shared);
-    samples->begin[sample] = peer_ticks();
+    (void)bench_gate_pass(&peer.shared->gate);
+    samples->begin[sample] = bench_ticks();
     peer.library->run(&peer.task, 0);
-    samples->end[sample] = peer_ticks();
+    samples->end[sample] = bench_ticks();
 }
 
 /* Microseconds of the quickest of a few tries: a loop of `batch`, or one operation. */
@@ -189,13 +188,13 @@ static double estimate(bool looped, int batch)
 {
     double best_us = 1e12;
     for (int i = 0; i < WARM_UP; i++) {
-        const uint64_t begin = peer_ticks();
+        const uint64_t begin = bench_ticks();
         if (looped) {
             (void)loop(batch);
         } else {
             single(0);
         }
-        const double us = (double)(peer_ticks() - begin) / peer.ticks_per_us;
+        const double us = (double)(bench_ticks() - begin) / peer.ticks_per_us;
         best_us = us < best_us ? us : best_us;
     }
     return best_us;
@@ -257,7 +256,7 @@ static void measure(size_t bytes, double budget_us, FILE *answers)
     } else {
         (void)estimate(looped, BATCH_FIRST);
     }
-    peer_barrier(peer.shared);
+    (void)bench_gate_pass(&peer.shared->gate);
     const int iterations = peer.shared->iterations;
     for (int i = 0; i < iterations; i++) {
         if (looped) {
@@ -268,7 +267,7 @@ static void measure(size_t bytes, double budget_us, FILE *answers)
     }
     const bool rotated = looped && peer.task.kind == PEER_BROADCAST;
     peer.shared->samples[peer.options.rank].wrong = count_wrong(0);
-    peer_barrier(peer.shared);
+    (void)bench_gate_pass(&peer.shared->gate);
     if (rotated) { /* every rank holds what the first root had */
         peer.shared->samples[peer.options.rank].wrong = count_wrong(0);
     }
@@ -321,25 +320,6 @@ static bool obey(const char *command, FILE *answers)
                                                               : blocks;
     measure(bytes, strtod(budget, NULL) * 1e3, answers);
     return true;
-}
-
-/* Each rank on a processor of its own, where there are enough. After open: helper threads that the
- * library has started may run anywhere. */
-static void bind_rank(void)
-{
-    cpu_set_t allowed;
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
-        CPU_COUNT(&allowed) < peer.options.size) {
-        return;
-    }
-    for (int cpu = 0, index = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &allowed) && index++ == peer.options.rank) {
-            CPU_SET(cpu, &own);
-        }
-    }
-    (void)sched_setaffinity(0, sizeof own, &own);
 }
 
 static void read_options(int argc, char **argv)
@@ -397,14 +377,17 @@ int peer_main(int argc, char **argv, const peer_library *library)
     peer.library = library;
     read_options(argc, argv);
     if (peer.options.rank >= 0) { /* open may exchange */
-        peer.shared = peer_shared_open(peer.options.folder, peer.options.size);
+        peer.shared = peer_shared_open(peer.options.folder);
+        bench_gate_prepare(peer.options.size);
         library->open(&peer.options);
     } else {
         library->open(&peer.options);
-        peer.shared = peer_shared_open(peer.options.folder, peer.options.size);
+        peer.shared = peer_shared_open(peer.options.folder);
     }
-    bind_rank();
-    peer.ticks_per_us = peer_ticks_per_us();
+    /* After open: helper threads that the library has started may run anywhere. */
+    bench_gate_prepare(peer.options.size);
+    (void)bench_bind(peer.options.rank, peer.options.size);
+    peer.ticks_per_us = bench_ticks_per_us();
     for (size_t i = 0; i < PATTERN_COUNT; i++) {
         peer.own[i] = pattern(peer.options.rank, i);
     }

@@ -40,6 +40,7 @@ static void open_ours(peer_options *options)
     coll_context_options context_options = {.rank = options->rank,
                                             .world_size = options->size,
                                             .exchange = exchange,
+                                            .interface = options->address,
                                             .timeout_ns = 60 * BASE_NS_PER_S};
     check(coll_transport_parse(options->transport, &context_options.transport, &error), &error);
     check(coll_algorithm_parse(options->algorithm, &context_options.algorithm, &error), &error);
@@ -65,24 +66,20 @@ static void *allocate(const char *place, size_t size_bytes)
 
 static void run(const peer_task *task, int root)
 {
-    base_error error = {.status = BASE_OK};
-    base_status status = BASE_OK;
-    switch (task->kind) {
-    case PEER_ALL_REDUCE:
-        status = coll_all_reduce(ours.comm, task->recv, task->recv, task->count, COLL_FLOAT32,
-                                 COLL_SUM, &error);
-        break;
-    case PEER_ALL_GATHER:
-        status =
-            coll_all_gather(ours.comm, task->send, task->recv, task->count, COLL_FLOAT32, &error);
-        break;
-    case PEER_BROADCAST:
-        status = coll_broadcast(ours.comm, task->recv, task->count, COLL_FLOAT32, root, &error);
-        break;
-    default:
-        peer_die("not there yet");
+    static const coll_kind kinds[PEER_KINDS] = {
+        COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_BROADCAST, COLL_ALL_TO_ALL};
+    base_error error;
+    const coll_op_desc desc = {.kind = kinds[task->kind],
+                               .send = task->kind == PEER_BROADCAST ? task->recv : task->send,
+                               .recv = task->recv,
+                               .count = task->count,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM,
+                               .root = root};
+    const base_status status = coll_run(ours.comm, &desc, &error);
+    if (status != BASE_OK) {
+        peer_die("%s", error.message);
     }
-    check(status, &error);
 }
 
 int main(int argc, char **argv)

@@ -1,10 +1,9 @@
-/* What the ranks of one library share: a file mapped by all, with a barrier, the command at hand,
- * and every rank's samples. Works across network namespaces, and for every launcher. */
+/* What the ranks of one library share: a file mapped by all, with a gate, the command at hand, and
+ * every rank's samples. Works across network namespaces, and for every launcher. */
 #ifndef PEER_SHARED_H
 #define PEER_SHARED_H
 
-#include <stdbool.h>
-
+#include "../../../collectives/bench/gate.h"
 #include "peer.h"
 
 enum { PEER_SAMPLES_MAX = 4096 };
@@ -16,8 +15,7 @@ typedef struct peer_samples {
 } peer_samples;
 
 typedef struct peer_shared {
-    _Alignas(128) _Atomic uint32_t arrived;
-    _Alignas(128) _Atomic uint32_t generation;
+    bench_gate gate;
     _Alignas(128) _Atomic uint32_t command_number; /* a futex */
     char command[256];
     int batch; /* operations in a loop */
@@ -27,17 +25,10 @@ typedef struct peer_shared {
 } peer_shared;
 
 /* Maps folder/shared, which the first rank to come makes. */
-peer_shared *peer_shared_open(const char *folder, int size);
-
-/* Spins where every rank has a processor, yields where not. */
-void peer_barrier(peer_shared *shared);
+peer_shared *peer_shared_open(const char *folder);
 
 /* Waits, asleep, until the command's number is no longer `seen`; the new number. */
 uint32_t peer_shared_wait_command(peer_shared *shared, uint32_t seen);
 void peer_shared_post_command(peer_shared *shared, const char *command);
-
-/* A clock that all processors share, cheap to read; and how many of its ticks are a microsecond. */
-uint64_t peer_ticks(void);
-double peer_ticks_per_us(void);
 
 #endif

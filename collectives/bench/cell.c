@@ -1,0 +1,178 @@
+#include "cell.h"
+
+#include <string.h>
+
+enum { RUBBISH = 0xa5 };
+
+/* What the compiler cannot know to be 0. */
+static volatile uint64_t nothing;
+
+/* The buffers that lie inside the other one where the operation is in place. */
+static void place_in(bench_cell *cell, uint8_t **send, uint8_t **recv, int rank)
+{
+    const size_t own = (size_t)rank * cell->layout.count * cell->element_bytes;
+    const bool at_root = cell->desc.root == rank;
+    switch (cell->desc.kind) {
+    case COLL_ALL_GATHER:
+        *send = *recv + own;
+        break;
+    case COLL_REDUCE_SCATTER:
+        *recv = *send + own;
+        break;
+    case COLL_GATHER:
+        *send = at_root ? *recv + own : *send;
+        break;
+    case COLL_SCATTER:
+        *recv = at_root ? *send + own : *recv;
+        break;
+    case COLL_REDUCE:
+        *send = at_root ? *recv : *send;
+        break;
+    default:
+        *send = *recv;
+    }
+}
+
+bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row,
+                           const bench_data *data, bool in_place, void *send, void *recv)
+{
+    const int rank = coll_comm_rank(comm);
+    const int ranks = coll_comm_size(comm);
+    const bool at_root = row->root == rank;
+    const size_t element_bytes = coll_type_size_bytes(row->type);
+    uint8_t *from = send;
+    uint8_t *to = recv;
+    bench_cell cell = {.comm = comm,
+                       .data = data,
+                       .desc = {.kind = kind,
+                                .type = row->type,
+                                .reduce = row->reduce,
+                                .root = row->root < 0 ? 0 : row->root},
+                       .layout = bench_layout_make(kind, ranks, row->size_bytes, element_bytes),
+                       .element_bytes = element_bytes,
+                       .sends = (kind != COLL_BROADCAST && kind != COLL_SCATTER) || at_root,
+                       .receives = kind == COLL_BROADCAST                       ? !at_root
+                                   : kind == COLL_REDUCE || kind == COLL_GATHER ? at_root
+                                                                                : true,
+                       .checkable = kind != COLL_SEND || !in_place};
+    if (in_place) {
+        place_in(&cell, &from, &to, rank);
+    }
+    cell.desc.count = cell.layout.count;
+    cell.desc.send = cell.sends ? from : NULL;
+    cell.desc.recv = cell.receives || (kind == COLL_BROADCAST && in_place) ? to : NULL;
+    if (kind == COLL_SEND) {
+        cell.receive = cell.desc;
+        cell.receive.kind = COLL_RECEIVE;
+        cell.receive.send = NULL;
+        cell.receive.root = (rank + ranks - 1) % ranks;
+        cell.desc.root = (rank + 1) % ranks;
+        cell.desc.recv = NULL;
+    }
+    return cell;
+}
+
+static uint8_t *output_of(const bench_cell *cell)
+{
+    return cell->desc.kind == COLL_SEND ? cell->receive.recv : cell->desc.recv;
+}
+
+void bench_cell_dirty(const bench_cell *cell)
+{
+    uint8_t *output = output_of(cell);
+    if (cell->receives && output != cell->desc.send) {
+        memset(output, RUBBISH, cell->layout.recv_count * cell->element_bytes);
+    }
+    if (cell->sends) {
+        bench_data_fill(cell->data, coll_comm_rank(cell->comm), 0, cell->layout.send_count,
+                        (void *)cell->desc.send);
+    }
+}
+
+bool bench_cell_chains(const bench_cell *cell)
+{
+    return cell->layout.size_bytes <= BENCH_LOOP_BYTES_MAX && cell->layout.count > 0 &&
+           (cell->desc.kind == COLL_ALL_REDUCE || cell->desc.kind == COLL_ALL_GATHER ||
+            cell->desc.kind == COLL_REDUCE_SCATTER || cell->desc.kind == COLL_ALL_TO_ALL);
+}
+
+void bench_cell_chain(const bench_cell *cell)
+{
+    const uint8_t *output = cell->desc.recv;
+    uint8_t *input = (uint8_t *)cell->desc.send;
+    const size_t output_bytes = cell->layout.recv_count * cell->element_bytes;
+    const size_t input_bytes = cell->layout.send_count * cell->element_bytes;
+    uint8_t values[BENCH_LOOP_BYTES_MAX + sizeof(uint64_t)] = {0};
+    uint64_t seen = 0;
+    for (size_t at = 0; at < output_bytes; at += sizeof seen) {
+        uint64_t word = 0;
+        memcpy(&word, output + at,
+               output_bytes - at < sizeof word ? output_bytes - at : sizeof word);
+        seen |= word;
+    }
+    seen &= nothing;
+    bench_data_fill(cell->data, coll_comm_rank(cell->comm), 0, cell->layout.send_count, values);
+    for (size_t at = 0; at < input_bytes; at += sizeof seen) {
+        uint64_t word = 0;
+        memcpy(&word, values + at, sizeof word);
+        word |= seen;
+        memcpy(input + at, &word, input_bytes - at < sizeof word ? input_bytes - at : sizeof word);
+    }
+}
+
+static base_status send_and_receive(const bench_cell *cell, base_error *reterr)
+{
+    coll_request *requests[2] = {NULL, NULL};
+    base_status status = coll_start(cell->comm, &cell->receive, &requests[0], reterr);
+    if (status == BASE_OK) {
+        status = coll_start(cell->comm, &cell->desc, &requests[1], reterr);
+    }
+    const base_status waited =
+        coll_request_wait_all(requests, 2, status == BASE_OK ? reterr : NULL);
+    return status == BASE_OK ? waited : status;
+}
+
+base_status bench_cell_run(const bench_cell *cell, base_error *reterr)
+{
+    return cell->desc.kind == COLL_SEND ? send_and_receive(cell, reterr)
+                                        : coll_run(cell->comm, &cell->desc, reterr);
+}
+
+void bench_cell_spoil(const bench_cell *cell)
+{
+    uint8_t *output = output_of(cell);
+    if (cell->receives && cell->layout.recv_count > 0) {
+        output[cell->layout.recv_count * cell->element_bytes - 1] ^= 1U;
+    }
+}
+
+size_t bench_cell_wrong(const bench_cell *cell)
+{
+    const int rank = coll_comm_rank(cell->comm);
+    const size_t count = cell->layout.count;
+    const size_t own = (size_t)rank * count;
+    const uint8_t *output = output_of(cell);
+    size_t wrong = 0;
+    if (!cell->receives) {
+        return 0;
+    }
+    switch (cell->desc.kind) {
+    case COLL_ALL_REDUCE:
+    case COLL_REDUCE:
+        return bench_data_wrong(cell->data, BENCH_REDUCED, 0, count, output);
+    case COLL_REDUCE_SCATTER:
+        return bench_data_wrong(cell->data, BENCH_REDUCED, own, count, output);
+    case COLL_BROADCAST:
+        return bench_data_wrong(cell->data, cell->desc.root, 0, count, output);
+    case COLL_SCATTER:
+        return bench_data_wrong(cell->data, cell->desc.root, own, count, output);
+    case COLL_SEND:
+        return bench_data_wrong(cell->data, cell->receive.root, 0, count, output);
+    default:
+        for (int r = 0; r < coll_comm_size(cell->comm); r++) {
+            wrong += bench_data_wrong(cell->data, r, cell->desc.kind == COLL_ALL_TO_ALL ? own : 0,
+                                      count, output + (size_t)r * count * cell->element_bytes);
+        }
+        return wrong;
+    }
+}

@@ -1,0 +1,41 @@
+/* One thing to measure: a collective of one size, type and operation, out of place or in place, on
+ * this rank. Knows where input and output lie, dirties and checks them, and does it once. */
+#ifndef COLL_BENCH_CELL_H
+#define COLL_BENCH_CELL_H
+
+#include "bench.h"
+#include "data.h"
+
+typedef struct bench_cell {
+    coll_comm *comm;
+    const bench_data *data;
+    coll_op_desc desc;    /* sendrecv: the send */
+    coll_op_desc receive; /* sendrecv only */
+    bench_layout layout;
+    size_t element_bytes;
+    bool sends; /* this rank has an input, and an output */
+    bool receives;
+    bool checkable;
+} bench_cell;
+
+/* send and recv: room for the layout's counts each. row: type, reduce and root are read. */
+bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row,
+                           const bench_data *data, bool in_place, void *send, void *recv);
+
+/* Writes the input anew, and rubbish where output is to come. */
+void bench_cell_dirty(const bench_cell *cell);
+
+/* Makes the input from the last output: the same values, at a time when the output must be there.
+ * Only where bench_cell_chains. */
+void bench_cell_chain(const bench_cell *cell);
+bool bench_cell_chains(const bench_cell *cell);
+
+base_status bench_cell_run(const bench_cell *cell, base_error *reterr);
+
+/* Flips a bit of the output: for tests of the check. */
+void bench_cell_spoil(const bench_cell *cell);
+
+/* Elements of the output that are not what they must be; 0 on ranks that have none. */
+size_t bench_cell_wrong(const bench_cell *cell);
+
+#endif

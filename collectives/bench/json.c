@@ -1,0 +1,61 @@
+#include "json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "options.h"
+
+enum { JSON_FLAGS = JSON_INDENT(1) | JSON_REAL_PRECISION(9) };
+
+static json_t *column_json(const bench_column *column)
+{
+    json_t *wrong = column->wrong < 0 ? json_null() : json_integer(column->wrong);
+    return json_pack("{s:f, s:f, s:f, s:f, s:o}", "time_us", column->time_us, "time_us_p50",
+                     column->time_us_p50, "algbw", column->algbw, "busbw", column->busbw, "wrong",
+                     wrong);
+}
+
+static json_t *row_json(const bench_row *row)
+{
+    return json_pack("{s:I, s:I, s:s, s:s, s:i, s:o, s:o}", "size", (json_int_t)row->size_bytes,
+                     "count", (json_int_t)row->count, "type", coll_type_name(row->type), "redop",
+                     row->reduce != 0 ? coll_reduce_name(row->reduce) : "none", "root", row->root,
+                     "out_of_place", column_json(&row->columns[0]), "in_place",
+                     column_json(&row->columns[1]));
+}
+
+static json_t *roofline_json(const bench_roofline *roofline)
+{
+    return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "processors", roofline->processors,
+                     "read_gb_per_s", roofline->read_one, "read_all_gb_per_s", roofline->read_all,
+                     "copy_gb_per_s", roofline->copy_one, "copy_all_gb_per_s", roofline->copy_all,
+                     "core_to_core_ns", roofline->core_to_core_ns);
+}
+
+base_status bench_json_write(const char *path, const bench_options *options,
+                             const bench_shared *shared, const bench_roofline *roofline,
+                             base_error *reterr)
+{
+    json_t *rows = json_array();
+    for (int i = 0; rows != NULL && i < shared->row_count; i++) {
+        if (json_array_append_new(rows, row_json(&shared->rows[i])) != 0) {
+            json_decref(rows);
+            rows = NULL;
+        }
+    }
+    json_t *root = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:o, s:o}", "collective", bench_kind_name(options->kind),
+        "ranks", options->ranks, "transport", coll_transport_name(shared->transport), "algorithm",
+        coll_algorithm_name(options->algorithm), "memory", options->arena ? "arena" : "ordinary",
+        "roofline", roofline_json(roofline), "rows", rows);
+    char *text = root != NULL ? json_dumps(root, JSON_FLAGS) : NULL;
+    json_decref(root);
+    if (text == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the results as JSON");
+    }
+    const base_status status = base_file_write(path, text, strlen(text), reterr);
+    free(text);
+    return status;
+}

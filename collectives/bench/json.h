@@ -1,0 +1,12 @@
+/* coll-bench's results as JSON; docs/BENCHMARKS.md describes the object. */
+#ifndef COLL_BENCH_JSON_H
+#define COLL_BENCH_JSON_H
+
+#include "bench.h"
+
+/* Makes path hold the results, whole or not at all. BASE_ERR_IO, BASE_ERR_MEMORY. */
+BASE_MUST_CHECK base_status bench_json_write(const char *path, const bench_options *options,
+                                             const bench_shared *shared,
+                                             const bench_roofline *roofline, base_error *reterr);
+
+#endif

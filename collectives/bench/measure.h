@@ -1,0 +1,19 @@
+/* Times one cell on all ranks together; see bench.h for what a time is. */
+#ifndef COLL_BENCH_MEASURE_H
+#define COLL_BENCH_MEASURE_H
+
+#include "bench.h"
+#include "cell.h"
+
+/* Collective. Fills *column on rank 0; its bandwidths from the cell's size. BASE_ERR_ABORTED:
+ * another rank has failed, and said why. */
+BASE_MUST_CHECK base_status bench_measure(const bench_options *options, const bench_cell *cell,
+                                          bench_shared *shared, bench_column *column,
+                                          base_error *reterr);
+
+/* Mean and median of the samples of all ranks, in microseconds per operation. Sorts the samples of
+ * rank 0. Pure. */
+void bench_summarise(bench_shared *shared, int ranks, double ticks_per_us, double *mean_us,
+                     double *median_us);
+
+#endif

@@ -1,0 +1,161 @@
+#include "plot.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "options.h"
+
+enum { SAID_BYTES = 512 };
+
+/* Rows of one type, operation and root follow each other: the row after the last of `first`'s. */
+static int series_end(const bench_shared *shared, int first)
+{
+    const bench_row *row = &shared->rows[first];
+    int at = first + 1;
+    while (at < shared->row_count && shared->rows[at].type == row->type &&
+           shared->rows[at].reduce == row->reduce && shared->rows[at].root == row->root) {
+        at++;
+    }
+    return at;
+}
+
+static void put_data(FILE *out, const bench_shared *shared)
+{
+    for (int first = 0; first < shared->row_count; first = series_end(shared, first)) {
+        (void)fprintf(out, "$series%d << END\n", first);
+        for (int i = first; i < series_end(shared, first); i++) {
+            const bench_row *row = &shared->rows[i];
+            (void)fprintf(out, "%zu %.4f %.4f %.4f %.4f\n", row->size_bytes,
+                          row->columns[0].time_us_p50, row->columns[1].time_us_p50,
+                          row->columns[0].busbw, row->columns[1].busbw);
+        }
+        (void)fputs("END\n", out);
+    }
+}
+
+/* Draws columns `column` (out of place) and the next one (in place) of every series. */
+static void put_curves(FILE *out, const bench_shared *shared, int column)
+{
+    for (int first = 0; first < shared->row_count; first = series_end(shared, first)) {
+        const bench_row *row = &shared->rows[first];
+        for (int place = 0; place < 2; place++) {
+            (void)fprintf(out, "%s $series%d using 1:%d with linespoints title \"%s",
+                          first == 0 && place == 0 ? "plot" : ",", first, column + place,
+                          coll_type_name(row->type));
+            if (row->reduce != 0) {
+                (void)fprintf(out, " %s", coll_reduce_name(row->reduce));
+            }
+            if (row->root >= 0) {
+                (void)fprintf(out, " root %d", row->root);
+            }
+            (void)fprintf(out, ", %s\"", place == 0 ? "out of place" : "in place");
+        }
+    }
+    (void)fputc('\n', out);
+}
+
+void bench_plot_script(FILE *out, const char *path, const bench_options *options,
+                       const bench_shared *shared)
+{
+    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
+    (void)fprintf(out, "set terminal %s size 900,900 noenhanced\nset output '",
+                  svg ? "svg" : "pngcairo");
+    for (const char *at = path; *at != '\0'; at++) {
+        (void)fputs(*at == '\'' ? "''" : (const char[]){*at, '\0'}, out);
+    }
+    (void)fputs("'\n", out);
+    put_data(out, shared);
+    (void)fprintf(out,
+                  "set multiplot layout 2,1 title \"%s, %d ranks, %s, %s, %s\"\n"
+                  "set logscale xy\nset grid\nset key left top\n"
+                  "set format x \"%%.0b%%B\"\nset xlabel \"bytes\"\nset ylabel \"us (median)\"\n",
+                  bench_kind_name(options->kind), options->ranks,
+                  coll_transport_name(shared->transport), coll_algorithm_name(options->algorithm),
+                  options->arena ? "arena" : "ordinary memory");
+    put_curves(out, shared, 2);
+    (void)fputs("unset logscale y\nset ylabel \"bus bandwidth, GB/s\"\n", out);
+    put_curves(out, shared, 4);
+    (void)fputs("unset multiplot\n", out);
+}
+
+/* Starts gnuplot reading script_fd, its words going to said_fd; 0 or an errno. */
+static int start_gnuplot(int script_fd, int said_fd, pid_t *pid)
+{
+    static char program[] = "gnuplot";
+    char *const argv[] = {program, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed != 0) {
+        return failed;
+    }
+    failed = posix_spawnattr_init(&attributes);
+    if (failed == 0) {
+        (void)sigemptyset(&none);
+        failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) ||
+                 posix_spawnattr_setsigmask(&attributes, &none) ||
+                 posix_spawn_file_actions_adddup2(&actions, script_fd, 0) ||
+                 posix_spawn_file_actions_adddup2(&actions, said_fd, 1) ||
+                 posix_spawn_file_actions_adddup2(&actions, said_fd, 2);
+        failed = failed ? ENOMEM : posix_spawnp(pid, program, &actions, &attributes, argv, environ);
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+static base_status run_gnuplot(const char *path, int script_fd, int said_fd, base_error *reterr)
+{
+    char said[SAID_BYTES];
+    pid_t pid = 0;
+    int ended = 0;
+    const int failed = start_gnuplot(script_fd, said_fd, &pid);
+    if (failed != 0) {
+        return base_fail(reterr, failed == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO, "no plot: %s",
+                         failed == ENOENT ? "gnuplot is not installed" : strerrordesc_np(failed));
+    }
+    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
+    }
+    if (!WIFEXITED(ended) || WEXITSTATUS(ended) != 0) {
+        const ssize_t got = pread(said_fd, said, sizeof said - 1, 0);
+        said[got > 0 ? got : 0] = '\0';
+        return base_fail(reterr, BASE_ERR_IO, "gnuplot could not draw %s: %s", path,
+                         said + strspn(said, " \n\t"));
+    }
+    return BASE_OK;
+}
+
+base_status bench_plot_draw(const char *path, const bench_options *options,
+                            const bench_shared *shared, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    const int said_fd = memfd_create("gnuplot-said", MFD_CLOEXEC);
+    const int script_fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
+    FILE *script = script_fd >= 0 ? fdopen(script_fd, "w+") : NULL;
+    if (said_fd < 0 || script == NULL) {
+        status = base_fail_errno(reterr, errno, "no plot");
+        goto out;
+    }
+    bench_plot_script(script, path, options, shared);
+    if (fflush(script) != 0 || lseek(script_fd, 0, SEEK_SET) != 0) {
+        status = base_fail_errno(reterr, errno, "no plot");
+        goto out;
+    }
+    status = run_gnuplot(path, script_fd, said_fd, reterr);
+out:
+    if (script != NULL) {
+        (void)fclose(script);
+    } else if (script_fd >= 0) {
+        (void)close(script_fd);
+    }
+    if (said_fd >= 0) {
+        (void)close(said_fd);
+    }
+    return status;
+}

@@ -1,0 +1,18 @@
+/* Latency and bandwidth against size, drawn by gnuplot. */
+#ifndef COLL_BENCH_PLOT_H
+#define COLL_BENCH_PLOT_H
+
+#include <stdio.h>
+
+#include "bench.h"
+
+/* The gnuplot program, data included, that draws into `path` (.svg or .png). Pure. */
+void bench_plot_script(FILE *out, const char *path, const bench_options *options,
+                       const bench_shared *shared);
+
+/* Draws. BASE_ERR_NOTFOUND: no gnuplot here; BASE_ERR_IO: it failed, with its own words. Blocks
+ * until it has ended. */
+BASE_MUST_CHECK base_status bench_plot_draw(const char *path, const bench_options *options,
+                                            const bench_shared *shared, base_error *reterr);
+
+#endif

@@ -1,0 +1,16 @@
+/* One rank of coll-bench: a forked process, from its context to its last row. */
+#ifndef COLL_BENCH_RANK_H
+#define COLL_BENCH_RANK_H
+
+#include "bench.h"
+
+typedef struct bench_job {
+    const bench_options *options;
+    const bench_roofline *roofline;
+    bench_shared *shared;
+} bench_job;
+
+/* A forked_body whose user is a bench_job; rank 0 prints. */
+int bench_rank(forked_rank *rank, void *user);
+
+#endif

@@ -1,0 +1,151 @@
+#include "run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "json.h"
+#include "plot.h"
+#include "rank.h"
+#include "roofline.h"
+#include "table.h"
+
+enum { LAST_WORDS_S = 10 }; /* what the other ranks have when one has failed */
+
+typedef struct children {
+    pid_t pids[FORKED_RANKS_MAX]; /* 0: has ended */
+    int left;
+    int signal; /* that told us to end */
+    bool failed;
+} children;
+
+static void kill_children(const children *c, int count)
+{
+    for (int r = 0; r < count; r++) {
+        if (c->pids[r] != 0) {
+            (void)kill(c->pids[r], SIGKILL);
+        }
+    }
+}
+
+static void reap(children *c, int count, bench_shared *shared)
+{
+    for (int r = 0; r < count; r++) {
+        int status = 0;
+        if (c->pids[r] == 0 || waitpid(c->pids[r], &status, WNOHANG) != c->pids[r]) {
+            continue;
+        }
+        c->pids[r] = 0;
+        c->left--;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == BASE_EXIT_DONE) {
+            continue;
+        }
+        if (WIFSIGNALED(status) && !c->failed && c->signal == 0) {
+            if (WTERMSIG(status) == SIGINT) { /* the terminal tells all of us */
+                c->signal = SIGINT;
+            } else {
+                base_log(BASE_LOG_ERROR, "rank %d was ended by signal %d (%s)", r, WTERMSIG(status),
+                         sigdescr_np(WTERMSIG(status)));
+            }
+        }
+        c->failed = true;
+        bench_gate_fail(&shared->gate);
+    }
+}
+
+/* Until all ranks have ended. SIGCHLD and the signals that end us are blocked. */
+static void wait_for_children(children *c, int count, const sigset_t *watched, bench_shared *shared)
+{
+    while (c->left > 0) {
+        const struct timespec patience = {.tv_sec = LAST_WORDS_S};
+        const int got = c->failed || c->signal != 0 ? sigtimedwait(watched, NULL, &patience)
+                                                    : sigwaitinfo(watched, NULL);
+        if (got < 0 && errno == EAGAIN) {
+            kill_children(c, count);
+        }
+        if (got > 0 && got != SIGCHLD && c->signal == 0) {
+            c->signal = got;
+        }
+        if (c->signal != 0) {
+            kill_children(c, count);
+        }
+        reap(c, count, shared);
+    }
+}
+
+static bench_shared *map_shared(const bench_options *options)
+{
+    const size_t samples =
+        (size_t)(options->iterations > BENCH_SAMPLES_AUTO_MAX ? options->iterations
+                                                              : BENCH_SAMPLES_AUTO_MAX);
+    const size_t bytes =
+        sizeof(bench_shared) + (size_t)options->ranks * samples * sizeof(bench_sample);
+    bench_shared *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shared == MAP_FAILED) {
+        return NULL;
+    }
+    shared->samples_max = (int)samples;
+    return shared;
+}
+
+static int finish(const bench_options *options, const bench_shared *shared,
+                  const bench_roofline *roofline)
+{
+    base_error error = {.status = BASE_OK};
+    base_status status = BASE_OK;
+    int code = BASE_EXIT_DONE;
+    bench_table_footer(stdout, options, shared, roofline);
+    const int64_t wrong = bench_total_wrong(shared);
+    if (wrong > 0) {
+        base_log(BASE_LOG_ERROR, "%lld wrong values", (long long)wrong);
+        code = BASE_EXIT_ERROR;
+    }
+    if (options->json_path != NULL) {
+        status = bench_json_write(options->json_path, options, shared, roofline, &error);
+    }
+    if (status == BASE_OK && options->plot_path != NULL) {
+        status = bench_plot_draw(options->plot_path, options, shared, &error);
+    }
+    if (status != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        code = BASE_EXIT_ERROR;
+    }
+    return code;
+}
+
+int bench_run(const bench_options *options)
+{
+    sigset_t watched;
+    base_error error = {.status = BASE_OK};
+    children c = {.left = options->ranks};
+    bench_shared *shared = map_shared(options);
+    if (shared == NULL) {
+        base_log(BASE_LOG_ERROR, "no memory for the samples");
+        return BASE_EXIT_ERROR;
+    }
+    const bench_roofline roofline = bench_roofline_measure(options->ranks);
+    bench_job job = {.options = options, .roofline = &roofline, .shared = shared};
+    (void)sigemptyset(&watched);
+    (void)sigaddset(&watched, SIGCHLD);
+    (void)sigaddset(&watched, SIGINT);
+    (void)sigaddset(&watched, SIGTERM);
+    (void)sigaddset(&watched, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &watched, NULL);
+    (void)fflush(stdout);
+    if (forked_start(options->ranks, bench_rank, &job, c.pids, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    wait_for_children(&c, options->ranks, &watched, shared);
+    if (c.signal != 0) {
+        return BASE_EXIT_SIGNAL_BASE + c.signal;
+    }
+    return c.failed ? BASE_EXIT_ERROR : finish(options, shared, &roofline);
+}

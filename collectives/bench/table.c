@@ -1,0 +1,150 @@
+#include "table.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "options.h"
+
+enum { NUMBER_BYTES = 32 };
+
+/* As many decimals as the width holds. */
+static const char *number(double value, int width, char text[NUMBER_BYTES])
+{
+    const int decimals = value < 10.0 && width > 6 ? 3 : 2;
+    int whole = 1;
+    for (double rest = value; rest >= 10.0 && whole < NUMBER_BYTES; rest /= 10.0) {
+        whole++;
+    }
+    const int room = width - 1 - whole;
+    (void)snprintf(text, NUMBER_BYTES, "%*.*f", width,
+                   room < 0          ? 0
+                   : room < decimals ? room
+                                     : decimals,
+                   value);
+    return text;
+}
+
+static void print_roofline(FILE *out, const bench_roofline *roofline)
+{
+    (void)fprintf(out, "# Roofline of this host : read %.1f GB/s by one processor, %.1f by %d;",
+                  roofline->read_one, roofline->read_all, roofline->processors);
+    (void)fprintf(out, " copy %.1f GB/s by one, %.1f by %d;", roofline->copy_one,
+                  roofline->copy_all, roofline->processors);
+    if (roofline->core_to_core_ns > 0.0) {
+        (void)fprintf(out, " core to core %.0f ns\n", roofline->core_to_core_ns);
+    } else {
+        (void)fprintf(out, " one core only\n");
+    }
+}
+
+static void print_ranks(FILE *out, const bench_options *options, const bench_shared *shared)
+{
+    char host[BASE_HOSTNAME_BYTES] = "?";
+    (void)gethostname(host, sizeof host - 1);
+    (void)fprintf(out, "# Using ranks\n");
+    for (int r = 0; r < options->ranks; r++) {
+        (void)fprintf(out, "#  Rank %2d Group  0 Pid %6d on %10s processor %2d\n", r,
+                      (int)shared->pids[r], host, shared->processors[r]);
+    }
+}
+
+void bench_table_header(FILE *out, const bench_options *options, const bench_shared *shared,
+                        const bench_roofline *roofline)
+{
+    static const char columns[] = "# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s "
+                                  " %6s\n";
+    const bool by_factor = options->step_bytes == 0;
+    (void)fprintf(out, "# Collective test starting: coll-bench %s\n",
+                  bench_kind_name(options->kind));
+    (void)fprintf(out, "# nThread 1 nRanks %d minBytes %zu maxBytes %zu step: %zu(%s)",
+                  options->ranks, options->begin_bytes, options->end_bytes,
+                  by_factor ? options->factor : options->step_bytes,
+                  by_factor ? "factor" : "bytes");
+    (void)fprintf(out, " warmup iters: %d iters: ", options->warm_up);
+    if (options->iterations > 0) {
+        (void)fprintf(out, "%d", options->iterations);
+    } else {
+        (void)fputs("by time", out);
+    }
+    (void)fprintf(out, " agg iters: 1 validation: %d graph: 0\n#\n", options->checks);
+    print_ranks(out, options, shared);
+    (void)fprintf(out, "# Transport %s, algorithm %s, buffers in %s\n",
+                  coll_transport_name(shared->transport), coll_algorithm_name(options->algorithm),
+                  options->arena ? "an arena" : "ordinary memory");
+    print_roofline(out, roofline);
+    (void)fprintf(out, "#\n# %10s  %12s  %8s  %6s  %6s           %-32s %-21s\n", "", "", "", "", "",
+                  "out-of-place", "in-place");
+    (void)fprintf(out, columns, "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
+                  "#wrong", "time", "algbw", "busbw", "#wrong");
+    (void)fprintf(out, columns, "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "",
+                  "(us)", "(GB/s)", "(GB/s)", "");
+    (void)fflush(out);
+}
+
+void bench_table_row_begin(FILE *out, const bench_row *row)
+{
+    (void)fprintf(out, "%12zu  %12zu  %8s  %6s  %6d", row->size_bytes, row->count,
+                  coll_type_name(row->type),
+                  row->reduce != 0 ? coll_reduce_name(row->reduce) : "none", row->root);
+}
+
+void bench_table_column(FILE *out, const bench_column *column)
+{
+    char time[NUMBER_BYTES];
+    char algbw[NUMBER_BYTES];
+    char busbw[NUMBER_BYTES];
+    (void)fprintf(out, "  %s  %s  %s", number(column->time_us, 7, time),
+                  number(column->algbw, 6, algbw), number(column->busbw, 6, busbw));
+    if (column->wrong >= 0) {
+        (void)fprintf(out, "  %6lld", (long long)column->wrong);
+    } else {
+        (void)fprintf(out, "  %6s", "N/A");
+    }
+    (void)fflush(out);
+}
+
+void bench_table_row_end(FILE *out)
+{
+    (void)fputc('\n', out);
+    (void)fflush(out);
+}
+
+int64_t bench_total_wrong(const bench_shared *shared)
+{
+    int64_t wrong = 0;
+    for (int i = 0; i < shared->row_count; i++) {
+        for (int place = 0; place < 2; place++) {
+            const int64_t found = shared->rows[i].columns[place].wrong;
+            wrong += found > 0 ? found : 0;
+        }
+    }
+    return wrong;
+}
+
+void bench_table_footer(FILE *out, const bench_options *options, const bench_shared *shared,
+                        const bench_roofline *roofline)
+{
+    const int64_t wrong = bench_total_wrong(shared);
+    double total = 0.0;
+    double best = 0.0;
+    for (int i = 0; i < shared->row_count; i++) {
+        for (int place = 0; place < 2; place++) {
+            const double busbw = shared->rows[i].columns[place].busbw;
+            total += busbw;
+            best = busbw > best ? busbw : best;
+        }
+    }
+    (void)fprintf(out, "# %-20s : %lld %s\n", "Out of bounds values", (long long)wrong,
+                  wrong == 0 ? "OK" : "FAILED");
+    (void)fprintf(out, "# %-20s : %g \n", "Avg bus bandwidth",
+                  shared->row_count > 0 ? total / (2.0 * shared->row_count) : 0.0);
+    (void)fprintf(out,
+                  "# %-20s : %.2f GB/s; this host copies %.1f GB/s with one processor, %.1f "
+                  "with %d\n#\n",
+                  "Best bus bandwidth", best, roofline->copy_one, roofline->copy_all,
+                  roofline->processors);
+    (void)fprintf(out, "# Collective test concluded: coll-bench %s\n#\n",
+                  bench_kind_name(options->kind));
+    (void)fflush(out);
+}

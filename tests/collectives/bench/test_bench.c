@@ -1,0 +1,158 @@
+/* coll-bench as its users run it. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "program.h"
+#include "support.h"
+
+enum { ARGUMENTS_MAX = 16 };
+
+static test_program program;
+
+/* Runs coll-bench with the words of `line`; its exit code. */
+static int run(const char *line, const char *variable)
+{
+    static char words[512];
+    const char *arguments[ARGUMENTS_MAX + 2] = {COLL_BENCH_PATH};
+    const char *variables[] = {variable, NULL};
+    int count = 1;
+    char *rest = NULL;
+    assert_true(strlen(line) < sizeof words);
+    memcpy(words, line, strlen(line) + 1);
+    for (char *word = strtok_r(words, " ", &rest); word != NULL && count <= ARGUMENTS_MAX;
+         word = strtok_r(NULL, " ", &rest)) {
+        arguments[count++] = word;
+    }
+    test_program_start(&program, arguments, variables);
+    const int code = test_program_wait(&program);
+    test_program_assert_no_children();
+    return code;
+}
+
+static void check_column(const json_t *row, const char *name)
+{
+    static const char *const times[] = {"time_us", "time_us_p50", "algbw", "busbw"};
+    const json_t *column = json_object_get(row, name);
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        assert_true(json_is_number(json_object_get(column, times[i])));
+    }
+    assert_true(json_number_value(json_object_get(column, "time_us")) > 0.0);
+    assert_int_equal(json_integer_value(json_object_get(column, "wrong")), 0);
+    assert_true(json_is_integer(json_object_get(column, "wrong")));
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    test_folder folder;
+    char line[512];
+    json_error_t problem;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "out.json");
+    (void)snprintf(line, sizeof line, "all_reduce -b 8 -e 512 -f 8 -n 10 -o avg -J %s", path);
+    assert_int_equal(run(line, NULL), 0);
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+    assert_non_null(root);
+    assert_int_equal(json_integer_value(json_object_get(root, "ranks")), 2);
+    assert_string_equal(json_string_value(json_object_get(root, "transport")), "shm");
+    assert_true(json_is_string(json_object_get(root, "algorithm")));
+    assert_true(json_number_value(
+                    json_object_get(json_object_get(root, "roofline"), "read_gb_per_s")) > 0.0);
+    const json_t *rows = json_object_get(root, "rows");
+    assert_int_equal(json_array_size(rows), 3);
+    const json_t *row = json_array_get(rows, 2);
+    assert_int_equal(json_integer_value(json_object_get(row, "size")), 512);
+    assert_int_equal(json_integer_value(json_object_get(row, "count")), 128);
+    assert_string_equal(json_string_value(json_object_get(row, "type")), "float");
+    assert_string_equal(json_string_value(json_object_get(row, "redop")), "avg");
+    assert_int_equal(json_integer_value(json_object_get(row, "root")), -1);
+    check_column(row, "out_of_place");
+    check_column(row, "in_place");
+    json_decref(root);
+    test_folder_remove(&folder);
+}
+
+static void test_every_kind(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter",
+                                        "broadcast",  "reduce",     "alltoall",
+                                        "gather",     "scatter",    "sendrecv"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char line[128];
+        (void)snprintf(line, sizeof line, "%s --ranks 3 -b 0 -e 40000 -i 20000 -n 3 -d half -c 2",
+                       kinds[i]);
+        if (run(line, NULL) != 0) {
+            fail_msg("%s: %s%s", kinds[i], program.text[TEST_STDOUT], program.text[TEST_STDERR]);
+        }
+        assert_non_null(strstr(program.text[TEST_STDOUT], "# Out of bounds values : 0 OK"));
+    }
+}
+
+/* One bit of one rank's result, flipped before the check. */
+static void test_wrong_value(void **state)
+{
+    (void)state;
+    assert_int_equal(run("all_reduce -b 1K -e 1K -n 3", "COLL_BENCH_CORRUPT=1"), 1);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "# Out of bounds values : 2 FAILED"));
+    assert_non_null(strstr(program.text[TEST_STDERR], "2 wrong values"));
+    assert_int_equal(run("alltoall -b 1K -e 1K -n 3 -c 0", "COLL_BENCH_CORRUPT=1"), 0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "N/A"));
+}
+
+static void test_usage(void **state)
+{
+    (void)state;
+    assert_int_equal(run("all_reduce --algorithm bruck", NULL), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "unknown algorithm 'bruck'"));
+    assert_int_equal(run("--help", NULL), 0);
+    assert_int_equal(run("all_reduce -b 8 -e 8 -J /nowhere/out.json", NULL), 1);
+}
+
+static void test_plot(void **state)
+{
+    (void)state;
+    test_folder folder;
+    char line[512];
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "out.svg");
+    (void)snprintf(line, sizeof line, "all_gather -b 8 -e 512 -f 8 -n 3 --plot %s", path);
+    assert_int_equal(run(line, NULL), 0);
+    assert_int_equal(access(path, R_OK), 0);
+    test_folder_remove(&folder);
+}
+
+/* A rank that dies, or the user's signal, ends all of them. */
+static void test_ends(void **state)
+{
+    (void)state;
+    static const char *const arguments[] = {
+        COLL_BENCH_PATH, "all_reduce", "-b", "1M", "-e", "1M", "-n", "100000", NULL};
+    static const char *const variables[] = {NULL};
+    test_program_start(&program, arguments, variables);
+    test_program_wait_text(&program, TEST_STDOUT, "#wrong");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 128 + SIGINT);
+    test_program_assert_no_children();
+
+    test_program_start(&program, arguments, variables);
+    test_program_wait_text(&program, TEST_STDOUT, "#wrong");
+    const long pid = test_program_number_after(&program, TEST_STDOUT, "Rank  1 Group  0 Pid ");
+    assert_int_equal(kill((pid_t)pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 1);
+    test_program_assert_no_children();
+    assert_non_null(strstr(program.text[TEST_STDERR], "rank 1 was ended by signal 9"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
+    };
+    return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
+}

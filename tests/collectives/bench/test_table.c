@@ -1,0 +1,183 @@
+/* What coll-bench prints and draws, against lines written by hand in nccl-tests' layout; and how it
+ * makes times of samples. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "measure.h"
+#include "plot.h"
+#include "support.h"
+#include "table.h"
+
+static const bench_options all_reduce = {.kind = COLL_ALL_REDUCE,
+                                         .ranks = 2,
+                                         .begin_bytes = 8,
+                                         .end_bytes = 64 << 20,
+                                         .factor = 2,
+                                         .iterations = 20,
+                                         .warm_up = 5,
+                                         .checks = 1,
+                                         .types = {COLL_FLOAT32},
+                                         .arena = true};
+
+static const bench_roofline roofline = {.processors = 2,
+                                        .read_one = 38.1,
+                                        .read_all = 67.0,
+                                        .copy_one = 20.1,
+                                        .copy_all = 30.0,
+                                        .core_to_core_ns = 33.2};
+
+/* Everything that was printed to *stream; the caller frees it. */
+static char *take_text(FILE **stream, char **text)
+{
+    assert_int_equal(fclose(*stream), 0);
+    return *text;
+}
+
+static void test_row(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    const bench_row row = {
+        .size_bytes = 67108864,
+        .count = 16777216,
+        .type = COLL_FLOAT32,
+        .reduce = COLL_SUM,
+        .root = -1,
+        .columns = {{4242.64, 4200, 15.82, 15.82, 0}, {0.07, 0.07, 0.11, 0.11, -1}}};
+    assert_non_null(out);
+    bench_table_row_begin(out, &row);
+    bench_table_column(out, &row.columns[0]);
+    bench_table_column(out, &row.columns[1]);
+    bench_table_row_end(out);
+    assert_string_equal(take_text(&out, &text),
+                        "    67108864      16777216     float     sum      -1  4242.64   15.82   "
+                        "15.82       0    0.070    0.11    0.11     N/A\n");
+    free(text);
+}
+
+static void test_wide_numbers(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    const bench_column column = {123456.789, 1, 1234.56, 99999.9, 12};
+    assert_non_null(out);
+    bench_table_column(out, &column);
+    assert_string_equal(take_text(&out, &text), "   123457  1234.6  100000      12");
+    free(text);
+}
+
+static void test_header(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bench_shared *shared = calloc(1, sizeof *shared);
+    assert_non_null(out);
+    assert_non_null(shared);
+    shared->transport = COLL_TRANSPORT_SHM;
+    bench_table_header(out, &all_reduce, shared, &roofline);
+    (void)take_text(&out, &text);
+    assert_non_null(strstr(text,
+                           "# nThread 1 nRanks 2 minBytes 8 maxBytes 67108864 step: 2(factor) "
+                           "warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n"));
+    assert_non_null(strstr(text, "#  Rank  1 Group  0 Pid"));
+    assert_non_null(strstr(text, "read 38.1 GB/s by one processor, 67.0 by 2"));
+    assert_non_null(strstr(text, "core to core 33 ns"));
+    assert_non_null(strstr(text, "#       size         count      type   redop    root     time   "
+                                 "algbw   busbw  #wrong     time   algbw   busbw  #wrong\n"));
+    assert_non_null(strstr(text, "#        (B)    (elements)                               (us)  "
+                                 "(GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)        \n"));
+    free(text);
+    free(shared);
+}
+
+static bench_shared *sample_rows(int64_t wrong)
+{
+    bench_shared *shared = calloc(1, sizeof *shared);
+    assert_non_null(shared);
+    shared->row_count = 2;
+    for (int i = 0; i < 2; i++) {
+        shared->rows[i] = (bench_row){.size_bytes = 8U << i,
+                                      .count = 2U << i,
+                                      .type = COLL_FLOAT32,
+                                      .reduce = COLL_SUM,
+                                      .root = -1,
+                                      .columns = {{1, 1, 10, 10, wrong}, {1, 1, 20, 20, -1}}};
+    }
+    return shared;
+}
+
+static void test_footer(void **state)
+{
+    (void)state;
+    for (int64_t wrong = 0; wrong < 2; wrong++) {
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        bench_shared *shared = sample_rows(wrong);
+        assert_non_null(out);
+        assert_int_equal(bench_total_wrong(shared), 2 * wrong);
+        bench_table_footer(out, &all_reduce, shared, &roofline);
+        (void)take_text(&out, &text);
+        assert_non_null(strstr(text, wrong == 0 ? "# Out of bounds values : 0 OK\n"
+                                                : "# Out of bounds values : 2 FAILED\n"));
+        assert_non_null(strstr(text, "# Avg bus bandwidth    : 15 \n"));
+        free(text);
+        free(shared);
+    }
+}
+
+static void test_plot_script(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    bench_shared *shared = sample_rows(0);
+    assert_non_null(out);
+    bench_plot_script(out, "it's.png", &all_reduce, shared);
+    (void)take_text(&out, &text);
+    assert_non_null(strstr(text, "set terminal pngcairo"));
+    assert_non_null(strstr(text, "set output 'it''s.png'\n"));
+    assert_non_null(strstr(text, "$series0 << END\n8 1.0000 1.0000 10.0000 20.0000\n"
+                                 "16 1.0000 1.0000 10.0000 20.0000\nEND\n"));
+    free(text);
+    free(shared);
+}
+
+/* Two ranks; an operation lasts from the last entering to the last leaving. */
+static void test_times(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 3 };
+    static const bench_sample samples[2 * SAMPLES] = {{100, 200}, {300, 420}, {500, 900},
+                                                      {150, 190}, {290, 440}, {510, 800}};
+    bench_shared *shared = calloc(1, sizeof *shared + sizeof samples);
+    double mean_us = 0.0;
+    double median_us = 0.0;
+    assert_non_null(shared);
+    shared->samples = SAMPLES;
+    shared->samples_max = SAMPLES;
+    shared->batch = 10;
+    memcpy(shared->sample, samples, sizeof samples);
+    bench_summarise(shared, 2, 2.0, &mean_us, &median_us); /* 50, 140 and 390 ticks */
+    assert_true(mean_us > 9.66 && mean_us < 9.67);
+    assert_true(median_us == 7.0);
+    free(shared);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_row),    cmocka_unit_test(test_wide_numbers),
+        cmocka_unit_test(test_header), cmocka_unit_test(test_footer),
+        cmocka_unit_test(test_times),  cmocka_unit_test(test_plot_script),
+    };
+    return cmocka_run_group_tests_name("coll-bench-table", tests, NULL, NULL);
+}
