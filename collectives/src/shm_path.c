@@ -13,6 +13,7 @@
  * Agreement: a line that is waited for is compared at once. Those of peers that need not be waited
  * for are compared when they are walked past, in search of credit or on the way to a later one;
  * either this rank or the peer compares each, for neither can be the slots' number ahead unseen. */
+#include <sched.h>
 #include <string.h>
 
 #include "shape.h"
@@ -83,9 +84,12 @@ static bool peers_have_done(coll_comm *comm, uint64_t sequence)
             if (!walk(comm, peer, comm->announced)) {
                 return false;
             }
-            if (finished > view->done && finished <= comm->announced) {
-                view->done = finished;
+            if (finished > comm->announced + COLL_LINE_SLOTS) {
+                (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d has finished what was not begun",
+                                     peer);
+                return false;
             }
+            view->done = finished > view->done ? finished : view->done;
         }
         least = view->done < least ? view->done : least;
     }
@@ -390,24 +394,30 @@ static bool is_same(const coll_op *op, const coll_op_desc *given)
            given->stream == NULL;
 }
 
-/* Waits where waiting is short; false: it is not, and the operation stands in the queue. */
+/* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
+ * few turns for the others to run. False: the operation has to stand in the queue. */
 static bool finish_soon(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const unsigned turns_max = comm->context->spins * COLL_SHM_SPINS;
-    for (unsigned turns = 0; turns <= turns_max; turns++) {
+    const bool crowded = comm->context->spins == 0;
+    const unsigned turns_max = crowded ? COLL_SHM_YIELDS : COLL_SHM_SPINS;
+    for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
         bool moved = false;
         coll_shm_advance(op, &moved);
         if (op->stage == COLL_STAGE_DONE) {
             return true;
         }
-        if (comm->failed) {
-            return false;
+        if (op->stage == COLL_STAGE_RUNNING) {
+            return false; /* in pieces, with looks at the abort word between them */
         }
         if (moved) {
             turns = 0;
         }
-        coll_pause();
+        if (crowded) {
+            (void)sched_yield();
+        } else {
+            coll_pause();
+        }
     }
     return false;
 }

@@ -1,0 +1,290 @@
+/* Random sequences of all kinds over shared memory, exact to the element: ordinary memory, arenas
+ * and mixtures of both, in place or not, blocking on one rank while another has several under way,
+ * so that ranks run ahead of each other as far as credit goes. The same seed gives the same
+ * operations on every rank; what each rank decides for itself comes from a seed of its own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "support.h"
+
+enum {
+    REGIONS = 4, /* operations that a rank has under way at most, each with memory of its own */
+    BUFFER_BYTES = 96 * 1024,
+    REGION_BYTES = 2 * BUFFER_BYTES,
+    ROUNDS = 10000,
+    ROUNDS_RACED = 1000, /* where a race detector makes everything slow */
+};
+
+typedef struct flight {
+    coll_request *request;
+    coll_op_desc desc;
+    uint32_t salt;
+    bool busy;
+} flight;
+
+typedef struct sequence {
+    test_rank *rank;
+    coll_comm *comm;
+    coll_arena *arena;
+    uint8_t *heap;
+    uint64_t common; /* states of the generators */
+    uint64_t own;
+    flight flights[REGIONS];
+} sequence;
+
+static uint32_t next(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33);
+}
+
+static uint32_t value(int rank, size_t index, uint32_t salt)
+{
+    return (uint32_t)(rank + 1) * 1000003u + (uint32_t)index * 7u + salt * 31u;
+}
+
+static bool by_rank(coll_kind kind)
+{
+    return kind != COLL_ALL_REDUCE && kind != COLL_REDUCE && kind != COLL_BROADCAST;
+}
+
+static size_t send_count(const coll_op_desc *desc, int rank, int size)
+{
+    switch (desc->kind) {
+    case COLL_BROADCAST:
+        return rank == desc->root ? desc->count : 0;
+    case COLL_SCATTER:
+        return rank == desc->root ? desc->count * (size_t)size : 0;
+    case COLL_REDUCE_SCATTER:
+    case COLL_ALL_TO_ALL:
+        return desc->count * (size_t)size;
+    case COLL_BARRIER:
+        return 0;
+    default:
+        return desc->count;
+    }
+}
+
+static size_t recv_count(const coll_op_desc *desc, int rank, int size)
+{
+    switch (desc->kind) {
+    case COLL_GATHER:
+        return rank == desc->root ? desc->count * (size_t)size : 0;
+    case COLL_REDUCE:
+        return rank == desc->root ? desc->count : 0;
+    case COLL_ALL_GATHER:
+    case COLL_ALL_TO_ALL:
+        return desc->count * (size_t)size;
+    case COLL_BARRIER:
+        return 0;
+    default:
+        return desc->count;
+    }
+}
+
+/* Element `index` of what `rank` must receive. */
+static uint32_t expected(const coll_op_desc *desc, int rank, int size, size_t index, uint32_t salt)
+{
+    const size_t block = desc->count == 0 ? 0 : index / desc->count;
+    const size_t place = desc->count == 0 ? 0 : index % desc->count;
+    uint32_t sum = 0;
+    switch (desc->kind) {
+    case COLL_ALL_GATHER:
+    case COLL_GATHER:
+        return value((int)block, place, salt);
+    case COLL_ALL_TO_ALL:
+        return value((int)block, (size_t)rank * desc->count + place, salt);
+    case COLL_BROADCAST:
+        return value(desc->root, index, salt);
+    case COLL_SCATTER:
+        return value(desc->root, (size_t)rank * desc->count + index, salt);
+    default:
+        break;
+    }
+    for (int r = 0; r < size; r++) {
+        const size_t first = desc->kind == COLL_REDUCE_SCATTER ? (size_t)rank * desc->count : 0;
+        sum += value(r, first + index, salt);
+    }
+    return sum;
+}
+
+static bool is_right(const sequence *s, const flight *f)
+{
+    const uint32_t *recv = f->desc.recv;
+    const int size = s->rank->size;
+    for (size_t i = 0; i < recv_count(&f->desc, s->rank->rank, size); i++) {
+        const uint32_t wanted = expected(&f->desc, s->rank->rank, size, i, f->salt);
+        if (recv[i] != wanted) {
+            test_rank_fail(s->rank, "%s × %zu root %d: element %zu is %u, not %u",
+                           coll_kind_name(f->desc.kind), f->desc.count, f->desc.root, i, recv[i],
+                           wanted);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool land(sequence *s, flight *f)
+{
+    if (!f->busy) {
+        return true;
+    }
+    f->busy = false;
+    if (f->request != NULL && coll_request_wait(&f->request, &s->rank->error) != BASE_OK) {
+        test_rank_fail(s->rank, "%s: %s", coll_kind_name(f->desc.kind), s->rank->error.message);
+        return false;
+    }
+    return is_right(s, f);
+}
+
+/* What all ranks agree on. */
+static coll_op_desc draw(sequence *s)
+{
+    static const size_t counts[] = {0, 1, 2, 7, 14, 15, 100, 256, 600, 1500, 3000, 4097, 4800};
+    coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + next(&s->common) % 9),
+                         .type = COLL_INT32,
+                         .reduce = COLL_SUM};
+    desc.count = counts[next(&s->common) % (sizeof counts / sizeof counts[0])];
+    desc.root = (int)(next(&s->common) % (uint32_t)s->rank->size);
+    const size_t blocks = by_rank(desc.kind) ? (size_t)s->rank->size : 1;
+    while (desc.count * blocks * sizeof(uint32_t) > BUFFER_BYTES) {
+        desc.count /= 2;
+    }
+    return desc;
+}
+
+/* Where this rank's buffers lie is its own matter. */
+static void place(sequence *s, coll_op_desc *desc, int region)
+{
+    const uint32_t choice = next(&s->own);
+    const bool in_place = (choice & 4) != 0;
+    const int rank = s->rank->rank;
+    const size_t own = desc->count * (size_t)rank;
+    uint8_t *const arena = coll_arena_data(s->arena);
+    uint8_t *send = ((choice & 1) != 0 ? arena : s->heap) + (size_t)region * REGION_BYTES;
+    uint8_t *recv = ((choice & 2) != 0 ? arena : s->heap) + (size_t)region * REGION_BYTES;
+    recv += BUFFER_BYTES;
+    desc->send = send;
+    desc->recv = recv;
+    if (!in_place) {
+        return;
+    }
+    switch (desc->kind) {
+    case COLL_ALL_GATHER:
+        desc->send = (uint32_t *)(void *)recv + own;
+        return;
+    case COLL_GATHER:
+        desc->send = rank == desc->root ? (void *)((uint32_t *)(void *)recv + own) : send;
+        return;
+    case COLL_REDUCE_SCATTER:
+        desc->recv = (uint32_t *)(void *)send + own;
+        return;
+    case COLL_SCATTER:
+        desc->recv = rank == desc->root ? (void *)((uint32_t *)(void *)send + own) : recv;
+        return;
+    default:
+        desc->recv = send;
+        return;
+    }
+}
+
+static bool fly(sequence *s, int round)
+{
+    flight *f = &s->flights[round % REGIONS];
+    if (!land(s, f)) {
+        return false;
+    }
+    f->desc = draw(s);
+    f->salt = next(&s->common);
+    place(s, &f->desc, round % REGIONS);
+    uint32_t *send = (uint32_t *)(uintptr_t)f->desc.send;
+    for (size_t i = 0; i < send_count(&f->desc, s->rank->rank, s->rank->size); i++) {
+        send[i] = value(s->rank->rank, i, f->salt);
+    }
+    f->busy = true;
+    const base_status status = next(&s->own) % 3 == 0
+                                   ? coll_start(s->comm, &f->desc, &f->request, &s->rank->error)
+                                   : coll_run(s->comm, &f->desc, &s->rank->error);
+    if (status != BASE_OK) {
+        test_rank_fail(s->rank, "%s × %zu: %s", coll_kind_name(f->desc.kind), f->desc.count,
+                       s->rank->error.message);
+        f->busy = false;
+        return false;
+    }
+    return f->request != NULL || land(s, f);
+}
+
+static void body(test_rank *rank)
+{
+    const int rounds = *(const int *)rank->user;
+    sequence s = {.rank = rank, .comm = coll_context_world(rank->context), .common = 77};
+    s.own = 1000 + (uint64_t)rank->rank;
+    RANK_OK(rank,
+            coll_arena_create(s.comm, (size_t)REGIONS * REGION_BYTES, &s.arena, &rank->error));
+    s.heap = malloc((size_t)REGIONS * REGION_BYTES);
+    bool good = s.heap != NULL;
+    for (int round = 0; good && round < rounds; round++) {
+        good = fly(&s, round);
+    }
+    for (int region = 0; good && region < REGIONS; region++) {
+        good = land(&s, &s.flights[region]);
+    }
+    coll_request *left[REGIONS];
+    for (int region = 0; region < REGIONS; region++) {
+        left[region] = s.flights[region].request;
+    }
+    good = coll_request_wait_all(left, REGIONS, NULL) == BASE_OK && good;
+    if (good && coll_barrier(s.comm, &rank->error) != BASE_OK) {
+        test_rank_fail(rank, "the last barrier: %s", rank->error.message);
+    }
+    free(s.heap);
+    coll_arena_destroy(s.arena);
+}
+
+static void sequences(int size)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    int rounds = ROUNDS_RACED;
+#else
+    int rounds = ROUNDS;
+#endif
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = size, .transport = COLL_TRANSPORT_SHM, .user = &rounds},
+        body);
+}
+
+static void test_one(void **state)
+{
+    (void)state;
+    sequences(1);
+}
+
+static void test_two(void **state)
+{
+    (void)state;
+    sequences(2);
+}
+
+static void test_three(void **state)
+{
+    (void)state;
+    sequences(3);
+}
+
+static void test_five(void **state)
+{
+    (void)state;
+    sequences(5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one),
+        cmocka_unit_test(test_two),
+        cmocka_unit_test(test_three),
+        cmocka_unit_test(test_five),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
