@@ -146,6 +146,7 @@ struct coll_comm {
     void *net;         /* of transports over sockets (net.h) */
     base_error failure;
     bool failed;
+    int distressed; /* 1 + the rank of a peer that was heard to have failed; 0 */
 };
 
 /* How many communicators were made of one list of ranks, told by its hash. */

@@ -168,6 +168,9 @@ void coll_op_number(coll_op *op)
 
 base_status coll_op_start(coll_op *op, base_error *reterr)
 {
+    if (op->comm->distressed != 0) {
+        op->comm->context->table->heed(op->comm);
+    }
     const base_status status = coll_comm_check(op->comm, reterr);
     if (status != BASE_OK) {
         return status;

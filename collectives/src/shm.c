@@ -294,6 +294,7 @@ const coll_transport_table coll_shm_transport = {
     .advance = coll_shm_advance,
     .run = coll_shm_run,
     .distress = coll_shm_distress,
+    .heed = coll_shm_heed,
     .watch = coll_shm_watch,
     .sleep = shm_sleep,
     .wake = shm_wake,

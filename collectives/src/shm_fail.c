@@ -1,6 +1,9 @@
 /* How a failure travels between ranks of one host: by a record in the failing rank's segment, with
  * an alarm in its bell for those who look; and for a rank that could not write one, by the hang-up
- * of its socket, which the kernel sees to. */
+ * of its socket, which the kernel sees to.
+ *
+ * Who hears of a failure may still have all it needs for the operation it is in, so it fails when
+ * that does not move any more, or with the next call. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -62,9 +65,9 @@ static void take_over(coll_comm *comm, int peer)
 static void hear_comm(coll_comm *comm)
 {
     const shm_comm *link = comm->link;
-    for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
+    for (int peer = 0; peer < comm->size && comm->distressed == 0; peer++) {
         if (peer != comm->rank && atomic_load(&link->segments[peer]->distress.set) != 0) {
-            take_over(comm, peer);
+            comm->distressed = peer + 1;
         }
     }
 }
@@ -81,6 +84,13 @@ void coll_shm_hear(coll_context *context)
         if (!comm->failed && comm->link != NULL) {
             hear_comm(comm);
         }
+    }
+}
+
+void coll_shm_heed(coll_comm *comm)
+{
+    if (comm->distressed != 0 && !comm->failed) {
+        take_over(comm, comm->distressed - 1);
     }
 }
 
@@ -120,10 +130,13 @@ static void watch_comm(coll_comm *comm)
         if (peer == comm->rank || !has_hung_up(comm->context->socks[comm->ranks[peer]])) {
             continue;
         }
-        /* What it did before it left is all there is to come. */
-        (void)coll_progress(comm->context);
+        /* What it did and said before it left is all there is to come. */
+        if (coll_progress(comm->context)) {
+            return;
+        }
         hear_comm(comm);
-        if (!comm->failed && comm->head == op && waits_for(op, peer)) {
+        coll_shm_heed(comm);
+        if (!comm->failed && waits_for(op, peer)) {
             char who[160];
             char what[COLL_DESCRIBE_BYTES];
             coll_rank_text(comm, peer, who, sizeof who);
@@ -137,8 +150,12 @@ static void watch_comm(coll_comm *comm)
 void coll_shm_watch(coll_context *context)
 {
     coll_shm_hear(context);
+    if (coll_progress(context)) {
+        return;
+    }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         if (!comm->failed && comm->head != NULL && comm->link != NULL) {
+            coll_shm_heed(comm);
             watch_comm(comm);
         }
     }

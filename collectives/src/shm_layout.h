@@ -85,9 +85,11 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
 
 /* Tells peers why the communicator has failed here. */
 void coll_shm_distress(coll_comm *comm);
-/* Fails the communicators that a peer has given up. */
+/* Notes which communicators a peer has given up. */
 void coll_shm_hear(coll_context *context);
-/* Fails communicators whose operation waits for a rank that has gone. */
+/* Fails the communicator if a peer has given it up. */
+void coll_shm_heed(coll_comm *comm);
+/* Fails communicators that do not move on because a peer has given up or gone. */
 void coll_shm_watch(coll_context *context);
 
 #endif

@@ -56,6 +56,9 @@ typedef struct coll_transport_table {
     /* Tells peers, who may be waiting, that the communicator has failed here, and why. NULL: they
      * find out otherwise. */
     void (*distress)(coll_comm *comm);
+    /* Fails the communicator as the peer has that comm->distressed names. NULL: nobody sets that.
+     */
+    void (*heed)(coll_comm *comm);
     /* Called now and then while waiting: looks for peers that have failed or gone. NULL: poll does.
      */
     void (*watch)(coll_context *context);
