@@ -91,12 +91,12 @@ static base_status reserve(ledger_op *op, budget_authorization *authorization, l
                                claims->max_usd_micro, chain->ids[i]);
     }
     if (status == BASE_OK) {
-        status = store_run(op->store, op->reterr, SQL_RESERVATION_INSERT, "ittiittiiiiiiii",
+        status = store_run(op->store, op->reterr, SQL_RESERVATION_INSERT, "ittiittiiiiiiiitt",
                            op->row.reservation, claims->label, claims->jti, chain->ids[0],
                            (int64_t)claims->ledger_sequence, claims->vendor, claims->mode,
                            claims->max_usd_micro, flags, claims->max_seconds, claims->expires_at,
                            claims->world_size, claims->max_attempts, claims->instances,
-                           op->ledger->now.wall_ms);
+                           op->ledger->now.wall_ms, claims->subject, claims->instance_type);
     }
     if (status != BASE_OK) {
         return status;

@@ -90,6 +90,8 @@ typedef struct ledger_reservation {
     char jti[BUDGET_JTI_BYTES];
     char vendor[BUDGET_NAME_BYTES];
     char mode[BUDGET_NAME_BYTES];
+    char subject[BUDGET_LABEL_BYTES];
+    char instance_type[BUDGET_NAME_BYTES];
     budget_rule_reservation rule;
     int64_t billed;
     int64_t instances;

@@ -50,6 +50,8 @@ void reservation_read(const store_db *store, store_sql sql, ledger_reservation *
     reservation->authorized_ms = store_int(store, sql, 22);
     reservation->terminated_ms = store_int(store, sql, 23);
     reservation->actual_ms = store_int(store, sql, 24);
+    store_copy_text(store, sql, 25, reservation->subject, sizeof reservation->subject);
+    store_copy_text(store, sql, 26, reservation->instance_type, sizeof reservation->instance_type);
 }
 
 static base_status load_one(budget_ledger *ledger, store_sql sql, const char *what,
@@ -139,7 +141,13 @@ base_status reservation_public(budget_ledger *ledger, const ledger_reservation *
                                budget_reservation *found, base_error *reterr)
 {
     ledger_chain chain;
-    const base_status status = chain_load(ledger, NULL, reservation->account, &chain, reterr);
+    bool row = false;
+    store_db *store = &ledger->store;
+    base_status status = chain_load(ledger, NULL, reservation->account, &chain, reterr);
+    if (status == BASE_OK) {
+        status = store_query(store, reterr, SQL_INSTANCE_FIRST, "i", reservation->id);
+    }
+    status = status == BASE_OK ? store_next(store, SQL_INSTANCE_FIRST, &row, reterr) : status;
     if (status != BASE_OK) {
         return status;
     }
@@ -152,6 +160,10 @@ base_status reservation_public(budget_ledger *ledger, const ledger_reservation *
         .billed_usd_micro = reservation->billed,
         .held_usd_micro = rule->held,
         .authorized_ms = reservation->authorized_ms,
+        .actual_known = rule->cost_known,
+        .redeemed_ms = rule->deadline_ms == 0
+                           ? 0
+                           : wall_of(ledger, rule->deadline_ms) - rule->max_seconds * 1000,
         .deadline_ms = wall_of(ledger, rule->deadline_ms),
         .terminated_ms = reservation->terminated_ms,
         .actual_ms = reservation->actual_ms,
@@ -165,6 +177,13 @@ base_status reservation_public(budget_ledger *ledger, const ledger_reservation *
     memcpy(found->account, chain.names[0], sizeof found->account);
     memcpy(found->vendor, reservation->vendor, sizeof found->vendor);
     memcpy(found->mode, reservation->mode, sizeof found->mode);
+    memcpy(found->subject, reservation->subject, sizeof found->subject);
+    memcpy(found->instance_type, reservation->instance_type, sizeof found->instance_type);
+    if (row) {
+        store_copy_text(store, SQL_INSTANCE_FIRST, 0, found->instance_id,
+                        sizeof found->instance_id);
+        store_done(store, SQL_INSTANCE_FIRST);
+    }
     memcpy(found->evidence_blake2b256, reservation->evidence, sizeof found->evidence_blake2b256);
     return BASE_OK;
 }

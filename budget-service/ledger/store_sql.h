@@ -23,7 +23,8 @@ static const char schema_sql[] =
     " reserved INTEGER NOT NULL CHECK(reserved >= 0), frozen INTEGER NOT NULL) STRICT;"
     "CREATE TABLE reservation(id INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE,"
     " jti TEXT NOT NULL UNIQUE, account INTEGER NOT NULL, seq INTEGER NOT NULL,"
-    " vendor TEXT NOT NULL, mode TEXT NOT NULL, amount INTEGER NOT NULL,"
+    " vendor TEXT NOT NULL, mode TEXT NOT NULL, subject TEXT NOT NULL,"
+    " instance_type TEXT NOT NULL, amount INTEGER NOT NULL,"
     " posted INTEGER NOT NULL, billed INTEGER NOT NULL, held INTEGER NOT NULL CHECK(held >= 0),"
     " state INTEGER NOT NULL, flags INTEGER NOT NULL, deadline_ms INTEGER NOT NULL,"
     " max_seconds INTEGER NOT NULL, expires_at_s INTEGER NOT NULL, world_size INTEGER NOT NULL,"
@@ -54,7 +55,7 @@ static const char schema_sql[] =
 #define RESERVATION_COLUMNS                                                                        \
     "id, label, jti, account, seq, vendor, mode, amount, posted, billed, held, state, flags,"      \
     " deadline_ms, max_seconds, expires_at_s, world_size, attempt, max_attempts, instances,"       \
-    " job_key, evidence, authorized_ms, terminated_ms, actual_ms"
+    " job_key, evidence, authorized_ms, terminated_ms, actual_ms, subject, instance_type"
 
 static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_BEGIN] = "BEGIN",
@@ -86,7 +87,8 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_TOTAL_SPENT] = "SELECT coalesce(sum(posted), 0) FROM account WHERE parent = 0",
     [SQL_RESERVATION_INSERT] =
         "INSERT INTO reservation(" RESERVATION_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-        " 0, 0, ?8, 1, ?9, 0, ?10, ?11, ?12, 0, ?13, ?14, NULL, NULL, ?15, 0, 0)",
+        " 0, 0, ?8, 1, ?9, 0, ?10, ?11, ?12, 0, ?13, ?14, NULL, NULL, ?15, 0, 0,"
+        " ?16, ?17)",
     [SQL_RESERVATION_UPDATE] =
         "UPDATE reservation SET posted = ?2, billed = ?3, held = ?4, state = ?5, flags = ?6,"
         " deadline_ms = ?7, attempt = ?8, job_key = ?9, evidence = ?10, terminated_ms = ?11,"
@@ -118,6 +120,7 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1",
     [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, reservation, seq) VALUES(?1, ?2, ?3)",
     [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = ?1",
+    [SQL_INSTANCE_FIRST] = "SELECT id FROM instance WHERE reservation = ?1 ORDER BY seq LIMIT 1",
     [SQL_INSTANCE_WALK] = "SELECT id, seq FROM instance WHERE reservation = ?1 ORDER BY id",
     [SQL_EVIDENCE_INSERT] = "INSERT OR IGNORE INTO evidence(digest, bytes) VALUES(?1, ?2)",
     [SQL_EVIDENCE_GET] = "SELECT bytes FROM evidence WHERE digest = ?1",

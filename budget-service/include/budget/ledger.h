@@ -263,12 +263,17 @@ typedef struct budget_reservation {
     char account[BUDGET_ACCOUNT_BYTES];
     char vendor[BUDGET_NAME_BYTES];
     char mode[BUDGET_NAME_BYTES];
+    char subject[BUDGET_LABEL_BYTES]; /* who asked */
+    char instance_type[BUDGET_NAME_BYTES];
+    char instance_id[BUDGET_INSTANCE_BYTES]; /* the first one attached; empty: none */
     budget_state state;
     int64_t amount_usd_micro; /* what was reserved: the estimate */
     int64_t posted_usd_micro;
     int64_t billed_usd_micro; /* Σ of the bills' lines seen so far */
     int64_t held_usd_micro;   /* of the amount, still reserved */
-    int64_t authorized_ms;    /* wall time, all four; 0: not yet */
+    bool actual_known;        /* an actual that counts was recorded */
+    int64_t authorized_ms;    /* wall time, all five; 0: not yet */
+    int64_t redeemed_ms;
     int64_t deadline_ms;
     int64_t terminated_ms;
     int64_t actual_ms; /* the last one */

@@ -1,0 +1,41 @@
+/* The audit: walks the whole journal again and recomputes everything that follows from it.
+ *
+ * Of every row: its number, its hash over the row before, that it is what the rules allow after the
+ * rows before it (the same rules.c that decided), and that the tables hold what the row says. Then,
+ * at the newest row: every account's balances and every reservation against the recomputed ones,
+ * and that the tables hold nothing besides. It goes in slices, between batches, on the ledger's own
+ * connection: rows that come meanwhile are walked too. */
+#ifndef BUDGET_AUDIT_H
+#define BUDGET_AUDIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "budget/ledger.h"
+
+enum { BUDGET_AUDIT_FINDING_BYTES = 512 };
+
+typedef struct budget_audit budget_audit;
+
+typedef struct budget_audit_report {
+    bool good;
+    uint64_t rows;         /* walked */
+    uint64_t bad_sequence; /* the first bad row; 0: none, or it is a table that is wrong */
+    char finding[BUDGET_AUDIT_FINDING_BYTES]; /* one line; empty when good */
+} budget_audit_report;
+
+/* Begins at the first row. The ledger must outlive it. BASE_ERR_MEMORY. */
+BASE_MUST_CHECK base_status budget_audit_begin(budget_ledger *ledger, budget_audit **audit,
+                                               base_error *reterr);
+
+/* About rows_max rows (of the journal, or of a table), outside a batch; 1000 take a few
+ * milliseconds. *done: the report is final. A finding is no error; BASE_ERR_MEMORY, BASE_ERR_IO. */
+BASE_MUST_CHECK base_status budget_audit_step(budget_audit *audit, int64_t rows_max, bool *done,
+                                              base_error *reterr);
+const budget_audit_report *budget_audit_get(const budget_audit *audit);
+
+/* NULL is fine; may be called before it is done. */
+void budget_audit_end(budget_audit *audit);
+
+#endif

@@ -1,0 +1,67 @@
+/* The vendor's bill against the ledger.
+ *
+ * A line belongs to a label by its label or by its attached instance. For each label, the bill's
+ * lines seen so far must come to what is posted:
+ *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids: matched
+ *   - recorded by hand, and the same but for rounding (half a cent a line): the lines take its
+ * place, so that what is posted is exactly what is billed: matched
+ *   - otherwise: differing, and nothing is recorded until a person has looked
+ * missing_in_ledger: a line whose label or instance the ledger does not know. unknown: a line that
+ * names neither; or a run that was on before as_of, has not ended, and is on no bill: its cost is
+ * not known. missing_in_bill: a run with a cost, or ended, that no line of any bill is about. Runs
+ * of vendor "local" are never expected. */
+#ifndef BUDGET_RECONCILE_H
+#define BUDGET_RECONCILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "budget/bill.h"
+#include "budget/ledger.h"
+
+typedef struct budget_reconcile_options {
+    int64_t
+        as_of_s; /* lines that begin later are passed over, runs that began later not expected */
+    const char *vendor; /* only its runs are expected; NULL or "": all but local */
+    const budget_charge *charges;
+    size_t count;
+} budget_reconcile_options;
+
+typedef enum budget_finding_kind {
+    BUDGET_FINDING_MATCHED,
+    BUDGET_FINDING_MISSING_IN_BILL,
+    BUDGET_FINDING_MISSING_IN_LEDGER,
+    BUDGET_FINDING_DIFFERING,
+    BUDGET_FINDING_UNKNOWN,
+    BUDGET_FINDING_COUNT_,
+} budget_finding_kind;
+
+/* "matched", "missing_in_bill", …; never NULL. */
+const char *budget_finding_name(budget_finding_kind kind);
+
+typedef struct budget_finding {
+    budget_finding_kind kind;
+    const char *label; /* never NULL, may be empty; valid until the visit returns, as all here */
+    const char *instance_id;
+    const char *line_id;
+    int64_t ledger_usd_micro;
+    int64_t bill_usd_micro;
+} budget_finding;
+
+typedef struct budget_reconciled {
+    int64_t
+        counts[BUDGET_FINDING_COUNT_]; /* labels; lines for missing_in_ledger and unknown lines */
+    int64_t recorded;                  /* new actuals */
+    bool frozen;                       /* one of them froze its account */
+} budget_reconciled;
+
+/* In a batch. visit (may be NULL) gets every finding but the matched ones. BASE_ERR_INVALID: two
+ * lines of the bill have the same id. */
+BASE_MUST_CHECK base_status budget_reconcile_run(
+    budget_ledger *ledger, const budget_caller *caller, const budget_reconcile_options *options,
+    budget_reconciled *result, void (*visit)(void *context, const budget_finding *finding),
+    void *context, base_error *reterr);
+
+#endif
