@@ -75,11 +75,20 @@ static void combine(const coll_op *op, const coll_step *step, void *target, cons
     }
 }
 
+/* The next frame from a peer, if its line shows that the frame is of this operation. */
+static const void *receive_begin(coll_op *op, int peer, int lane, size_t size_bytes)
+{
+    if (peer >= op->arrived && !coll_op_sees(op, peer)) {
+        return NULL;
+    }
+    return op->comm->context->table->receive_begin(op->comm, peer, lane, size_bytes);
+}
+
 static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->context->table;
-    const void *frame = table->receive_begin(comm, step->peer, step->lane, size_bytes);
+    const void *frame = receive_begin(op, step->peer, step->lane, size_bytes);
     if (frame == NULL) {
         return false;
     }
@@ -104,7 +113,7 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
     for (int i = 0; i < count; i++) {
         operands[i] = members[i] == comm->rank
                           ? place_in(op, step->source, at)
-                          : table->receive_begin(comm, members[i], step->lane, size_bytes);
+                          : receive_begin(op, members[i], step->lane, size_bytes);
         if (operands[i] == NULL) {
             return false; /* frames seen so far are seen again the next time */
         }

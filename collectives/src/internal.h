@@ -114,6 +114,7 @@ struct coll_arena {
 /* What a communicator sees of a rank: its flag lines, and how far it has finished. */
 typedef struct coll_peer_view {
     const coll_line *lines;
+    const uint8_t *payloads; /* comm->inline_bytes for each line; NULL: beside the lines' words */
     const _Atomic uint64_t *finished;
 } coll_peer_view;
 
@@ -220,6 +221,8 @@ BASE_MUST_CHECK base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *
 
 /* progress.c: moves everything on without blocking; failures are kept in the communicators. */
 bool coll_progress(coll_context *context);
+/* Whether a peer's line shows op; one that shows another operation in its place fails. */
+bool coll_op_sees(coll_op *op, int peer);
 
 /* line_path.c */
 

@@ -6,6 +6,7 @@ enum {
     COLL_RANKS_MAX = 64,                     /* ranks of one context */
     COLL_LINE_SLOTS = 32,                    /* flag lines of a rank, used in turn */
     COLL_UNDERWAY_MAX = COLL_LINE_SLOTS / 2, /* operations of a communicator under way */
+    COLL_INLINE_BYTES_MAX = 8192,            /* payload that travels with a line over sockets */
     COLL_TINY_BYTES = 56,                    /* payload that fits a flag line */
     COLL_LANES = 3,                          /* independent streams from a rank to another, */
     COLL_LANE_POINT = COLL_LANES - 1,        /* of which the last is send and receive's */

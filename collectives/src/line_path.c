@@ -7,7 +7,10 @@
 
 const uint8_t *coll_payload(const coll_comm *comm, int rank, uint64_t sequence)
 {
-    return comm->peers[rank].lines[sequence % COLL_LINE_SLOTS].payload;
+    const coll_peer_view *peer = &comm->peers[rank];
+    const size_t slot = sequence % COLL_LINE_SLOTS;
+    return peer->payloads != NULL ? peer->payloads + slot * comm->inline_bytes
+                                  : peer->lines[slot].payload;
 }
 
 size_t coll_line_gives(const coll_op *op, const void **data)

@@ -19,11 +19,25 @@ typedef struct net_stream {
     uint64_t sent_taken; /* by the peer, as far as it has told */
 } net_stream;
 
+/* What a failure's frame begins with; the text follows. */
+typedef struct reason_head {
+    uint64_t sequence; /* of the operation that failed; 0: it is not about one */
+    int32_t status;
+    uint32_t zero;
+} reason_head;
+
+_Static_assert(sizeof(reason_head) + BASE_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
+               "a failure fits its frame");
+
 typedef struct net_comm {
     coll_line (*lines)[COLL_LINE_SLOTS]; /* of every rank of the communicator */
     _Atomic uint64_t finished;           /* not used: nothing is shared */
     net_stream (*streams)[COLL_LANES];   /* by rank in the communicator */
-    uint8_t *sending;                    /* a body between send_begin and send_end */
+    uint8_t *payloads;                   /* of every rank: inline_bytes for each of its lines */
+    uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
+    size_t told_bytes;
+    int told_by;
+    uint8_t *sending; /* a body between send_begin and send_end */
 } net_comm;
 
 bool coll_frame_head_is_sound(const coll_frame_head *head)
@@ -57,18 +71,29 @@ static void send_frame(coll_comm *comm, int peer, coll_frame_head *head, const v
     net->links->send(comm->context, comm->ranks[peer], head, body);
 }
 
+/* Where the payload of a rank's line belongs. */
+static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
+{
+    const net_comm *link = comm->net;
+    const size_t slot = (size_t)(word >> 32) % COLL_LINE_SLOTS;
+    return link->payloads + ((size_t)rank * COLL_LINE_SLOTS + slot) * comm->inline_bytes;
+}
+
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
 {
     coll_comm *comm = op->comm;
     const coll_net *net = net_of(comm->context);
-    uint8_t body[COLL_FRAME_LINE_BYTES + COLL_TINY_BYTES];
+    const net_comm *link = comm->net;
+    uint8_t *body = link->sending;
     coll_line *line = &comm->lines[op->sequence % COLL_LINE_SLOTS];
     line->descriptor = op->descriptor;
-    memcpy(line->payload, payload, payload_bytes);
+    if (payload_bytes > 0) {
+        memcpy(body + COLL_FRAME_LINE_BYTES, payload, payload_bytes);
+        memcpy(payload_at(comm, comm->rank, op->word), payload, payload_bytes);
+    }
     atomic_store(&line->word, op->word);
     memcpy(body, &op->word, sizeof op->word);
     memcpy(body + sizeof op->word, &op->descriptor, sizeof op->descriptor);
-    memcpy(body + COLL_FRAME_LINE_BYTES, payload, payload_bytes);
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
         if (net->remote[comm->ranks[peer]]) {
@@ -253,31 +278,123 @@ static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, 
     memcpy(&word, body, sizeof word);
     coll_line *line = &link->lines[peer][(word >> 32) % COLL_LINE_SLOTS];
     memcpy(&line->descriptor, body + sizeof word, sizeof line->descriptor);
-    memcpy(line->payload, body + COLL_FRAME_LINE_BYTES, head->body_bytes - COLL_FRAME_LINE_BYTES);
+    memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
+           head->body_bytes - COLL_FRAME_LINE_BYTES);
     atomic_store(&line->word, word);
     return true;
 }
 
-/* The peer's own words, made printable. */
-static void take_reason(coll_context *context, int peer, const coll_frame_head *head,
-                        const uint8_t *body)
+/* The operation that this rank is at: the first that is not done, or the last that was. */
+static uint64_t current(const coll_comm *comm)
 {
-    char text[COLL_FRAME_REASON_BYTES + 32];
-    const int start = snprintf(text, sizeof text, "has failed: ");
-    const size_t length =
-        head->body_bytes < COLL_FRAME_REASON_BYTES ? head->body_bytes : COLL_FRAME_REASON_BYTES - 1;
-    memcpy(text + start, body, length);
-    text[(size_t)start + length] = '\0';
-    for (char *at = text; *at != '\0'; at++) {
-        *at = (unsigned char)*at < ' ' ? '?' : *at;
+    const coll_op *op = comm->head;
+    while (op != NULL && op->stage >= COLL_STAGE_FINISHING) {
+        op = op->next;
     }
-    coll_net_fail_peer(context, peer, text);
+    return op != NULL ? op->sequence : comm->sequence;
+}
+
+/* A peer's failure is this rank's: with its own words where they name whom it is about, else with
+ * the peer's name before them. */
+static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+{
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    char who[160];
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    const size_t length = body_bytes - sizeof head;
+    const size_t kept = length < sizeof text ? length : sizeof text - 1;
+    memcpy(text, body + sizeof head, kept);
+    text[kept] = '\0';
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
+    }
+    coll_rank_text(comm, peer, who, sizeof who);
+    switch (head.status) {
+    case BASE_ERR_MISMATCH:
+    case BASE_ERR_TIMEOUT:
+    case BASE_ERR_PEER:
+        (void)coll_comm_fail(comm, (base_status)head.status, "%s", text);
+        return;
+    case BASE_ERR_ABORTED:
+        (void)coll_comm_fail(comm, BASE_ERR_ABORTED, "%s was %s", who, text);
+        return;
+    default:
+        (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s failed: %s", who, text);
+        return;
+    }
+}
+
+/* Takes a failure, or keeps it until this rank has come as far: what stands before the operation
+ * that failed can still end well. */
+static void hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+{
+    net_comm *link = comm->net;
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    if (head.sequence <= current(comm)) {
+        take_failure(comm, peer, body, body_bytes);
+        return;
+    }
+    if (link->told != NULL) {
+        return; /* one is enough */
+    }
+    link->told = malloc(body_bytes);
+    if (link->told == NULL) {
+        take_failure(comm, peer, body, body_bytes);
+        return;
+    }
+    memcpy(link->told, body, body_bytes);
+    link->told_bytes = body_bytes;
+    link->told_by = peer;
+    net_of(comm->context)->watchful = true;
+}
+
+/* Fails communicators that wait for a peer which has left. */
+static void check_left(coll_context *context)
+{
+    const coll_net *net = net_of(context);
+    for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
+        const coll_op *op = comm->head;
+        while (op != NULL && (op->stage == COLL_STAGE_QUEUED || op->arrived == comm->size)) {
+            op = op->stage == COLL_STAGE_QUEUED ? NULL : op->next;
+        }
+        for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
+            const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+            if (net->left[comm->ranks[rank]] &&
+                coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
+                char who[160];
+                char what[160];
+                coll_rank_text(comm, rank, who, sizeof who);
+                coll_descriptor_text(&op->descriptor, what, sizeof what);
+                (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu",
+                                     who, what, (unsigned long long)op->sequence);
+            }
+        }
+    }
+}
+
+void coll_net_look(coll_context *context)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const net_comm *link = comm->net;
+        reason_head head;
+        if (link == NULL || link->told == NULL || comm->failed) {
+            continue;
+        }
+        memcpy(&head, link->told, sizeof head);
+        if (head.sequence <= current(comm)) {
+            take_failure(comm, link->told_by, link->told, link->told_bytes);
+        }
+    }
+    check_left(context);
 }
 
 static void mark_left(coll_net *net, int peer)
 {
     if (!net->left[peer]) {
         net->left[peer] = true;
+        net->watchful = true;
         net->left_count++;
     }
 }
@@ -287,32 +404,37 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
 {
     coll_net *net = net_of(context);
     int rank = 0;
-    if (head->kind == COLL_FRAME_GOODBYE || head->kind == COLL_FRAME_FAILED) {
-        if (head->kind == COLL_FRAME_FAILED) {
-            take_reason(context, peer, head, body);
-        }
+    if (head->kind == COLL_FRAME_GOODBYE) {
         mark_left(net, peer);
         return true;
     }
     const bool line = head->kind == COLL_FRAME_LINE;
+    const bool failed = head->kind == COLL_FRAME_FAILED;
     if (head->kind == COLL_FRAME_HELLO ||
         (line && (head->body_bytes < COLL_FRAME_LINE_BYTES ||
-                  head->body_bytes > COLL_FRAME_LINE_BYTES + COLL_TINY_BYTES)) ||
+                  head->body_bytes > COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX)) ||
+        (failed &&
+         (head->body_bytes <= sizeof(reason_head) || head->body_bytes > COLL_FRAME_REASON_BYTES)) ||
         (head->kind == COLL_FRAME_CREDIT && head->body_bytes != 0)) {
         (void)bad(context, peer);
         return false;
     }
     coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
     if (comm == NULL) {
-        if (line) {
+        if (line || failed) {
             keep_orphan(net, peer, head, body);
         }
         return true;
     }
     net_comm *link = comm->net;
-    if (!take_credit(link, rank, head)) {
+    if (!take_credit(link, rank, head) ||
+        (line && head->body_bytes > COLL_FRAME_LINE_BYTES + comm->inline_bytes)) {
         (void)bad(context, peer);
         return false;
+    }
+    if (head->kind == COLL_FRAME_FAILED) {
+        hear_failure(comm, rank, body, head->body_bytes);
+        return true;
     }
     if (line) {
         return commit_line(comm, rank, head, body);
@@ -342,51 +464,36 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
     }
 }
 
-void coll_net_check_left(coll_context *context)
+void coll_net_distress(coll_comm *comm)
 {
-    const coll_net *net = net_of(context);
-    for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
-        const coll_op *op = comm->head;
-        while (op != NULL && op->stage != COLL_STAGE_ARRIVING) {
-            op = op->next;
-        }
-        for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
-            const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
-            if (net->left[comm->ranks[rank]] &&
-                coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
-                char who[160];
-                char what[160];
-                coll_rank_text(comm, rank, who, sizeof who);
-                coll_descriptor_text(&op->descriptor, what, sizeof what);
-                (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu",
-                                     who, what, (unsigned long long)op->sequence);
-            }
-        }
+    const coll_net *net = net_of(comm->context);
+    const bool later = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
+    const reason_head reason = {.status = comm->failure.status,
+                                .sequence = later ? current(comm) : 0};
+    uint8_t body[COLL_FRAME_REASON_BYTES];
+    const size_t length = strlen(comm->failure.message);
+    if (comm->net == NULL || length == 0) {
+        return;
     }
-}
-
-static void note_failure(coll_net *net, const coll_comm *comm)
-{
-    if (comm->failed && net->reason[0] == '\0') {
-        (void)snprintf(net->reason, sizeof net->reason, "%s", comm->failure.message);
+    memcpy(body, &reason, sizeof reason);
+    memcpy(body + sizeof reason, comm->failure.message, length);
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + i) % comm->size;
+        if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
+            coll_frame_head head = {.kind = COLL_FRAME_FAILED,
+                                    .body_bytes = (uint32_t)(sizeof reason + length)};
+            send_frame(comm, peer, &head, body);
+        }
     }
 }
 
 void coll_net_farewell(coll_context *context)
 {
-    coll_net *net = net_of(context);
-    for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        note_failure(net, comm);
-    }
-    const bool failed = context->broken && net->reason[0] != '\0';
+    const coll_net *net = net_of(context);
     for (int rank = 0; rank < context->size; rank++) {
         if (net->remote[rank] && !net->left[rank]) {
-            coll_frame_head head = {
-                .magic = COLL_FRAME_MAGIC,
-                .kind = failed ? COLL_FRAME_FAILED : COLL_FRAME_GOODBYE,
-                .body_bytes = failed ? (uint32_t)strlen(net->reason) : 0,
-            };
-            net->links->send(context, rank, &head, net->reason);
+            coll_frame_head head = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_GOODBYE};
+            net->links->send(context, rank, &head, NULL);
         }
     }
 }
@@ -407,6 +514,14 @@ static void adopt_orphans(coll_comm *comm)
     net->orphan_count = kept;
 }
 
+/* What goes with a line saves a round trip, and costs its bytes once per peer: the same on every
+ * rank. */
+static size_t inline_bytes(const coll_comm *comm)
+{
+    const size_t share = 2 * COLL_INLINE_BYTES_MAX / (size_t)comm->size;
+    return comm->size <= 2 ? COLL_INLINE_BYTES_MAX : share / 64 * 64;
+}
+
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
 {
     (void)deadline_ns;
@@ -416,9 +531,12 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
         link->streams = calloc(size, sizeof *link->streams);
         link->lines = aligned_alloc(_Alignof(coll_line), size * sizeof *link->lines);
         link->sending = aligned_alloc(64, COLL_CHUNK_BYTES);
+        comm->inline_bytes = inline_bytes(comm);
+        link->payloads = calloc(size * COLL_LINE_SLOTS, comm->inline_bytes);
     }
     comm->net = link;
-    if (link == NULL || link->streams == NULL || link->lines == NULL || link->sending == NULL) {
+    if (link == NULL || link->streams == NULL || link->lines == NULL || link->sending == NULL ||
+        link->payloads == NULL) {
         coll_net_comm_close(comm);
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
     }
@@ -426,8 +544,9 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
     const coll_net *net = net_of(comm->context);
     for (int rank = 0; rank < comm->size; rank++) {
         if (comm->peers[rank].lines == NULL || net->remote[comm->ranks[rank]]) {
-            comm->peers[rank] =
-                (coll_peer_view){.lines = link->lines[rank], .finished = &link->finished};
+            comm->peers[rank] = (coll_peer_view){.lines = link->lines[rank],
+                                                 .payloads = payload_at(comm, rank, 0),
+                                                 .finished = &link->finished};
         }
     }
     if (comm->lines == NULL) {
@@ -445,7 +564,6 @@ void coll_net_comm_close(coll_comm *comm)
     if (link == NULL) {
         return;
     }
-    note_failure(net, comm);
     net->links->forget(comm->context, comm);
     for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
         for (int lane = 0; lane < COLL_LANES; lane++) {
@@ -453,6 +571,8 @@ void coll_net_comm_close(coll_comm *comm)
         }
     }
     free(link->sending);
+    free(link->payloads);
+    free(link->told);
     free(link->lines);
     free(link->streams);
     free(link);

@@ -10,8 +10,9 @@
  * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
  * asserted; what breaks the protocol fails the communicators that the peer is in.
  *
- * The end of a peer: a rank that leaves in order says goodbye, or with what it has failed, so that
- * its peers name the first cause, and not the messenger. A connection that ends without is lost. */
+ * The end of a peer: a rank whose communicator fails tells its peers at once with what, so that all
+ * name the first cause, and not the messenger. A rank that leaves in order says goodbye; a
+ * connection that ends without is lost. */
 #ifndef COLL_SRC_NET_H
 #define COLL_SRC_NET_H
 
@@ -21,7 +22,7 @@ enum {
     COLL_FRAME_HEAD_BYTES = 64,
     COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
     COLL_FRAME_LINE_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
-    COLL_FRAME_REASON_BYTES = 512,                                      /* with the final NUL */
+    COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* status and place, then text */
     COLL_FRAME_BODY_BYTES_MAX = COLL_CHUNK_BYTES,
     COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
 };
@@ -32,7 +33,7 @@ typedef enum coll_frame_kind {
     COLL_FRAME_DATA = 3,
     COLL_FRAME_CREDIT = 4,
     COLL_FRAME_GOODBYE = 5, /* the last, of a rank that leaves in order */
-    COLL_FRAME_FAILED = 6,  /* the last, of a rank that has failed; the body says why */
+    COLL_FRAME_FAILED = 6,  /* the communicator has failed there; the body says why */
 } coll_frame_kind;
 
 typedef struct coll_frame_head {
@@ -47,7 +48,8 @@ typedef struct coll_frame_head {
 } coll_frame_head;
 
 _Static_assert(sizeof(coll_frame_head) == COLL_FRAME_HEAD_BYTES, "the head has no padding");
-_Static_assert(COLL_FRAME_LINE_BYTES + COLL_TINY_BYTES <= COLL_FRAME_BODY_BYTES_MAX, "a line fits");
+_Static_assert(COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX <= COLL_FRAME_BODY_BYTES_MAX,
+               "a line fits");
 
 /* Whether a head can be one: magic, kind, lane, size and zeroes. Needs no state. */
 bool coll_frame_head_is_sound(const coll_frame_head *head);
@@ -79,7 +81,7 @@ typedef struct coll_net {
     int left_count;
     coll_net_orphan orphans[COLL_ORPHANS_MAX];
     int orphan_count;
-    char reason[COLL_FRAME_REASON_BYTES]; /* the first failure here, for peers */
+    bool watchful; /* a peer has left or failed: look every time */
 } coll_net;
 
 typedef enum coll_net_verdict {
@@ -106,10 +108,11 @@ void coll_net_fail_peer(coll_context *context, int peer, const char *what);
 /* The connection to a peer has ended: nothing to say after its goodbye, else a failure. */
 void coll_net_lost(coll_context *context, int peer, const char *how);
 
-/* Fails communicators that wait for a peer which has left. Called after frames were taken. */
-void coll_net_check_left(coll_context *context);
+/* Fails communicators that wait for a peer which has left, or have come to where a peer failed.
+ * Called after frames were taken. */
+void coll_net_look(coll_context *context);
 
-/* Says goodbye to all, or what has failed. */
+/* Says goodbye to all. */
 void coll_net_farewell(coll_context *context);
 
 /* The transport table's functions for communicators, lines and streams. */
@@ -117,6 +120,7 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
 void coll_net_comm_close(coll_comm *comm);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
 void coll_net_finish(coll_comm *comm, uint64_t sequence);
+void coll_net_distress(coll_comm *comm);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);
 const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);

@@ -28,17 +28,21 @@ static void choose_path(coll_op *op)
     coll_exec_begin(op);
 }
 
+bool coll_op_sees(coll_op *op, int peer)
+{
+    const coll_line *line = &op->comm->peers[peer].lines[op->sequence % COLL_LINE_SLOTS];
+    const uint64_t word = atomic_load(&line->word);
+    if (word != op->word && coll_line_ahead(word, op->sequence) >= 0) {
+        (void)coll_report_mismatch(op, peer, line);
+    }
+    return word == op->word;
+}
+
 /* Whether all peers' lines show this operation; a line that shows another one fails. */
 static bool all_arrived(coll_op *op, bool *moved)
 {
-    coll_comm *comm = op->comm;
-    for (; op->arrived < comm->size; op->arrived++) {
-        const coll_line *line = &comm->peers[op->arrived].lines[op->sequence % COLL_LINE_SLOTS];
-        const uint64_t word = atomic_load(&line->word);
-        if (word != op->word) {
-            if (coll_line_ahead(word, op->sequence) >= 0) {
-                (void)coll_report_mismatch(op, op->arrived, line);
-            }
+    for (; op->arrived < op->comm->size; op->arrived++) {
+        if (!coll_op_sees(op, op->arrived)) {
             return false;
         }
         *moved = true;
@@ -58,6 +62,16 @@ static bool all_finished(coll_op *op, bool *moved)
     return true;
 }
 
+/* Where nothing is shared, bytes can only go by the plan, and a peer's line comes before them: no
+ * need to wait for all lines before. They must all be here before the end, as everywhere. */
+static void begin_early(coll_op *op)
+{
+    if (!op->comm->shares_memory && op->path == COLL_PATH_PLAN) {
+        op->stage = COLL_STAGE_RUNNING;
+        coll_exec_begin(op);
+    }
+}
+
 static coll_stage run(coll_op *op, bool *moved)
 {
     coll_comm *comm = op->comm;
@@ -70,7 +84,9 @@ static coll_stage run(coll_op *op, bool *moved)
         return COLL_STAGE_DONE;
     }
     if (op->path == COLL_PATH_PLAN) {
-        return coll_exec_advance(op, moved) ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
+        const bool all_here = all_arrived(op, moved);
+        const bool ended = !comm->failed && coll_exec_advance(op, moved);
+        return all_here && ended ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
     }
     *moved = true;
     if (!coll_arena_path_advance(op)) {
@@ -88,6 +104,9 @@ static bool advance(coll_op *op, bool *moved)
     if (op->comm->context->table->advance != NULL) {
         op->comm->context->table->advance(op, moved);
         return op->stage >= COLL_STAGE_FINISHING;
+    }
+    if (op->stage == COLL_STAGE_ARRIVING) {
+        begin_early(op);
     }
     if (op->stage == COLL_STAGE_ARRIVING) {
         if (!all_arrived(op, moved)) {

@@ -92,8 +92,8 @@ bool coll_tcp_poll(coll_context *context)
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         moved = (coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
     }
-    if (moved || tcp->net.left_count > 0) {
-        coll_net_check_left(context);
+    if (tcp->net.watchful) {
+        coll_net_look(context);
     }
     return moved;
 }
@@ -232,6 +232,7 @@ const coll_transport_table coll_tcp_transport = {
     .comm_close = coll_net_comm_close,
     .announce = coll_net_announce,
     .finish = coll_net_finish,
+    .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .receive_begin = coll_net_receive_begin,

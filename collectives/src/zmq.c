@@ -109,8 +109,8 @@ static bool net_poll_sockets(coll_context *context)
             moved = true;
         }
     }
-    if (moved || state->net.left_count > 0) {
-        coll_net_check_left(context);
+    if (state->net.watchful) {
+        coll_net_look(context);
     }
     return moved;
 }
@@ -210,6 +210,7 @@ const coll_transport_table coll_zmq_transport = {
     .comm_close = coll_net_comm_close,
     .announce = coll_net_announce,
     .finish = coll_net_finish,
+    .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .receive_begin = coll_net_receive_begin,
