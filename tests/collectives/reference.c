@@ -86,10 +86,29 @@ static uint64_t scramble(uint64_t x)
     return x ^ x >> 33;
 }
 
+static element from_whole(coll_type type, int value)
+{
+    element e = {.i64 = value};
+    if (type == COLL_FLOAT32) {
+        e.f32 = (float)value;
+    } else if (type == COLL_FLOAT64) {
+        e.f64 = (double)value;
+    } else if (is_half(type)) {
+        e.half = reference_narrow(type, (float)value);
+    }
+    return e;
+}
+
 static element input(coll_type type, int rank, size_t index, unsigned salt)
 {
     static const double scales[] = {1.0, 1e-6, 3e4, 1e7, 0.125, 1e-3, 40.0};
     const uint64_t bits = scramble((uint64_t)rank << 48 ^ (uint64_t)salt << 40 ^ index);
+    if ((salt & REFERENCE_EXACT_SUMS) != 0) {
+        return from_whole(type, (int)(bits % 5) - 2);
+    }
+    if ((salt & REFERENCE_EXACT_PRODUCTS) != 0) {
+        return from_whole(type, (bits & 1 ? -1 : 1) * (bits & 2 && rank % 8 == 0 ? 2 : 1));
+    }
     const double unit = (double)(bits >> 11) / 9007199254740992.0 - 0.5;
     const double value = index % 97 == 5 ? -0.0 : unit * scales[(index + (size_t)rank * 3) % 7];
     element e = {.u64 = bits};

@@ -8,8 +8,11 @@
 
 #include "coll/coll.h"
 
-/* The input of a rank, in element `index`: mixed magnitudes and signs, so that the order of a float
- * sum shows. Written to out, one element. */
+/* Bits of a salt. Without one, floats are of mixed magnitudes and signs, so that the order of a sum
+ * shows. With one, they are such that no order changes a sum, or a product. */
+enum { REFERENCE_EXACT_SUMS = 1 << 29, REFERENCE_EXACT_PRODUCTS = 1 << 30 };
+
+/* The input of a rank, in element `index`. Written to out, one element. */
 void reference_input(void *out, coll_type type, int rank, size_t index, unsigned salt);
 
 /* Element `index` of an all-reduce of `count` elements over `ranks` ranks with those inputs. */

@@ -1,264 +1,178 @@
-/* Every operation against the reference, bit for bit, on all ranks: sizes of job, counts, types,
- * reductions, roots, algorithms, transports, placements. Buffers stand between guard bytes at odd
- * addresses; inputs are compared afterwards. */
+/* Every operation against the reference, bit for bit, on all ranks. Without arguments: the pairwise
+ * combinations of job size, transport, collective, count, type, operation, root, placement and
+ * algorithm. `--exhaustive TRANSPORT RANKS`: their full product for one job, hours of it. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ranks.h"
-#include "reference.h"
+#include "base/clock.h"
+#include "grid_case.h"
+#include "grid_pairs.h"
 #include "support.h"
 
-enum { GUARD_BYTES = 32, GUARD = 0xA5, ARENA_BYTES = 4 << 20 };
+enum { LONG_COUNT = (1 << 20) + 3, LONG_RANKS_MAX = 5, ROWS_MAX = 1000 };
 
-typedef enum placement {
-    OUT_OF_PLACE,
-    IN_PLACE,
-    MISALIGNED, /* out of place, at odd addresses */
-    IN_ARENA,
-    IN_ARENA_IN_PLACE,
-    PLACEMENTS,
-} placement;
+enum {
+    FACTOR_RANKS,
+    FACTOR_TRANSPORT,
+    FACTOR_KIND,
+    FACTOR_COUNT,
+    FACTOR_TYPE,
+    FACTOR_REDUCE,
+    FACTOR_ROOT,
+    FACTOR_PLACEMENT,
+    FACTOR_ALGORITHM,
+    FACTORS,
+};
 
-typedef struct grid {
-    bool long_counts;   /* the longest count as well */
-    int placement_step; /* 1: all placements */
-} grid;
+typedef struct kind_level {
+    coll_kind kind;
+    bool varies;
+} kind_level;
 
-typedef struct job {
-    test_rank *rank;
-    coll_comm *comm;
-    coll_arena *arena;
-    uint8_t *memory; /* private, ARENA_BYTES */
-    unsigned salt;
-} job;
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16};
+static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                            COLL_TRANSPORT_TCP};
+static const kind_level kinds[] = {
+    {COLL_ALL_REDUCE, false},    {COLL_REDUCE_SCATTER, false}, {COLL_REDUCE, false},
+    {COLL_REDUCE_SCATTER, true}, {COLL_ALL_GATHER, false},     {COLL_ALL_GATHER, true},
+    {COLL_BROADCAST, false},     {COLL_GATHER, false},         {COLL_SCATTER, false},
+    {COLL_ALL_TO_ALL, false},    {COLL_SEND, false},
+};
+enum { REDUCING_KINDS = 4 }; /* the first of them */
+enum { COUNTS = 9 };
+static const coll_algorithm algorithms[] = {COLL_ALGORITHM_AUTO,
+                                            COLL_ALGORITHM_RING,
+                                            COLL_ALGORITHM_TREE,
+                                            COLL_ALGORITHM_DIRECT,
+                                            COLL_ALGORITHM_TWO_LEVEL,
+                                            COLL_ALGORITHM_RECURSIVE_DOUBLING,
+                                            COLL_ALGORITHM_HALVING_DOUBLING};
+#define LENGTH(list) ((int)(sizeof(list) / sizeof(list)[0]))
 
-/* Two buffers, of send_bytes and recv_bytes, with guards around both. */
-typedef struct buffers {
-    uint8_t *base;
-    size_t bytes;
-    uint8_t *send;
-    uint8_t *recv;
-} buffers;
-
-static buffers place(const job *j, placement where, size_t send_bytes, size_t recv_bytes,
-                     size_t own_offset_bytes)
+static size_t count_at(int level, int ranks)
 {
-    const bool arena = where == IN_ARENA || where == IN_ARENA_IN_PLACE;
-    const bool in_place = where == IN_PLACE || where == IN_ARENA_IN_PLACE;
-    buffers b = {.base = arena ? coll_arena_data(j->arena) : j->memory};
-    const size_t odd = where == MISALIGNED ? 1 : 0;
-    b.recv = b.base + GUARD_BYTES + odd;
-    b.send = in_place ? b.recv + own_offset_bytes : b.recv + recv_bytes + GUARD_BYTES + odd;
-    const uint8_t *end = in_place ? b.recv + recv_bytes : b.send + send_bytes;
-    b.bytes = (size_t)(end - b.base) + GUARD_BYTES;
-    memset(b.base, GUARD, b.bytes);
-    return b;
+    const size_t n = (size_t)ranks;
+    const size_t counts[COUNTS] = {0, 1, n - 1, n, n + 1, 100, 1000, 10007, LONG_COUNT};
+    return counts[level];
 }
 
-static bool guards_hold(const buffers *b, size_t send_bytes, size_t recv_bytes)
+static grid_case case_of(const pair_row *row, int ranks)
 {
-    for (size_t i = 0; i < b->bytes; i++) {
-        const uint8_t *at = b->base + i;
-        const bool inside = (at >= b->recv && at < b->recv + recv_bytes) ||
-                            (at >= b->send && at < b->send + send_bytes);
-        if (!inside && *at != GUARD) {
-            return false;
+    const int last = ranks - 1;
+    const int roots[] = {0, last, ranks / 2};
+    const kind_level kind = kinds[row->levels[FACTOR_KIND]];
+    return (grid_case){.kind = kind.kind,
+                       .varies = kind.varies,
+                       .count = count_at(row->levels[FACTOR_COUNT], ranks),
+                       .type = (coll_type)(COLL_FLOAT32 + row->levels[FACTOR_TYPE]),
+                       .reduce = (coll_reduce)(COLL_SUM + row->levels[FACTOR_REDUCE]),
+                       .root = roots[row->levels[FACTOR_ROOT]],
+                       .algorithm = algorithms[row->levels[FACTOR_ALGORITHM]],
+                       .placement = (grid_placement)row->levels[FACTOR_PLACEMENT]};
+}
+
+/* A million elements for each of 16 ranks are for the long version. */
+static bool is_allowed(const pair_row *row, int factors)
+{
+    (void)factors;
+    const int ranks = row->levels[FACTOR_RANKS];
+    return row->levels[FACTOR_COUNT] != COUNTS - 1 || ranks < 0 || sizes[ranks] <= LONG_RANKS_MAX;
+}
+
+typedef struct pair_job {
+    const pair_row *rows;
+    size_t row_count;
+    int size_level;
+    int transport_level;
+    size_t run; /* of rank 0 */
+} pair_job;
+
+static bool is_of_job(const pair_job *job, const pair_row *row)
+{
+    return row->levels[FACTOR_RANKS] == job->size_level &&
+           row->levels[FACTOR_TRANSPORT] == job->transport_level;
+}
+
+static void open_rank(grid_rank *g, test_rank *rank, size_t bytes)
+{
+    *g = (grid_rank){.rank = rank, .comm = coll_context_world(rank->context), .bytes = bytes};
+    RANK_OK(rank, coll_arena_create(g->comm, bytes, &g->arena, &rank->error));
+    g->memory = malloc(bytes);
+    RANK_CHECK(rank, g->memory != NULL);
+}
+
+static void close_rank(grid_rank *g)
+{
+    coll_arena_destroy(g->arena);
+    free(g->memory);
+}
+
+static void pair_body(test_rank *rank)
+{
+    pair_job *job = rank->user;
+    grid_rank g;
+    size_t bytes = 4096;
+    for (size_t i = 0; i < job->row_count; i++) {
+        const grid_case c = case_of(&job->rows[i], rank->size);
+        const size_t needed = grid_case_bytes(&c, rank->size);
+        bytes = is_of_job(job, &job->rows[i]) && needed > bytes ? needed : bytes;
+    }
+    open_rank(&g, rank, bytes);
+    bool good = g.memory != NULL;
+    for (size_t i = 0; good && i < job->row_count; i++) {
+        if (is_of_job(job, &job->rows[i])) {
+            const grid_case c = case_of(&job->rows[i], rank->size);
+            good = grid_case_run(&g, &c);
+            job->run += rank->rank == 0 ? 1 : 0;
         }
     }
-    return true;
+    close_rank(&g);
 }
 
-static void fill(const job *j, uint8_t *data, coll_type type, int rank, size_t count)
+static void test_pairs(void **state)
 {
-    const size_t size = coll_type_size_bytes(type);
-    for (size_t i = 0; i < count; i++) {
-        reference_input(data + i * size, type, rank, i, j->salt);
-    }
-}
-
-static base_status run(job *j, coll_op_desc desc)
-{
-    coll_op *op = NULL;
-    base_error *error = &j->rank->error;
-    base_status status = coll_op_create(j->comm, &desc, &op, error);
-    if (status == BASE_OK) {
-        status = coll_op_start(op, error);
-    }
-    if (status == BASE_OK) {
-        status = coll_op_wait(op, error);
-    }
-    coll_op_destroy(op);
-    /* Before peers lay out the next case in memory that this rank may be reading. */
-    return status == BASE_OK ? coll_barrier(j->comm, error) : status;
-}
-
-#define CASE_FAIL(j, what, desc, where, at)                                                        \
-    test_rank_fail((j)->rank,                                                                      \
-                   "%s: kind %d type %d reduce %d algorithm %s count %zu root %d "                 \
-                   "placement %d: element %zu",                                                    \
-                   (what), (int)(desc)->kind, (int)(desc)->type, (int)(desc)->reduce,              \
-                   coll_algorithm_name((desc)->algorithm), (desc)->count, (desc)->root,            \
-                   (int)(where), (size_t)(at))
-
-static bool all_reduce_case(job *j, coll_op_desc desc, placement where)
-{
-    const size_t size = coll_type_size_bytes(desc.type);
-    const size_t bytes = desc.count * size;
-    const int ranks = j->rank->size;
-    const buffers b = place(j, where, bytes, bytes, 0);
-    j->salt++;
-    fill(j, b.send, desc.type, j->rank->rank, desc.count);
-    desc.kind = COLL_ALL_REDUCE;
-    desc.send = b.send;
-    desc.recv = b.recv;
-    if (run(j, desc) != BASE_OK) {
-        CASE_FAIL(j, j->rank->error.message, &desc, where, 0);
-        return false;
-    }
-    for (size_t i = 0; i < desc.count; i++) {
-        uint8_t expected[8];
-        uint8_t sent[8];
-        reference_all_reduce(expected, desc.type, desc.reduce, desc.algorithm, ranks, i, desc.count,
-                             j->salt);
-        reference_input(sent, desc.type, j->rank->rank, i, j->salt);
-        if (memcmp(expected, b.recv + i * size, size) != 0) {
-            CASE_FAIL(j, "wrong result", &desc, where, i);
-            return false;
-        }
-        if (b.send != b.recv && memcmp(sent, b.send + i * size, size) != 0) {
-            CASE_FAIL(j, "input changed", &desc, where, i);
-            return false;
+    static pair_row rows[ROWS_MAX];
+    static const int level_counts[FACTORS] = {
+        [FACTOR_RANKS] = LENGTH(sizes),
+        [FACTOR_TRANSPORT] = LENGTH(transports),
+        [FACTOR_KIND] = LENGTH(kinds),
+        [FACTOR_COUNT] = COUNTS,
+        [FACTOR_TYPE] = COLL_UINT64,
+        [FACTOR_REDUCE] = COLL_AVERAGE,
+        [FACTOR_ROOT] = 3,
+        [FACTOR_PLACEMENT] = GRID_PLACEMENTS,
+        [FACTOR_ALGORITHM] = LENGTH(algorithms),
+    };
+    size_t run = 0;
+    (void)state;
+    const size_t row_count = grid_pairs(level_counts, FACTORS, is_allowed, rows, ROWS_MAX);
+    assert_in_range(row_count, 1, ROWS_MAX);
+    for (int t = 0; t < LENGTH(transports); t++) {
+        for (int s = 0; s < LENGTH(sizes); s++) {
+            pair_job job = {
+                .rows = rows, .row_count = row_count, .size_level = s, .transport_level = t};
+            test_ranks_as_threads(
+                &(test_ranks_options){.size = sizes[s], .transport = transports[t], .user = &job},
+                pair_body);
+            run += job.run;
         }
     }
-    if (!guards_hold(&b, bytes, bytes)) {
-        CASE_FAIL(j, "guard bytes written", &desc, where, 0);
-        return false;
-    }
-    return true;
+    assert_int_equal(run, row_count);
+    print_message("%zu cases\n", run);
 }
 
-static bool broadcast_case(job *j, coll_op_desc desc, placement where)
+/* All placements and algorithms of one collective, count, type and operation. */
+static bool run_block(grid_rank *g, grid_case c)
 {
-    const size_t size = coll_type_size_bytes(desc.type);
-    const size_t bytes = desc.count * size;
-    const bool root = j->rank->rank == desc.root;
-    const buffers b = place(j, where, bytes, bytes, 0);
-    j->salt++;
-    if (root) {
-        fill(j, b.send, desc.type, desc.root, desc.count);
-    }
-    desc.kind = COLL_BROADCAST;
-    desc.send = b.send;
-    desc.recv = b.recv;
-    if (run(j, desc) != BASE_OK) {
-        CASE_FAIL(j, j->rank->error.message, &desc, where, 0);
-        return false;
-    }
-    for (size_t i = 0; i < desc.count; i++) {
-        uint8_t expected[8];
-        reference_input(expected, desc.type, desc.root, i, j->salt);
-        if (memcmp(expected, b.recv + i * size, size) != 0) {
-            CASE_FAIL(j, "wrong result", &desc, where, i);
-            return false;
-        }
-    }
-    if (!guards_hold(&b, bytes, bytes)) {
-        CASE_FAIL(j, "guard bytes written", &desc, where, 0);
-        return false;
-    }
-    return true;
-}
-
-static bool all_gather_case(job *j, coll_op_desc desc, placement where)
-{
-    const size_t size = coll_type_size_bytes(desc.type);
-    const size_t bytes = desc.count * size;
-    const size_t all_bytes = bytes * (size_t)j->rank->size;
-    const buffers b = place(j, where, bytes, all_bytes, bytes * (size_t)j->rank->rank);
-    j->salt++;
-    fill(j, b.send, desc.type, j->rank->rank, desc.count);
-    desc.kind = COLL_ALL_GATHER;
-    desc.send = b.send;
-    desc.recv = b.recv;
-    if (run(j, desc) != BASE_OK) {
-        CASE_FAIL(j, j->rank->error.message, &desc, where, 0);
-        return false;
-    }
-    for (size_t i = 0; i < desc.count * (size_t)j->rank->size; i++) {
-        uint8_t expected[8];
-        reference_input(expected, desc.type, (int)(i / desc.count), i % desc.count, j->salt);
-        if (memcmp(expected, b.recv + i * size, size) != 0) {
-            CASE_FAIL(j, "wrong result", &desc, where, i);
-            return false;
-        }
-    }
-    if (!guards_hold(&b, bytes, all_bytes)) {
-        CASE_FAIL(j, "guard bytes written", &desc, where, 0);
-        return false;
-    }
-    return true;
-}
-
-enum { ALGORITHMS = COLL_ALGORITHM_TWO_LEVEL };
-
-/* The a-th from 0 on. */
-static coll_algorithm algorithm_at(int a)
-{
-    return (coll_algorithm)(COLL_ALGORITHM_RING + a);
-}
-
-/* A part of the product in which every pair of values meets; `turn` goes through the others. */
-static bool cases_of_count(job *j, size_t count, int placement_step, unsigned *turn)
-{
-    for (int a = 0; a < ALGORITHMS; a++) {
-        for (int where = 0; where < PLACEMENTS; where += placement_step) {
-            const unsigned t = (*turn)++;
-            const coll_op_desc desc = {
-                .count = count,
-                .type = (coll_type)(COLL_FLOAT32 + t % 5),
-                .reduce = (coll_reduce)(COLL_SUM + t / 5 % 3),
-                .algorithm = algorithm_at(a),
-                .root = (int)(t % (unsigned)j->rank->size),
-            };
-            coll_op_desc sum = desc;
-            sum.type = COLL_FLOAT32;
-            sum.reduce = COLL_SUM;
-            if (!all_reduce_case(j, desc, (placement)where) ||
-                !all_reduce_case(j, sum, (placement)where) ||
-                !broadcast_case(j, desc, (placement)where) ||
-                !all_gather_case(j, desc, (placement)where)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static bool cases_of_type(job *j, coll_type type)
-{
-    for (int a = 0; a < ALGORITHMS; a++) {
-        for (int reduce = COLL_SUM; reduce <= COLL_MAX; reduce++) {
-            const coll_op_desc desc = {.count = 129,
-                                       .type = type,
-                                       .reduce = (coll_reduce)reduce,
-                                       .algorithm = algorithm_at(a)};
-            if (!all_reduce_case(j, desc, OUT_OF_PLACE) ||
-                !all_reduce_case(j, desc, IN_ARENA_IN_PLACE)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static bool cases_of_root(job *j)
-{
-    for (int root = 0; root < j->rank->size; root++) {
-        for (int a = 0; a < ALGORITHMS; a++) {
-            for (size_t count = 3; count <= 300; count += 297) {
-                const coll_op_desc desc = {
-                    .count = count, .type = COLL_INT32, .root = root, .algorithm = algorithm_at(a)};
-                if (!broadcast_case(j, desc, IN_PLACE) || !broadcast_case(j, desc, IN_ARENA)) {
+    const bool rooted = c.kind == COLL_BROADCAST || c.kind == COLL_REDUCE ||
+                        c.kind == COLL_GATHER || c.kind == COLL_SCATTER;
+    for (c.root = 0; c.root < (rooted ? g->rank->size : 1); c.root++) {
+        for (int a = 0; a < LENGTH(algorithms); a++) {
+            c.algorithm = algorithms[a];
+            for (int where = 0; where < GRID_PLACEMENTS; where++) {
+                c.placement = (grid_placement)where;
+                if (!grid_case_run(g, &c)) {
                     return false;
                 }
             }
@@ -267,107 +181,62 @@ static bool cases_of_root(job *j)
     return true;
 }
 
-static void grid_body(test_rank *rank)
+static bool run_types(grid_rank *g, int kind, size_t count)
 {
-    const grid *g = rank->user;
-    const size_t n = (size_t)rank->size;
-    const size_t counts[] = {0, 1, n - 1, n, n + 1, 7, 14, 15, 100, 1000, 10007};
-    job j = {.rank = rank, .comm = coll_context_world(rank->context)};
-    unsigned turn = 0;
-    RANK_OK(rank, coll_arena_create(j.comm, ARENA_BYTES, &j.arena, &rank->error));
-    j.memory = calloc(1, ARENA_BYTES);
-    bool good = j.memory != NULL;
-    for (size_t c = 0; good && c < sizeof counts / sizeof counts[0] - (g->long_counts ? 0 : 1);
-         c++) {
-        good = cases_of_count(&j, counts[c], g->placement_step, &turn);
+    for (int type = COLL_FLOAT32; type <= COLL_UINT64; type++) {
+        for (int reduce = COLL_SUM; reduce <= (kind < REDUCING_KINDS ? COLL_AVERAGE : COLL_SUM);
+             reduce++) {
+            if (!run_block(g, (grid_case){.kind = kinds[kind].kind,
+                                          .varies = kinds[kind].varies,
+                                          .count = count,
+                                          .type = (coll_type)type,
+                                          .reduce = (coll_reduce)reduce})) {
+                return false;
+            }
+        }
     }
-    for (int type = COLL_FLOAT32; good && type <= COLL_UINT64; type++) {
-        good = cases_of_type(&j, (coll_type)type);
+    return true;
+}
+
+static void exhaustive_body(test_rank *rank)
+{
+    const grid_case largest = {.kind = COLL_ALL_TO_ALL, .count = LONG_COUNT, .type = COLL_FLOAT64};
+    grid_rank g;
+    open_rank(&g, rank, grid_case_bytes(&largest, rank->size));
+    bool good = g.memory != NULL;
+    for (int level = 0; good && level < COUNTS; level++) {
+        for (int kind = 0; good && kind < LENGTH(kinds); kind++) {
+            good = run_types(&g, kind, count_at(level, rank->size));
+            if (rank->rank == 0) {
+                print_message("%s%s × %zu\n", coll_kind_name(kinds[kind].kind),
+                              kinds[kind].varies ? " (varying)" : "", count_at(level, rank->size));
+            }
+        }
     }
-    if (good) {
-        (void)cases_of_root(&j);
+    close_rank(&g);
+}
+
+static test_ranks_options exhaustive_options;
+
+static void test_product(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&exhaustive_options, exhaustive_body);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest pairs[] = {cmocka_unit_test(test_pairs)};
+    const struct CMUnitTest product[] = {cmocka_unit_test(test_product)};
+    if (argc != 4 || strcmp(argv[1], "--exhaustive") != 0) {
+        return argc == 1 ? cmocka_run_group_tests(pairs, NULL, NULL) : 2;
     }
-    free(j.memory);
-    coll_arena_destroy(j.arena);
-}
-
-static void run_grid(coll_transport transport, const int *sizes, size_t size_count)
-{
-    for (size_t s = 0; s < size_count; s++) {
-        grid g = {.long_counts = sizes[s] <= 4,
-                  .placement_step = transport == COLL_TRANSPORT_SHM ? 1 : 2};
-        test_ranks_as_threads(
-            &(test_ranks_options){.size = sizes[s], .transport = transport, .user = &g}, grid_body);
+    base_error error;
+    exhaustive_options.size = atoi(argv[3]);
+    exhaustive_options.timeout_ns = 120 * BASE_NS_PER_S;
+    if (exhaustive_options.size < 1 || exhaustive_options.size > 64 ||
+        coll_transport_parse(argv[2], &exhaustive_options.transport, &error) != BASE_OK) {
+        return 2;
     }
-}
-
-static void test_grid_shm(void **state)
-{
-    (void)state;
-    static const int sizes[] = {1, 2, 3, 4, 5, 8};
-    run_grid(COLL_TRANSPORT_SHM, sizes, sizeof sizes / sizeof sizes[0]);
-}
-
-static void test_grid_zmq(void **state)
-{
-    (void)state;
-    static const int sizes[] = {1, 2, 3, 5};
-    run_grid(COLL_TRANSPORT_ZMQ, sizes, sizeof sizes / sizeof sizes[0]);
-}
-
-static void test_grid_tcp(void **state)
-{
-    (void)state;
-    static const int sizes[] = {1, 2, 3, 5};
-    run_grid(COLL_TRANSPORT_TCP, sizes, sizeof sizes / sizeof sizes[0]);
-}
-
-/* Past every chunk and piece size: a million elements and three, on three ranks. */
-static void large_body(test_rank *rank)
-{
-    job j = {.rank = rank, .comm = coll_context_world(rank->context)};
-    const size_t bytes = 3 * ((1 << 20) + 3) * sizeof(float);
-    RANK_OK(rank, coll_arena_create(j.comm, bytes, &j.arena, &rank->error));
-    j.memory = calloc(1, bytes);
-    bool good = j.memory != NULL;
-    for (int a = 0; good && a < ALGORITHMS; a++) {
-        const coll_op_desc desc = {.count = (1 << 20) + 3,
-                                   .type = COLL_FLOAT32,
-                                   .reduce = COLL_SUM,
-                                   .algorithm = algorithm_at(a)};
-        good = all_reduce_case(&j, desc, OUT_OF_PLACE) && all_reduce_case(&j, desc, IN_ARENA);
-    }
-    free(j.memory);
-    coll_arena_destroy(j.arena);
-}
-
-static void test_large_shm(void **state)
-{
-    (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM},
-                          large_body);
-}
-
-static void test_large_zmq(void **state)
-{
-    (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_ZMQ},
-                          large_body);
-}
-
-static void test_large_tcp(void **state)
-{
-    (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_TCP},
-                          large_body);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid_shm),  cmocka_unit_test(test_grid_zmq),
-        cmocka_unit_test(test_large_shm), cmocka_unit_test(test_large_zmq),
-        cmocka_unit_test(test_grid_tcp),  cmocka_unit_test(test_large_tcp),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(product, NULL, NULL);
 }

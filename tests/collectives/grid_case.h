@@ -1,0 +1,47 @@
+/* One case of the grid: one operation on all ranks of a job, its buffers between guard bytes, every
+ * byte compared with the reference. */
+#ifndef TEST_COLL_GRID_CASE_H
+#define TEST_COLL_GRID_CASE_H
+
+#include "ranks.h"
+
+typedef enum grid_placement {
+    GRID_APART,
+    GRID_IN_PLACE,
+    GRID_MISALIGNED, /* at odd addresses */
+    GRID_MISALIGNED_IN_PLACE,
+    GRID_ARENA,
+    GRID_ARENA_IN_PLACE,
+    GRID_ARENA_MISALIGNED,
+    GRID_ARENA_SEND, /* the send buffer only */
+    GRID_PLACEMENTS,
+} grid_placement;
+
+typedef struct grid_case {
+    coll_kind kind; /* COLL_SEND: each rank to the next, and received from the one before */
+    bool varies;    /* all-gather and reduce-scatter with a count for each rank */
+    size_t count;
+    coll_type type;
+    coll_reduce reduce;
+    int root;
+    coll_algorithm algorithm;
+    grid_placement placement;
+} grid_case;
+
+typedef struct grid_rank {
+    test_rank *rank;
+    coll_comm *comm;
+    coll_arena *arena;
+    uint8_t *memory; /* private, as large as the arena */
+    size_t bytes;
+    unsigned salt;
+} grid_rank;
+
+/* Bytes of memory that a case takes on one rank of n, guards included. */
+size_t grid_case_bytes(const grid_case *c, int ranks);
+
+/* Runs the case on this rank; all ranks of the job run the same cases in the same order. False
+ * after test_rank_fail. */
+bool grid_case_run(grid_rank *g, const grid_case *c);
+
+#endif
