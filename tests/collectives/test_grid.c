@@ -124,7 +124,9 @@ static void pair_body(test_rank *rank)
         if (is_of_job(job, &job->rows[i])) {
             const grid_case c = case_of(&job->rows[i], rank->size);
             good = grid_case_run(&g, &c);
-            job->run += rank->rank == 0 ? 1 : 0;
+            if (rank->rank == 0) {
+                job->run++;
+            }
         }
     }
     close_rank(&g);
