@@ -1,0 +1,171 @@
+#include "budget/policy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support.h"
+
+static const char text[] =
+    "{\"version\": 1, \"spend\": \"x/spend.jsonl\", \"hook\": [\"/bin/tell\", \"me\"],"
+    " \"token_seconds\": 60, \"vendors\": {\"runpod\": {\"granularity_seconds\": 60}},"
+    " \"accounts\": {"
+    "  \"*\": {\"defaults\": {\"vendor\": \"runpod\", \"tier\": \"spot\", \"max_attempts\": 3,"
+    "                          \"max_price\": \"2.50\", \"max_hours\": \"1.5\"},"
+    "          \"limits\": {\"max_hours\": \"24\", \"vendors\": [\"runpod\", \"local\"]}},"
+    "  \"phase\": {\"limits\": {\"max_price\": \"3\", \"tiers\": [\"spot\"]}},"
+    "  \"phase/lab\": {\"defaults\": {\"max_price\": \"2\"}}}}";
+
+static budget_policy *parsed(void)
+{
+    base_error error = {0};
+    budget_policy *policy = NULL;
+    assert_ok(budget_policy_parse(text, strlen(text), &policy, &error), &error);
+    return policy;
+}
+
+static budget_claims claim(const char *account)
+{
+    budget_claims claims = {.world_size = 2, .max_usd_micro = 10000000};
+    (void)snprintf(claims.account, sizeof claims.account, "%s", account);
+    return claims;
+}
+
+static void the_nearest_default_is_taken(void **state)
+{
+    (void)state;
+    budget_policy *policy = parsed();
+    budget_claims claims = claim("phase/lab/deep");
+    budget_policy_fill(policy, &claims);
+    assert_string_equal(claims.vendor, "runpod");
+    assert_string_equal(claims.tier, "spot");
+    assert_int_equal(claims.max_price_usd_micro_per_hour, 2000000);
+    assert_int_equal(claims.max_seconds, 5400);
+    assert_int_equal(claims.max_attempts, 3);
+    assert_int_equal(claims.instances, 1);
+    claims = claim("elsewhere");
+    (void)snprintf(claims.tier, sizeof claims.tier, "secure");
+    budget_policy_fill(policy, &claims);
+    assert_int_equal(claims.max_price_usd_micro_per_hour, 2500000);
+    assert_string_equal(claims.tier, "secure");
+    assert_string_equal(budget_policy_spend_path(policy), "x/spend.jsonl");
+    assert_string_equal(budget_policy_hook(policy)[1], "me");
+    assert_null(budget_policy_hook(policy)[2]);
+    assert_int_equal(budget_policy_token_seconds(policy), 60);
+    assert_int_equal(budget_policy_granularity_seconds(policy, "runpod"), 60);
+    assert_int_equal(budget_policy_granularity_seconds(policy, "vast"),
+                     BUDGET_POLICY_GRANULARITY_S);
+    budget_policy_destroy(policy);
+}
+
+static budget_reason judged(const budget_policy *policy, budget_claims claims, const char *says)
+{
+    char words[BUDGET_POLICY_WORDS_BYTES];
+    budget_policy_fill(policy, &claims);
+    const budget_reason reason = budget_policy_judge(policy, &claims, words);
+    if (strstr(words, says) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", words, says);
+    }
+    return reason;
+}
+
+static void the_strictest_limit_holds(void **state)
+{
+    (void)state;
+    budget_policy *policy = parsed();
+    budget_claims claims = claim("phase/lab");
+    assert_int_equal(judged(policy, claims, ""), BUDGET_REASON_NONE);
+    claims.max_price_usd_micro_per_hour = 3000001;
+    assert_int_equal(judged(policy, claims, "policy of phase allows a price per hour up to 3.00"),
+                     BUDGET_REASON_POLICY);
+    claims = claim("phase/lab");
+    claims.max_seconds = 86401;
+    assert_int_equal(judged(policy, claims, "policy of * allows seconds"), BUDGET_REASON_POLICY);
+    claims = claim("phase/lab");
+    (void)snprintf(claims.tier, sizeof claims.tier, "secure");
+    assert_int_equal(judged(policy, claims, "tier \"secure\""), BUDGET_REASON_POLICY);
+    claims = claim("phase/lab");
+    (void)snprintf(claims.vendor, sizeof claims.vendor, "vast");
+    assert_int_equal(judged(policy, claims, "vendor \"vast\""), BUDGET_REASON_POLICY);
+    budget_policy_destroy(policy);
+}
+
+static void an_amount_covers_what_it_may_cost(void **state)
+{
+    (void)state;
+    budget_policy *policy = parsed();
+    budget_claims claims = claim("phase/lab"); /* 2 USD/h, 5400 + 60 s: 3.033334 */
+    claims.max_usd_micro = 3033334;
+    assert_int_equal(judged(policy, claims, ""), BUDGET_REASON_NONE);
+    claims.max_usd_micro = 3033333;
+    assert_int_equal(judged(policy, claims, "3.033334"), BUDGET_REASON_UNDERFUNDED);
+    claims.instances = 2;
+    claims.max_usd_micro = 6066666;
+    assert_int_equal(judged(policy, claims, "6.066667"), BUDGET_REASON_UNDERFUNDED);
+    claims = claim("phase/lab");
+    (void)snprintf(claims.vendor, sizeof claims.vendor, "local");
+    assert_int_equal(judged(policy, claims, "costs nothing"), BUDGET_REASON_POLICY);
+    claims.max_usd_micro = 0;
+    assert_int_equal(judged(policy, claims, ""), BUDGET_REASON_NONE);
+    budget_policy_destroy(policy);
+}
+
+static void a_misspelt_policy_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"version\": 2}",
+        "{\"version\": 1, \"version\": 1}",
+        "{\"version\": 1, \"spent\": \"x\"}",
+        "{\"version\": 1, \"spend\": \"\"}",
+        "{\"version\": 1, \"spend\": \"a\\u0000b\"}",
+        "{\"version\": 1, \"hook\": [\"tell\"]}",
+        "{\"version\": 1, \"hook\": []}",
+        "{\"version\": 1, \"token_seconds\": 0}",
+        "{\"version\": 1, \"token_seconds\": 1.5}",
+        "{\"version\": 1, \"accounts\": {\"a b\": {}}}",
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limit\": {}}}}",
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"max_prize\": \"1\"}}}}",
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"max_price\": 2.5}}}}",
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"max_price\": \"-1\"}}}}",
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"max_hours\": \"0\"}}}}",
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"vendors\": []}}}}",
+        "{\"version\": 1, \"vendors\": {\"runpod\": {\"granularity\": 60}}}",
+        "{\"version\": 1} x",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        budget_policy *policy = NULL;
+        assert_status(budget_policy_parse(texts[i], strlen(texts[i]), &policy, NULL),
+                      BASE_ERR_INVALID);
+        assert_null(policy);
+    }
+}
+
+static void the_first_policy_is_good(void **state)
+{
+    (void)state;
+    base_error error = {0};
+    budget_policy *policy = NULL;
+    const char *initial = budget_policy_initial();
+    assert_ok(budget_policy_parse(initial, strlen(initial), &policy, &error), &error);
+    budget_claims claims = claim("any");
+    budget_policy_fill(policy, &claims);
+    assert_string_equal(claims.vendor, "local");
+    assert_null(budget_policy_spend_path(policy));
+    assert_null(budget_policy_hook(policy));
+    budget_policy_destroy(policy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nearest_default_is_taken),
+        cmocka_unit_test(the_strictest_limit_holds),
+        cmocka_unit_test(an_amount_covers_what_it_may_cost),
+        cmocka_unit_test(a_misspelt_policy_is_refused),
+        cmocka_unit_test(the_first_policy_is_good),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
