@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "launch/job_run.h"
+#include "lease.h"
 #include "paths.h"
 #include "plan.h"
 #include "record/compare.h"
@@ -23,6 +24,7 @@ typedef struct cli_run {
     int argc;
     char **argv;
     launch_record *record; /* NULL: none is kept */
+    launch_lease *lease;   /* of a mode that may cost money */
     launch_job_result result;
     launch_scaling_point points[LAUNCH_SCALING_POINTS_MAX];
     int point_count;
@@ -201,18 +203,16 @@ static base_status finish_record(cli_run *run, base_error *reterr)
     return status;
 }
 
-static int run_job(cli_run *run)
+/* The job itself, once. What went wrong with the machinery is in the result as well. */
+static base_status run_once(cli_run *run)
 {
     const launch_options *options = run->options;
     base_error error = {0};
-    base_status status = open_record(run, &error);
-    if (status != BASE_OK) {
-        return report_error(&error);
-    }
     const launch_job_options job_options = {
         .job = &options->job,
         .rank_path = run->rank_path,
         .program = options->program,
+        .lease = run->lease,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
@@ -221,13 +221,62 @@ static int run_job(cli_run *run)
         .on_output = on_output,
         .user = run,
     };
-    status = launch_job_run(&job_options, &run->result, &error);
+    const base_status status = launch_job_run(&job_options, &run->result, &error);
     if (status != BASE_OK) {
         run->result.exit_status = report_error(&error);
         run->result.cause = error;
     } else if (run->result.cause.message[0] != '\0') {
         base_log(BASE_LOG_ERROR, "%s", run->result.cause.message);
-    } else {
+    }
+    return status;
+}
+
+/* Whether a job that ended so may be started anew: not when somebody wanted it to end, or when it
+ * would be refused again. */
+static bool may_restart(const cli_run *run, int attempt)
+{
+    const launch_job_result *result = &run->result;
+    const int status = result->exit_status;
+    const bool refused = status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
+                         status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN;
+    const int attempts_max =
+        run->lease != NULL ? launch_lease_attempts_max(run->lease) : run->options->max_restarts + 1;
+    return status != 0 && !refused && result->stop_signal == 0 &&
+           attempt <= run->options->max_restarts && attempt < attempts_max;
+}
+
+/* All attempts; the result is the last one's. */
+static void run_attempts(cli_run *run)
+{
+    for (int attempt = 1;; attempt++) {
+        int exit_code = BASE_EXIT_ERROR;
+        base_error error = {0};
+        if (run->lease != NULL &&
+            launch_lease_redeem(run->lease, attempt, &exit_code, &error) != BASE_OK) {
+            (void)report_error(&error);
+            run->result.exit_status = exit_code;
+            run->result.cause = error;
+            return;
+        }
+        const base_status status = run_once(run);
+        if (status != BASE_OK || !may_restart(run, attempt)) {
+            return;
+        }
+        base_log(BASE_LOG_WARNING, "starting anew: attempt %d of at most %d", attempt + 1,
+                 run->options->max_restarts + 1);
+        launch_job_result_fini(&run->result);
+    }
+}
+
+static int run_job(cli_run *run)
+{
+    const launch_options *options = run->options;
+    base_error error = {0};
+    if (open_record(run, &error) != BASE_OK) {
+        return report_error(&error);
+    }
+    run_attempts(run);
+    if (run->result.cause.message[0] == '\0') {
         measure_scaling(run);
     }
     if (finish_record(run, &error) != BASE_OK) {
@@ -238,6 +287,7 @@ static int run_job(cli_run *run)
     launch_summary_print(options, &run->result, run->points, run->point_count);
     const int exit_status = run->result.exit_status;
     launch_record_close(run->record);
+    launch_lease_destroy(run->lease);
     launch_job_result_fini(&run->result);
     return exit_status;
 }
@@ -285,6 +335,24 @@ static int run_program(launch_options *options)
     return run_job(&whole);
 }
 
+static int take_lease(cli_run *run)
+{
+    base_error error;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    int exit_code = BASE_EXIT_ERROR;
+    base_status status = proto_job_write(&run->options->job, &text, &text_bytes, &error);
+    if (status == BASE_OK) {
+        status = launch_lease_take(run->options, text, text_bytes, &run->lease, &exit_code, &error);
+    }
+    free(text);
+    if (status != BASE_OK) {
+        (void)report_error(&error);
+        return exit_code;
+    }
+    return BASE_EXIT_DONE;
+}
+
 static int run(launch_options *options, int argc, char **argv, const char *rank_path)
 {
     base_error error;
@@ -305,8 +373,18 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
         (void)report_error(&error);
         return BASE_EXIT_USAGE;
     }
+    const bool cloud = proto_mode_is_cloud(options->job.mode);
     if (options->write_job[0] != '\0') {
-        return write_job(options);
+        const int exit_status = write_job(options);
+        if (exit_status != BASE_EXIT_DONE || !options->dry_run) {
+            return exit_status;
+        }
+    }
+    if (cloud && options->budget.token[0] == '\0' &&
+        launch_lease_print_estimate(options, options->dry_run ? stdout : stderr, &error) !=
+            BASE_OK) {
+        (void)report_error(&error);
+        return BASE_EXIT_REFUSED;
     }
     if (options->dry_run) {
         return launch_plan_print(options, rank_path, stdout, &error) == BASE_OK
@@ -314,6 +392,12 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
                    : report_error(&error);
     }
     cli_run whole = {.options = options, .rank_path = rank_path, .argc = argc, .argv = argv};
+    if (cloud) {
+        const int exit_status = take_lease(&whole);
+        if (exit_status != BASE_EXIT_DONE) {
+            return exit_status;
+        }
+    }
     return run_job(&whole);
 }
 

@@ -183,7 +183,7 @@ static base_status complete_out(launch_options *options, bool generate, base_err
     return BASE_OK;
 }
 
-base_status launch_options_complete(launch_options *options, base_error *reterr)
+static base_status complete_job(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;
     const bool generate = strcmp(job->mode, "generate") == 0;
@@ -221,6 +221,45 @@ base_status launch_options_complete(launch_options *options, base_error *reterr)
                            vocab_size, job->vocab_size);
     }
     return status;
+}
+
+/* SHA-256 of what the job reads, so that JOB.json means these files and no others. */
+static base_status pin(const char *path, char hex[PROTO_DIGEST_HEX_BYTES], base_error *reterr)
+{
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    const base_status status = proto_sha256_file(path, digest, reterr);
+    if (status == BASE_OK) {
+        proto_digest_hex(digest, hex);
+    }
+    return status;
+}
+
+static base_status pin_files(proto_job *job, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    base_status status = BASE_OK;
+    if (job->data[0] != '\0') {
+        status = pin(job->data, job->data_sha256, reterr);
+    }
+    if (status == BASE_OK && job->checkpoint[0] != '\0') {
+        status = launch_path_join(job->checkpoint, "model.safetensors", path, reterr);
+    }
+    if (status == BASE_OK && job->checkpoint[0] != '\0') {
+        status = pin(path, job->checkpoint_sha256, reterr);
+    }
+    return status;
+}
+
+base_status launch_options_complete(launch_options *options, base_error *reterr)
+{
+    const base_status status =
+        options->job_file[0] != '\0' || strcmp(options->job.mode, "gate-check") == 0
+            ? BASE_OK
+            : complete_job(options, reterr);
+    return status == BASE_OK && options->job_file[0] == '\0' &&
+                   (options->write_job[0] != '\0' || proto_mode_is_cloud(options->job.mode))
+               ? pin_files(&options->job, reterr)
+               : status;
 }
 
 base_status launch_options_check(const launch_options *options, base_error *reterr)

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "cgroup.h"
 #include "figures.h"
+#include "lease.h"
 #include "session.h"
 
 enum {
@@ -161,12 +162,36 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Ends the job when its lease is over; when that is. The ranks' own timers come a moment later. */
+static int64_t tend_lease(launch_session *session, int64_t now_ns)
+{
+    const launch_lease *lease = session->options->lease;
+    if (lease == NULL || session->abort_due_ns != BASE_NO_DEADLINE) {
+        return BASE_NO_DEADLINE;
+    }
+    const int64_t left_ns = launch_lease_left_ns(lease) - LAUNCH_LEASE_MARGIN_MS * BASE_NS_PER_MS;
+    if (left_ns <= 0) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_REFUSED,
+                     "the time that was authorized for %s is over: all ranks are ended",
+                     launch_lease_label(lease));
+        session->abort_sent_ns = now_ns;
+        session->killed = true;
+        for (int rank = 0; rank < session->world_size; rank++) {
+            launch_process_signal(&session->ranks[rank].process, SIGKILL);
+            session->ranks[rank].ended_by_us = true;
+        }
+        return BASE_NO_DEADLINE;
+    }
+    return now_ns + left_ns;
+}
+
 /* Does what is due; when the next thing is. */
 static int64_t tend(launch_session *session)
 {
     const int64_t now_ns = base_now_ns();
     int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
     next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
+    next_ns = earlier(next_ns, tend_lease(session, now_ns));
     next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
     launch_lines_flush(session->lines, now_ns);
     next_ns = earlier(next_ns, launch_lines_deadline_ns(session->lines));

@@ -39,6 +39,12 @@
         .name = (flag), .kind = LAUNCH_KIND_SWITCH, .what = (which), .help = (text),               \
         .for_programs = true                                                                       \
     }
+#define BUDGET(flag, which, member, value_name, text)                                              \
+    {                                                                                              \
+        .name = (flag), .kind = (which), .offset = offsetof(launch_budget_options, member),        \
+        .size_bytes = sizeof(((launch_budget_options *)0)->member), .value = (value_name),         \
+        .help = (text)                                                                             \
+    }
 #define GROUP(title) .group = (title)
 
 static const launch_flag flags[] = {
@@ -49,7 +55,8 @@ static const launch_flag flags[] = {
      .help = "processes (2; 1 for generate)",
      .for_programs = true,
      GROUP("The job")},
-    ANY_FIELD("mode", "mode", "MODE", "ddp-cpu: train; generate: answer --prompt (ddp-cpu)"),
+    ANY_FIELD("mode", "mode", "MODE",
+              "ddp-cpu: train; generate: answer --prompt; gate-check (ddp-cpu)"),
     FIELD("seed", "seed", "N", "of the parameters and the data's order (35000)"),
     PATH("out", "out", "DIR", "where the record goes (experiments/35-ddp-cpu)"),
     SWITCH("overwrite", LAUNCH_FLAG_OVERWRITE,
@@ -128,6 +135,41 @@ static const launch_flag flags[] = {
      .value = "SECONDS",
      .help = "until all ranks have joined (30)"},
 
+    {.name = "max-restarts",
+     .kind = LAUNCH_KIND_RESTARTS,
+     .value = "N",
+     .help = "start a failed gate-check or program anew, so many times (0)",
+     .for_programs = true},
+
+    {.name = "token",
+     .kind = LAUNCH_KIND_BUDGET_PATH,
+     .offset = offsetof(launch_budget_options, token),
+     .size_bytes = sizeof(((launch_budget_options *)0)->token),
+     .value = "FILE",
+     .help = "what budget-service has authorized",
+     GROUP("Modes that may cost money")},
+    BUDGET("authorize", LAUNCH_KIND_BUDGET_TEXT, authorize, "USD",
+           "ask budget-service for a token now; local: 0.00 on this machine's own GPU"),
+    BUDGET("account", LAUNCH_KIND_BUDGET_TEXT, account, "NAME", "which pays (the policy's)"),
+    BUDGET("label", LAUNCH_KIND_BUDGET_TEXT, label, "NAME", "of the authorization (mode and time)"),
+    BUDGET("vendor", LAUNCH_KIND_BUDGET_TEXT, vendor, "NAME", "(the policy's, as all of these)"),
+    BUDGET("instance-type", LAUNCH_KIND_BUDGET_TEXT, instance_type, "NAME", ""),
+    BUDGET("tier", LAUNCH_KIND_BUDGET_TEXT, tier, "NAME", ""),
+    BUDGET("instances", LAUNCH_KIND_BUDGET_COUNT, instances, "N", ""),
+    BUDGET("gpus", LAUNCH_KIND_BUDGET_COUNT, gpus, "N", "of one instance"),
+    BUDGET("max-price", LAUNCH_KIND_BUDGET_PRICE, max_price_usd_micro, "USD",
+           "per hour and instance"),
+    BUDGET("max-hours", LAUNCH_KIND_BUDGET_HOURS, max_seconds, "HOURS", ""),
+    BUDGET("budget-dir", LAUNCH_KIND_BUDGET_PATH, dir, "DIR",
+           "of the service ($BUDGET_SERVICE_DIR, or under $XDG_STATE_HOME)"),
+    BUDGET("budget-key", LAUNCH_KIND_BUDGET_PATH, key, "FILE", "to ask with (DIR's request key)"),
+    BUDGET("keyring", LAUNCH_KIND_BUDGET_PATH, keyring, "FILE",
+           "to verify tokens with (DIR/keyring.json)"),
+    BUDGET("receipts", LAUNCH_KIND_BUDGET_PATH, receipts, "DIR",
+           "what budget-service redeem has fetched, where the service cannot be reached"),
+    BUDGET("redeem", LAUNCH_KIND_BUDGET_REDEEM, redeem_by_ranks, "WHO",
+           "launcher: for all ranks; ranks: each its own (launcher)"),
+
     {.name = "scaling",
      .kind = LAUNCH_KIND_SCALING,
      .value = "LIST",
@@ -141,6 +183,8 @@ static const launch_flag flags[] = {
      .help = "each rank's output in DIR/rank-N.log as well",
      .for_programs = true},
     OTHER("write-job", LAUNCH_KIND_WRITE_JOB, "FILE", "write JOB.json there, and run nothing"),
+    OTHER("job", LAUNCH_KIND_JOB, "FILE",
+          "run exactly this JOB.json, data and checkpoint included"),
     ANY_SWITCH("dry-run", LAUNCH_FLAG_DRY_RUN, "print the plan, and run nothing"),
     ANY_SWITCH("quiet", LAUNCH_FLAG_QUIET, "no progress, no summary"),
     ANY_SWITCH("help", LAUNCH_FLAG_HELP, "this text"),

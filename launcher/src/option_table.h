@@ -3,6 +3,7 @@
 #define LAUNCH_OPTION_TABLE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { LAUNCH_FLAGS_MAX = 64 };
 
@@ -15,6 +16,14 @@ typedef enum launch_flag_kind {
     LAUNCH_KIND_SCALING,
     LAUNCH_KIND_LOG_DIR,
     LAUNCH_KIND_WRITE_JOB,
+    LAUNCH_KIND_JOB,
+    LAUNCH_KIND_RESTARTS,
+    LAUNCH_KIND_BUDGET_PATH, /* a member of launch_budget_options, by offset and size */
+    LAUNCH_KIND_BUDGET_TEXT,
+    LAUNCH_KIND_BUDGET_COUNT,
+    LAUNCH_KIND_BUDGET_PRICE,
+    LAUNCH_KIND_BUDGET_HOURS,
+    LAUNCH_KIND_BUDGET_REDEEM,
 } launch_flag_kind;
 
 /* Which switch; or a mark of a field. */
@@ -36,7 +45,9 @@ typedef struct launch_flag {
     const char *name;
     launch_flag_kind kind;
     launch_flag_what what;
-    const char *key;   /* of proto_job */
+    const char *key; /* of proto_job */
+    size_t offset;   /* of a budget flag's member */
+    size_t size_bytes;
     const char *value; /* its name in --help; NULL: none */
     const char *help;
     const char *group; /* set on the first of a group */

@@ -6,37 +6,17 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "option_table.h"
-
-/* path as it stands, or behind the working directory. */
-static base_status absolute_path(const char *path, char *absolute, size_t size_bytes,
-                                 base_error *reterr)
-{
-    char folder[BASE_PATH_BYTES] = "";
-    if (path[0] == '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID, "is empty");
-    }
-    if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL) {
-        return base_fail_errno(reterr, errno, "cannot tell the working directory");
-    }
-    const int length = snprintf(absolute, size_bytes, "%s%s%s", folder,
-                                path[0] == '/' || strcmp(folder, "/") == 0 ? "" : "/", path);
-    if (length < 0 || (size_t)length >= size_bytes) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes", size_bytes - 1);
-    }
-    while (absolute[0] != '\0' && absolute[1] != '\0' && absolute[strlen(absolute) - 1] == '/') {
-        absolute[strlen(absolute) - 1] = '\0'; /* OUT/ and OUT are one folder */
-    }
-    return BASE_OK;
-}
+#include "options_budget.h"
+#include "paths.h"
 
 static base_status set_path(launch_options *options, const launch_flag *flag, const char *value,
                             base_error *reterr)
 {
     char absolute[BASE_PATH_BYTES];
-    const base_status status = absolute_path(value, absolute, sizeof absolute, reterr);
+    const base_status status = launch_path_absolute(value, absolute, sizeof absolute, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -136,6 +116,24 @@ static void set_switch(launch_options *options, int what)
     }
 }
 
+static base_status set_restarts(launch_options *options, const char *value, base_error *reterr)
+{
+    char *end = NULL;
+    errno = 0;
+    const long count = strtol(value, &end, 10);
+    if (end == value || *end != '\0' || errno != 0 || count < 0 || count > LAUNCH_RESTARTS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be a number from 0 to %d", value,
+                         LAUNCH_RESTARTS_MAX);
+    }
+    options->max_restarts = (int)count;
+    return BASE_OK;
+}
+
+static bool sets_field(const launch_flag *flag)
+{
+    return flag->key != NULL || flag->kind == LAUNCH_KIND_PROMPT || flag->what == LAUNCH_FLAG_EVAL;
+}
+
 static base_status apply_flag(launch_options *options, const launch_flag *flag, const char *value,
                               base_error *reterr)
 {
@@ -157,9 +155,21 @@ static base_status apply_flag(launch_options *options, const launch_flag *flag, 
     case LAUNCH_KIND_SCALING:
         return set_scaling(options, value, reterr);
     case LAUNCH_KIND_LOG_DIR:
-        return absolute_path(value, options->log_dir, sizeof options->log_dir, reterr);
+        return launch_path_absolute(value, options->log_dir, sizeof options->log_dir, reterr);
+    case LAUNCH_KIND_JOB:
+        return launch_path_absolute(value, options->job_file, sizeof options->job_file, reterr);
+    case LAUNCH_KIND_RESTARTS:
+        return set_restarts(options, value, reterr);
+    case LAUNCH_KIND_BUDGET_PATH:
+    case LAUNCH_KIND_BUDGET_TEXT:
+    case LAUNCH_KIND_BUDGET_COUNT:
+    case LAUNCH_KIND_BUDGET_PRICE:
+    case LAUNCH_KIND_BUDGET_HOURS:
+    case LAUNCH_KIND_BUDGET_REDEEM:
+        options->budget_flag = options->budget_flag != NULL ? options->budget_flag : flag->name;
+        return launch_options_set_budget(&options->budget, flag, value, reterr);
     case LAUNCH_KIND_WRITE_JOB:
-        return absolute_path(value, options->write_job, sizeof options->write_job, reterr);
+        return launch_path_absolute(value, options->write_job, sizeof options->write_job, reterr);
     }
     return base_fail(reterr, BASE_ERR_INVALID, "is not understood");
 }
@@ -206,6 +216,9 @@ static base_status parse_flags(int argc, char **argv, launch_options *options, b
         if (answer != 0) {
             return wrong_flag(answer, argv, reterr);
         }
+        if (sets_field(&flags[index]) && options->field_flag == NULL) {
+            options->field_flag = flags[index].name;
+        }
         if (!flags[index].for_programs && options->not_for_programs == NULL) {
             options->not_for_programs = flags[index].name;
         }
@@ -243,6 +256,65 @@ static base_status take_program(char **program, launch_options *options, base_er
     return proto_job_set(&options->job, "mode", "program", reterr);
 }
 
+/* --job FILE: that, and nothing else. */
+static base_status read_job(launch_options *options, base_error *reterr)
+{
+    void *file = NULL;
+    char *again = NULL;
+    size_t file_bytes = 0;
+    size_t again_bytes = 0;
+    if (options->field_flag != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--job has the whole configuration: --%s does "
+                         "not go with it",
+                         options->field_flag);
+    }
+    base_status status =
+        base_file_read(options->job_file, PROTO_JOB_BYTES_MAX, &file, &file_bytes, reterr);
+    if (status == BASE_OK) {
+        status = proto_job_parse(file, file_bytes, &options->job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = proto_job_write(&options->job, &again, &again_bytes, reterr);
+    }
+    if (status == BASE_OK && (again_bytes != file_bytes || memcmp(again, file, file_bytes) != 0)) {
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "not in its canonical form (--write-job writes "
+                           "that)");
+    }
+    free(file);
+    free(again);
+    return status == BASE_OK ? status
+                             : base_error_prepend(reterr, status, "--job %s", options->job_file);
+}
+
+/* What single flags cannot see. */
+static base_status check_together(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const bool generate = strcmp(job->mode, "generate") == 0;
+    const bool cloud = proto_mode_is_cloud(job->mode);
+    if (generate && !options->ranks_given && options->job_file[0] == '\0') {
+        job->world_size = 1;
+    }
+    if (generate && job->prompt[0] == '\0' && !job->eval) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--mode generate needs a --prompt (or --eval)");
+    }
+    if (!generate && job->prompt[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "--prompt goes with --mode generate");
+    }
+    if (!cloud && options->budget_flag != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--%s goes with a mode that may cost money; %s does not",
+                         options->budget_flag, job->mode);
+    }
+    if (!cloud && options->max_restarts > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--max-restarts: --mode %s cannot start anew by itself", job->mode);
+    }
+    return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
+}
+
 base_status launch_options_parse(int argc, char **argv, launch_options *options, base_error *reterr)
 {
     *options = (launch_options){.bind = true, .plots = true, .scaling = true};
@@ -277,16 +349,8 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
     if (optind < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[optind]);
     }
-    if (strcmp(options->job.mode, "generate") == 0) {
-        if (!options->ranks_given) {
-            options->job.world_size = 1;
-        }
-        if (options->job.prompt[0] == '\0' && !options->job.eval) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "--mode generate needs a --prompt (or --eval)");
-        }
-    } else if (options->job.prompt[0] != '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID, "--prompt goes with --mode generate");
+    if (options->job_file[0] != '\0') {
+        status = read_job(options, reterr);
     }
-    return BASE_OK;
+    return status == BASE_OK ? check_together(options, reterr) : status;
 }

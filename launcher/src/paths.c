@@ -40,6 +40,27 @@ static base_status program_folder(char path[BASE_PATH_BYTES], base_error *reterr
     return BASE_OK;
 }
 
+base_status launch_path_absolute(const char *path, char *absolute, size_t size_bytes,
+                                 base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES] = "";
+    if (path[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "is empty");
+    }
+    if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot tell the working directory");
+    }
+    const int length = snprintf(absolute, size_bytes, "%s%s%s", folder,
+                                path[0] == '/' || strcmp(folder, "/") == 0 ? "" : "/", path);
+    if (length < 0 || (size_t)length >= size_bytes) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes", size_bytes - 1);
+    }
+    while (absolute[0] != '\0' && absolute[1] != '\0' && absolute[strlen(absolute) - 1] == '/') {
+        absolute[strlen(absolute) - 1] = '\0'; /* OUT/ and OUT are one folder */
+    }
+    return BASE_OK;
+}
+
 base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr)
 {
     char standing[BASE_PATH_BYTES];

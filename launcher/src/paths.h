@@ -2,12 +2,18 @@
 #ifndef LAUNCH_PATHS_H
 #define LAUNCH_PATHS_H
 
+#include <stddef.h>
+
 #include "base/limits.h"
 #include "base/status.h"
 
 /* folder/name. BASE_ERR_LIMIT when it does not fit. */
 BASE_MUST_CHECK base_status launch_path_join(const char *folder, const char *name,
                                              char path[BASE_PATH_BYTES], base_error *reterr);
+
+/* path as it stands, or behind the working directory, without slashes at its end. */
+BASE_MUST_CHECK base_status launch_path_absolute(const char *path, char *absolute,
+                                                 size_t size_bytes, base_error *reterr);
 
 /* An absolute path without links, "." and "..", as far as there is such a folder; what is not there
  * yet must not have "..": BASE_ERR_INVALID. */

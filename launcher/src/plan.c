@@ -69,6 +69,7 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .job_fd = -1,
             .key_fd = -1,
             .lifeline_fd = -1,
+            .lease_fd = -1,
         };
         const int count = launch_spawn_variables(&spawn, variables);
         (void)fprintf(stream, "rank %d: %s", rank, rank_path);
@@ -79,6 +80,10 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
         (void)fprintf(stream, "\n ");
         for (int i = 0; i < count; i++) {
             const char *value = strchr(variables[i], '=');
+            if (!proto_mode_is_cloud(options->job.mode) &&
+                strncmp(variables[i], "RINGFENCE_LEASE_FD=", 19) == 0) {
+                continue;
+            }
             if (value != NULL && strcmp(value, "=-1") == 0) {
                 (void)fprintf(stream, " %.*s=(inherited)", (int)(value - variables[i]),
                               variables[i]);

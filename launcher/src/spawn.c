@@ -53,6 +53,7 @@ int launch_spawn_variables(const launch_spawn_options *options,
         {"RINGFENCE_JOB_FD", options->job_fd},
         {"RINGFENCE_KEY_FD", options->key_fd},
         {"RINGFENCE_LIFELINE_FD", options->lifeline_fd},
+        {"RINGFENCE_LEASE_FD", options->lease_fd},
     };
     const char *const texts[][2] = {
         {"MASTER_ADDR", options->address},
@@ -151,7 +152,8 @@ static BASE_NORETURN void run_child(const child_plan *plan)
     }
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     if (fcntl(options->job_fd, F_SETFD, 0) != 0 || fcntl(options->key_fd, F_SETFD, 0) != 0 ||
-        fcntl(options->lifeline_fd, F_SETFD, 0) != 0) {
+        fcntl(options->lifeline_fd, F_SETFD, 0) != 0 ||
+        (options->lease_fd >= 0 && fcntl(options->lease_fd, F_SETFD, 0) != 0)) {
         child_fail("cannot hand descriptors to ", options->rank_path);
     }
     restore_signals();

@@ -2,7 +2,7 @@
  *
  * The child dies with the launcher (PR_SET_PDEATHSIG), leads a process group of its own, has
  * the signals the launcher was given, /dev/null as input, pipes as output, and of all descriptors
- * only the three that it inherits on purpose. A program of the user's stands under a guardian
+ * only the four that it inherits on purpose. A program of the user's stands under a guardian
  * (guardian.h), which is the child then. One thread. */
 #ifndef LAUNCH_SPAWN_H
 #define LAUNCH_SPAWN_H
@@ -23,9 +23,10 @@ typedef struct launch_spawn_options {
     const cpu_set_t *cpus; /* NULL: not bound */
     const char *address;   /* the control socket's: "127.0.0.1", "40123" */
     const char *port;
-    int job_fd; /* readable, at its start; these three stay the caller's */
+    int job_fd; /* readable, at its start; these four stay the caller's */
     int key_fd;
     int lifeline_fd;
+    int lease_fd; /* for the gate of a mode that may cost money; -1: none */
 } launch_spawn_options;
 
 typedef struct launch_process {
@@ -44,7 +45,7 @@ BASE_MUST_CHECK base_status launch_spawn(const launch_spawn_options *options,
  * program has started. */
 void launch_process_signal(const launch_process *process, int signal_number);
 
-enum { LAUNCH_VARIABLES = 14, LAUNCH_VARIABLE_BYTES = 96 };
+enum { LAUNCH_VARIABLES = 15, LAUNCH_VARIABLE_BYTES = 96 };
 
 /* What a rank gets on top of the launcher's own environment: "NAME=VALUE"; the count. */
 int launch_spawn_variables(const launch_spawn_options *options,

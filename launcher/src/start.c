@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "lease.h"
 #include "session.h"
 
 enum { NO_FD = -1 };
@@ -49,10 +50,14 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
     char job_path[64];
     cpu_set_t cpus;
     int key_fd = NO_FD;
+    int lease_fd = NO_FD;
     (void)snprintf(job_path, sizeof job_path, "/proc/self/fd/%d", session->job_fd);
     const int job_fd = open(job_path, O_RDONLY | O_CLOEXEC);
     base_status status = job_fd >= 0 ? proto_key_file_write(key, &key_fd, reterr)
                                      : base_fail_errno(reterr, errno, "cannot open JOB.json again");
+    if (status == BASE_OK && session->options->lease != NULL) {
+        status = launch_lease_rank_fd(session->options->lease, rank, &lease_fd, reterr);
+    }
     if (status == BASE_OK) {
         if (session->affinity.bound) {
             launch_affinity_set(&session->affinity, rank, &cpus);
@@ -71,6 +76,7 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
             .job_fd = job_fd,
             .key_fd = key_fd,
             .lifeline_fd = lifeline_read_fd,
+            .lease_fd = lease_fd,
         };
         status = launch_spawn(&options, &session->ranks[rank].process, reterr);
     }
@@ -83,6 +89,9 @@ static base_status start_rank(launch_session *session, int rank, const proto_key
     }
     if (key_fd >= 0) {
         (void)close(key_fd);
+    }
+    if (lease_fd >= 0) {
+        (void)close(lease_fd);
     }
     return status;
 }
@@ -97,7 +106,11 @@ base_status launch_start_ranks(launch_session *session, base_error *reterr)
     base_status status = keys != NULL && public_keys != NULL
                              ? BASE_OK
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory for keys");
-    proto_keypair_make(&launcher_keys);
+    if (session->options->lease != NULL) {
+        launcher_keys = *launch_lease_job_key(session->options->lease);
+    } else {
+        proto_keypair_make(&launcher_keys);
+    }
     for (size_t i = 0; i < count && status == BASE_OK; i++) {
         proto_keypair_make(&keys[i]);
         memcpy(public_keys[i], keys[i].public_key, PROTO_KEY_BYTES);

@@ -13,6 +13,7 @@ typedef enum field_kind {
     FIELD_BOOL,
     FIELD_TEXT,   /* free text */
     FIELD_PATH,   /* absolute, or empty */
+    FIELD_DIGEST, /* 64 hex digits, or empty */
     FIELD_CHOICE, /* one of `choices` */
 } field_kind;
 
@@ -60,9 +61,11 @@ static const field fields[] = {
     {.key = "beta2", .kind = FIELD_REAL, AT(beta2), .min = 0, .max = 1, .below = true},
     INT_FIELD(bucket_bytes, 1024, 1 << 30),
     TEXT_FIELD(checkpoint, FIELD_PATH),
+    TEXT_FIELD(checkpoint_sha256, FIELD_DIGEST),
     REAL_FIELD(clip_norm, 0, 1e9),
     INT_FIELD(context, 2, 65536),
     TEXT_FIELD(data, FIELD_PATH),
+    TEXT_FIELD(data_sha256, FIELD_DIGEST),
     {.key = "epsilon", .kind = FIELD_REAL, AT(epsilon), .min = 0, .max = 1, .above = true},
     {.key = "eval", .kind = FIELD_BOOL, AT(eval)},
     INT_FIELD(heads, 1, 1024),
@@ -73,7 +76,7 @@ static const field fields[] = {
     REAL_FIELD(learning_rate_min, 0, 100),
     CHOICE_FIELD(loss_on, "correction all"),
     INT_FIELD(micro_batches, 1, 4096),
-    CHOICE_FIELD(mode, "ddp-cpu generate program"),
+    CHOICE_FIELD(mode, "ddp-cpu generate program gate-check"),
     INT_FIELD(new_tokens_max, 1, 65536),
     TEXT_FIELD(out, FIELD_PATH),
     TEXT_FIELD(prompt, FIELD_TEXT),
@@ -101,6 +104,15 @@ static void *member(proto_job *job, const field *entry)
 static const void *const_member(const proto_job *job, const field *entry)
 {
     return (const char *)job + entry->offset;
+}
+
+bool proto_mode_is_cloud(const char *mode)
+{
+    static const char suffix[] = "-nccl";
+    const size_t length = strlen(mode);
+    return strcmp(mode, "gate-check") == 0 ||
+           (length >= sizeof suffix - 1 &&
+            strcmp(mode + length - (sizeof suffix - 1), suffix) == 0);
 }
 
 void proto_job_defaults(proto_job *job)
@@ -173,6 +185,12 @@ static base_status check_text(const field *entry, const char *text, base_error *
     }
     if (entry->kind == FIELD_PATH && text[0] != '\0' && text[0] != '/') {
         return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be an absolute path", text);
+    }
+    const size_t digits = strspn(text, "0123456789abcdef");
+    if (entry->kind == FIELD_DIGEST && text[0] != '\0' &&
+        (digits != entry->size_bytes - 1 || text[digits] != '\0')) {
+        return base_fail(reterr, BASE_ERR_INVALID, "must be %zu hex digits, or empty",
+                         entry->size_bytes - 1);
     }
     return BASE_OK;
 }

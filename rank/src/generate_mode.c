@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "control.pb-c.h"
+#include "modes.h"
 #include "rank/checkpoint.h"
 #include "worker.h"
 

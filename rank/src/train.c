@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "control.pb-c.h"
+#include "modes.h"
 #include "proto/digest.h"
 #include "rank/checkpoint.h"
 #include "rank/ddp.h"

@@ -9,6 +9,7 @@
 #include "coll/coll.h"
 #include "proto/client.h"
 #include "rank/data.h"
+#include "rank/gate.h"
 #include "rank/generate.h"
 #include "rank/model.h"
 #include "rank/tokenizer.h"
@@ -20,14 +21,13 @@ typedef struct rank_worker {
     coll_context *context; /* NULL for a single generating rank */
     int64_t started_ns;    /* when the process started, monotonic */
     uint64_t step;         /* for failure reports */
+    bool reports;          /* joining has begun: the launcher hears of a failure */
+    rank_pass *pass;       /* of a mode that may cost money; else NULL */
+    int exit_code;         /* to leave with after a failure */
 } rank_worker;
 
 /* Joins the job, runs its mode, reports a failure. Returns the process's exit code. */
 int rank_worker_run(int64_t started_ns);
-
-/* The modes. Each sends Finished itself. */
-BASE_MUST_CHECK base_status rank_mode_train(rank_worker *worker, base_error *reterr);
-BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);
 
 /* Accuracy on job.heldout, this rank's share, with parameters that are already there. */
 BASE_MUST_CHECK base_status rank_worker_evaluate(const rank_worker *worker,

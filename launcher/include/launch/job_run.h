@@ -21,6 +21,7 @@ typedef struct launch_job_options {
     /* Arguments of a program of the user's, ended by NULL. It may join (libcoll does it), and may
      * leave without a word if it has not. NULL: the rank program runs. */
     char *const *program;
+    const struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;           /* ranks get CPUs of their own where there are enough */
     bool quiet;          /* no progress, and of the ranks' output only stderr */

@@ -5,6 +5,8 @@
 #include "base/limits.h"
 
 enum {
+    LAUNCH_RESTARTS_MAX = 1000,
+    LAUNCH_LEASE_MARGIN_MS = 200, /* ranks are ended so long before their own timers do it */
     LAUNCH_SCALING_POINTS_MAX = 16,
     LAUNCH_SCALING_STEPS = 30,       /* of one measurement of the scaling curve */
     LAUNCH_SCALING_AFTER_STEPS = 50, /* a plain job of so many steps is followed by one */

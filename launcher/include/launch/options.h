@@ -20,6 +20,28 @@ typedef enum launch_action {
     LAUNCH_ACTION_COMPARE,
 } launch_action;
 
+enum { LAUNCH_BUDGET_NAME_BYTES = 128 };
+
+/* What goes with modes that may cost money. Texts are empty, numbers 0, where not given. */
+typedef struct launch_budget_options {
+    char token[BASE_PATH_BYTES];
+    char authorize[LAUNCH_BUDGET_NAME_BYTES]; /* dollars, or "local" */
+    char account[LAUNCH_BUDGET_NAME_BYTES];
+    char label[LAUNCH_BUDGET_NAME_BYTES];
+    char dir[BASE_PATH_BYTES];     /* of the service; empty: its default */
+    char key[BASE_PATH_BYTES];     /* the client's; empty: DIR's request key */
+    char keyring[BASE_PATH_BYTES]; /* to verify with */
+    char receipts[BASE_PATH_BYTES];
+    bool redeem_by_ranks;
+    char vendor[LAUNCH_BUDGET_NAME_BYTES];
+    char instance_type[LAUNCH_BUDGET_NAME_BYTES];
+    char tier[LAUNCH_BUDGET_NAME_BYTES];
+    int64_t instances;
+    int64_t gpus;
+    int64_t max_price_usd_micro; /* per hour and instance */
+    int64_t max_seconds;
+} launch_budget_options;
+
 typedef struct launch_options {
     launch_action action;
     proto_job job;
@@ -28,6 +50,11 @@ typedef struct launch_options {
     const char *rank_path;         /* NULL: the rank program beside this one; set by tests alone */
     char log_dir[BASE_PATH_BYTES]; /* absolute; empty: none */
     char write_job[BASE_PATH_BYTES]; /* absolute; empty: none */
+    char job_file[BASE_PATH_BYTES];  /* --job: the whole configuration; empty: the flags' */
+    launch_budget_options budget;
+    const char *budget_flag; /* the first of its flags that was given; NULL: none */
+    const char *field_flag;  /* the first flag given that sets a field of the job */
+    int max_restarts;
     bool dry_run;
     bool quiet;
     bool bind;

@@ -55,7 +55,14 @@ base_status proto_client_open(proto_identity *identity, proto_client **client, b
     if (status != BASE_OK) {
         return status;
     }
-    status = proto_inherit(&made->identity, &made->key, &made->lifeline_fd, reterr);
+    proto_inherited inherited = {.lifeline_fd = -1};
+    status = proto_inherit(&inherited, reterr);
+    made->identity = inherited.identity;
+    made->job_bytes = inherited.job_bytes;
+    made->job_size = inherited.job_size;
+    made->key = inherited.key;
+    made->lifeline_fd = inherited.lifeline_fd;
+    proto_wipe(&inherited.key, sizeof inherited.key);
     if (status == BASE_OK) {
         made->peer_names = calloc((size_t)made->identity.world_size, sizeof made->peer_names[0]);
         if (made->peer_names == NULL) {
@@ -69,6 +76,12 @@ base_status proto_client_open(proto_identity *identity, proto_client **client, b
     *identity = made->identity;
     *client = made;
     return BASE_OK;
+}
+
+const void *proto_client_job_bytes(const proto_client *client, size_t *size_bytes)
+{
+    *size_bytes = client->job_size;
+    return client->job_bytes;
 }
 
 static void wake(proto_client *client)
@@ -349,6 +362,7 @@ void proto_client_close(proto_client *client)
     }
     proto_wipe(&client->key, sizeof client->key);
     client_queue_fini(&client->queue);
+    free(client->job_bytes);
     free(client->peer_names);
     free(client->outgoing);
     free(client->packing);

@@ -23,6 +23,8 @@ enum {
 
 struct proto_client {
     proto_identity identity;
+    void *job_bytes; /* JOB.json */
+    size_t job_size;
     proto_key_file key;
     int lifeline_fd;
     int wake_fd; /* eventfd: the queue has something, or closing is set */

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -44,17 +45,13 @@ static base_status env_fd(const char *name, int *fd, base_error *reterr)
     return status;
 }
 
-static base_status read_job(int fd, proto_job *job, base_error *reterr)
+static base_status read_job(int fd, proto_inherited *inherited, base_error *reterr)
 {
-    void *text = NULL;
-    size_t text_bytes = 0;
-    base_status status =
-        base_fd_read(fd, "JOB.json", PROTO_JOB_BYTES_MAX, &text, &text_bytes, reterr);
-    if (status == BASE_OK) {
-        status = proto_job_parse(text, text_bytes, job, reterr);
-    }
-    free(text);
-    return status;
+    const base_status status = base_fd_read(fd, "JOB.json", PROTO_JOB_BYTES_MAX,
+                                            &inherited->job_bytes, &inherited->job_size, reterr);
+    return status == BASE_OK ? proto_job_parse(inherited->job_bytes, inherited->job_size,
+                                               &inherited->identity.job, reterr)
+                             : status;
 }
 
 static base_status read_places(proto_identity *identity, base_error *reterr)
@@ -88,12 +85,12 @@ static base_status read_places(proto_identity *identity, base_error *reterr)
     return BASE_OK;
 }
 
-base_status proto_inherit(proto_identity *identity, proto_key_file *key, int *lifeline_fd,
-                          base_error *reterr)
+base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
 {
     int job_fd = -1;
     int key_fd = -1;
     int pipe_fd = -1;
+    proto_identity *identity = &inherited->identity;
     base_status status = env_fd("RINGFENCE_JOB_FD", &job_fd, reterr);
     if (status == BASE_OK) {
         status = env_fd("RINGFENCE_KEY_FD", &key_fd, reterr);
@@ -105,14 +102,17 @@ base_status proto_inherit(proto_identity *identity, proto_key_file *key, int *li
         status = read_places(identity, reterr);
     }
     if (status == BASE_OK) {
-        status = read_job(job_fd, &identity->job, reterr);
+        status = read_job(job_fd, inherited, reterr);
     }
     if (status == BASE_OK && identity->job.world_size != identity->world_size) {
         status = base_fail(reterr, BASE_ERR_INVALID, "WORLD_SIZE is %d, the job has %lld ranks",
                            identity->world_size, (long long)identity->job.world_size);
     }
     if (status == BASE_OK) {
-        status = proto_key_file_read(key_fd, key, reterr);
+        status = proto_key_file_read(key_fd, &inherited->key, reterr);
+    }
+    if (status == BASE_OK) {
+        memcpy(identity->launcher_public_key, inherited->key.launcher_public_key, PROTO_KEY_BYTES);
     }
     if (job_fd >= 0) {
         (void)close(job_fd);
@@ -124,7 +124,7 @@ base_status proto_inherit(proto_identity *identity, proto_key_file *key, int *li
         (void)close(pipe_fd);
     }
     if (status == BASE_OK) {
-        *lifeline_fd = pipe_fd;
+        inherited->lifeline_fd = pipe_fd;
     }
     return status;
 }

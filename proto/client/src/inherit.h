@@ -2,13 +2,22 @@
 #ifndef PROTO_CLIENT_INHERIT_H
 #define PROTO_CLIENT_INHERIT_H
 
+#include <stddef.h>
+
 #include "base/status.h"
 #include "proto/client.h"
 #include "proto/key.h"
 
-/* Reads everything, wipes the key's descriptor, closes both files. *lifeline_fd is the read end of
- * a pipe that nobody writes to: it ends with the launcher. The caller closes it and wipes *key. */
-BASE_MUST_CHECK base_status proto_inherit(proto_identity *identity, proto_key_file *key,
-                                          int *lifeline_fd, base_error *reterr);
+typedef struct proto_inherited {
+    proto_identity identity;
+    void *job_bytes; /* JOB.json as it came; the caller frees it, also after a failure */
+    size_t job_size;
+    proto_key_file key; /* the caller wipes it */
+    int lifeline_fd;    /* the caller closes it; -1 after a failure */
+} proto_inherited;
+
+/* Reads everything, wipes the key's descriptor, closes both files. The lifeline is the read end of
+ * a pipe that nobody writes to: it ends with the launcher. */
+BASE_MUST_CHECK base_status proto_inherit(proto_inherited *inherited, base_error *reterr);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "proto/digest.h"
 
 enum {
     PROTO_JOB_BYTES_MAX = 64 * 1024,
@@ -24,7 +25,7 @@ enum {
 
 typedef struct proto_job {
     /* what runs */
-    char mode[PROTO_JOB_NAME_BYTES]; /* ddp-cpu, generate, program */
+    char mode[PROTO_JOB_NAME_BYTES]; /* ddp-cpu, generate, program, gate-check */
     int64_t world_size;
     int64_t seed;
     /* the model */
@@ -34,10 +35,11 @@ typedef struct proto_job {
     int64_t heads;
     int64_t context;
     /* the data */
-    char data[BASE_PATH_BYTES];         /* absolute path of the training JSONL */
-    char heldout[BASE_PATH_BYTES];      /* absolute path for eval; empty: none */
-    char tokenizer[BASE_PATH_BYTES];    /* absolute path of tokenizer.json */
-    char loss_on[PROTO_JOB_NAME_BYTES]; /* correction, all */
+    char data[BASE_PATH_BYTES];               /* absolute path of the training JSONL */
+    char data_sha256[PROTO_DIGEST_HEX_BYTES]; /* of that file, in hex; empty: not pinned */
+    char heldout[BASE_PATH_BYTES];            /* absolute path for eval; empty: none */
+    char tokenizer[BASE_PATH_BYTES];          /* absolute path of tokenizer.json */
+    char loss_on[PROTO_JOB_NAME_BYTES];       /* correction, all */
     /* training */
     int64_t steps;
     int64_t batch;         /* rows of `context` tokens per rank and micro-batch */
@@ -62,10 +64,16 @@ typedef struct proto_job {
     /* what it writes and reads */
     char out[BASE_PATH_BYTES];        /* absolute folder for states; empty: nothing is written */
     char checkpoint[BASE_PATH_BYTES]; /* absolute folder to start from; empty: fresh parameters */
-    bool eval;                        /* exact-match accuracy on heldout at the end */
-    char prompt[PROTO_JOB_PROMPT_BYTES]; /* generate: one prompt per line; empty: none */
+    char
+        checkpoint_sha256[PROTO_DIGEST_HEX_BYTES]; /* of its model.safetensors; empty: not pinned */
+    bool eval;                                     /* exact-match accuracy on heldout at the end */
+    char prompt[PROTO_JOB_PROMPT_BYTES];           /* generate: one prompt per line; empty: none */
     int64_t new_tokens_max;
 } proto_job;
+
+/* Whether a mode may cost money: every *-nccl mode, and gate-check, which stands in for them. Its
+ * ranks pass the gate (rank/gate.h) before anything else. */
+bool proto_mode_is_cloud(const char *mode);
 
 /* The defaults of `launcher --mode ddp-cpu`; paths empty. */
 void proto_job_defaults(proto_job *job);

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "proto/job.h"
+#include "proto/key.h"
 
 typedef struct proto_client proto_client;
 
@@ -27,6 +28,8 @@ typedef struct proto_identity {
     int local_rank;
     int local_world_size;
     proto_job job;
+    uint8_t
+        launcher_public_key[PROTO_KEY_BYTES]; /* the job's: who listens has proved it once joined */
 } proto_identity;
 
 typedef void (*proto_on_abort)(void *user, const char *reason);
@@ -35,6 +38,9 @@ typedef void (*proto_on_abort)(void *user, const char *reason);
  * message that says what to run. */
 BASE_MUST_CHECK base_status proto_client_open(proto_identity *identity, proto_client **client,
                                               base_error *reterr);
+
+/* JOB.json's own bytes, as inherited; they live as long as the client. */
+const void *proto_client_job_bytes(const proto_client *client, size_t *size_bytes);
 
 /* Connects, joins, waits for the roster. */
 BASE_MUST_CHECK base_status proto_client_join(proto_client *client, base_error *reterr);

@@ -1,0 +1,144 @@
+#include "proto/lease.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "proto/digest.h"
+
+enum {
+    LEASE_MAGIC = 0x3145534c, /* "LSE1" */
+    LEASE_FILE_BYTES =
+        4 + 4 + 2 * PROTO_LEASE_TOKEN_BYTES + 2 * BASE_PATH_BYTES + 3 * PROTO_KEY_BYTES,
+    MACHINE_ID_TEXT_BYTES_MAX = 64,
+};
+_Static_assert(LEASE_FILE_BYTES <= (int)PROTO_LEASE_FILE_BYTES_MAX, "a lease fits its limit");
+
+static const char machine_prefix[] = "ringfence/machine/v1\n";
+static const char machine_id_path[] = "/etc/machine-id";
+
+base_status proto_lease_write(const proto_lease *lease, int *fd, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    uint8_t *file = calloc(1, LEASE_FILE_BYTES);
+    if (file == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a lease");
+    }
+    base_writer writer = base_writer_make(file, LEASE_FILE_BYTES);
+    base_write_u32(&writer, LEASE_MAGIC);
+    base_write_u32(&writer, (uint32_t)lease->attempt);
+    base_write_bytes(&writer, lease->token, sizeof lease->token);
+    base_write_bytes(&writer, lease->receipt, sizeof lease->receipt);
+    base_write_bytes(&writer, lease->keyring, sizeof lease->keyring);
+    base_write_bytes(&writer, lease->redeem_endpoint, sizeof lease->redeem_endpoint);
+    base_write_bytes(&writer, lease->service_public_key, PROTO_KEY_BYTES);
+    base_write_bytes(&writer, lease->job_key.public_key, PROTO_KEY_BYTES);
+    base_write_bytes(&writer, lease->job_key.secret_key, PROTO_KEY_BYTES);
+
+    const int made = memfd_create("ringfence-lease", MFD_CLOEXEC);
+    if (made < 0) {
+        status = base_fail_errno(reterr, errno, "cannot make a memory file for a lease");
+    } else if (pwrite(made, file, LEASE_FILE_BYTES, 0) != (ssize_t)LEASE_FILE_BYTES) {
+        status = base_fail_errno(reterr, errno, "cannot write a lease");
+        (void)close(made);
+    } else {
+        *fd = made;
+    }
+    proto_wipe(file, LEASE_FILE_BYTES);
+    free(file);
+    return status;
+}
+
+/* A text of size_bytes with its NUL inside. */
+static bool take_text(base_reader *reader, char *text, size_t size_bytes)
+{
+    const char *bytes = base_read_bytes(reader, size_bytes);
+    if (reader->failed || memchr(bytes, '\0', size_bytes) == NULL) {
+        return false;
+    }
+    memcpy(text, bytes, size_bytes);
+    return true;
+}
+
+static bool take_key(base_reader *reader, uint8_t key[PROTO_KEY_BYTES])
+{
+    const uint8_t *bytes = base_read_bytes(reader, PROTO_KEY_BYTES);
+    if (!reader->failed) {
+        memcpy(key, bytes, PROTO_KEY_BYTES);
+    }
+    return !reader->failed;
+}
+
+static bool take_lease(const uint8_t *file, size_t file_bytes, proto_lease *lease)
+{
+    base_reader reader = base_reader_make(file, file_bytes);
+    const uint32_t magic = base_read_u32(&reader);
+    const uint32_t attempt = base_read_u32(&reader);
+    if (file_bytes != LEASE_FILE_BYTES || magic != LEASE_MAGIC || attempt > 1u << 20) {
+        return false;
+    }
+    lease->attempt = (int)attempt;
+    return take_text(&reader, lease->token, sizeof lease->token) &&
+           take_text(&reader, lease->receipt, sizeof lease->receipt) &&
+           take_text(&reader, lease->keyring, sizeof lease->keyring) &&
+           take_text(&reader, lease->redeem_endpoint, sizeof lease->redeem_endpoint) &&
+           take_key(&reader, lease->service_public_key) &&
+           take_key(&reader, lease->job_key.public_key) &&
+           take_key(&reader, lease->job_key.secret_key);
+}
+
+base_status proto_lease_read(int fd, proto_lease *lease, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    uint8_t *file = calloc(1, LEASE_FILE_BYTES + 1);
+    if (file == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a lease");
+    }
+    const ssize_t got = pread(fd, file, LEASE_FILE_BYTES + 1, 0);
+    if (got < 0) {
+        status = base_fail_errno(reterr, errno, "cannot read the lease");
+    } else if (!take_lease(file, (size_t)got, lease)) {
+        proto_wipe(lease, sizeof *lease);
+        status = base_fail(reterr, BASE_ERR_AUTH, "the inherited descriptor holds no lease");
+    } else if (ftruncate(fd, 0) != 0) {
+        proto_wipe(lease, sizeof *lease);
+        status = base_fail_errno(reterr, errno, "cannot wipe the lease");
+    }
+    proto_wipe(file, LEASE_FILE_BYTES);
+    free(file);
+    return status;
+}
+
+base_status proto_machine_id(char id[PROTO_MACHINE_ID_BYTES], base_error *reterr)
+{
+    uint8_t text[sizeof machine_prefix - 1 + MACHINE_ID_TEXT_BYTES_MAX];
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    char hex[PROTO_DIGEST_HEX_BYTES];
+    void *own = NULL;
+    size_t own_bytes = 0;
+    const size_t prefix_bytes = sizeof machine_prefix - 1;
+    base_status status =
+        base_file_read(machine_id_path, MACHINE_ID_TEXT_BYTES_MAX, &own, &own_bytes, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, BASE_ERR_NOTFOUND, "this machine has no id");
+    }
+    const char *newline = memchr(own, '\n', own_bytes);
+    own_bytes = newline != NULL ? (size_t)(newline - (const char *)own) : own_bytes;
+    if (own_bytes < PROTO_MACHINE_ID_BYTES - 1) {
+        status =
+            base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no id of this machine", machine_id_path);
+    } else {
+        memcpy(text, machine_prefix, prefix_bytes);
+        memcpy(text + prefix_bytes, own, own_bytes);
+        proto_blake2b256(text, prefix_bytes + own_bytes, digest);
+        proto_digest_hex(digest, hex);
+        memcpy(id, hex, PROTO_MACHINE_ID_BYTES - 1);
+        id[PROTO_MACHINE_ID_BYTES - 1] = '\0';
+    }
+    free(own);
+    return status;
+}

@@ -1,0 +1,254 @@
+#include "rank/gate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/exitcode.h"
+#include "budget/client.h"
+#include "proto/lease.h"
+
+static const char what_to_run[] =
+    "budget-service authorize LABEL USD --job JOB.json --out TOKEN, then launcher … --token TOKEN; "
+    "on a GPU of your own: launcher … --authorize local";
+
+struct rank_pass {
+    budget_claims claims;
+    int64_t seconds;
+};
+
+/* All that is big or secret while the gate is passed. */
+typedef struct gate {
+    const rank_gate_facts *facts;
+    proto_lease lease;
+    budget_keyring keyring;
+    budget_claims claims;
+    budget_redemption redemption;
+    int64_t now_s;
+    int64_t seconds;
+    int exit_code;
+} gate;
+
+/* A setting of the environment that would change what JOB.json says. */
+static base_status check_environment(const gate *at, base_error *reterr)
+{
+    const proto_job *job = at->facts->job;
+    const struct {
+        const char *name;
+        const char *value;
+    } settings[] = {
+        {"RINGFENCE_COLL_ALGORITHM", job->algorithm},
+        {"RINGFENCE_COLL_TRANSPORT", job->transport},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const char *set = getenv(settings[i].name);
+        if (set != NULL && strcmp(set, settings[i].value) != 0) {
+            return base_fail(reterr, BASE_ERR_AUTH,
+                             "%s is '%s', the job that was authorized says '%s': unset it",
+                             settings[i].name, set, settings[i].value);
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status read_lease(gate *at, base_error *reterr)
+{
+    const char *text = getenv("RINGFENCE_LEASE_FD");
+    char *end = NULL;
+    errno = 0;
+    const long fd = text != NULL ? strtol(text, &end, 10) : -1;
+    if (text == NULL || end == text || *end != '\0' || errno != 0 || fd <= STDERR_FILENO ||
+        fd > 1 << 20 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
+        return base_fail(reterr, BASE_ERR_AUTH, "mode %s needs a token: %s", at->facts->job->mode,
+                         what_to_run);
+    }
+    const base_status status = proto_lease_read((int)fd, &at->lease, reterr);
+    (void)close((int)fd);
+    return status;
+}
+
+static base_status read_keyring(gate *at, base_error *reterr)
+{
+    const bool anchored = access(RANK_GATE_KEYRING, F_OK) == 0;
+    const char *path = anchored ? RANK_GATE_KEYRING : at->lease.keyring;
+    const base_status status = budget_keyring_read(path, &at->keyring, reterr);
+    return status == BASE_OK ? status : base_error_prepend(reterr, status, "the keyring %s", path);
+}
+
+static base_status check_token(gate *at, base_error *reterr)
+{
+    const rank_gate_facts *facts = at->facts;
+    const proto_lease *lease = &at->lease;
+    base_error why = {.message = ""};
+    char machine[PROTO_MACHINE_ID_BYTES];
+    /* whether it was redeemed before its exp is the service's word, in the receipt */
+    const bool first_use = lease->receipt[0] == '\0' && lease->attempt == 1;
+    budget_verdict_token verdict =
+        budget_token_verify(lease->token, strlen(lease->token), &at->keyring,
+                            first_use ? at->now_s : BUDGET_ANY_TIME, &at->claims, &why);
+    if (verdict == BUDGET_TOKEN_OK) {
+        verdict = budget_token_check_job(&at->claims, facts->job_bytes, facts->job_size,
+                                         facts->job->mode, facts->job->world_size, &why);
+    }
+    if (verdict != BUDGET_TOKEN_OK) {
+        return base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s",
+                         budget_verdict_token_name(verdict), why.message);
+    }
+    if (strcmp(at->claims.vendor, "local") != 0) {
+        return BASE_OK;
+    }
+    const base_status status = proto_machine_id(machine, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return strcmp(machine, at->claims.machine_id) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_AUTH,
+                           "the token is for another machine (%s, this one is %s): on this one, "
+                           "launcher … --authorize local",
+                           at->claims.machine_id, machine);
+}
+
+/* Asks the service for this rank's place. */
+static base_status redeem(gate *at, const char **receipt, base_error *reterr)
+{
+    budget_job_key key;
+    base_error why = {.message = ""};
+    memcpy(key.public_key, at->lease.job_key.public_key, sizeof key.public_key);
+    memcpy(key.secret_key, at->lease.job_key.secret_key, sizeof key.secret_key);
+    const budget_redeem_options options = {
+        .endpoint = at->lease.redeem_endpoint,
+        .service_public_key = at->lease.service_public_key,
+        .job_key = &key,
+    };
+    const budget_verdict verdict = budget_redeem(&options, at->lease.token, at->facts->rank, 1,
+                                                 at->lease.attempt, &at->redemption, &why);
+    proto_wipe(&key, sizeof key);
+    if (verdict != BUDGET_GRANTED || at->redemption.count != 1) {
+        at->exit_code =
+            verdict == BUDGET_GRANTED ? BASE_EXIT_BAD_TOKEN : budget_verdict_exit(verdict);
+        return base_fail(reterr, BASE_ERR_AUTH, "redeeming the token (%s): %s",
+                         budget_verdict_name(verdict), why.message);
+    }
+    *receipt = at->redemption.receipts[0];
+    return BASE_OK;
+}
+
+static base_status check_receipt(gate *at, base_error *reterr)
+{
+    budget_receipt receipt;
+    base_error why = {.message = ""};
+    budget_receipt expected = {.rank = at->facts->rank, .attempt = at->lease.attempt};
+    const char *text = at->lease.receipt;
+    if (text[0] == '\0') {
+        const base_status status = redeem(at, &text, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    memcpy(expected.jti, at->claims.jti, sizeof expected.jti);
+    memcpy(expected.job_public_key, at->facts->launcher_public_key, PROTO_KEY_BYTES);
+    budget_verdict_token verdict =
+        budget_receipt_verify(text, strlen(text), &at->keyring, at->now_s, &receipt, &why);
+    if (verdict == BUDGET_TOKEN_OK) {
+        verdict = budget_receipt_check(&receipt, &expected, &why);
+    }
+    if (verdict != BUDGET_TOKEN_OK) {
+        return base_fail(reterr, BASE_ERR_AUTH, "the receipt does not admit rank %d (%s): %s",
+                         at->facts->rank, budget_verdict_token_name(verdict), why.message);
+    }
+    at->seconds = receipt.not_after - at->now_s;
+    if (at->seconds > at->claims.max_seconds) {
+        at->seconds = at->claims.max_seconds; /* a wall clock set back buys nothing */
+    }
+    return BASE_OK;
+}
+
+/* SIGKILL from the kernel, at the deadline. */
+static base_status arm_timer(int64_t seconds, base_error *reterr)
+{
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+    const struct itimerspec when = {.it_value = {.tv_sec = (time_t)seconds}};
+    if (seconds < 1) {
+        return base_fail(reterr, BASE_ERR_AUTH, "the token's time is over");
+    }
+    if (timer_create(CLOCK_BOOTTIME, &event, &timer) != 0 ||
+        timer_settime(timer, 0, &when, NULL) != 0) {
+        return base_fail_errno(reterr, errno, "cannot arm the deadline's timer");
+    }
+    return BASE_OK;
+}
+
+static base_status pass_through(gate *at, base_error *reterr)
+{
+    base_status status = check_environment(at, reterr);
+    if (status == BASE_OK) {
+        status = read_lease(at, reterr);
+    }
+    if (status == BASE_OK) {
+        status = budget_crypto_init(reterr);
+    }
+    if (status == BASE_OK) {
+        status = read_keyring(at, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_token(at, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_receipt(at, reterr);
+    }
+    if (status == BASE_OK) {
+        status = arm_timer(at->seconds, reterr);
+    }
+    return status;
+}
+
+base_status rank_gate_enter(const rank_gate_facts *facts, rank_pass **pass, int *exit_code,
+                            base_error *reterr)
+{
+    gate *at = calloc(1, sizeof *at);
+    rank_pass *made = calloc(1, sizeof *made);
+    base_status status = BASE_OK;
+    *exit_code = BASE_EXIT_ERROR;
+    if (at == NULL || made == NULL) {
+        free(at);
+        free(made);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the gate");
+    }
+    at->facts = facts;
+    at->exit_code = BASE_EXIT_BAD_TOKEN;
+    at->now_s = (int64_t)time(NULL);
+    status = pass_through(at, reterr);
+    if (status == BASE_OK) {
+        made->claims = at->claims;
+        made->seconds = at->seconds;
+        *pass = made;
+    } else {
+        free(made);
+        *exit_code = status == BASE_ERR_MEMORY ? BASE_EXIT_ERROR : at->exit_code;
+    }
+    proto_wipe(at, sizeof *at);
+    free(at);
+    return status;
+}
+
+void rank_pass_destroy(rank_pass *pass)
+{
+    free(pass);
+}
+
+const char *rank_pass_label(const rank_pass *pass)
+{
+    return pass->claims.label;
+}
+
+int64_t rank_pass_seconds(const rank_pass *pass)
+{
+    return pass->seconds;
+}

@@ -1,0 +1,284 @@
+/* The gate with right and with every kind of wrong papers: the real launcher and the real rank, as
+ * users run them, and a paper service (mint.h). */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "launch/job_run.h"
+#include "mint.h"
+#include "program.h"
+#include "proto/lease.h"
+#include "rank/gate.h"
+
+static test_program program; /* its buffers are big */
+static mint paper;
+
+static int setup(void **state)
+{
+    (void)state;
+    mint_open(&paper);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    mint_close(&paper);
+    return 0;
+}
+
+/* `launcher --mode gate-check` with the papers that are in the folder. */
+static int check(const char *const *variables)
+{
+    char token[BASE_PATH_BYTES];
+    char receipts[BASE_PATH_BYTES];
+    char keyring[BASE_PATH_BYTES];
+    (void)snprintf(token, sizeof token, "%s", test_folder_path(&paper.folder, "token"));
+    (void)snprintf(receipts, sizeof receipts, "%s", test_folder_path(&paper.folder, "receipts"));
+    (void)snprintf(keyring, sizeof keyring, "%s", test_folder_path(&paper.folder, "keyring.json"));
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "--mode", "gate-check", "--no-bind",
+                                             "--token", token, "--receipts", receipts, "--keyring",
+                                             keyring, NULL},
+                       variables);
+    const int exit_status = test_program_wait(&program);
+    test_program_assert_no_children();
+    return exit_status;
+}
+
+static void expect_refusal(const char *words)
+{
+    const int exit_status = check(NULL);
+    if (exit_status != 6 || strstr(program.text[TEST_STDERR], words) == NULL ||
+        strstr(program.text[TEST_STDOUT], "the sum is right") != NULL) {
+        fail_msg("wanted 6 and \"%s\", got %d: %s%s", words, exit_status, program.text[TEST_STDERR],
+                 program.text[TEST_STDOUT]);
+    }
+}
+
+static void right_papers_let_all_ranks_in(void **state)
+{
+    (void)state;
+    const budget_claims claims = mint_claims(&paper);
+    mint_write_all(&paper, &claims);
+    if (check(NULL) != 0) {
+        fail_msg("%s", program.text[TEST_STDERR]);
+    }
+    assert_non_null(strstr(program.text[TEST_STDOUT], "[ranks 0,1] the gate let all 2 ranks in"));
+    assert_non_null(strstr(program.text[TEST_STDERR], "estimate: 1.00 USD"));
+}
+
+static void a_token_for_something_else_is_refused(void **state)
+{
+    (void)state;
+    const budget_claims good = mint_claims(&paper);
+    mint_write_all(&paper, &good);
+
+    budget_claims claims = good;
+    claims.job_blake2b256[31] ^= 1;
+    mint_write_token(&paper, &claims);
+    expect_refusal("wrong-job");
+
+    claims = good;
+    (void)snprintf(claims.mode, sizeof claims.mode, "tp-nccl");
+    mint_write_token(&paper, &claims);
+    expect_refusal("wrong-job");
+
+    claims = good;
+    claims.world_size = 4;
+    mint_write_token(&paper, &claims);
+    expect_refusal("wrong-job");
+
+    claims = good;
+    (void)snprintf(claims.vendor, sizeof claims.vendor, "local");
+    (void)snprintf(claims.machine_id, sizeof claims.machine_id, "%s",
+                   "0123456789abcdef0123456789abcdef");
+    claims.max_usd_micro = 0;
+    claims.max_price_usd_micro_per_hour = 0;
+    mint_write_token(&paper, &claims);
+    expect_refusal("for another machine");
+}
+
+static void a_token_of_somebody_else_is_refused(void **state)
+{
+    (void)state;
+    const budget_claims claims = mint_claims(&paper);
+    mint_write_all(&paper, &claims);
+    mint other;
+    mint_open(&other);
+    mint forged = paper;
+    memcpy(forged.secret, other.secret, sizeof forged.secret);
+    mint_write_token(&forged, &claims);
+    expect_refusal("unknown-key");
+    mint_close(&other);
+
+    mint_write_all(&paper, &claims);
+    base_error error;
+    void *token = NULL;
+    size_t token_bytes = 0;
+    const char *path = test_folder_path(&paper.folder, "token");
+    assert_ok(base_file_read(path, BUDGET_TOKEN_BYTES, &token, &token_bytes, &error), &error);
+    ((char *)token)[40] ^= 1; /* inside the payload */
+    assert_ok(base_file_write(path, token, token_bytes, &error), &error);
+    free(token);
+    expect_refusal("the token does not allow this job");
+}
+
+static void a_receipt_for_something_else_is_refused(void **state)
+{
+    (void)state;
+    const budget_claims claims = mint_claims(&paper);
+    mint_write_all(&paper, &claims);
+    const budget_receipt good = mint_receipt(&paper, &claims, 1);
+    proto_keypair other;
+    proto_keypair_make(&other);
+
+    budget_receipt receipt = good;
+    receipt.rank = 0;
+    mint_write_receipt(&paper, &receipt, 1);
+    expect_refusal("does not admit rank 1");
+
+    receipt = good;
+    receipt.attempt = 2;
+    mint_write_receipt(&paper, &receipt, 1);
+    expect_refusal("does not admit rank 1");
+
+    receipt = good;
+    budget_jti_make(receipt.jti);
+    mint_write_receipt(&paper, &receipt, 1);
+    expect_refusal("does not admit rank 1");
+
+    receipt = good;
+    memcpy(receipt.job_public_key, other.public_key, sizeof receipt.job_public_key);
+    mint_write_receipt(&paper, &receipt, 1);
+    expect_refusal("does not admit rank 1");
+
+    receipt = good;
+    receipt.issued_at -= 7200;
+    receipt.not_after = (int64_t)time(NULL) - 1;
+    mint_write_receipt(&paper, &receipt, 1);
+    expect_refusal("expired");
+
+    mint_write_receipt(&paper, &good, 1);
+    assert_int_equal(check(NULL), 0);
+}
+
+/* Receipts copied to somebody who has not the job's key. */
+static void copied_receipts_start_nothing(void **state)
+{
+    (void)state;
+    const budget_claims claims = mint_claims(&paper);
+    mint_write_all(&paper, &claims);
+    mint thief = paper;
+    proto_keypair_make(&thief.job_key);
+    mint_write_job_key(&thief);
+    expect_refusal("does not admit rank");
+    /* the right public half does not help without the secret one: nobody completes the handshake */
+    memcpy(thief.job_key.public_key, paper.job_key.public_key, sizeof thief.job_key.public_key);
+    mint_write_job_key(&thief);
+    char token[BASE_PATH_BYTES];
+    (void)snprintf(token, sizeof token, "%s", test_folder_path(&paper.folder, "token"));
+    assert_int_not_equal(check(NULL), 0);
+    assert_null(strstr(program.text[TEST_STDOUT], "the sum is right"));
+}
+
+static void the_environment_changes_nothing(void **state)
+{
+    (void)state;
+    const budget_claims claims = mint_claims(&paper);
+    mint_write_all(&paper, &claims);
+    assert_int_equal(check((const char *const[]){"RINGFENCE_COLL_ALGORITHM=ring", NULL}), 6);
+    assert_non_null(strstr(program.text[TEST_STDERR], "RINGFENCE_COLL_ALGORITHM is 'ring'"));
+    assert_int_equal(check((const char *const[]){"RINGFENCE_LEASE_FD=0", NULL}), 0);
+}
+
+/* A launcher that hands out no lease (ours never does that): the rank itself refuses. */
+static void without_a_token_the_rank_itself_refuses(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    launch_job_result result;
+    assert_ok(proto_job_parse(paper.job, paper.job_bytes, &job, &error), &error);
+    const launch_job_options options = {.job = &job, .rank_path = RANK_PATH, .quiet = true};
+    assert_ok(launch_job_run(&options, &result, &error), &error);
+    assert_int_equal(result.exit_status, 6);
+    launch_job_result_fini(&result);
+    test_program_assert_no_children();
+}
+
+/* In a process of its own: passes the gate with a second's lease, then stops itself. */
+static void pass_and_stop(const budget_claims *claims)
+{
+    base_error error;
+    proto_job job;
+    rank_pass *pass = NULL;
+    int exit_code = 0;
+    int fd = -1;
+    char number[16];
+    static proto_lease lease;
+    budget_receipt receipt = mint_receipt(&paper, claims, 0);
+    lease = (proto_lease){.attempt = 1};
+    if (budget_token_sign(claims, paper.secret, lease.token, &error) != BASE_OK ||
+        budget_receipt_sign(&receipt, paper.secret, lease.receipt, &error) != BASE_OK ||
+        proto_job_parse(paper.job, paper.job_bytes, &job, &error) != BASE_OK) {
+        _exit(10);
+    }
+    (void)snprintf(lease.keyring, sizeof lease.keyring, "%s",
+                   test_folder_path(&paper.folder, "keyring.json"));
+    if (proto_lease_write(&lease, &fd, &error) != BASE_OK) {
+        _exit(11);
+    }
+    (void)snprintf(number, sizeof number, "%d", fd);
+    (void)setenv("RINGFENCE_LEASE_FD", number, 1);
+    const rank_gate_facts facts = {.rank = 0,
+                                   .job = &job,
+                                   .job_bytes = paper.job,
+                                   .job_size = paper.job_bytes,
+                                   .launcher_public_key = paper.job_key.public_key};
+    if (rank_gate_enter(&facts, &pass, &exit_code, &error) != BASE_OK) {
+        _exit(exit_code);
+    }
+    (void)raise(SIGSTOP);
+    (void)pause();
+    _exit(12);
+}
+
+static void the_kernel_ends_a_stopped_rank_at_the_deadline(void **state)
+{
+    (void)state;
+    budget_claims claims = mint_claims(&paper);
+    claims.max_seconds = 1;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        pass_and_stop(&claims);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(right_papers_let_all_ranks_in, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_token_for_something_else_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_token_of_somebody_else_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_receipt_for_something_else_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(copied_receipts_start_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_environment_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_a_token_the_rank_itself_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_kernel_ends_a_stopped_rank_at_the_deadline, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
