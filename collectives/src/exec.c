@@ -280,3 +280,39 @@ int coll_exec_waits_for(const coll_op *op)
     }
     return -1;
 }
+
+/* Whether a frame of the peer is all that the step lacks. */
+static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size_t size_bytes)
+{
+    const coll_transport_table *table = op->comm->context->table;
+    int members[COLL_RANKS_MAX];
+    if (step->action != COLL_ACTION_GATHER) {
+        return step->action <= COLL_ACTION_COMBINE && step->peer == peer;
+    }
+    const int count = coll_plan_members(&op->plan, step->group, members);
+    for (int i = 0; i < count; i++) {
+        if (members[i] == peer) {
+            return table->receive_begin(op->comm, peer, step->lane, size_bytes) == NULL;
+        }
+    }
+    return false;
+}
+
+bool coll_exec_awaits(const coll_op *op, int peer)
+{
+    for (int t = 0; t < op->track_count; t++) {
+        const coll_track *track = &op->tracks[t];
+        if (track->ended || !track->loaded) {
+            continue;
+        }
+        const byte_range range = range_of(op, &track->step);
+        const size_t at = range.begin + track->offset_bytes;
+        const size_t left = range.end - at;
+        const size_t chunk = left < COLL_CHUNK_BYTES ? left : COLL_CHUNK_BYTES;
+        if (is_released(op, &track->step, at, at + chunk) &&
+            lacks_frame(op, &track->step, peer, chunk)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -31,6 +31,11 @@ static bool has_finished(const coll_op *op, int rank)
     return atomic_load(op->comm->peers[rank].finished) >= op->sequence;
 }
 
+static bool is_awaited(const coll_op *op, int rank)
+{
+    return rank != op->comm->rank && op->comm->context->table->awaits(op, rank);
+}
+
 /* Ranks of one answer to `predicate`, as "rank 1 (host h, pid 42), rank 2 …"; "none". */
 static void list_ranks(const coll_op *op, bool (*predicate)(const coll_op *op, int rank),
                        bool wanted, char *text, size_t size_bytes)
@@ -63,6 +68,11 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
 {
     if (is_point(op)) {
         coll_rank_text(op->comm, op->desc.root, text, size_bytes);
+        return;
+    }
+    const bool first = op->stage != COLL_STAGE_QUEUED || op->comm->head == op;
+    if (op->comm->context->table->awaits != NULL && first) {
+        list_ranks(op, is_awaited, true, text, size_bytes);
         return;
     }
     if (op->stage == COLL_STAGE_QUEUED) {

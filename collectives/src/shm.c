@@ -296,6 +296,7 @@ const coll_transport_table coll_shm_transport = {
     .distress = coll_shm_distress,
     .heed = coll_shm_heed,
     .watch = coll_shm_watch,
+    .awaits = coll_shm_awaits,
     .sleep = shm_sleep,
     .wake = shm_wake,
     .arena_open = shm_arena_open,

@@ -100,18 +100,22 @@ static bool has_hung_up(int sock)
     return sock >= 0 && poll(&item, 1, 0) > 0 && (item.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-/* Whether the operation that is first in line cannot go on without the rank. */
-static bool waits_for(const coll_op *op, int peer)
+bool coll_shm_awaits(const coll_op *op, int peer)
 {
     const shm_comm *link = op->comm->link;
     const shm_segment *segment = link->segments[peer];
+    if (op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE) {
+        return peer == op->desc.root;
+    }
     switch (op->stage) {
+    case COLL_STAGE_QUEUED:
+        return coll_shm_withholds(op, peer);
     case COLL_STAGE_ARRIVING:
         return coll_shape_awaits(op, peer) &&
                coll_line_ahead(atomic_load(&segment->lines[op->sequence % COLL_LINE_SLOTS].word),
                                op->sequence) < 0;
     case COLL_STAGE_RUNNING:
-        return op->path == COLL_PATH_PLAN && coll_exec_waits_for(op) == peer;
+        return op->path == COLL_PATH_PLAN && coll_exec_awaits(op, peer);
     case COLL_STAGE_FINISHING:
         return coll_arena_path_awaits(op, peer) &&
                atomic_load(&segment->finished.value) < op->sequence;
@@ -120,14 +124,13 @@ static bool waits_for(const coll_op *op, int peer)
     }
 }
 
-static void watch_comm(coll_comm *comm)
+/* Fails op's communicator if op cannot end for want of a rank that has gone. */
+static void watch_op(coll_op *op)
 {
-    const coll_op *op = comm->head;
-    while (op != NULL && op->stage == COLL_STAGE_DONE) {
-        op = op->next;
-    }
-    for (int peer = 0; op != NULL && !comm->failed && peer < comm->size; peer++) {
-        if (peer == comm->rank || !has_hung_up(comm->context->socks[comm->ranks[peer]])) {
+    coll_comm *comm = op->comm;
+    for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
+        if (peer == comm->rank || !coll_shm_awaits(op, peer) ||
+            !has_hung_up(comm->context->socks[comm->ranks[peer]])) {
             continue;
         }
         /* What it did and said before it left is all there is to come. */
@@ -136,27 +139,44 @@ static void watch_comm(coll_comm *comm)
         }
         hear_comm(comm);
         coll_shm_heed(comm);
-        if (!comm->failed && waits_for(op, peer)) {
+        if (!comm->failed && coll_shm_awaits(op, peer)) {
             char who[160];
             char what[COLL_DESCRIBE_BYTES];
             coll_rank_text(comm, peer, who, sizeof who);
             coll_op_text(op, what, sizeof what);
             (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has gone: %s", who, what);
         }
-        return;
     }
 }
 
-void coll_shm_watch(coll_context *context)
+/* The operation that keeps all later ones waiting. */
+static coll_op *first_of(const coll_comm *comm)
 {
+    coll_op *op = comm->head;
+    while (op != NULL && op->stage == COLL_STAGE_DONE) {
+        op = op->next;
+    }
+    return op;
+}
+
+void coll_shm_watch(coll_op *op)
+{
+    coll_context *context = op->comm->context;
     coll_shm_hear(context);
     if (coll_progress(context)) {
         return;
     }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        if (!comm->failed && comm->head != NULL && comm->link != NULL) {
-            coll_shm_heed(comm);
-            watch_comm(comm);
+        coll_op *first = first_of(comm);
+        if (comm->failed || comm->link == NULL || (first == NULL && comm != op->comm)) {
+            continue;
         }
+        coll_shm_heed(comm);
+        if (!comm->failed && first != NULL) {
+            watch_op(first);
+        }
+    }
+    if (!op->comm->failed && op->stage != COLL_STAGE_DONE) {
+        watch_op(op);
     }
 }

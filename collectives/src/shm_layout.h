@@ -76,6 +76,8 @@ void coll_shm_published(coll_comm *comm);
 
 /* shm_path.c: the functions of the transport's table. */
 bool coll_shm_may_announce(const coll_op *op);
+/* Whether the peer is what keeps op from being announced. */
+bool coll_shm_withholds(const coll_op *op, int peer);
 void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
 void coll_shm_advance(coll_op *op, bool *moved);
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
@@ -89,7 +91,8 @@ void coll_shm_distress(coll_comm *comm);
 void coll_shm_hear(coll_context *context);
 /* Fails the communicator if a peer has given it up. */
 void coll_shm_heed(coll_comm *comm);
-/* Fails communicators that do not move on because a peer has given up or gone. */
-void coll_shm_watch(coll_context *context);
+/* Fails communicators that do not move on because a peer has given up or gone; op is waited for. */
+void coll_shm_watch(coll_op *op);
+bool coll_shm_awaits(const coll_op *op, int peer);
 
 #endif

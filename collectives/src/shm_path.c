@@ -107,6 +107,12 @@ bool coll_shm_may_announce(const coll_op *op)
     return peers_have_done(op->comm, op->sequence - reuse);
 }
 
+bool coll_shm_withholds(const coll_op *op, int peer)
+{
+    const shm_comm *link = op->comm->link;
+    return peer != op->comm->rank && link->peers[peer].done + reuse_of(op) < op->sequence;
+}
+
 /* Whether this rank shows where its buffers lie, for peers to read and write there. */
 static bool shows_place(const coll_op *op)
 {
@@ -427,7 +433,7 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
 {
     coll_op *op = comm->blocking;
     if (comm->head != NULL || op->queued || desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE ||
-        coll_comm_check(comm, NULL) != BASE_OK) {
+        comm->distressed != 0 || coll_comm_check(comm, NULL) != BASE_OK) {
         return false;
     }
     *status = is_same(op, desc) ? BASE_OK : coll_op_init(op, comm, desc, reterr);

@@ -59,9 +59,12 @@ typedef struct coll_transport_table {
     /* Fails the communicator as the peer has that comm->distressed names. NULL: nobody sets that.
      */
     void (*heed)(coll_comm *comm);
-    /* Called now and then while waiting: looks for peers that have failed or gone. NULL: poll does.
-     */
-    void (*watch)(coll_context *context);
+    /* Called now and then while op is waited for: looks for peers that have failed or gone. NULL:
+     * poll does. */
+    void (*watch)(coll_op *op);
+    /* Whether op, as far as it has come, cannot go on without the peer; for messages. NULL: all
+     * peers are waited for in every stage. */
+    bool (*awaits)(const coll_op *op, int peer);
 
     /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */
     bool (*poll)(coll_context *context);

@@ -86,7 +86,7 @@ static base_status idle_turn(waiter *w, base_error *reterr)
         return BASE_OK;
     }
     if (w->context->table->watch != NULL) {
-        w->context->table->watch(w->context);
+        w->context->table->watch(w->op);
         if (w->op->comm->failed) {
             return BASE_OK; /* the next turn says so */
         }
