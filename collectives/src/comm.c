@@ -107,6 +107,7 @@ static void find_hosts(coll_comm *comm)
         host_of[rank] = (uint16_t)same;
     }
     coll_hosts_make(&comm->hosts, host_of, comm->size, comm->host_words);
+    coll_tune_layout(comm, &comm->layout);
 }
 
 base_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,

@@ -8,6 +8,7 @@
 
 enum { SPINS = 1 };
 
+#define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
 #define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
 static base_status check_options(const coll_context_options *options, base_error *reterr)
@@ -54,6 +55,13 @@ static base_status check_identity(const coll_context *context, int rank,
                          coll_transport_name((coll_transport)who->transport), context->rank,
                          coll_transport_name(options->transport));
     }
+    if (who->algorithm != (uint32_t)context->algorithm) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "rank %d (host %s, pid %u) asks for algorithm %s, rank %d for %s", rank,
+                         who->host, (unsigned)who->pid,
+                         coll_algorithm_name((coll_algorithm)who->algorithm), context->rank,
+                         coll_algorithm_name(context->algorithm));
+    }
     return BASE_OK;
 }
 
@@ -67,6 +75,7 @@ static base_status meet(coll_context *context, const coll_context_options *optio
     identity.rank = (uint32_t)context->rank;
     identity.world_size = (uint32_t)context->size;
     identity.transport = (uint32_t)options->transport;
+    identity.algorithm = (uint32_t)context->algorithm;
     coll_identity_encode(&identity, mine);
     uint8_t *all = calloc((size_t)context->size, COLL_IDENTITY_BYTES);
     if (all == NULL) {
@@ -128,8 +137,7 @@ static coll_context *context_alloc(const coll_context_options *options)
     context->rank = options->rank;
     context->size = options->world_size;
     context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
-    context->algorithm =
-        options->algorithm == COLL_ALGORITHM_AUTO ? COLL_ALGORITHM_DIRECT : options->algorithm;
+    context->algorithm = options->algorithm;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         context->socks[rank] = -1;
     }
@@ -142,6 +150,17 @@ static coll_context *context_alloc(const coll_context_options *options)
     return context;
 }
 
+/* What the environment says where the program leaves the choice. */
+static base_status forced_algorithm(coll_context *context, base_error *reterr)
+{
+    const char *name = getenv(ALGORITHM_VARIABLE);
+    if (name == NULL || name[0] == '\0' || context->algorithm != COLL_ALGORITHM_AUTO) {
+        return BASE_OK;
+    }
+    const base_status status = coll_algorithm_parse(name, &context->algorithm, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, ALGORITHM_VARIABLE);
+}
+
 base_status coll_context_create(const coll_context_options *options, coll_context **context,
                                 base_error *reterr)
 {
@@ -152,6 +171,11 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
     coll_context *made = context_alloc(options);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    status = forced_algorithm(made, reterr);
+    if (status != BASE_OK) {
+        coll_context_destroy(made);
+        return status;
     }
     const int64_t deadline_ns = base_deadline_after_ns(made->timeout_ns);
     int ranks[COLL_RANKS_MAX];
@@ -167,6 +191,9 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
     }
     if (status == BASE_OK) {
         status = coll_comm_open(made, ranks, made->size, deadline_ns, &made->world, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_tune_context(made, options->tune_path, deadline_ns, reterr);
     }
     if (status != BASE_OK) {
         coll_context_destroy(made);

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 
-enum { VERSION = 1, LINE_BYTES = 512 };
+enum { VERSION = 2, LINE_BYTES = 512 };
 
 /* The first line of a file of the system, without its newline; false if there is none. */
 static bool read_line(const char *path, char *line, size_t size_bytes)
@@ -101,6 +101,7 @@ void coll_identity_encode(const coll_identity *identity, uint8_t record[COLL_IDE
     base_write_u32(&writer, identity->rank);
     base_write_u32(&writer, identity->world_size);
     base_write_u32(&writer, identity->transport);
+    base_write_u32(&writer, identity->algorithm);
     base_write_u32(&writer, identity->pid);
     base_write_u32(&writer, identity->uid);
     base_write_u32(&writer, identity->cpu_quota);
@@ -132,6 +133,7 @@ base_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES], coll
     identity->rank = base_read_u32(&reader);
     identity->world_size = base_read_u32(&reader);
     identity->transport = base_read_u32(&reader);
+    identity->algorithm = base_read_u32(&reader);
     identity->pid = base_read_u32(&reader);
     identity->uid = base_read_u32(&reader);
     identity->cpu_quota = base_read_u32(&reader);

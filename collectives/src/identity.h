@@ -18,6 +18,7 @@ typedef struct coll_identity {
     uint32_t rank;
     uint32_t world_size;
     uint32_t transport;
+    uint32_t algorithm;
     uint32_t pid;
     uint32_t uid;
     uint32_t cpu_quota; /* whole processors of the cgroup's quota, rounded up; 0: no quota */

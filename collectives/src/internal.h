@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "coll/coll.h"
+#include "coll/tune.h"
 #include "identity.h"
 #include "kernels.h"
 #include "limits.h"
@@ -138,6 +139,7 @@ struct coll_comm {
     bool shares_memory;  /* peers' arenas can be reached with loads and stores */
     size_t inline_bytes; /* payload that travels with a flag line */
     coll_hosts hosts;    /* which host each rank is on */
+    coll_layout layout;  /* the same as far as costs go */
     uint16_t host_words[COLL_HOSTS_WORDS(COLL_RANKS_MAX)];
     coll_arena *arenas;
     uint32_t arenas_made;
@@ -160,7 +162,9 @@ struct coll_context {
     int rank;
     int size;
     coll_transport transport;
-    coll_algorithm algorithm;
+    coll_algorithm algorithm; /* AUTO: by `costs` */
+    bool has_costs;
+    coll_costs costs;
     int64_t timeout_ns;
     const coll_transport_table *table;
     coll_identity *identities;
@@ -258,6 +262,15 @@ bool coll_arena_path_awaits(const coll_op *op, int peer);
 /* The bytes of the rank's contribution at a place that it announced; NULL, and the communicator has
  * failed, if there is no such place. */
 const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place);
+
+/* tune.c */
+
+/* Collective, once the world is there: decides what AUTO stands for, measures or reads the costs
+ * where it depends on the operation. */
+BASE_MUST_CHECK base_status coll_tune_context(coll_context *context, const char *path,
+                                              int64_t deadline_ns, base_error *reterr);
+/* The algorithm of an operation that names none; the same on every rank. */
+coll_algorithm coll_tune_choose(const coll_op *op);
 
 /* exec.c */
 void coll_exec_begin(coll_op *op);

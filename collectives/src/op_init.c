@@ -255,12 +255,6 @@ static void describe(coll_op *op)
     op->digest = coll_descriptor_digest(&op->descriptor);
 }
 
-/* Which algorithm the library takes where the caller names none; the same on every rank. */
-static coll_algorithm choose_algorithm(const coll_op *op)
-{
-    return op->comm->context->algorithm;
-}
-
 base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
     op->ready = false;
@@ -292,7 +286,7 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
         return status;
     }
     if (desc->algorithm == COLL_ALGORITHM_AUTO) {
-        op->desc.algorithm = choose_algorithm(op);
+        op->desc.algorithm = coll_tune_choose(op);
     }
     find_place(op);
     describe(op);

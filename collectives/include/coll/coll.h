@@ -126,8 +126,10 @@ typedef struct coll_context_options {
     coll_exchange exchange;
     void *exchange_user;
     coll_transport transport;
-    coll_algorithm algorithm; /* for operations that do not name one */
-    int64_t timeout_ns;       /* per blocking call; 0: 5 minutes */
+    /* For operations that do not name one; the same on every rank. AUTO: the environment variable
+     * RINGFENCE_COLL_ALGORITHM where it is set, else chosen for each operation (tune.h). */
+    coll_algorithm algorithm;
+    int64_t timeout_ns; /* per blocking call; 0: 5 minutes */
     /* Which address zmq and tcp listen on and tell their peers: an interface's name ("eth1"), a
      * numeric address, a network ("10.0.0.0/8"), or names to leave out ("^docker0,lo"). NULL: the
      * source address of the route to `rendezvous_address`, or 127.0.0.1 if that is NULL too. A rank
@@ -156,7 +158,8 @@ void coll_context_abort(coll_context *context, const char *reason);
 /* The transport in use, after AUTO was decided. */
 coll_transport coll_context_transport(const coll_context *context);
 
-/* The algorithm of operations that name none, after AUTO was decided. */
+/* The algorithm of operations that name none. AUTO where it depends on the operation: not on one
+ * host over shared memory, where AUTO is `direct`. */
 coll_algorithm coll_context_algorithm(const coll_context *context);
 
 /* The communicator of all ranks; owned by the context. */
