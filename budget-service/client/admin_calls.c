@@ -112,7 +112,7 @@ budget_verdict budget_client_list(budget_client *client, budget_client_fn info_f
     return budget_broken_answer(why);
 }
 
-budget_verdict budget_clock_repair(budget_client *client, base_error *why)
+budget_verdict budget_repair_clock(budget_client *client, base_error *why)
 {
     Ringfence__Budget__ClockRepair body = RINGFENCE__BUDGET__CLOCK_REPAIR__INIT;
     budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;

@@ -350,6 +350,10 @@ budget_verdict budget_ask_service(budget_client *client, request_type *request,
         transient = verdict == BUDGET_FAILED && *response != NULL &&
                     (*response)->verdict == RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT;
     }
+    client->refusal = (budget_refusal){0};
+    if (*response != NULL && verdict != BUDGET_GRANTED) {
+        (void)snprintf(client->refusal.code, sizeof client->refusal.code, "%s", (*response)->code);
+    }
     if (verdict == BUDGET_EXCEEDED) {
         client->refusal.asked_usd_micro = (*response)->asked_usd_micro;
         client->refusal.left_usd_micro = (*response)->left_usd_micro;

@@ -107,7 +107,7 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
     const Ringfence__Budget__StatusReport *got = response->status;
     *report = (budget_report){
         .accounts_total = got->accounts_total,
-        .open_total = got->open_total,
+        .frozen_total = got->frozen_total,
         .alarms_total = got->alarms_total,
     };
     (void)snprintf(report->clock_alarm, sizeof report->clock_alarm, "%s", got->clock_alarm);

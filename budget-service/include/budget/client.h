@@ -29,13 +29,13 @@
 #include "budget/receipt.h"
 #include "budget/service_files.h"
 #include "budget/token.h"
+#include "budget/wire.h"
 
 enum {
     BUDGET_REQUEST_ID_BYTES = 65, /* letters, digits, . _ -; with NUL */
     BUDGET_INSTANCE_ID_BYTES = 128,
     BUDGET_LINE_ID_BYTES = 128,
     BUDGET_STATE_BYTES = 32,
-    BUDGET_REDEEM_RANKS_MAX = 64,           /* receipts in one answer */
     BUDGET_EVIDENCE_BYTES_MAX = 512 * 1024, /* a file of evidence */
     BUDGET_BILL_LINES_MAX = 4096,           /* in one reconcile */
     BUDGET_REASON_BYTES = 512,              /* a refusal's words; with NUL */
@@ -96,11 +96,12 @@ BASE_MUST_CHECK base_status budget_client_set_request_id(budget_client *client,
 /* The id of the last question; "" before the first. */
 const char *budget_client_request_id(const budget_client *client);
 
-/* What stood behind the last BUDGET_EXCEEDED. */
+/* What stood behind the last refusal: the code after any, the rest after BUDGET_EXCEEDED. */
 typedef struct budget_refusal {
     char account[BUDGET_ACCOUNT_BYTES]; /* whose cap */
     int64_t asked_usd_micro;
     int64_t left_usd_micro;
+    char code[BUDGET_NAME_BYTES]; /* one word: BUDGET_EXCEEDED, LABEL_USED, … */
 } budget_refusal;
 const budget_refusal *budget_client_refusal(const budget_client *client);
 
@@ -190,7 +191,7 @@ typedef struct budget_entry {
 
 typedef struct budget_report {
     uint64_t accounts_total;
-    uint64_t open_total;                   /* authorizations neither posted nor voided */
+    uint64_t frozen_total;                 /* accounts that wait for `account acknowledge` */
     uint64_t alarms_total;                 /* past their deadline without proof of termination */
     char clock_alarm[BUDGET_REASON_BYTES]; /* what the wall clock has done; empty: nothing */
 } budget_report;
@@ -331,7 +332,7 @@ BASE_MUST_CHECK budget_verdict budget_client_list(budget_client *client, budget_
                                                   void *user, base_error *why);
 
 /* After the wall clock has been truly corrected: deadlines follow it from now on. */
-BASE_MUST_CHECK budget_verdict budget_clock_repair(budget_client *client, base_error *why);
+BASE_MUST_CHECK budget_verdict budget_repair_clock(budget_client *client, base_error *why);
 
 /* ------------------------------------------------------------------------------------------------
  * Redeeming: anybody who holds a token, at an endpoint of its own */

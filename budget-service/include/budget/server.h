@@ -16,6 +16,9 @@
 typedef struct budget_signer {
     base_status (*unlock)(void *user, const unsigned char **secret, base_error *reterr);
     void (*release)(void *user);
+    /* The 64 bytes of the key with this id, the active one or a retired one that is still kept, to
+     * sign again what was signed before a rotation; NULL: it is not there. May be NULL. */
+    const unsigned char *(*find)(void *user, const char *kid);
     void *user;
 } budget_signer;
 
@@ -23,15 +26,18 @@ typedef struct budget_serve_options {
     const char *dir;           /* the service's folder, 0700: made by budget_service_init */
     const char *listen;        /* "ipc://PATH" or "tcp://ADDRESS:PORT"; NULL: ipc in DIR/run */
     const char *listen_redeem; /* NULL: beside listen (ipc: redeem.sock; tcp: a port of its own) */
+    bool accept_checkpoint;    /* an admin has looked: go on though the checkpoint does not fit */
     budget_signer signer;
     void (*ready)(void *user, const char *endpoint, const char *redeem_endpoint);
     void *ready_user;
 } budget_serve_options;
 
-/* Makes what the service needs beside the signing key: DIR (0700), its CURVE key, the ledger with
- * the clients "admin" and "request", their key files in DIR/clients, policy.json. BASE_ERR_STATE
- * when DIR has a ledger. */
-BASE_MUST_CHECK base_status budget_service_init(const char *dir, base_error *reterr);
+/* Makes what the service needs beside the signing key: DIR (0700), the ledger with the clients
+ * "admin" and "request", their key files in DIR/clients, and, last, its CURVE key. secret is the
+ * signing key (64 bytes): the ledger's first checkpoint is signed with it, so it must be safe on
+ * disk before. BASE_ERR_STATE when DIR has a ledger, be it a half-made one: remove the folder. */
+BASE_MUST_CHECK base_status budget_service_init(const char *dir, const unsigned char *secret,
+                                                base_error *reterr);
 
 /* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent). BASE_ERR_BUSY: another service has
  * the folder; BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or

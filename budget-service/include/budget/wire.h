@@ -23,6 +23,7 @@ enum {
     BUDGET_TEXT_BYTES_MAX = 511,            /* any text but a token, a receipt or a line */
     BUDGET_LONG_TEXT_BYTES_MAX = 16 * 1024, /* those */
     BUDGET_LIST_MAX = 4096,                 /* lines of a bill; any other list is a page */
+    BUDGET_REDEEM_RANKS_MAX = 64,           /* receipts in one answer */
     BUDGET_PAGE_MAX = 256,                  /* accounts, entries, events, clients in an answer */
 };
 

@@ -1,0 +1,215 @@
+/* A batch: everything that waits is applied, committed at once, and only then answered. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "base/log.h"
+#include "budget/wire.h"
+#include "ledger/failpoint.h"
+#include "proto/socket.h"
+#include "service.h"
+
+/* Takes all frames of one message. *frames: 0 when none waits; else the first two are in routing
+ * and body, and further ones have been dropped. */
+static base_status take(void *socket, zmq_msg_t *routing, zmq_msg_t *body, int *frames,
+                        base_error *reterr)
+{
+    bool more = true;
+    *frames = 0;
+    while (more) {
+        zmq_msg_t frame;
+        (void)zmq_msg_init(&frame);
+        if (proto_zmq_recv(socket, &frame, ZMQ_DONTWAIT) < 0) {
+            const int code = zmq_errno();
+            (void)zmq_msg_close(&frame);
+            return *frames == 0 && code == EAGAIN
+                       ? BASE_OK
+                       : proto_zmq_fail(reterr, "cannot receive questions");
+        }
+        more = zmq_msg_more(&frame) != 0;
+        if (*frames < 2) {
+            (void)zmq_msg_move(*frames == 0 ? routing : body, &frame);
+        }
+        (void)zmq_msg_close(&frame);
+        *frames += 1;
+    }
+    return BASE_OK;
+}
+
+/* One message, judged and handled; *taken: the item has an answer (or will have). A message of the
+ * wrong form is not answered: its connection is ended. */
+static base_status handle_message(budget_service *service, int endpoint, zmq_msg_t *routing,
+                                  zmq_msg_t *body, int frames, bool *taken, base_error *reterr)
+{
+    service_item *item = &service->items[service->item_count];
+    Ringfence__Budget__Request *request = NULL;
+    base_error words = {0};
+    *taken = false;
+    service_item_reset(item);
+    const size_t id_bytes = zmq_msg_size(routing);
+    if (frames != 1 + SERVICE_FRAMES_MAX || id_bytes == 0 || id_bytes > SERVICE_ROUTING_ID_BYTES) {
+        service_connections_end(&service->connections[endpoint], zmq_msg_get(body, ZMQ_SRCFD));
+        return BASE_OK;
+    }
+    item->endpoint = endpoint;
+    memcpy(item->routing_id, zmq_msg_data(routing), id_bytes);
+    item->routing_id_bytes = id_bytes;
+    *taken = true;
+    if (budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body), &service->arena, &request,
+                              &words) != BASE_OK) {
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, words.message,
+                                   reterr);
+    }
+    return service_judge(service, zmq_msg_gets(body, "User-Id"), request, item, reterr);
+}
+
+/* Fills the batch from both sockets in turns. Not BASE_OK: what the ledger was asked is lost. */
+static base_status fill(budget_service *service, bool *received, base_error *reterr)
+{
+    bool waiting[SERVICE_ENDPOINTS] = {true, true};
+    base_status status = BASE_OK;
+    *received = true;
+    for (int i = 0; service->item_count < SERVICE_BATCH_MAX && (waiting[0] || waiting[1]); i++) {
+        const int endpoint = i % SERVICE_ENDPOINTS;
+        zmq_msg_t routing;
+        zmq_msg_t body;
+        int frames = 0;
+        bool taken = false;
+        (void)zmq_msg_init(&routing);
+        (void)zmq_msg_init(&body);
+        if (take(service->sockets[endpoint], &routing, &body, &frames, reterr) != BASE_OK) {
+            *received = false;
+            status = BASE_ERR_IO;
+        } else if (frames > 0) {
+            status = handle_message(service, endpoint, &routing, &body, frames, &taken, reterr);
+            service->item_count += taken ? 1 : 0;
+        }
+        waiting[endpoint] = frames > 0;
+        (void)zmq_msg_close(&routing);
+        (void)zmq_msg_close(&body);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
+}
+
+/* Where the ledger stands, which every answer to a known client ends with. */
+static base_status put_end(budget_service *service, service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response end = RINGFENCE__BUDGET__RESPONSE__INIT;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    end.version = BUDGET_WIRE_VERSION;
+    end.request_id = item->request_id;
+    if (item->identified) {
+        budget_ledger_head(service->ledger, &end.sequence, head);
+        end.head.data = head;
+        end.head.len = sizeof head;
+        end.known_head.data = item->known_head;
+        end.known_head.len = item->remembered ? sizeof item->known_head : 0;
+    }
+    return service_item_put(item, &end, reterr);
+}
+
+base_status service_reply(budget_service *service, service_item *item, base_error *reterr)
+{
+    void *socket = service->sockets[item->endpoint];
+    const base_status status = put_end(service, item, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    /* A client that has left, or does not read, loses its answer and asks again. */
+    if (proto_zmq_send(socket, item->routing_id, item->routing_id_bytes,
+                       ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0) {
+        (void)proto_zmq_send(socket, item->packed, item->packed_bytes, ZMQ_DONTWAIT);
+    }
+    return BASE_OK;
+}
+
+/* Everything was undone: everybody may ask again. */
+static base_status make_transient(budget_service *service, base_error *reterr)
+{
+    for (int i = 0; i < service->item_count; i++) {
+        const base_status status = service_item_refuse(
+            &service->items[i], RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT,
+            "the ledger could not be written; nothing was done, ask again", reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status commit(budget_service *service, base_status filled, const base_error *why,
+                          base_error *reterr)
+{
+    base_error words = *why;
+    base_status status = filled;
+    if (status == BASE_OK) {
+        status = budget_ledger_commit(service->ledger, &words);
+    } else {
+        budget_ledger_rollback(service->ledger);
+    }
+    if (budget_ledger_broken(service->ledger)) {
+        return base_fail(reterr, BASE_ERR_IO,
+                         "%s; what is on disk is not known, so the service ends", words.message);
+    }
+    if (status == BASE_OK && service->clients_changed) {
+        status = service_admission_load(service, &words);
+    }
+    service->clients_changed = false;
+    if (status != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", words.message);
+        return make_transient(service, reterr);
+    }
+    return BASE_OK;
+}
+
+static base_status answer_all(budget_service *service, base_error *reterr)
+{
+    for (int i = 0; i < service->item_count; i++) {
+        service_item *item = &service->items[i];
+        if (item->stage == SERVICE_LATER) {
+            continue;
+        }
+        BUDGET_FAILPOINT("before-sign");
+        base_status status = service_sign(service, item, reterr);
+        BUDGET_FAILPOINT("after-sign");
+        BUDGET_FAILPOINT("before-reply");
+        if (status == BASE_OK) {
+            status = service_reply(service, item, reterr);
+        }
+        BUDGET_FAILPOINT("after-reply");
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
+}
+
+base_status service_batch(budget_service *service, int *count, base_error *reterr)
+{
+    base_error words = {0};
+    bool received = true;
+    service->item_count = 0;
+    base_status status = budget_clock_read(&service->clock, reterr);
+    if (status == BASE_OK) {
+        status = budget_ledger_begin(service->ledger, &service->clock, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    const base_status filled = fill(service, &received, &words);
+    if (!received) {
+        budget_ledger_rollback(service->ledger);
+        return base_fail(reterr, BASE_ERR_IO, "%s", words.message);
+    }
+    status = commit(service, filled, &words, reterr);
+    if (status == BASE_OK) {
+        status = answer_all(service, reterr);
+    }
+    *count = service->item_count;
+    return status;
+}

@@ -1,0 +1,113 @@
+#include "connections.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#include "proto/socket.h"
+
+enum { EVENT_BYTES = 6, ENDPOINT_BYTES = 256 };
+
+base_status service_connections_open(service_connections *connections, void *context, void *socket,
+                                     base_error *reterr)
+{
+    const proto_socket_options options = {.kind = PROTO_SOCKET_MONITOR, .message_bytes_max = -1};
+    char address[64];
+    void *monitor = NULL;
+    *connections = (service_connections){.socket = socket};
+    (void)snprintf(address, sizeof address, "inproc://connections-%" PRIxPTR, (uintptr_t)socket);
+    const base_status status = proto_socket_open(context, &options, &monitor, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (zmq_socket_monitor(socket, address, ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED) != 0 ||
+        zmq_connect(monitor, address) != 0) {
+        (void)zmq_close(monitor);
+        return proto_zmq_fail(reterr, "cannot watch a socket's connections");
+    }
+    connections->monitor = monitor;
+    return BASE_OK;
+}
+
+void service_connections_close(service_connections *connections)
+{
+    if (connections->monitor != NULL) {
+        (void)zmq_socket_monitor(connections->socket, NULL, 0);
+        (void)zmq_close(connections->monitor);
+        connections->monitor = NULL;
+    }
+}
+
+static void came(service_connections *connections, int fd)
+{
+    if (connections->count == SERVICE_CONNECTIONS_MAX) {
+        (void)shutdown(fd, SHUT_RDWR);
+        return;
+    }
+    connections->fds[connections->count++] = fd;
+}
+
+static void went(service_connections *connections, int fd)
+{
+    for (int i = 0; i < connections->count; i++) {
+        if (connections->fds[i] == fd) {
+            connections->fds[i] = connections->fds[--connections->count];
+            return;
+        }
+    }
+}
+
+void service_connections_update(service_connections *connections)
+{
+    for (;;) {
+        uint8_t event_frame[EVENT_BYTES];
+        char endpoint[ENDPOINT_BYTES];
+        uint16_t event = 0;
+        int32_t fd = -1;
+        int got = -1;
+        do {
+            got = zmq_recv(connections->monitor, event_frame, sizeof event_frame, ZMQ_DONTWAIT);
+        } while (got < 0 && zmq_errno() == EINTR);
+        if (got < 0) {
+            return;
+        }
+        (void)zmq_recv(connections->monitor, endpoint, sizeof endpoint, 0);
+        if (got != EVENT_BYTES) {
+            continue;
+        }
+        memcpy(&event, event_frame, sizeof event);
+        memcpy(&fd, event_frame + sizeof event, sizeof fd);
+        if (event == ZMQ_EVENT_ACCEPTED) {
+            came(connections, fd);
+        } else {
+            went(connections, fd);
+        }
+    }
+}
+
+void service_connections_end(service_connections *connections, int fd)
+{
+    for (int i = 0; i < connections->count; i++) {
+        if (connections->fds[i] == fd) {
+            (void)shutdown(fd, SHUT_RDWR);
+        }
+    }
+}
+
+void service_connections_end_all(service_connections *connections)
+{
+    for (int i = 0; i < connections->count; i++) {
+        (void)shutdown(connections->fds[i], SHUT_RDWR);
+    }
+}
+
+size_t service_memory_bytes(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}

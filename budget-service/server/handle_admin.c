@@ -1,0 +1,162 @@
+/* Accounts, clients and the clock: role admin. */
+#include <string.h>
+
+#include "budget/wire.h"
+#include "service.h"
+
+static base_status put_answer(service_item *item, base_status status, const budget_answer *answer,
+                              base_error *reterr)
+{
+    return status == BASE_OK ? service_item_answer(item, answer, reterr) : status;
+}
+
+base_status service_account_create(budget_service *service, const service_question *question,
+                                   service_item *item, base_error *reterr)
+{
+    const Ringfence__Budget__AccountCreate *body = question->request->account_create;
+    budget_answer answer;
+    const base_status status = budget_ledger_account_create(
+        service->ledger, &question->caller, body->name, body->cap_usd_micro, &answer, reterr);
+    return put_answer(item, status, &answer, reterr);
+}
+
+base_status service_account_set_cap(budget_service *service, const service_question *question,
+                                    service_item *item, base_error *reterr)
+{
+    const Ringfence__Budget__AccountSetCap *body = question->request->account_set_cap;
+    budget_answer answer;
+    const base_status status = budget_ledger_set_cap(service->ledger, &question->caller, body->name,
+                                                     body->cap_usd_micro, &answer, reterr);
+    return put_answer(item, status, &answer, reterr);
+}
+
+base_status service_account_acknowledge(budget_service *service, const service_question *question,
+                                        service_item *item, base_error *reterr)
+{
+    budget_answer answer;
+    const base_status status =
+        budget_ledger_acknowledge(service->ledger, &question->caller,
+                                  question->request->account_acknowledge->name, &answer, reterr);
+    return put_answer(item, status, &answer, reterr);
+}
+
+static bool role_of(const char *name, budget_role *role)
+{
+    static const char *const names[] = {
+        [BUDGET_ROLE_REQUEST] = "request",
+        [BUDGET_ROLE_RECONCILE] = "reconcile",
+        [BUDGET_ROLE_ADMIN] = "admin",
+    };
+    for (int i = BUDGET_ROLE_REQUEST; i <= BUDGET_ROLE_ADMIN; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *role = (budget_role)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+base_status service_client_add(budget_service *service, const service_question *question,
+                               service_item *item, base_error *reterr)
+{
+    const Ringfence__Budget__ClientAdd *body = question->request->client_add;
+    budget_answer answer;
+    budget_client client = {0};
+    if (!role_of(body->role, &client.role)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "role '%s': must be request, reconcile or admin",
+                         body->role);
+    }
+    if (!budget_name_ok(body->name, sizeof client.name, false) ||
+        body->public_key.len != BUDGET_CLIENT_KEY_BYTES) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a client needs a plain name and a CURVE key");
+    }
+    memcpy(client.name, body->name, strlen(body->name) + 1);
+    memcpy(client.public_key, body->public_key.data, sizeof client.public_key);
+    const base_status status =
+        budget_ledger_client_add(service->ledger, &question->caller, &client, &answer, reterr);
+    service->clients_changed = true;
+    return put_answer(item, status, &answer, reterr);
+}
+
+base_status service_client_revoke(budget_service *service, const service_question *question,
+                                  service_item *item, base_error *reterr)
+{
+    budget_answer answer;
+    const base_status status =
+        budget_ledger_client_revoke(service->ledger, &question->caller,
+                                    question->request->client_revoke->name, &answer, reterr);
+    service->clients_changed = true;
+    return put_answer(item, status, &answer, reterr);
+}
+
+base_status service_clock_repair(budget_service *service, const service_question *question,
+                                 service_item *item, base_error *reterr)
+{
+    budget_answer answer;
+    const base_status status =
+        budget_ledger_clock_repair(service->ledger, &question->caller, &answer, reterr);
+    return put_answer(item, status, &answer, reterr);
+}
+
+/* A page of clients by name. */
+typedef struct client_page {
+    const char *after; /* skip until this name has passed */
+    bool passed;
+    size_t count;
+    bool more;
+    budget_client clients[BUDGET_PAGE_MAX];
+} client_page;
+
+static bool collect_client(void *context, const budget_client *client)
+{
+    client_page *page = context;
+    if (!page->passed) {
+        page->passed = strcmp(client->name, page->after) == 0;
+        return true;
+    }
+    if (page->count == BUDGET_PAGE_MAX) {
+        page->more = true;
+        return false;
+    }
+    page->clients[page->count++] = *client;
+    return true;
+}
+
+static const char *role_text(budget_role role)
+{
+    return role == BUDGET_ROLE_ADMIN       ? "admin"
+           : role == BUDGET_ROLE_RECONCILE ? "reconcile"
+                                           : "request";
+}
+
+base_status service_client_list(budget_service *service, const service_question *question,
+                                service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Clients clients = RINGFENCE__BUDGET__CLIENTS__INIT;
+    Ringfence__Budget__Client rows[BUDGET_PAGE_MAX];
+    Ringfence__Budget__Client *pointers[BUDGET_PAGE_MAX];
+    client_page page = {.after = question->request->client_list->after};
+    page.passed = page.after[0] == '\0';
+    const base_status status =
+        budget_ledger_clients(service->ledger, collect_client, &page, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < page.count; i++) {
+        ringfence__budget__client__init(&rows[i]);
+        rows[i].name = page.clients[i].name;
+        rows[i].role = (char *)(uintptr_t)role_text(page.clients[i].role);
+        rows[i].public_key.data = page.clients[i].public_key;
+        rows[i].public_key.len = sizeof page.clients[i].public_key;
+        rows[i].revoked = page.clients[i].revoked;
+        pointers[i] = &rows[i];
+    }
+    clients.clients = pointers;
+    clients.n_clients = page.count;
+    clients.next = page.more ? page.clients[page.count - 1].name : clients.next;
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_CLIENTS;
+    part.clients = &clients;
+    return service_item_put(item, &part, reterr);
+}

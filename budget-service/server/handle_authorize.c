@@ -1,0 +1,90 @@
+/* Authorize: the claims are put together from what is asked and the policy, the ledger reserves,
+ * and the token is signed after the commit (sign.c). */
+#include <stdio.h>
+#include <string.h>
+
+#include "budget/token.h"
+#include "budget/wire.h"
+#include "policy_use.h"
+
+enum { TOKEN_LIFE_S = 24 * 3600 }; /* until the first redemption */
+
+static bool copy(char *into, size_t into_bytes, const char *text)
+{
+    const size_t length = strlen(text);
+    if (length >= into_bytes) {
+        return false;
+    }
+    memcpy(into, text, length + 1);
+    return true;
+}
+
+static base_status fill_claims(const service_question *question, budget_claims *claims,
+                               base_error *reterr)
+{
+    const Ringfence__Budget__Authorize *body = question->request->authorize;
+    (void)snprintf(claims->issuer, sizeof claims->issuer, "%s", BUDGET_ISSUER);
+    (void)snprintf(claims->audience, sizeof claims->audience, "%s", BUDGET_AUDIENCE);
+    (void)snprintf(claims->subject, sizeof claims->subject, "%s", question->client->name);
+    if (!copy(claims->label, sizeof claims->label, body->label) ||
+        !copy(claims->account, sizeof claims->account, body->account) ||
+        !copy(claims->mode, sizeof claims->mode, body->mode) ||
+        !copy(claims->vendor, sizeof claims->vendor, body->vendor) ||
+        !copy(claims->instance_type, sizeof claims->instance_type, body->instance_type) ||
+        !copy(claims->tier, sizeof claims->tier, body->tier) ||
+        !copy(claims->machine_id, sizeof claims->machine_id, body->machine_id)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a name that is too long");
+    }
+    if (body->job_blake2b256.len != BUDGET_DIGEST_BYTES) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "authorize needs the digest of JOB.json (--job)");
+    }
+    memcpy(claims->job_blake2b256, body->job_blake2b256.data, BUDGET_DIGEST_BYTES);
+    claims->world_size = body->world_size;
+    claims->instances = body->instances;
+    claims->gpus = body->gpus;
+    claims->max_usd_micro = body->amount_usd_micro;
+    claims->max_price_usd_micro_per_hour = body->max_price_usd_micro_per_hour;
+    claims->max_seconds = body->max_seconds;
+    claims->max_attempts = body->max_attempts;
+    return BASE_OK;
+}
+
+/* iat is the ledger's time; nbf a little before it, for hosts whose clock is behind. */
+static base_status set_times(budget_service *service, budget_claims *claims, int64_t life_s,
+                             base_error *reterr)
+{
+    int64_t wall_ms = 0;
+    int64_t skew_ms = 0;
+    const base_status status =
+        budget_ledger_now(service->ledger, &service->clock, &wall_ms, &skew_ms, reterr);
+    claims->issued_at = wall_ms / 1000;
+    claims->not_before = claims->issued_at - SERVICE_NBF_LEEWAY_S;
+    claims->expires_at = claims->issued_at + life_s;
+    return status;
+}
+
+base_status service_authorize(budget_service *service, const service_question *question,
+                              service_item *item, base_error *reterr)
+{
+    budget_authorization *authorization = &item->authorization;
+    *authorization = (budget_authorization){0};
+    memcpy(authorization->kid, service->kid, sizeof authorization->kid);
+    budget_jti_make(authorization->claims.jti);
+    base_status status = fill_claims(question, &authorization->claims, reterr);
+    if (status == BASE_OK) {
+        status = set_times(service, &authorization->claims, TOKEN_LIFE_S, reterr);
+    }
+    if (status == BASE_OK) {
+        status = budget_ledger_authorize(service->ledger, &question->caller, authorization,
+                                         item->payload, &item->answer, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (item->answer.reason != BUDGET_REASON_NONE) {
+        return service_item_answer(item, &item->answer, reterr);
+    }
+    item->stage = SERVICE_SIGN_TOKEN;
+    return BASE_OK;
+}

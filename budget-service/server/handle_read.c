@@ -1,0 +1,346 @@
+/* Questions that change nothing. */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "budget/wire.h"
+#include "service.h"
+
+typedef Ringfence__Budget__Account account_row;
+typedef Ringfence__Budget__Entry entry_row;
+
+/* protobuf-c does not write to what is packed. */
+static char *text(const char *from)
+{
+    return (char *)(uintptr_t)from;
+}
+
+static void fill_account(const budget_account *from, account_row *row)
+{
+    ringfence__budget__account__init(row);
+    row->name = text(from->name);
+    row->cap_usd_micro = from->cap_usd_micro;
+    row->posted_usd_micro = from->posted_usd_micro;
+    row->reserved_usd_micro = from->reserved_usd_micro;
+    row->remaining_usd_micro =
+        from->cap_usd_micro - from->posted_usd_micro - from->reserved_usd_micro;
+    row->frozen = from->frozen;
+}
+
+base_status service_remaining(budget_service *service, const service_question *question,
+                              service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Accounts accounts = RINGFENCE__BUDGET__ACCOUNTS__INIT;
+    budget_account chain[BUDGET_ACCOUNT_DEPTH_MAX];
+    account_row rows[BUDGET_ACCOUNT_DEPTH_MAX];
+    account_row *pointers[BUDGET_ACCOUNT_DEPTH_MAX];
+    size_t count = 0;
+    size_t binding = 0;
+    const base_status status = budget_ledger_chain(
+        service->ledger, question->request->remaining->account, chain, &count, &binding, reterr);
+    if (status == BASE_ERR_NOTFOUND) {
+        return base_fail(reterr, BASE_ERR_INVALID, "there is no account %s",
+                         question->request->remaining->account);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) { /* root first */
+        fill_account(&chain[count - 1 - i], &rows[i]);
+        pointers[i] = &rows[i];
+    }
+    accounts.accounts = pointers;
+    accounts.n_accounts = count;
+    accounts.binding = (uint32_t)(count - 1 - binding);
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_ACCOUNTS;
+    part.accounts = &accounts;
+    return service_item_put(item, &part, reterr);
+}
+
+base_status service_total_spent(budget_service *service, const service_question *question,
+                                service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Amount amount = RINGFENCE__BUDGET__AMOUNT__INIT;
+    const char *account = question->request->total_spent->account;
+    const base_status status = budget_ledger_total_spent(
+        service->ledger, account[0] != '\0' ? account : NULL, &amount.usd_micro, reterr);
+    if (status == BASE_ERR_NOTFOUND) {
+        return base_fail(reterr, BASE_ERR_INVALID, "there is no account %s", account);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_AMOUNT;
+    part.amount = &amount;
+    return service_item_put(item, &part, reterr);
+}
+
+/* Accounts in the order of their names: some of them, and how many there are. */
+typedef struct account_page {
+    const char *after; /* those above this name */
+    size_t total;
+    size_t count;
+    size_t count_max;
+    budget_account *accounts; /* (count_max) */
+    account_row *rows;
+    account_row **pointers;
+} account_page;
+
+static bool collect_account(void *context, const budget_account *account)
+{
+    account_page *page = context;
+    if (strcmp(account->name, page->after) > 0) {
+        page->total++;
+        if (page->count < page->count_max) {
+            page->accounts[page->count++] = *account;
+        }
+    }
+    return true;
+}
+
+static base_status read_accounts(budget_service *service, account_page *page, base_error *reterr)
+{
+    page->accounts = calloc(page->count_max, sizeof page->accounts[0]);
+    page->rows = calloc(page->count_max, sizeof page->rows[0]);
+    page->pointers = calloc(page->count_max, sizeof(account_row *));
+    if (page->accounts == NULL || page->rows == NULL || page->pointers == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a page of accounts");
+    }
+    const base_status status =
+        budget_ledger_accounts(service->ledger, collect_account, page, reterr);
+    for (size_t i = 0; i < page->count; i++) {
+        fill_account(&page->accounts[i], &page->rows[i]);
+        page->pointers[i] = &page->rows[i];
+    }
+    return status;
+}
+
+static void free_accounts(account_page *page)
+{
+    free(page->accounts);
+    free(page->rows);
+    free(page->pointers);
+}
+
+base_status service_account_list(budget_service *service, const service_question *question,
+                                 service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Accounts accounts = RINGFENCE__BUDGET__ACCOUNTS__INIT;
+    account_page page = {.after = question->request->account_list->after,
+                         .count_max = BUDGET_PAGE_MAX};
+    base_status status = read_accounts(service, &page, reterr);
+    if (status == BASE_OK) {
+        accounts.accounts = page.pointers;
+        accounts.n_accounts = page.count;
+        if (page.total > page.count) {
+            accounts.next = page.accounts[page.count - 1].name;
+        }
+        part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+        part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_ACCOUNTS;
+        part.accounts = &accounts;
+        status = service_item_put(item, &part, reterr);
+    }
+    free_accounts(&page);
+    return status;
+}
+
+/* An entry with the text that its row points to. */
+typedef struct entry_text {
+    char evidence[2 * BUDGET_DIGEST_BYTES + 1];
+    budget_authorization authorization;
+} entry_text;
+
+static base_status fill_entry(budget_service *service, const budget_reservation *from,
+                              entry_row *row, entry_text *extra, base_error *reterr)
+{
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    ringfence__budget__entry__init(row);
+    const base_status status =
+        budget_ledger_claims(service->ledger, from->jti, &extra->authorization, payload, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    row->label = text(from->label);
+    row->account = text(from->account);
+    row->jti = text(from->jti);
+    row->state = text(budget_state_name(from->state));
+    row->reserved_usd_micro = from->amount_usd_micro;
+    row->actual_usd_micro = from->posted_usd_micro;
+    row->actual_known = from->actual_ms != 0;
+    row->mode = text(from->mode);
+    row->vendor = text(from->vendor);
+    row->instance_type = extra->authorization.claims.instance_type;
+    row->client = extra->authorization.claims.subject;
+    row->authorized_at = from->authorized_ms / 1000;
+    row->deadline = from->deadline_ms / 1000;
+    row->redeemed_at = from->deadline_ms != 0
+                           ? from->deadline_ms / 1000 - extra->authorization.claims.max_seconds
+                           : 0;
+    row->terminated_at = from->terminated_ms / 1000;
+    row->attested = from->attested;
+    if (from->evidence) {
+        (void)sodium_bin2hex(extra->evidence, sizeof extra->evidence, from->evidence_blake2b256,
+                             sizeof from->evidence_blake2b256);
+        row->evidence = extra->evidence;
+    }
+    return BASE_OK;
+}
+
+/* A page of reservations, as rows. */
+typedef struct entry_page {
+    size_t count;
+    budget_reservation *found;
+    entry_row *rows;
+    entry_row **pointers;
+    entry_text *extras;
+} entry_page;
+
+static base_status entry_page_make(entry_page *page, size_t count_max, base_error *reterr)
+{
+    page->found = calloc(count_max, sizeof page->found[0]);
+    page->rows = calloc(count_max, sizeof page->rows[0]);
+    page->pointers = calloc(count_max, sizeof(entry_row *));
+    page->extras = calloc(count_max, sizeof page->extras[0]);
+    return page->found != NULL && page->rows != NULL && page->pointers != NULL &&
+                   page->extras != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a page of authorizations");
+}
+
+static void entry_page_free(entry_page *page)
+{
+    free(page->found);
+    free(page->rows);
+    free(page->pointers);
+    free(page->extras);
+}
+
+static bool within(const char *account, const char *name)
+{
+    const size_t length = strlen(account);
+    return length == 0 ||
+           (strncmp(name, account, length) == 0 && (name[length] == '\0' || name[length] == '/'));
+}
+
+/* Rows of those within account; the others are left out. */
+static base_status entry_page_fill(budget_service *service, entry_page *page, size_t found_count,
+                                   const char *account, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (size_t i = 0; i < found_count && status == BASE_OK; i++) {
+        if (within(account, page->found[i].account)) {
+            status = fill_entry(service, &page->found[i], &page->rows[page->count],
+                                &page->extras[page->count], reterr);
+            page->pointers[page->count] = &page->rows[page->count];
+            page->count++;
+        }
+    }
+    return status;
+}
+
+base_status service_list(budget_service *service, const service_question *question,
+                         service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Entries entries = RINGFENCE__BUDGET__ENTRIES__INIT;
+    char next[24] = "";
+    const Ringfence__Budget__List *body = question->request->list;
+    char *end = NULL;
+    const long long after = strtoll(body->after[0] != '\0' ? body->after : "0", &end, 10);
+    size_t found_count = 0;
+    entry_page page = {0};
+    if (end == NULL || *end != '\0' || after < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a page that does not exist");
+    }
+    base_status status = entry_page_make(&page, BUDGET_PAGE_MAX, reterr);
+    if (status == BASE_OK) {
+        status = budget_ledger_list(service->ledger, after, BUDGET_PAGE_MAX, page.found,
+                                    &found_count, reterr);
+    }
+    if (status == BASE_OK) {
+        status = entry_page_fill(service, &page, found_count, body->account, reterr);
+    }
+    if (status == BASE_OK) {
+        if (found_count == BUDGET_PAGE_MAX) {
+            (void)snprintf(next, sizeof next, "%lld", (long long)page.found[found_count - 1].id);
+        }
+        entries.entries = page.pointers;
+        entries.n_entries = page.count;
+        entries.next = next;
+        part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+        part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_ENTRIES;
+        part.entries = &entries;
+        status = service_item_put(item, &part, reterr);
+    }
+    entry_page_free(&page);
+    return status;
+}
+
+static base_status put_status(budget_service *service, const account_page *accounts,
+                              const entry_page *alarms, service_item *item, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__StatusReport report = RINGFENCE__BUDGET__STATUS_REPORT__INIT;
+    char clock_alarm[BUDGET_WORDS_BYTES] = "";
+    int64_t overdue = 0;
+    int64_t frozen = 0;
+    int64_t wall_ms = 0;
+    int64_t skew_ms = 0;
+    base_status status = budget_ledger_attention(service->ledger, &overdue, &frozen, reterr);
+    if (status == BASE_OK) {
+        status = budget_ledger_now(service->ledger, &service->clock, &wall_ms, &skew_ms, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (llabs(skew_ms) > BUDGET_CLOCK_SKEW_MS_MAX) {
+        (void)snprintf(clock_alarm, sizeof clock_alarm,
+                       "the wall clock is %lld s %s of the ledger's time; if it is right, an admin "
+                       "runs: budget-service clock repair",
+                       llabs(skew_ms) / 1000, skew_ms > 0 ? "ahead" : "behind");
+    }
+    report.accounts = accounts->pointers;
+    report.n_accounts = accounts->count;
+    report.accounts_total = accounts->total;
+    report.alarms = alarms->pointers;
+    report.n_alarms = alarms->count;
+    report.alarms_total = (uint64_t)overdue;
+    report.frozen_total = (uint64_t)frozen;
+    report.clock_alarm = clock_alarm;
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_STATUS;
+    part.status = &report;
+    return service_item_put(item, &part, reterr);
+}
+
+base_status service_status(budget_service *service, const service_question *question,
+                           service_item *item, base_error *reterr)
+{
+    account_page accounts = {.after = "", .count_max = SERVICE_STATUS_ACCOUNTS_MAX};
+    entry_page alarms = {0};
+    size_t found_count = 0;
+    (void)question;
+    base_status status = read_accounts(service, &accounts, reterr);
+    if (status == BASE_OK) {
+        status = entry_page_make(&alarms, SERVICE_STATUS_ALARMS_MAX, reterr);
+    }
+    if (status == BASE_OK) {
+        status = budget_ledger_overdue(service->ledger, SERVICE_STATUS_ALARMS_MAX, alarms.found,
+                                       &found_count, reterr);
+    }
+    if (status == BASE_OK) {
+        status = entry_page_fill(service, &alarms, found_count, "", reterr);
+    }
+    if (status == BASE_OK) {
+        status = put_status(service, &accounts, &alarms, item, reterr);
+    }
+    entry_page_free(&alarms);
+    free_accounts(&accounts);
+    return status;
+}

@@ -1,0 +1,132 @@
+#include "hook.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MESSAGE_BYTES = 4096, FIRST_OTHER_FD = 3 };
+
+/* In the helper's child: the command, with the alarm on its standard input. */
+_Noreturn static void run_command(const char *command, const char *label, const char *json)
+{
+    int input[2];
+    const size_t json_bytes = strlen(json);
+    /* A pipe holds more than one alarm, so this write does not block. */
+    if (pipe(input) != 0 || write(input[1], json, json_bytes) != (ssize_t)json_bytes ||
+        dup2(input[0], STDIN_FILENO) < 0) {
+        _exit(127);
+    }
+    (void)close(input[0]);
+    (void)close(input[1]);
+    (void)execl("/bin/sh", "sh", "-c", command, "ringfence-alarm", label, (char *)NULL);
+    _exit(127);
+}
+
+/* One alarm after the other, until the service closes its end. */
+_Noreturn static void serve_alarms(int fd, const char *command)
+{
+    for (;;) {
+        char message[MESSAGE_BYTES + 1];
+        ssize_t got = recv(fd, message, MESSAGE_BYTES, 0);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            _exit(0);
+        }
+        message[got] = '\0';
+        const char *json = message + strlen(message) + 1;
+        if (json >= message + got) {
+            continue;
+        }
+        const pid_t child = fork();
+        if (child == 0) {
+            (void)close(fd);
+            run_command(command, message, json);
+        }
+        while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+}
+
+static void become_helper(int fd)
+{
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGINT, SIG_IGN); /* a terminal's Ctrl-C is for the budget_service */
+    (void)signal(SIGTERM, SIG_DFL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)prctl(PR_SET_NAME, "budget-hook");
+    (void)dup2(fd, FIRST_OTHER_FD);
+    (void)close_range(FIRST_OTHER_FD + 1, ~0U, 0);
+    (void)fcntl(FIRST_OTHER_FD, F_SETFD, FD_CLOEXEC);
+}
+
+base_status service_hook_start(service_hook *hook, const char *command, base_error *reterr)
+{
+    int pair[2];
+    hook->fd = -1;
+    hook->pid = -1;
+    if (command == NULL || command[0] == '\0') {
+        return BASE_OK;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return base_fail_errno(reterr, errno, "cannot make a socket for the policy's hook");
+    }
+    const pid_t child = fork();
+    if (child < 0) {
+        const int code = errno;
+        (void)close(pair[0]);
+        (void)close(pair[1]);
+        return base_fail_errno(reterr, code, "cannot start the process of the policy's hook");
+    }
+    if (child == 0) {
+        become_helper(pair[1]);
+        serve_alarms(FIRST_OTHER_FD, command);
+    }
+    (void)close(pair[1]);
+    hook->fd = pair[0];
+    hook->pid = child;
+    return BASE_OK;
+}
+
+base_status service_hook_tell(service_hook *hook, const char *label, const char *json,
+                              base_error *reterr)
+{
+    char message[MESSAGE_BYTES];
+    if (hook->fd < 0) {
+        return BASE_OK;
+    }
+    const size_t label_bytes = strlen(label) + 1;
+    const size_t json_bytes = strlen(json);
+    if (label_bytes + json_bytes > sizeof message) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "an alarm too long for the hook");
+    }
+    memcpy(message, label, label_bytes);
+    memcpy(message + label_bytes, json, json_bytes);
+    if (send(hook->fd, message, label_bytes + json_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+        return BASE_OK;
+    }
+    if (errno == EAGAIN || errno == ENOBUFS) {
+        return base_fail(reterr, BASE_ERR_BUSY, "the policy's hook is busy: an alarm was not told");
+    }
+    return base_fail(reterr, BASE_ERR_PEER, "the process of the policy's hook is gone");
+}
+
+void service_hook_stop(service_hook *hook)
+{
+    if (hook->fd >= 0) {
+        (void)close(hook->fd);
+        hook->fd = -1;
+        while (waitpid(hook->pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+}

@@ -1,0 +1,23 @@
+/* Limits of the service. docs/WIRE.md explains them. */
+#ifndef BUDGET_SERVER_LIMITS_H
+#define BUDGET_SERVER_LIMITS_H
+
+enum {
+    SERVICE_BATCH_MAX = 256,            /* requests that share one commit */
+    SERVICE_FRAMES_MAX = 1,             /* of a message, its routing id not counted */
+    SERVICE_CONNECTIONS_MAX = 256,      /* per endpoint; the newest is closed */
+    SERVICE_ROUTING_ID_BYTES = 8,       /* ZeroMQ makes 5 */
+    SERVICE_FLOOD_BYTES = 64 << 20,     /* memory above the start's: connections are closed */
+    SERVICE_FLOOD_CHECK_MS = 100,       /* how often that is looked at while there are any */
+    SERVICE_IDLE_MS = 1000,             /* the loop looks around at least so often */
+    SERVICE_ITEM_KEEP_BYTES = 64 << 10, /* an answer's buffer that is kept for the next */
+    SERVICE_STATUS_ACCOUNTS_MAX = 1000,
+    SERVICE_STATUS_ALARMS_MAX = 100,
+    SERVICE_DIFFERENCES_MAX = 1000,
+    SERVICE_EXPIRE_MAX = 64,   /* deadlines handled in one batch */
+    SERVICE_NBF_LEEWAY_S = 60, /* a rented host's clock may be behind by so much */
+    SERVICE_AUDITS_WAITING_MAX = 4,
+    SERVICE_HOOK_QUEUE_BYTES = 64 << 10,
+};
+
+#endif

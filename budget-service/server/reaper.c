@@ -1,0 +1,86 @@
+/* Deadlines: what has passed without proof of termination raises an alarm, once. Its money stays
+ * reserved, since the instance may still be billing: vendors' own timers are not to be trusted. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "budget/money.h"
+#include "budget/time.h"
+#include "service.h"
+
+static void raise_alarm(budget_service *service, const budget_reservation *passed)
+{
+    char money[BUDGET_MONEY_BYTES];
+    char when[BUDGET_TIME_BYTES];
+    base_error why = {0};
+    budget_money_format(passed->held_usd_micro, money);
+    budget_time_format(passed->deadline_ms / 1000, when);
+    base_log(BASE_LOG_WARNING,
+             "ALARM: %s (account %s, vendor %s) has passed its deadline of %s without proof of "
+             "termination; $%s stay reserved. Look at the vendor's list, end the instance, then: "
+             "budget-service terminated %s --evidence FILE",
+             passed->label, passed->account, passed->vendor, when, money, passed->label);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "event", "deadline-passed",
+                               "label", passed->label, "account", passed->account, "vendor",
+                               passed->vendor, "jti", passed->jti, "deadline", when,
+                               "reserved_usd_micro", (json_int_t)passed->held_usd_micro);
+    char *json = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(object);
+    const base_status status = json != NULL
+                                   ? service_hook_tell(&service->hook, passed->label, json, &why)
+                                   : base_fail(&why, BASE_ERR_MEMORY, "no memory for an alarm");
+    free(json);
+    if (status != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", why.message);
+    }
+}
+
+/* A due time on the monotonic clock; the loop looks again no later than that. */
+static base_status next_due(budget_service *service, base_error *reterr)
+{
+    int64_t after_ms = 0;
+    const base_status status =
+        budget_ledger_next_deadline(service->ledger, &service->clock, &after_ms, reterr);
+    if (status == BASE_OK) {
+        /* Suspended time counts for deadlines and not for this clock: look each second anyway. */
+        const int64_t wait_ms =
+            after_ms < 0 || after_ms > SERVICE_IDLE_MS ? SERVICE_IDLE_MS : after_ms + 1;
+        service->reaper_due_ns = base_now_ns() + wait_ms * BASE_NS_PER_MS;
+    }
+    return status;
+}
+
+base_status service_reap(budget_service *service, base_error *reterr)
+{
+    static budget_reservation passed[SERVICE_EXPIRE_MAX];
+    size_t count = 0;
+    if (base_now_ns() < service->reaper_due_ns) {
+        return BASE_OK;
+    }
+    base_status status = budget_clock_read(&service->clock, reterr);
+    if (status == BASE_OK) {
+        status = budget_ledger_begin(service->ledger, &service->clock, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = budget_ledger_expire(service->ledger, SERVICE_EXPIRE_MAX, passed, &count, reterr);
+    if (status == BASE_OK) {
+        status = budget_ledger_commit(service->ledger, reterr);
+    } else {
+        budget_ledger_rollback(service->ledger);
+    }
+    if (status != BASE_OK) {
+        if (budget_ledger_broken(service->ledger)) {
+            return status;
+        }
+        base_log(BASE_LOG_ERROR, "%s", reterr->message); /* tried again in a second */
+        count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        raise_alarm(service, &passed[i]);
+    }
+    return next_due(service, reterr);
+}

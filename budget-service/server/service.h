@@ -1,0 +1,188 @@
+/* The whole service, as its files share it. Private to the server; one thread. */
+#ifndef BUDGET_SERVICE_H
+#define BUDGET_SERVICE_H
+
+#include <budget.pb-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "admission.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "budget/clock.h"
+#include "budget/keyring.h"
+#include "budget/ledger.h"
+#include "budget/server.h"
+#include "connections.h"
+#include "hook.h"
+#include "item.h"
+#include "proto/arena.h"
+#include "proto/key.h"
+#include "proto/zap.h"
+
+typedef enum service_endpoint {
+    SERVICE_ENDPOINT_ASK,    /* clients on the list */
+    SERVICE_ENDPOINT_REDEEM, /* anybody with a token */
+    SERVICE_ENDPOINTS,
+} service_endpoint;
+
+typedef struct budget_service {
+    const budget_serve_options *options;
+    char dir[BASE_PATH_BYTES];
+    int lock_fd; /* of DIR/run/lock: one service a folder */
+    int signal_fd;
+    bool ending;
+
+    proto_keypair *curve; /* locked memory */
+    void *context;
+    proto_zap *zap;
+    service_admission admission;
+    void *sockets[SERVICE_ENDPOINTS];
+    service_connections connections[SERVICE_ENDPOINTS];
+    char endpoints[SERVICE_ENDPOINTS][BASE_PATH_BYTES];
+    size_t memory_base_bytes; /* what was in use when the service got ready */
+    int64_t flood_check_ns;
+
+    budget_ledger *ledger;
+    budget_clock clock; /* of the batch */
+    budget_keyring keyring;
+    const unsigned char *secret; /* the signer's, 64 bytes */
+    char kid[BUDGET_KID_BYTES];
+    struct budget_policy *policy;
+
+    proto_arena arena;
+    uint8_t *scratch; /* (BUDGET_MESSAGE_BYTES_MAX) */
+    service_item *items;
+    int item_count;
+    bool clients_changed; /* in this batch: the admission list follows the commit */
+
+    struct service_audit *audit; /* the one that runs, and who waits for it */
+    int64_t reaper_due_ns;
+    service_hook hook;
+    struct service_spend *spend; /* spend.jsonl */
+} budget_service;
+
+/* What a handler is told: a question that has passed the checks of its sender. */
+typedef struct service_question {
+    const Ringfence__Budget__Request *request;
+    const budget_client *client; /* NULL: at the redeem endpoint */
+    const uint8_t *key;          /* CURVE, of the connection */
+    budget_caller caller;
+} service_question;
+
+/* Puts the answer into the item. BASE_ERR_INVALID: the question is malformed; anything else ends
+ * the whole batch. */
+typedef base_status (*service_handler)(budget_service *service, const service_question *question,
+                                       service_item *item, base_error *reterr);
+
+/* ---- batch.c: the loop's work */
+
+/* Takes what waits (up to SERVICE_BATCH_MAX), applies it, commits, signs, answers. *count is how
+ * many there were. A failure ends the service. */
+BASE_MUST_CHECK base_status service_batch(budget_service *service, int *count, base_error *reterr);
+
+/* Sends an item's answer: its end is put on, then it goes. A client that has left is no error. */
+BASE_MUST_CHECK base_status service_reply(budget_service *service, service_item *item,
+                                          base_error *reterr);
+
+/* ---- judge.c: who may ask what */
+
+/* Checks sender, role and what the client remembers, then has it handled. The item always has an
+ * answer when this returns BASE_OK. */
+BASE_MUST_CHECK base_status service_judge(budget_service *service, const char *user_id,
+                                          const Ringfence__Budget__Request *request,
+                                          service_item *item, base_error *reterr);
+
+/* ---- handlers, by file */
+
+base_status service_authorize(budget_service *service, const service_question *question,
+                              service_item *item, base_error *reterr);
+base_status service_attach(budget_service *service, const service_question *question,
+                           service_item *item, base_error *reterr);
+base_status service_terminated(budget_service *service, const service_question *question,
+                               service_item *item, base_error *reterr);
+base_status service_void(budget_service *service, const service_question *question,
+                         service_item *item, base_error *reterr);
+base_status service_record_actual(budget_service *service, const service_question *question,
+                                  service_item *item, base_error *reterr);
+base_status service_redeem(budget_service *service, const service_question *question,
+                           service_item *item, base_error *reterr);
+
+base_status service_remaining(budget_service *service, const service_question *question,
+                              service_item *item, base_error *reterr);
+base_status service_total_spent(budget_service *service, const service_question *question,
+                                service_item *item, base_error *reterr);
+base_status service_status(budget_service *service, const service_question *question,
+                           service_item *item, base_error *reterr);
+base_status service_list(budget_service *service, const service_question *question,
+                         service_item *item, base_error *reterr);
+base_status service_account_list(budget_service *service, const service_question *question,
+                                 service_item *item, base_error *reterr);
+base_status service_export(budget_service *service, const service_question *question,
+                           service_item *item, base_error *reterr);
+base_status service_reconcile(budget_service *service, const service_question *question,
+                              service_item *item, base_error *reterr);
+base_status service_audit_begin(budget_service *service, const service_question *question,
+                                service_item *item, base_error *reterr);
+
+base_status service_account_create(budget_service *service, const service_question *question,
+                                   service_item *item, base_error *reterr);
+base_status service_account_set_cap(budget_service *service, const service_question *question,
+                                    service_item *item, base_error *reterr);
+base_status service_account_acknowledge(budget_service *service, const service_question *question,
+                                        service_item *item, base_error *reterr);
+base_status service_client_add(budget_service *service, const service_question *question,
+                               service_item *item, base_error *reterr);
+base_status service_client_revoke(budget_service *service, const service_question *question,
+                                  service_item *item, base_error *reterr);
+base_status service_client_list(budget_service *service, const service_question *question,
+                                service_item *item, base_error *reterr);
+base_status service_clock_repair(budget_service *service, const service_question *question,
+                                 service_item *item, base_error *reterr);
+
+/* ---- sign.c: after the commit */
+
+/* Signs what the item waits for. A key that is gone is a refusal, not a failure. */
+BASE_MUST_CHECK base_status service_sign(budget_service *service, service_item *item,
+                                         base_error *reterr);
+
+/* ---- sockets.c */
+
+/* Admission first, then both sockets; endpoints are filled in. */
+BASE_MUST_CHECK base_status service_sockets_open(budget_service *service, base_error *reterr);
+void service_sockets_close(budget_service *service);
+
+/* The list of admitted keys, from the ledger. */
+BASE_MUST_CHECK base_status service_admission_load(budget_service *service, base_error *reterr);
+
+/* Closes connections when memory has grown beyond its limit. */
+void service_flood_check(budget_service *service);
+
+/* ---- reaper.c */
+
+/* Deadlines that have passed: to the ledger, then to the log and the hook. */
+BASE_MUST_CHECK base_status service_reap(budget_service *service, base_error *reterr);
+
+/* ---- audit_run.c */
+
+bool service_audit_runs(const budget_service *service);
+
+/* A slice of the audit that runs; answers when it is done. */
+BASE_MUST_CHECK base_status service_audit_slice(budget_service *service, base_error *reterr);
+void service_audit_free(budget_service *service);
+
+/* ---- spend.c */
+
+BASE_MUST_CHECK base_status service_spend_open(budget_service *service, base_error *reterr);
+
+/* Appends the rows that the ledger has got since. A failure is logged, once: the ledger has it. */
+void service_spend_follow(budget_service *service);
+void service_spend_close(budget_service *service);
+
+/* ---- init.c */
+
+/* DIR/service.curve, into locked memory. */
+BASE_MUST_CHECK base_status service_curve_read(const char *dir, proto_keypair **pair,
+                                               base_error *reterr);
+
+#endif

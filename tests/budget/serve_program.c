@@ -1,0 +1,68 @@
+/* budget-serve-test DIR [LISTEN]: the service as it is, but for its signing key, which lies bare in
+ * DIR/test.key, and for the failpoints that it is compiled with. Prints "ready" and its endpoints.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <signal.h>
+#include <sodium.h>
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "budget/keyring.h"
+#include "budget/server.h"
+
+static unsigned char *secret;
+
+static base_status unlock(void *user, const unsigned char **key, base_error *reterr)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/test.key", (const char *)user);
+    secret = sodium_malloc(BUDGET_SECRET_KEY_BYTES);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (secret == NULL || fd < 0 ||
+        read(fd, secret, BUDGET_SECRET_KEY_BYTES) != BUDGET_SECRET_KEY_BYTES) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot read %s", path);
+    }
+    (void)close(fd);
+    *key = secret;
+    return BASE_OK;
+}
+
+static void release(void *user)
+{
+    (void)user;
+    sodium_free(secret);
+}
+
+static void ready(void *user, const char *endpoint, const char *redeem_endpoint)
+{
+    (void)user;
+    printf("ready %s %s\n", endpoint, redeem_endpoint);
+    (void)fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    base_error error = {0};
+    base_log_init("budget-service: ", BASE_LOG_INFO);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* no test leaves one behind */
+    if (argc < 2) {
+        return BASE_EXIT_USAGE;
+    }
+    const budget_serve_options options = {
+        .dir = argv[1],
+        .listen = argc > 2 ? argv[2] : NULL,
+        .signer = {.unlock = unlock, .release = release, .user = argv[1]},
+        .ready = ready,
+    };
+    if (budget_serve(&options, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    return BASE_EXIT_DONE;
+}

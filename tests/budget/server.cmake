@@ -1,0 +1,35 @@
+# The service with its failpoints compiled in, as a program of the tests alone.
+get_target_property(guard_sources ringfence_budget-guard SOURCES)
+get_target_property(guard_folder ringfence_budget-guard SOURCE_DIR)
+set(serve_sources "")
+foreach(source IN LISTS guard_sources)
+  if(NOT IS_ABSOLUTE ${source})
+    set(source ${guard_folder}/${source})
+  endif()
+  list(APPEND serve_sources ${source})
+endforeach()
+add_executable(budget-serve-test serve_program.c ${serve_sources}
+                                 ${PROJECT_SOURCE_DIR}/budget-service/ledger/failpoint.c)
+set_target_properties(budget-serve-test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                                   ${CMAKE_BINARY_DIR}/tests/bin)
+target_compile_definitions(budget-serve-test PRIVATE BUDGET_FAILPOINTS)
+target_include_directories(budget-serve-test PRIVATE ${PROJECT_SOURCE_DIR}/budget-service
+                                                     ${PROJECT_SOURCE_DIR}/budget-service/token
+                                                     ${PROJECT_SOURCE_DIR}/budget-service/include)
+target_link_libraries(
+  budget-serve-test PRIVATE ringfence_options ringfence::budget PkgConfig::SODIUM PkgConfig::SQLITE
+                            PkgConfig::JANSSON PkgConfig::ZMQ Threads::Threads)
+
+# ringfence_service_test(NAME TIMEOUT SECONDS [LABELS ...] [ARGS ...]): test_NAME.c with a service.
+function(ringfence_service_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;ARGS" ${ARGN})
+  string(REPLACE "-" "_" file ${name})
+  ringfence_test(
+    budget-${name} SOURCES test_${file}.c service_fixture.c LIBS ringfence::budget-guard PkgConfig::ZMQ
+    PkgConfig::SODIUM LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} ARGS ${ARG_ARGS})
+  add_dependencies(test-budget-${name} budget-serve-test)
+  target_compile_definitions(test-budget-${name}
+                             PRIVATE BUDGET_SERVE_TEST="$<TARGET_FILE:budget-serve-test>")
+endfunction()
+
+ringfence_service_test(service LABELS ipc TIMEOUT 60)
