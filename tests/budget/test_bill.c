@@ -1,0 +1,175 @@
+#include "budget/bill.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+enum { CHARGES = 8 };
+
+static size_t read_all(const char *text, budget_bill_format format, budget_charge found[CHARGES])
+{
+    base_error error = {0};
+    budget_charge *charges = NULL;
+    size_t count = 0;
+    assert_ok(budget_bill_parse(text, strlen(text), format, &charges, &count, &error), &error);
+    assert_true(count <= CHARGES);
+    memcpy(found, charges, count * sizeof *charges);
+    free(charges);
+    return count;
+}
+
+static void runpod_bills_are_read(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "[{\"amount\": 0.1, \"podId\": \"abc\", \"time\": \"2026-11-20T00:00:00Z\","
+        "  \"timeBilledMs\": 3600000, \"gpuTypeId\": \"NVIDIA A100\"},"
+        " {\"amount\": 1.2e-5, \"podId\": \"abc\", \"time\": \"2026-11-21T00:00:00Z\"},"
+        " {\"amount\": 0.29, \"podId\": \"de\\\"f\", \"name\": \"lab02-run1\", \"time\": null}]";
+    budget_charge found[CHARGES];
+    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 3);
+    assert_int_equal(found[0].usd_micro, 100000);
+    assert_string_equal(found[0].instance_id, "abc");
+    assert_int_equal(found[0].at_s, 1795132800);
+    assert_int_equal(found[1].usd_micro, 12);
+    assert_int_equal(found[2].usd_micro, 290000);
+    assert_string_equal(found[2].label, "lab02-run1");
+    assert_memory_equal(found[2].instance_id, "long-", 5);
+    assert_string_not_equal(found[0].line_id, found[1].line_id);
+}
+
+static void vast_bills_are_read(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "[{\"type\": \"charge\", \"description\": \"Instance 123 GPU charge\","
+        "  \"timestamp\": 1633036800.25, \"quantity\": \"10.000\", \"rate\": \"0.1000\","
+        "  \"amount\": \"1.000\", \"instance_id\": 123},"
+        " {\"type\": \"payment\", \"amount\": \"-20\", \"timestamp\": 1633036801},"
+        " {\"type\": \"charge\", \"description\": \"Instance 123 storage charge\","
+        "  \"timestamp\": 1633036800, \"amount\": 0.0000014, \"instance_id\": 123}]";
+    static const char newer[] =
+        "{\"results\": [{\"type\": \"instance\", \"source\": \"instance-77\","
+        " \"amount\": 2.5, \"start\": 1633036800,"
+        " \"metadata\": {\"label\": \"run9\"}}], \"total\": 1}";
+    budget_charge found[CHARGES];
+    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 2);
+    assert_int_equal(found[0].usd_micro, 1000000);
+    assert_string_equal(found[0].instance_id, "123");
+    assert_int_equal(found[0].at_s, 1633036800);
+    assert_int_equal(found[1].usd_micro, 1);
+    assert_int_equal(read_all(newer, BUDGET_BILL_VAST_JSON, found), 1);
+    assert_string_equal(found[0].instance_id, "77");
+    assert_string_equal(found[0].label, "run9");
+}
+
+static void focus_bills_are_read(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "\xef\xbb\xbf"
+        "BilledCost,BillingCurrency,ChargeDescription,ChargePeriodStart,ResourceId,Tags\r\n"
+        "35.2E-7,USD,\"GPU, \"\"spot\"\"\",2026-11-20T00:00:00Z,i-1,"
+        "\"{\"\"ringfence-label\"\": \"\"run1\"\"}\"\r\n"
+        "-1.50,USD,credit,2026-11-20T01:00:00Z,i-1,{}\r\n"
+        "\r\n"
+        "2,USD,\"two\nlines\",2026-11-20T02:00:00Z,i-2,";
+    budget_charge found[CHARGES];
+    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 3);
+    assert_int_equal(found[0].usd_micro, 4);
+    assert_string_equal(found[0].label, "run1");
+    assert_int_equal(found[1].usd_micro, -1500000);
+    assert_string_equal(found[1].label, "");
+    assert_string_equal(found[2].instance_id, "i-2");
+    assert_int_equal(found[2].usd_micro, 2000000);
+}
+
+static void plain_csv_is_read(void **state)
+{
+    (void)state;
+    static const char text[] = "label,USD,line_id,time\n"
+                               "run1,0.10,L-1,2026-11-20\n"
+                               "run2,3,L-2,1795132800\n";
+    budget_charge found[CHARGES];
+    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 2);
+    assert_string_equal(found[0].line_id, "L-1");
+    assert_int_equal(found[0].at_s, 1795132800);
+    assert_int_equal(found[1].at_s, 1795132800);
+    assert_int_equal(found[1].usd_micro, 3000000);
+}
+
+/* The same line on the next bill has the same id, and equal lines of one bill have their own. */
+static void lines_without_an_id_get_one(void **state)
+{
+    (void)state;
+    static const char first[] = "label,usd,time\nrun1,1,2026-11-20\nrun1,1,2026-11-20\n";
+    static const char second[] = "label,usd,time\nrun2,1,2026-11-20\nrun1,1.01,2026-11-20\n"
+                                 "run1,1,2026-11-20\nrun1,1,2026-11-20\n";
+    budget_charge a[CHARGES];
+    budget_charge b[CHARGES];
+    assert_int_equal(read_all(first, BUDGET_BILL_CSV, a), 2);
+    assert_int_equal(read_all(second, BUDGET_BILL_CSV, b), 4);
+    assert_string_not_equal(a[0].line_id, a[1].line_id);
+    assert_string_equal(a[0].line_id, b[1].line_id);
+    assert_string_equal(a[1].line_id, b[2].line_id);
+    assert_string_not_equal(b[2].line_id, b[3].line_id);
+}
+
+static void what_is_no_bill_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        budget_bill_format format;
+        const char *text;
+    } cases[] = {
+        {BUDGET_BILL_CSV, "label,cost\nrun1,1\n"},
+        {BUDGET_BILL_CSV, "label,usd\nrun1\n"},
+        {BUDGET_BILL_CSV, "label,usd\nrun1,\n"},
+        {BUDGET_BILL_CSV, "label,usd\nrun1,1,2\n"},
+        {BUDGET_BILL_CSV, "label,usd\nrun1,NaN\n"},
+        {BUDGET_BILL_CSV, "label,usd\n\"run1,1\n"},
+        {BUDGET_BILL_CSV, "label,usd\n\"run\"1,1\n"},
+        {BUDGET_BILL_CSV, "label,usd,usd\nrun1,1,1\n"},
+        {BUDGET_BILL_CSV, "label,usd,currency\nrun1,1,EUR\n"},
+        {BUDGET_BILL_CSV, "label,usd,time\nrun1,1,yesterday\n"},
+        {BUDGET_BILL_CSV, "label,usd,line_id\nrun1,1,a\nrun2,1,a\n"},
+        {BUDGET_BILL_FOCUS_CSV, "BilledCost,ResourceId\n1,a\n"},
+        {BUDGET_BILL_FOCUS_CSV, "BilledCost,BillingCurrency\n1,EUR\n"},
+        {BUDGET_BILL_RUNPOD_JSON, "{}"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\"}]"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": null}]"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 01}]"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 1.}]"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 1, \"amount\": 2}]"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 1]"},
+        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a"},
+        {BUDGET_BILL_RUNPOD_JSON, "[1]"},
+        {BUDGET_BILL_VAST_JSON, "[{\"type\": \"surprise\", \"amount\": 1}]"},
+        {BUDGET_BILL_GUESS, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        budget_charge *charges = NULL;
+        size_t count = 0;
+        const base_status status = budget_bill_parse(cases[i].text, strlen(cases[i].text),
+                                                     cases[i].format, &charges, &count, NULL);
+        if (status != BASE_ERR_INVALID) {
+            fail_msg("\"%s\" is taken for a bill", cases[i].text);
+        }
+    }
+    budget_charge *charges = NULL;
+    size_t count = 0;
+    assert_status(
+        budget_bill_parse("label,usd\nr\0n,1\n", 16, BUDGET_BILL_CSV, &charges, &count, NULL),
+        BASE_ERR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runpod_bills_are_read),       cmocka_unit_test(vast_bills_are_read),
+        cmocka_unit_test(focus_bills_are_read),        cmocka_unit_test(plain_csv_is_read),
+        cmocka_unit_test(lines_without_an_id_get_one), cmocka_unit_test(what_is_no_bill_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
