@@ -1,15 +1,18 @@
 #include <stdio.h>
 
-#include "base/exitcode.h"
+#include "base/log.h"
 #include "budget/harden.h"
+#include "budget/token.h"
+#include "cli.h"
 
-int main(void)
+int main(int argument_count, char **arguments)
 {
     base_error error = {0};
-    if (budget_harden_process(&error) != BASE_OK) {
+    base_log_init("budget-service: ", BASE_LOG_INFO);
+    /* First of all: every command may hold a key. */
+    if (budget_harden_process(&error) != BASE_OK || budget_crypto_init(&error) != BASE_OK) {
         (void)fprintf(stderr, "budget-service: %s\n", error.message);
         return BASE_EXIT_ERROR;
     }
-    (void)fputs("budget-service: no command yet\n", stderr);
-    return BASE_EXIT_USAGE;
+    return cli_main(argument_count, arguments);
 }

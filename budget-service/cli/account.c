@@ -1,0 +1,150 @@
+/* account create, list, set-cap, acknowledge. */
+#include "cli.h"
+
+static bool account_operand(const cli_args *args)
+{
+    if (!budget_name_ok(args->operands[0], BUDGET_ACCOUNT_BYTES, true)) {
+        (void)cli_error(
+            args, BASE_EXIT_USAGE,
+            "'%s' is no account: letters, digits, . _ - + @ : and up to %d parts with / "
+            "between them",
+            args->operands[0], BUDGET_ACCOUNT_DEPTH_MAX);
+        return false;
+    }
+    return true;
+}
+
+typedef budget_verdict (*cap_call)(budget_client *client, const char *name, int64_t cap_usd_micro,
+                                   base_error *why);
+
+static int with_cap(const cli_args *args, cap_call call, const char *done)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    int64_t cap = 0;
+    base_error why = {0};
+    if (!account_operand(args) || !cli_money(args, "--cap", args->options[CLI_CAP], &cap)) {
+        return BASE_EXIT_USAGE;
+    }
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = call(client, args->operands[0], cap, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else if (args->json) {
+        exit_code = cli_object(json_pack("{s:s, s:I}", "account", args->operands[0],
+                                         "cap_usd_micro", (json_int_t)cap));
+    } else {
+        (void)printf("%s %s: cap %s\n", done, args->operands[0], cli_usd(cap));
+        exit_code = BASE_EXIT_DONE;
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_create(const cli_args *args)
+{
+    return with_cap(args, budget_account_create, "made");
+}
+
+static int run_set_cap(const cli_args *args)
+{
+    return with_cap(args, budget_account_set_cap, "set");
+}
+
+static int run_acknowledge(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    if (!account_operand(args)) {
+        return BASE_EXIT_USAGE;
+    }
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_account_acknowledge(client, args->operands[0], &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else if (args->json) {
+        exit_code = cli_object(json_pack("{s:s, s:b}", "account", args->operands[0], "frozen", 0));
+    } else {
+        (void)printf("%s is open again\n", args->operands[0]);
+        exit_code = BASE_EXIT_DONE;
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+typedef struct listing {
+    bool json;
+    json_t *accounts;
+} listing;
+
+static void list_account(void *user, const budget_account *account)
+{
+    const listing *into = user;
+    if (into->json) {
+        (void)json_array_append_new(into->accounts, cli_account_json(account));
+        return;
+    }
+    (void)printf("%-28s %12s %12s %12s %12s%s\n", account->name, cli_usd(account->cap_usd_micro),
+                 cli_usd(account->posted_usd_micro), cli_usd(account->reserved_usd_micro),
+                 cli_usd(account->remaining_usd_micro), account->frozen ? "  frozen" : "");
+}
+
+static int run_list(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    listing into = {.json = args->json, .accounts = json_array()};
+    budget_client *client = cli_client(args, "request", &exit_code);
+    if (client == NULL) {
+        json_decref(into.accounts);
+        return exit_code;
+    }
+    if (!args->json) {
+        (void)printf("%-28s %12s %12s %12s %12s\n", "account", "cap", "posted", "reserved",
+                     "remaining");
+    }
+    const budget_verdict verdict = budget_account_list(client, list_account, &into, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else {
+        exit_code =
+            args->json ? cli_object(json_pack("{s:O}", "accounts", into.accounts)) : BASE_EXIT_DONE;
+    }
+    json_decref(into.accounts);
+    budget_client_close(client);
+    return exit_code;
+}
+
+const cli_command cli_account_commands[] = {
+    {.name = "account create",
+     .operands = "ACCOUNT",
+     .operand_count = 1,
+     .required = CLI_BIT(CLI_CAP),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "make an account; A/B is a part of A, and bound by both caps",
+     .run = run_create},
+    {.name = "account list",
+     .operands = "",
+     .optional = CLI_CLIENT_OPTIONS,
+     .summary = "caps, posted, reserved, remaining",
+     .run = run_list},
+    {.name = "account set-cap",
+     .operands = "ACCOUNT",
+     .operand_count = 1,
+     .required = CLI_BIT(CLI_CAP),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "change what may be spent",
+     .run = run_set_cap},
+    {.name = "account acknowledge",
+     .operands = "ACCOUNT",
+     .operand_count = 1,
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "open an account that an actual above its reservation has frozen",
+     .run = run_acknowledge},
+};
+const int cli_account_command_count = sizeof cli_account_commands / sizeof cli_account_commands[0];

@@ -1,0 +1,172 @@
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "budget/time.h"
+#include "cli.h"
+
+enum { TURNS = 8 };
+
+int cli_object(json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(object);
+    if (text == NULL) {
+        (void)fputs("budget-service: no memory for an answer\n", stderr);
+        return BASE_EXIT_ERROR;
+    }
+    (void)puts(text);
+    free(text);
+    return fflush(stdout) == 0 ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+}
+
+int cli_error(const cli_args *args, int exit_code, const char *format, ...)
+{
+    char message[BASE_ERROR_MESSAGE_BYTES];
+    va_list values;
+    va_start(values, format);
+    (void)vsnprintf(message, sizeof message, format, values);
+    va_end(values);
+    if (args->json) {
+        (void)cli_object(json_pack("{s:s, s:i}", "error", message, "exit", exit_code));
+    } else {
+        (void)fprintf(stderr, "budget-service: %s\n", message);
+    }
+    return exit_code;
+}
+
+int cli_status(const cli_args *args, const base_error *error)
+{
+    return cli_error(args, BASE_EXIT_ERROR, "%s", error->message);
+}
+
+/* The service's own code where it gave one, else the verdict. */
+static const char *reason_of(const budget_client *client, budget_verdict verdict)
+{
+    static const char *const names[] = {
+        [BUDGET_GRANTED] = "GRANTED", [BUDGET_EXCEEDED] = "BUDGET_EXCEEDED",
+        [BUDGET_REFUSED] = "REFUSED", [BUDGET_BAD_TOKEN] = "BAD_TOKEN",
+        [BUDGET_UNKNOWN] = "UNKNOWN", [BUDGET_BEHIND] = "SERVICE_BEHIND",
+        [BUDGET_FAILED] = "FAILED",
+    };
+    const char *code = client != NULL ? budget_client_refusal(client)->code : "";
+    return verdict == BUDGET_REFUSED && code[0] != '\0' ? code : names[verdict];
+}
+
+static void refused_as_json(const budget_client *client, budget_verdict verdict,
+                            const char *message, json_t *object)
+{
+    (void)json_object_set_new(object, "granted", json_false());
+    (void)json_object_set_new(object, "reason", json_string(reason_of(client, verdict)));
+    (void)json_object_set_new(object, "message", json_string(message));
+    (void)json_object_set_new(object, "exit", json_integer(budget_verdict_exit(verdict)));
+    if (verdict == BUDGET_EXCEEDED && client != NULL) {
+        const budget_refusal *refusal = budget_client_refusal(client);
+        (void)json_object_set_new(object, "account", json_string(refusal->account));
+        (void)json_object_set_new(object, "asked_usd_micro",
+                                  json_integer(refusal->asked_usd_micro));
+        (void)json_object_set_new(object, "remaining_usd_micro",
+                                  json_integer(refusal->left_usd_micro));
+    }
+    if (verdict == BUDGET_UNKNOWN && client != NULL) {
+        (void)json_object_set_new(object, "request_id",
+                                  json_string(budget_client_request_id(client)));
+    }
+    (void)cli_object(object);
+}
+
+static void refused_in_words(const budget_client *client, budget_verdict verdict,
+                             const char *message)
+{
+    if (verdict == BUDGET_EXCEEDED && client != NULL) {
+        const budget_refusal *refusal = budget_client_refusal(client);
+        (void)fprintf(stderr, "budget-service: refused: over the cap of %s: %s left, %s asked\n",
+                      refusal->account, cli_usd(refusal->left_usd_micro),
+                      cli_usd(refusal->asked_usd_micro));
+    } else if (verdict == BUDGET_UNKNOWN && client != NULL) {
+        (void)fprintf(stderr,
+                      "budget-service: outcome unknown: %s; ask again with --request-id %s\n",
+                      message, budget_client_request_id(client));
+    } else {
+        (void)fprintf(stderr, "budget-service: %s%s\n",
+                      verdict == BUDGET_FAILED ? "" : "refused: ", message);
+    }
+}
+
+int cli_refused(const cli_args *args, budget_client *client, budget_verdict verdict,
+                const base_error *why, json_t *object)
+{
+    const char *message = why->message[0] != '\0' ? why->message : budget_verdict_name(verdict);
+    if (args->json) {
+        refused_as_json(client, verdict, message, object != NULL ? object : json_object());
+    } else {
+        refused_in_words(client, verdict, message);
+        json_decref(object);
+    }
+    return budget_verdict_exit(verdict);
+}
+
+const char *cli_usd(int64_t micro)
+{
+    static char texts[TURNS][BUDGET_MONEY_BYTES + 2];
+    static int turn;
+    char amount[BUDGET_MONEY_BYTES];
+    char *text = texts[turn++ % TURNS];
+    budget_money_format(micro, amount);
+    (void)snprintf(text, sizeof texts[0], "%s$%s", micro < 0 ? "-" : "",
+                   amount + (micro < 0 ? 1 : 0));
+    return text;
+}
+
+const char *cli_time(int64_t time_s)
+{
+    static char texts[TURNS][BUDGET_TIME_BYTES];
+    static int turn;
+    char *text = texts[turn++ % TURNS];
+    if (time_s == 0) {
+        return "-";
+    }
+    budget_time_format(time_s, text);
+    return text;
+}
+
+int cli_percent(const budget_account *account)
+{
+    const double used = (double)account->posted_usd_micro + (double)account->reserved_usd_micro;
+    if (account->cap_usd_micro <= 0) {
+        return used > 0 ? 100 : 0;
+    }
+    const double percent = used * 100.0 / (double)account->cap_usd_micro;
+    return percent > 999 ? 999 : (int)percent;
+}
+
+json_t *cli_account_json(const budget_account *account)
+{
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:b}", "account", account->name, "cap_usd_micro",
+                  (json_int_t)account->cap_usd_micro, "posted_usd_micro",
+                  (json_int_t)account->posted_usd_micro, "reserved_usd_micro",
+                  (json_int_t)account->reserved_usd_micro, "remaining_usd_micro",
+                  (json_int_t)account->remaining_usd_micro, "frozen", account->frozen, "warning",
+                  cli_percent(account) >= CLI_HINT_PERCENT);
+    if (object != NULL && account->frozen) {
+        (void)json_object_set_new(object, "frozen_by", json_string(account->frozen_by));
+    }
+    return object;
+}
+
+void cli_warn(const budget_account *account)
+{
+    if (account->frozen) {
+        (void)fprintf(stderr,
+                      "budget-service: warning: %s is frozen: %s cost more than was reserved; an "
+                      "admin runs: budget-service account acknowledge %s\n",
+                      account->name, account->frozen_by, account->name);
+    }
+    if (cli_percent(account) >= CLI_HINT_PERCENT) {
+        (void)fprintf(stderr, "budget-service: warning: %s has used %d %% of its %s; %s left\n",
+                      account->name, cli_percent(account), cli_usd(account->cap_usd_micro),
+                      cli_usd(account->remaining_usd_micro));
+    }
+}

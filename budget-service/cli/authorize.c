@@ -1,0 +1,213 @@
+/* authorize. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "budget/machine.h"
+#include "budget/secret_file.h"
+#include "cli.h"
+#include "job_file.h"
+
+enum { HOUR_S = 3600, RANKS_MAX = 4096, NUMBER_MAX = 1 << 20 };
+
+/* "1.5" hours in seconds, rounded up. */
+static bool read_hours(const cli_args *args, int64_t *seconds)
+{
+    int64_t micro_hours = 0;
+    const char *text = args->options[CLI_MAX_HOURS];
+    base_error error = {0};
+    if (text == NULL) {
+        return true;
+    }
+    if (budget_money_parse(text, strlen(text), &micro_hours, &error) != BASE_OK ||
+        micro_hours > 10000 * BUDGET_MICRO_PER_USD || micro_hours == 0) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "--max-hours '%s': hours, such as 2 or 0.5", text);
+        return false;
+    }
+    *seconds = (micro_hours * HOUR_S + 999999) / 1000000;
+    return true;
+}
+
+static bool read_numbers(const cli_args *args, budget_ask *ask)
+{
+    const char *price = args->options[CLI_MAX_PRICE];
+    return cli_integer(args, CLI_WORLD_SIZE, 1, RANKS_MAX, &ask->world_size) &&
+           cli_integer(args, CLI_INSTANCES, 1, NUMBER_MAX, &ask->instances) &&
+           cli_integer(args, CLI_GPUS, 1, NUMBER_MAX, &ask->gpus) &&
+           cli_integer(args, CLI_MAX_ATTEMPTS, 1, NUMBER_MAX, &ask->max_attempts) &&
+           read_hours(args, &ask->max_seconds) &&
+           (price == NULL ||
+            cli_money(args, "--max-price", price, &ask->max_price_usd_micro_per_hour));
+}
+
+static bool read_texts(const cli_args *args, budget_ask *ask)
+{
+    if (!budget_name_ok(args->operands[0], sizeof ask->label, true)) {
+        (void)cli_error(args, BASE_EXIT_USAGE,
+                        "'%s' is no label: letters, digits, . _ - + @ : and / between parts",
+                        args->operands[0]);
+        return false;
+    }
+    return cli_copy(args, "LABEL", args->operands[0], ask->label, sizeof ask->label) &&
+           cli_copy(args, "--account", args->options[CLI_ACCOUNT], ask->account,
+                    sizeof ask->account) &&
+           cli_copy(args, "--mode", args->options[CLI_MODE], ask->mode, sizeof ask->mode) &&
+           cli_copy(args, "--vendor", args->options[CLI_VENDOR], ask->vendor, sizeof ask->vendor) &&
+           cli_copy(args, "--instance-type", args->options[CLI_INSTANCE_TYPE], ask->instance_type,
+                    sizeof ask->instance_type) &&
+           cli_copy(args, "--tier", args->options[CLI_TIER], ask->tier, sizeof ask->tier);
+}
+
+/* The job's own mode and world size; a flag that says another thing is refused. */
+static bool read_job(const cli_args *args, budget_ask *ask)
+{
+    job_file job;
+    base_error error = {0};
+    if (job_file_read(args->options[CLI_JOB], &job, &error) != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+        return false;
+    }
+    memcpy(ask->job_blake2b256, job.blake2b256, sizeof ask->job_blake2b256);
+    if (ask->mode[0] != '\0' && strcmp(ask->mode, job.mode) != 0) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "--mode %s, but %s says %s", ask->mode,
+                        args->options[CLI_JOB], job.mode);
+    } else if (ask->world_size != 0 && ask->world_size != job.world_size) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "--world-size %lld, but %s says %lld",
+                        (long long)ask->world_size, args->options[CLI_JOB],
+                        (long long)job.world_size);
+    } else {
+        memcpy(ask->mode, job.mode, sizeof ask->mode);
+        ask->world_size = job.world_size;
+        return true;
+    }
+    return false;
+}
+
+/* Before money is reserved: can the token be put there? */
+static bool out_is_free(const cli_args *args)
+{
+    const char *path = args->options[CLI_OUT];
+    if (path != NULL && args->options[CLI_REQUEST_ID] == NULL && access(path, F_OK) == 0) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s is there already; nothing was asked", path);
+        return false;
+    }
+    return true;
+}
+
+/* A token is leave to spend: its file is ours alone. The same token once more is fine. */
+static int put_token(const cli_args *args, const char *token)
+{
+    char there[BUDGET_TOKEN_BYTES + 1];
+    char line[BUDGET_TOKEN_BYTES + 1];
+    size_t there_bytes = 0;
+    base_error error = {0};
+    const char *path = args->options[CLI_OUT];
+    if (path == NULL) {
+        return BASE_EXIT_DONE;
+    }
+    const int length = snprintf(line, sizeof line, "%s\n", token);
+    if (budget_secret_file_read(path, there, sizeof there, &there_bytes, NULL) == BASE_OK &&
+        there_bytes == (size_t)length && memcmp(there, line, there_bytes) == 0) {
+        return BASE_EXIT_DONE;
+    }
+    return budget_secret_file_create(path, line, (size_t)length, &error) == BASE_OK
+               ? BASE_EXIT_DONE
+               : cli_error(args, BASE_EXIT_ERROR,
+                           "granted, but %s; ask again with another --out and the same request id",
+                           error.message);
+}
+
+static int show_grant(const cli_args *args, budget_client *client, const budget_grant *grant)
+{
+    const int exit_code = put_token(args, grant->token);
+    const budget_account binding = {.cap_usd_micro = grant->cap_usd_micro,
+                                    .reserved_usd_micro =
+                                        grant->cap_usd_micro - grant->remaining_after_usd_micro,
+                                    .remaining_usd_micro = grant->remaining_after_usd_micro};
+    if (exit_code != BASE_EXIT_DONE) {
+        return exit_code;
+    }
+    if (args->json) {
+        return cli_object(json_pack(
+            "{s:b, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:I, s:b, s:s}", "granted", 1, "label",
+            grant->label, "jti", grant->jti, "token", grant->token, "kid", grant->kid,
+            "remaining_before_usd_micro", (json_int_t)grant->remaining_before_usd_micro,
+            "remaining_after_usd_micro", (json_int_t)grant->remaining_after_usd_micro,
+            "reserved_usd_micro", (json_int_t)grant->max_usd_micro, "account", grant->account,
+            "cap_usd_micro", (json_int_t)grant->cap_usd_micro, "warning",
+            cli_percent(&binding) >= CLI_HINT_PERCENT, "request_id",
+            budget_client_request_id(client)));
+    }
+    (void)fprintf(stderr, "granted %s: %s reserved\nremaining of %s: %s before, %s after\n",
+                  grant->label, cli_usd(grant->max_usd_micro), grant->account,
+                  cli_usd(grant->remaining_before_usd_micro),
+                  cli_usd(grant->remaining_after_usd_micro));
+    if (cli_percent(&binding) >= CLI_HINT_PERCENT) {
+        (void)fprintf(stderr, "budget-service: warning: %s has used %d %% of its %s\n",
+                      grant->account, cli_percent(&binding), cli_usd(grant->cap_usd_micro));
+    }
+    if (args->options[CLI_OUT] != NULL) {
+        (void)printf("%s\n", args->options[CLI_OUT]);
+    } else {
+        (void)printf("%s\n", grant->token);
+    }
+    return BASE_EXIT_DONE;
+}
+
+static int ask_for(const cli_args *args, const budget_ask *ask)
+{
+    static budget_grant grant;
+    int exit_code = BASE_EXIT_ERROR;
+    base_error why = {0};
+    budget_client *client = cli_client(args, "request", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_authorize(client, ask, &grant, &why);
+    if (verdict == BUDGET_GRANTED) {
+        exit_code = show_grant(args, client, &grant);
+    } else {
+        json_t *object = args->json
+                             ? json_pack("{s:s, s:I}", "label", ask->label, "asked_usd_micro",
+                                         (json_int_t)ask->amount_usd_micro)
+                             : NULL;
+        if (object != NULL && ask->account[0] != '\0') {
+            (void)json_object_set_new(object, "account", json_string(ask->account));
+        }
+        exit_code = cli_refused(args, client, verdict, &why, object);
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_authorize(const cli_args *args)
+{
+    budget_ask ask = {0};
+    if (!read_texts(args, &ask) ||
+        !cli_money(args, "USD", args->operands[1], &ask.amount_usd_micro) ||
+        !read_numbers(args, &ask) || !out_is_free(args) || !read_job(args, &ask)) {
+        return BASE_EXIT_USAGE;
+    }
+    (void)!budget_machine_id(ask.machine_id, NULL); /* needed for vendor local only */
+    return ask_for(args, &ask);
+}
+
+const cli_command cli_authorize_commands[] = {
+    {.name = "authorize",
+     .operands = "LABEL USD",
+     .operand_count = 2,
+     .required = CLI_BIT(CLI_JOB),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_ACCOUNT) |
+                 CLI_BIT(CLI_OUT) | CLI_BIT(CLI_MODE) | CLI_BIT(CLI_WORLD_SIZE) |
+                 CLI_BIT(CLI_VENDOR) | CLI_BIT(CLI_INSTANCE_TYPE) | CLI_BIT(CLI_INSTANCES) |
+                 CLI_BIT(CLI_GPUS) | CLI_BIT(CLI_TIER) | CLI_BIT(CLI_MAX_PRICE) |
+                 CLI_BIT(CLI_MAX_HOURS) | CLI_BIT(CLI_MAX_ATTEMPTS),
+     .summary = "reserve money for one job and get its token",
+     .details = "LABEL names the job for ever. Defaults come from the account's policy and from "
+                "JOB.json. Prints the token, or where\nit was put, and what remains before and "
+                "after.",
+     .run = run_authorize},
+};
+const int cli_authorize_command_count =
+    sizeof cli_authorize_commands / sizeof cli_authorize_commands[0];

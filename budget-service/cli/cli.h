@@ -1,0 +1,171 @@
+/* The command line of budget-service: one table of options, one of commands, one way to answer.
+ *
+ * Every command takes --help and --json. With --json it prints exactly one object on standard
+ * output, also when it fails; else words for people: results on standard output, the rest on
+ * standard error. It returns an exit code of base/exitcode.h. */
+#ifndef BUDGET_CLI_H
+#define BUDGET_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/exitcode.h"
+#include "base/status.h"
+#include "budget/client.h"
+#include "budget/money.h"
+
+typedef enum cli_option {
+    CLI_HELP,
+    CLI_JSON,
+    CLI_DIR,
+    CLI_KEY,
+    CLI_TIMEOUT,
+    CLI_REQUEST_ID,
+    CLI_PASSPHRASE_FILE,
+    CLI_PASSPHRASE_FD,
+    CLI_LISTEN,
+    CLI_LISTEN_REDEEM,
+    CLI_CAP,
+    CLI_ACCOUNT,
+    CLI_JOB,
+    CLI_OUT,
+    CLI_MODE,
+    CLI_WORLD_SIZE,
+    CLI_VENDOR,
+    CLI_INSTANCE_TYPE,
+    CLI_INSTANCES,
+    CLI_GPUS,
+    CLI_TIER,
+    CLI_MAX_PRICE,
+    CLI_MAX_HOURS,
+    CLI_MAX_ATTEMPTS,
+    CLI_CHECK,
+    CLI_RANKS,
+    CLI_ATTEMPT,
+    CLI_CREATE,
+    CLI_INSTANCE_ID,
+    CLI_LINE_ID,
+    CLI_EVIDENCE,
+    CLI_BILL,
+    CLI_AS_OF,
+    CLI_FORMAT,
+    CLI_KEYRING,
+    CLI_ROLE,
+    CLI_ACCEPT_CHECKPOINT,
+    CLI_OPTION_COUNT,
+} cli_option;
+
+#define CLI_BIT(option) (UINT64_C(1) << (option))
+
+enum { CLI_OPERANDS_MAX = 4, CLI_HINT_PERCENT = 80 };
+
+struct cli_command;
+
+typedef struct cli_args {
+    const struct cli_command *command;
+    bool json;
+    int operand_count;
+    const char *operands[CLI_OPERANDS_MAX];
+    const char *options[CLI_OPTION_COUNT]; /* "" for a switch that is set; NULL: not given */
+} cli_args;
+
+typedef struct cli_command {
+    const char *name;     /* "account create" */
+    const char *operands; /* "ACCOUNT"; "" for none */
+    int operand_count;    /* exactly so many */
+    uint64_t required;    /* CLI_BITs of options */
+    uint64_t optional;
+    const char *summary; /* one line */
+    const char *details; /* more for --help; NULL: none */
+    int (*run)(const cli_args *args);
+} cli_command;
+
+/* The commands, by group, each group in a file of its own. */
+extern const cli_command cli_service_commands[];
+extern const int cli_service_command_count;
+extern const cli_command cli_account_commands[];
+extern const int cli_account_command_count;
+extern const cli_command cli_authorize_commands[];
+extern const int cli_authorize_command_count;
+extern const cli_command cli_read_commands[];
+extern const int cli_read_command_count;
+extern const cli_command cli_token_commands[];
+extern const int cli_token_command_count;
+extern const cli_command cli_fact_commands[];
+extern const int cli_fact_command_count;
+extern const cli_command cli_report_commands[];
+extern const int cli_report_command_count;
+extern const cli_command cli_key_commands[];
+extern const int cli_key_command_count;
+
+/* Options of every command that asks the service. */
+#define CLI_CLIENT_OPTIONS (CLI_BIT(CLI_DIR) | CLI_BIT(CLI_KEY) | CLI_BIT(CLI_TIMEOUT))
+
+/* Finds the command, reads its options, runs it, returns its exit code. */
+int cli_main(int argument_count, char **arguments);
+
+/* The help of one command, and of all. */
+void cli_help(const cli_command *command, FILE *stream);
+void cli_help_all(FILE *stream);
+
+/* What an option is called, with its dashes: "--cap". */
+const char *cli_option_flag(cli_option option);
+
+/* ------------------------------------------------------------------------------------------------
+ * Reading values. On failure they have said so, and return false; the exit code is then USAGE. */
+
+/* The option's amount; false when it is there and no amount. *set (may be NULL): was it there? */
+bool cli_money(const cli_args *args, const char *name, const char *text, int64_t *micro);
+bool cli_integer(const cli_args *args, cli_option option, int64_t min, int64_t max, int64_t *value);
+bool cli_copy(const cli_args *args, const char *name, const char *text, char *into,
+              size_t into_bytes);
+
+/* ------------------------------------------------------------------------------------------------
+ * Answering */
+
+/* Prints the object on one line and releases it. Returns DONE. */
+int cli_object(json_t *object);
+
+/* An error that is not a verdict: says it, in words or as {"error":…,"exit":…}; returns exit_code.
+ */
+int cli_error(const cli_args *args, int exit_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a status and its error: USAGE for what the user wrote, ERROR else. */
+int cli_status(const cli_args *args, const base_error *error);
+
+/* A verdict that is not GRANTED. Takes `object` (may be NULL) and adds granted, reason, message and
+ * what goes with them; returns the verdict's exit code. */
+int cli_refused(const cli_args *args, budget_client *client, budget_verdict verdict,
+                const base_error *why, json_t *object);
+
+/* "$3.00" in a buffer of eight that take turns; "-$0.50". */
+const char *cli_usd(int64_t micro);
+
+/* "2026-01-02T03:04:05Z", or "-" for 0, likewise. */
+const char *cli_time(int64_t time_s);
+
+/* cap_usd_micro, posted_usd_micro, reserved_usd_micro, remaining_usd_micro, … of an account. */
+json_t *cli_account_json(const budget_account *account);
+
+/* An authorization as an object; an unknown actual is null. */
+json_t *cli_entry_json(const budget_entry *entry);
+
+/* Percent of the cap that is posted or reserved; 100 where the cap is 0. */
+int cli_percent(const budget_account *account);
+
+/* From CLI_HINT_PERCENT on, and for a frozen account: one line on standard error. */
+void cli_warn(const budget_account *account);
+
+/* ------------------------------------------------------------------------------------------------
+ * The service */
+
+/* DIR: --dir, else the default. */
+bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code);
+
+/* A client with the key of --key, a file or a name, or else of this name. NULL: *exit_code says. */
+budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_code);
+
+#endif

@@ -1,0 +1,148 @@
+/* attach, record-actual, terminated, void. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli.h"
+
+static bool label_operand(const cli_args *args)
+{
+    if (!budget_name_ok(args->operands[0], BUDGET_LABEL_BYTES, true)) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "'%s' is no label", args->operands[0]);
+        return false;
+    }
+    return true;
+}
+
+/* The file of --evidence; *data is NULL where none is named. */
+static bool read_evidence(const cli_args *args, void **data, size_t *size_bytes)
+{
+    const char *path = args->options[CLI_EVIDENCE];
+    base_error error = {0};
+    if (path != NULL &&
+        base_file_read(path, BUDGET_EVIDENCE_BYTES_MAX, data, size_bytes, &error) != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "%s", error.message);
+        return false;
+    }
+    return true;
+}
+
+/* Says that it is done, as words or as {"label":…,"done":…}. */
+static int done(const cli_args *args, const char *what)
+{
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:s}", "label", args->operands[0], "done", what));
+    }
+    (void)printf("%s: %s\n", args->operands[0], what);
+    return BASE_EXIT_DONE;
+}
+
+static int finish(const cli_args *args, budget_client *client, budget_verdict verdict,
+                  const base_error *why, const char *what)
+{
+    const int exit_code =
+        verdict == BUDGET_GRANTED
+            ? done(args, what)
+            : cli_refused(args, client, verdict, why,
+                          args->json ? json_pack("{s:s}", "label", args->operands[0]) : NULL);
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_attach(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    budget_client *client = label_operand(args) ? cli_client(args, "request", &exit_code) : NULL;
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict =
+        budget_attach(client, args->operands[0], args->options[CLI_INSTANCE_ID], &why);
+    return finish(args, client, verdict, &why, "attached");
+}
+
+static int run_record_actual(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    budget_actual actual = {.label = args->operands[0], .line_id = args->options[CLI_LINE_ID]};
+    void *evidence = NULL;
+    base_error why = {0};
+    if (!label_operand(args) || !cli_money(args, "USD", args->operands[1], &actual.usd_micro) ||
+        !read_evidence(args, &evidence, &actual.evidence_bytes)) {
+        return BASE_EXIT_USAGE;
+    }
+    actual.evidence = evidence;
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client != NULL) {
+        const budget_verdict verdict = budget_record_actual(client, &actual, &why);
+        exit_code = finish(args, client, verdict, &why, "recorded");
+    }
+    free(evidence);
+    return exit_code;
+}
+
+static int run_terminated(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    void *evidence = NULL;
+    size_t evidence_bytes = 0;
+    base_error why = {0};
+    if (!label_operand(args) || !read_evidence(args, &evidence, &evidence_bytes)) {
+        return BASE_EXIT_USAGE;
+    }
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client != NULL) {
+        const budget_verdict verdict =
+            budget_terminated(client, args->operands[0], evidence, evidence_bytes, &why);
+        exit_code = finish(args, client, verdict, &why, "terminated");
+    }
+    free(evidence);
+    return exit_code;
+}
+
+static int run_void(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    budget_client *client = label_operand(args) ? cli_client(args, "request", &exit_code) : NULL;
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_void(client, args->operands[0], &why);
+    return finish(args, client, verdict, &why, "voided");
+}
+
+const cli_command cli_fact_commands[] = {
+    {.name = "attach",
+     .operands = "LABEL",
+     .operand_count = 1,
+     .required = CLI_BIT(CLI_INSTANCE_ID),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "say which instance was created for it",
+     .run = run_attach},
+    {.name = "record-actual",
+     .operands = "LABEL USD",
+     .operand_count = 2,
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_EVIDENCE) |
+                 CLI_BIT(CLI_LINE_ID),
+     .summary = "record what it cost: a line of the bill",
+     .details = "What is left of the reservation returns once termination is proven as well.",
+     .run = run_record_actual},
+    {.name = "terminated",
+     .operands = "LABEL",
+     .operand_count = 1,
+     .required = CLI_BIT(CLI_EVIDENCE),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "prove that its instance is gone",
+     .details = "The driver's JSON is checked field by field; any other file is kept as attested, "
+                "and needs an admin's key.",
+     .run = run_terminated},
+    {.name = "void",
+     .operands = "LABEL",
+     .operand_count = 1,
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "give a reservation back whose token was never redeemed",
+     .run = run_void},
+};
+const int cli_fact_command_count = sizeof cli_fact_commands / sizeof cli_fact_commands[0];

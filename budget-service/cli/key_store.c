@@ -1,0 +1,101 @@
+#include "key_store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static base_status in_dir(const key_store *store, const char *name, const char *suffix,
+                          char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s%s", store->dir, name, suffix);
+    return length < BASE_PATH_BYTES
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long: %s", store->dir);
+}
+
+base_status key_store_read(key_store *store, const char *dir, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    *store = (key_store){0};
+    (void)snprintf(store->dir, sizeof store->dir, "%s", dir);
+    const base_status status = in_dir(store, "keyring", ".json", path, reterr);
+    return status == BASE_OK ? budget_keyring_read(path, &store->keyring, reterr) : status;
+}
+
+base_status key_store_write(const key_store *store, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const base_status status = in_dir(store, "keyring", ".json", path, reterr);
+    return status == BASE_OK ? budget_keyring_write(path, &store->keyring, reterr) : status;
+}
+
+budget_public_key *key_store_active(key_store *store)
+{
+    for (int i = store->keyring.count - 1; i >= 0; i--) {
+        budget_public_key *key = &store->keyring.keys[i];
+        if (key->retired_at == 0 && key->revoked_at == 0) {
+            return key;
+        }
+    }
+    return NULL;
+}
+
+static base_status key_path(const key_store *store, const char *kid, char path[BASE_PATH_BYTES],
+                            base_error *reterr)
+{
+    char name[BUDGET_KID_BYTES + sizeof "keys/"];
+    (void)snprintf(name, sizeof name, "keys/%s", kid);
+    return in_dir(store, name, ".key", path, reterr);
+}
+
+base_status key_store_make(key_store *store, const budget_passphrase *passphrase, int64_t now_s,
+                           budget_secret_key **secret, base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    char path[BASE_PATH_BYTES];
+    char kid[BUDGET_KID_BYTES];
+    budget_secret_key *made = NULL;
+    base_status status = in_dir(store, "keys", "", folder, reterr);
+    if (status == BASE_OK && mkdir(folder, 0700) != 0 && errno != EEXIST) {
+        status = base_fail_errno(reterr, errno, "cannot make %s", folder);
+    }
+    if (status == BASE_OK) {
+        status = budget_secret_key_make(&made, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    budget_paserk_pid(budget_secret_key_public(made), kid);
+    status = key_path(store, kid, path, reterr);
+    if (status == BASE_OK) {
+        status = budget_secret_key_write(path, made, passphrase, reterr);
+    }
+    if (status == BASE_OK) {
+        status = budget_keyring_add(&store->keyring, budget_secret_key_public(made), now_s, reterr);
+    }
+    if (status != BASE_OK) {
+        budget_secret_key_free(made);
+        return status;
+    }
+    *secret = made;
+    return BASE_OK;
+}
+
+base_status key_store_open(const key_store *store, const budget_public_key *key,
+                           const budget_passphrase *passphrase, budget_secret_key **secret,
+                           base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    base_status status = key_path(store, key->kid, path, reterr);
+    if (status == BASE_OK) {
+        status = budget_secret_key_read(path, passphrase, secret, reterr);
+    }
+    if (status == BASE_OK &&
+        memcmp(budget_secret_key_public(*secret), key->key, sizeof key->key) != 0) {
+        budget_secret_key_free(*secret);
+        *secret = NULL;
+        status = base_fail(reterr, BASE_ERR_AUTH, "%s holds another key", path);
+    }
+    return status;
+}

@@ -1,0 +1,429 @@
+/* key list, rotate, revoke, export; client add, revoke, list; clock repair. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "budget/policy.h"
+#include "budget/time.h"
+#include "cli.h"
+#include "folder_lock.h"
+#include "key_store.h"
+#include "proto/digest.h"
+#include "proto/key.h"
+
+enum { CLOCK_SLACK_S = 600 }; /* how far clocks may be apart, when a key's last token ends */
+
+static bool open_store(const cli_args *args, key_store *store, int *exit_code)
+{
+    char dir[BASE_PATH_BYTES];
+    base_error error = {0};
+    if (!cli_dir(args, dir, exit_code)) {
+        return false;
+    }
+    if (key_store_read(store, dir, &error) != BASE_OK) {
+        *exit_code = cli_status(args, &error);
+        return false;
+    }
+    return true;
+}
+
+static const char *key_state(const budget_public_key *key)
+{
+    return key->revoked_at != 0 ? "revoked" : (key->retired_at != 0 ? "retired" : "signs");
+}
+
+static json_t *key_json(const budget_public_key *key)
+{
+    char text[BUDGET_PASERK_PUBLIC_BYTES];
+    budget_paserk_public(key->key, text);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "kid", key->kid, "key", text, "state",
+                               key_state(key), "created_at", cli_time(key->created_at));
+    if (key->not_after != 0) {
+        (void)json_object_set_new(object, "not_after", json_string(cli_time(key->not_after)));
+    }
+    return object;
+}
+
+static int run_key_list(const cli_args *args)
+{
+    static key_store store;
+    int exit_code = BASE_EXIT_USAGE;
+    if (!open_store(args, &store, &exit_code)) {
+        return exit_code;
+    }
+    json_t *keys = json_array();
+    for (int i = 0; i < store.keyring.count; i++) {
+        const budget_public_key *key = &store.keyring.keys[i];
+        if (args->json) {
+            (void)json_array_append_new(keys, key_json(key));
+        } else {
+            (void)printf("%s  %-7s  made %s  verifies until %s\n", key->kid, key_state(key),
+                         cli_time(key->created_at),
+                         key->not_after != 0 ? cli_time(key->not_after)
+                                             : (key->revoked_at != 0 ? "never" : "further notice"));
+        }
+    }
+    exit_code = args->json ? cli_object(json_pack("{s:O}", "keys", keys)) : BASE_EXIT_DONE;
+    json_decref(keys);
+    return exit_code;
+}
+
+/* How long after its issue a token may be redeemed first, by the folder's policy. */
+static base_status token_seconds(const char *dir, int64_t *seconds, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES + sizeof "/policy.json"];
+    budget_policy *policy = NULL;
+    (void)snprintf(path, sizeof path, "%s/policy.json", dir);
+    const base_status status = budget_policy_read(path, &policy, reterr);
+    if (status == BASE_OK) {
+        *seconds = budget_policy_token_seconds(policy);
+        budget_policy_destroy(policy);
+    } else if (status == BASE_ERR_NOTFOUND) {
+        *seconds = BUDGET_POLICY_TOKEN_S;
+        return BASE_OK;
+    }
+    return status;
+}
+
+/* Keys whose last token ended long ago leave the keyring. */
+static void drop_old(key_store *store, int64_t now_s)
+{
+    int kept = 0;
+    for (int i = 0; i < store->keyring.count; i++) {
+        const budget_public_key *key = &store->keyring.keys[i];
+        if (key->not_after == 0 || key->not_after + CLOCK_SLACK_S > now_s || key->revoked_at != 0) {
+            store->keyring.keys[kept++] = *key;
+        }
+    }
+    memset(&store->keyring.keys[kept], 0,
+           (size_t)(store->keyring.count - kept) * sizeof store->keyring.keys[0]);
+    store->keyring.count = kept;
+}
+
+static base_status rotate(key_store *store, const budget_passphrase *passphrase, base_error *reterr)
+{
+    const int64_t now_s = budget_time_now();
+    int64_t seconds = 0;
+    budget_secret_key *opened = NULL;
+    budget_secret_key *made = NULL;
+    budget_public_key *active = key_store_active(store);
+    base_status status = token_seconds(store->dir, &seconds, reterr);
+    if (status == BASE_OK && active != NULL) {
+        /* the same passphrase for all keys: serve opens them with one */
+        status = key_store_open(store, active, passphrase, &opened, reterr);
+        budget_secret_key_free(opened);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (active != NULL) {
+        active->retired_at = now_s;
+        active->not_after = now_s + seconds + CLOCK_SLACK_S;
+    }
+    drop_old(store, now_s);
+    status = key_store_make(store, passphrase, now_s, &made, reterr);
+    budget_secret_key_free(made);
+    return status == BASE_OK ? key_store_write(store, reterr) : status;
+}
+
+static int run_key_rotate(const cli_args *args)
+{
+    static key_store store;
+    int64_t fd = -1;
+    int lock = -1;
+    int exit_code = BASE_EXIT_USAGE;
+    budget_passphrase *passphrase = NULL;
+    base_error error = {0};
+    if (!cli_integer(args, CLI_PASSPHRASE_FD, 0, 1 << 20, &fd) ||
+        !open_store(args, &store, &exit_code)) {
+        return exit_code;
+    }
+    if (folder_lock(store.dir, &lock, &error) != BASE_OK) {
+        return cli_error(args, BASE_EXIT_ERROR, "%s: stop the service, rotate, start it again",
+                         error.message);
+    }
+    const budget_passphrase_source source = {.file = args->options[CLI_PASSPHRASE_FILE],
+                                             .fd = (int)fd};
+    base_status status = budget_passphrase_open(&source, &passphrase, &error);
+    exit_code = status == BASE_ERR_NOTFOUND ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+    if (status == BASE_OK) {
+        status = rotate(&store, passphrase, &error);
+        budget_passphrase_close(passphrase);
+    }
+    folder_unlock(lock);
+    if (status != BASE_OK) {
+        return cli_error(args, exit_code, "%s", error.message);
+    }
+    const budget_public_key *active = key_store_active(&store);
+    if (args->json) {
+        return cli_object(json_pack("{s:s}", "kid", active->kid));
+    }
+    (void)printf("%s signs from now on; send keyring.json to whoever verifies\n", active->kid);
+    return BASE_EXIT_DONE;
+}
+
+static int run_key_revoke(const cli_args *args)
+{
+    static key_store store;
+    int exit_code = BASE_EXIT_USAGE;
+    base_error error = {0};
+    if (!open_store(args, &store, &exit_code)) {
+        return exit_code;
+    }
+    const budget_public_key *found = budget_keyring_find(&store.keyring, args->operands[0]);
+    if (found == NULL) {
+        return cli_error(args, BASE_EXIT_ERROR, "the keyring has no key %s", args->operands[0]);
+    }
+    budget_public_key *key = &store.keyring.keys[found - store.keyring.keys];
+    key->revoked_at = key->revoked_at != 0 ? key->revoked_at : budget_time_now();
+    if (key_store_write(&store, &error) != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    if (args->json) {
+        return cli_object(
+            json_pack("{s:s, s:s}", "kid", key->kid, "revoked_at", cli_time(key->revoked_at)));
+    }
+    (void)printf("%s verifies nothing any more; restart the service, and send keyring.json to "
+                 "whoever verifies%s\n",
+                 key->kid,
+                 key_store_active(&store) == NULL ? "; then: budget-service key rotate" : "");
+    return BASE_EXIT_DONE;
+}
+
+static int run_key_export(const cli_args *args)
+{
+    static key_store store;
+    int exit_code = BASE_EXIT_USAGE;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    base_error error = {0};
+    if (!open_store(args, &store, &exit_code)) {
+        return exit_code;
+    }
+    const char *out = args->options[CLI_OUT];
+    if (out != NULL && budget_keyring_write(out, &store.keyring, &error) != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    if (out != NULL) {
+        return args->json ? cli_object(json_pack("{s:s}", "out", out)) : BASE_EXIT_DONE;
+    }
+    if (budget_keyring_format(&store.keyring, &text, &text_bytes, &error) != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    exit_code = BASE_EXIT_DONE;
+    if (args->json) {
+        exit_code = cli_object(json_loadb(text, text_bytes, 0, NULL));
+    } else {
+        (void)puts(text);
+    }
+    free(text);
+    return exit_code;
+}
+
+/* The service's CURVE key as every client's key file has it. */
+static base_status service_key(const char *dir, uint8_t key[BUDGET_CURVE_KEY_BYTES],
+                               base_error *reterr)
+{
+    budget_service_address address;
+    const base_status status = budget_service_address_read(dir, &address, reterr);
+    if (status == BASE_OK) {
+        memcpy(key, address.public_key, BUDGET_CURVE_KEY_BYTES);
+    }
+    return status;
+}
+
+/* Makes the pair and its file first: a client that is added without a file could never be used. */
+static base_status make_client_key(const cli_args *args, const char *dir, const char *path,
+                                   budget_client_key *key, base_error *reterr)
+{
+    proto_keypair pair;
+    base_status status = service_key(dir, key->service_public_key, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    proto_keypair_make(&pair);
+    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
+    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
+    proto_wipe(&pair, sizeof pair);
+    (void)snprintf(key->name, sizeof key->name, "%s", args->operands[0]);
+    status = budget_client_key_write(path, key, reterr);
+    proto_wipe(key->secret_key, sizeof key->secret_key);
+    return status;
+}
+
+static int add_client(const cli_args *args, const char *dir, budget_client *client)
+{
+    char path[BASE_PATH_BYTES + BUDGET_NAME_BYTES + sizeof "/clients/.key"];
+    budget_client_key key = {0};
+    base_error why = {0};
+    (void)snprintf(path, sizeof path, "%s/clients/%s.key", dir, args->operands[0]);
+    const char *out = args->options[CLI_OUT] != NULL ? args->options[CLI_OUT] : path;
+    if (make_client_key(args, dir, out, &key, &why) != BASE_OK) {
+        return cli_status(args, &why);
+    }
+    const budget_verdict verdict =
+        budget_client_add(client, args->operands[0], args->options[CLI_ROLE], key.public_key, &why);
+    if (verdict != BUDGET_GRANTED) {
+        if (verdict != BUDGET_UNKNOWN) {
+            (void)unlink(out);
+        }
+        return cli_refused(args, client, verdict, &why, NULL);
+    }
+    if (args->json) {
+        return cli_object(json_pack("{s:s, s:s, s:s}", "client", args->operands[0], "role",
+                                    args->options[CLI_ROLE], "key", out));
+    }
+    (void)printf("%s may ask with the role %s; its key: %s\n", args->operands[0],
+                 args->options[CLI_ROLE], out);
+    return BASE_EXIT_DONE;
+}
+
+static int run_client_add(const cli_args *args)
+{
+    char dir[BASE_PATH_BYTES];
+    int exit_code = BASE_EXIT_USAGE;
+    const char *role = args->options[CLI_ROLE];
+    if (!budget_name_ok(args->operands[0], BUDGET_NAME_BYTES, false)) {
+        return cli_error(args, BASE_EXIT_USAGE, "'%s' is no name", args->operands[0]);
+    }
+    if (strcmp(role, "request") != 0 && strcmp(role, "reconcile") != 0 &&
+        strcmp(role, "admin") != 0) {
+        return cli_error(args, BASE_EXIT_USAGE, "--role: request, reconcile or admin");
+    }
+    if (!cli_dir(args, dir, &exit_code)) {
+        return exit_code;
+    }
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client != NULL) {
+        exit_code = add_client(args, dir, client);
+        budget_client_close(client);
+    }
+    return exit_code;
+}
+
+static int run_client_revoke(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_client_revoke(client, args->operands[0], &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else if (args->json) {
+        exit_code = cli_object(json_pack("{s:s, s:b}", "client", args->operands[0], "revoked", 1));
+    } else {
+        (void)printf("%s may ask for nothing any more\n", args->operands[0]);
+        exit_code = BASE_EXIT_DONE;
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+static void list_client(void *user, const budget_client_info *info)
+{
+    json_t *clients = user;
+    char hex[PROTO_DIGEST_HEX_BYTES];
+    proto_digest_hex(info->public_key, hex);
+    if (clients != NULL) {
+        (void)json_array_append_new(clients, json_pack("{s:s, s:s, s:s, s:b}", "client", info->name,
+                                                       "role", info->role, "public_key", hex,
+                                                       "revoked", info->revoked));
+    } else {
+        (void)printf("%-20s %-10s %s%s\n", info->name, info->role, hex,
+                     info->revoked ? "  revoked" : "");
+    }
+}
+
+static int run_client_list(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    json_t *clients = args->json ? json_array() : NULL;
+    const budget_verdict verdict = budget_client_list(client, list_client, clients, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else {
+        exit_code =
+            args->json ? cli_object(json_pack("{s:O}", "clients", clients)) : BASE_EXIT_DONE;
+    }
+    json_decref(clients);
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_clock_repair(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_repair_clock(client, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else {
+        exit_code = args->json ? cli_object(json_pack("{s:b}", "repaired", 1)) : BASE_EXIT_DONE;
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+const cli_command cli_key_commands[] = {
+    {.name = "key list",
+     .operands = "",
+     .optional = CLI_BIT(CLI_DIR),
+     .summary = "the signing keys, and until when they verify",
+     .run = run_key_list},
+    {.name = "key rotate",
+     .operands = "",
+     .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_PASSPHRASE_FILE) | CLI_BIT(CLI_PASSPHRASE_FD),
+     .summary = "make a new signing key (stop the service first)",
+     .details = "The old one verifies until the last token it can have signed has expired.",
+     .run = run_key_rotate},
+    {.name = "key revoke",
+     .operands = "KID",
+     .operand_count = 1,
+     .optional = CLI_BIT(CLI_DIR),
+     .summary = "let a key verify nothing any more",
+     .run = run_key_revoke},
+    {.name = "key export",
+     .operands = "",
+     .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_OUT),
+     .summary = "the keyring: what a verifier needs",
+     .run = run_key_export},
+    {.name = "client add",
+     .operands = "NAME",
+     .operand_count = 1,
+     .required = CLI_BIT(CLI_ROLE),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_OUT) | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "make a key for a client: role request, reconcile or admin",
+     .run = run_client_add},
+    {.name = "client revoke",
+     .operands = "NAME",
+     .operand_count = 1,
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "take its leave to ask, on open connections too",
+     .run = run_client_revoke},
+    {.name = "client list",
+     .operands = "",
+     .optional = CLI_CLIENT_OPTIONS,
+     .summary = "who may ask for what",
+     .run = run_client_list},
+    {.name = "clock repair",
+     .operands = "",
+     .optional = CLI_CLIENT_OPTIONS,
+     .summary = "after the wall clock was truly corrected: deadlines follow it again",
+     .run = run_clock_repair},
+};
+const int cli_key_command_count = sizeof cli_key_commands / sizeof cli_key_commands[0];

@@ -1,0 +1,261 @@
+/* remaining, total-spent, status, list. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli.h"
+
+enum { BAR_CELLS = 24 };
+
+static int run_remaining(const cli_args *args)
+{
+    static budget_chain chain;
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    budget_client *client = cli_client(args, "request", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_remaining(client, args->operands[0], &chain, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+        budget_client_close(client);
+        return exit_code;
+    }
+    const budget_account *binding = &chain.accounts[chain.binding];
+    if (args->json) {
+        json_t *object = cli_account_json(binding); /* the numbers of the one that binds */
+        json_t *accounts = json_array();
+        for (int i = 0; i < chain.count; i++) {
+            (void)json_array_append_new(accounts, cli_account_json(&chain.accounts[i]));
+        }
+        (void)json_object_set_new(object, "account", json_string(args->operands[0]));
+        (void)json_object_set_new(object, "binding", json_string(binding->name));
+        (void)json_object_set_new(object, "accounts", accounts);
+        exit_code = cli_object(object);
+    } else {
+        (void)printf("%s\n", cli_usd(binding->remaining_usd_micro));
+        (void)fprintf(stderr, "%s binds: cap %s, posted %s, reserved %s\n", binding->name,
+                      cli_usd(binding->cap_usd_micro), cli_usd(binding->posted_usd_micro),
+                      cli_usd(binding->reserved_usd_micro));
+        for (int i = 0; i < chain.count; i++) {
+            cli_warn(&chain.accounts[i]);
+        }
+        exit_code = BASE_EXIT_DONE;
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_total_spent(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    int64_t spent = 0;
+    base_error why = {0};
+    budget_client *client = cli_client(args, "request", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_total_spent(client, args->operands[0], &spent, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else if (args->json) {
+        exit_code = cli_object(json_pack("{s:s, s:I}", "account", args->operands[0],
+                                         "total_spent_usd_micro", (json_int_t)spent));
+    } else {
+        (void)printf("%s\n", cli_usd(spent));
+        exit_code = BASE_EXIT_DONE;
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+/* "#####++++......": posted, reserved, left. */
+static void make_bar(const budget_account *account, char bar[BAR_CELLS + 1])
+{
+    const double cap = account->cap_usd_micro > 0 ? (double)account->cap_usd_micro : 1.0;
+    const double posted = (double)account->posted_usd_micro * BAR_CELLS / cap;
+    const double used =
+        ((double)account->posted_usd_micro + (double)account->reserved_usd_micro) * BAR_CELLS / cap;
+    for (int i = 0; i < BAR_CELLS; i++) {
+        bar[i] = i + 0.5 < posted ? '#' : (i + 0.5 < used ? '+' : '.');
+    }
+    bar[BAR_CELLS] = '\0';
+}
+
+json_t *cli_entry_json(const budget_entry *entry)
+{
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "label",
+                  entry->label, "account", entry->account, "jti", entry->jti, "state", entry->state,
+                  "reserved_usd_micro", (json_int_t)entry->reserved_usd_micro, "mode", entry->mode,
+                  "vendor", entry->vendor, "instance_type", entry->instance_type, "instance_id",
+                  entry->instance_id, "client", entry->client, "evidence", entry->evidence,
+                  "attested", entry->attested, "authorized_at", cli_time(entry->authorized_at));
+    const struct {
+        const char *name;
+        int64_t time_s;
+    } times[] = {{"redeemed_at", entry->redeemed_at},
+                 {"deadline", entry->deadline},
+                 {"terminated_at", entry->terminated_at}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        (void)json_object_set_new(object, times[i].name,
+                                  times[i].time_s != 0 ? json_string(cli_time(times[i].time_s))
+                                                       : json_null());
+    }
+    /* an unknown cost is unknown, never zero */
+    (void)json_object_set_new(object, "actual_usd_micro",
+                              entry->actual_known ? json_integer(entry->actual_usd_micro)
+                                                  : json_null());
+    return object;
+}
+
+typedef struct report_sink {
+    bool json;
+    json_t *accounts;
+    json_t *alarms;
+} report_sink;
+
+static void report_account(void *user, const budget_account *account)
+{
+    const report_sink *sink = user;
+    char bar[BAR_CELLS + 1];
+    if (sink->json) {
+        (void)json_array_append_new(sink->accounts, cli_account_json(account));
+        return;
+    }
+    make_bar(account, bar);
+    (void)printf("%-24s [%s] %3d %%  %s left of %s: %s posted, %s reserved%s\n", account->name, bar,
+                 cli_percent(account), cli_usd(account->remaining_usd_micro),
+                 cli_usd(account->cap_usd_micro), cli_usd(account->posted_usd_micro),
+                 cli_usd(account->reserved_usd_micro), account->frozen ? "  FROZEN" : "");
+    (void)fflush(stdout);
+    cli_warn(account);
+}
+
+static void report_alarm(void *user, const budget_entry *entry)
+{
+    const report_sink *sink = user;
+    if (sink->json) {
+        (void)json_array_append_new(sink->alarms, cli_entry_json(entry));
+        return;
+    }
+    (void)printf("ALARM %s: past its deadline (%s) without proof of termination; %s stays "
+                 "reserved; instance %s at %s\n",
+                 entry->label, cli_time(entry->deadline), cli_usd(entry->reserved_usd_micro),
+                 entry->instance_id[0] != '\0' ? entry->instance_id : "unknown", entry->vendor);
+}
+
+static int show_report(const cli_args *args, report_sink *sink, const budget_report *report)
+{
+    const bool attention =
+        report->alarms_total > 0 || report->frozen_total > 0 || report->clock_alarm[0] != '\0';
+    const int exit_code =
+        attention && args->options[CLI_CHECK] != NULL ? BASE_EXIT_NEEDS_ATTENTION : BASE_EXIT_DONE;
+    if (args->json) {
+        (void)cli_object(json_pack(
+            "{s:O, s:O, s:I, s:I, s:I, s:s, s:b}", "accounts", sink->accounts, "alarms",
+            sink->alarms, "accounts_total", (json_int_t)report->accounts_total, "frozen_total",
+            (json_int_t)report->frozen_total, "alarms_total", (json_int_t)report->alarms_total,
+            "clock_alarm", report->clock_alarm, "needs_attention", attention));
+        return exit_code;
+    }
+    if (report->clock_alarm[0] != '\0') {
+        (void)printf(
+            "ALARM %s; after a true correction an admin runs: budget-service clock repair\n",
+            report->clock_alarm);
+    }
+    (void)printf("%" PRIu64 " account%s, %" PRIu64 " frozen, %" PRIu64 " past the deadline\n",
+                 report->accounts_total, report->accounts_total == 1 ? "" : "s",
+                 report->frozen_total, report->alarms_total);
+    return exit_code;
+}
+
+static int run_status(const cli_args *args)
+{
+    static budget_report report;
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    report_sink sink = {.json = args->json};
+    budget_client *client = cli_client(args, "request", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    sink.accounts = json_array();
+    sink.alarms = json_array();
+    const budget_status_sinks sinks = {
+        .account = report_account, .alarm = report_alarm, .user = &sink};
+    const budget_verdict verdict = budget_status(client, &sinks, &report, &why);
+    exit_code = verdict == BUDGET_GRANTED ? show_report(args, &sink, &report)
+                                          : cli_refused(args, client, verdict, &why, NULL);
+    json_decref(sink.accounts);
+    json_decref(sink.alarms);
+    budget_client_close(client);
+    return exit_code;
+}
+
+static void list_entry(void *user, const budget_entry *entry)
+{
+    json_t *entries = user;
+    if (entries != NULL) {
+        (void)json_array_append_new(entries, cli_entry_json(entry));
+        return;
+    }
+    (void)printf("%-28s %-20s %-20s %10s %10s  %s\n", entry->label, entry->account, entry->state,
+                 cli_usd(entry->reserved_usd_micro),
+                 entry->actual_known ? cli_usd(entry->actual_usd_micro) : "unknown",
+                 cli_time(entry->authorized_at));
+}
+
+static int run_list(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    base_error why = {0};
+    json_t *entries = args->json ? json_array() : NULL;
+    budget_client *client = cli_client(args, "request", &exit_code);
+    if (client == NULL) {
+        json_decref(entries);
+        return exit_code;
+    }
+    if (!args->json) {
+        (void)printf("%-28s %-20s %-20s %10s %10s  %s\n", "label", "account", "state", "reserved",
+                     "actual", "authorized");
+    }
+    const budget_verdict verdict =
+        budget_list(client, args->options[CLI_ACCOUNT], list_entry, entries, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else {
+        exit_code =
+            args->json ? cli_object(json_pack("{s:O}", "entries", entries)) : BASE_EXIT_DONE;
+    }
+    json_decref(entries);
+    budget_client_close(client);
+    return exit_code;
+}
+
+const cli_command cli_read_commands[] = {
+    {.name = "remaining",
+     .operands = "ACCOUNT",
+     .operand_count = 1,
+     .optional = CLI_CLIENT_OPTIONS,
+     .summary = "what is left: the least along the account's chain",
+     .run = run_remaining},
+    {.name = "total-spent",
+     .operands = "ACCOUNT",
+     .operand_count = 1,
+     .optional = CLI_CLIENT_OPTIONS,
+     .summary = "what has been posted there and below",
+     .run = run_total_spent},
+    {.name = "status",
+     .operands = "",
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_CHECK),
+     .summary = "accounts, alarms, warnings",
+     .details = "A bar shows what is posted (#), reserved (+) and left (.).",
+     .run = run_status},
+    {.name = "list",
+     .operands = "",
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_ACCOUNT),
+     .summary = "every authorization",
+     .run = run_list},
+};
+const int cli_read_command_count = sizeof cli_read_commands / sizeof cli_read_commands[0];

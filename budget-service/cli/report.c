@@ -1,0 +1,254 @@
+/* reconcile, export, audit. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "budget/bill.h"
+#include "budget/time.h"
+#include "cli.h"
+#include "export_text.h"
+#include "proto/digest.h"
+
+static bool read_format(const cli_args *args, budget_bill_format *format)
+{
+    base_error error = {0};
+    *format = BUDGET_BILL_GUESS;
+    if (args->options[CLI_FORMAT] != NULL &&
+        budget_bill_format_parse(args->options[CLI_FORMAT], format, &error) != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_USAGE, "--format: %s", error.message);
+        return false;
+    }
+    return true;
+}
+
+static base_status bill_from_charges(const budget_charge *charges, size_t count,
+                                     budget_bill_line **lines, base_error *reterr)
+{
+    if (count > BUDGET_BILL_LINES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the bill has %zu lines; at most %d at a time",
+                         count, BUDGET_BILL_LINES_MAX);
+    }
+    budget_bill_line *made = calloc(count + 1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill");
+    }
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(made[i].line_id, sizeof made[i].line_id, "%s", charges[i].line_id);
+        (void)snprintf(made[i].label, sizeof made[i].label, "%s", charges[i].label);
+        (void)snprintf(made[i].instance_id, sizeof made[i].instance_id, "%s",
+                       charges[i].instance_id);
+        made[i].usd_micro = charges[i].usd_micro;
+    }
+    *lines = made;
+    return BASE_OK;
+}
+
+/* Reads the bill's file; *lines is the caller's to free. */
+static base_status read_bill(const cli_args *args, budget_bill_format format, budget_bill *bill,
+                             budget_bill_line **lines, base_error *reterr)
+{
+    void *bytes = NULL;
+    size_t size_bytes = 0;
+    budget_charge *charges = NULL;
+    base_status status =
+        base_file_read(args->options[CLI_BILL], BUDGET_BILL_BYTES_MAX, &bytes, &size_bytes, reterr);
+    if (status == BASE_OK) {
+        status = budget_bill_parse(bytes, size_bytes, format, &charges, &bill->count, reterr);
+        if (status != BASE_OK) {
+            status = base_error_prepend(reterr, status, "%s", args->options[CLI_BILL]);
+        }
+    }
+    if (status == BASE_OK) {
+        proto_blake2b256(bytes, size_bytes, bill->blake2b256);
+        status = bill_from_charges(charges, bill->count, lines, reterr);
+        bill->lines = *lines;
+    }
+    free(charges);
+    free(bytes);
+    return status;
+}
+
+typedef struct difference_sink {
+    bool json;
+    json_t *differences;
+} difference_sink;
+
+static void show_difference(void *user, const budget_difference *difference)
+{
+    const difference_sink *sink = user;
+    if (sink->json) {
+        (void)json_array_append_new(
+            sink->differences,
+            json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "kind", difference->kind, "label",
+                      difference->label, "instance_id", difference->instance_id, "line_id",
+                      difference->line_id, "ledger_usd_micro",
+                      (json_int_t)difference->ledger_usd_micro, "bill_usd_micro",
+                      (json_int_t)difference->bill_usd_micro));
+        return;
+    }
+    (void)printf("%-18s %-28s %-20s %12s %12s\n", difference->kind,
+                 difference->label[0] != '\0' ? difference->label : "-",
+                 difference->instance_id[0] != '\0' ? difference->instance_id : "-",
+                 cli_usd(difference->ledger_usd_micro), cli_usd(difference->bill_usd_micro));
+}
+
+static int show_reconciliation(const cli_args *args, const budget_reconciliation *result,
+                               json_t *differences)
+{
+    const bool all = result->missing_in_bill == 0 && result->missing_in_ledger == 0 &&
+                     result->differing == 0 && result->unknown == 0;
+    const int exit_code = all ? BASE_EXIT_DONE : BASE_EXIT_NOT_RECONCILED;
+    if (args->json) {
+        (void)cli_object(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched", (json_int_t)result->matched,
+            "missing_in_bill", (json_int_t)result->missing_in_bill, "missing_in_ledger",
+            (json_int_t)result->missing_in_ledger, "differing", (json_int_t)result->differing,
+            "unknown", (json_int_t)result->unknown, "reconciled", all, "differences", differences));
+    } else {
+        (void)printf("%" PRIu64 " matched, %" PRIu64 " missing in the bill, %" PRIu64
+                     " missing in the ledger, %" PRIu64 " differing, %" PRIu64 " unknown\n",
+                     result->matched, result->missing_in_bill, result->missing_in_ledger,
+                     result->differing, result->unknown);
+    }
+    return exit_code;
+}
+
+static int send_bill(const cli_args *args, const budget_bill *bill)
+{
+    int exit_code = BASE_EXIT_ERROR;
+    budget_reconciliation result = {0};
+    base_error why = {0};
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    difference_sink sink = {.json = args->json, .differences = json_array()};
+    if (!args->json) {
+        (void)printf("%-18s %-28s %-20s %12s %12s\n", "", "label", "instance", "ledger", "bill");
+    }
+    const budget_verdict verdict =
+        budget_reconcile(client, bill, show_difference, &sink, &result, &why);
+    exit_code = verdict == BUDGET_GRANTED ? show_reconciliation(args, &result, sink.differences)
+                                          : cli_refused(args, client, verdict, &why, NULL);
+    json_decref(sink.differences);
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_reconcile(const cli_args *args)
+{
+    budget_bill bill = {.vendor = args->options[CLI_VENDOR]};
+    budget_bill_line *lines = NULL;
+    budget_bill_format format;
+    const char *as_of = args->options[CLI_AS_OF];
+    base_error error = {0};
+    if (!read_format(args, &format)) {
+        return BASE_EXIT_USAGE;
+    }
+    if (budget_time_parse(as_of, strlen(as_of), &bill.as_of, &error) != BASE_OK) {
+        return cli_error(args, BASE_EXIT_USAGE, "--as-of: %s", error.message);
+    }
+    if (read_bill(args, format, &bill, &lines, &error) != BASE_OK) {
+        free(lines);
+        return cli_status(args, &error);
+    }
+    const int exit_code = send_bill(args, &bill);
+    free(lines);
+    return exit_code;
+}
+
+/* Gathers the export's text, so that --json and --out get it whole. */
+static int finish_export(const cli_args *args, const char *format, const char *text)
+{
+    base_error error = {0};
+    const char *out = args->options[CLI_OUT];
+    if (out != NULL && base_file_write(out, text, strlen(text), &error) != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    if (args->json) {
+        return cli_object(out != NULL ? json_pack("{s:s, s:s}", "format", format, "out", out)
+                                      : json_pack("{s:s, s:s}", "format", format, "text", text));
+    }
+    if (out == NULL) {
+        (void)fputs(text, stdout);
+    }
+    return fflush(stdout) == 0 ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+}
+
+static int run_export(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    export_format format;
+    char *text = NULL;
+    base_error why = {0};
+    if (!export_format_parse(args->options[CLI_FORMAT], &format)) {
+        return cli_error(args, BASE_EXIT_USAGE, "--format: jsonl, hledger or markdown");
+    }
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = export_text(client, format, &text, &why);
+    exit_code = verdict == BUDGET_GRANTED ? finish_export(args, args->options[CLI_FORMAT], text)
+                                          : cli_refused(args, client, verdict, &why, NULL);
+    free(text);
+    budget_client_close(client);
+    return exit_code;
+}
+
+static int run_audit(const cli_args *args)
+{
+    int exit_code = BASE_EXIT_USAGE;
+    budget_audit_result result = {0};
+    base_error why = {0};
+    budget_client *client = cli_client(args, "admin", &exit_code);
+    if (client == NULL) {
+        return exit_code;
+    }
+    const budget_verdict verdict = budget_audit(client, &result, &why);
+    if (verdict != BUDGET_GRANTED) {
+        exit_code = cli_refused(args, client, verdict, &why, NULL);
+    } else {
+        exit_code = result.good ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
+        if (args->json) {
+            (void)cli_object(json_pack("{s:b, s:I, s:I, s:s}", "good", result.good, "rows",
+                                       (json_int_t)result.rows, "bad_sequence",
+                                       (json_int_t)result.bad_sequence, "finding", result.finding));
+        } else if (result.good) {
+            (void)printf("good: %" PRIu64 " rows\n", result.rows);
+        } else {
+            (void)printf("BAD from row %" PRIu64 " on: %s\n", result.bad_sequence, result.finding);
+        }
+    }
+    budget_client_close(client);
+    return exit_code;
+}
+
+const cli_command cli_report_commands[] = {
+    {.name = "reconcile",
+     .operands = "",
+     .required = CLI_BIT(CLI_BILL) | CLI_BIT(CLI_AS_OF),
+     .optional =
+         CLI_CLIENT_OPTIONS | CLI_BIT(CLI_FORMAT) | CLI_BIT(CLI_VENDOR) | CLI_BIT(CLI_REQUEST_ID),
+     .summary = "compare the vendor's bill with the ledger; exit 7 unless all matches",
+     .details = "Formats: runpod-json, vast-json, focus-csv, csv (guessed where none is given). "
+                "--vendor: only its\nauthorizations are expected on the bill (default: all but "
+                "local ones).",
+     .run = run_reconcile},
+    {.name = "export",
+     .operands = "",
+     .required = CLI_BIT(CLI_FORMAT),
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_OUT),
+     .summary = "the ledger as jsonl, hledger or markdown",
+     .details =
+         "jsonl: spend.jsonl made again. hledger: a journal of what was posted. markdown: the "
+         "phase's budget page.",
+     .run = run_export},
+    {.name = "audit",
+     .operands = "",
+     .optional = CLI_CLIENT_OPTIONS,
+     .summary = "walk the whole ledger again; names the first bad row (exit 8)",
+     .run = run_audit},
+};
+const int cli_report_command_count = sizeof cli_report_commands / sizeof cli_report_commands[0];

@@ -1,0 +1,255 @@
+/* redeem and verify. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "budget/secret_file.h"
+#include "budget/time.h"
+#include "budget/token.h"
+#include "cli.h"
+#include "job_file.h"
+#include "job_key.h"
+
+enum { RANKS_MAX = 4096, ATTEMPTS_MAX = 1000, ANSWER_RANKS = BUDGET_REDEEM_RANKS_MAX };
+
+/* TOKEN: a file, or the text itself. */
+static bool read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes)
+{
+    const char *text = args->operands[0];
+    base_error error = {0};
+    if (strncmp(text, "v4.", 3) == 0) {
+        *token_bytes = strlen(text);
+        if (*token_bytes < BUDGET_TOKEN_BYTES) {
+            memcpy(token, text, *token_bytes + 1);
+            return true;
+        }
+        (void)cli_error(args, BASE_EXIT_BAD_TOKEN, "the token is longer than any of ours");
+        return false;
+    }
+    const base_status status = budget_token_read_file(text, token, token_bytes, &error);
+    if (status != BASE_OK) {
+        (void)cli_error(args, BASE_EXIT_BAD_TOKEN, "%s", error.message);
+        return false;
+    }
+    return true;
+}
+
+static json_t *claims_json(const budget_claims *claims)
+{
+    char text[BUDGET_CLAIMS_JSON_BYTES];
+    size_t text_bytes = 0;
+    return budget_claims_write(claims, text, &text_bytes, NULL) == BASE_OK
+               ? json_loadb(text, text_bytes, 0, NULL)
+               : NULL;
+}
+
+static int show_verdict(const cli_args *args, budget_verdict_token verdict,
+                        const budget_claims *claims, const base_error *why)
+{
+    const int exit_code = verdict == BUDGET_TOKEN_OK ? BASE_EXIT_DONE : BASE_EXIT_BAD_TOKEN;
+    if (args->json) {
+        json_t *object = json_pack("{s:b, s:s}", "valid", verdict == BUDGET_TOKEN_OK, "verdict",
+                                   budget_verdict_token_name(verdict));
+        if (verdict != BUDGET_TOKEN_OK) {
+            (void)json_object_set_new(object, "message", json_string(why->message));
+            (void)json_object_set_new(object, "exit", json_integer(exit_code));
+        } else {
+            (void)json_object_set_new(object, "claims", claims_json(claims));
+        }
+        (void)cli_object(object);
+    } else if (verdict != BUDGET_TOKEN_OK) {
+        (void)fprintf(stderr, "budget-service: %s: %s\n", budget_verdict_token_name(verdict),
+                      why->message);
+    } else {
+        (void)printf("good: %s of %s, mode %s, %lld ranks, at most %s and %lld s, until %s\n",
+                     claims->label, claims->account, claims->mode, (long long)claims->world_size,
+                     cli_usd(claims->max_usd_micro), (long long)claims->max_seconds,
+                     cli_time(claims->expires_at));
+    }
+    return exit_code;
+}
+
+static bool read_keyring(const cli_args *args, budget_keyring *keyring, int *exit_code)
+{
+    char dir[BASE_PATH_BYTES];
+    char path[BASE_PATH_BYTES + sizeof "/keyring.json"];
+    const char *file = args->options[CLI_KEYRING];
+    base_error error = {0};
+    if (file == NULL) {
+        if (!cli_dir(args, dir, exit_code)) {
+            return false;
+        }
+        (void)snprintf(path, sizeof path, "%s/keyring.json", dir);
+        file = path;
+    }
+    if (budget_keyring_read(file, keyring, &error) != BASE_OK) {
+        *exit_code = cli_error(args, BASE_EXIT_BAD_TOKEN, "%s", error.message);
+        return false;
+    }
+    return true;
+}
+
+static int run_verify(const cli_args *args)
+{
+    static budget_keyring keyring;
+    char token[BUDGET_TOKEN_BYTES];
+    size_t token_bytes = 0;
+    budget_claims claims = {0};
+    job_file job = {0};
+    int exit_code = BASE_EXIT_BAD_TOKEN;
+    base_error why = {0};
+    if (!read_keyring(args, &keyring, &exit_code) || !read_token(args, token, &token_bytes)) {
+        return exit_code;
+    }
+    budget_verdict_token verdict =
+        budget_token_verify(token, token_bytes, &keyring, budget_time_now(), &claims, &why);
+    if (verdict == BUDGET_TOKEN_OK && args->options[CLI_JOB] != NULL) {
+        if (job_file_open(args->options[CLI_JOB], &job, &why) != BASE_OK) {
+            return cli_error(args, BASE_EXIT_USAGE, "%s", why.message);
+        }
+        verdict = budget_token_check_job(&claims, job.text, job.text_bytes, job.mode,
+                                         job.world_size, &why);
+        free(job.text);
+    }
+    return show_verdict(args, verdict, &claims, &why);
+}
+
+static int redeem_create(const cli_args *args, const budget_redeem_options *options,
+                         const char *token)
+{
+    int64_t not_after = 0;
+    base_error why = {0};
+    const budget_verdict verdict = budget_redeem_create(options, token, &not_after, &why);
+    if (verdict != BUDGET_GRANTED) {
+        return cli_refused(args, NULL, verdict, &why, NULL);
+    }
+    if (args->json) {
+        return cli_object(json_pack("{s:b, s:s}", "granted", 1, "not_after", cli_time(not_after)));
+    }
+    (void)printf("leave to create one instance, to be ended before %s\n", cli_time(not_after));
+    return BASE_EXIT_DONE;
+}
+
+static base_status put_receipts(const char *folder, int first_rank,
+                                const budget_redemption *redemption, base_error *reterr)
+{
+    for (int i = 0; i < redemption->count; i++) {
+        char path[BASE_PATH_BYTES];
+        char line[BUDGET_TOKEN_BYTES + 1];
+        const int path_bytes =
+            snprintf(path, sizeof path, "%s/rank-%d.receipt", folder, first_rank + i);
+        const int length = snprintf(line, sizeof line, "%s\n", redemption->receipts[i]);
+        if (path_bytes >= (int)sizeof path) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long");
+        }
+        const base_status status = job_key_replace(path, line, (size_t)length, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return BASE_OK;
+}
+
+static int redeem_ranks(const cli_args *args, const budget_redeem_options *options,
+                        const char *token, int ranks, int attempt)
+{
+    budget_redemption *redemption = calloc(1, sizeof *redemption);
+    const char *folder = args->options[CLI_OUT];
+    int exit_code = BASE_EXIT_DONE;
+    int64_t not_after = 0;
+    base_error why = {0};
+    if (redemption == NULL) {
+        return cli_error(args, BASE_EXIT_ERROR, "no memory for receipts");
+    }
+    for (int first = 0; first < ranks && exit_code == BASE_EXIT_DONE; first += ANSWER_RANKS) {
+        const int count = ranks - first < ANSWER_RANKS ? ranks - first : ANSWER_RANKS;
+        const budget_verdict verdict =
+            budget_redeem(options, token, first, count, attempt, redemption, &why);
+        if (verdict != BUDGET_GRANTED) {
+            exit_code = cli_refused(args, NULL, verdict, &why, NULL);
+        } else if (put_receipts(folder, first, redemption, &why) != BASE_OK) {
+            exit_code = cli_status(args, &why);
+        }
+        not_after = redemption->not_after;
+    }
+    free(redemption);
+    if (exit_code != BASE_EXIT_DONE) {
+        return exit_code;
+    }
+    if (args->json) {
+        return cli_object(json_pack("{s:b, s:i, s:i, s:s, s:s}", "granted", 1, "receipts", ranks,
+                                    "attempt", attempt, "not_after", cli_time(not_after), "out",
+                                    folder));
+    }
+    (void)printf("%d receipts in %s, attempt %d, good until %s\n", ranks, folder, attempt,
+                 cli_time(not_after));
+    return BASE_EXIT_DONE;
+}
+
+/* Ranks and attempt go together, and leave to create stands alone. */
+static bool check_redeem(const cli_args *args, int64_t *ranks, int64_t *attempt)
+{
+    const bool create = args->options[CLI_CREATE] != NULL;
+    const bool some = args->options[CLI_RANKS] != NULL || args->options[CLI_ATTEMPT] != NULL;
+    const bool all = args->options[CLI_RANKS] != NULL && args->options[CLI_ATTEMPT] != NULL &&
+                     args->options[CLI_OUT] != NULL;
+    if (create ? some : !all) {
+        (void)cli_error(args, BASE_EXIT_USAGE,
+                        "redeem takes --ranks N --attempt K --out DIR, or --create");
+        return false;
+    }
+    return cli_integer(args, CLI_RANKS, 1, RANKS_MAX, ranks) &&
+           cli_integer(args, CLI_ATTEMPT, 1, ATTEMPTS_MAX, attempt);
+}
+
+static int run_redeem(const cli_args *args)
+{
+    static budget_job_key key;
+    char token[BUDGET_TOKEN_BYTES];
+    char dir[BASE_PATH_BYTES];
+    size_t token_bytes = 0;
+    int64_t ranks = 0;
+    int64_t attempt = 0;
+    int64_t timeout_s = 0;
+    int exit_code = BASE_EXIT_USAGE;
+    base_error error = {0};
+    if (!check_redeem(args, &ranks, &attempt) ||
+        !cli_integer(args, CLI_TIMEOUT, 1, 3600, &timeout_s) || !cli_dir(args, dir, &exit_code)) {
+        return exit_code;
+    }
+    if (!read_token(args, token, &token_bytes)) {
+        return BASE_EXIT_BAD_TOKEN;
+    }
+    if (job_key_open(args->options[CLI_OUT], &key, &error) != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    const budget_redeem_options options = {
+        .dir = dir, .job_key = &key, .timeout_ms = timeout_s * 1000};
+    exit_code = args->options[CLI_CREATE] != NULL
+                    ? redeem_create(args, &options, token)
+                    : redeem_ranks(args, &options, token, (int)ranks, (int)attempt);
+    job_key_wipe(&key);
+    return exit_code;
+}
+
+const cli_command cli_token_commands[] = {
+    {.name = "verify",
+     .operands = "TOKEN",
+     .operand_count = 1,
+     .optional = CLI_BIT(CLI_KEYRING) | CLI_BIT(CLI_JOB) | CLI_BIT(CLI_DIR),
+     .summary = "check a token offline, with public keys alone",
+     .details = "TOKEN is a file, or the token itself. With --job: is it for this job?",
+     .run = run_verify},
+    {.name = "redeem",
+     .operands = "TOKEN",
+     .operand_count = 1,
+     .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_TIMEOUT) | CLI_BIT(CLI_RANKS) |
+                 CLI_BIT(CLI_ATTEMPT) | CLI_BIT(CLI_OUT) | CLI_BIT(CLI_CREATE),
+     .summary = "get receipts for ranks that cannot reach the service, or leave to create",
+     .details = "Writes DIR/rank-N.receipt and keeps the job's key in DIR/job.key: a later attempt "
+                "must come with the same\n--out. With --create, --out (if given) says where that "
+                "key is kept.",
+     .run = run_redeem},
+};
+const int cli_token_command_count = sizeof cli_token_commands / sizeof cli_token_commands[0];

@@ -1,0 +1,37 @@
+#include "budget/machine.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool read_word(const char *path, char *word, size_t word_bytes)
+{
+    char line[BUDGET_NAME_BYTES] = "";
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    const bool read = fgets(line, sizeof line, file) != NULL;
+    (void)fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    if (!read || !budget_name_ok(line, sizeof line, false) || strlen(line) >= word_bytes) {
+        return false;
+    }
+    memcpy(word, line, strlen(line) + 1);
+    return true;
+}
+
+base_status budget_machine_id(char id[BUDGET_NAME_BYTES], base_error *reterr)
+{
+    static const char prefix[] = "boot-";
+    if (read_word("/etc/machine-id", id, BUDGET_NAME_BYTES)) {
+        return BASE_OK;
+    }
+    memcpy(id, prefix, sizeof prefix);
+    if (read_word("/proc/sys/kernel/random/boot_id", id + sizeof prefix - 1,
+                  BUDGET_NAME_BYTES - (sizeof prefix - 1))) {
+        return BASE_OK;
+    }
+    return base_fail(reterr, BASE_ERR_IO,
+                     "neither /etc/machine-id nor the kernel's boot id can be read");
+}
