@@ -38,6 +38,7 @@ static void fill_line(const budget_bill_line *from, Ringfence__Budget__BillLine 
     line->label = budget_wire_text(from->label);
     line->instance_id = budget_wire_text(from->instance_id);
     line->usd_micro = from->usd_micro;
+    line->at = from->at_s;
 }
 
 static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 enum { MESSAGE_BYTES = 4096, FIRST_OTHER_FD = 3 };
 
 /* In the helper's child: the command, with the alarm on its standard input. */
-_Noreturn static void run_command(const char *command, const char *label, const char *json)
+_Noreturn static void run_command(const char *const *command, const char *json)
 {
     int input[2];
     const size_t json_bytes = strlen(json);
@@ -25,12 +26,12 @@ _Noreturn static void run_command(const char *command, const char *label, const 
     }
     (void)close(input[0]);
     (void)close(input[1]);
-    (void)execl("/bin/sh", "sh", "-c", command, "ringfence-alarm", label, (char *)NULL);
+    (void)execvp(command[0], (char *const *)(uintptr_t)command);
     _exit(127);
 }
 
 /* One alarm after the other, until the service closes its end. */
-_Noreturn static void serve_alarms(int fd, const char *command)
+_Noreturn static void serve_alarms(int fd, const char *const *command)
 {
     for (;;) {
         char message[MESSAGE_BYTES + 1];
@@ -42,14 +43,10 @@ _Noreturn static void serve_alarms(int fd, const char *command)
             _exit(0);
         }
         message[got] = '\0';
-        const char *json = message + strlen(message) + 1;
-        if (json >= message + got) {
-            continue;
-        }
         const pid_t child = fork();
         if (child == 0) {
             (void)close(fd);
-            run_command(command, message, json);
+            run_command(command, message);
         }
         while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
         }
@@ -70,12 +67,12 @@ static void become_helper(int fd)
     (void)fcntl(FIRST_OTHER_FD, F_SETFD, FD_CLOEXEC);
 }
 
-base_status service_hook_start(service_hook *hook, const char *command, base_error *reterr)
+base_status service_hook_start(service_hook *hook, const char *const *command, base_error *reterr)
 {
     int pair[2];
     hook->fd = -1;
     hook->pid = -1;
-    if (command == NULL || command[0] == '\0') {
+    if (command == NULL || command[0] == NULL) {
         return BASE_OK;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -98,21 +95,16 @@ base_status service_hook_start(service_hook *hook, const char *command, base_err
     return BASE_OK;
 }
 
-base_status service_hook_tell(service_hook *hook, const char *label, const char *json,
-                              base_error *reterr)
+base_status service_hook_tell(service_hook *hook, const char *json, base_error *reterr)
 {
-    char message[MESSAGE_BYTES];
+    const size_t json_bytes = strlen(json);
     if (hook->fd < 0) {
         return BASE_OK;
     }
-    const size_t label_bytes = strlen(label) + 1;
-    const size_t json_bytes = strlen(json);
-    if (label_bytes + json_bytes > sizeof message) {
+    if (json_bytes > MESSAGE_BYTES) {
         return base_fail(reterr, BASE_ERR_LIMIT, "an alarm too long for the hook");
     }
-    memcpy(message, label, label_bytes);
-    memcpy(message + label_bytes, json, json_bytes);
-    if (send(hook->fd, message, label_bytes + json_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+    if (send(hook->fd, json, json_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
         return BASE_OK;
     }
     if (errno == EAGAIN || errno == ENOBUFS) {

@@ -1,6 +1,6 @@
 /* The policy's hook: a command that is told of alarms, run by a process of its own that was forked
- * before any secret was read. It gets one JSON object on standard input and the label as its
- * argument. An alarm is never waited for, and is dropped (and said so) when too many queue up. */
+ * before any secret was read. It gets one JSON object on standard input. An alarm is never waited
+ * for, and is dropped (and said so) when too many queue up. */
 #ifndef BUDGET_SERVER_HOOK_H
 #define BUDGET_SERVER_HOOK_H
 
@@ -13,14 +13,14 @@ typedef struct service_hook {
     pid_t pid;
 } service_hook;
 
-/* command: a line for /bin/sh -c; NULL or "": no hook, nothing is forked. The child's only
- * descriptors are 0 to 2 and the socket. */
-BASE_MUST_CHECK base_status service_hook_start(service_hook *hook, const char *command,
+/* command: program and arguments, NULL behind the last; NULL: no hook, nothing is forked. The
+ * child's only descriptors are 0 to 2 and the socket. */
+BASE_MUST_CHECK base_status service_hook_start(service_hook *hook, const char *const *command,
                                                base_error *reterr);
 
 /* Hands an alarm over. BASE_ERR_BUSY: dropped. BASE_ERR_PEER: the process is gone. */
-BASE_MUST_CHECK base_status service_hook_tell(service_hook *hook, const char *label,
-                                              const char *json, base_error *reterr);
+BASE_MUST_CHECK base_status service_hook_tell(service_hook *hook, const char *json,
+                                              base_error *reterr);
 
 /* Lets it end what it is doing, and waits. */
 void service_hook_stop(service_hook *hook);

@@ -65,6 +65,9 @@ base_status service_item_refuse(service_item *item, Ringfence__Budget__Verdict v
     item->stage = SERVICE_PACKED;
     part.verdict = verdict;
     part.reason = cut;
+    if (verdict == RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN) {
+        part.code = (char *)(uintptr_t) "FORBIDDEN";
+    }
     return service_item_put(item, &part, reterr);
 }
 

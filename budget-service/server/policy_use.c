@@ -12,7 +12,7 @@ void service_policy_close(budget_service *service)
     (void)service;
 }
 
-const char *service_policy_hook(const budget_service *service)
+const char *const *service_policy_hook(const budget_service *service)
 {
     (void)service;
     return NULL;

@@ -9,7 +9,7 @@ BASE_MUST_CHECK base_status service_policy_open(budget_service *service, base_er
 void service_policy_close(budget_service *service);
 
 /* NULL or "": none. */
-const char *service_policy_hook(const budget_service *service);
+const char *const *service_policy_hook(const budget_service *service);
 const char *service_policy_checkpoint(const budget_service *service);
 const char *service_policy_spend(const budget_service *service);
 

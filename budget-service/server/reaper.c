@@ -29,7 +29,7 @@ static void raise_alarm(budget_service *service, const budget_reservation *passe
     char *json = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(object);
     const base_status status = json != NULL
-                                   ? service_hook_tell(&service->hook, passed->label, json, &why)
+                                   ? service_hook_tell(&service->hook, json, &why)
                                    : base_fail(&why, BASE_ERR_MEMORY, "no memory for an alarm");
     free(json);
     if (status != BASE_OK) {

@@ -25,11 +25,14 @@ function(ringfence_service_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;ARGS" ${ARGN})
   string(REPLACE "-" "_" file ${name})
   ringfence_test(
-    budget-${name} SOURCES test_${file}.c service_fixture.c LIBS ringfence::budget-guard PkgConfig::ZMQ
+    budget-${name} SOURCES test_${file}.c service_fixture.c service_raw.c LIBS ringfence::budget-guard PkgConfig::ZMQ
     PkgConfig::SODIUM LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} ARGS ${ARG_ARGS})
+  target_include_directories(test-budget-${name} PRIVATE ${PROJECT_SOURCE_DIR}/budget-service)
   add_dependencies(test-budget-${name} budget-serve-test)
   target_compile_definitions(test-budget-${name}
                              PRIVATE BUDGET_SERVE_TEST="$<TARGET_FILE:budget-serve-test>")
 endfunction()
 
 ringfence_service_test(service LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-hostile LABELS ipc TIMEOUT 120)

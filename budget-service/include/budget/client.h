@@ -251,6 +251,7 @@ typedef struct budget_bill_line {
     char label[BUDGET_LABEL_BYTES];             /* empty: not on the bill */
     char instance_id[BUDGET_INSTANCE_ID_BYTES]; /* empty: not on the bill */
     int64_t usd_micro;                          /* negative: a credit */
+    int64_t at_s;                               /* when its period began; 0: not said */
 } budget_bill_line;
 
 typedef struct budget_bill {

@@ -1,0 +1,143 @@
+/* Every message × every role, the redeem endpoint, and a client that is revoked while connected. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "service_raw.h"
+
+enum { MESSAGE_BYTES_MAX = 512 };
+
+typedef struct rights {
+    const char *message;
+    const char *roles; /* of those who may: q request, r reconcile, a admin */
+} rights;
+
+/* Who may ask what, written down a second time: docs/WIRE.md says the same. */
+static const rights table[] = {
+    {"authorize", "qa"},
+    {"remaining", "qra"},
+    {"total_spent", "qra"},
+    {"status", "qra"},
+    {"list", "qra"},
+    {"attach", "qa"},
+    {"terminated", "qa"},
+    {"void", "qa"},
+    {"account_list", "qra"},
+    {"record_actual", "ra"},
+    {"reconcile", "ra"},
+    {"export", "ra"},
+    {"audit", "ra"},
+    {"account_create", "a"},
+    {"account_set_cap", "a"},
+    {"client_add", "a"},
+    {"account_acknowledge", "a"},
+    {"client_revoke", "a"},
+    {"client_list", "a"},
+    {"clock_repair", "a"},
+    {"redeem", ""},
+};
+
+static int setup(void **state)
+{
+    service_fixture *fixture = calloc(1, sizeof *fixture);
+    fixture_make(fixture);
+    fixture_start(fixture);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static const char *roles_of(const char *message)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (strcmp(table[i].message, message) == 0) {
+            return table[i].roles;
+        }
+    }
+    fail_msg("message %s is missing in the test's table", message);
+    return NULL;
+}
+
+/* Asks the message of a field of Request, with nothing in it. */
+static Ringfence__Budget__Verdict ask_empty(budget_link *link,
+                                            const ProtobufCFieldDescriptor *field)
+{
+    union {
+        ProtobufCMessage base;
+        uint8_t bytes[MESSAGE_BYTES_MAX];
+    } body;
+    const ProtobufCMessageDescriptor *descriptor = field->descriptor;
+    Ringfence__Budget__Request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    Ringfence__Budget__Response *response = NULL;
+    assert_true(descriptor->sizeof_message <= sizeof body);
+    descriptor->message_init(&body.base);
+    request.body_case = (Ringfence__Budget__Request__BodyCase)field->id;
+    request.authorize = (void *)&body.base;
+    raw_ask(link, &request, &response);
+    return response->verdict;
+}
+
+static void test_roles_and_messages(void **state)
+{
+    const service_fixture *fixture = *state;
+    static const char *const clients[] = {"request", "billing", "admin", NULL};
+    static const char letters[] = {'q', 'r', 'a', '-'};
+    const ProtobufCMessageDescriptor *descriptor = &ringfence__budget__request__descriptor;
+    fixture_add_client(fixture, "billing", "reconcile");
+    for (int role = 0; role < 4; role++) {
+        budget_link link;
+        raw_open(fixture, clients[role], &link);
+        for (unsigned i = 0; i < descriptor->n_fields; i++) {
+            const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
+            if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) == 0) {
+                continue;
+            }
+            const bool allowed = clients[role] != NULL
+                                     ? strchr(roles_of(field->name), letters[role]) != NULL
+                                     : strcmp(field->name, "redeem") == 0;
+            const Ringfence__Budget__Verdict got = ask_empty(&link, field);
+            const bool forbidden = got == RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN;
+            if (forbidden == allowed) {
+                fail_msg("%s by %s: verdict %d", field->name,
+                         clients[role] != NULL ? clients[role] : "a redeemer", (int)got);
+            }
+        }
+        budget_link_close(&link);
+    }
+}
+
+static void test_revoked_on_an_open_connection(void **state)
+{
+    const service_fixture *fixture = *state;
+    base_error why;
+    budget_report report;
+    const budget_status_sinks sinks = {0};
+    fixture_add_client(fixture, "leaver", "request");
+    budget_client *leaver = fixture_client(fixture, "leaver", 0);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_status(leaver, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_client_revoke(admin, "leaver", &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_status(leaver, &sinks, &report, &why), BUDGET_REFUSED, &why);
+    assert_string_equal(budget_client_refusal(leaver)->code, "FORBIDDEN");
+    budget_client_close(leaver);
+    leaver = fixture_client(fixture, "leaver", 0);
+    assert_verdict(budget_status(leaver, &sinks, &report, &why), BUDGET_FAILED, &why);
+    assert_int_equal(why.status, BASE_ERR_AUTH);
+    budget_client_close(leaver);
+    budget_client_close(admin);
+    assert_alive(fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_roles_and_messages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_revoked_on_an_open_connection, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
