@@ -99,6 +99,8 @@ extern const cli_command cli_report_commands[];
 extern const int cli_report_command_count;
 extern const cli_command cli_key_commands[];
 extern const int cli_key_command_count;
+extern const cli_command cli_client_commands[];
+extern const int cli_client_command_count;
 
 /* Options of every command that asks the service. */
 #define CLI_CLIENT_OPTIONS (CLI_BIT(CLI_DIR) | CLI_BIT(CLI_KEY) | CLI_BIT(CLI_TIMEOUT))

@@ -1,18 +1,12 @@
-/* key list, rotate, revoke, export; client add, revoke, list; clock repair. */
-#include <errno.h>
+/* key list, rotate, revoke, export. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "budget/policy.h"
 #include "budget/time.h"
 #include "cli.h"
 #include "folder_lock.h"
 #include "key_store.h"
-#include "proto/digest.h"
-#include "proto/key.h"
 
 enum { CLOCK_SLACK_S = 600 }; /* how far clocks may be apart, when a key's last token ends */
 
@@ -223,162 +217,6 @@ static int run_key_export(const cli_args *args)
     return exit_code;
 }
 
-/* The service's CURVE key as every client's key file has it. */
-static base_status service_key(const char *dir, uint8_t key[BUDGET_CURVE_KEY_BYTES],
-                               base_error *reterr)
-{
-    budget_service_address address;
-    const base_status status = budget_service_address_read(dir, &address, reterr);
-    if (status == BASE_OK) {
-        memcpy(key, address.public_key, BUDGET_CURVE_KEY_BYTES);
-    }
-    return status;
-}
-
-/* Makes the pair and its file first: a client that is added without a file could never be used. */
-static base_status make_client_key(const cli_args *args, const char *dir, const char *path,
-                                   budget_client_key *key, base_error *reterr)
-{
-    proto_keypair pair;
-    base_status status = service_key(dir, key->service_public_key, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    proto_keypair_make(&pair);
-    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
-    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
-    proto_wipe(&pair, sizeof pair);
-    (void)snprintf(key->name, sizeof key->name, "%s", args->operands[0]);
-    status = budget_client_key_write(path, key, reterr);
-    proto_wipe(key->secret_key, sizeof key->secret_key);
-    return status;
-}
-
-static int add_client(const cli_args *args, const char *dir, budget_client *client)
-{
-    char path[BASE_PATH_BYTES + BUDGET_NAME_BYTES + sizeof "/clients/.key"];
-    budget_client_key key = {0};
-    base_error why = {0};
-    (void)snprintf(path, sizeof path, "%s/clients/%s.key", dir, args->operands[0]);
-    const char *out = args->options[CLI_OUT] != NULL ? args->options[CLI_OUT] : path;
-    if (make_client_key(args, dir, out, &key, &why) != BASE_OK) {
-        return cli_status(args, &why);
-    }
-    const budget_verdict verdict =
-        budget_client_add(client, args->operands[0], args->options[CLI_ROLE], key.public_key, &why);
-    if (verdict != BUDGET_GRANTED) {
-        if (verdict != BUDGET_UNKNOWN) {
-            (void)unlink(out);
-        }
-        return cli_refused(args, client, verdict, &why, NULL);
-    }
-    if (args->json) {
-        return cli_object(json_pack("{s:s, s:s, s:s}", "client", args->operands[0], "role",
-                                    args->options[CLI_ROLE], "key", out));
-    }
-    (void)printf("%s may ask with the role %s; its key: %s\n", args->operands[0],
-                 args->options[CLI_ROLE], out);
-    return BASE_EXIT_DONE;
-}
-
-static int run_client_add(const cli_args *args)
-{
-    char dir[BASE_PATH_BYTES];
-    int exit_code = BASE_EXIT_USAGE;
-    const char *role = args->options[CLI_ROLE];
-    if (!budget_name_ok(args->operands[0], BUDGET_NAME_BYTES, false)) {
-        return cli_error(args, BASE_EXIT_USAGE, "'%s' is no name", args->operands[0]);
-    }
-    if (strcmp(role, "request") != 0 && strcmp(role, "reconcile") != 0 &&
-        strcmp(role, "admin") != 0) {
-        return cli_error(args, BASE_EXIT_USAGE, "--role: request, reconcile or admin");
-    }
-    if (!cli_dir(args, dir, &exit_code)) {
-        return exit_code;
-    }
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client != NULL) {
-        exit_code = add_client(args, dir, client);
-        budget_client_close(client);
-    }
-    return exit_code;
-}
-
-static int run_client_revoke(const cli_args *args)
-{
-    int exit_code = BASE_EXIT_USAGE;
-    base_error why = {0};
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
-    const budget_verdict verdict = budget_client_revoke(client, args->operands[0], &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else if (args->json) {
-        exit_code = cli_object(json_pack("{s:s, s:b}", "client", args->operands[0], "revoked", 1));
-    } else {
-        (void)printf("%s may ask for nothing any more\n", args->operands[0]);
-        exit_code = BASE_EXIT_DONE;
-    }
-    budget_client_close(client);
-    return exit_code;
-}
-
-static void list_client(void *user, const budget_client_info *info)
-{
-    json_t *clients = user;
-    char hex[PROTO_DIGEST_HEX_BYTES];
-    proto_digest_hex(info->public_key, hex);
-    if (clients != NULL) {
-        (void)json_array_append_new(clients, json_pack("{s:s, s:s, s:s, s:b}", "client", info->name,
-                                                       "role", info->role, "public_key", hex,
-                                                       "revoked", info->revoked));
-    } else {
-        (void)printf("%-20s %-10s %s%s\n", info->name, info->role, hex,
-                     info->revoked ? "  revoked" : "");
-    }
-}
-
-static int run_client_list(const cli_args *args)
-{
-    int exit_code = BASE_EXIT_USAGE;
-    base_error why = {0};
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
-    json_t *clients = args->json ? json_array() : NULL;
-    const budget_verdict verdict = budget_client_list(client, list_client, clients, &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code =
-            args->json ? cli_object(json_pack("{s:O}", "clients", clients)) : BASE_EXIT_DONE;
-    }
-    json_decref(clients);
-    budget_client_close(client);
-    return exit_code;
-}
-
-static int run_clock_repair(const cli_args *args)
-{
-    int exit_code = BASE_EXIT_USAGE;
-    base_error why = {0};
-    budget_client *client = cli_client(args, "admin", &exit_code);
-    if (client == NULL) {
-        return exit_code;
-    }
-    const budget_verdict verdict = budget_repair_clock(client, &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code = args->json ? cli_object(json_pack("{s:b}", "repaired", 1)) : BASE_EXIT_DONE;
-    }
-    budget_client_close(client);
-    return exit_code;
-}
-
 const cli_command cli_key_commands[] = {
     {.name = "key list",
      .operands = "",
@@ -402,28 +240,5 @@ const cli_command cli_key_commands[] = {
      .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_OUT),
      .summary = "the keyring: what a verifier needs",
      .run = run_key_export},
-    {.name = "client add",
-     .operands = "NAME",
-     .operand_count = 1,
-     .required = CLI_BIT(CLI_ROLE),
-     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_OUT) | CLI_BIT(CLI_REQUEST_ID),
-     .summary = "make a key for a client: role request, reconcile or admin",
-     .run = run_client_add},
-    {.name = "client revoke",
-     .operands = "NAME",
-     .operand_count = 1,
-     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID),
-     .summary = "take its leave to ask, on open connections too",
-     .run = run_client_revoke},
-    {.name = "client list",
-     .operands = "",
-     .optional = CLI_CLIENT_OPTIONS,
-     .summary = "who may ask for what",
-     .run = run_client_list},
-    {.name = "clock repair",
-     .operands = "",
-     .optional = CLI_CLIENT_OPTIONS,
-     .summary = "after the wall clock was truly corrected: deadlines follow it again",
-     .run = run_clock_repair},
 };
 const int cli_key_command_count = sizeof cli_key_commands / sizeof cli_key_commands[0];

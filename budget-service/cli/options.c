@@ -1,4 +1,5 @@
 /* The tables: every option with its words, and how a command line is read by them. */
+#include <ctype.h>
 #include <string.h>
 
 #include "cli.h"
@@ -67,6 +68,7 @@ static const command_group groups[] = {
     {"Facts", cli_fact_commands, &cli_fact_command_count},
     {"Reports", cli_report_commands, &cli_report_command_count},
     {"Keys", cli_key_commands, &cli_key_command_count},
+    {"Clients", cli_client_commands, &cli_client_command_count},
 };
 enum { GROUP_COUNT = sizeof groups / sizeof groups[0], FLAG_BYTES = 40 };
 
@@ -100,7 +102,8 @@ void cli_help(const cli_command *command, FILE *stream)
             (void)fprintf(stream, " %s", left);
         }
     }
-    (void)fprintf(stream, " [OPTIONS]\n\n%s\n", command->summary);
+    (void)fprintf(stream, " [OPTIONS]\n\n%c%s.\n", toupper((unsigned char)command->summary[0]),
+                  command->summary + 1);
     if (command->details != NULL) {
         (void)fprintf(stream, "%s\n", command->details);
     }

@@ -254,8 +254,8 @@ const cli_command cli_service_commands[] = {
      .run = run_init},
     {.name = "serve",
      .operands = "",
-     .optional =
-         CLI_BIT(CLI_DIR) | PASSPHRASE_OPTIONS | CLI_BIT(CLI_LISTEN) | CLI_BIT(CLI_LISTEN_REDEEM),
+     .optional = CLI_BIT(CLI_DIR) | PASSPHRASE_OPTIONS | CLI_BIT(CLI_LISTEN) |
+                 CLI_BIT(CLI_LISTEN_REDEEM) | CLI_BIT(CLI_ACCEPT_CHECKPOINT),
      .summary = "run the service; prints one line when it is ready",
      .details = PASSPHRASE_HELP,
      .run = run_serve},

@@ -46,13 +46,14 @@ check_fields() {
 
 # with_help PAGE: the page, each block after "<!-- help: COMMAND -->" filled from COMMAND --help.
 with_help() {
-    local line program
+    local line program words
     while IFS= read -r line; do
         printf '%s\n' "$line"
         [[ $line =~ ^'<!-- help: '(.*)' -->'$ ]] || continue
-        program=$build/bin/${BASH_REMATCH[1]}
-        [ "${BASH_REMATCH[1]}" != dev ] || program=$root/dev
-        printf '```text\n%s\n```\n' "$("$program" --help)"
+        read -ra words <<<"${BASH_REMATCH[1]}"
+        program=$build/bin/${words[0]}
+        [ "${words[0]}" != dev ] || program=$root/dev
+        printf '```text\n%s\n```\n' "$("$program" "${words[@]:1}" --help)"
         # The block that stands there now is left out: up to its closing fence.
         IFS= read -r line && [ "$line" = '```text' ] || return
         while IFS= read -r line && [ "$line" != '```' ]; do :; done

@@ -1,0 +1,19 @@
+/* What budget-bench measures; each benchmark prints its own lines. */
+#ifndef BUDGET_BENCH_H
+#define BUDGET_BENCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct budget_benchmark {
+    const char *name;
+    const char *what;
+    int (*run)(void); /* an exit code */
+} budget_benchmark;
+
+int bench_verify(void);
+
+/* Sorts the samples and gives that part of them, 0.5 say. */
+int64_t bench_percentile(int64_t *samples_ns, size_t count, double part);
+
+#endif
