@@ -16,6 +16,7 @@
 enum {
     BENCH_TYPES = COLL_UINT64,
     BENCH_REDUCES = COLL_AVERAGE,
+    BENCH_ALGORITHMS = COLL_ALGORITHM_TWO_LEVEL,
     BENCH_LOOP_BYTES_MAX = 64,
     BENCH_ROWS_MAX = 4096,
     BENCH_ITERATIONS_MAX = 100000,
@@ -64,6 +65,16 @@ typedef struct bench_row {
     bench_column columns[2]; /* out of place, in place */
 } bench_row;
 
+/* With --tune: one algorithm at one size. */
+typedef struct bench_tune_row {
+    size_t size_bytes;
+    coll_algorithm algorithm;
+    double predicted_us;
+    double measured_us;
+    bool eligible; /* `auto` may take it */
+    bool chosen;   /* and does */
+} bench_tune_row;
+
 /* Measured on this host; a figure of 0 could not be. */
 typedef struct bench_roofline {
     int processors;  /* that took part in the second figures */
@@ -92,6 +103,8 @@ typedef struct bench_shared {
     coll_algorithm algorithm;
     int row_count;
     bench_row rows[BENCH_ROWS_MAX];
+    int tune_row_count;
+    bench_tune_row tune_rows[BENCH_ROWS_MAX];
     bench_sample sample[]; /* rank × samples_max + index */
 } bench_shared;
 

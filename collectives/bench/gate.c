@@ -7,7 +7,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { SPINS_MAX = 20000 };
+enum { SPINS_MAX = 20000, COST_TRIALS = 1000 };
 
 static int ranks;
 static bool crowded; /* more ranks than processors */
@@ -77,6 +77,21 @@ double bench_ticks_per_us(void)
         ticks_per_us = (double)(bench_ticks() - begin) * 1e3 / (double)(now_ns - begin_ns);
     }
     return ticks_per_us;
+}
+
+uint64_t bench_ticks_cost(void)
+{
+    static uint64_t known;
+    if (known == 0) {
+        uint64_t least = UINT64_MAX;
+        for (int i = 0; i < COST_TRIALS; i++) {
+            const uint64_t begin = bench_ticks();
+            const uint64_t end = bench_ticks();
+            least = end - begin < least ? end - begin : least;
+        }
+        known = least;
+    }
+    return known;
 }
 
 bool bench_bind(int index, int count)

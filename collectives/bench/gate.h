@@ -28,6 +28,9 @@ void bench_gate_fail(bench_gate *gate);
 uint64_t bench_ticks(void);
 double bench_ticks_per_us(void);
 
+/* What reading the clock twice adds to whatever stands between: taken off every time. */
+uint64_t bench_ticks_cost(void);
+
 /* This process on the index-th of the processors it may use; false, and nothing done, where these
  * are fewer than `count`. */
 bool bench_bind(int index, int count);

@@ -26,6 +26,14 @@ static json_t *row_json(const bench_row *row)
                      column_json(&row->columns[1]));
 }
 
+static json_t *tune_row_json(const bench_tune_row *row)
+{
+    return json_pack("{s:I, s:s, s:f, s:f, s:b, s:b}", "size", (json_int_t)row->size_bytes,
+                     "algorithm", coll_algorithm_name(row->algorithm), "predicted_us",
+                     row->predicted_us, "measured_us", row->measured_us, "eligible",
+                     (int)row->eligible, "chosen", (int)row->chosen);
+}
+
 static json_t *roofline_json(const bench_roofline *roofline)
 {
     return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "processors", roofline->processors,
@@ -39,18 +47,23 @@ base_status bench_json_write(const char *path, const bench_options *options,
                              base_error *reterr)
 {
     json_t *rows = json_array();
-    for (int i = 0; rows != NULL && i < shared->row_count; i++) {
-        if (json_array_append_new(rows, row_json(&shared->rows[i])) != 0) {
-            json_decref(rows);
-            rows = NULL;
-        }
+    json_t *tune = json_array();
+    bool whole = rows != NULL && tune != NULL;
+    for (int i = 0; whole && i < shared->row_count; i++) {
+        whole = json_array_append_new(rows, row_json(&shared->rows[i])) == 0;
+    }
+    for (int i = 0; whole && i < shared->tune_row_count; i++) {
+        whole = json_array_append_new(tune, tune_row_json(&shared->tune_rows[i])) == 0;
     }
     json_t *root = json_pack(
-        "{s:s, s:i, s:s, s:s, s:s, s:o, s:o}", "collective", bench_kind_name(options->kind),
+        "{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o}", "collective", bench_kind_name(options->kind),
         "ranks", options->ranks, "transport", coll_transport_name(shared->transport), "algorithm",
         coll_algorithm_name(options->algorithm), "memory", options->arena ? "arena" : "ordinary",
-        "roofline", roofline_json(roofline), "rows", rows);
-    char *text = root != NULL ? json_dumps(root, JSON_FLAGS) : NULL;
+        "roofline", roofline_json(roofline), "rows", rows, "tune", tune);
+    if (root != NULL && !options->tune) {
+        (void)json_object_del(root, "tune");
+    }
+    char *text = whole && root != NULL ? json_dumps(root, JSON_FLAGS) : NULL;
     json_decref(root);
     if (text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the results as JSON");

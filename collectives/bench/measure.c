@@ -84,8 +84,8 @@ static int compare_samples(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void bench_summarise(bench_shared *shared, int ranks, double ticks_per_us, double *mean_us,
-                     double *median_us)
+void bench_summarise(bench_shared *shared, int ranks, uint64_t cost_ticks, double ticks_per_us,
+                     double *mean_us, double *median_us)
 {
     bench_sample *first = shared->sample;
     double total = 0.0;
@@ -98,6 +98,7 @@ void bench_summarise(bench_shared *shared, int ranks, double ticks_per_us, doubl
             begin = sample->begin > begin ? sample->begin : begin;
             end = sample->end > end ? sample->end : end;
         }
+        begin += cost_ticks;
         first[i] = (bench_sample){.end = end > begin ? end - begin : 0};
         total += (double)first[i].end;
     }
@@ -135,8 +136,8 @@ static void summarise(const measuring *m, bench_column *column)
     for (int r = 0; r < m->options->ranks; r++) {
         wrong += m->shared->wrong[r];
     }
-    bench_summarise(m->shared, m->options->ranks, bench_ticks_per_us(), &column->time_us,
-                    &column->time_us_p50);
+    bench_summarise(m->shared, m->options->ranks, bench_ticks_cost(), bench_ticks_per_us(),
+                    &column->time_us, &column->time_us_p50);
     const double bytes = (double)m->cell->layout.size_bytes;
     column->algbw = column->time_us > 0 ? bytes / column->time_us / 1e3 : 0;
     column->busbw = column->algbw * bench_bus_factor(m->options->kind, m->options->ranks);

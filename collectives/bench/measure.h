@@ -11,9 +11,9 @@ BASE_MUST_CHECK base_status bench_measure(const bench_options *options, const be
                                           bench_shared *shared, bench_column *column,
                                           base_error *reterr);
 
-/* Mean and median of the samples of all ranks, in microseconds per operation. Sorts the samples of
- * rank 0. Pure. */
-void bench_summarise(bench_shared *shared, int ranks, double ticks_per_us, double *mean_us,
-                     double *median_us);
+/* Mean and median of the samples of all ranks, in microseconds per operation; cost_ticks, the
+ * clock's own, is taken off each sample. Sorts the samples of rank 0. Pure. */
+void bench_summarise(bench_shared *shared, int ranks, uint64_t cost_ticks, double ticks_per_us,
+                     double *mean_us, double *median_us);
 
 #endif

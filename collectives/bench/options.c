@@ -7,6 +7,7 @@
 
 const char bench_usage[] =
     "Usage: coll-bench WHAT [OPTION]...\n"
+    "       coll-bench [WHAT] --tune [OPTION]...\n"
     "Times a collective between ranks that it starts on this host, and checks every bit of the\n"
     "results. Flags, rows and bandwidths are those of nccl-tests.\n"
     "\n"
@@ -34,7 +35,9 @@ const char bench_usage[] =
     "                             two_level (default auto)\n"
     "      --tcp-auth MODE        what tcp frames carry: mac, encrypt or off (default mac)\n"
     "      --no-arena             ordinary memory in the place of an arena\n"
-    "      --tune                 predicted times of every algorithm beside measured ones\n"
+    "      --tune                 instead: each algorithm's time as the cost model predicts it, "
+    "beside\n"
+    "                             the measured one (WHAT: all_reduce, if nothing is said)\n"
     "      --plot FILE            draws latency and bandwidth against size; .svg or .png\n"
     "  -h, --help                 this\n"
     "\n"
@@ -242,6 +245,9 @@ static size_t count_rows(const bench_options *options)
             break;
         }
     }
+    if (options->tune) {
+        return sizes * BENCH_ALGORITHMS;
+    }
     return sizes * (size_t)options->type_count *
            (bench_kind_reduces(options->kind) ? (size_t)options->reduce_count : 1) *
            (bench_kind_has_root(options->kind) && options->root < 0 ? (size_t)options->ranks : 1);
@@ -269,6 +275,10 @@ static base_status check_together(bench_options *options, base_error *reterr)
     }
     if (options->kind == COLL_SEND && options->ranks < 2) {
         return base_fail(reterr, BASE_ERR_INVALID, "sendrecv takes at least 2 ranks");
+    }
+    if (options->tune && (options->kind == COLL_SEND || options->plot_path != NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--tune is not for %s",
+                         options->plot_path != NULL ? "--plot" : "sendrecv");
     }
     if (count_rows(options) > BENCH_ROWS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
@@ -306,6 +316,10 @@ base_status bench_options_parse(int argc, char **argv, bench_options *options,
             return base_error_prepend(reterr, status, "%s",
                                       argv[optind - 1 - (optarg == argv[optind - 1])]);
         }
+    }
+    if (status == BASE_OK && options->tune && optind == argc) {
+        options->kind = COLL_ALL_REDUCE;
+        return check_together(options, reterr);
     }
     if (status == BASE_OK && optind + 1 != argc) {
         return base_fail(reterr, BASE_ERR_INVALID,

@@ -12,6 +12,7 @@
 #include "measure.h"
 #include "options.h"
 #include "table.h"
+#include "tune.h"
 
 enum { PAGE_BYTES = 4096 };
 
@@ -174,7 +175,9 @@ int bench_rank(forked_rank *rank, void *user)
         bench_table_header(stdout, s.job->options, s.job->shared, s.job->roofline);
     }
     if (status == BASE_OK) {
-        status = measure_all(&s);
+        status = s.job->options->tune
+                     ? bench_tune(s.job->options, s.context, s.job->shared, stdout, &s.error)
+                     : measure_all(&s);
     }
     if (status != BASE_OK) {
         bench_gate_fail(&s.job->shared->gate);

@@ -10,7 +10,8 @@ enum {
     THREADS_MAX = 32,
     AREA_BYTES = 64 << 20, /* of each thread: beyond its share of the last cache */
     PASSES = 3,
-    ROUND_TRIPS = 20000,
+    TRIP_RUNS = 40, /* the quickest counts: others may use the processors */
+    ROUND_TRIPS = 500,
 };
 
 typedef struct line {
@@ -81,14 +82,19 @@ static void time_round_trips(worker *self)
     if (!bench_gate_pass(&self->shared->gate)) {
         return;
     }
-    const uint64_t begin = bench_ticks();
-    for (uint32_t i = 0; i < ROUND_TRIPS; i++) {
-        while (atomic_load_explicit(ball, memory_order_acquire) != 2 * i + mine) {
+    uint64_t best = UINT64_MAX;
+    for (uint32_t run = 0; run < TRIP_RUNS; run++) {
+        const uint64_t begin = bench_ticks();
+        for (uint32_t i = run * ROUND_TRIPS; i < (run + 1) * ROUND_TRIPS; i++) {
+            while (atomic_load_explicit(ball, memory_order_acquire) != 2 * i + mine) {
+            }
+            atomic_store_explicit(ball, 2 * i + mine + 1, memory_order_release);
         }
-        atomic_store_explicit(ball, 2 * i + mine + 1, memory_order_release);
+        const uint64_t elapsed = bench_ticks() - begin;
+        best = elapsed < best ? elapsed : best;
     }
     if (mine == 0) {
-        self->shared->trips_us = (double)(bench_ticks() - begin) / bench_ticks_per_us();
+        self->shared->trips_us = (double)best / bench_ticks_per_us();
     }
 }
 

@@ -23,10 +23,12 @@ typedef struct children {
     int left;
     int signal; /* that told us to end */
     bool failed;
+    bool killed; /* by us */
 } children;
 
-static void kill_children(const children *c, int count)
+static void kill_children(children *c, int count)
 {
+    c->killed = true;
     for (int r = 0; r < count; r++) {
         if (c->pids[r] != 0) {
             (void)kill(c->pids[r], SIGKILL);
@@ -46,7 +48,7 @@ static void reap(children *c, int count, bench_shared *shared)
         if (WIFEXITED(status) && WEXITSTATUS(status) == BASE_EXIT_DONE) {
             continue;
         }
-        if (WIFSIGNALED(status) && !c->failed && c->signal == 0) {
+        if (WIFSIGNALED(status) && !c->killed) {
             if (WTERMSIG(status) == SIGINT) { /* the terminal tells all of us */
                 c->signal = SIGINT;
             } else {
@@ -101,7 +103,9 @@ static int finish(const bench_options *options, const bench_shared *shared,
     base_error error = {.status = BASE_OK};
     base_status status = BASE_OK;
     int code = BASE_EXIT_DONE;
-    bench_table_footer(stdout, options, shared, roofline);
+    if (!options->tune) {
+        bench_table_footer(stdout, options, shared, roofline);
+    }
     const int64_t wrong = bench_total_wrong(shared);
     if (wrong > 0) {
         base_log(BASE_LOG_ERROR, "%lld wrong values", (long long)wrong);
@@ -130,7 +134,7 @@ int bench_run(const bench_options *options)
         base_log(BASE_LOG_ERROR, "no memory for the samples");
         return BASE_EXIT_ERROR;
     }
-    const bench_roofline roofline = bench_roofline_measure(options->ranks);
+    const bench_roofline roofline = bench_roofline_measure(options->ranks > 2 ? options->ranks : 2);
     bench_job job = {.options = options, .roofline = &roofline, .shared = shared};
     (void)sigemptyset(&watched);
     (void)sigaddset(&watched, SIGCHLD);

@@ -27,15 +27,17 @@ static const char *number(double value, int width, char text[NUMBER_BYTES])
 
 static void print_roofline(FILE *out, const bench_roofline *roofline)
 {
-    (void)fprintf(out, "# Roofline of this host : read %.1f GB/s by one processor, %.1f by %d;",
-                  roofline->read_one, roofline->read_all, roofline->processors);
-    (void)fprintf(out, " copy %.1f GB/s by one, %.1f by %d;", roofline->copy_one,
-                  roofline->copy_all, roofline->processors);
-    if (roofline->core_to_core_ns > 0.0) {
-        (void)fprintf(out, " core to core %.0f ns\n", roofline->core_to_core_ns);
-    } else {
-        (void)fprintf(out, " one core only\n");
+    (void)fprintf(out,
+                  "# Roofline of this host : read %.1f GB/s, copy %.1f GB/s with one processor",
+                  roofline->read_one, roofline->copy_one);
+    if (roofline->processors > 1) {
+        (void)fprintf(out, "; read %.1f, copy %.1f with %d", roofline->read_all, roofline->copy_all,
+                      roofline->processors);
     }
+    if (roofline->core_to_core_ns > 0.0) {
+        (void)fprintf(out, "; core to core %.0f ns", roofline->core_to_core_ns);
+    }
+    (void)fputc('\n', out);
 }
 
 static void print_ranks(FILE *out, const bench_options *options, const bench_shared *shared)
@@ -73,7 +75,11 @@ void bench_table_header(FILE *out, const bench_options *options, const bench_sha
                   coll_transport_name(shared->transport), coll_algorithm_name(options->algorithm),
                   options->arena ? "an arena" : "ordinary memory");
     print_roofline(out, roofline);
-    (void)fprintf(out, "#\n# %10s  %12s  %8s  %6s  %6s           %-32s %-21s\n", "", "", "", "", "",
+    (void)fputs("#\n", out);
+    if (options->tune) {
+        return;
+    }
+    (void)fprintf(out, "# %10s  %12s  %8s  %6s  %6s           %-32s %-21s\n", "", "", "", "", "",
                   "out-of-place", "in-place");
     (void)fprintf(out, columns, "size", "count", "type", "redop", "root", "time", "algbw", "busbw",
                   "#wrong", "time", "algbw", "busbw", "#wrong");
@@ -139,11 +145,8 @@ void bench_table_footer(FILE *out, const bench_options *options, const bench_sha
                   wrong == 0 ? "OK" : "FAILED");
     (void)fprintf(out, "# %-20s : %g \n", "Avg bus bandwidth",
                   shared->row_count > 0 ? total / (2.0 * shared->row_count) : 0.0);
-    (void)fprintf(out,
-                  "# %-20s : %.2f GB/s; this host copies %.1f GB/s with one processor, %.1f "
-                  "with %d\n#\n",
-                  "Best bus bandwidth", best, roofline->copy_one, roofline->copy_all,
-                  roofline->processors);
+    (void)fprintf(out, "# %-20s : %g (one processor copies %.1f GB/s)\n#\n", "Best bus bandwidth",
+                  best, roofline->copy_one);
     (void)fprintf(out, "# Collective test concluded: coll-bench %s\n#\n",
                   bench_kind_name(options->kind));
     (void)fflush(out);

@@ -6,7 +6,7 @@ is timed, and how, is the same for all: collectives/peer.h. The ratio of a round
 the best peer over ours; what counts is its median over the rounds, beside its spread, against the bar.
 
   bench_collectives.py --build build/release [--rounds 5] [--where host2-arena,...] [--kind all_reduce,...]
-                       [--sizes 4,64K,...] [--ms 50] [--json FILE]
+                       [--sizes 4,64K,...] [--ms 50] [--json FILE] [--markdown FILE]
 
 Run by `./dev bench --peers collectives`. A peer that is not installed is left out, and said so.
 """
@@ -50,6 +50,7 @@ def parse_arguments():
     parser.add_argument("--sizes", help="bytes, K and M multiply by 1024; default: the place's own")
     parser.add_argument("--ms", type=float, default=50, help="milliseconds for a cell (default 50)")
     parser.add_argument("--json", help="where to write every sample")
+    parser.add_argument("--markdown", help="where to write the tables as docs/BENCHMARKS.md has them")
     args = parser.parse_args()
     names = args.where.split(",") if args.where else list(bars.PLACES)
     kinds = list(bars.KINDS) if args.kind == "all" else args.kind.split(",")
@@ -94,7 +95,7 @@ def summarise(place, kind, size, rounds):
         ratios = []
         for times in rounds:
             peers = [times[name] for name in times
-                     if name != bars.OURS and (bar.peers is None or name in bar.peers)]
+                     if name not in (bars.OURS, bars.FLOOR) and (bar.peers is None or name in bar.peers)]
             if peers and bars.OURS in times:
                 ratios.append(min(peers) / times[bars.OURS])
         if ratios:
@@ -152,6 +153,35 @@ def compare_place(place, args, programs, folder):
     return rows
 
 
+LIBRARY_TITLES = {"ringfence": "Ringfence", "openmpi": "Open MPI", "openmpi-tcp": "Open MPI", "mpich": "MPICH",
+                  "impi": "Intel MPI", "gloo": "gloo", "gloo-busy": "gloo, busy-poll", "floor": "floor"}
+
+
+def markdown_table(rows):
+    """One place and kind."""
+    names = [name for name in LIBRARY_TITLES if any(name in row["us"] for row in rows)]
+    lines = ["| bytes | " + " | ".join(LIBRARY_TITLES[name] for name in names)
+             + " | times faster | least to most | bar | |", "|---" * (len(names) + 5) + "|"]
+    for row in rows:
+        times = " | ".join(f"{row['us'][name]:.3g}" if name in row["us"] else "–" for name in names)
+        for bar in row["bars"]:
+            wanted = f"{bar['bar']:g}" if bar["bar"] else "–"
+            verdict = "" if not bar["bar"] else "met" if bar["met"] else "**missed**"
+            if bar["against"] != "best peer":
+                verdict = (verdict + f" ({bar['against']})").strip()
+            lines.append(f"| {size_name(row['size'])} | {times} | **{bar['ratio']:.2f}** | "
+                         f"{bar['least']:.2f} to {bar['most']:.2f} | {wanted} | {verdict} |")
+            times = " | ".join("" for _ in names)
+    return "\n".join(lines) + "\n"
+
+
+def write_markdown(path, rows):
+    with open(path, "w", encoding="utf-8") as file:
+        for where, kind in dict.fromkeys((row["where"], row["kind"]) for row in rows):
+            own = [row for row in rows if (row["where"], row["kind"]) == (where, kind)]
+            file.write(f"`{where}`, {kind}, {bars.PLACES[where].title}\n\n{markdown_table(own)}\n")
+
+
 def main():
     args = parse_arguments()
     rows = []
@@ -159,11 +189,13 @@ def main():
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
         programs = build.build_all(args.build, args.impi)
         print(f"microseconds, medians of {args.rounds} rounds; ratio: best peer over ours, median of the "
-              "rounds", flush=True)
+              "rounds; floor: the same with no library around it", flush=True)
         for place in args.places:
             rows += compare_place(place, args, programs, folder)
     judged = [bar for row in rows for bar in row["bars"] if bar["bar"]]
     print(f"\n{sum(bar['met'] for bar in judged)} of {len(judged)} bars met")
+    if args.markdown:
+        write_markdown(args.markdown, rows)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump({"rounds": args.rounds, "rows": rows}, file, indent=1)

@@ -125,6 +125,24 @@ static void test_plot(void **state)
     test_folder_remove(&folder);
 }
 
+/* Every algorithm at every size, one of them chosen for each. */
+static void test_tune(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--tune -b 64 -e 4K -f 64 --transport zmq", NULL), 0);
+    const char *at = program.text[TEST_STDOUT];
+    int chosen = 0;
+    int rings = 0;
+    for (; (at = strstr(at, " chosen\n")) != NULL; at++) {
+        chosen++;
+    }
+    for (at = program.text[TEST_STDOUT]; (at = strstr(at, "  ring ")) != NULL; at++) {
+        rings++;
+    }
+    assert_int_equal(chosen, 2);
+    assert_int_equal(rings, 2);
+}
+
 /* A rank that dies, or the user's signal, ends all of them. */
 static void test_ends(void **state)
 {
@@ -153,6 +171,7 @@ int main(void)
         cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
         cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
         cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_tune),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }

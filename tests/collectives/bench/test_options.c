@@ -55,7 +55,7 @@ static void test_all_flags(void **state)
     bench_command command;
     assert_ok(parse("coll-bench reduce -n 7 -w 3 -b 1k -e 2M -f 4 -d bfloat16 -o max -r 2 -c 9 "
                     "-J out.json --ranks 5 --transport shm --algorithm tree --tcp-auth off "
-                    "--no-arena --tune --plot a.b.svg",
+                    "--no-arena --plot a.b.svg",
                     &options, &command),
               &error);
     assert_int_equal(options.kind, COLL_REDUCE);
@@ -74,7 +74,7 @@ static void test_all_flags(void **state)
     assert_int_equal(options.algorithm, COLL_ALGORITHM_TREE);
     assert_int_equal(options.tcp_auth, COLL_TCP_AUTH_OFF);
     assert_false(options.arena);
-    assert_true(options.tune);
+    assert_false(options.tune);
     assert_string_equal(options.plot_path, "a.b.svg");
 }
 
@@ -98,6 +98,18 @@ static void test_long_names(void **state)
     assert_int_equal(bench_next_size(&options, 64), 0);
     assert_ok(parse("coll-bench all_reduce --help", &options, &command), &error);
     assert_int_equal(command, BENCH_COMMAND_HELP);
+}
+
+static void test_tune(void **state)
+{
+    (void)state;
+    bench_options options;
+    bench_command command;
+    assert_ok(parse("coll-bench --tune", &options, &command), &error);
+    assert_true(options.tune);
+    assert_int_equal(options.kind, COLL_ALL_REDUCE);
+    assert_ok(parse("coll-bench all_gather --tune", &options, &command), &error);
+    assert_int_equal(options.kind, COLL_ALL_GATHER);
 }
 
 static void test_sizes(void **state)
@@ -157,6 +169,8 @@ static void test_refused(void **state)
         {"coll-bench broadcast -r 2", "there is no rank 2 among 2"},
         {"coll-bench sendrecv --ranks 1", "at least 2 ranks"},
         {"coll-bench all_reduce --plot x.gif", ".svg or .png"},
+        {"coll-bench sendrecv --tune", "not for sendrecv"},
+        {"coll-bench --tune --plot x.svg", "not for --plot"},
         {"coll-bench all_reduce -b 1 -e 64M -i 1", "more than 4096 rows"},
     };
     bench_options options;
@@ -174,7 +188,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),   cmocka_unit_test(test_all_flags),
         cmocka_unit_test(test_long_names), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_kinds),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tune),       cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("coll-bench-options", tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 GATE = os.path.join("..", "..", "..", "collectives", "bench", "gate.")
 SHARED = ["peer.c", "peer_shared.c", GATE + "c"]
-FLAGS = ["-O2", "-D_GNU_SOURCE", "-Wno-unused-result"]
+FLAGS = ["-O3", "-D_GNU_SOURCE", "-Wno-unused-result"]
 
 
 def compile_into(target, sources, command, trailing=()):
@@ -58,6 +58,12 @@ def build_gloo(folder, programs):
             programs[name] = target
 
 
+def build_floor(folder, programs):
+    target = os.path.join(folder, "peer-floor")
+    if compile_into(target, SHARED + ["peer_floor.c"], ["gcc", "-march=native"], ["-lzmq"]):
+        programs["floor"] = target
+
+
 def build_all(build, venv):
     """Paths of the programs by library; what is missing is said."""
     folder = os.path.join(build, "peers")
@@ -66,6 +72,7 @@ def build_all(build, venv):
     build_mpi(folder, programs)
     build_impi(folder, venv, programs)
     build_gloo(folder, programs)
+    build_floor(folder, programs)
     if "openmpi" in programs:
         programs["openmpi-tcp"] = programs["openmpi"]
     return programs

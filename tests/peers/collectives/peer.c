@@ -239,6 +239,7 @@ static uint64_t gather(bool looped, int iterations)
             begin = samples->begin[i] > begin ? samples->begin[i] : begin;
             end = samples->end[i] > end ? samples->end[i] : end;
         }
+        begin += bench_ticks_cost();
         peer.loop_us[i] = end > begin ? (double)(end - begin) / peer.ticks_per_us : 0.0;
     }
     qsort(peer.loop_us, (size_t)iterations, sizeof peer.loop_us[0], compare);

@@ -9,7 +9,8 @@
  * shared memory. Up to LOOP_BYTES_MAX: the mean of a back-to-back loop in which every iteration's
  * input is made from the last one's result (broadcasts change their root). Above: operations one by
  * one, each after all ranks have dirtied their buffers and met; an operation lasts from the last
- * rank's entering to the last rank's leaving. The result of the last iteration is checked whole.
+ * rank's entering to the last rank's leaving, less what reading the clock takes. The result of the
+ * last iteration is checked whole.
  *
  * Thread rule: one thread. Failures end the process: nobody's data is at stake. */
 #ifndef PEER_H

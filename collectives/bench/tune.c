@@ -1,0 +1,88 @@
+#include "tune.h"
+
+#include <assert.h>
+
+#include "coll/tune.h"
+#include "options.h"
+
+static const coll_algorithm algorithms[] = {
+    COLL_ALGORITHM_RING,
+    COLL_ALGORITHM_TREE,
+    COLL_ALGORITHM_DIRECT,
+    COLL_ALGORITHM_RECURSIVE_DOUBLING,
+    COLL_ALGORITHM_HALVING_DOUBLING,
+    COLL_ALGORITHM_TWO_LEVEL,
+};
+
+static_assert(BENCH_ALGORITHMS == sizeof algorithms / sizeof algorithms[0],
+              "a row of the table for each algorithm");
+
+static void print_link(FILE *out, const char *where, const coll_link_cost *cost)
+{
+    (void)fprintf(out, "#  %-14s : %.3f us latency, %.3f us per message, %.4f ns per byte\n", where,
+                  cost->latency_us, cost->message_us, cost->byte_ns);
+}
+
+static void print_header(FILE *out, const coll_costs *costs)
+{
+    (void)fprintf(out, "# Cost model\n");
+    print_link(out, "inside a host", &costs->inside);
+    print_link(out, "between hosts", &costs->between);
+    (void)fprintf(out, "#  %-14s : %.4f ns per byte\n#\n", "combining", costs->reduce_byte_ns);
+    (void)fprintf(out, "# %10s  %-18s  %10s  %10s  %9s  %s\n", "size", "algorithm", "predicted",
+                  "measured", "measured", "auto");
+    (void)fprintf(out, "# %10s  %-18s  %10s  %10s  %9s\n", "(B)", "", "(us)", "(us)", "/predicted");
+    (void)fflush(out);
+}
+
+static void print_row(FILE *out, const bench_tune_row *row)
+{
+    const double ratio = row->predicted_us > 0.0 ? row->measured_us / row->predicted_us : 0.0;
+    (void)fprintf(out, "%12zu  %-18s  %10.2f  %10.2f  %10.2f  %s\n", row->size_bytes,
+                  coll_algorithm_name(row->algorithm), row->predicted_us, row->measured_us, ratio,
+                  row->chosen     ? "chosen"
+                  : row->eligible ? "eligible"
+                                  : "another order");
+    (void)fflush(out);
+}
+
+static base_status compare(const bench_options *options, coll_comm *comm, const coll_costs *costs,
+                           bench_tune_row *row, base_error *reterr)
+{
+    coll_tune_row compared;
+    const base_status status = coll_tune_compare(comm, costs, options->kind, row->algorithm,
+                                                 row->size_bytes, &compared, reterr);
+    if (status == BASE_OK) {
+        row->predicted_us = compared.predicted_us;
+        row->measured_us = compared.measured_us;
+        row->eligible = compared.eligible;
+        row->chosen = compared.chosen;
+    }
+    return status;
+}
+
+base_status bench_tune(const bench_options *options, coll_context *context, bench_shared *shared,
+                       FILE *out, base_error *reterr)
+{
+    coll_comm *comm = coll_context_world(context);
+    const bool prints = coll_comm_rank(comm) == 0;
+    const coll_costs *known = coll_tune_costs(context);
+    coll_costs costs = known != NULL ? *known : (coll_costs){.reduce_byte_ns = 0.0};
+    base_status status = known != NULL ? BASE_OK : coll_tune_measure(comm, &costs, reterr);
+    if (status == BASE_OK && prints) {
+        print_header(out, &costs);
+    }
+    size_t bytes = options->begin_bytes;
+    do {
+        for (int i = 0; status == BASE_OK && i < BENCH_ALGORITHMS; i++) {
+            bench_tune_row row = {.size_bytes = bytes, .algorithm = algorithms[i]};
+            status = compare(options, comm, &costs, &row, reterr);
+            if (status == BASE_OK && prints) {
+                print_row(out, &row);
+                shared->tune_rows[shared->tune_row_count++] = row;
+            }
+        }
+        bytes = bench_next_size(options, bytes);
+    } while (status == BASE_OK && bytes != 0);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* coll-bench --tune: what the cost model behind `auto` predicts, beside what is measured. */
+#ifndef COLL_BENCH_TUNE_H
+#define COLL_BENCH_TUNE_H
+
+#include <stdio.h>
+
+#include "bench.h"
+
+/* Collective. Every algorithm at every size of the options, float32 (sums); rank 0 prints as it
+ * goes and leaves the rows in shared. */
+BASE_MUST_CHECK base_status bench_tune(const bench_options *options, coll_context *context,
+                                       bench_shared *shared, FILE *out, base_error *reterr);
+
+#endif
