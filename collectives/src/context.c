@@ -143,10 +143,13 @@ static coll_context *context_alloc(const coll_context_options *options)
     }
     (void)pthread_mutex_init(&context->describe_lock, NULL);
     context->identities = calloc((size_t)context->size, sizeof *context->identities);
-    if (context->identities == NULL) {
+    context->flight = aligned_alloc(_Alignof(coll_flight), sizeof *context->flight);
+    if (context->identities == NULL || context->flight == NULL) {
         coll_context_destroy(context);
         return NULL;
     }
+    memset(context->flight, 0, sizeof *context->flight);
+    coll_flight_init(context->flight);
     return context;
 }
 
@@ -213,6 +216,7 @@ void coll_context_destroy(coll_context *context)
         context->table->close(context);
     }
     (void)pthread_mutex_destroy(&context->describe_lock);
+    free(context->flight);
     free(context->identities);
     free(context);
 }

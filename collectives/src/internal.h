@@ -14,6 +14,7 @@
 
 #include "coll/coll.h"
 #include "coll/tune.h"
+#include "flight.h"
 #include "identity.h"
 #include "kernels.h"
 #include "limits.h"
@@ -81,6 +82,7 @@ struct coll_op {
 
     uint64_t sequence;
     uint64_t word;
+    uint64_t flight; /* its number in the flight recorder */
     coll_stage stage;
     coll_path path;
     coll_way way;
@@ -172,6 +174,7 @@ struct coll_context {
     coll_comm *comms; /* all, the world included */
     coll_comm_count made[COLL_COMM_LISTS_MAX];
     uint64_t bytes_sent;
+    coll_flight *flight;
     bool broken;               /* a communicator has failed, and not by mismatch */
     unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
     void *link;                /* the transport's */

@@ -164,6 +164,7 @@ void coll_op_number(coll_op *op)
     }
     op->path = op->first_path;
     op->stage = COLL_STAGE_QUEUED;
+    coll_flight_begin(op);
 }
 
 base_status coll_op_start(coll_op *op, base_error *reterr)

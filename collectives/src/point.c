@@ -91,6 +91,7 @@ static void complete(coll_op *op)
 {
     op->stage = COLL_STAGE_DONE;
     op->queued = false;
+    coll_flight_end(op);
     coll_point_leave(op);
 }
 
@@ -255,6 +256,7 @@ void coll_point_start(coll_op *op)
     op->descriptor.sequence = op->sequence;
     op->greeted = false;
     op->stage = COLL_STAGE_RUNNING;
+    coll_flight_begin(op);
     *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;
     queue->tail = op;
     mark(op, true);

@@ -151,6 +151,7 @@ static bool advance_comm(coll_comm *comm)
     }
     while (comm->head != NULL && comm->head->stage == COLL_STAGE_DONE) {
         comm->head->queued = false;
+        coll_flight_end(comm->head);
         comm->head = comm->head->next;
     }
     if (comm->head == NULL) {

@@ -447,7 +447,9 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
     }
     op->stage = COLL_STAGE_ARRIVING;
     coll_shm_announce(op, NULL, 0);
-    if (!finish_soon(op)) {
+    if (finish_soon(op)) {
+        coll_flight_end(op);
+    } else {
         coll_op_begin(op);
     }
     return true;

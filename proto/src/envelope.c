@@ -126,6 +126,8 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
                text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
         return failed_fits(envelope->failed);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
+        return envelope->flight->piece.len <= PROTO_FLIGHT_PIECE_BYTES_MAX;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
         return envelope->finished->params_sha256.len == PROTO_DIGEST_BYTES ||
                envelope->finished->params_sha256.len == 0;
@@ -147,6 +149,7 @@ static bool launcher_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
         return text_fits(envelope->stop->reason, PROTO_REASON_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
         return true;
     default:
         return false;

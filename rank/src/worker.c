@@ -18,6 +18,11 @@ static void abort_collectives(void *user, const char *reason)
     coll_context_abort(user, reason);
 }
 
+static void dump_collectives(void *user, int fd, const char *reason)
+{
+    (void)!coll_context_dump(user, fd, reason, NULL);
+}
+
 static base_status make_context(rank_worker *worker, base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
@@ -37,6 +42,7 @@ static base_status make_context(rank_worker *worker, base_error *reterr)
     }
     if (status == BASE_OK) {
         proto_client_on_abort(worker->client, abort_collectives, worker->context);
+        proto_client_on_dump(worker->client, dump_collectives, worker->context);
     }
     return status;
 }
@@ -126,6 +132,7 @@ int rank_worker_run(int64_t started_ns)
         report_failure(&worker, status, &error);
     }
     proto_client_on_abort(worker.client, NULL, NULL);
+    proto_client_on_dump(worker.client, NULL, NULL);
     coll_context_destroy(worker.context);
     proto_client_close(worker.client);
     rank_pass_destroy(worker.pass);

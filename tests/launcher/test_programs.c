@@ -7,6 +7,16 @@
 
 static test_program program; /* its buffers are big */
 
+/* Scripts that leave a process in a session of its own behind, out of reach of group and parent. */
+static const char escape_and_go[] = "setsid sh -c 'echo escaped; exec sleep 600' & exit 0";
+static const char escape_and_fail[] = "setsid sh -c 'echo escaped; exec sleep 600' & "
+                                      "if [ $RANK = 0 ]; then exit 4; else wait; fi";
+static const char escape_and_stay[] = "setsid sh -c 'echo escaped; exec sleep 600' & "
+                                      "exec sleep 600";
+static const char say_bye[] = "trap 'echo bye; exit 0' TERM; echo up; "
+                              "while :; do sleep 600 & wait; done";
+static const char fail_as_rank_1[] = "if [ $RANK = 1 ]; then exit 7; else exec sleep 600; fi";
+
 static int run(const char *const *arguments)
 {
     test_program_start(&program, arguments, NULL);
@@ -14,10 +24,6 @@ static int run(const char *const *arguments)
 }
 
 #define RUN(...) run((const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", __VA_ARGS__, NULL})
-
-/* A shell that leaves a process in a session of its own behind, out of reach of group and parent.
- */
-#define ESCAPE "setsid sh -c 'echo escaped; exec sleep 600' & "
 
 static void output_and_arguments_come_through(void **state)
 {
@@ -32,9 +38,7 @@ static void output_and_arguments_come_through(void **state)
 static void the_first_failing_rank_gives_the_exit_code(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c",
-                         "if [ $RANK = 1 ]; then exit 7; else exec sleep 600; fi"),
-                     7);
+    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", fail_as_rank_1), 7);
     assert_non_null(strstr(program.text[TEST_STDERR], "rank 1 (pid "));
     assert_non_null(strstr(program.text[TEST_STDERR], "left with exit code 7"));
     assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", "kill -ABRT $$"), 128 + SIGABRT);
@@ -45,11 +49,9 @@ static void the_first_failing_rank_gives_the_exit_code(void **state)
 static void what_a_program_leaves_behind_ends_with_it(void **state)
 {
     (void)state;
-    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", ESCAPE "exit 0"), 0);
+    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", escape_and_go), 0);
     test_program_assert_no_children();
-    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c",
-                         ESCAPE "if [ $RANK = 0 ]; then exit 4; else wait; fi"),
-                     4);
+    assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", escape_and_fail), 4);
     test_program_assert_no_children();
 }
 
@@ -58,7 +60,7 @@ static void nothing_survives_a_killed_launcher(void **state)
     (void)state;
     test_program_start(&program,
                        (const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--",
-                                             "sh", "-c", ESCAPE "exec sleep 600", NULL},
+                                             "sh", "-c", escape_and_stay, NULL},
                        NULL);
     test_program_wait_text(&program, TEST_STDOUT, "[ranks 0,1] escaped");
     assert_int_equal(kill(program.pid, SIGKILL), 0);
@@ -69,16 +71,8 @@ static void nothing_survives_a_killed_launcher(void **state)
 static void a_signal_is_passed_on_and_the_second_is_final(void **state)
 {
     (void)state;
-    const char *const polite[] = {FAKE_LAUNCHER_PATH,
-                                  "--no-bind",
-                                  "--ranks",
-                                  "2",
-                                  "--",
-                                  "sh",
-                                  "-c",
-                                  "trap 'echo bye; exit 0' TERM; echo up; while :; do "
-                                  "sleep 600 & wait; done",
-                                  NULL};
+    const char *const polite[] = {
+        FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2", "--", "sh", "-c", say_bye, NULL};
     test_program_start(&program, polite, NULL);
     test_program_wait_text(&program, TEST_STDOUT, "[ranks 0,1] up");
     assert_int_equal(kill(program.pid, SIGTERM), 0);

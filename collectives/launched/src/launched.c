@@ -28,6 +28,11 @@ static void abort_collectives(void *user, const char *reason)
     coll_context_abort(user, reason);
 }
 
+static void dump_collectives(void *user, int fd, const char *reason)
+{
+    (void)!coll_context_dump(user, fd, reason, NULL);
+}
+
 static base_status make_context(coll_launched *launched, base_error *reterr)
 {
     const proto_job *job = &launched->identity.job;
@@ -47,6 +52,7 @@ static base_status make_context(coll_launched *launched, base_error *reterr)
     }
     if (status == BASE_OK) {
         proto_client_on_abort(launched->client, abort_collectives, launched->context);
+        proto_client_on_dump(launched->client, dump_collectives, launched->context);
     }
     return status;
 }
@@ -127,6 +133,7 @@ base_status coll_launched_close(coll_launched *launched, base_error *reterr)
         status = proto_client_finish(launched->client, &finished, reterr);
     }
     proto_client_on_abort(launched->client, NULL, NULL);
+    proto_client_on_dump(launched->client, NULL, NULL);
     coll_context_destroy(launched->context);
     proto_client_close(launched->client);
     free(launched);

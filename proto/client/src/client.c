@@ -210,6 +210,14 @@ void proto_client_on_abort(proto_client *client, proto_on_abort on_abort, void *
     (void)pthread_mutex_unlock(&client->lock);
 }
 
+void proto_client_on_dump(proto_client *client, proto_on_dump on_dump, void *user)
+{
+    (void)pthread_mutex_lock(&client->lock);
+    client->on_dump = on_dump;
+    client->on_dump_user = user;
+    (void)pthread_mutex_unlock(&client->lock);
+}
+
 base_status proto_client_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                   int64_t deadline_ns, base_error *reterr)
 {
@@ -320,6 +328,9 @@ void proto_client_failed(proto_client *client, const Ringfence__Control__Failed 
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED;
     envelope.failed = &copy;
     enqueue(client, &envelope);
+    if (!atomic_exchange(&client->dumped, true)) {
+        proto_client_send_flight(client, copy.message, enqueue);
+    }
 }
 
 base_status proto_client_finish(proto_client *client, const Ringfence__Control__Finished *finished,

@@ -36,6 +36,7 @@ struct proto_client {
     uint8_t *packing;  /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
     uint64_t exchange_sequence;
     _Atomic bool stop_requested;
+    _Atomic bool dumped; /* the flight record has gone, after a failure */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -48,6 +49,8 @@ struct proto_client {
     base_error broken;
     proto_on_abort on_abort;
     void *on_abort_user;
+    proto_on_dump on_dump;
+    void *on_dump_user;
     /* the exchange under way: where its parts go, once they are there */
     bool exchange_waits;
     bool exchange_done;
@@ -55,6 +58,12 @@ struct proto_client {
     size_t exchange_part_bytes;
     base_error exchange_error;
 };
+
+/* flight.c: takes the flight record and gives it to `send` in pieces; the last piece may be empty.
+ */
+typedef void (*proto_send_piece)(proto_client *client,
+                                 struct Ringfence__Control__Envelope *envelope);
+void proto_client_send_flight(proto_client *client, const char *reason, proto_send_piece send);
 
 /* The control thread; user is the proto_client. */
 void *proto_client_thread(void *user);

@@ -77,9 +77,18 @@ static void hear_exchanged(proto_client *client, const Ringfence__Control__Excha
     (void)pthread_mutex_unlock(&client->lock);
 }
 
+static void send_now(proto_client *client, envelope_type *envelope)
+{
+    base_error ignored;
+    (void)!proto_bus_send(client->bus, PROTO_NO_RANK, envelope, &ignored);
+}
+
 /* Aborted: the rank may leave by itself for a moment, then the process ends. */
 static void hear_abort(proto_client *client, const Ringfence__Control__Abort *abort_message)
 {
+    if (!atomic_exchange(&client->dumped, true)) {
+        proto_client_send_flight(client, abort_message->reason, send_now);
+    }
     end_link(client, BASE_ERR_ABORTED, abort_message->reason);
     (void)pthread_mutex_lock(&client->lock); /* held: the rank may be taking the callback away */
     if (client->on_abort != NULL) {
@@ -122,6 +131,9 @@ static void hear(proto_client *client, const envelope_type *envelope)
         client->goodbye = true;
         (void)pthread_cond_broadcast(&client->changed);
         (void)pthread_mutex_unlock(&client->lock);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
+        proto_client_send_flight(client, "asked for", send_now);
         break;
     default: /* proto_envelope_unpack lets no other through */
         break;

@@ -14,6 +14,9 @@ enum {
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */
     PROTO_EXCHANGE_BYTES_MAX = 4096,
+    /* a rank's flight record: a piece of it, and all */
+    PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,
+    PROTO_FLIGHT_BYTES_MAX = 1024 * 1024,
 
     PROTO_TEXT_BYTES_MAX = 32 * 1024, /* a prompt, a generated text */
     PROTO_REASON_BYTES_MAX = 4096,    /* an error's words */

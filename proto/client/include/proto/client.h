@@ -34,6 +34,9 @@ typedef struct proto_identity {
 
 typedef void (*proto_on_abort)(void *user, const char *reason);
 
+/* Writes the flight record of this rank's collectives to fd, as JSON. Called by either thread. */
+typedef void (*proto_on_dump)(void *user, int fd, const char *reason);
+
 /* Reads the inherited descriptors and environment. A rank started by hand gets BASE_ERR_AUTH with a
  * message that says what to run. */
 BASE_MUST_CHECK base_status proto_client_open(proto_identity *identity, proto_client **client,
@@ -48,6 +51,10 @@ BASE_MUST_CHECK base_status proto_client_join(proto_client *client, base_error *
 /* Sets or (NULL) takes away what an abort calls. After it returns the old one is not running and
  * will not be called. on_abort must not block or call this client. */
 void proto_client_on_abort(proto_client *client, proto_on_abort on_abort, void *user);
+
+/* The same for what writes the flight record: it goes to the launcher when this rank fails, when
+ * the job is aborted (whatever the rank's own thread is doing), and when the launcher asks. */
+void proto_client_on_dump(proto_client *client, proto_on_dump on_dump, void *user);
 
 /* A coll_exchange over the launcher; user is the proto_client. */
 base_status proto_client_exchange(void *user, const void *mine, void *all, size_t size_bytes,

@@ -1,0 +1,16 @@
+/* The ranks' flight records, folded into one page: FOLDER/flight.html, and each rank's own in
+ * FOLDER/flight-rank-N.json.
+ *
+ * The page says who was waiting for whom, where the ranks stand in each communicator, where they
+ * disagree on an operation, and what each did last. Texts come from ranks and are not believed:
+ * what is no such JSON is shown as missing. */
+#ifndef LAUNCH_FLIGHT_PAGE_H
+#define LAUNCH_FLIGHT_PAGE_H
+
+#include "base/status.h"
+
+/* records[rank] is a JSON text, or NULL. cause: why the job failed, or "". The folder is there. */
+BASE_MUST_CHECK base_status launch_flight_write(const char *folder, const char *const *records,
+                                                int ranks, const char *cause, base_error *reterr);
+
+#endif

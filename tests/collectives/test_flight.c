@@ -1,0 +1,167 @@
+/* The flight recorder: what a dump has, and that it may be taken by anybody at any time. */
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "ranks.h"
+#include "support.h"
+
+enum { COMPLETED_MAX = 256, ROUNDS = 300 };
+
+/* The dump as JSON; NULL when it is none. */
+static json_t *dump(coll_context *context, const char *reason)
+{
+    base_error error;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    const int fd = memfd_create("dump", MFD_CLOEXEC);
+    json_t *json = NULL;
+    if (fd >= 0 && coll_context_dump(context, fd, reason, &error) == BASE_OK &&
+        lseek(fd, 0, SEEK_SET) == 0 &&
+        base_fd_read(fd, "dump", 4 << 20, &text, &text_bytes, &error) == BASE_OK) {
+        json = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
+    }
+    free(text);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return json;
+}
+
+static json_int_t integer(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value != NULL ? value : "";
+}
+
+static void completed_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    float data[16] = {0};
+    for (int i = 0; i < ROUNDS; i++) {
+        RANK_OK(rank, coll_all_reduce(comm, data, data, 16, COLL_FLOAT32, COLL_SUM, &rank->error));
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    json_t *json = dump(rank->context, "a \"quoted\"\nreason");
+    const json_t *completed = json_object_get(json, "completed");
+    const size_t count = json_array_size(completed);
+    const json_t *last = json_array_get(completed, count - 1);
+    const json_t *before = json_array_get(completed, count - 2);
+    RANK_CHECK(rank, json != NULL && count == COMPLETED_MAX);
+    RANK_CHECK(rank, json_array_size(json_object_get(json, "pending")) == 0);
+    RANK_CHECK(rank, integer(json, "rank") == rank->rank && integer(json, "pid") == getpid());
+    RANK_CHECK(rank, strcmp(text(json, "reason"), "a \"quoted\"\nreason") == 0);
+    RANK_CHECK(rank, strcmp(text(last, "operation"), "barrier") == 0);
+    RANK_CHECK(rank, strcmp(text(before, "operation"), "all_reduce") == 0);
+    RANK_CHECK(rank, integer(before, "count") == 16 && integer(before, "bytes") == 64);
+    RANK_CHECK(rank, integer(last, "sequence") == integer(before, "sequence") + 1);
+    RANK_CHECK(rank, integer(before, "began_unix_us") <= integer(last, "began_unix_us"));
+    RANK_CHECK(rank, json_real_value(json_object_get(last, "took_us")) >= 0);
+    json_decref(json);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void completed_operations_are_there(void **state)
+{
+    (void)state;
+    const test_ranks_options options = {.size = 3, .transport = COLL_TRANSPORT_SHM};
+    test_ranks_as_threads(&options, completed_body);
+}
+
+/* Rank 0 starts 40 operations that nobody answers yet, and one message: all of them are pending. */
+static void pending_body(test_rank *rank)
+{
+    enum { STARTED = 40 };
+    coll_comm *comm = coll_context_world(rank->context);
+    static int32_t values[2][STARTED];
+    coll_request *requests[STARTED + 1] = {NULL};
+    int32_t note = 0;
+    for (int i = 0; i < STARTED; i++) {
+        const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                                   .send = &values[rank->rank][i],
+                                   .recv = &values[rank->rank][i],
+                                   .count = 1,
+                                   .type = COLL_INT32,
+                                   .reduce = COLL_SUM};
+        if (rank->rank == 1 && i == 0) {
+            RANK_OK(rank, coll_receive(comm, &note, 1, COLL_INT32, 0, &rank->error));
+        }
+        RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
+    }
+    if (rank->rank == 0) {
+        json_t *json = dump(rank->context, NULL);
+        const json_t *pending = json_object_get(json, "pending");
+        RANK_CHECK(rank, json_array_size(pending) == STARTED);
+        RANK_CHECK(rank, json_object_get(json_array_get(pending, 0), "took_us") == NULL);
+        json_decref(json);
+        RANK_OK(rank, coll_send(comm, &note, 1, COLL_INT32, 1, &rank->error));
+    }
+    RANK_OK(rank, coll_request_wait_all(requests, STARTED, &rank->error));
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void pending_operations_are_there(void **state)
+{
+    (void)state;
+    const test_ranks_options options = {.size = 2, .transport = COLL_TRANSPORT_SHM};
+    test_ranks_as_threads(&options, pending_body);
+}
+
+typedef struct watcher {
+    coll_context *context;
+    atomic_bool over;
+    bool broken;
+} watcher;
+
+static void *watch(void *user)
+{
+    watcher *self = user;
+    do {
+        json_t *json = dump(self->context, "from another thread");
+        self->broken = self->broken || json == NULL;
+        json_decref(json);
+    } while (!atomic_load(&self->over));
+    return NULL;
+}
+
+static void watched_body(test_rank *rank)
+{
+    watcher self = {.context = rank->context};
+    pthread_t thread;
+    coll_comm *comm = coll_context_world(rank->context);
+    RANK_CHECK(rank, pthread_create(&thread, NULL, watch, &self) == 0);
+    base_status status = BASE_OK;
+    for (int i = 0; i < 3 * ROUNDS && status == BASE_OK; i++) {
+        status = coll_barrier(comm, &rank->error);
+    }
+    atomic_store(&self.over, true);
+    (void)pthread_join(thread, NULL);
+    RANK_OK(rank, status);
+    RANK_CHECK(rank, !self.broken);
+}
+
+static void any_thread_may_dump(void **state)
+{
+    (void)state;
+    const test_ranks_options options = {.size = 2, .transport = COLL_TRANSPORT_SHM};
+    test_ranks_as_threads(&options, watched_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(completed_operations_are_there),
+        cmocka_unit_test(pending_operations_are_there),
+        cmocka_unit_test(any_thread_may_dump),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
