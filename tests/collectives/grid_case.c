@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "plan.h"
+#include "proto/digest.h"
 #include "reference.h"
 
 enum { GUARD_BYTES = 64, GUARD = 0xA5, RANKS_MAX = 64, WHOLE_CHECK_COUNT = 3000 };
@@ -236,19 +237,23 @@ static bool check(const view *v, test_rank *rank, const char **what, size_t *at)
     return guards_hold(v);
 }
 
-/* Where all ranks must have the same bytes, their threads compare them; `peers` are all results. */
+/* Where all ranks must have the same bytes, their digests are compared. */
 static bool compare(const view *v, grid_rank *g)
 {
-    const uint8_t *results[RANKS_MAX];
-    if (v->c->kind != COLL_ALL_REDUCE || v->recv_count <= WHOLE_CHECK_COUNT) {
+    uint8_t digests[RANKS_MAX][PROTO_DIGEST_BYTES];
+    uint8_t own[PROTO_DIGEST_BYTES];
+    const bool same_everywhere = v->c->kind == COLL_ALL_REDUCE || v->c->kind == COLL_ALL_GATHER ||
+                                 v->c->kind == COLL_BROADCAST;
+    if (!same_everywhere) {
         return true;
     }
-    bool same = coll_all_gather(g->comm, &v->recv, results, sizeof results[0], COLL_UINT8,
-                                &g->rank->error) == BASE_OK;
+    proto_sha256(v->recv, v->recv_count * v->size, own);
+    bool same =
+        coll_all_gather(g->comm, own, digests, sizeof own, COLL_UINT8, &g->rank->error) == BASE_OK;
     for (int r = 0; same && r < v->ranks; r++) {
-        same = memcmp(results[r], v->recv, v->recv_count * v->size) == 0;
+        same = memcmp(digests[r], own, sizeof own) == 0;
     }
-    return coll_barrier(g->comm, &g->rank->error) == BASE_OK && same;
+    return same;
 }
 
 static coll_op_desc describe(const view *v)
