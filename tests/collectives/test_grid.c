@@ -1,6 +1,7 @@
 /* Every operation against the reference, bit for bit, on all ranks. Without arguments: the pairwise
  * combinations of job size, transport, collective, count, type, operation, root, placement and
- * algorithm. `--exhaustive TRANSPORT RANKS`: their full product for one job, hours of it. */
+ * algorithm. `--exhaustive TRANSPORT RANKS`: their full product for one job; of the longest
+ * vectors, roots and placements in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,11 +165,28 @@ static void test_pairs(void **state)
     print_message("%zu cases\n", run);
 }
 
-/* All placements and algorithms of one collective, count, type and operation. */
+/* The longest: each algorithm with the next root and placement. */
+static bool run_long(grid_rank *g, grid_case c)
+{
+    for (int a = 0; a < LENGTH(algorithms); a++) {
+        c.algorithm = algorithms[a];
+        c.root = (int)(g->salt % (unsigned)g->rank->size);
+        c.placement = (grid_placement)(g->salt % GRID_PLACEMENTS);
+        if (!grid_case_run(g, &c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All placements, roots and algorithms of one collective, count, type and operation. */
 static bool run_block(grid_rank *g, grid_case c)
 {
     const bool rooted = c.kind == COLL_BROADCAST || c.kind == COLL_REDUCE ||
                         c.kind == COLL_GATHER || c.kind == COLL_SCATTER;
+    if (c.count == LONG_COUNT) {
+        return run_long(g, c);
+    }
     for (c.root = 0; c.root < (rooted ? g->rank->size : 1); c.root++) {
         for (int a = 0; a < LENGTH(algorithms); a++) {
             c.algorithm = algorithms[a];
