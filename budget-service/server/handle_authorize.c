@@ -7,8 +7,6 @@
 #include "budget/wire.h"
 #include "policy_use.h"
 
-enum { TOKEN_LIFE_S = 24 * 3600 }; /* until the first redemption */
-
 static bool copy(char *into, size_t into_bytes, const char *text)
 {
     const size_t length = strlen(text);
@@ -64,6 +62,19 @@ static base_status set_times(budget_service *service, budget_claims *claims, int
     return status;
 }
 
+/* What the policy fills in and what it says of it; a claim that makes no sense is malformed. */
+static base_status apply_policy(budget_service *service, budget_authorization *authorization,
+                                base_error *reterr)
+{
+    budget_claims *claims = &authorization->claims;
+    budget_policy_fill(service->policy, claims);
+    const base_status status = budget_claims_check(claims, reterr);
+    if (status == BASE_OK) {
+        authorization->refusal = budget_policy_judge(service->policy, claims, authorization->words);
+    }
+    return status;
+}
+
 base_status service_authorize(budget_service *service, const service_question *question,
                               service_item *item, base_error *reterr)
 {
@@ -73,7 +84,11 @@ base_status service_authorize(budget_service *service, const service_question *q
     budget_jti_make(authorization->claims.jti);
     base_status status = fill_claims(question, &authorization->claims, reterr);
     if (status == BASE_OK) {
-        status = set_times(service, &authorization->claims, TOKEN_LIFE_S, reterr);
+        status = set_times(service, &authorization->claims,
+                           budget_policy_token_seconds(service->policy), reterr);
+    }
+    if (status == BASE_OK) {
+        status = apply_policy(service, authorization, reterr);
     }
     if (status == BASE_OK) {
         status = budget_ledger_authorize(service->ledger, &question->caller, authorization,

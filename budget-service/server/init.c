@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "budget/policy.h"
 #include "budget/secret_file.h"
 #include "budget/service_files.h"
 #include "budget/token.h"
@@ -92,6 +93,17 @@ static base_status make_folder(const char *path, base_error *reterr)
         return base_fail_errno(reterr, errno, "cannot shut %s to others", path);
     }
     return BASE_OK;
+}
+
+static base_status policy_write(const char *dir, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    const char *text = budget_policy_initial();
+    const base_status status = join(dir, "policy.json", path, reterr);
+    if (status != BASE_OK || access(path, F_OK) == 0) { /* one that is there stays */
+        return status;
+    }
+    return base_file_write(path, text, strlen(text), reterr);
 }
 
 static base_status make_folders(const char *dir, base_error *reterr)
@@ -209,6 +221,9 @@ base_status budget_service_init(const char *dir, const unsigned char *secret, ba
     }
     if (status == BASE_OK) {
         status = make_folders(dir, reterr);
+    }
+    if (status == BASE_OK) {
+        status = policy_write(dir, reterr);
     }
     if (status == BASE_OK) {
         proto_keypair_make(&pair);

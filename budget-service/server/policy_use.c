@@ -1,31 +1,16 @@
 #include "policy_use.h"
 
+#include <stdio.h>
+
 base_status service_policy_open(budget_service *service, base_error *reterr)
 {
-    (void)service;
-    (void)reterr;
-    return BASE_OK;
+    char path[BASE_PATH_BYTES + 16];
+    (void)snprintf(path, sizeof path, "%s/policy.json", service->dir);
+    return budget_policy_read(path, &service->policy, reterr);
 }
 
 void service_policy_close(budget_service *service)
 {
-    (void)service;
-}
-
-const char *const *service_policy_hook(const budget_service *service)
-{
-    (void)service;
-    return NULL;
-}
-
-const char *service_policy_checkpoint(const budget_service *service)
-{
-    (void)service;
-    return NULL;
-}
-
-const char *service_policy_spend(const budget_service *service)
-{
-    (void)service;
-    return NULL;
+    budget_policy_destroy(service->policy);
+    service->policy = NULL;
 }

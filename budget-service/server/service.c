@@ -80,7 +80,7 @@ static base_status prepare(budget_service *service, base_error *reterr)
         status = service_policy_open(service, reterr);
     }
     if (status == BASE_OK) {
-        status = service_hook_start(&service->hook, service_policy_hook(service), reterr);
+        status = service_hook_start(&service->hook, budget_policy_hook(service->policy), reterr);
     }
     if (status == BASE_OK) {
         status = block_signals(service, reterr);
@@ -140,7 +140,6 @@ static base_status open_ledger(budget_service *service, base_error *reterr)
 {
     budget_ledger_options options = {
         .dir = service->dir,
-        .checkpoint_path = service_policy_checkpoint(service),
         .signer = {.context = service, .sign = sign_checkpoint, .verify = verify_checkpoint},
         .accept_checkpoint = service->options->accept_checkpoint,
     };
