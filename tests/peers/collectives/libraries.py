@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -169,13 +170,19 @@ def start_impi(library, program, _network, venv):
 
 
 def start_ranks(library, program, network):
-    """Ours and gloo: plain processes; in namespaces, one at each end."""
+    """Ours and gloo: plain processes; in namespaces, one at each end.
+
+    All in one session, as an MPI launcher's: where the kernel groups tasks by session, a yield reaches only
+    those of its own."""
+    lines = []
     for rank in range(library.place.ranks):
         command = [program, "--folder", library.folder, "--rank", str(rank), "--size",
                    str(library.place.ranks), "--transport", library.place.transport]
         if network.addresses:
             command = network.enter(rank) + command + ["--address", network.addresses[rank]]
-        library.start(command)
+        lines.append(shlex.join(command) + " &")
+    lines.append(f"for rank in {{1..{library.place.ranks}}}; do wait -n || exit 1; done")
+    library.start(["bash", "-c", "\n".join(lines)])
 
 
 def start_all(place, programs, network, folder):
