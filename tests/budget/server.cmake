@@ -36,3 +36,11 @@ endfunction()
 ringfence_service_test(service LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-hostile LABELS ipc TIMEOUT 120)
+ringfence_service_test(service-race LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-crash LABELS fault TIMEOUT 180)
+
+# The same, longer: 1000 races, 500 kills.
+add_test(NAME budget-service-race-1000 COMMAND test-budget-service-race --rounds 1000)
+add_test(NAME budget-service-crash-500 COMMAND test-budget-service-crash --rounds 500)
+set_tests_properties(budget-service-race-1000 budget-service-crash-500 PROPERTIES LABELS slow TIMEOUT
+                                                                                  1500)
