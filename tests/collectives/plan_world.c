@@ -379,15 +379,22 @@ static void play_rank(int rank)
 static void set_up(const world_case *c, int rank)
 {
     player *p = &players[rank];
-    memset(p, 0, sizeof *p);
     p->plan = c->plan;
     p->plan.rank = rank;
     p->track_count = coll_plan_track_count(&p->plan);
+    p->tracks_ended = 0;
+    p->queued = false;
     p->scratch_count = coll_plan_scratch(&p->plan, &p->scratch_first);
     const int blocks = coll_plan_block_count(&p->plan);
     if (p->track_count > COLL_PLAN_TRACKS_MAX(c->plan.ranks) || blocks > WORLD_BLOCKS_MAX) {
         breaks("has more tracks or blocks than it may");
         return;
+    }
+    for (int number = 0; number < p->track_count; number++) {
+        p->tracks[number] = (track){.index = 0};
+    }
+    for (int space = 0; space < SPACES; space++) {
+        memset(p->cells[space], 0, (size_t)(blocks * WORLD_CELLS) * sizeof p->cells[0][0]);
     }
     for (int cell = 0; cell < blocks * WORLD_CELLS; cell++) {
         const int block = cell / WORLD_CELLS;
