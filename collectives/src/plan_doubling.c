@@ -58,6 +58,7 @@ static bool level_at(const coll_plan *plan, int index, level *found)
 static int spread_index(const coll_plan *plan, level *found)
 {
     int index = 0;
+    *found = (level){.bit = 0};
     while (level_at(plan, index, found) && !found->spread) {
         index++;
     }

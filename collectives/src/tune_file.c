@@ -46,9 +46,11 @@ static bool read_figure(const char **at, const char *name, double *value)
     if (strncmp(*at, name, name_bytes) != 0 || (*at)[name_bytes] != ' ') {
         return false;
     }
+    const char *number = *at + name_bytes + 1;
     char *rest = NULL;
-    *value = strtod(*at + name_bytes + 1, &rest);
-    if (*rest != '\n' || !isfinite(*value) || *value < 0 || *value > 1e12) {
+    *value = strtod(number, &rest);
+    if (*number < '0' || *number > '9' || *rest != '\n' || !isfinite(*value) || *value < 0 ||
+        *value > 1e12) {
         return false;
     }
     *at = rest + 1;
