@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/file.h"
@@ -13,6 +14,7 @@
 #include "paths.h"
 #include "plan.h"
 #include "record/compare.h"
+#include "record/flight_page.h"
 #include "record/record.h"
 #include "scaling.h"
 #include "summary_lines.h"
@@ -52,6 +54,27 @@ static void on_output(void *user, uint64_t index, const char *prompt, const char
     (void)prompt;
     (void)printf("%s\n", text);
     (void)fflush(stdout);
+}
+
+/* The ranks' flight records go to the record's folder, or to that of the logs. */
+static void on_flights(void *user, const char *const *records, int ranks, const char *cause)
+{
+    const cli_run *run = user;
+    const launch_options *options = run->options;
+    base_error error;
+    const bool recording = run->record != NULL && access(options->job.out, W_OK) == 0;
+    const char *folder = recording ? options->job.out : options->log_dir;
+    if (folder[0] == '\0') {
+        if (options->program != NULL || cause[0] == '\0') {
+            base_log(BASE_LOG_INFO, "the ranks' flight records are kept with --log-dir DIR only");
+        }
+        return;
+    }
+    if (launch_flight_write(folder, records, ranks, cause, &error) != BASE_OK) {
+        base_log(BASE_LOG_WARNING, "no flight records: %s", error.message);
+    } else {
+        base_log(BASE_LOG_INFO, "what each rank was doing: %s/flight.html", folder);
+    }
 }
 
 /* "note" lines of the record, each on stderr. */
@@ -219,6 +242,7 @@ static base_status run_once(cli_run *run)
         .on_ready = on_ready,
         .on_step = on_step,
         .on_output = on_output,
+        .on_flights = on_flights,
         .user = run,
     };
     const base_status status = launch_job_run(&job_options, &run->result, &error);

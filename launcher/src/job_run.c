@@ -63,7 +63,7 @@ static void print_line(void *user, int fd, const char *line, size_t line_bytes)
  * shell's "&"): blocked ones would be heard all the same. */
 static base_status open_signals(launch_session *session, base_error *reterr)
 {
-    static const int heard[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+    static const int heard[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1};
     sigset_t signals;
     (void)sigemptyset(&signals);
     for (size_t i = 0; i < sizeof heard / sizeof heard[0]; i++) {
@@ -149,6 +149,8 @@ static void take_signals(launch_session *session)
     while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD) {
             launch_watch_stops(session, base_now_ns());
+        } else if (info.ssi_signo == SIGUSR1) {
+            launch_flights_ask(session);
         } else if (info.ssi_signo == SIGTSTP) {
             launch_watch_pause(session);
         } else {
@@ -306,6 +308,7 @@ static void session_close(launch_session *session)
         close_fd(session->ranks[i].process.out_fd);
         close_fd(session->ranks[i].process.err_fd);
         close_fd(session->ranks[i].log_fd);
+        free(session->ranks[i].flight);
     }
     close_fd(session->job_fd);
     close_fd(session->lifeline_fd);
@@ -393,6 +396,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     }
     if (status == BASE_OK) {
         launch_progress_update(&session, base_now_ns(), true);
+        launch_flights_deliver(&session, true);
         status = fill_result(&session, reterr);
     }
     if (status == BASE_OK) {

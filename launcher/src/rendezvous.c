@@ -414,6 +414,12 @@ static void hear(launch_session *session, int rank, const envelope_type *envelop
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
         hear_failed(session, rank, envelope->failed);
         break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
+        if (!launch_flights_hear(session, rank, envelope->flight)) {
+            BLAME_PROTOCOL(session, rank, "sent a flight record of more than %d bytes",
+                           PROTO_FLIGHT_BYTES_MAX);
+        }
+        break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
         hear_finished(session, rank, envelope->finished);
         break;

@@ -51,6 +51,9 @@ typedef struct launch_rank {
     uint64_t pid_namespace;
     uint64_t net_namespace;
     uint32_t cpus;
+    char *flight; /* its flight record, as far as it came; (flight_bytes) and a NUL */
+    size_t flight_bytes;
+    bool flight_whole;
     /* the exchange under way */
     bool has_part;
     size_t part_bytes;
@@ -92,6 +95,7 @@ typedef struct launch_session {
     int part_count; /* ranks that have given their part of the exchange */
     uint64_t exchange_sequence;
     launch_outputs outputs;
+    bool flights_asked;
     bool refused_told;
     bool sent; /* something was sent outside launch_rendezvous_drain */
     /* the end */
@@ -134,6 +138,20 @@ void launch_rendezvous_drain(launch_session *session);
 /* Blames the ranks that have not joined, or are not ready, in time; when the next of these is due.
  */
 int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns);
+
+struct Ringfence__Control__Flight;
+
+/* ---- flights.c ---- */
+
+/* Takes a piece of a rank's flight record. False: it breaks the protocol. */
+bool launch_flights_hear(launch_session *session, int rank,
+                         const struct Ringfence__Control__Flight *flight);
+
+/* SIGUSR1: asks every rank for its record. */
+void launch_flights_ask(launch_session *session);
+
+/* Hands over what has come: when all that were asked have answered, or (`last`) after a failure. */
+void launch_flights_deliver(launch_session *session, bool last);
 
 /* ---- watch.c ---- */
 

@@ -34,6 +34,9 @@ typedef struct launch_job_options {
     base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);
     /* Called for each generated text, in the order of their index. */
     void (*on_output)(void *user, uint64_t index, const char *prompt, const char *text);
+    /* Called with the ranks' flight records, JSON by rank (NULL: none came), after a failure and
+     * when SIGUSR1 has asked for them; cause is "" then. */
+    void (*on_flights)(void *user, const char *const *records, int ranks, const char *cause);
     void *user;
 } launch_job_options;
 

@@ -1,0 +1,275 @@
+#include "record/flight_page.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "record/report.h"
+#include "record/text.h"
+
+enum { ROWS_MAX = 48, COMMS_MAX = 16, KEY_BYTES = 20 };
+
+/* All ranks' records, parsed; ranks[i] is NULL where there is none. */
+typedef struct flight_page {
+    int count;
+    json_t *ranks[BASE_RANKS_MAX];
+    int comm_count;
+    char comms[COMMS_MAX][KEY_BYTES]; /* in the order of first sight */
+} flight_page;
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value != NULL ? value : "";
+}
+
+static int64_t number_of(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static void note_comms(flight_page *page, const json_t *entries)
+{
+    size_t index = 0;
+    json_t *entry = NULL;
+    json_array_foreach((json_t *)(uintptr_t)entries, index, entry)
+    {
+        const char *comm = text_of(entry, "comm");
+        int known = 0;
+        while (known < page->comm_count && strcmp(page->comms[known], comm) != 0) {
+            known++;
+        }
+        if (known == page->comm_count && known < COMMS_MAX && strlen(comm) < KEY_BYTES) {
+            (void)snprintf(page->comms[page->comm_count++], KEY_BYTES, "%s", comm);
+        }
+    }
+}
+
+static void load(flight_page *page, const char *const *records, int ranks)
+{
+    page->count = ranks < BASE_RANKS_MAX ? ranks : BASE_RANKS_MAX;
+    for (int rank = 0; rank < page->count; rank++) {
+        if (records[rank] == NULL) {
+            continue;
+        }
+        json_t *json = json_loads(records[rank], JSON_REJECT_DUPLICATES, NULL);
+        if (json_is_object(json) && json_is_array(json_object_get(json, "pending")) &&
+            json_is_array(json_object_get(json, "completed"))) {
+            page->ranks[rank] = json;
+            note_comms(page, json_object_get(json, "completed"));
+            note_comms(page, json_object_get(json, "pending"));
+        } else {
+            json_decref(json);
+        }
+    }
+}
+
+static void put_ranks(const flight_page *page, launch_text *text)
+{
+    launch_text_put(text, "<section><h2>The ranks</h2><table><tr><th>rank</th><th>host, pid</th>"
+                          "<th>over</th><th>operations</th><th>in the middle of</th></tr>\n");
+    for (int rank = 0; rank < page->count; rank++) {
+        const json_t *own = page->ranks[rank];
+        launch_text_printf(text, "<tr><td>%d</td>", rank);
+        if (own == NULL) {
+            launch_text_put(text,
+                            "<td colspan=\"4\" class=\"bad\">no record: it was killed, or had "
+                            "no collectives yet</td></tr>\n");
+            continue;
+        }
+        const char *doing = text_of(own, "doing");
+        launch_text_put(text, "<td>");
+        launch_text_html(text, text_of(own, "host"));
+        launch_text_printf(text, ", %" PRId64 "</td><td>", number_of(own, "pid"));
+        launch_text_html(text, text_of(own, "transport"));
+        launch_text_printf(text, "</td><td>%" PRId64 "</td><td>",
+                           number_of(own, "operations_started"));
+        launch_text_html(text, doing[0] != '\0' ? doing : "nothing");
+        launch_text_put(text, "</td></tr>\n");
+    }
+    launch_text_put(text, "</table></section>\n");
+}
+
+/* The entry of a communicator's operation in one rank's record; *pending says in which list. */
+static const json_t *find_entry(const json_t *own, const char *comm, int64_t sequence,
+                                bool *pending)
+{
+    static const char *const lists[] = {"completed", "pending"};
+    for (int list = 0; own != NULL && list < 2; list++) {
+        size_t index = 0;
+        json_t *entry = NULL;
+        json_array_foreach(json_object_get(own, lists[list]), index, entry)
+        {
+            const char *kind = text_of(entry, "operation");
+            if (number_of(entry, "sequence") == sequence &&
+                strcmp(text_of(entry, "comm"), comm) == 0 && strcmp(kind, "send") != 0 &&
+                strcmp(kind, "receive") != 0) {
+                *pending = list == 1;
+                return entry;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* The newest operation of a communicator that any rank has begun. */
+static int64_t newest(const flight_page *page, const char *comm)
+{
+    static const char *const lists[] = {"completed", "pending"};
+    int64_t found = 0;
+    for (int rank = 0; rank < page->count; rank++) {
+        for (int list = 0; page->ranks[rank] != NULL && list < 2; list++) {
+            size_t index = 0;
+            json_t *entry = NULL;
+            json_array_foreach(json_object_get(page->ranks[rank], lists[list]), index, entry)
+            {
+                const int64_t sequence = number_of(entry, "sequence");
+                if (strcmp(text_of(entry, "comm"), comm) == 0 && sequence > found) {
+                    found = sequence;
+                }
+            }
+        }
+    }
+    return found;
+}
+
+static bool same_call(const json_t *a, const json_t *b)
+{
+    return strcmp(text_of(a, "operation"), text_of(b, "operation")) == 0 &&
+           strcmp(text_of(a, "type"), text_of(b, "type")) == 0 &&
+           strcmp(text_of(a, "reduce"), text_of(b, "reduce")) == 0 &&
+           number_of(a, "count") == number_of(b, "count") &&
+           number_of(a, "root") == number_of(b, "root");
+}
+
+static void put_call(const json_t *entry, launch_text *text)
+{
+    launch_text_html(text, text_of(entry, "operation"));
+    if (strcmp(text_of(entry, "operation"), "barrier") != 0) {
+        launch_text_put(text, " ");
+        launch_text_html(text, text_of(entry, "type"));
+        launch_text_printf(text, " × %" PRId64, number_of(entry, "count"));
+    }
+}
+
+static void put_cell(const json_t *entry, bool pending, const json_t *first, launch_text *text)
+{
+    if (entry == NULL) {
+        launch_text_put(text, "<td class=\"none\">not begun, or long ago</td>");
+        return;
+    }
+    const bool agrees = same_call(entry, first);
+    launch_text_printf(text, "<td%s>", pending || !agrees ? " class=\"bad\"" : "");
+    if (!agrees) {
+        launch_text_put(text, "calls ");
+        put_call(entry, text);
+        launch_text_put(text, "; ");
+    }
+    if (pending) {
+        launch_text_put(text, "pending");
+    } else {
+        launch_text_number(text, json_number_value(json_object_get(entry, "took_us")), 1);
+        launch_text_put(text, " µs");
+    }
+    const int64_t later_us = number_of(entry, "began_unix_us") - number_of(first, "began_unix_us");
+    if (later_us != 0) {
+        launch_text_printf(text, " <span class=\"none\">(began %+" PRId64 " µs)</span>", later_us);
+    }
+    launch_text_put(text, "</td>");
+}
+
+static void put_row(const flight_page *page, const char *comm, int64_t sequence, launch_text *text)
+{
+    const json_t *entries[BASE_RANKS_MAX] = {NULL};
+    bool pending[BASE_RANKS_MAX] = {false};
+    const json_t *first = NULL;
+    for (int rank = 0; rank < page->count; rank++) {
+        entries[rank] = find_entry(page->ranks[rank], comm, sequence, &pending[rank]);
+        first = first == NULL ? entries[rank] : first;
+    }
+    if (first == NULL) {
+        return;
+    }
+    launch_text_printf(text, "<tr><td>#%" PRId64 "</td><td>", sequence);
+    put_call(first, text);
+    launch_text_put(text, "</td>");
+    for (int rank = 0; rank < page->count; rank++) {
+        put_cell(entries[rank], pending[rank], first, text);
+    }
+    launch_text_put(text, "</tr>\n");
+}
+
+static void put_comm(const flight_page *page, const char *comm, launch_text *text)
+{
+    const int64_t last = newest(page, comm);
+    launch_text_put(text, "<section><h2>Communicator ");
+    launch_text_html(text, comm);
+    launch_text_printf(text,
+                       "</h2><p class=\"hintline\">The newest operations, newest first; times of "
+                       "each rank, and how much later than the first column's it began.</p>"
+                       "<table><tr><th></th><th>operation</th>");
+    for (int rank = 0; rank < page->count; rank++) {
+        launch_text_printf(text, "<th>rank %d</th>", rank);
+    }
+    launch_text_put(text, "</tr>\n");
+    for (int64_t sequence = last; sequence > 0 && sequence > last - ROWS_MAX; sequence--) {
+        put_row(page, comm, sequence, text);
+    }
+    launch_text_put(text, "</table></section>\n");
+}
+
+static base_status write_page(const flight_page *page, const char *path, const char *cause,
+                              base_error *reterr)
+{
+    launch_text text = {0};
+    launch_text_put(&text, "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\">"
+                           "<meta name=\"viewport\" content=\"width=device-width\">"
+                           "<title>Flight records</title><style>");
+    launch_text_put(&text, LAUNCH_REPORT_STYLE);
+    launch_text_put(&text, "section{margin-top:28px;overflow-x:auto}td,th{text-align:left}"
+                           "</style><main><h1>Flight records</h1>");
+    if (cause[0] != '\0') {
+        launch_text_put(&text, "<p class=\"message\">");
+        launch_text_html(&text, cause);
+        launch_text_put(&text, "</p>");
+    }
+    put_ranks(page, &text);
+    for (int i = 0; i < page->comm_count; i++) {
+        put_comm(page, page->comms[i], &text);
+    }
+    launch_text_put(&text, "</main></html>\n");
+    const base_status status = launch_text_save(&text, path, reterr);
+    launch_text_fini(&text);
+    return status;
+}
+
+base_status launch_flight_write(const char *folder, const char *const *records, int ranks,
+                                const char *cause, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES + 40];
+    base_status status = BASE_OK;
+    flight_page *page = calloc(1, sizeof *page);
+    if (page == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the flight records");
+    }
+    load(page, records, ranks);
+    for (int rank = 0; rank < page->count && status == BASE_OK; rank++) {
+        if (page->ranks[rank] != NULL) {
+            (void)snprintf(path, sizeof path, "%s/flight-rank-%d.json", folder, rank);
+            status = base_file_write(path, records[rank], strlen(records[rank]), reterr);
+        }
+    }
+    if (status == BASE_OK) {
+        (void)snprintf(path, sizeof path, "%s/flight.html", folder);
+        status = write_page(page, path, cause, reterr);
+    }
+    for (int rank = 0; rank < page->count; rank++) {
+        json_decref(page->ranks[rank]);
+    }
+    free(page);
+    return status;
+}

@@ -1,0 +1,124 @@
+/* The ranks' flight records in one page: asked for, after a failure, and of a user's program. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "record/flight_page.h"
+#include "training.h"
+
+static training_run run; /* its buffers are big */
+
+static json_t *flight_of(int rank)
+{
+    char name[64];
+    size_t size_bytes = 0;
+    (void)snprintf(name, sizeof name, "flight-rank-%d.json", rank);
+    void *text = training_file(&run, name, &size_bytes);
+    json_t *json = json_loadb(text, size_bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    assert_non_null(json);
+    return json;
+}
+
+static void asked_for_while_it_trains(void **state)
+{
+    (void)state;
+    test_folder folder;
+    test_folder_make(&folder);
+    training_start(&run, &folder, "asked", (const char *const[]){"--steps", "100000000", NULL});
+    test_program_wait_text(&run.program, TEST_STDERR, "step ");
+    assert_int_equal(kill(run.program.pid, SIGUSR1), 0);
+    test_program_wait_text(&run.program, TEST_STDERR, "flight.html");
+    for (int rank = 0; rank < 2; rank++) {
+        json_t *json = flight_of(rank);
+        assert_int_equal(json_integer_value(json_object_get(json, "rank")), rank);
+        assert_true(json_array_size(json_object_get(json, "completed")) > 0);
+        json_decref(json);
+    }
+    assert_int_equal(kill(run.program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&run.program), 128 + SIGTERM);
+    test_program_assert_no_children();
+    test_folder_remove(&folder);
+}
+
+static void after_a_rank_was_killed(void **state)
+{
+    (void)state;
+    test_folder folder;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    training_start(&run, &folder, "killed", (const char *const[]){"--steps", "100000000", NULL});
+    test_program_wait_text(&run.program, TEST_STDERR, "step ");
+    char path[64];
+    int first = 0;
+    int second = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", run.program.pid,
+                   run.program.pid);
+    FILE *children = fopen(path, "re");
+    assert_non_null(children);
+    char line[128] = "";
+    assert_non_null(fgets(line, sizeof line, children));
+    (void)fclose(children);
+    char *end = NULL;
+    first = (int)strtol(line, &end, 10);
+    second = (int)strtol(end, NULL, 10);
+    assert_true(first > 1 && second > 1);
+    assert_int_equal(kill(second, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&run.program), 128 + SIGKILL);
+    json_t *json = flight_of(0);
+    const char *reason = json_string_value(json_object_get(json, "reason"));
+    assert_non_null(strstr(reason, "rank 1"));
+    json_decref(json);
+    char *page = training_file(&run, "flight.html", &size_bytes);
+    assert_non_null(strstr(page, "no record: it was killed"));
+    assert_non_null(strstr(page, "was ended by SIGKILL"));
+    assert_non_null(strstr(page, "all_reduce float"));
+    free(page);
+    test_folder_remove(&folder);
+}
+
+/* Two ranks that disagree, and one that sends no JSON at all. */
+static void the_page_shows_who_disagrees(void **state)
+{
+    (void)state;
+    static const char *const records[] = {
+        "{\"rank\":0,\"host\":\"a<b\",\"pid\":1,\"pending\":[{\"comm\":\"7\",\"sequence\":2,"
+        "\"operation\":\"all_reduce\",\"type\":\"float\",\"reduce\":\"sum\",\"count\":10,"
+        "\"root\":0,\"began_unix_us\":100}],\"completed\":[]}",
+        "{\"rank\":1,\"host\":\"b\",\"pid\":2,\"pending\":[],\"completed\":[{\"comm\":\"7\","
+        "\"sequence\":2,\"operation\":\"broadcast\",\"type\":\"float\",\"reduce\":\"sum\","
+        "\"count\":10,\"root\":0,\"began_unix_us\":130,\"took_us\":4.5}]}",
+        "not JSON",
+        NULL,
+    };
+    test_folder folder;
+    base_error error;
+    void *page = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    assert_ok(launch_flight_write(folder.path, records, 4, "because", &error), &error);
+    assert_ok(base_file_read(test_folder_path(&folder, "flight.html"), 1 << 20, &page, &size_bytes,
+                             &error),
+              &error);
+    assert_non_null(strstr(page, "because"));
+    assert_non_null(strstr(page, "a&lt;b"));
+    assert_null(strstr(page, "a<b"));
+    assert_non_null(strstr(page, "calls broadcast float × 10"));
+    assert_non_null(strstr(page, "(began +30 µs)"));
+    assert_non_null(strstr(page, "pending"));
+    free(page);
+    test_folder_remove(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(asked_for_while_it_trains),
+        cmocka_unit_test(after_a_rank_was_killed),
+        cmocka_unit_test(the_page_shows_who_disagrees),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
