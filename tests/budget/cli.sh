@@ -1,0 +1,277 @@
+#!/usr/bin/env bash
+# The command line of budget-service, from init to the reconciled bill, with a real service.
+#   cli.sh BIN    where budget-service and launcher are
+# As root it goes on as nobody, where the programs can be reached so: root reads everything.
+set -euo pipefail
+
+bin=$(cd "$1" && pwd)
+sources=$(cd "$(dirname "$0")/../../budget-service/cli" && pwd)
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups \
+    test -x "$bin/budget-service" -a -r "$0"; then
+    exec setpriv --reuid=65534 --regid=65534 --clear-groups bash "$0" "$bin"
+fi
+
+scratch=$(mktemp -d)
+service=""
+finish() {
+    [ -z "$service" ] || kill "$service" 2>/dev/null || true
+    wait
+    rm -rf "$scratch"
+}
+trap finish EXIT
+cd "$scratch"
+umask 077
+unset CREDENTIALS_DIRECTORY XDG_STATE_HOME BUDGET_SERVICE_DIR
+export HOME=$scratch
+
+fail() {
+    printf 'FAILED: %s\n-- out\n%s\n-- err\n%s\n' "$*" "$(cat out)" "$(cat err)" >&2
+    exit 1
+}
+
+# budget CODE ARGUMENTS...: runs it, expects this exit code; out and err hold what it said.
+budget() {
+    local expected=$1 got=0
+    shift
+    "$bin/budget-service" "$@" >out 2>err </dev/null || got=$?
+    [ "$got" -eq "$expected" ] || fail "exit $got, not $expected: budget-service $*"
+    case " $* " in
+    *" --json "*) [ "$(wc -l <out)" -eq 1 ] && grep -q '^{.*}$' out || fail "not one object: $*" ;;
+    esac
+}
+out_has() { for what; do grep -qF -- "$what" out || fail "out has no $what"; done; }
+err_has() { for what; do grep -qF -- "$what" err || fail "err has no $what"; done; }
+
+# Waits for the one line that says that it is ready, or for the end of its output.
+start_service() {
+    exec 3< <(exec "$bin/budget-service" serve "$@" 2>log </dev/null)
+    service=$!
+    ready=""
+    read -rt 30 -u 3 ready || { cp log err && : >out && fail "serve is not ready"; }
+}
+
+stop_service() {
+    kill "$service"
+    wait "$service" || fail "serve ended with $?"
+    service=""
+}
+
+echo "== wrong usage"
+: >out && : >err
+budget 2
+err_has "Usage: budget-service COMMAND"
+budget 0 --help
+budget 2 frobnicate
+budget 2 frobnicate --json
+out_has '"exit":2'
+budget 2 authorize lab 1.00
+err_has "--job"
+budget 2 remaining
+budget 2 remaining a b
+budget 2 remaining a --wrong
+budget 2 remaining a --dir x --dir y
+err_has "twice"
+for command in $(sed -nE 's/^    \{\.name = "(.*)",$/\1/p' "$sources"/*.c | tr ' ' _); do
+    budget 0 ${command//_/ } --help
+    out_has "--json" "--help"
+done
+
+echo "== init"
+budget 2 init
+err_has "no passphrase" "--passphrase-fd"
+[ ! -e .local ] || fail "an init without a passphrase made something"
+export BUDGET_SERVICE_DIR=$scratch/service
+echo "correct horse battery staple" >passphrase
+chmod 644 passphrase
+budget 1 init --passphrase-file passphrase
+err_has "may be read by others"
+chmod 600 passphrase
+budget 0 init --passphrase-file passphrase --json
+out_has '"kid":"k4.pid.'
+budget 1 init --passphrase-file passphrase
+err_has "already"
+[ "$(stat -c %a service service/keys service/clients service/keys/*.key service/clients/*.key | sort -u | tr '\n' ' ')" = "600 700 " ] ||
+    fail "modes: $(stat -c '%a %n' service/* service/*/*)"
+grep -q '^k4\.secret-pw\.' service/keys/*.key || fail "the key is not k4.secret-pw"
+
+echo "== serve"
+budget 1 status --timeout 2
+err_has "no service"
+budget 2 serve
+echo wrong >wrong
+budget 1 serve --passphrase-file wrong
+err_has "wrong passphrase"
+chmod 640 service/keys/*.key
+budget 1 serve --passphrase-file passphrase
+err_has "others"
+chmod 600 service/keys/*.key
+mkdir credentials && cp passphrase credentials/budget-passphrase
+CREDENTIALS_DIRECTORY=$scratch/credentials start_service
+[[ $ready == "ready at ipc://"* ]] || fail "serve says: $ready"
+kill "$service"
+! read -rt 30 -u 3 ready || fail "serve says more than one line: $ready"
+wait "$service" || fail "serve ended with $?"
+start_service --passphrase-file passphrase
+budget 1 serve --passphrase-file passphrase
+err_has "service"
+
+echo "== the key's memory"
+locked=$(awk '$1 == "VmLck:" { print $2 }' "/proc/$service/status")
+resident=$(awk '$1 == "VmHWM:" { print $2 }' "/proc/$service/status")
+[ "$locked" -gt 0 ] || fail "VmLck is $locked"
+[ "$resident" -lt 100000 ] || fail "resident memory was $resident kB"
+if [ "$(id -u)" -ne 0 ]; then
+    ! head -c 1 "/proc/$service/mem" >out 2>err || fail "/proc/PID/mem could be opened"
+    grep -qi "permission denied" err || fail "/proc/PID/mem"
+    if command -v gcore >/dev/null; then
+        ! gcore -o core "$service" >out 2>err </dev/null || fail "gcore worked"
+        ! ls core.* 2>/dev/null || fail "gcore left a core"
+    fi
+fi
+
+echo "== accounts"
+budget 0 account create phase35 --cap 5.00
+budget 0 account create phase35/lab02 --cap 3.00 --json
+out_has '"cap_usd_micro":3000000'
+budget 4 account create phase35 --cap 9.00 --json
+for cap in 3.0000001 1e3 -1 NaN "" 99999999999; do
+    budget 2 account create bad --cap "$cap"
+done
+budget 2 account create a//b --cap 1
+budget 4 account create no/such/parent --cap 1
+budget 0 account list --json
+out_has '"account":"phase35/lab02"'
+
+echo "== authorize"
+echo '{"mode":"gate-check","world_size":2}' >JOB.json
+budget 0 authorize run1 2.00 --account phase35/lab02 --job JOB.json --out run1.token
+err_has 'remaining of phase35/lab02: $3.00 before, $1.00 after'
+[ "$(stat -c %a run1.token)" = 600 ] || fail "a token is for us alone"
+budget 3 authorize run2 2.00 --account phase35/lab02 --job JOB.json
+[ "$(wc -l <err)" -eq 1 ] || fail "a refusal is one line"
+err_has "cap of phase35/lab02" '$1.00 left' '$2.00 asked'
+budget 3 authorize run2b 2.00 --account phase35/lab02 --job JOB.json --json
+out_has '"granted":false' '"reason":"BUDGET_EXCEEDED"' '"account":"phase35/lab02"' '"asked_usd_micro":2000000'
+budget 4 authorize run1 0.10 --account phase35/lab02 --job JOB.json --json
+out_has '"granted":false' '"reason":"LABEL_USED"'
+budget 0 authorize run3 0.50 --account phase35/lab02 --job JOB.json --json --request-id again-1
+out_has '"granted":true' '"label":"run3"' '"jti":"' '"token":"v4.public.' '"kid":"k4.pid.' \
+    '"remaining_before_usd_micro":1000000' '"remaining_after_usd_micro":500000'
+cp out first
+budget 0 authorize run3 0.50 --account phase35/lab02 --job JOB.json --json --request-id again-1
+cmp -s out first || fail "a retry gave another answer"
+budget 4 authorize run3 0.51 --account phase35/lab02 --job JOB.json --json --request-id again-1
+budget 2 authorize run4 0.1 --account phase35/lab02 --job JOB.json --mode other
+budget 2 authorize run4 0.1 --account phase35/lab02 --job JOB.json --world-size 3
+budget 2 authorize run4 0.1 --account phase35/lab02 --job none.json
+budget 2 authorize run4 0.1 --account phase35/lab02 --job JOB.json --out run1.token
+err_has "nothing was asked"
+budget 4 authorize run4 0.1 --account nobody --job JOB.json
+budget 0 remaining phase35/lab02 --json
+out_has '"binding":"phase35/lab02"' '"remaining_usd_micro":500000' '"reserved_usd_micro":2500000' \
+    '"posted_usd_micro":0' '"cap_usd_micro":3000000'
+budget 0 status
+out_has "phase35/lab02" "[+"
+err_has "warning: phase35/lab02 has used 83 %"
+
+echo "== verify"
+budget 0 verify run1.token --keyring service/keyring.json --job JOB.json --json
+out_has '"valid":true' '"label":"run1"' '"job_blake2b256":"'
+echo '{"mode":"gate-check","world_size":2} ' >JOB2.json
+budget 6 verify run1.token --keyring service/keyring.json --job JOB2.json --json
+out_has '"verdict":"wrong-job"'
+sed 's/\(v4.public.....................\)./\1_/' run1.token >forged.token
+budget 6 verify forged.token --keyring service/keyring.json --json
+out_has '"valid":false' '"verdict":"bad-signature"'
+budget 6 verify "$(cut -c 1-400 run1.token)" --keyring service/keyring.json --json
+out_has '"verdict":"malformed"'
+budget 6 verify none.token --keyring service/keyring.json
+
+echo "== redeem"
+budget 2 redeem run1.token
+budget 2 redeem run1.token --create --ranks 2
+budget 0 redeem run1.token --ranks 2 --attempt 1 --out receipts --json
+out_has '"receipts":2'
+cp receipts/rank-1.receipt once
+budget 0 redeem run1.token --ranks 2 --attempt 1 --out receipts
+cmp -s once receipts/rank-1.receipt || fail "the same tuple got another receipt"
+! budget 0 redeem run1.token --ranks 2 --attempt 1 --out other 2>/dev/null || fail "another key redeemed it"
+budget 0 redeem run1.token --create
+budget 4 redeem run1.token --create
+budget 6 redeem forged.token --create
+budget 4 void run1
+budget 0 void run3
+budget 0 remaining phase35/lab02
+out_has '$1.00'
+
+echo "== facts"
+budget 0 attach run1 --instance-id pod-1
+budget 0 record-actual run1 0
+budget 0 remaining phase35/lab02
+out_has '$1.00'
+echo "gone, seen at 12:00" >evidence
+budget 0 terminated run1 --evidence evidence
+budget 0 record-actual run1 1.25 --line-id bill-1
+budget 2 record-actual run1 1e3
+budget 0 remaining phase35/lab02
+out_has '$1.75'
+budget 0 total-spent phase35 --json
+out_has '"total_spent_usd_micro":1250000'
+budget 0 list --json
+out_has '"state":"posted"' '"attested":true' '"state":"voided"'
+
+echo "== bills and reports"
+printf 'line_id,instance_id,usd\nbill-1,pod-1,1.25\n' >bill.csv
+budget 0 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
+out_has '"matched":1' '"missing_in_bill":0' '"missing_in_ledger":0' '"differing":0' '"unknown":0'
+printf 'line_id,instance_id,usd\nbill-1,pod-1,1.35\nbill-2,pod-9,3.00\n' >wrong.csv
+budget 7 reconcile --bill wrong.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+budget 2 reconcile --bill bill.csv --as-of yesterday
+budget 0 export --format jsonl
+out_has '"label":"run1"'
+budget 0 export --format hledger
+out_has "expenses:cloud:phase35:lab02  1.25 USD"
+budget 0 export --format markdown --out page.md --json
+grep -q '| run1 | phase35/lab02 |' page.md || fail "the page has no run1"
+budget 2 export --format xml
+budget 0 audit --json
+out_has '"good":true'
+budget 0 status --check
+
+echo "== an actual above its reservation freezes the account"
+budget 0 authorize dear 0.10 --account phase35/lab02 --job JOB.json --out dear.token
+budget 0 redeem dear.token --create
+budget 0 record-actual dear 0.30
+budget 8 status --check --json
+out_has '"needs_attention":true'
+budget 4 authorize after 0.10 --account phase35/lab02 --job JOB.json
+budget 0 account acknowledge phase35/lab02
+budget 0 authorize after 0.10 --account phase35/lab02 --job JOB.json
+budget 0 status --check
+
+echo "== clients and keys"
+budget 0 client add bob --role request
+budget 0 remaining phase35 --key bob
+! budget 0 account set-cap phase35 --cap 99 --key bob 2>/dev/null || fail "a request key set a cap"
+budget 0 client revoke bob
+! budget 0 remaining phase35 --key bob 2>/dev/null || fail "a revoked key asked"
+budget 2 client add eve --role king
+budget 0 key list --json
+budget 1 key rotate --passphrase-file passphrase
+err_has "stop the service"
+stop_service
+budget 1 key rotate --passphrase-file wrong
+budget 0 key rotate --passphrase-file passphrase
+start_service --passphrase-file passphrase
+budget 0 verify run1.token --keyring service/keyring.json
+budget 0 authorize later 0.10 --account phase35/lab02 --job JOB.json --out later.token
+[ "$(tail -c 80 later.token)" != "$(tail -c 80 run1.token)" ] || fail "the old key signed"
+old=$("$bin/budget-service" key list | awk '/retired/ { print $1 }')
+budget 0 key revoke "$old"
+budget 6 verify run1.token --keyring service/keyring.json --json
+out_has '"verdict":"revoked-key"'
+budget 0 verify later.token --keyring service/keyring.json
+budget 0 key export --out keyring.json
+budget 0 verify later.token --keyring keyring.json
+stop_service
+echo "all good"
