@@ -65,6 +65,22 @@ static void fill_number(int64_t *number, int64_t value)
     }
 }
 
+/* No price was said: the highest that the amount pays for, so that money, price and time bound each
+ * other all the same. */
+static void fill_price(const budget_policy *policy, budget_claims *claims)
+{
+    const int64_t seconds =
+        claims->max_seconds + budget_policy_granularity_seconds(policy, claims->vendor);
+    int64_t hours_of_all = 0; /* in seconds */
+    int64_t paid = 0;
+    if (claims->max_price_usd_micro_per_hour == 0 && claims->max_usd_micro > 0 &&
+        claims->instances > 0 && seconds > 0 &&
+        !__builtin_mul_overflow(claims->instances, seconds, &hours_of_all) &&
+        !__builtin_mul_overflow(claims->max_usd_micro, (int64_t)3600, &paid)) {
+        claims->max_price_usd_micro_per_hour = paid / hours_of_all;
+    }
+}
+
 void budget_policy_fill(const budget_policy *policy, budget_claims *claims)
 {
     const policy_entries entries = entries_of(policy, claims->account);
@@ -82,10 +98,13 @@ void budget_policy_fill(const budget_policy *policy, budget_claims *claims)
         fill_number(&claims->max_seconds, from->max_seconds);
     }
     if (claims->vendor[0] == '\0') {
-        (void)snprintf(claims->vendor, sizeof claims->vendor, "local");
+        (void)snprintf(claims->vendor, sizeof claims->vendor, "%s",
+                       claims->max_usd_micro == 0 ? "local" : "cloud");
     }
     fill_number(&claims->instances, 1);
     fill_number(&claims->max_attempts, 1);
+    fill_number(&claims->max_seconds, BUDGET_POLICY_SECONDS);
+    fill_price(policy, claims);
 }
 
 static bool listed(const name_list *list, const char *name)
@@ -175,7 +194,8 @@ static budget_reason judge_cost(const budget_policy *policy, const budget_claims
                        "vendor local costs nothing: ask for 0, not %s USD", asked);
         return claims->max_usd_micro == 0 ? BUDGET_REASON_NONE : BUDGET_REASON_POLICY;
     }
-    if (claims->max_price_usd_micro_per_hour == 0) {
+    /* an amount too small for any price is bound by it: such a token pays for nothing */
+    if (claims->max_price_usd_micro_per_hour == 0 && claims->max_usd_micro == 0) {
         (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
                        "no price per hour is known for vendor %s: give --max-price",
                        claims->vendor);

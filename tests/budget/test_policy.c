@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "budget/money.h"
 #include "support.h"
 
 static const char text[] =
@@ -150,9 +151,23 @@ static void the_first_policy_is_good(void **state)
     budget_policy *policy = NULL;
     const char *initial = budget_policy_initial();
     assert_ok(budget_policy_parse(initial, strlen(initial), &policy, &error), &error);
-    budget_claims claims = claim("any");
-    budget_policy_fill(policy, &claims);
-    assert_string_equal(claims.vendor, "local");
+    char words[BUDGET_POLICY_WORDS_BYTES];
+    budget_claims free_of_charge = claim("any");
+    free_of_charge.max_usd_micro = 0;
+    budget_policy_fill(policy, &free_of_charge);
+    assert_string_equal(free_of_charge.vendor, "local");
+    /* any amount at all is granted with nothing else said, and its price follows from it */
+    static const int64_t amounts[] = {1, 7199, 10000, 1000000, BUDGET_MONEY_MICRO_MAX};
+    for (size_t i = 0; i < sizeof amounts / sizeof amounts[0]; i++) {
+        budget_claims claims = claim("any");
+        claims.max_usd_micro = amounts[i];
+        budget_policy_fill(policy, &claims);
+        assert_string_equal(claims.vendor, "cloud");
+        assert_int_equal(claims.max_seconds, BUDGET_POLICY_SECONDS);
+        assert_int_equal(budget_policy_judge(policy, &claims, words), BUDGET_REASON_NONE);
+        claims.max_price_usd_micro_per_hour += 1;
+        assert_int_equal(budget_policy_judge(policy, &claims, words), BUDGET_REASON_UNDERFUNDED);
+    }
     assert_null(budget_policy_spend_path(policy));
     assert_null(budget_policy_hook(policy));
     budget_policy_destroy(policy);

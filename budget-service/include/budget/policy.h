@@ -35,6 +35,7 @@ enum {
     BUDGET_POLICY_HOOK_WORDS_MAX = 16,
     BUDGET_POLICY_GRANULARITY_S = 3600, /* of a vendor that the policy does not name */
     BUDGET_POLICY_TOKEN_S = 900,        /* token_seconds where it is absent */
+    BUDGET_POLICY_SECONDS = 3600,       /* of a job, where neither it nor a default says */
     BUDGET_POLICY_WORDS_BYTES = 256,
 };
 
@@ -59,8 +60,8 @@ int64_t budget_policy_token_seconds(const budget_policy *policy);
 int64_t budget_policy_granularity_seconds(const budget_policy *policy, const char *vendor);
 
 /* Fills what is empty (texts) or 0 (numbers) in the claims from the defaults of claims->account.
- * What stays empty then gets: vendor "local" when nothing says otherwise, instances 1,
- * max_attempts 1. */
+ * What stays empty then gets: vendor "local" for an amount of 0, else "cloud" (any vendor),
+ * instances 1, max_attempts 1, BUDGET_POLICY_SECONDS, and the price that the amount pays for. */
 void budget_policy_fill(const budget_policy *policy, budget_claims *claims);
 
 /* What the policy says of full claims: BUDGET_REASON_NONE, POLICY (a limit; words say which), or
