@@ -1,7 +1,7 @@
 /* The checkpoint file: one line for each commit,
  *     v1 SEQUENCE HEAD TIME KID SIGNATURE
- * (head and signature in hex, time in seconds, "-" for an unsigned one), only ever appended to, so
- * that a copy kept elsewhere shows when somebody puts an older ledger in place. What is signed is
+ * (head and signature in hex, time in seconds), only ever appended to, so that a copy kept
+ * elsewhere shows when somebody puts an older ledger in place. What is signed is
  * "ringfence/checkpoint/v1 SEQUENCE HEAD TIME". */
 #include <errno.h>
 #include <fcntl.h>
@@ -87,8 +87,7 @@ static bool parse_line(char *line, checkpoint *point)
     point->time_s = strtoll(fields[3], &end, 10);
     (void)snprintf(point->kid, sizeof point->kid, "%s", fields[4]);
     return *end == '\0' && errno == 0 && parse_hex(fields[2], point->head, sizeof point->head) &&
-           (strcmp(fields[4], "-") == 0 ||
-            parse_hex(fields[5], point->signature, sizeof point->signature));
+           parse_hex(fields[5], point->signature, sizeof point->signature);
 }
 
 static base_status check_point(budget_ledger *ledger, const char *path, const checkpoint *point,
@@ -98,10 +97,8 @@ static base_status check_point(budget_ledger *ledger, const char *path, const ch
     base_status status = BASE_OK;
     if (ledger->signer.verify != NULL) {
         const size_t bytes = format_message(point, message);
-        status = strcmp(point->kid, "-") == 0
-                     ? base_fail(reterr, BASE_ERR_AUTH, "it is not signed")
-                     : ledger->signer.verify(ledger->signer.context, message, bytes,
-                                             point->signature, point->kid, reterr);
+        status = ledger->signer.verify(ledger->signer.context, message, bytes, point->signature,
+                                       point->kid, reterr);
         if (status != BASE_OK) {
             (void)base_error_prepend(reterr, status, "%s: the checkpoint of row %" PRIu64, path,
                                      point->sequence);
@@ -202,25 +199,24 @@ base_status checkpoint_append(budget_ledger *ledger, uint64_t sequence,
     char message[MESSAGE_BYTES];
     char line[LINE_BYTES];
     char hex[HEX_BYTES];
-    char signature[2 * SIGNATURE_BYTES + 1] = "-";
-    checkpoint point = {.sequence = sequence, .time_s = ledger->now.wall_ms / 1000, .kid = "-"};
-    memcpy(point.head, head, sizeof point.head);
-    if (ledger->signer.sign != NULL) {
-        const size_t bytes = format_message(&point, message);
-        const base_status status = ledger->signer.sign(ledger->signer.context, message, bytes,
-                                                       point.signature, point.kid, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-        (void)sodium_bin2hex(signature, sizeof signature, point.signature, SIGNATURE_BYTES);
-    } else if (ledger->signer.verify != NULL) {
+    char signature[2 * SIGNATURE_BYTES + 1];
+    checkpoint point = {.sequence = sequence, .time_s = ledger->now.wall_ms / 1000};
+    if (ledger->signer.sign == NULL) {
         return BASE_OK;
     }
+    memcpy(point.head, head, sizeof point.head);
+    const size_t bytes = format_message(&point, message);
+    base_status status = ledger->signer.sign(ledger->signer.context, message, bytes,
+                                             point.signature, point.kid, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    (void)sodium_bin2hex(signature, sizeof signature, point.signature, SIGNATURE_BYTES);
     (void)sodium_bin2hex(hex, sizeof hex, head, BUDGET_DIGEST_BYTES);
     const int length = snprintf(line, sizeof line, "v1 %" PRIu64 " %s %" PRId64 " %s %s\n",
                                 sequence, hex, point.time_s, point.kid, signature);
     const off_t end = lseek(ledger->checkpoint_fd, 0, SEEK_END);
-    const base_status status =
+    status =
         base_fd_write(ledger->checkpoint_fd, ledger->checkpoint_path, line, (size_t)length, reterr);
     if (status != BASE_OK && end >= 0) {
         (void)!ftruncate(ledger->checkpoint_fd, end);

@@ -111,12 +111,8 @@ static const char *const statement_sql[SQL_COUNT_] = {
         "SELECT seq FROM redemption WHERE reservation = ?1 AND attempt = ?2 AND rank = ?3",
     [SQL_REDEMPTION_INSERT] =
         "INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_REDEMPTION_WALK] = "SELECT count(*) FROM redemption WHERE reservation = ?1",
-    [SQL_REQUEST_WALK] = "SELECT client, id, seq FROM request WHERE (client, id) > (?1, ?2)"
-                         " ORDER BY client, id LIMIT ?3",
     [SQL_LINE_GET] = "SELECT reservation, amount, seq FROM line WHERE id = ?1",
     [SQL_LINE_INSERT] = "INSERT INTO line(id, reservation, amount, seq) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_LINE_WALK] = "SELECT id, seq FROM line WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1",
     [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, reservation, seq) VALUES(?1, ?2, ?3)",
     [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = ?1",
@@ -124,8 +120,6 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_INSTANCE_WALK] = "SELECT id, seq FROM instance WHERE reservation = ?1 ORDER BY id",
     [SQL_EVIDENCE_INSERT] = "INSERT OR IGNORE INTO evidence(digest, bytes) VALUES(?1, ?2)",
     [SQL_EVIDENCE_GET] = "SELECT bytes FROM evidence WHERE digest = ?1",
-    [SQL_EVIDENCE_WALK] =
-        "SELECT rowid, digest, bytes FROM evidence WHERE rowid > ?1 ORDER BY rowid LIMIT ?2",
     [SQL_CLIENT_INSERT] =
         "INSERT INTO client(id, name, key, role, revoked) VALUES(?1, ?2, ?3, ?4, 0)",
     [SQL_CLIENT_BY_KEY] = "SELECT id, name, key, role, revoked FROM client WHERE key = ?1",
@@ -133,6 +127,17 @@ static const char *const statement_sql[SQL_COUNT_] = {
         "SELECT id, name, key, role, revoked FROM client WHERE name = ?1 AND revoked = 0",
     [SQL_CLIENT_REVOKE] = "UPDATE client SET revoked = 1 WHERE id = ?1",
     [SQL_CLIENT_WALK] = "SELECT id, name, key, role, revoked FROM client ORDER BY id",
+    [SQL_AUDIT_WALK] =
+        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    [SQL_AUDIT_RESERVATIONS] =
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > ?1 ORDER BY id LIMIT ?2",
+    [SQL_AUDIT_REQUESTS] = "SELECT seq, client, id FROM request WHERE (client, id) > (?1, ?2)"
+                           " ORDER BY client, id LIMIT ?3",
+    [SQL_AUDIT_REDEMPTIONS] = "SELECT seq, reservation, attempt, rank FROM redemption"
+                              " WHERE (reservation, attempt, rank) > (?1, ?2, ?3)"
+                              " ORDER BY reservation, attempt, rank LIMIT ?4",
+    [SQL_AUDIT_LINES] = "SELECT seq, id FROM line WHERE id > ?1 ORDER BY id LIMIT ?2",
+    [SQL_AUDIT_INSTANCES] = "SELECT seq, id FROM instance WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_CLIENT_COUNT] = "SELECT coalesce(max(id), 0) FROM client",
 };
 

@@ -1,8 +1,10 @@
 add_library(budget_ledger_fixture STATIC ledger_fixture.c)
-target_link_libraries(budget_ledger_fixture PUBLIC ringfence::budget-guard ringfence_test_support
-                      PRIVATE ringfence_options)
+target_link_libraries(
+  budget_ledger_fixture
+  PUBLIC ringfence::budget-guard ringfence_test_support PkgConfig::SQLITE PkgConfig::SODIUM
+  PRIVATE ringfence_options)
 
-foreach(noun IN ITEMS bill ledger policy)
+foreach(noun IN ITEMS audit bill ledger policy)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
-                 TIMEOUT 30)
+                 TIMEOUT 60)
 endforeach()

@@ -1,0 +1,364 @@
+#include "budget/audit.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "budget/checkpoint.h"
+#include "ledger_fixture.h"
+
+/* A signer that tests can have: the "signature" is a keyed hash. */
+static base_status sign(void *context, const void *message, size_t message_bytes,
+                        uint8_t signature[64], char kid[BUDGET_KID_BYTES], base_error *reterr)
+{
+    (void)reterr;
+    (void)snprintf(kid, BUDGET_KID_BYTES, "k4.pid.test");
+    return crypto_generichash(signature, 64, message, message_bytes, context, 32) == 0
+               ? BASE_OK
+               : BASE_ERR_AUTH;
+}
+
+static base_status verify(void *context, const void *message, size_t message_bytes,
+                          const uint8_t signature[64], const char *kid, base_error *reterr)
+{
+    uint8_t expected[64];
+    char made[BUDGET_KID_BYTES];
+    (void)sign(context, message, message_bytes, expected, made, reterr);
+    return strcmp(made, kid) == 0 && memcmp(expected, signature, 64) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_AUTH, "a bad signature");
+}
+
+static uint8_t signing_key[32] = "a key that only the tests have.";
+
+/* Something of everything that a ledger can hold. */
+static void fill(ledger_fixture *fixture)
+{
+    budget_answer answer;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    budget_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
+    const budget_caller caller = {.client = 1, .request_id = "refused-1"};
+    memset(client.public_key, 9, sizeof client.public_key);
+    assert_granted(fixture_account(fixture, "phase", 5 * USD));
+    assert_granted(fixture_account(fixture, "phase/lab", 3 * USD));
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    assert_granted(fixture_authorize(fixture, "phase", "gone", USD / 2));
+    assert_granted(fixture_authorize(fixture, "phase", "late", USD / 2));
+    assert_granted(fixture_void(fixture, "gone"));
+    assert_granted(fixture_create(fixture, "run"));
+    assert_granted(fixture_attach(fixture, "run", "pod-1"));
+    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
+    assert_granted(fixture_redeem(fixture, "run", 1, 1, 1));
+    assert_granted(fixture_redeem(fixture, "run", 0, 2, 1));
+    assert_granted(fixture_redeem(fixture, "late", 0, 1, 3));
+    fixture_begin(fixture);
+    budget_authorization claim = fixture_claim(fixture, "phase", "dear", 9 * USD);
+    assert_ok(budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),
+              &fixture->error);
+    assert_ok(budget_ledger_authorize(fixture->ledger, &caller, &claim, payload, &answer,
+                                      &fixture->error),
+              &fixture->error);
+    assert_reason(answer, BUDGET_REASON_EXCEEDED);
+    fixture_commit(fixture);
+    assert_granted(fixture_line(fixture, "run", USD / 4, "line-1"));
+    assert_granted(fixture_prove(fixture, "run", "pod-1"));
+    fixture_pass(fixture, 4000);
+    assert_int_equal(fixture_expire(fixture), 1);
+    assert_granted(fixture_line(fixture, "run", USD, "line-2")); /* above: freezes */
+}
+
+static int make(void **state)
+{
+    static ledger_fixture fixture;
+    fixture_make(&fixture);
+    fixture.options.signer =
+        (budget_ledger_signer){.context = signing_key, .sign = sign, .verify = verify};
+    fixture_reopen(&fixture);
+    fill(&fixture);
+    *state = &fixture;
+    return 0;
+}
+
+static int take_down(void **state)
+{
+    fixture_remove(*state);
+    return 0;
+}
+
+static budget_audit_report audit(ledger_fixture *fixture, int64_t rows)
+{
+    budget_audit *made = NULL;
+    bool done = false;
+    assert_ok(budget_audit_begin(fixture->ledger, &made, &fixture->error), &fixture->error);
+    for (int step = 0; !done && step < 1000; step++) {
+        assert_ok(budget_audit_step(made, rows, &done, &fixture->error), &fixture->error);
+    }
+    assert_true(done);
+    const budget_audit_report report = *budget_audit_get(made);
+    budget_audit_end(made);
+    return report;
+}
+
+static void a_good_ledger_is_found_good(void **state)
+{
+    ledger_fixture *fixture = *state;
+    for (int64_t rows = 1; rows < 100; rows = rows * 3 + 1) {
+        const budget_audit_report report = audit(fixture, rows);
+        if (!report.good) {
+            fail_msg("%s", report.finding);
+        }
+        uint64_t sequence = 0;
+        uint8_t head[BUDGET_DIGEST_BYTES];
+        budget_ledger_head(fixture->ledger, &sequence, head);
+        assert_int_equal(report.rows, sequence);
+    }
+}
+
+static void rows_may_come_meanwhile(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_audit *made = NULL;
+    bool done = false;
+    assert_ok(budget_audit_begin(fixture->ledger, &made, &fixture->error), &fixture->error);
+    for (int step = 0; !done && step < 1000; step++) {
+        char label[32];
+        (void)snprintf(label, sizeof label, "meanwhile-%d", step);
+        if (step < 40) {
+            assert_granted(fixture_authorize(fixture, "phase", label, 10));
+            assert_granted(fixture_redeem(fixture, label, 0, 1, 1));
+        }
+        assert_ok(budget_audit_step(made, 5, &done, &fixture->error), &fixture->error);
+    }
+    assert_true(done);
+    if (!budget_audit_get(made)->good) {
+        fail_msg("%s", budget_audit_get(made)->finding);
+    }
+    budget_audit_end(made);
+}
+
+static void edit(ledger_fixture *fixture, const char *sql)
+{
+    sqlite3 *db = NULL;
+    budget_ledger_close(fixture->ledger);
+    fixture->ledger = NULL;
+    assert_int_equal(sqlite3_open(test_folder_path(&fixture->folder, "ledger.db"), &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    }
+    assert_true(sqlite3_total_changes(db) > 0);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* Each edit of the file is found, and the row it was done to is named (0: it is a table's). */
+static void every_edit_is_found(void **state)
+{
+    static const struct {
+        const char *sql;
+        uint64_t row;
+    } edits[] = {
+        {"UPDATE journal SET amount = 1 WHERE seq = 4", 4},
+        {"UPDATE journal SET label = 'x' WHERE seq = 5", 5},
+        {"UPDATE journal SET at_ms = at_ms - 1 WHERE seq = 6", 6},
+        {"UPDATE journal SET offset_ms = 1 WHERE seq = 6", 6},
+        {"UPDATE journal SET client = 3 WHERE seq = 6", 6},
+        {"UPDATE journal SET reserved_delta = 0 WHERE seq = 4", 4},
+        {"UPDATE journal SET data = zeroblob(length(data)) WHERE seq = 10", 10},
+        {"UPDATE journal SET answer = zeroblob(length(answer)) WHERE seq = 10", 10},
+        {"UPDATE journal SET hash = zeroblob(32) WHERE seq = 7", 7},
+        {"UPDATE journal SET hash = zeroblob(31) WHERE seq = 7", 7},
+        {"UPDATE journal SET kind = 99 WHERE seq = 7", 7},
+        {"UPDATE journal SET request = NULL, body = NULL WHERE request IS NOT NULL", 15},
+        {"DELETE FROM journal WHERE seq = 8", 8},
+        {"DELETE FROM journal WHERE seq = 1", 1},
+        {"UPDATE journal SET seq = 100 WHERE seq = 8; UPDATE journal SET seq = 8 WHERE seq = 9;"
+         " UPDATE journal SET seq = 9 WHERE seq = 100",
+         8},
+        {"INSERT INTO journal SELECT seq + 1, at_ms, offset_ms, kind, reason, client, request, "
+         "body,"
+         " reservation, account, label, text, amount, reserved_delta, posted_delta, state, answer,"
+         " data, hash FROM journal ORDER BY seq DESC LIMIT 1",
+         20},
+        {"UPDATE account SET posted = 0 WHERE name = 'phase'", 0},
+        {"UPDATE account SET cap = 1000000000 WHERE name = 'phase/lab'", 0},
+        {"UPDATE account SET frozen = 0", 0},
+        {"UPDATE account SET reserved = 0", 0},
+        {"INSERT INTO account(id, name, parent, cap, posted, reserved, frozen)"
+         " VALUES(3, 'mine', 0, 1, 0, 0, 0)",
+         0},
+        {"DELETE FROM account WHERE name = 'phase/lab'", 0},
+        {"UPDATE reservation SET held = 0 WHERE label = 'late'", 6},
+        {"UPDATE reservation SET state = 1 WHERE label = 'late'", 6},
+        {"UPDATE reservation SET deadline_ms = deadline_ms + 1 WHERE label = 'late'", 6},
+        {"UPDATE reservation SET flags = 0 WHERE label = 'run'", 4},
+        {"UPDATE reservation SET job_key = zeroblob(32) WHERE label = 'run'", 4},
+        {"DELETE FROM reservation WHERE label = 'late'", 0},
+        {"DELETE FROM reservation WHERE label = 'run'", 0},
+        {"DELETE FROM redemption WHERE rank = 1", 11},
+        {"INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(1, 3, 0, 10)", 0},
+        {"DELETE FROM request", 15},
+        {"UPDATE request SET id = 'other'", 15},
+        {"INSERT INTO request(client, id, body, seq) VALUES(1, 'mine', zeroblob(32), 4)", 0},
+        {"DELETE FROM line WHERE id = 'line-1'", 16},
+        {"INSERT INTO line(id, reservation, amount, seq) VALUES('line-9', 1, 1, 16)", 0},
+        {"DELETE FROM instance", 9},
+        {"UPDATE evidence SET bytes = x'00'", 17},
+        {"DELETE FROM evidence", 17},
+        {"UPDATE client SET revoked = 1", 0},
+        {"UPDATE client SET role = 3", 0},
+        {"INSERT INTO client(id, name, key, role, revoked) VALUES(2, 'me', zeroblob(32), 3, 0)", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        void *made = NULL;
+        assert_int_equal(make(&made), 0);
+        ledger_fixture *fixture = made;
+        edit(fixture, edits[i].sql);
+        fixture->options.accept_checkpoint = true;
+        fixture_reopen(fixture);
+        const budget_audit_report report = audit(fixture, 7);
+        if (report.good || report.bad_sequence != edits[i].row || report.finding[0] == '\0') {
+            fail_msg("%s: %s, row %d (%s), expected row %d", edits[i].sql,
+                     report.good ? "found good" : "found", (int)report.bad_sequence, report.finding,
+                     (int)edits[i].row);
+        }
+        fixture_remove(fixture);
+    }
+}
+
+static void a_cut_journal_is_refused_and_named(void **state)
+{
+    ledger_fixture *fixture = *state;
+    edit(fixture, "DELETE FROM journal WHERE seq > 17");
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_MISMATCH);
+    assert_non_null(strstr(fixture->error.message, "is at row 17, and row 19 was seen"));
+    fixture->options.accept_checkpoint = true;
+    fixture_reopen(fixture);
+    const budget_audit_report report = audit(fixture, 100);
+    assert_false(report.good);
+    assert_non_null(strstr(report.finding, "not what the journal makes of it"));
+}
+
+static void copy_file(ledger_fixture *fixture, const char *from, const char *to)
+{
+    char buffer[65536];
+    ssize_t got = 0;
+    const int in = open(test_folder_path(&fixture->folder, from), O_RDONLY | O_CLOEXEC);
+    const int out = open(test_folder_path(&fixture->folder, to),
+                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(in >= 0 && out >= 0);
+    while ((got = read(in, buffer, sizeof buffer)) > 0) {
+        assert_int_equal(write(out, buffer, (size_t)got), got);
+    }
+    (void)close(in);
+    (void)close(out);
+}
+
+static void close_ledger(ledger_fixture *fixture)
+{
+    budget_ledger_close(fixture->ledger);
+    fixture->ledger = NULL;
+}
+
+static void a_restored_backup_is_noticed(void **state)
+{
+    ledger_fixture *fixture = *state;
+    uint64_t sequence = 0;
+    uint64_t newest = 0;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    close_ledger(fixture);
+    copy_file(fixture, "ledger.db", "old.db");
+    copy_file(fixture, "checkpoints", "old.checkpoints");
+    fixture_reopen(fixture);
+    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
+    budget_ledger_head(fixture->ledger, &sequence, head);
+    close_ledger(fixture);
+    copy_file(fixture, "checkpoints", "kept.checkpoints");
+    copy_file(fixture, "old.db", "ledger.db");
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_MISMATCH); /* the ledger alone */
+    assert_non_null(strstr(fixture->error.message, "older copy"));
+    copy_file(fixture, "old.checkpoints", "checkpoints");
+    fixture_reopen(fixture); /* with its checkpoint: here only others notice */
+    assert_status(budget_ledger_remembers(fixture->ledger, sequence, head, NULL),
+                  BASE_ERR_MISMATCH);
+    assert_status(budget_checkpoint_check(fixture->ledger,
+                                          test_folder_path(&fixture->folder, "kept.checkpoints"),
+                                          &newest, &fixture->error),
+                  BASE_ERR_MISMATCH);
+    assert_granted(fixture_authorize(fixture, "phase", "another", 10));
+    assert_granted(fixture_authorize(fixture, "phase", "one-more", 10));
+    assert_status(budget_ledger_remembers(fixture->ledger, sequence, head, &fixture->error),
+                  BASE_ERR_MISMATCH); /* gone on: the row is there, but another */
+    assert_non_null(strstr(fixture->error.message, "another one"));
+}
+
+static void overwrite(ledger_fixture *fixture, const char *name, long offset, const char *text)
+{
+    const int fd = open(test_folder_path(&fixture->folder, name), O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    const off_t at = lseek(fd, offset, offset < 0 ? SEEK_END : SEEK_SET);
+    assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
+    (void)close(fd);
+}
+
+static void checkpoints_are_believed_when_signed(void **state)
+{
+    ledger_fixture *fixture = *state;
+    uint64_t newest = 0;
+    uint64_t sequence = 0;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    const char *path = test_folder_path(&fixture->folder, "checkpoints");
+    budget_ledger_head(fixture->ledger, &sequence, head);
+    assert_ok(budget_checkpoint_check(fixture->ledger, path, &newest, &fixture->error),
+              &fixture->error);
+    assert_int_equal(newest, sequence);
+    close_ledger(fixture);
+    overwrite(fixture, "checkpoints", -3, "00");
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_MISMATCH);
+    assert_non_null(strstr(fixture->error.message, "bad signature"));
+    (void)unlink(test_folder_path(&fixture->folder, "checkpoints"));
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_MISMATCH);
+    assert_non_null(strstr(fixture->error.message, "is missing"));
+    copy_file(fixture, "ledger.lock", "checkpoints"); /* empty */
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_MISMATCH);
+    fixture->options.accept_checkpoint = true;
+    fixture_reopen(fixture);
+    fixture->options.accept_checkpoint = false;
+    fixture_reopen(fixture);
+    assert_true(audit(fixture, 100).good);
+}
+
+static void a_torn_checkpoint_is_mended(void **state)
+{
+    ledger_fixture *fixture = *state;
+    close_ledger(fixture);
+    const int fd =
+        open(test_folder_path(&fixture->folder, "checkpoints"), O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(write(fd, "v1 20 abc", 9), 9);
+    (void)close(fd);
+    fixture_reopen(fixture);
+    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
+    fixture_reopen(fixture);
+}
+
+int main(void)
+{
+#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
+    const struct CMUnitTest tests[] = {
+        LEDGER_TEST(a_good_ledger_is_found_good),
+        LEDGER_TEST(rows_may_come_meanwhile),
+        cmocka_unit_test(every_edit_is_found),
+        LEDGER_TEST(a_cut_journal_is_refused_and_named),
+        LEDGER_TEST(a_restored_backup_is_noticed),
+        LEDGER_TEST(checkpoints_are_believed_when_signed),
+        LEDGER_TEST(a_torn_checkpoint_is_mended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
