@@ -24,6 +24,12 @@ static int series_end(const bench_shared *shared, int first)
     return at;
 }
 
+/* The bus bandwidth of the median time, which is the one that is drawn. */
+static double median_busbw(const bench_column *column)
+{
+    return column->time_us_p50 > 0 ? column->busbw * column->time_us / column->time_us_p50 : 0;
+}
+
 static void put_data(FILE *out, const bench_shared *shared)
 {
     for (int first = 0; first < shared->row_count; first = series_end(shared, first)) {
@@ -32,7 +38,7 @@ static void put_data(FILE *out, const bench_shared *shared)
             const bench_row *row = &shared->rows[i];
             (void)fprintf(out, "%zu %.4f %.4f %.4f %.4f\n", row->size_bytes,
                           row->columns[0].time_us_p50, row->columns[1].time_us_p50,
-                          row->columns[0].busbw, row->columns[1].busbw);
+                          median_busbw(&row->columns[0]), median_busbw(&row->columns[1]));
         }
         (void)fputs("END\n", out);
     }
@@ -44,9 +50,10 @@ static void put_curves(FILE *out, const bench_shared *shared, int column)
     for (int first = 0; first < shared->row_count; first = series_end(shared, first)) {
         const bench_row *row = &shared->rows[first];
         for (int place = 0; place < 2; place++) {
-            (void)fprintf(out, "%s $series%d using 1:%d with linespoints title \"%s",
-                          first == 0 && place == 0 ? "plot" : ",", first, column + place,
-                          coll_type_name(row->type));
+            (void)fprintf(
+                out, "%s $series%d using 1:%d with linespoints linewidth 2 pointtype 7 title \"%s",
+                first == 0 && place == 0 ? "plot" : ",", first, column + place,
+                coll_type_name(row->type));
             if (row->reduce != 0) {
                 (void)fprintf(out, " %s", coll_reduce_name(row->reduce));
             }
@@ -72,13 +79,14 @@ void bench_plot_script(FILE *out, const char *path, const bench_options *options
     put_data(out, shared);
     (void)fprintf(out,
                   "set multiplot layout 2,1 title \"%s, %d ranks, %s, %s, %s\"\n"
-                  "set logscale xy\nset grid\nset key left top\n"
-                  "set format x \"%%.0b%%B\"\nset xlabel \"bytes\"\nset ylabel \"us (median)\"\n",
+                  "set logscale x 2\nset logscale y\nset grid\nset key left top Left reverse\n"
+                  "set xtics 1,4\nset format x \"%%.0b%%B\"\nset xlabel \"bytes\"\n"
+                  "set ylabel \"microseconds, median\"\n",
                   bench_kind_name(options->kind), options->ranks,
                   coll_transport_name(shared->transport), coll_algorithm_name(options->algorithm),
                   options->arena ? "arena" : "ordinary memory");
     put_curves(out, shared, 2);
-    (void)fputs("unset logscale y\nset ylabel \"bus bandwidth, GB/s\"\n", out);
+    (void)fputs("unset logscale y\nset yrange [0:*]\nset ylabel \"bus bandwidth, GB/s\"\n", out);
     put_curves(out, shared, 4);
     (void)fputs("unset multiplot\n", out);
 }
