@@ -19,8 +19,8 @@ base_status coll_comm_fail(coll_comm *comm, base_status status, const char *form
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);
         va_end(args);
-        if (comm->context->table->distress != NULL) {
-            comm->context->table->distress(comm);
+        if (comm->table->distress != NULL) {
+            comm->table->distress(comm);
         }
     }
     return comm->failure.status;
@@ -127,6 +127,7 @@ base_status coll_comm_open(coll_context *context, const int *ranks, int count, i
         made->ranks[i] = ranks[i];
         made->rank = ranks[i] == context->rank ? i : made->rank;
     }
+    made->table = context->table;
     made->shares_memory = context->table->shares_memory;
     made->inline_bytes = COLL_TINY_BYTES;
     find_hosts(made);
@@ -137,7 +138,7 @@ base_status coll_comm_open(coll_context *context, const int *ranks, int count, i
         status = coll_op_alloc(made, &made->blocking, reterr);
     }
     if (status == BASE_OK) {
-        status = context->table->comm_open(made, deadline_ns, reterr);
+        status = made->table->comm_open(made, deadline_ns, reterr);
     }
     if (status == BASE_OK) {
         status = coll_op_agree(made, COLL_KIND_COMM, (uint64_t)count, reterr);
@@ -219,7 +220,7 @@ void coll_comm_destroy(coll_comm *comm)
     }
     coll_op_destroy(comm->blocking);
     coll_point_close(comm);
-    context->table->comm_close(comm);
+    comm->table->comm_close(comm);
     free(comm);
 }
 
@@ -258,8 +259,8 @@ base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     if (made->mapped_bytes == 0) {
         status = base_fail(reterr, BASE_ERR_LIMIT, "%zu bytes are too many", size_bytes);
     } else {
-        status = comm->context->table->arena_open(
-            made, base_deadline_after_ns(comm->context->timeout_ns), reterr);
+        status = comm->table->arena_open(made, base_deadline_after_ns(comm->context->timeout_ns),
+                                         reterr);
     }
     if (status != BASE_OK) {
         /* Peers have counted this arena, so the communicator cannot go on. */
@@ -287,7 +288,7 @@ void coll_arena_destroy(coll_arena *arena)
         comm->arena_count--;
     }
     comm->blocking->ready = false;
-    comm->context->table->arena_close(arena);
+    comm->table->arena_close(arena);
     free(arena);
 }
 

@@ -94,6 +94,34 @@ static base_status meet(coll_context *context, const coll_context_options *optio
     return status;
 }
 
+/* Whether any two ranks are on one host: the same answer on every rank. */
+static bool shares_a_host(const coll_context *context)
+{
+    for (int a = 0; a < context->size; a++) {
+        for (int b = 0; b < a; b++) {
+            if (coll_identity_same_host(&context->identities[a], &context->identities[b])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static const coll_transport_table *table_of(coll_transport transport)
+{
+    switch (transport) {
+    case COLL_TRANSPORT_SHM:
+        return &coll_shm_transport;
+    case COLL_TRANSPORT_ZMQ:
+        return &coll_zmq_transport;
+    case COLL_TRANSPORT_TCP:
+        return &coll_tcp_transport;
+    case COLL_TRANSPORT_AUTO:
+        break;
+    }
+    return &coll_hybrid_transport;
+}
+
 static base_status choose_transport(coll_context *context, const coll_context_options *options,
                                     base_error *reterr)
 {
@@ -114,15 +142,13 @@ static base_status choose_transport(coll_context *context, const coll_context_op
                          stranger, context->identities[stranger].host,
                          (unsigned)context->identities[stranger].pid);
     }
-    const bool shm = options->transport == COLL_TRANSPORT_SHM ||
-                     (options->transport == COLL_TRANSPORT_AUTO && stranger < 0);
-    context->transport = shm ? COLL_TRANSPORT_SHM : options->transport;
-    if (context->transport == COLL_TRANSPORT_AUTO) {
+    context->transport = options->transport;
+    if (options->transport == COLL_TRANSPORT_AUTO && stranger < 0) {
+        context->transport = COLL_TRANSPORT_SHM;
+    } else if (options->transport == COLL_TRANSPORT_AUTO && !shares_a_host(context)) {
         context->transport = COLL_TRANSPORT_TCP;
     }
-    context->table = shm                                        ? &coll_shm_transport
-                     : context->transport == COLL_TRANSPORT_ZMQ ? &coll_zmq_transport
-                                                                : &coll_tcp_transport;
+    context->table = table_of(context->transport);
     context->spins =
         here <= coll_identity_cpus(context->identities, context->size, mine) ? SPINS : 0;
     return BASE_OK;

@@ -52,7 +52,7 @@ static uint8_t *place_in(const coll_op *op, coll_space space, size_t position)
 static bool send_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     coll_comm *comm = op->comm;
-    const coll_transport_table *table = comm->context->table;
+    const coll_transport_table *table = comm->table;
     void *frame = table->send_begin(comm, step->peer, step->lane, size_bytes);
     if (frame == NULL) {
         return false;
@@ -81,13 +81,13 @@ static const void *receive_begin(coll_op *op, int peer, int lane, size_t size_by
     if (peer >= op->arrived && !coll_op_sees(op, peer)) {
         return NULL;
     }
-    return op->comm->context->table->receive_begin(op->comm, peer, lane, size_bytes);
+    return op->comm->table->receive_begin(op->comm, peer, lane, size_bytes);
 }
 
 static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     coll_comm *comm = op->comm;
-    const coll_transport_table *table = comm->context->table;
+    const coll_transport_table *table = comm->table;
     const void *frame = receive_begin(op, step->peer, step->lane, size_bytes);
     if (frame == NULL) {
         return false;
@@ -106,7 +106,7 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
 static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
     coll_comm *comm = op->comm;
-    const coll_transport_table *table = comm->context->table;
+    const coll_transport_table *table = comm->table;
     const void *operands[COLL_RANKS_MAX];
     int members[COLL_RANKS_MAX];
     const int count = coll_plan_members(&op->plan, step->group, members);
@@ -284,7 +284,7 @@ int coll_exec_waits_for(const coll_op *op)
 /* Whether a frame of the peer is all that the step lacks. */
 static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size_t size_bytes)
 {
-    const coll_transport_table *table = op->comm->context->table;
+    const coll_transport_table *table = op->comm->table;
     int members[COLL_RANKS_MAX];
     if (step->action != COLL_ACTION_GATHER) {
         return step->action <= COLL_ACTION_COMBINE && step->peer == peer;

@@ -151,11 +151,19 @@ static base_status accept_one(coll_context *context, int listener, const uint8_t
     return status;
 }
 
-/* Ranks above this one connect to it. */
+static bool is_here(const coll_context *context, int rank)
+{
+    return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
+}
+
+/* Ranks of this host above this one connect to it. */
 static base_status accept_all(coll_context *context, int listener, const uint8_t *nonce,
                               int64_t deadline_ns, base_error *reterr)
 {
-    int missing = context->size - 1 - context->rank;
+    int missing = 0;
+    for (int rank = context->rank + 1; rank < context->size; rank++) {
+        missing += is_here(context, rank);
+    }
     for (int strangers = 0; missing > 0;) {
         bool joined = false;
         const base_status status =
@@ -184,7 +192,9 @@ base_status coll_fdpass_open(coll_context *context, const coll_context_options *
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
     for (int rank = 0; status == BASE_OK && rank < context->rank; rank++) {
-        status = connect_to(context, rank, &all[rank], reterr);
+        if (is_here(context, rank)) {
+            status = connect_to(context, rank, &all[rank], reterr);
+        }
     }
     if (status == BASE_OK) {
         status = accept_all(context, listener, mine.nonce, deadline_ns, reterr);

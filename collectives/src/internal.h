@@ -123,6 +123,7 @@ typedef struct coll_peer_view {
 
 struct coll_comm {
     coll_context *context;
+    const coll_transport_table *table; /* the context's, or that of its one host in a hybrid */
     coll_comm *next;
     int rank;
     int size;
@@ -149,6 +150,7 @@ struct coll_comm {
     coll_op *blocking; /* for the blocking forms */
     void *link;        /* the transport's */
     void *net;         /* of transports over sockets (net.h) */
+    void *hybrid;      /* of a communicator over several hosts, some ranks of which share one */
     base_error failure;
     bool failed;
     int distressed; /* 1 + the rank of a peer that was heard to have failed; 0 */

@@ -37,7 +37,8 @@ typedef struct net_comm {
     uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
     size_t told_bytes;
     int told_by;
-    uint8_t *sending; /* a body between send_begin and send_end */
+    uint64_t failed_at; /* the operation that the failure is about; 0: none */
+    uint8_t *sending;   /* a body between send_begin and send_end */
 } net_comm;
 
 bool coll_frame_head_is_sound(const coll_frame_head *head)
@@ -310,6 +311,8 @@ static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t 
         *at = *at < ' ' || *at == 0x7f ? '?' : *at;
     }
     coll_rank_text(comm, peer, who, sizeof who);
+    net_comm *link = comm->net;
+    link->failed_at = head.sequence;
     switch (head.status) {
     case BASE_ERR_MISMATCH:
     case BASE_ERR_TIMEOUT:
@@ -363,6 +366,8 @@ static void check_left(coll_context *context)
             const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
             if (net->left[comm->ranks[rank]] &&
                 coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
+                net_comm *link = comm->net;
+                link->failed_at = op->sequence;
                 char who[160];
                 char what[160];
                 coll_rank_text(comm, rank, who, sizeof who);
@@ -467,14 +472,16 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
 void coll_net_distress(coll_comm *comm)
 {
     const coll_net *net = net_of(comm->context);
-    const bool later = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
-    const reason_head reason = {.status = comm->failure.status,
-                                .sequence = later ? current(comm) : 0};
-    uint8_t body[COLL_FRAME_REASON_BYTES];
-    const size_t length = strlen(comm->failure.message);
-    if (comm->net == NULL || length == 0) {
+    const net_comm *link = comm->net;
+    if (link == NULL || comm->failure.message[0] == '\0') {
         return;
     }
+    const bool mismatch = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
+    const uint64_t here = mismatch ? current(comm) : 0;
+    const reason_head reason = {.status = comm->failure.status,
+                                .sequence = link->failed_at != 0 ? link->failed_at : here};
+    uint8_t body[COLL_FRAME_REASON_BYTES];
+    const size_t length = strlen(comm->failure.message);
     memcpy(body, &reason, sizeof reason);
     memcpy(body + sizeof reason, comm->failure.message, length);
     for (int i = 1; i < comm->size; i++) {

@@ -32,7 +32,7 @@ static coll_path first_path(const coll_op *op)
     if (op->comm->size == 1 || op->line_bytes == 0) {
         return COLL_PATH_LINE;
     }
-    if (op->comm->context->table->advance != NULL) {
+    if (op->comm->table->advance != NULL) {
         return (coll_path)coll_shape_path(op, has_own_bits(op));
     }
     return op->line_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PATH_LINE
@@ -113,7 +113,7 @@ void coll_op_destroy(coll_op *op)
 
 void coll_op_announce(coll_op *op)
 {
-    const coll_transport_table *table = op->comm->context->table;
+    const coll_transport_table *table = op->comm->table;
     const void *data = "";
     op->stage = COLL_STAGE_ARRIVING;
     if (op->path != COLL_PATH_LINE) {
@@ -126,7 +126,7 @@ void coll_op_announce(coll_op *op)
 
 bool coll_op_may_announce(const coll_op *op)
 {
-    const coll_transport_table *table = op->comm->context->table;
+    const coll_transport_table *table = op->comm->table;
     const coll_op *head = op->comm->head;
     BASE_ASSERT(head != NULL);
     return op->sequence - head->sequence < COLL_UNDERWAY_MAX &&
@@ -170,7 +170,7 @@ void coll_op_number(coll_op *op)
 base_status coll_op_start(coll_op *op, base_error *reterr)
 {
     if (op->comm->distressed != 0) {
-        op->comm->context->table->heed(op->comm);
+        op->comm->table->heed(op->comm);
     }
     const base_status status = coll_comm_check(op->comm, reterr);
     if (status != BASE_OK) {
@@ -258,7 +258,7 @@ static base_status end_blocking(coll_comm *comm, base_error *reterr)
 
 base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
-    const coll_transport_table *table = comm->context->table;
+    const coll_transport_table *table = comm->table;
     base_status status = BASE_OK;
     if (table->run != NULL && table->run(comm, desc, &status, reterr)) {
         return status != BASE_OK || comm->blocking->stage == COLL_STAGE_DONE

@@ -126,7 +126,7 @@ static size_t smaller(size_t a, size_t b)
 static bool send_frame(coll_op *op)
 {
     coll_comm *comm = op->comm;
-    const coll_transport_table *table = comm->context->table;
+    const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
     const size_t data = smaller(left, op->greeted ? COLL_CHUNK_BYTES : POINT_FIRST_DATA);
@@ -173,7 +173,7 @@ static bool is_expected(const coll_op *op, const void *frame)
 static bool receive_frame(coll_op *op)
 {
     coll_comm *comm = op->comm;
-    const coll_transport_table *table = comm->context->table;
+    const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
     const size_t data = smaller(left, op->greeted ? COLL_CHUNK_BYTES : POINT_FIRST_DATA);

@@ -92,7 +92,7 @@ static coll_stage run(coll_op *op, bool *moved)
     if (!coll_arena_path_advance(op)) {
         return COLL_STAGE_RUNNING;
     }
-    comm->context->table->finish(comm, op->sequence);
+    comm->table->finish(comm, op->sequence);
     const bool only_read = op->desc.kind == COLL_BROADCAST && comm->rank != op->desc.root;
     return only_read ? COLL_STAGE_DONE : COLL_STAGE_FINISHING;
 }
@@ -101,8 +101,8 @@ static coll_stage run(coll_op *op, bool *moved)
  * must wait. */
 static bool advance(coll_op *op, bool *moved)
 {
-    if (op->comm->context->table->advance != NULL) {
-        op->comm->context->table->advance(op, moved);
+    if (op->comm->table->advance != NULL) {
+        op->comm->table->advance(op, moved);
         return op->stage >= COLL_STAGE_FINISHING;
     }
     if (op->stage == COLL_STAGE_ARRIVING) {

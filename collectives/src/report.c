@@ -33,7 +33,7 @@ static bool has_finished(const coll_op *op, int rank)
 
 static bool is_awaited(const coll_op *op, int rank)
 {
-    return rank != op->comm->rank && op->comm->context->table->awaits(op, rank);
+    return rank != op->comm->rank && op->comm->table->awaits(op, rank);
 }
 
 /* Ranks of one answer to `predicate`, as "rank 1 (host h, pid 42), rank 2 …"; "none". */
@@ -71,7 +71,7 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
         return;
     }
     const bool first = op->stage != COLL_STAGE_QUEUED || op->comm->head == op;
-    if (op->comm->context->table->awaits != NULL && first) {
+    if (op->comm->table->awaits != NULL && first) {
         list_ranks(op, is_awaited, true, text, size_bytes);
         return;
     }

@@ -46,8 +46,13 @@ static inline void ring_if_asleep(const coll_comm *comm, int peer)
 {
     const shm_context *link = comm->context->link;
     shm_bell *bell = link->bells[comm->ranks[peer]];
-    if (atomic_load(&bell->asleep) != 0) {
+    const uint32_t asleep = atomic_load(&bell->asleep);
+    if (asleep != SHM_AWAKE) {
         ring(bell);
+    }
+    if (asleep == SHM_POLLING) {
+        const uint64_t one = 1;
+        (void)!write(link->bell_fds[comm->ranks[peer]], &one, sizeof one);
     }
 }
 
@@ -135,6 +140,14 @@ static void shm_receive_end(coll_comm *comm, int peer, int lane)
     (void)atomic_exchange(&link->segments[comm->rank]->taken[lane][peer].value,
                           ++link->taken[lane][peer]);
     ring_if_asleep(comm, peer);
+}
+
+void coll_shm_slumber(coll_context *context, shm_slumber how)
+{
+    const shm_context *link = context->link;
+    if (link->bells[context->rank] != NULL) {
+        (void)atomic_exchange(&link->bells[context->rank]->asleep, (uint32_t)how);
+    }
 }
 
 static void shm_sleep(coll_context *context, bool (*changed)(coll_context *context),
@@ -266,6 +279,10 @@ static base_status shm_open(coll_context *context, const coll_context_options *o
     context->link = calloc(1, sizeof(shm_context));
     if (context->link == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    shm_context *link = context->link;
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        link->bell_fds[rank] = -1;
     }
     return coll_fdpass_open(context, options, deadline_ns, reterr);
 }

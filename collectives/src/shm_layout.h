@@ -12,12 +12,18 @@ typedef struct shm_counter {
     _Alignas(128) _Atomic uint64_t value;
 } shm_counter;
 
+typedef enum shm_slumber {
+    SHM_AWAKE = 0,
+    SHM_ASLEEP = 1,  /* on the bell's futex */
+    SHM_POLLING = 2, /* on sockets, and an eventfd that stands for the bell (hybrid.c) */
+} shm_slumber;
+
 /* A rank's bell: in its segment of the world communicator, for all its communicators. Peers look at
  * the first line after whatever they publish, so it holds all that could concern them then. */
 typedef struct shm_bell {
-    _Alignas(128) _Atomic uint32_t asleep;
-    _Atomic uint32_t alarms;             /* communicators of this rank that have failed */
-    _Alignas(128) _Atomic uint32_t rung; /* the futex */
+    _Alignas(128) _Atomic uint32_t asleep; /* a shm_slumber */
+    _Atomic uint32_t alarms;               /* communicators of this rank that have failed */
+    _Alignas(128) _Atomic uint32_t rung;   /* the futex */
 } shm_bell;
 
 /* Why this rank gave up the communicator. */
@@ -58,6 +64,7 @@ typedef struct shm_comm {
 typedef struct shm_context {
     shm_bell *bells[COLL_RANKS_MAX];
     uint32_t alarms_seen[COLL_RANKS_MAX];
+    int bell_fds[COLL_RANKS_MAX]; /* eventfds of peers that may sleep polling; -1 */
 } shm_context;
 
 /* Where a rank's contribution to an operation lies, if it went by a slot. */
@@ -73,6 +80,9 @@ static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
 void coll_shm_wake_peers(coll_comm *comm);
 /* The same after something was published; and hears the alarms of those that have failed. */
 void coll_shm_published(coll_comm *comm);
+
+/* Tells peers how this rank sleeps, or that it is awake. */
+void coll_shm_slumber(coll_context *context, shm_slumber how);
 
 /* shm_path.c: the functions of the transport's table. */
 bool coll_shm_may_announce(const coll_op *op);

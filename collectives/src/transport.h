@@ -83,5 +83,6 @@ typedef struct coll_transport_table {
 extern const coll_transport_table coll_shm_transport;
 extern const coll_transport_table coll_zmq_transport;
 extern const coll_transport_table coll_tcp_transport;
+extern const coll_transport_table coll_hybrid_transport;
 
 #endif

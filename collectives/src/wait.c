@@ -85,8 +85,8 @@ static base_status idle_turn(waiter *w, base_error *reterr)
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
         return BASE_OK;
     }
-    if (w->context->table->watch != NULL) {
-        w->context->table->watch(w->op);
+    if (w->op->comm->table->watch != NULL) {
+        w->op->comm->table->watch(w->op);
         if (w->op->comm->failed) {
             return BASE_OK; /* the next turn says so */
         }

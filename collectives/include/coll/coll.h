@@ -155,7 +155,8 @@ void coll_context_destroy(coll_context *context);
  * bytes). The first reason stays. Any thread, any time; does not block. */
 void coll_context_abort(coll_context *context, const char *reason);
 
-/* The transport in use, after AUTO was decided. */
+/* The transport in use, after AUTO was decided; AUTO itself where some ranks share a host and some
+ * do not: shm inside each host, tcp between them. */
 coll_transport coll_context_transport(const coll_context *context);
 
 /* The algorithm of operations that name none. AUTO where it depends on the operation: not on one
