@@ -241,8 +241,11 @@ static int run_serve(const cli_args *args)
     if (status == BASE_OK) {
         return BASE_EXIT_DONE;
     }
-    return cli_error(args, state.no_source ? BASE_EXIT_USAGE : BASE_EXIT_ERROR, "%s",
-                     error.message);
+    exit_code = state.no_source ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
+    if (status == BASE_ERR_MISMATCH) { /* the ledger is not the one that was checkpointed */
+        exit_code = BASE_EXIT_NEEDS_ATTENTION;
+    }
+    return cli_error(args, exit_code, "%s", error.message);
 }
 
 const cli_command cli_service_commands[] = {
