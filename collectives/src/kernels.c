@@ -1,5 +1,9 @@
 #include "kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "kernels_tables.h"
 
 enum { SETS_MAX = 3 };
@@ -9,6 +13,18 @@ typedef struct instruction_set {
     coll_kernel_table *table;
 } instruction_set;
 
+#if defined(__x86_64__)
+/* Conversions between float16 and float32. */
+static bool has_f16c(void)
+{
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 /* What this processor has, the best last. */
 static int list_sets(instruction_set *sets)
 {
@@ -16,7 +32,7 @@ static int list_sets(instruction_set *sets)
     sets[count++] = (instruction_set){"baseline", &coll_kernels_baseline};
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && has_f16c()) {
         sets[count++] = (instruction_set){"avx2", &coll_kernels_avx2};
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

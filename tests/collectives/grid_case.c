@@ -110,10 +110,7 @@ static void guard(const view *v)
 {
     memset(v->send - GUARD_BYTES, GUARD, GUARD_BYTES);
     memset(v->send + v->send_count * v->size, GUARD, GUARD_BYTES);
-    if (!is_in_place(v)) {
-        memset(v->recv - GUARD_BYTES, GUARD, GUARD_BYTES);
-        memset(v->recv, GUARD, v->recv_count * v->size + GUARD_BYTES);
-    } else if (v->recv_count > v->send_count) {
+    if (!is_in_place(v) || v->recv_count > v->send_count) {
         memset(v->recv - GUARD_BYTES, GUARD, GUARD_BYTES);
         memset(v->recv, GUARD, v->recv_count * v->size + GUARD_BYTES);
     }

@@ -37,8 +37,11 @@ static void large_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
     const int me = rank->rank;
-    uint8_t *data = malloc(LARGE_COUNT);
-    uint8_t *other = malloc(LARGE_COUNT);
+    static uint8_t *memory[2][2];
+    memory[me][0] = malloc(LARGE_COUNT);
+    memory[me][1] = malloc(LARGE_COUNT);
+    uint8_t *data = memory[me][0];
+    uint8_t *other = memory[me][1];
     RANK_CHECK(rank, data != NULL && other != NULL);
     fill(data, me, 0, LARGE_COUNT);
     RANK_OK(rank,

@@ -1,6 +1,5 @@
 /* Sends and receives: rings of them posted in any order, long and empty messages, many at once,
  * among collectives, to oneself, and mismatches that both sides hear of. Ranks are threads. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -57,9 +56,9 @@ static void all_pairs_body(test_rank *rank)
     const size_t n = (size_t)rank->size;
     coll_comm *comm = coll_context_world(rank->context);
     coll_request *requests[16] = {NULL};
-    int32_t *out = calloc(n * LONG_COUNT, sizeof *out);
-    int32_t *in = calloc(n * LONG_COUNT, sizeof *in);
-    RANK_CHECK(rank, out != NULL && in != NULL);
+    static int32_t memory[4][2][4 * LONG_COUNT];
+    int32_t *out = memory[rank->rank][0];
+    int32_t *in = memory[rank->rank][1];
     for (int peer = 0; peer < rank->size; peer++) {
         int32_t *data = out + (size_t)peer * LONG_COUNT;
         const coll_op_desc desc = message(COLL_SEND, data, LONG_COUNT, peer);
@@ -77,8 +76,6 @@ static void all_pairs_body(test_rank *rank)
         RANK_CHECK(rank, holds(in + (size_t)peer * LONG_COUNT, LONG_COUNT, peer, rank->rank));
         RANK_CHECK(rank, requests[peer] == NULL && requests[rank->size + peer] == NULL);
     }
-    free(out);
-    free(in);
 }
 
 static void test_all_pairs(void **state)
@@ -128,8 +125,7 @@ static void many_body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     static int32_t memory[3][2][MESSAGES];
     int32_t(*data)[MESSAGES] = memory[rank->rank];
-    coll_request **requests = calloc((size_t)2 * MESSAGES, sizeof(coll_request *));
-    RANK_CHECK(rank, requests != NULL);
+    coll_request *requests[2 * MESSAGES] = {NULL};
     for (int i = 0; i < MESSAGES; i++) {
         data[0][i] = i * 10 + rank->rank;
         data[1][i] = -1;
@@ -149,7 +145,6 @@ static void many_body(test_rank *rank)
     for (int i = 0; i < MESSAGES; i++) {
         RANK_CHECK(rank, data[1][i] == i * 10 + before);
     }
-    free(requests);
 }
 
 static void test_many(void **state)

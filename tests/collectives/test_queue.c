@@ -59,9 +59,9 @@ static void many_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
     const size_t room = (size_t)LONG_COUNT * (size_t)rank->size;
-    coll_request **requests = calloc(MANY, sizeof(coll_request *));
-    int32_t **memory = calloc(MANY, sizeof(int32_t *));
-    RANK_CHECK(rank, requests != NULL && memory != NULL);
+    static int32_t *blocks[3][MANY];
+    int32_t **memory = blocks[rank->rank];
+    coll_request *requests[MANY] = {NULL};
     for (int i = 0; i < MANY; i++) {
         const size_t size = i % 50 == 0 ? room : (size_t)COUNT * (size_t)rank->size;
         memory[i] = calloc(2 * size, sizeof(int32_t));
@@ -83,8 +83,6 @@ static void many_body(test_rank *rank)
         RANK_CHECK(rank, memory[i][size] == expected(i, rank, -7));
         free(memory[i]);
     }
-    free(memory);
-    free(requests);
 }
 
 static void test_thousand_outstanding(void **state)
@@ -186,6 +184,29 @@ static void test_split(void **state)
     on_all(6, split_body);
 }
 
+/* Parts of the same sum, but not the same: named as such on every rank. */
+static void parts_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    const size_t mine[3] = {4, 5, rank->rank == 1 ? 7 : 6};
+    const size_t other[3] = {5, 4, 6};
+    int32_t send[8] = {0};
+    int32_t recv[16];
+    const coll_op_desc desc = {.kind = COLL_ALL_GATHER,
+                               .send = send,
+                               .recv = recv,
+                               .counts = rank->rank == 2 ? other : mine,
+                               .type = COLL_INT32};
+    RANK_CHECK(rank, coll_run(comm, &desc, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, strstr(rank->error.message, "calls all_gather int32 × 15 in parts") != NULL);
+}
+
+static void test_parts_mismatch(void **state)
+{
+    (void)state;
+    on_all(3, parts_body);
+}
+
 /* A root with hundreds of broadcasts and a peer that does nothing: what the root puts out stays
  * within its credit, however often it tries. Then the peer goes on, and all ends well. */
 static void credit_body(test_rank *rank)
@@ -236,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_thousand_outstanding),
         cmocka_unit_test(test_started_again),
         cmocka_unit_test(test_split),
+        cmocka_unit_test(test_parts_mismatch),
         cmocka_unit_test(test_credit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
