@@ -71,6 +71,18 @@ __attribute__((target("avx512f"))) static inline __m512i add_avx512(__m512i sum,
     return _mm512_add_epi64(sum, _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)));
 }
 
+/* Not _mm512_reduce_add_epi64, whose addition is a signed one. */
+__attribute__((target("avx512f"))) static inline uint64_t total_avx512(__m512i sum)
+{
+    uint64_t lanes[8];
+    uint64_t total = 0;
+    _mm512_storeu_si512(lanes, sum);
+    for (int i = 0; i < 8; i++) {
+        total += lanes[i];
+    }
+    return total;
+}
+
 __attribute__((target("avx512f"))) static void
 sum_avx512(const uint32_t *key, const uint8_t *data, size_t pieces, uint64_t sums[COLL_NH_PASSES])
 {
@@ -85,10 +97,10 @@ sum_avx512(const uint32_t *key, const uint8_t *data, size_t pieces, uint64_t sum
         c = add_avx512(c, m, key + 8);
         d = add_avx512(d, m, key + 12);
     }
-    sums[0] += (uint64_t)_mm512_reduce_add_epi64(a);
-    sums[1] += (uint64_t)_mm512_reduce_add_epi64(b);
-    sums[2] += (uint64_t)_mm512_reduce_add_epi64(c);
-    sums[3] += (uint64_t)_mm512_reduce_add_epi64(d);
+    sums[0] += total_avx512(a);
+    sums[1] += total_avx512(b);
+    sums[2] += total_avx512(c);
+    sums[3] += total_avx512(d);
 }
 
 #endif
