@@ -159,6 +159,46 @@ static void test_against_reference(void **state)
     assert_null(coll_kernel_find(COLL_INT8, (coll_reduce)6));
 }
 
+/* Hosts of one job may differ in their instruction sets: also which of two NaNs a result has must
+ * not. */
+static void test_sets_agree(void **state)
+{
+    enum { COUNT = SPECIALS * SPECIALS };
+    static operands o;
+    static uint8_t first[BYTES];
+    const coll_kernel *kernel = NULL;
+    const char *name = "";
+    (void)state;
+    for (int type = COLL_FLOAT32; type <= COLL_UINT64; type++) {
+        const size_t size = coll_type_size_bytes((coll_type)type);
+        for (int reduce = COLL_SUM; reduce <= COLL_AVERAGE; reduce++) {
+            fill(&o, (coll_type)type, (coll_reduce)reduce, COUNT, true);
+            for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
+                                                            (coll_reduce)reduce, &name)) != NULL;
+                 set++) {
+                for (size_t at = 0; at < COUNT; at += 37) { /* the loops' rests too */
+                    const size_t n = COUNT - at < 37 ? COUNT - at : 37;
+                    kernel->combine(o.out + at * size, o.left + 1 + at * size,
+                                    o.right + 1 + at * size, n);
+                }
+                if (set == 0) {
+                    memcpy(first, o.out, sizeof first);
+                }
+                if (memcmp(first, o.out, COUNT * size) != 0) {
+                    fail_msg("%s of %s differs: %s", coll_reduce_name((coll_reduce)reduce),
+                             coll_type_name((coll_type)type), name);
+                }
+                kernel->combine_twice(o.out, o.also, o.left + 1, o.right + 1, COUNT);
+                if (memcmp(first, o.out, COUNT * size) != 0) {
+                    fail_msg("%s of %s differs in one go: %s",
+                             coll_reduce_name((coll_reduce)reduce), coll_type_name((coll_type)type),
+                             name);
+                }
+            }
+        }
+    }
+}
+
 static void check_conversions(const coll_kernel *kernel, coll_type type)
 {
     static uint16_t halves[0x10000];
@@ -248,6 +288,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_reference),
+        cmocka_unit_test(test_sets_agree),
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_tree_order),
     };
