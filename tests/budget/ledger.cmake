@@ -8,3 +8,9 @@ foreach(noun IN ITEMS audit bill ledger policy reconcile)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 60)
 endforeach()
+ringfence_test(
+  budget-ledger-faults
+  SOURCES test_ledger_faults.c sim_disk.c
+  LIBS budget_ledger_fixture
+  LABELS fault
+  TIMEOUT 60)
