@@ -14,3 +14,23 @@ ringfence_test(
   LIBS budget_ledger_fixture
   LABELS fault
   TIMEOUT 60)
+
+# The same sources with ten seeded bugs in them, for the simulation alone.
+get_directory_property(
+  ledger_sources DIRECTORY ${PROJECT_SOURCE_DIR}/budget-service/ledger DEFINITION
+  BUDGET_LEDGER_SOURCES)
+set(mutant_sources)
+foreach(source IN LISTS ledger_sources)
+  list(APPEND mutant_sources ${PROJECT_SOURCE_DIR}/budget-service/ledger/${source})
+endforeach()
+ringfence_test(
+  budget-ledger-sim
+  SOURCES test_ledger_sim.c sim_disk.c sim_model.c ${mutant_sources}
+  LIBS ringfence::budget ringfence::proto PkgConfig::SQLITE PkgConfig::SODIUM PkgConfig::JANSSON
+  LABELS fault
+  TIMEOUT 120
+  PRIVATE_OF budget-service)
+target_compile_definitions(test-budget-ledger-sim PRIVATE BUDGET_MUTATIONS)
+target_include_directories(
+  test-budget-ledger-sim PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger
+                                 ${PROJECT_SOURCE_DIR}/budget-service/include)
