@@ -8,10 +8,13 @@
 typedef struct budget_benchmark {
     const char *name;
     const char *what;
-    int (*run)(void); /* an exit code */
+    int (*run)(void);    /* an exit code */
+    int only_when_named; /* it takes minutes */
 } budget_benchmark;
 
 int bench_verify(void);
+int bench_authorizations(void);
+int bench_million(void);
 
 /* Sorts the samples and gives that part of them, 0.5 say. */
 int64_t bench_percentile(int64_t *samples_ns, size_t count, double part);

@@ -1,27 +1,153 @@
+/* An audit, in slices between batches: whoever asks for one while it runs waits for the same. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "budget/audit.h"
+#include "budget/wire.h"
 #include "service.h"
+
+/* Who waits for the answer: what is needed of an item to reply later. */
+typedef struct audit_waiter {
+    uint8_t routing_id[SERVICE_ROUTING_ID_BYTES];
+    size_t routing_id_bytes;
+    char request_id[BUDGET_REQUEST_ID_BYTES];
+    bool remembered;
+    uint8_t known_head[BUDGET_DIGEST_BYTES];
+} audit_waiter;
+
+struct service_audit {
+    budget_audit *audit;
+    size_t memory_bytes; /* that it has taken; not to be mistaken for a flood of messages */
+    int count;
+    audit_waiter waiters[SERVICE_AUDITS_WAITING_MAX];
+};
 
 bool service_audit_runs(const budget_service *service)
 {
     return service->audit != NULL;
 }
 
-base_status service_audit_slice(budget_service *service, base_error *reterr)
+void service_audit_free(budget_service *service)
 {
-    (void)service;
-    (void)reterr;
+    if (service->audit != NULL) {
+        budget_audit_end(service->audit->audit);
+        service->memory_base_bytes -= service->audit->memory_bytes;
+        free(service->audit);
+        service->audit = NULL;
+    }
+}
+
+static base_status begin(budget_service *service, base_error *reterr)
+{
+    struct service_audit *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an audit");
+    }
+    const base_status status = budget_audit_begin(service->ledger, &made->audit, reterr);
+    if (status != BASE_OK) {
+        free(made);
+        return status;
+    }
+    service->audit = made;
     return BASE_OK;
 }
 
-void service_audit_free(budget_service *service)
+/* The one who asks again, over a new connection; else a free place; else NULL. */
+static audit_waiter *find_waiter(struct service_audit *running, const char *request_id)
 {
-    (void)service;
+    for (int i = 0; i < running->count; i++) {
+        if (strcmp(running->waiters[i].request_id, request_id) == 0) {
+            return &running->waiters[i];
+        }
+    }
+    return running->count < SERVICE_AUDITS_WAITING_MAX ? &running->waiters[running->count++] : NULL;
+}
+
+/* A slice; what memory it has taken is the audit's. */
+static base_status step(budget_service *service, bool *done, base_error *reterr)
+{
+    struct service_audit *running = service->audit;
+    const size_t before_bytes = service_memory_bytes();
+    const base_status status =
+        budget_audit_step(running->audit, SERVICE_AUDIT_SLICE_ROWS, done, reterr);
+    const size_t after_bytes = service_memory_bytes();
+    const size_t taken_bytes = after_bytes > before_bytes ? after_bytes - before_bytes : 0;
+    if (running->memory_bytes + taken_bytes <= SERVICE_AUDIT_BYTES_MAX) {
+        running->memory_bytes += taken_bytes;
+        service->memory_base_bytes += taken_bytes;
+    }
+    return status;
 }
 
 base_status service_audit_begin(budget_service *service, const service_question *question,
                                 service_item *item, base_error *reterr)
 {
-    (void)service;
     (void)question;
-    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, "no audit yet",
-                               reterr);
+    if (service->audit == NULL) {
+        const base_status status = begin(service, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    struct service_audit *running = service->audit;
+    audit_waiter *waiter = find_waiter(running, item->request_id);
+    if (waiter == NULL) {
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT,
+                                   "an audit is running, and others wait for it already", reterr);
+    }
+    memcpy(waiter->routing_id, item->routing_id, sizeof waiter->routing_id);
+    waiter->routing_id_bytes = item->routing_id_bytes;
+    memcpy(waiter->request_id, item->request_id, sizeof waiter->request_id);
+    waiter->remembered = item->remembered;
+    memcpy(waiter->known_head, item->known_head, sizeof waiter->known_head);
+    item->stage = SERVICE_LATER;
+    return BASE_OK;
+}
+
+static base_status answer(budget_service *service, const audit_waiter *waiter,
+                          const budget_audit_report *report, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Audited audited = RINGFENCE__BUDGET__AUDITED__INIT;
+    char finding[BUDGET_TEXT_BYTES_MAX + 1] = "";
+    service_item *item = &service->items[0]; /* no batch is under way */
+    service_item_reset(item);
+    item->endpoint = SERVICE_ENDPOINT_ASK;
+    memcpy(item->routing_id, waiter->routing_id, sizeof item->routing_id);
+    item->routing_id_bytes = waiter->routing_id_bytes;
+    memcpy(item->request_id, waiter->request_id, sizeof item->request_id);
+    item->identified = true;
+    item->remembered = waiter->remembered;
+    memcpy(item->known_head, waiter->known_head, sizeof item->known_head);
+    (void)snprintf(finding, sizeof finding, "%s", report->finding);
+    audited.good = report->good;
+    audited.rows = report->rows;
+    audited.bad_sequence = report->bad_sequence;
+    audited.finding = finding;
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_AUDITED;
+    part.audited = &audited;
+    const base_status status = service_item_put(item, &part, reterr);
+    return status == BASE_OK ? service_reply(service, item, reterr) : status;
+}
+
+base_status service_audit_slice(budget_service *service, base_error *reterr)
+{
+    struct service_audit *running = service->audit;
+    bool done = false;
+    base_status status = step(service, &done, reterr);
+    if (status != BASE_OK || !done) {
+        return status;
+    }
+    const budget_audit_report *report = budget_audit_get(running->audit);
+    if (!report->good) {
+        base_log(BASE_LOG_ERROR, "AUDIT: %s", report->finding);
+    }
+    for (int i = 0; i < running->count && status == BASE_OK; i++) {
+        status = answer(service, &running->waiters[i], report, reterr);
+    }
+    service_audit_free(service);
+    return status;
 }

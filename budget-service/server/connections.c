@@ -1,12 +1,15 @@
 #include "connections.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "proto/socket.h"
@@ -106,8 +109,27 @@ void service_connections_end_all(service_connections *connections)
     }
 }
 
+static size_t resident_bytes(void)
+{
+    char text[64] = "";
+    unsigned long resident_pages = 0;
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return SIZE_MAX;
+    }
+    const ssize_t got = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    const char *second = got > 0 ? strchr(text, ' ') : NULL;
+    if (second != NULL) {
+        resident_pages = strtoul(second, NULL, 10);
+    }
+    return resident_pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 size_t service_memory_bytes(void)
 {
     const struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
+    const size_t given_bytes = info.uordblks + info.hblkhd;
+    const size_t touched_bytes = resident_bytes();
+    return given_bytes < touched_bytes ? given_bytes : touched_bytes;
 }

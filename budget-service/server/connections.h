@@ -30,7 +30,7 @@ void service_connections_update(service_connections *connections);
 void service_connections_end(service_connections *connections, int fd);
 void service_connections_end_all(service_connections *connections);
 
-/* Bytes that malloc has given out, in all threads. */
+/* Bytes in use: no more than malloc has given out, and no more than have been touched. */
 size_t service_memory_bytes(void);
 
 #endif

@@ -153,35 +153,26 @@ base_status service_account_list(budget_service *service, const service_question
 /* An entry with the text that its row points to. */
 typedef struct entry_text {
     char evidence[2 * BUDGET_DIGEST_BYTES + 1];
-    budget_authorization authorization;
 } entry_text;
 
-static base_status fill_entry(budget_service *service, const budget_reservation *from,
-                              entry_row *row, entry_text *extra, base_error *reterr)
+static void fill_entry(const budget_reservation *from, entry_row *row, entry_text *extra)
 {
-    char payload[BUDGET_CLAIMS_JSON_BYTES];
     ringfence__budget__entry__init(row);
-    const base_status status =
-        budget_ledger_claims(service->ledger, from->jti, &extra->authorization, payload, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
     row->label = text(from->label);
     row->account = text(from->account);
     row->jti = text(from->jti);
     row->state = text(budget_state_name(from->state));
     row->reserved_usd_micro = from->amount_usd_micro;
     row->actual_usd_micro = from->posted_usd_micro;
-    row->actual_known = from->actual_ms != 0;
+    row->actual_known = from->actual_known;
     row->mode = text(from->mode);
     row->vendor = text(from->vendor);
-    row->instance_type = extra->authorization.claims.instance_type;
-    row->client = extra->authorization.claims.subject;
+    row->instance_type = text(from->instance_type);
+    row->instance_id = text(from->instance_id);
+    row->client = text(from->subject);
     row->authorized_at = from->authorized_ms / 1000;
     row->deadline = from->deadline_ms / 1000;
-    row->redeemed_at = from->deadline_ms != 0
-                           ? from->deadline_ms / 1000 - extra->authorization.claims.max_seconds
-                           : 0;
+    row->redeemed_at = from->redeemed_ms / 1000;
     row->terminated_at = from->terminated_ms / 1000;
     row->attested = from->attested;
     if (from->evidence) {
@@ -189,7 +180,6 @@ static base_status fill_entry(budget_service *service, const budget_reservation 
                              sizeof from->evidence_blake2b256);
         row->evidence = extra->evidence;
     }
-    return BASE_OK;
 }
 
 /* A page of reservations, as rows. */
@@ -229,19 +219,15 @@ static bool within(const char *account, const char *name)
 }
 
 /* Rows of those within account; the others are left out. */
-static base_status entry_page_fill(budget_service *service, entry_page *page, size_t found_count,
-                                   const char *account, base_error *reterr)
+static void entry_page_fill(entry_page *page, size_t found_count, const char *account)
 {
-    base_status status = BASE_OK;
-    for (size_t i = 0; i < found_count && status == BASE_OK; i++) {
+    for (size_t i = 0; i < found_count; i++) {
         if (within(account, page->found[i].account)) {
-            status = fill_entry(service, &page->found[i], &page->rows[page->count],
-                                &page->extras[page->count], reterr);
+            fill_entry(&page->found[i], &page->rows[page->count], &page->extras[page->count]);
             page->pointers[page->count] = &page->rows[page->count];
             page->count++;
         }
     }
-    return status;
 }
 
 base_status service_list(budget_service *service, const service_question *question,
@@ -264,9 +250,7 @@ base_status service_list(budget_service *service, const service_question *questi
                                     &found_count, reterr);
     }
     if (status == BASE_OK) {
-        status = entry_page_fill(service, &page, found_count, body->account, reterr);
-    }
-    if (status == BASE_OK) {
+        entry_page_fill(&page, found_count, body->account);
         if (found_count == BUDGET_PAGE_MAX) {
             (void)snprintf(next, sizeof next, "%lld", (long long)page.found[found_count - 1].id);
         }
@@ -335,9 +319,7 @@ base_status service_status(budget_service *service, const service_question *ques
                                        &found_count, reterr);
     }
     if (status == BASE_OK) {
-        status = entry_page_fill(service, &alarms, found_count, "", reterr);
-    }
-    if (status == BASE_OK) {
+        entry_page_fill(&alarms, found_count, "");
         status = put_status(service, &accounts, &alarms, item, reterr);
     }
     entry_page_free(&alarms);

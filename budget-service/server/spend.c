@@ -1,36 +1,205 @@
-#include "service.h"
+/* spend.jsonl, appended after every commit that has something for it; and the same lines for
+ * `export`. The ledger is the truth: what could not be appended is logged, and appended later or
+ * made again by `export`. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "budget/export.h"
+#include "budget/wire.h"
+#include "policy_use.h"
+
+enum { ROWS_AT_ONCE = 1024, TAIL_BYTES = 4096 };
+
+struct service_spend {
+    int fd; /* -1: the policy names no file */
+    char path[BASE_PATH_BYTES];
+    uint64_t done; /* the rows up to this one are in the file */
+    bool failed;   /* said once */
+};
+
+/* A line that a crash cut off is written anew. */
+static void drop_cut_line(int fd)
+{
+    char tail[TAIL_BYTES];
+    const off_t size = lseek(fd, 0, SEEK_END);
+    const off_t from = size > TAIL_BYTES ? size - TAIL_BYTES : 0;
+    const ssize_t got = pread(fd, tail, sizeof tail, from);
+    if (got > 0 && tail[got - 1] != '\n') {
+        const char *newline = memrchr(tail, '\n', (size_t)got);
+        (void)!ftruncate(fd, newline != NULL ? from + (newline - tail) + 1 : from);
+    }
+}
+
+/* The row of the file's last line, from its "seq"; 0 when there is none. */
+static uint64_t last_sequence(int fd)
+{
+    char tail[TAIL_BYTES + 1];
+    struct stat file;
+    if (fstat(fd, &file) != 0 || file.st_size == 0) {
+        return 0;
+    }
+    const off_t from = file.st_size > TAIL_BYTES ? file.st_size - TAIL_BYTES : 0;
+    const ssize_t got = pread(fd, tail, TAIL_BYTES, from);
+    if (got <= 0) {
+        return 0;
+    }
+    tail[got] = '\0';
+    const char *found = NULL;
+    for (const char *at = strstr(tail, "\"seq\":"); at != NULL; at = strstr(at + 1, "\"seq\":")) {
+        found = at;
+    }
+    return found != NULL ? strtoull(found + strlen("\"seq\":"), NULL, 10) : 0;
+}
+
+static base_status make_parents(const char *path, base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    (void)snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL || slash == folder) {
+        return BASE_OK;
+    }
+    *slash = '\0';
+    return base_mkdirs(folder, reterr);
+}
 
 base_status service_spend_open(budget_service *service, base_error *reterr)
 {
-    (void)service;
-    (void)reterr;
+    const char *path = budget_policy_spend_path(service->policy);
+    struct service_spend *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for spend.jsonl");
+    }
+    made->fd = -1;
+    service->spend = made;
+    if (path == NULL) {
+        return BASE_OK;
+    }
+    const int length = path[0] == '/'
+                           ? snprintf(made->path, sizeof made->path, "%s", path)
+                           : snprintf(made->path, sizeof made->path, "%s/%s", service->dir, path);
+    if (length >= (int)sizeof made->path) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "%s: too long a path", path);
+    }
+    const base_status status = make_parents(made->path, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    made->fd = open(made->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (made->fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot open %s, which the policy names", made->path);
+    }
+    drop_cut_line(made->fd);
+    made->done = last_sequence(made->fd);
+    service_spend_follow(service);
     return BASE_OK;
+}
+
+static bool append_row(void *context, const budget_row *row)
+{
+    struct service_spend *spend = context;
+    char line[BUDGET_EXPORT_LINE_BYTES];
+    base_error why = {0};
+    if (budget_export_jsonl(row, line) &&
+        base_fd_write(spend->fd, spend->path, line, strlen(line), &why) != BASE_OK) {
+        if (!spend->failed) {
+            base_log(BASE_LOG_ERROR, "%s; the ledger has it, and export makes it again",
+                     why.message);
+        }
+        spend->failed = true;
+        return false;
+    }
+    spend->done = row->sequence;
+    return true;
 }
 
 void service_spend_follow(budget_service *service)
 {
-    (void)service;
+    struct service_spend *spend = service->spend;
+    uint64_t newest = 0;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    base_error why = {0};
+    if (spend->fd < 0) {
+        return;
+    }
+    budget_ledger_head(service->ledger, &newest, head);
+    while (spend->done < newest && !spend->failed) {
+        if (budget_ledger_rows(service->ledger, spend->done, ROWS_AT_ONCE, append_row, spend,
+                               &why) != BASE_OK) {
+            base_log(BASE_LOG_ERROR, "%s", why.message);
+            return;
+        }
+    }
 }
 
 void service_spend_close(budget_service *service)
 {
-    (void)service;
+    if (service->spend != NULL) {
+        if (service->spend->fd >= 0) {
+            (void)close(service->spend->fd);
+        }
+        free(service->spend);
+        service->spend = NULL;
+    }
+}
+
+/* A page of export: lines, and how far it went. */
+typedef struct export_page {
+    service_item *item;
+    Ringfence__Budget__Event rows[BUDGET_PAGE_MAX];
+    Ringfence__Budget__Event *pointers[BUDGET_PAGE_MAX];
+    char lines[BUDGET_PAGE_MAX][BUDGET_EXPORT_LINE_BYTES];
+    size_t count;
+    uint64_t last;
+} export_page;
+
+static bool collect_row(void *context, const budget_row *row)
+{
+    export_page *page = context;
+    char *line = page->lines[page->count];
+    if (budget_export_jsonl(row, line)) {
+        line[strcspn(line, "\n")] = '\0';
+        Ringfence__Budget__Event *event = &page->rows[page->count];
+        ringfence__budget__event__init(event);
+        event->sequence = row->sequence;
+        event->line = line;
+        page->pointers[page->count++] = event;
+    }
+    page->last = row->sequence;
+    return page->count < BUDGET_PAGE_MAX;
 }
 
 base_status service_export(budget_service *service, const service_question *question,
                            service_item *item, base_error *reterr)
 {
-    (void)service;
-    (void)question;
-    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, "no export yet",
-                               reterr);
-}
-
-base_status service_reconcile(budget_service *service, const service_question *question,
-                              service_item *item, base_error *reterr)
-{
-    (void)service;
-    (void)question;
-    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED,
-                               "no reconcile yet", reterr);
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Events events = RINGFENCE__BUDGET__EVENTS__INIT;
+    uint8_t head[BUDGET_DIGEST_BYTES];
+    uint64_t newest = 0;
+    export_page *page = calloc(1, sizeof *page);
+    if (page == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a page of the ledger");
+    }
+    budget_ledger_head(service->ledger, &newest, head);
+    page->last = question->request->export->after_sequence;
+    base_status status =
+        budget_ledger_rows(service->ledger, page->last, ROWS_AT_ONCE, collect_row, page, reterr);
+    if (status == BASE_OK) {
+        events.events = page->pointers;
+        events.n_events = page->count;
+        events.next = page->last < newest ? page->last : 0;
+        part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+        part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_EVENTS;
+        part.events = &events;
+        status = service_item_put(item, &part, reterr);
+    }
+    free(page);
+    return status;
 }

@@ -1,0 +1,203 @@
+/* Authorizations, durable and end to end, and beside them, in the same run, what no guard could be
+ * faster than: a CURVE echo and one durable append. The service runs as a process of its own, in a
+ * folder of its own in the current one (/tmp may be memory). */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "bench.h"
+#include "budget/server.h"
+#include "service_bench.h"
+
+enum {
+    WARMUP = 50,
+    SAMPLES = 1000,
+    CLIENTS = 64,
+    CLIENT_SAMPLES = 60,
+    MILLION = 1000 * 1000,
+};
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a;
+    const int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_percentile_us(int64_t *samples_ns, int count, int percent)
+{
+    qsort(samples_ns, (size_t)count, sizeof samples_ns[0], compare);
+    const int index = (count - 1) * percent / 100;
+    return (double)samples_ns[index] / (double)BASE_NS_PER_US;
+}
+
+void bench_die(const char *what, const base_error *error)
+{
+    base_log(BASE_LOG_ERROR, "%s: %s", what, error->message);
+    exit(BASE_EXIT_ERROR);
+}
+
+budget_client *bench_client(const bench_service *bench, const char *name)
+{
+    base_error error = {0};
+    budget_client *client = NULL;
+    char seen[BASE_PATH_BYTES + 64];
+    static _Atomic int count;
+    (void)snprintf(seen, sizeof seen, "%s/clients/bench-%d.seen", bench->dir, count++);
+    const budget_client_options options = {.dir = bench->dir, .key_name = name, .seen_file = seen};
+    if (budget_client_open(&options, &client, &error) != BASE_OK) {
+        bench_die("cannot open a client", &error);
+    }
+    return client;
+}
+
+void bench_authorize(budget_client *client, const char *label, budget_grant *grant)
+{
+    base_error why = {0};
+    budget_ask ask = {
+        .account = "bench/lab",
+        .amount_usd_micro = 1000,
+        .mode = "ddp-nccl",
+        .world_size = 4,
+        .vendor = "runpod",
+        .instance_type = "H100",
+        .instances = 1,
+        .gpus = 4,
+        .tier = "spot",
+        .max_price_usd_micro_per_hour = 1,
+        .max_seconds = 3600,
+        .max_attempts = 3,
+    };
+    (void)snprintf(ask.label, sizeof ask.label, "%s", label);
+    if (budget_authorize(client, &ask, grant, &why) != BUDGET_GRANTED) {
+        bench_die("authorize", &why);
+    }
+}
+
+double bench_one_client_us(const bench_service *bench, const char *prefix, int samples,
+                           double *p99_us)
+{
+    static int64_t taken_ns[SAMPLES];
+    budget_grant grant;
+    budget_client *client = bench_client(bench, "request");
+    for (int i = -WARMUP; i < samples; i++) {
+        char label[64];
+        (void)snprintf(label, sizeof label, "%s-%d", prefix, i);
+        const int64_t begun_ns = base_now_ns();
+        bench_authorize(client, label, &grant);
+        if (i >= 0) {
+            taken_ns[i] = base_now_ns() - begun_ns;
+        }
+    }
+    budget_client_close(client);
+    const double p50_us = bench_percentile_us(taken_ns, samples, 50);
+    *p99_us = bench_percentile_us(taken_ns, samples, 99);
+    return p50_us;
+}
+
+typedef struct many {
+    pthread_t thread;
+    const bench_service *bench;
+    int index;
+    pthread_barrier_t *barrier;
+} many;
+
+static void *ask_many(void *user)
+{
+    const many *mine = user;
+    budget_grant grant;
+    char label[64];
+    budget_client *client = bench_client(mine->bench, "request");
+    (void)snprintf(label, sizeof label, "many-%d-warm", mine->index);
+    bench_authorize(client, label, &grant);
+    (void)pthread_barrier_wait(mine->barrier);
+    for (int i = 0; i < CLIENT_SAMPLES; i++) {
+        (void)snprintf(label, sizeof label, "many-%d-%d", mine->index, i);
+        bench_authorize(client, label, &grant);
+    }
+    (void)pthread_barrier_wait(mine->barrier);
+    budget_client_close(client);
+    return NULL;
+}
+
+/* Authorizations per second of 64 clients together. */
+static double many_clients(const bench_service *bench)
+{
+    static many clients[CLIENTS];
+    pthread_barrier_t barrier;
+    (void)pthread_barrier_init(&barrier, NULL, CLIENTS + 1);
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = (many){.bench = bench, .index = i, .barrier = &barrier};
+        (void)pthread_create(&clients[i].thread, NULL, ask_many, &clients[i]);
+    }
+    (void)pthread_barrier_wait(&barrier);
+    const int64_t begun_ns = base_now_ns();
+    (void)pthread_barrier_wait(&barrier);
+    const int64_t taken_ns = base_now_ns() - begun_ns;
+    for (int i = 0; i < CLIENTS; i++) {
+        (void)pthread_join(clients[i].thread, NULL);
+    }
+    return (double)CLIENTS * CLIENT_SAMPLES * (double)BASE_NS_PER_S / (double)taken_ns;
+}
+
+static void print_row(const char *what, double value, const char *unit, const char *target)
+{
+    printf("%-58s %12.1f %-6s %s\n", what, value, unit, target);
+    (void)fflush(stdout);
+}
+
+static void run_short(const bench_service *bench)
+{
+    double p99_us = 0;
+    const double echo_us = bench_echo_us(bench);
+    const double append_us = bench_append_us(bench);
+    const double floor_us = echo_us + append_us;
+    const double one_us = bench_one_client_us(bench, "one", SAMPLES, &p99_us);
+    const double again_us = bench_echo_us(bench) + bench_append_us(bench);
+    const double both_us = (floor_us + again_us) / 2;
+    const double rate = many_clients(bench);
+    print_row("CURVE echo, p50", echo_us, "us", "");
+    print_row("4 KiB append with fdatasync, p50", append_us, "us", "");
+    print_row("their sum, the mean of before and after", both_us, "us", "");
+    print_row("authorize, one client, p50", one_us, "us", "");
+    print_row("authorize, one client, p99", p99_us, "us", "");
+    print_row("  p50 as a multiple of that sum", one_us / both_us, "x", "target: at most 1.5");
+    print_row("authorize, 64 clients", rate, "1/s", "");
+    print_row("  as a multiple of one client's rate", rate * one_us / 1e6, "x",
+              "target: at least 4");
+    print_row("resident memory of the service, at most", bench_rss_mib(bench), "MiB",
+              "target: below 100");
+}
+
+int bench_authorizations(void)
+{
+    bench_service bench = {0};
+    bench_make(&bench, ".");
+    bench_start(&bench);
+    run_short(&bench);
+    bench_remove(&bench);
+    return BASE_EXIT_DONE;
+}
+
+int bench_million(void)
+{
+    bench_service bench = {0};
+    bench_make(&bench, ".");
+    bench_fill(&bench, MILLION);
+    bench_start(&bench);
+    bench_long(&bench);
+    bench_remove(&bench);
+    return BASE_EXIT_DONE;
+}

@@ -1,0 +1,128 @@
+/* The bill against the ledger. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "budget/reconcile.h"
+#include "budget/wire.h"
+#include "service.h"
+
+/* The first findings, copied: they live only while they are visited. */
+typedef struct findings {
+    size_t count;
+    bool out_of_memory;
+    Ringfence__Budget__Difference rows[SERVICE_DIFFERENCES_MAX];
+    Ringfence__Budget__Difference *pointers[SERVICE_DIFFERENCES_MAX];
+} findings;
+
+static void collect(void *context, const budget_finding *finding)
+{
+    findings *all = context;
+    if (all->count == SERVICE_DIFFERENCES_MAX) {
+        return;
+    }
+    Ringfence__Budget__Difference *row = &all->rows[all->count];
+    ringfence__budget__difference__init(row);
+    row->kind = (char *)(uintptr_t)budget_finding_name(finding->kind);
+    row->label = strdup(finding->label);
+    row->instance_id = strdup(finding->instance_id);
+    row->line_id = strdup(finding->line_id);
+    row->ledger_usd_micro = finding->ledger_usd_micro;
+    row->bill_usd_micro = finding->bill_usd_micro;
+    all->out_of_memory = all->out_of_memory || row->label == NULL || row->instance_id == NULL ||
+                         row->line_id == NULL;
+    all->pointers[all->count++] = row;
+}
+
+static void free_findings(findings *all)
+{
+    for (size_t i = 0; all != NULL && i < all->count; i++) {
+        free(all->rows[i].label);
+        free(all->rows[i].instance_id);
+        free(all->rows[i].line_id);
+    }
+    free(all);
+}
+
+static bool copy(char *into, size_t into_bytes, const char *text)
+{
+    const size_t length = strlen(text);
+    if (length >= into_bytes) {
+        return false;
+    }
+    memcpy(into, text, length + 1);
+    return true;
+}
+
+/* The lines of a request as charges; the caller frees them. */
+static base_status read_lines(const Ringfence__Budget__Reconcile *body, budget_charge **charges,
+                              base_error *reterr)
+{
+    budget_charge *made = calloc(body->n_lines + 1, sizeof made[0]);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill");
+    }
+    for (size_t i = 0; i < body->n_lines; i++) {
+        const Ringfence__Budget__BillLine *line = body->lines[i];
+        if (!copy(made[i].line_id, sizeof made[i].line_id, line->line_id) ||
+            !copy(made[i].label, sizeof made[i].label, line->label) ||
+            !copy(made[i].instance_id, sizeof made[i].instance_id, line->instance_id)) {
+            free(made);
+            return base_fail(reterr, BASE_ERR_INVALID, "line %zu of the bill: a name too long",
+                             i + 1);
+        }
+        made[i].usd_micro = line->usd_micro;
+        made[i].at_s = line->at;
+    }
+    *charges = made;
+    return BASE_OK;
+}
+
+static base_status put_result(const budget_reconciled *result, findings *all, service_item *item,
+                              base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    Ringfence__Budget__Reconciled reconciled = RINGFENCE__BUDGET__RECONCILED__INIT;
+    if (all->out_of_memory) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill's differences");
+    }
+    reconciled.matched = (uint64_t)result->counts[BUDGET_FINDING_MATCHED];
+    reconciled.missing_in_bill = (uint64_t)result->counts[BUDGET_FINDING_MISSING_IN_BILL];
+    reconciled.missing_in_ledger = (uint64_t)result->counts[BUDGET_FINDING_MISSING_IN_LEDGER];
+    reconciled.differing = (uint64_t)result->counts[BUDGET_FINDING_DIFFERING];
+    reconciled.unknown = (uint64_t)result->counts[BUDGET_FINDING_UNKNOWN];
+    reconciled.differences = all->pointers;
+    reconciled.n_differences = all->count;
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_RECONCILED;
+    part.reconciled = &reconciled;
+    return service_item_put(item, &part, reterr);
+}
+
+base_status service_reconcile(budget_service *service, const service_question *question,
+                              service_item *item, base_error *reterr)
+{
+    const Ringfence__Budget__Reconcile *body = question->request->reconcile;
+    budget_charge *charges = NULL;
+    budget_reconciled result;
+    findings *all = calloc(1, sizeof *all);
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill");
+    }
+    base_status status = read_lines(body, &charges, reterr);
+    if (status == BASE_OK) {
+        const budget_reconcile_options options = {
+            .as_of_s = body->as_of,
+            .vendor = body->vendor,
+            .charges = charges,
+            .count = body->n_lines,
+        };
+        status = budget_reconcile_run(service->ledger, &question->caller, &options, &result,
+                                      collect, all, reterr);
+    }
+    if (status == BASE_OK) {
+        status = put_result(&result, all, item, reterr);
+    }
+    free(charges);
+    free_findings(all);
+    return status;
+}
