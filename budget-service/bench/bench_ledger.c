@@ -204,11 +204,13 @@ int main(int argc, char **argv)
     qsort(self.times, (size_t)self.count, sizeof self.times[0], compare);
     budget_ledger_head(self.ledger, &sequence, head);
     (void)getrusage(RUSAGE_SELF, &usage);
+    const int64_t p50 = self.times[self.count / 2];
+    const int64_t p99 = self.times[self.count * 99 / 100];
     printf("{\"rows\":%llu,\"fill_s\":%.1f,\"status_ms\":%.2f,\"audit_s\":%.2f,"
            "\"authorize_p50_ms\":%.2f,\"authorize_p99_ms\":%.2f,\"memory_mb\":%.1f}\n",
            (unsigned long long)sequence, (double)fill_ns / 1e9, (double)status / 1e6,
-           (double)audit / 1e9, (double)self.times[self.count / 2] / 1e6,
-           (double)self.times[self.count * 99 / 100] / 1e6, (double)usage.ru_maxrss / 1024);
+           (double)audit / 1e9, (double)p50 / 1e6, (double)p99 / 1e6,
+           (double)usage.ru_maxrss / 1024);
     budget_ledger_close(self.ledger);
     char command[128];
     (void)snprintf(command, sizeof command, "rm -r '%s'", self.dir);

@@ -40,7 +40,7 @@ static void shrink(const budget_rule_reservation *rule, audit_reservation *to)
 static bool chain_of(const budget_audit *audit, int64_t account, budget_rule_chain *chain,
                      int64_t ids[BUDGET_ACCOUNT_DEPTH_MAX])
 {
-    chain->count = 0;
+    memset(chain, 0, sizeof *chain);
     while (account != 0) {
         if (account < 0 || account > audit->account_count ||
             chain->count == BUDGET_ACCOUNT_DEPTH_MAX) {
@@ -124,7 +124,7 @@ static base_status grow(budget_audit *audit, base_error *reterr)
 static base_status apply_authorize(budget_audit *audit, const journal_row *row, base_error *reterr)
 {
     budget_rule_chain chain;
-    int64_t ids[BUDGET_ACCOUNT_DEPTH_MAX];
+    int64_t ids[BUDGET_ACCOUNT_DEPTH_MAX] = {0};
     size_t which = 0;
     if (row->reservation != audit->reservation_count + 1 ||
         !chain_of(audit, row->account, &chain, ids)) {
@@ -221,8 +221,8 @@ static budget_reason change_again(const journal_row *row, audit_reservation *pic
 static base_status apply_change(budget_audit *audit, const journal_row *row)
 {
     budget_rule_chain chain;
-    int64_t ids[BUDGET_ACCOUNT_DEPTH_MAX];
-    budget_rule_reservation before;
+    int64_t ids[BUDGET_ACCOUNT_DEPTH_MAX] = {0};
+    budget_rule_reservation before = {0};
     bool frozen = false;
     bool freeze = false;
     if (row->reservation < 1 || row->reservation > audit->reservation_count) {

@@ -87,7 +87,7 @@ static base_status next_record(csv_reader *reader, bool *row, base_error *reterr
     reader->count = 0;
     reader->number++;
     *row = reader->next != NULL && *reader->next != '\0';
-    for (bool more = *row; more;) {
+    for (bool more = *row; more && reader->next != NULL;) {
         char *field = reader->next;
         char *rest = field;
         if (reader->count == COLUMNS_MAX) {

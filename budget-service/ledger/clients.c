@@ -3,8 +3,6 @@
 
 #include "ledger_core.h"
 
-enum { CLIENT_DATA_BYTES = BUDGET_CLIENT_KEY_BYTES + 1 };
-
 static void read_client(const store_db *store, store_sql sql, budget_client *client)
 {
     memset(client, 0, sizeof *client);
@@ -62,7 +60,6 @@ static base_status next_id(ledger_op *op, int64_t *id)
 static base_status add(ledger_op *op, const budget_client *client)
 {
     budget_client found;
-    uint8_t data[CLIENT_DATA_BYTES];
     int64_t id = 0;
     op->row.text = client->name;
     base_status status = find_name(op->ledger, client->name, &found, op->reterr);
@@ -84,12 +81,12 @@ static base_status add(ledger_op *op, const budget_client *client)
         status = store_run(op->store, op->reterr, SQL_CLIENT_INSERT, "itbi", id, client->name,
                            client->public_key, sizeof client->public_key, (int64_t)client->role);
     }
-    memcpy(data, client->public_key, sizeof client->public_key);
-    data[BUDGET_CLIENT_KEY_BYTES] = (uint8_t)client->role;
+    memcpy(op->data, client->public_key, sizeof client->public_key);
+    op->data[BUDGET_CLIENT_KEY_BYTES] = (uint8_t)client->role;
     op->row.kind = BUDGET_KIND_CLIENT_ADD;
     op->row.amount = id;
-    op->row.data = data;
-    op->row.data_bytes = sizeof data;
+    op->row.data = op->data;
+    op->row.data_bytes = BUDGET_CLIENT_KEY_BYTES + 1;
     return status == BASE_OK ? op_grant(op) : status;
 }
 

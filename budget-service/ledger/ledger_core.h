@@ -25,6 +25,8 @@ struct budget_ledger {
     budget_clock_anchor batch_anchor; /* to put back on rollback */
 };
 
+enum { OP_DATA_BYTES = 128 };
+
 /* One operation in progress. row gathers what is written when it ends. */
 typedef struct ledger_op {
     budget_ledger *ledger;
@@ -33,8 +35,13 @@ typedef struct ledger_op {
     budget_answer *answer;
     base_error *reterr;
     journal_row row;
+    char label[BUDGET_LABEL_BYTES]; /* row.label and row.data may point here */
+    uint8_t data[OP_DATA_BYTES];
     bool replayed; /* the answer is an earlier one: done */
 } ledger_op;
+
+/* What the operation is about, into the row. */
+void op_about(ledger_op *op, int64_t reservation, int64_t account, const char *label);
 
 /* Looks whether this request was answered before. */
 BASE_MUST_CHECK base_status op_begin(ledger_op *op, budget_ledger *ledger,

@@ -80,6 +80,14 @@ static base_status find_request(ledger_op *op)
     return BASE_OK;
 }
 
+void op_about(ledger_op *op, int64_t reservation, int64_t account, const char *label)
+{
+    (void)snprintf(op->label, sizeof op->label, "%s", label);
+    op->row.reservation = reservation;
+    op->row.account = account;
+    op->row.label = op->label;
+}
+
 base_status op_begin(ledger_op *op, budget_ledger *ledger, const budget_caller *caller,
                      budget_answer *answer, base_error *reterr)
 {

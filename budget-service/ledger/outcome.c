@@ -8,11 +8,6 @@
 #include "evidence.h"
 #include "ledger_core.h"
 
-enum {
-    ACTUAL_DATA_BYTES = 8 + BUDGET_DIGEST_BYTES,
-    TERMINATED_DATA_BYTES = 1 + BUDGET_DIGEST_BYTES
-};
-
 /* The reservation of a label, or a refusal: *status tells, and false that there is none. */
 static bool load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status)
 {
@@ -22,9 +17,7 @@ static bool load(ledger_op *op, const char *label, ledger_reservation *found, ba
         return false;
     }
     if (*status == BASE_OK) {
-        op->row.reservation = found->id;
-        op->row.account = found->account;
-        op->row.label = found->label;
+        op_about(op, found->id, found->account, found->label);
     }
     return *status == BASE_OK;
 }
@@ -161,11 +154,10 @@ static base_status write_actual(ledger_op *op, const budget_actual *actual,
                                 const ledger_reservation *before, ledger_reservation *after,
                                 bool freeze)
 {
-    uint8_t data[ACTUAL_DATA_BYTES];
     uint8_t digest[BUDGET_DIGEST_BYTES];
     bool overflow = false;
     base_status status = BASE_OK;
-    base_writer writer = base_writer_make(data, sizeof data);
+    base_writer writer = base_writer_make(op->data, sizeof op->data);
     base_write_u64(&writer, actual->line_id != NULL ? (uint64_t)actual->billed_usd_micro : 0);
     if (actual->evidence != NULL) {
         status = keep_evidence(op, actual->evidence, actual->evidence_bytes, digest);
@@ -188,7 +180,7 @@ static base_status write_actual(ledger_op *op, const budget_actual *actual,
         warn_frozen(op, after);
     }
     op->row.kind = BUDGET_KIND_ACTUAL;
-    op->row.data = data;
+    op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
     status = op_grant(op);
     if (status == BASE_OK && actual->line_id != NULL) {
@@ -276,7 +268,6 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     base_error why = {0};
     base_status status = BASE_OK;
     bool overflow = false;
-    uint8_t data[TERMINATED_DATA_BYTES];
     if (!load(op, termination->label, &before, &status)) {
         return status;
     }
@@ -311,11 +302,11 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : overflow_refused(op);
     }
-    data[0] = (uint8_t)termination->attested;
-    memcpy(data + 1, after.evidence, sizeof after.evidence);
+    op->data[0] = (uint8_t)termination->attested;
+    memcpy(op->data + 1, after.evidence, sizeof after.evidence);
     op->row.kind = BUDGET_KIND_TERMINATED;
-    op->row.data = data;
-    op->row.data_bytes = sizeof data;
+    op->row.data = op->data;
+    op->row.data_bytes = 1 + sizeof after.evidence;
     return op_grant(op);
 }
 

@@ -276,7 +276,7 @@ static base_status take_hook(budget_policy *policy, const json_t *value, base_er
     for (size_t i = 0; i < json_array_size(value) && status == BASE_OK; i++) {
         status = take_copy(json_array_get(value, i), "hook", &policy->hook[i], reterr);
     }
-    return status == BASE_OK && policy->hook[0][0] != '/'
+    return policy->hook[0] != NULL && policy->hook[0][0] != '/'
                ? bad(reterr, "hook", "must begin with a path that begins with /")
                : status;
 }

@@ -5,8 +5,6 @@
 #include "base/bytes.h"
 #include "ledger_core.h"
 
-enum { REDEEM_DATA_BYTES = 3 * 8 + BUDGET_CLIENT_KEY_BYTES };
-
 static base_status refuse(ledger_op *op, budget_reason reason,
                           const ledger_reservation *reservation,
                           const budget_redemption *redemption)
@@ -66,9 +64,7 @@ static bool load(ledger_op *op, const budget_redemption *redemption,
     *frozen = which >= 0;
     chain_answer(&chain, &chain, which >= 0 ? (size_t)which : budget_rule_binding(&chain.rule),
                  op->answer);
-    op->row.reservation = reservation->id;
-    op->row.account = reservation->account;
-    op->row.label = reservation->label;
+    op_about(op, reservation->id, reservation->account, reservation->label);
     return true;
 }
 
@@ -83,14 +79,13 @@ static base_status write_redemption(ledger_op *op, const ledger_reservation *bef
                                     const ledger_reservation *after,
                                     const budget_redemption *redemption)
 {
-    uint8_t data[REDEEM_DATA_BYTES];
     bool overflow = false;
-    base_writer writer = base_writer_make(data, sizeof data);
+    base_writer writer = base_writer_make(op->data, sizeof op->data);
     base_write_u64(&writer, (uint64_t)after->rule.deadline_ms);
     base_write_u64(&writer, (uint64_t)redemption->rank);
     base_write_u64(&writer, (uint64_t)redemption->attempt);
     base_write_bytes(&writer, after->rule.job_public_key, sizeof after->rule.job_public_key);
-    op->row.data = data;
+    op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
     base_status status = reservation_apply(op, before, after, false, &overflow);
     if (status != BASE_OK || overflow) {

@@ -118,9 +118,7 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
     }
     chain_answer(&chain, &next, budget_rule_binding(&next.rule), op->answer);
     const budget_rule_reservation *rule = &after->rule;
-    op->row.reservation = before->id;
-    op->row.account = before->account;
-    op->row.label = before->label;
+    op_about(op, before->id, before->account, before->label);
     op->row.state = rule->state;
     op->row.reserved_delta = rule->held - before->rule.held;
     op->row.posted_delta = rule->posted - before->rule.posted;

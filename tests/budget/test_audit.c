@@ -152,64 +152,65 @@ static void edit(ledger_fixture *fixture, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
+static const struct {
+    const char *sql;
+    uint64_t row;
+} edits[] = {
+    {"UPDATE journal SET amount = 1 WHERE seq = 4", 4},
+    {"UPDATE journal SET label = 'x' WHERE seq = 5", 5},
+    {"UPDATE journal SET at_ms = at_ms - 1 WHERE seq = 6", 6},
+    {"UPDATE journal SET offset_ms = 1 WHERE seq = 6", 6},
+    {"UPDATE journal SET client = 3 WHERE seq = 6", 6},
+    {"UPDATE journal SET reserved_delta = 0 WHERE seq = 4", 4},
+    {"UPDATE journal SET data = zeroblob(length(data)) WHERE seq = 10", 10},
+    {"UPDATE journal SET answer = zeroblob(length(answer)) WHERE seq = 10", 10},
+    {"UPDATE journal SET hash = zeroblob(32) WHERE seq = 7", 7},
+    {"UPDATE journal SET hash = zeroblob(31) WHERE seq = 7", 7},
+    {"UPDATE journal SET kind = 99 WHERE seq = 7", 7},
+    {"UPDATE journal SET request = NULL, body = NULL WHERE request IS NOT NULL", 15},
+    {"DELETE FROM journal WHERE seq = 8", 8},
+    {"DELETE FROM journal WHERE seq = 1", 1},
+    {"UPDATE journal SET seq = 100 WHERE seq = 8; UPDATE journal SET seq = 8 WHERE seq = 9;"
+     " UPDATE journal SET seq = 9 WHERE seq = 100",
+     8},
+    {"INSERT INTO journal SELECT seq + 1, at_ms, offset_ms, kind, reason, client, request, "
+     "body,"
+     " reservation, account, label, text, amount, reserved_delta, posted_delta, state, answer,"
+     " data, hash FROM journal ORDER BY seq DESC LIMIT 1",
+     20},
+    {"UPDATE account SET posted = 0 WHERE name = 'phase'", 0},
+    {"UPDATE account SET cap = 1000000000 WHERE name = 'phase/lab'", 0},
+    {"UPDATE account SET frozen = 0", 0},
+    {"UPDATE account SET reserved = 0", 0},
+    {"INSERT INTO account(id, name, parent, cap, posted, reserved, frozen)"
+     " VALUES(3, 'mine', 0, 1, 0, 0, 0)",
+     0},
+    {"DELETE FROM account WHERE name = 'phase/lab'", 0},
+    {"UPDATE reservation SET held = 0 WHERE label = 'late'", 6},
+    {"UPDATE reservation SET state = 1 WHERE label = 'late'", 6},
+    {"UPDATE reservation SET deadline_ms = deadline_ms + 1 WHERE label = 'late'", 6},
+    {"UPDATE reservation SET flags = 0 WHERE label = 'run'", 4},
+    {"UPDATE reservation SET job_key = zeroblob(32) WHERE label = 'run'", 4},
+    {"DELETE FROM reservation WHERE label = 'late'", 0},
+    {"DELETE FROM reservation WHERE label = 'run'", 0},
+    {"DELETE FROM redemption WHERE rank = 1", 11},
+    {"INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(1, 3, 0, 10)", 0},
+    {"DELETE FROM request", 15},
+    {"UPDATE request SET id = 'other'", 15},
+    {"INSERT INTO request(client, id, body, seq) VALUES(1, 'mine', zeroblob(32), 4)", 0},
+    {"DELETE FROM line WHERE id = 'line-1'", 16},
+    {"INSERT INTO line(id, reservation, amount, seq) VALUES('line-9', 1, 1, 16)", 0},
+    {"DELETE FROM instance", 9},
+    {"UPDATE evidence SET bytes = x'00'", 17},
+    {"DELETE FROM evidence", 17},
+    {"UPDATE client SET revoked = 1", 0},
+    {"UPDATE client SET role = 3", 0},
+    {"INSERT INTO client(id, name, key, role, revoked) VALUES(2, 'me', zeroblob(32), 3, 0)", 0},
+};
+
 /* Each edit of the file is found, and the row it was done to is named (0: it is a table's). */
 static void every_edit_is_found(void **state)
 {
-    static const struct {
-        const char *sql;
-        uint64_t row;
-    } edits[] = {
-        {"UPDATE journal SET amount = 1 WHERE seq = 4", 4},
-        {"UPDATE journal SET label = 'x' WHERE seq = 5", 5},
-        {"UPDATE journal SET at_ms = at_ms - 1 WHERE seq = 6", 6},
-        {"UPDATE journal SET offset_ms = 1 WHERE seq = 6", 6},
-        {"UPDATE journal SET client = 3 WHERE seq = 6", 6},
-        {"UPDATE journal SET reserved_delta = 0 WHERE seq = 4", 4},
-        {"UPDATE journal SET data = zeroblob(length(data)) WHERE seq = 10", 10},
-        {"UPDATE journal SET answer = zeroblob(length(answer)) WHERE seq = 10", 10},
-        {"UPDATE journal SET hash = zeroblob(32) WHERE seq = 7", 7},
-        {"UPDATE journal SET hash = zeroblob(31) WHERE seq = 7", 7},
-        {"UPDATE journal SET kind = 99 WHERE seq = 7", 7},
-        {"UPDATE journal SET request = NULL, body = NULL WHERE request IS NOT NULL", 15},
-        {"DELETE FROM journal WHERE seq = 8", 8},
-        {"DELETE FROM journal WHERE seq = 1", 1},
-        {"UPDATE journal SET seq = 100 WHERE seq = 8; UPDATE journal SET seq = 8 WHERE seq = 9;"
-         " UPDATE journal SET seq = 9 WHERE seq = 100",
-         8},
-        {"INSERT INTO journal SELECT seq + 1, at_ms, offset_ms, kind, reason, client, request, "
-         "body,"
-         " reservation, account, label, text, amount, reserved_delta, posted_delta, state, answer,"
-         " data, hash FROM journal ORDER BY seq DESC LIMIT 1",
-         20},
-        {"UPDATE account SET posted = 0 WHERE name = 'phase'", 0},
-        {"UPDATE account SET cap = 1000000000 WHERE name = 'phase/lab'", 0},
-        {"UPDATE account SET frozen = 0", 0},
-        {"UPDATE account SET reserved = 0", 0},
-        {"INSERT INTO account(id, name, parent, cap, posted, reserved, frozen)"
-         " VALUES(3, 'mine', 0, 1, 0, 0, 0)",
-         0},
-        {"DELETE FROM account WHERE name = 'phase/lab'", 0},
-        {"UPDATE reservation SET held = 0 WHERE label = 'late'", 6},
-        {"UPDATE reservation SET state = 1 WHERE label = 'late'", 6},
-        {"UPDATE reservation SET deadline_ms = deadline_ms + 1 WHERE label = 'late'", 6},
-        {"UPDATE reservation SET flags = 0 WHERE label = 'run'", 4},
-        {"UPDATE reservation SET job_key = zeroblob(32) WHERE label = 'run'", 4},
-        {"DELETE FROM reservation WHERE label = 'late'", 0},
-        {"DELETE FROM reservation WHERE label = 'run'", 0},
-        {"DELETE FROM redemption WHERE rank = 1", 11},
-        {"INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(1, 3, 0, 10)", 0},
-        {"DELETE FROM request", 15},
-        {"UPDATE request SET id = 'other'", 15},
-        {"INSERT INTO request(client, id, body, seq) VALUES(1, 'mine', zeroblob(32), 4)", 0},
-        {"DELETE FROM line WHERE id = 'line-1'", 16},
-        {"INSERT INTO line(id, reservation, amount, seq) VALUES('line-9', 1, 1, 16)", 0},
-        {"DELETE FROM instance", 9},
-        {"UPDATE evidence SET bytes = x'00'", 17},
-        {"DELETE FROM evidence", 17},
-        {"UPDATE client SET revoked = 1", 0},
-        {"UPDATE client SET role = 3", 0},
-        {"INSERT INTO client(id, name, key, role, revoked) VALUES(2, 'me', zeroblob(32), 3, 0)", 0},
-    };
     (void)state;
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
         void *made = NULL;
