@@ -4,7 +4,7 @@ target_link_libraries(
   PUBLIC ringfence::budget-guard ringfence_test_support PkgConfig::SQLITE PkgConfig::SODIUM
   PRIVATE ringfence_options)
 
-foreach(noun IN ITEMS audit bill ledger policy reconcile)
+foreach(noun IN ITEMS audit bill ledger policy reconcile rules)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 60)
 endforeach()
