@@ -87,7 +87,9 @@ static void note_undo(sim_data *data, int64_t offset, int written)
     made->written = written;
     made->bytes = there <= 0 ? 0 : (int)(there < written ? there : written);
     made->data = must(malloc((size_t)made->bytes + 1));
-    memcpy(made->data, data->bytes + offset, (size_t)made->bytes);
+    if (made->bytes > 0) {
+        memcpy(made->data, data->bytes + offset, (size_t)made->bytes);
+    }
 }
 
 static int sim_close(sqlite3_file *file)
@@ -104,7 +106,9 @@ static int sim_read(sqlite3_file *file, void *to, int bytes, sqlite3_int64 offse
     if (stopped) {
         return SQLITE_IOERR_READ;
     }
-    memcpy(to, data->bytes + (got > 0 ? offset : 0), (size_t)got);
+    if (got > 0) {
+        memcpy(to, data->bytes + offset, (size_t)got);
+    }
     memset((uint8_t *)to + got, 0, (size_t)(bytes - got));
     return got == bytes ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
 }
@@ -357,7 +361,9 @@ bool sim_disk_stopped(void)
 static void take_back(sim_data *data, const sim_undo *from)
 {
     resize(data, from->old_size);
-    memcpy(data->bytes + from->offset, from->data, (size_t)from->bytes);
+    if (from->bytes > 0) {
+        memcpy(data->bytes + from->offset, from->data, (size_t)from->bytes);
+    }
 }
 
 void sim_disk_crash(uint64_t random)
