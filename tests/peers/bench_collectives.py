@@ -65,10 +65,24 @@ def parse_arguments():
     return args
 
 
-def measure_round(running, kind, size, milliseconds):
+HOPELESS_TIMES, HOPELESS_US = 10, 1000
+
+
+def hopeless(rounds):
+    """Who was so far behind in the first round that it cannot be the best peer: not asked again."""
+    if not rounds or not rounds[0]:
+        return ()
+    best = min(rounds[0].values())
+    return [name for name, us in rounds[0].items() if us > HOPELESS_TIMES * best and us > HOPELESS_US
+            and name != bars.OURS]
+
+
+def measure_round(running, kind, size, milliseconds, left_out):
     """Microseconds by library: the best of its ways to do the kind. Who fails is out from then on."""
     times = {}
     for library in random.sample(list(running), len(running)):
+        if library.name in left_out:
+            continue
         try:
             cells = [library.measure(kind, size, variant, milliseconds)
                      for variant in range(len(library.variants(kind)))]
@@ -143,7 +157,9 @@ def compare_place(place, args, programs, folder):
                 print_header(place, kind, names)
                 sizes = [parse_size(s) for s in args.sizes.split(",")] if args.sizes else place.sizes
                 for size in bars.sizes_of(place, kind, sizes):
-                    rounds = [measure_round(running, kind, size, args.ms) for _ in range(args.rounds)]
+                    rounds = []
+                    for _ in range(args.rounds):
+                        rounds.append(measure_round(running, kind, size, args.ms, hopeless(rounds)))
                     if any(rounds):
                         rows.append(summarise(place, kind, size, rounds))
                         print_row(rows[-1], names)
