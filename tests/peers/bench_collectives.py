@@ -191,11 +191,36 @@ def markdown_table(rows):
     return "\n".join(lines) + "\n"
 
 
+def other_kinds_table(rows):
+    """All other kinds of a place side by side: our microseconds, and how many times faster."""
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    lines = ["| bytes | " + " | ".join(kinds) + " |", "|---" * (len(kinds) + 1) + "|"]
+    for size in sorted({row["size"] for row in rows}):
+        cells = []
+        for kind in kinds:
+            found = [row for row in rows if (row["kind"], row["size"]) == (kind, size) and row["bars"]]
+            for bar in found[0]["bars"][:1] if found else []:
+                missed = "" if bar["met"] else " **missed**"
+                cells.append(f"{found[0]['us'][bars.OURS]:.3g} µs, **{bar['ratio']:.2f}** "
+                             f"({bar['least']:.2f} to {bar['most']:.2f}){missed}")
+            if not found:
+                cells.append("–")
+        lines.append(f"| {size_name(size)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def write_markdown(path, rows):
     with open(path, "w", encoding="utf-8") as file:
-        for where, kind in dict.fromkeys((row["where"], row["kind"]) for row in rows):
-            own = [row for row in rows if (row["where"], row["kind"]) == (where, kind)]
-            file.write(f"`{where}`, {kind}, {bars.PLACES[where].title}\n\n{markdown_table(own)}\n")
+        for where in dict.fromkeys(row["where"] for row in rows):
+            own = [row for row in rows if row["where"] == where]
+            title = bars.PLACES[where].title
+            first = [row for row in own if row["kind"] == "all_reduce"]
+            rest = [row for row in own if row["kind"] != "all_reduce"]
+            if first:
+                file.write(f"All-reduce, {title} (`--where {where}`), µs:\n\n{markdown_table(first)}\n")
+            if rest:
+                file.write(f"The others, {title}; bar {rest[0]['bars'][0]['bar']:g}:\n\n"
+                           f"{other_kinds_table(rest)}\n")
 
 
 def main():

@@ -8,7 +8,9 @@ KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall")
 K, M = 1 << 10, 1 << 20
 
 # memory: what ours gets ("arena" or "heap"; peers always have the heap). transport: what ours is told.
-Place = collections.namedtuple("Place", "name title ranks memory transport network peers kinds sizes bars")
+# ours: further options of our program.
+Place = collections.namedtuple("Place", "name title ranks memory transport network peers kinds sizes bars ours",
+                               defaults=((),))
 # factor None: shown without a verdict. peers None: the best of all.
 Bar = collections.namedtuple("Bar", "factor peers against")
 
@@ -34,8 +36,9 @@ def host(name, ranks, memory, sizes, lines):
                  sizes, lines)
 
 
-def remote(name, transport, title, peers):
-    return Place(name, title, 2, "heap", transport, "namespaces", peers + (FLOOR,), KINDS, REMOTE, None)
+def remote(name, transport, title, peers, kinds=KINDS, ours=()):
+    return Place(name, title, 2, "heap", transport, "namespaces", peers + (FLOOR,), kinds, REMOTE, None,
+                 ours)
 
 
 PLACES = {place.name: place for place in (
@@ -46,6 +49,8 @@ PLACES = {place.name: place for place in (
     host("host8-arena", 8, "arena", CROWDED[:-1], MANY),
     host("host8-ordinary", 8, "heap", CROWDED[:-1], MANY),
     remote("tcp2", "tcp", "tcp between two network namespaces", GLOO + ("openmpi-tcp",)),
+    remote("tcp2-off", "tcp", "tcp between two network namespaces, our frames without a MAC",
+           GLOO[1:] + ("openmpi-tcp",), KINDS[:1], ("--tcp-auth", "off")),
     remote("zmq2", "zmq", "zmq against gloo, between two network namespaces", GLOO[:1]),
 )}
 
@@ -56,7 +61,7 @@ def bars_of(place, kind, size):
         return [Bar(1.0, GLOO[:1], "gloo's default")]
     if kind != "all_reduce":
         return [Bar(1.3, None, "best peer")]
-    if place.name == "tcp2":
+    if place.transport == "tcp":
         if size <= 4 * K:
             return [Bar(4.0, GLOO[1:], "gloo, busy-poll"), Bar(1.5, ("openmpi-tcp",), "Open MPI")]
         return [Bar(1.3 if size >= 64 * K else None, None, "best peer")]

@@ -178,6 +178,8 @@ def start_ranks(library, program, network):
     for rank in range(library.place.ranks):
         command = [program, "--folder", library.folder, "--rank", str(rank), "--size",
                    str(library.place.ranks), "--transport", library.place.transport]
+        if library.name == bars.OURS:
+            command += library.place.ours
         if network.addresses:
             command = network.enter(rank) + command + ["--address", network.addresses[rank]]
         lines.append(shlex.join(command) + " &")

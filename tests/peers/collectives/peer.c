@@ -325,7 +325,8 @@ static bool obey(const char *command, FILE *answers)
 
 static void read_options(int argc, char **argv)
 {
-    peer.options = (peer_options){.rank = -1, .transport = "auto", .algorithm = "auto"};
+    peer.options =
+        (peer_options){.rank = -1, .transport = "auto", .algorithm = "auto", .tcp_auth = "mac"};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--rank") == 0) {
@@ -338,6 +339,8 @@ static void read_options(int argc, char **argv)
             peer.options.transport = value;
         } else if (strcmp(argv[i], "--algorithm") == 0) {
             peer.options.algorithm = value;
+        } else if (strcmp(argv[i], "--tcp-auth") == 0) {
+            peer.options.tcp_auth = value;
         } else if (strcmp(argv[i], "--address") == 0) {
             peer.options.address = value;
         } else {

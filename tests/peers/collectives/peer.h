@@ -51,6 +51,7 @@ typedef struct peer_options {
     int size;
     const char *transport;
     const char *algorithm;
+    const char *tcp_auth;
     const char *address; /* numeric, that this rank listens on; NULL: 127.0.0.1 */
     const char *folder;  /* files that the ranks share */
 } peer_options;

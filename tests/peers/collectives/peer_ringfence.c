@@ -44,6 +44,7 @@ static void open_ours(peer_options *options)
                                             .timeout_ns = 60 * BASE_NS_PER_S};
     check(coll_transport_parse(options->transport, &context_options.transport, &error), &error);
     check(coll_algorithm_parse(options->algorithm, &context_options.algorithm, &error), &error);
+    check(coll_tcp_auth_parse(options->tcp_auth, &context_options.tcp_auth, &error), &error);
     check(coll_context_create(&context_options, &ours.context, &error), &error);
     ours.comm = coll_context_world(ours.context);
 }
