@@ -12,6 +12,8 @@
 #include "proto/digest.h"
 #include "proto/lease.h"
 
+enum { LOCAL_SECONDS = 24 * 3600 }; /* without --max-hours: a day of one's own machine */
+
 static bool is_local(const launch_budget_options *budget)
 {
     return strcmp(budget->authorize, "local") == 0;
@@ -38,6 +40,10 @@ static base_status fill_local(budget_ask *ask, base_error *reterr)
         return status;
     }
     (void)snprintf(ask->vendor, sizeof ask->vendor, "local");
+    if (ask->instance_type[0] == '\0') {
+        (void)snprintf(ask->instance_type, sizeof ask->instance_type, "own");
+    }
+    ask->max_seconds = ask->max_seconds > 0 ? ask->max_seconds : LOCAL_SECONDS;
     (void)snprintf(ask->machine_id, sizeof ask->machine_id, "%s", machine);
     return BASE_OK;
 }

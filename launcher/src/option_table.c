@@ -159,7 +159,7 @@ static const launch_flag flags[] = {
     BUDGET("gpus", LAUNCH_KIND_BUDGET_COUNT, gpus, "N", "of one instance"),
     BUDGET("max-price", LAUNCH_KIND_BUDGET_PRICE, max_price_usd_micro, "USD",
            "per hour and instance"),
-    BUDGET("max-hours", LAUNCH_KIND_BUDGET_HOURS, max_seconds, "HOURS", ""),
+    BUDGET("max-hours", LAUNCH_KIND_BUDGET_HOURS, max_seconds, "HOURS", "(local: 24)"),
     BUDGET("budget-dir", LAUNCH_KIND_BUDGET_PATH, dir, "DIR",
            "of the service ($BUDGET_SERVICE_DIR, or under $XDG_STATE_HOME)"),
     BUDGET("budget-key", LAUNCH_KIND_BUDGET_PATH, key, "FILE", "to ask with (DIR's request key)"),
