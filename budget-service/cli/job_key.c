@@ -45,24 +45,6 @@ static base_status store(const char *path, const budget_job_key *key, base_error
     return status;
 }
 
-static base_status load(const char *path, budget_job_key *key, base_error *reterr)
-{
-    char text[FILE_BYTES + 1] = "";
-    size_t size_bytes = 0;
-    size_t decoded = 0;
-    base_status status = budget_secret_file_read(path, text, FILE_BYTES, &size_bytes, reterr);
-    if (status == BASE_OK &&
-        (size_bytes != FILE_BYTES || text[HEX_BYTES] != '\n' ||
-         sodium_hex2bin(key->public_key, sizeof key->public_key, text, HEX_BYTES, NULL, &decoded,
-                        NULL) != 0 ||
-         sodium_hex2bin(key->secret_key, sizeof key->secret_key, text + HEX_BYTES + 1, HEX_BYTES,
-                        NULL, &decoded, NULL) != 0)) {
-        status = base_fail(reterr, BASE_ERR_AUTH, "%s is no job's key", path);
-    }
-    proto_wipe(text, sizeof text);
-    return status;
-}
-
 base_status job_key_open(const char *folder, budget_job_key *key, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
@@ -76,7 +58,7 @@ base_status job_key_open(const char *folder, budget_job_key *key, base_error *re
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
         return base_fail_errno(reterr, errno, "cannot make %s", folder);
     }
-    const base_status status = load(path, key, reterr);
+    const base_status status = budget_job_key_read(path, key, reterr);
     if (status != BASE_ERR_NOTFOUND) {
         return status;
     }

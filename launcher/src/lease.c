@@ -136,14 +136,14 @@ static base_status take_token(launch_lease *lease, const void *job_bytes, size_t
 static base_status take_job_key(launch_lease *lease, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    budget_client_key key;
+    budget_job_key key;
     if (lease->options->budget.receipts[0] == '\0') {
         proto_keypair_make(&lease->job_key);
         return BASE_OK;
     }
     base_status status = launch_path_join(lease->options->budget.receipts, "job.key", path, reterr);
     if (status == BASE_OK) {
-        status = budget_client_key_read(path, &key, reterr);
+        status = budget_job_key_read(path, &key, reterr);
     }
     if (status == BASE_OK) {
         memcpy(lease->job_key.public_key, key.public_key, PROTO_KEY_BYTES);

@@ -7,10 +7,10 @@
 
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "budget/machine.h"
 #include "budget/money.h"
 #include "lease.h"
 #include "proto/digest.h"
-#include "proto/lease.h"
 
 enum { LOCAL_SECONDS = 24 * 3600 }; /* without --max-hours: a day of one's own machine */
 
@@ -34,8 +34,8 @@ static void make_label(const launch_options *options, char label[BUDGET_LABEL_BY
 
 static base_status fill_local(budget_ask *ask, base_error *reterr)
 {
-    char machine[PROTO_MACHINE_ID_BYTES];
-    const base_status status = proto_machine_id(machine, reterr);
+    char machine[BUDGET_NAME_BYTES];
+    const base_status status = budget_machine_id(machine, reterr);
     if (status != BASE_OK) {
         return status;
     }

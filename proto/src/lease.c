@@ -7,19 +7,13 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/file.h"
-#include "proto/digest.h"
 
 enum {
     LEASE_MAGIC = 0x3145534c, /* "LSE1" */
     LEASE_FILE_BYTES =
         4 + 4 + 2 * PROTO_LEASE_TOKEN_BYTES + 2 * BASE_PATH_BYTES + 3 * PROTO_KEY_BYTES,
-    MACHINE_ID_TEXT_BYTES_MAX = 64,
 };
 _Static_assert(LEASE_FILE_BYTES <= (int)PROTO_LEASE_FILE_BYTES_MAX, "a lease fits its limit");
-
-static const char machine_prefix[] = "ringfence/machine/v1\n";
-static const char machine_id_path[] = "/etc/machine-id";
 
 base_status proto_lease_write(const proto_lease *lease, int *fd, base_error *reterr)
 {
@@ -110,35 +104,5 @@ base_status proto_lease_read(int fd, proto_lease *lease, base_error *reterr)
     }
     proto_wipe(file, LEASE_FILE_BYTES);
     free(file);
-    return status;
-}
-
-base_status proto_machine_id(char id[PROTO_MACHINE_ID_BYTES], base_error *reterr)
-{
-    uint8_t text[sizeof machine_prefix - 1 + MACHINE_ID_TEXT_BYTES_MAX];
-    uint8_t digest[PROTO_DIGEST_BYTES];
-    char hex[PROTO_DIGEST_HEX_BYTES];
-    void *own = NULL;
-    size_t own_bytes = 0;
-    const size_t prefix_bytes = sizeof machine_prefix - 1;
-    base_status status =
-        base_file_read(machine_id_path, MACHINE_ID_TEXT_BYTES_MAX, &own, &own_bytes, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, BASE_ERR_NOTFOUND, "this machine has no id");
-    }
-    const char *newline = memchr(own, '\n', own_bytes);
-    own_bytes = newline != NULL ? (size_t)(newline - (const char *)own) : own_bytes;
-    if (own_bytes < PROTO_MACHINE_ID_BYTES - 1) {
-        status =
-            base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no id of this machine", machine_id_path);
-    } else {
-        memcpy(text, machine_prefix, prefix_bytes);
-        memcpy(text + prefix_bytes, own, own_bytes);
-        proto_blake2b256(text, prefix_bytes + own_bytes, digest);
-        proto_digest_hex(digest, hex);
-        memcpy(id, hex, PROTO_MACHINE_ID_BYTES - 1);
-        id[PROTO_MACHINE_ID_BYTES - 1] = '\0';
-    }
-    free(own);
     return status;
 }

@@ -11,6 +11,7 @@
 
 #include "base/exitcode.h"
 #include "budget/client.h"
+#include "budget/machine.h"
 #include "proto/lease.h"
 
 static const char what_to_run[] =
@@ -85,7 +86,7 @@ static base_status check_token(gate *at, base_error *reterr)
     const rank_gate_facts *facts = at->facts;
     const proto_lease *lease = &at->lease;
     base_error why = {.message = ""};
-    char machine[PROTO_MACHINE_ID_BYTES];
+    char machine[BUDGET_NAME_BYTES];
     /* whether it was redeemed before its exp is the service's word, in the receipt */
     const bool first_use = lease->receipt[0] == '\0' && lease->attempt == 1;
     budget_verdict_token verdict =
@@ -102,7 +103,7 @@ static base_status check_token(gate *at, base_error *reterr)
     if (strcmp(at->claims.vendor, "local") != 0) {
         return BASE_OK;
     }
-    const base_status status = proto_machine_id(machine, reterr);
+    const base_status status = budget_machine_id(machine, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -344,6 +344,11 @@ typedef struct budget_job_key {
     uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
 } budget_job_key;
 
+/* Reads a pair that `budget-service redeem --out DIR` has put into DIR/job.key: two lines of hex,
+ * in a file that nobody else may read. BASE_ERR_NOTFOUND, BASE_ERR_AUTH. Wipe it after use. */
+BASE_MUST_CHECK base_status budget_job_key_read(const char *path, budget_job_key *key,
+                                                base_error *reterr);
+
 typedef struct budget_redeem_options {
     const char *dir;                   /* where service.json is; NULL: budget_default_dir */
     const char *endpoint;              /* NULL: what service.json says */

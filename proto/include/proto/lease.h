@@ -16,7 +16,6 @@
 enum {
     PROTO_LEASE_TOKEN_BYTES = 6144, /* a token or a receipt, with the final NUL */
     PROTO_LEASE_FILE_BYTES_MAX = 32 * 1024,
-    PROTO_MACHINE_ID_BYTES = 33, /* hex; with the final NUL */
 };
 
 typedef struct proto_lease {
@@ -37,10 +36,5 @@ BASE_MUST_CHECK base_status proto_lease_write(const proto_lease *lease, int *fd,
 /* Reads and checks the form, then overwrites what the descriptor holds. The descriptor stays open.
  * BASE_ERR_AUTH when it is none. */
 BASE_MUST_CHECK base_status proto_lease_read(int fd, proto_lease *lease, base_error *reterr);
-
-/* This machine, as a `local` token names it: 32 hex digits of the BLAKE2b-256 of a prefix of ours
- * and /etc/machine-id, which itself is told to nobody. BASE_ERR_NOTFOUND when there is none (a bare
- * container: mount the host's). */
-BASE_MUST_CHECK base_status proto_machine_id(char id[PROTO_MACHINE_ID_BYTES], base_error *reterr);
 
 #endif

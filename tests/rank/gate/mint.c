@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "budget/client.h"
+#include "budget/secret_file.h"
 #include "proto/digest.h"
 #include "proto/job.h"
 
@@ -110,13 +110,15 @@ void mint_write_receipt(const mint *at, const budget_receipt *receipt, int file_
 void mint_write_job_key(const mint *at)
 {
     base_error error;
-    budget_client_key key = {.name = "job"};
+    char text[4 * PROTO_DIGEST_HEX_BYTES];
+    char public_hex[PROTO_DIGEST_HEX_BYTES];
+    char secret_hex[PROTO_DIGEST_HEX_BYTES];
     const char *path = test_folder_path(&at->folder, "receipts/job.key");
     (void)remove(path);
-    memcpy(key.public_key, at->job_key.public_key, sizeof key.public_key);
-    memcpy(key.secret_key, at->job_key.secret_key, sizeof key.secret_key);
-    memcpy(key.service_public_key, at->job_key.public_key, sizeof key.service_public_key);
-    assert_ok(budget_client_key_write(path, &key, &error), &error);
+    proto_digest_hex(at->job_key.public_key, public_hex);
+    proto_digest_hex(at->job_key.secret_key, secret_hex);
+    const int length = snprintf(text, sizeof text, "%s\n%s\n", public_hex, secret_hex);
+    assert_ok(budget_secret_file_create(path, text, (size_t)length, &error), &error);
 }
 
 void mint_write_all(const mint *at, const budget_claims *claims)
