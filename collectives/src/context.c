@@ -162,6 +162,7 @@ static coll_context *context_alloc(const coll_context_options *options)
     }
     context->rank = options->rank;
     context->size = options->world_size;
+    context->patience = COLL_YIELDS_MAX;
     context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
     context->algorithm = options->algorithm;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {

@@ -178,6 +178,7 @@ struct coll_context {
     uint64_t bytes_sent;
     coll_flight *flight;
     bool broken;               /* a communicator has failed, and not by mismatch */
+    unsigned patience;         /* yields before sleeping, where ranks share processors */
     unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
     void *link;                /* the transport's */
     void *net;                 /* of transports over sockets (net.h) */
@@ -288,6 +289,10 @@ bool coll_exec_awaits(const coll_op *op, int peer);
 
 /* wait.c */
 
+/* How many yields are worth while where ranks outnumber processors: fewer when one had to sleep
+ * after all, more when not. */
+void coll_patience_lose(coll_context *context);
+void coll_patience_gain(coll_context *context);
 /* A few cycles for the other side of the cache. */
 void coll_pause(void);
 /* Until op is done, the communicator has failed, or the timeout counted from here has passed. */

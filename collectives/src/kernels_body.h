@@ -6,6 +6,12 @@
 
 #include "kernels.h"
 
+#if defined(__clang__)
+#define KERNELS_IVDEP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define KERNELS_IVDEP _Pragma("GCC ivdep")
+#endif
+
 /* Element types that may lie at any address. */
 typedef float any_float32 __attribute__((aligned(1), may_alias));
 typedef double any_float64 __attribute__((aligned(1), may_alias));
@@ -30,7 +36,7 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
         element *o = out;                                                                          \
         const element *a = left;                                                                   \
         const element *b = right;                                                                  \
-        _Pragma("GCC ivdep") for (size_t i = 0; i < count; i++)                                    \
+        KERNELS_IVDEP for (size_t i = 0; i < count; i++)                                           \
         {                                                                                          \
             o[i] = (element)operation(a[i], b[i]);                                                 \
         }                                                                                          \
@@ -42,7 +48,7 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
         element *o2 = also;                                                                        \
         const element *a = left;                                                                   \
         const element *b = right;                                                                  \
-        _Pragma("GCC ivdep") for (size_t i = 0; i < count; i++)                                    \
+        KERNELS_IVDEP for (size_t i = 0; i < count; i++)                                           \
         {                                                                                          \
             const element value = (element)operation(a[i], b[i]);                                  \
             o[i] = value;                                                                          \

@@ -149,7 +149,7 @@ static void narrow_float16_all(void *out, const float *in, size_t count)
             any_uint16 *o = (any_uint16 *)out + done;                                              \
             widen_##half##_all(a, l, n);                                                           \
             widen_##half##_all(b, r, n);                                                           \
-            _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)                                    \
+            KERNELS_IVDEP for (size_t i = 0; i < n; i++)                                           \
             {                                                                                      \
                 o[i] = b[i] better a[i] ? r[i] : l[i];                                             \
             }                                                                                      \

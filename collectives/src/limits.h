@@ -28,7 +28,8 @@ enum {
     COLL_SHM_SLOT_BYTES = 16 * 1024, /* the largest contribution that goes by a slot */
     COLL_SHM_COPY_BYTES = 2 * 1024,  /* up to here it does even if it lies in an arena */
     COLL_SHM_SPINS = 256,            /* pauses before a blocking operation is queued */
-    COLL_SHM_YIELDS = 64,            /* the same where ranks outnumber processors */
+    COLL_YIELDS_MIN = 3,             /* before sleeping, where ranks outnumber processors */
+    COLL_YIELDS_MAX = 64,
 };
 
 /* Half the slots may be under way: whoever reuses the slot of operation s has finished s + half,

@@ -23,7 +23,7 @@ static size_t frames_offset(void)
     return coll_segment_round(sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES);
 }
 
-static size_t segment_bytes(int ranks)
+size_t coll_shm_segment_bytes(int ranks)
 {
     return frames_offset() + (size_t)ranks * COLL_LANES * COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
 }
@@ -208,7 +208,7 @@ static base_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, base_erro
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
     }
     comm->link = link;
-    const size_t size_bytes = segment_bytes(comm->size);
+    const size_t size_bytes = coll_shm_segment_bytes(comm->size);
     int fd = -1;
     void *data = NULL;
     base_status status = coll_segment_create(size_bytes, &fd, &data, reterr);

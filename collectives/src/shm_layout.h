@@ -76,6 +76,9 @@ static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
 
 /* shm.c */
 
+/* Size of a rank's segment, frames included. */
+size_t coll_shm_segment_bytes(int ranks);
+
 /* Wakes all peers of the communicator that have gone to sleep. */
 void coll_shm_wake_peers(coll_comm *comm);
 /* The same after something was published; and hears the alarms of those that have failed. */

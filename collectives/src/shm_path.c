@@ -135,7 +135,7 @@ void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
         line->descriptor = op->descriptor;
     }
     if (op->path == COLL_PATH_LINE) {
-        if (op->shape.give_bytes > 0) {
+        if (op->shape.give_bytes > 0 && op->shape.give_bytes <= COLL_TINY_BYTES) {
             memcpy(line->payload, op->desc.send, op->shape.give_bytes);
         }
     } else {
@@ -406,11 +406,12 @@ static bool finish_soon(coll_op *op)
 {
     const coll_comm *comm = op->comm;
     const bool crowded = comm->context->spins == 0;
-    const unsigned turns_max = crowded ? COLL_SHM_YIELDS : COLL_SHM_SPINS;
+    const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
     for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
         bool moved = false;
         coll_shm_advance(op, &moved);
         if (op->stage == COLL_STAGE_DONE) {
+            coll_patience_gain(comm->context);
             return true;
         }
         if (op->stage == COLL_STAGE_RUNNING) {

@@ -1,6 +1,8 @@
 /* The one wait point: progress, then pauses, then sched_yield, then sleep, with the deadline and
  * the abort word in the same loop. Pauses are for ranks that have a processor each; where ranks
- * outnumber processors, whoever spins keeps the one he waits for from running. */
+ * outnumber processors, whoever spins keeps the one he waits for from running. There the number of
+ * yields adapts: where they do not let the others run (a kernel that schedules sessions or
+ * containers as groups yields only within one), it sinks, and ranks go to sleep almost at once. */
 #include <sched.h>
 #include <string.h>
 
@@ -22,6 +24,7 @@ typedef struct waiter {
     unsigned idle;       /* turns without progress */
     int64_t idle_ns;     /* when they began */
     int64_t deadline_ns; /* 0: not yet computed */
+    unsigned yields;     /* since the last progress */
     bool described;
 } waiter;
 
@@ -32,6 +35,17 @@ void coll_pause(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+void coll_patience_lose(coll_context *context)
+{
+    context->patience =
+        context->patience / 2 > COLL_YIELDS_MIN ? context->patience / 2 : COLL_YIELDS_MIN;
+}
+
+void coll_patience_gain(coll_context *context)
+{
+    context->patience += context->patience < COLL_YIELDS_MAX ? 1 : 0;
 }
 
 base_status coll_abort_check(coll_context *context, base_error *reterr)
@@ -80,7 +94,8 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     if (w->context->spins > 0 && idle_ns < SPIN_NS) {
         return BASE_OK;
     }
-    if (idle_ns < YIELD_NS) {
+    const bool crowded = w->context->spins == 0;
+    if (crowded ? w->yields++ < w->context->patience : idle_ns < YIELD_NS) {
         (void)sched_yield();
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
         return BASE_OK;
@@ -93,6 +108,8 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     }
     set_description(w->context, w->op);
     w->described = true;
+    w->yields = 0;
+    coll_patience_lose(w->context);
     const int64_t until_ns = now_ns + SLEEP_NS;
     w->context->table->sleep(w->context, has_changed,
                              until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
@@ -105,6 +122,7 @@ static base_status busy_turn(waiter *w, base_error *reterr)
 {
     w->idle = 0;
     w->idle_ns = 0;
+    w->yields = 0;
     if (w->deadline_ns == 0) {
         return BASE_OK;
     }

@@ -1,0 +1,224 @@
+/* A hostile peer on the same host: two of three ranks are played by the input, which writes what it
+ * likes to their segments (flag lines, places, slots, counters, failure records) while the first
+ * rank runs operations of all kinds. It may make them fail; never read or write out of bounds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "shm_layout.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+enum {
+    RANKS = 3,
+    ARENA_BYTES = 48 * 1024,
+    BUFFER_BYTES = 24 * 1024,
+    OPERATIONS = 6,
+    HEADER_BYTES = sizeof(shm_segment) + COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES,
+};
+
+typedef struct input {
+    const uint8_t *data;
+    size_t left;
+} input;
+
+typedef struct stage {
+    coll_context context;
+    coll_comm comm;
+    shm_context context_link;
+    shm_comm link;
+    coll_arena arena;
+    coll_identity identities[RANKS];
+    uint8_t *segments[RANKS];
+    uint8_t *heap;
+    coll_op *ops[OPERATIONS];
+    unsigned started;
+} stage;
+
+static uint64_t take(input *in, size_t bytes)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        value = value << 8 | (in->left > 0 ? *in->data : 0);
+        in->data += in->left > 0 ? 1 : 0;
+        in->left -= in->left > 0 ? 1 : 0;
+    }
+    return value;
+}
+
+/* Large memory is made once; what lies behind the frames' counters is nobody's to trust anyway. */
+static uint8_t *segments[RANKS];
+static uint8_t *arenas[RANKS];
+static uint8_t *heap;
+static coll_flight *flight;
+
+static void make_memory(void)
+{
+    const size_t bytes = coll_shm_segment_bytes(RANKS);
+    if (heap != NULL) {
+        return;
+    }
+    flight = aligned_alloc(_Alignof(coll_flight), sizeof *flight);
+    BASE_ASSERT(flight != NULL);
+    memset(flight, 0, sizeof *flight);
+    coll_flight_init(flight);
+    heap = calloc(2, BUFFER_BYTES);
+    BASE_ASSERT(heap != NULL);
+    for (int rank = 0; rank < RANKS; rank++) {
+        segments[rank] = aligned_alloc(128, bytes);
+        arenas[rank] = calloc(1, ARENA_BYTES);
+        BASE_ASSERT(segments[rank] != NULL);
+        BASE_ASSERT(arenas[rank] != NULL);
+        memset(segments[rank], 0, bytes);
+    }
+}
+
+static void set_up(stage *s)
+{
+    make_memory();
+    memset(s, 0, sizeof *s);
+    s->context = (coll_context){.size = RANKS,
+                                .transport = COLL_TRANSPORT_SHM,
+                                .algorithm = COLL_ALGORITHM_DIRECT,
+                                .timeout_ns = 1,
+                                .table = &coll_shm_transport,
+                                .identities = s->identities,
+                                .comms = &s->comm,
+                                .link = &s->context_link};
+    s->context.flight = flight;
+    s->comm.context = &s->context;
+    s->comm.size = RANKS;
+    s->comm.shares_memory = true;
+    s->comm.inline_bytes = COLL_TINY_BYTES;
+    s->comm.link = &s->link;
+    s->comm.arenas = &s->arena;
+    s->arena = (coll_arena){.comm = &s->comm, .number = 1, .size_bytes = ARENA_BYTES};
+    s->heap = heap;
+    for (int rank = 0; rank < RANKS; rank++) {
+        s->context.socks[rank] = -1;
+        s->comm.ranks[rank] = rank;
+        s->segments[rank] = segments[rank];
+        s->arena.peers[rank] = arenas[rank];
+        memset(segments[rank], 0, sizeof(shm_segment));
+        shm_segment *segment = (shm_segment *)(void *)s->segments[rank];
+        s->link.segments[rank] = segment;
+        s->context_link.bells[rank] = &segment->bell;
+        s->comm.peers[rank].lines = segment->lines;
+        s->comm.peers[rank].finished = &segment->finished.value;
+    }
+    s->arena.data = s->arena.peers[0];
+    s->comm.lines = s->link.segments[0]->lines;
+    s->comm.finished = &s->link.segments[0]->finished.value;
+    BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == BASE_OK);
+}
+
+static void tear_down(stage *s)
+{
+    (void)coll_comm_fail(&s->comm, BASE_ERR_STATE, "the end");
+    for (int i = 0; i < OPERATIONS; i++) {
+        coll_op_destroy(s->ops[i]);
+    }
+    coll_op_destroy(s->comm.blocking);
+}
+
+static void start(stage *s, input *in)
+{
+    const uint64_t shape = take(in, 4);
+    coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + shape % 9),
+                         .type = (coll_type)(COLL_FLOAT32 + (shape >> 4) % 9),
+                         .reduce = (coll_reduce)(COLL_SUM + (shape >> 8) % 5),
+                         .count = (size_t)(shape >> 12) % 1024,
+                         .root = (int)((shape >> 22) % RANKS)};
+    desc.send = (shape >> 30 & 1) != 0 ? s->arena.data : s->heap;
+    desc.recv = ((shape >> 31 & 1) != 0 ? s->arena.data : s->heap) + BUFFER_BYTES;
+    coll_op **op = &s->ops[s->started % OPERATIONS];
+    if (*op != NULL && (*op)->queued) {
+        return;
+    }
+    coll_op_destroy(*op);
+    *op = NULL;
+    if (coll_op_create(&s->comm, &desc, op, NULL) == BASE_OK &&
+        coll_op_start(*op, NULL) == BASE_OK) {
+        s->started++;
+    }
+}
+
+/* What an honest peer would show for one of this rank's operations, but for the payload. */
+static void show(stage *s, input *in, int peer)
+{
+    const uint64_t sequence = s->comm.sequence - take(in, 1) % 4;
+    const size_t slot = sequence % COLL_LINE_SLOTS;
+    coll_line *line = &s->link.segments[peer]->lines[slot];
+    const size_t bytes = take(in, 1) % (COLL_TINY_BYTES + 1);
+    for (size_t i = 0; i < bytes; i++) {
+        line->payload[i] = (uint8_t)take(in, 1);
+    }
+    line->descriptor = s->comm.lines[slot].descriptor;
+    atomic_store(&line->word, s->link.words[slot] | take(in, 1) % 2);
+}
+
+static void overwrite(stage *s, input *in, int peer)
+{
+    const size_t at = take(in, 3) % (HEADER_BYTES / 4) * 4;
+    const uint32_t value = (uint32_t)take(in, 4);
+    memcpy(s->segments[peer] + at, &value, sizeof value);
+}
+
+static void count(stage *s, input *in, int peer)
+{
+    shm_segment *segment = s->link.segments[peer];
+    const uint64_t value = take(in, 1);
+    const int lane = (int)(value >> 4) % COLL_LANES;
+    switch (value % 4) {
+    case 0:
+        atomic_store(&segment->finished.value, s->comm.sequence + (value >> 6));
+        return;
+    case 1:
+        (void)atomic_fetch_add(&segment->sent[lane][0].value, value >> 6);
+        return;
+    case 2:
+        (void)atomic_fetch_add(&segment->taken[lane][0].value, value >> 6);
+        return;
+    default:
+        atomic_store(&segment->distress.set, 1);
+        atomic_store(&segment->bell.alarms, 1);
+        return;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    static stage s;
+    input in = {data, size_bytes};
+    set_up(&s);
+    while (in.left > 0 && !s.comm.failed) {
+        const uint64_t action = take(&in, 1);
+        const int peer = 1 + (int)(action >> 7);
+        switch (action % 8) {
+        case 0:
+        case 1:
+            start(&s, &in);
+            break;
+        case 2:
+        case 3:
+            show(&s, &in, peer);
+            break;
+        case 4:
+            overwrite(&s, &in, peer);
+            break;
+        case 5:
+            count(&s, &in, peer);
+            break;
+        case 6:
+            if (s.started > 0 && s.ops[0] != NULL) {
+                coll_shm_watch(s.ops[0]);
+            }
+            break;
+        default:
+            (void)coll_progress(&s.context);
+            break;
+        }
+    }
+    tear_down(&s);
+    return 0;
+}
