@@ -42,7 +42,7 @@ static double ratio(int a, int b)
 static void add_rounds(price *p, const coll_layout *s, double times)
 {
     const int all = log2_up(s->ranks);
-    const int inside = s->hosts == 1 ? all : s->contiguous ? log2_up(s->host_ranks_min) : 0;
+    const int inside = s->hosts == 1 ? all : s->contiguous ? log2_up(s->host_ranks_max) : 0;
     p->latencies_inside += times * inside;
     p->latencies_between += times * (all - inside);
 }
@@ -95,8 +95,10 @@ static price ring(const coll_layout *s, coll_kind kind)
         p.fill = s->ranks - 2;
     } else if (s->hosts == 1) {
         p.latencies_inside = times * (s->ranks - 1);
-    } else { /* every round waits for the slowest link */
-        p.latencies_between = times * (s->ranks - 1);
+    } else { /* a block leaves each host once on its way round */
+        const int between = s->contiguous && s->hosts < s->ranks ? s->hosts : s->ranks - 1;
+        p.latencies_between = times * between;
+        p.latencies_inside = times * (s->ranks - 1 - between);
     }
     add_bytes(&p, s, chain ? 1 : times * part, chain_links(s));
     p.reduced = kind == COLL_REDUCE                                      ? 1
@@ -110,7 +112,8 @@ static price tree(const coll_layout *s, coll_kind kind)
     price p = {.reduced = kind == COLL_BROADCAST ? 0 : 1};
     const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
     add_rounds(&p, s, times);
-    add_bytes(&p, s, times, chain_links(s));
+    /* two ranks are each the top of one tree and a leaf of the other */
+    add_bytes(&p, s, s->ranks == 2 ? times / 2 : times, 2 * chain_links(s));
     p.fill = times * log2_up(s->ranks);
     if (kind != COLL_ALL_REDUCE) { /* from the root to the tops of the trees */
         p.latencies_inside += 1;
@@ -156,17 +159,29 @@ static price doubling(const coll_layout *s)
     p.bytes_between = p.latencies_between * s->host_ranks_max;
     p.reduced = log2_up(s->ranks);
     if (!is_power(s->ranks)) { /* the short group's value is passed on, and merged from memory */
-        p.latencies_inside += 1;
-        p.bytes_inside += 1;
+        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, 1);
+        add_bytes(&p, s, 1, s->host_ranks_max);
     }
     return p;
+}
+
+/* The second largest power of two in n: what its ranks hold of the vector grows as it shrinks. */
+static int second_segment(int n)
+{
+    int bit = 1;
+    int second = 0;
+    for (int first = 0; bit <= n; bit *= 2) {
+        second = (n & bit) != 0 ? first : second;
+        first = (n & bit) != 0 ? bit : first;
+    }
+    return second;
 }
 
 static price halving(const coll_layout *s, coll_kind kind)
 {
     price p = {.reduced = ratio(s->ranks - 1, s->ranks)};
     const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
-    const int locals = s->contiguous ? s->host_ranks_min : 1;
+    const int locals = s->contiguous ? s->host_ranks_max : 1;
     add_rounds(&p, s, times);
     if (s->hosts == 1) {
         p.bytes_inside = times * p.reduced;
@@ -175,13 +190,13 @@ static price halving(const coll_layout *s, coll_kind kind)
         p.bytes_between = times * s->host_ranks_max * (1.0 / locals - 1.0 / s->ranks);
     }
     if (!is_power(s->ranks)) {
-        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts, .host_ranks_min = 1}, times);
-        add_bytes(&p, s, times * 0.5, 1);
+        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, times);
+        add_bytes(&p, s, times / (second_segment(s->ranks) + 1), 1);
     }
     if (kind == COLL_REDUCE) {
         add_star(&p, s, 1, ratio(s->ranks - 1, s->ranks), true);
     } else if (kind == COLL_REDUCE_SCATTER) {
-        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts, .host_ranks_min = 1}, 1);
+        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, 1);
         add_bytes(&p, s, 1.0 / s->ranks, s->host_ranks_max);
     }
     return p;

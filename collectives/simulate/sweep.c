@@ -1,0 +1,181 @@
+#include "sweep.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int ranks_of_host(int ranks, int ranks_per_host, int host)
+{
+    const int left = ranks - host * ranks_per_host;
+    return left < ranks_per_host ? left : ranks_per_host;
+}
+
+static coll_layout layout_of(int ranks, int ranks_per_host)
+{
+    const int hosts = (ranks + ranks_per_host - 1) / ranks_per_host;
+    return (coll_layout){.ranks = ranks,
+                         .hosts = hosts,
+                         .host_ranks_max = ranks_of_host(ranks, ranks_per_host, 0),
+                         .host_ranks_min = ranks_of_host(ranks, ranks_per_host, hosts - 1),
+                         .contiguous = true,
+                         .aligned = (ranks_per_host & (ranks_per_host - 1)) == 0};
+}
+
+static base_status run_row(const sweep_options *options, sweep_row *row, base_error *reterr)
+{
+    uint16_t host_of[SIMULATE_RANKS_MAX];
+    uint16_t words[COLL_HOSTS_WORDS(SIMULATE_RANKS_MAX)];
+    coll_hosts hosts;
+    const coll_layout layout = layout_of(row->ranks, options->ranks_per_host);
+    for (int rank = 0; rank < row->ranks; rank++) {
+        host_of[rank] = (uint16_t)(rank / options->ranks_per_host);
+    }
+    coll_hosts_make(&hosts, host_of, row->ranks, words);
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+        const coll_plan plan = {.algorithm = (coll_algorithm)i,
+                                .kind = options->kind,
+                                .ranks = row->ranks,
+                                .hosts = &hosts};
+        simulate_result result;
+        const base_status status =
+            simulate_run(&plan, &options->costs, options->whole_bytes, &result, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "%s of %d ranks",
+                                      coll_algorithm_name(plan.algorithm), row->ranks);
+        }
+        row->simulated_us[i] = result.time_us;
+        row->formula_us[i] = coll_cost_us(&options->costs, &layout, options->kind, plan.algorithm,
+                                          options->whole_bytes);
+    }
+    return BASE_OK;
+}
+
+static void print_head(const sweep_options *options, FILE *out)
+{
+    (void)fprintf(out,
+                  "# %s of %zu bytes, %d ranks per host; inside a host %g us, %g us per message, "
+                  "%g ns per byte; between %g, %g, %g; combining %g ns per byte\n"
+                  "# microseconds, simulated / by formula\n# %5s",
+                  coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host,
+                  options->costs.inside.latency_us, options->costs.inside.message_us,
+                  options->costs.inside.byte_ns, options->costs.between.latency_us,
+                  options->costs.between.message_us, options->costs.between.byte_ns,
+                  options->costs.reduce_byte_ns, "ranks");
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+        (void)fprintf(out, " %21s", coll_algorithm_name((coll_algorithm)i));
+    }
+    (void)fputc('\n', out);
+}
+
+static void print_row(const sweep_row *row, FILE *out)
+{
+    (void)fprintf(out, "%7d", row->ranks);
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+        (void)fprintf(out, " %10.1f/%10.1f", row->simulated_us[i], row->formula_us[i]);
+    }
+    (void)fputc('\n', out);
+    (void)fflush(out);
+}
+
+base_status sweep_run(const sweep_options *options, FILE *out, sweep *result, base_error *reterr)
+{
+    result->row_count = 0;
+    print_head(options, out);
+    for (int ranks = 2; ranks <= options->ranks_max && result->row_count < SWEEP_ROWS_MAX;) {
+        sweep_row *row = &result->rows[result->row_count];
+        *row = (sweep_row){.ranks = ranks};
+        const base_status status = run_row(options, row, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        result->row_count++;
+        print_row(row, out);
+        const bool power = (ranks & (ranks - 1)) == 0;
+        ranks = power ? ranks + ranks / 2 : ranks / 3 * 4; /* 2 3 4 6 8 12 … */
+    }
+    return BASE_OK;
+}
+
+static void write_script(const sweep_options *options, const sweep *result, FILE *out)
+{
+    const char *ending = strrchr(options->plot_path, '.');
+    const bool png = ending != NULL && strcmp(ending, ".png") == 0;
+    (void)fprintf(out, "set terminal %s size 900,600 noenhanced\nset output '",
+                  png ? "pngcairo" : "svg");
+    for (const char *at = options->plot_path; *at != '\0'; at++) {
+        (void)fprintf(out, *at == '\'' ? "''" : "%c", *at);
+    }
+    (void)fprintf(out,
+                  "'\nset title \"%s of %zu bytes, %d ranks per host\"\nset logscale xy\n"
+                  "set xlabel \"ranks\"\nset ylabel \"us (points simulated, lines by formula)\"\n"
+                  "set key left top\nset grid\n$rows << END\n",
+                  coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host);
+    for (int r = 0; r < result->row_count; r++) {
+        (void)fprintf(out, "%d", result->rows[r].ranks);
+        for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+            (void)fprintf(out, " %g %g", result->rows[r].simulated_us[i],
+                          result->rows[r].formula_us[i]);
+        }
+        (void)fputc('\n', out);
+    }
+    (void)fputs("END\nplot", out);
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+        (void)fprintf(out,
+                      "%s $rows using 1:%d with points lc %d pt 7 title \"%s\", $rows using 1:%d "
+                      "with lines lc %d notitle",
+                      i == COLL_ALGORITHM_RING ? "" : ",", 2 * i, i,
+                      coll_algorithm_name((coll_algorithm)i), 2 * i + 1, i);
+    }
+    (void)fputc('\n', out);
+}
+
+/* Runs gnuplot on the script; what it says goes to standard error. */
+static base_status draw(int script_fd, base_error *reterr)
+{
+    static char program[] = "gnuplot";
+    char *const argv[] = {program, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t pid = 0;
+    int ended = 0;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed == 0) {
+        failed = posix_spawn_file_actions_adddup2(&actions, script_fd, STDIN_FILENO);
+        failed = failed != 0 ? failed : posix_spawnp(&pid, program, &actions, NULL, argv, environ);
+        (void)posix_spawn_file_actions_destroy(&actions);
+    }
+    if (failed != 0) {
+        return base_fail(reterr, failed == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO, "no plot: %s",
+                         failed == ENOENT ? "gnuplot is not installed" : strerrordesc_np(failed));
+    }
+    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_IO, "gnuplot could not draw");
+}
+
+base_status sweep_plot(const sweep_options *options, const sweep *result, base_error *reterr)
+{
+    const int fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
+    FILE *script = fd < 0 ? NULL : fdopen(fd, "w");
+    if (script == NULL) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return base_fail(reterr, BASE_ERR_IO, "no plot: %s", strerrordesc_np(errno));
+    }
+    write_script(options, result, script);
+    base_status status = BASE_OK;
+    if (fflush(script) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
+        status = base_fail(reterr, BASE_ERR_IO, "no plot: %s", strerrordesc_np(errno));
+    }
+    if (status == BASE_OK) {
+        status = draw(fd, reterr);
+    }
+    (void)fclose(script);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* The sweep: every algorithm of a collective, simulated for rising numbers of ranks, beside the
+ * cost model's formula. */
+#ifndef COLL_SIMULATE_SWEEP_H
+#define COLL_SIMULATE_SWEEP_H
+
+#include <stdio.h>
+
+#include "network.h"
+
+enum { SWEEP_ROWS_MAX = 32, SWEEP_ALGORITHMS = COLL_ALGORITHM_TWO_LEVEL + 1 };
+
+typedef struct sweep_options {
+    coll_kind kind;
+    coll_costs costs;
+    size_t whole_bytes;
+    int ranks_max;
+    int ranks_per_host;    /* the last host may have fewer */
+    const char *plot_path; /* .svg or .png; NULL: none */
+} sweep_options;
+
+typedef struct sweep_row {
+    int ranks;
+    double simulated_us[SWEEP_ALGORITHMS]; /* by coll_algorithm */
+    double formula_us[SWEEP_ALGORITHMS];
+} sweep_row;
+
+typedef struct sweep {
+    int row_count;
+    sweep_row rows[SWEEP_ROWS_MAX];
+} sweep;
+
+/* Fills the rows for 2, 3, 4, 6, 8, 12, … ranks, and prints each to `out` as it is done. The first
+ * schedule that does not complete ends it with BASE_ERR_STATE. */
+BASE_MUST_CHECK base_status sweep_run(const sweep_options *options, FILE *out, sweep *result,
+                                      base_error *reterr);
+
+/* Draws the sweep with gnuplot: points are simulated, lines the formulas. BASE_ERR_NOTFOUND where
+ * there is no gnuplot. */
+BASE_MUST_CHECK base_status sweep_plot(const sweep_options *options, const sweep *result,
+                                       base_error *reterr);
+
+#endif
