@@ -113,8 +113,12 @@ static const launch_flag flags[] = {
      .key = "transport",
      .value = "NAME",
      .for_programs = true,
-     .help = "auto, shm, zmq (auto)",
+     .help = "auto, shm, tcp, zmq (auto: shm inside a host, tcp between hosts)",
      GROUP("Parallelism")},
+    ANY_FIELD("interface", "interface", "WHICH",
+              "that tcp and zmq listen on: a name, an address, a network (10.0.0.0/8) or names to "
+              "leave out (^docker0,lo) (that of the route to the launcher)"),
+    ANY_FIELD("tcp-auth", "tcp_auth", "HOW", "protects tcp's frames: mac, encrypt, off (mac)"),
     ANY_FIELD("algorithm", "algorithm", "NAME",
               "auto, ring, tree, direct, recursive_doubling, halving_doubling, two_level"),
     FIELD("timing", "timing", "NAME",

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LAUNCH_FLAGS_MAX = 64 };
+enum { LAUNCH_FLAGS_MAX = 96 };
 
 typedef enum launch_flag_kind {
     LAUNCH_KIND_SWITCH,  /* no value */

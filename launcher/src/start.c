@@ -100,6 +100,7 @@ base_status launch_start_ranks(launch_session *session, base_error *reterr)
 {
     const size_t count = (size_t)session->world_size;
     proto_keypair launcher_keys;
+    uint8_t collectives_key[PROTO_KEY_BYTES];
     int lifeline[2] = {NO_FD, NO_FD};
     proto_keypair *keys = calloc(count, sizeof keys[0]);
     uint8_t(*public_keys)[PROTO_KEY_BYTES] = calloc(count, sizeof public_keys[0]);
@@ -111,6 +112,7 @@ base_status launch_start_ranks(launch_session *session, base_error *reterr)
     } else {
         proto_keypair_make(&launcher_keys);
     }
+    proto_random_key(collectives_key);
     for (size_t i = 0; i < count && status == BASE_OK; i++) {
         proto_keypair_make(&keys[i]);
         memcpy(public_keys[i], keys[i].public_key, PROTO_KEY_BYTES);
@@ -132,6 +134,7 @@ base_status launch_start_ranks(launch_session *session, base_error *reterr)
         proto_key_file key = {.rank = keys[rank]};
         (void)snprintf(key.endpoint, sizeof key.endpoint, "%s", proto_bus_endpoint(session->bus));
         memcpy(key.launcher_public_key, launcher_keys.public_key, PROTO_KEY_BYTES);
+        memcpy(key.collectives_key, collectives_key, PROTO_KEY_BYTES);
         status = start_rank(session, rank, &key, lifeline[0], reterr);
         proto_wipe(&key, sizeof key);
     }
@@ -142,6 +145,7 @@ base_status launch_start_ranks(launch_session *session, base_error *reterr)
         proto_wipe(keys, count * sizeof keys[0]);
     }
     proto_wipe(&launcher_keys, sizeof launcher_keys);
+    proto_wipe(collectives_key, sizeof collectives_key);
     free(keys);
     free(public_keys);
     if (session->options->program == NULL) { /* a program need not join; see hear_join */

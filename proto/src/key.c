@@ -10,14 +10,19 @@
 #include "base/bytes.h"
 
 enum {
-    KEY_FILE_MAGIC = 0x31464b52, /* "RKF1" */
-    KEY_FILE_BYTES = 4 + PROTO_ENDPOINT_BYTES + 3 * PROTO_KEY_BYTES,
+    KEY_FILE_MAGIC = 0x32464b52, /* "RKF2" */
+    KEY_FILE_BYTES = 4 + PROTO_ENDPOINT_BYTES + 4 * PROTO_KEY_BYTES,
 };
 _Static_assert(KEY_FILE_BYTES <= (int)PROTO_KEY_FILE_BYTES_MAX, "a key file fits its limit");
 
 void proto_keypair_make(proto_keypair *pair)
 {
     (void)crypto_box_keypair(pair->public_key, pair->secret_key);
+}
+
+void proto_random_key(uint8_t key[PROTO_KEY_BYTES])
+{
+    randombytes_buf(key, PROTO_KEY_BYTES);
 }
 
 void proto_wipe(void *secret, size_t size_bytes)
@@ -35,6 +40,7 @@ base_status proto_key_file_write(const proto_key_file *key, int *fd, base_error 
     base_write_bytes(&writer, key->launcher_public_key, PROTO_KEY_BYTES);
     base_write_bytes(&writer, key->rank.public_key, PROTO_KEY_BYTES);
     base_write_bytes(&writer, key->rank.secret_key, PROTO_KEY_BYTES);
+    base_write_bytes(&writer, key->collectives_key, PROTO_KEY_BYTES);
 
     const int made = memfd_create("ringfence-key", MFD_CLOEXEC);
     if (made < 0) {
@@ -61,7 +67,7 @@ base_status proto_key_file_read(int fd, proto_key_file *key, base_error *reterr)
     base_reader reader = base_reader_make(file, (size_t)got);
     const uint32_t magic = base_read_u32(&reader);
     const char *endpoint = base_read_bytes(&reader, PROTO_ENDPOINT_BYTES);
-    const uint8_t *keys = base_read_bytes(&reader, 3 * (size_t)PROTO_KEY_BYTES);
+    const uint8_t *keys = base_read_bytes(&reader, 4 * (size_t)PROTO_KEY_BYTES);
     if (got != KEY_FILE_BYTES || magic != KEY_FILE_MAGIC || reader.failed ||
         memchr(endpoint, '\0', PROTO_ENDPOINT_BYTES) == NULL) {
         status = base_fail(reterr, BASE_ERR_AUTH, "the inherited descriptor holds no job key");
@@ -70,6 +76,7 @@ base_status proto_key_file_read(int fd, proto_key_file *key, base_error *reterr)
         memcpy(key->launcher_public_key, keys, PROTO_KEY_BYTES);
         memcpy(key->rank.public_key, keys + PROTO_KEY_BYTES, PROTO_KEY_BYTES);
         memcpy(key->rank.secret_key, keys + 2 * (size_t)PROTO_KEY_BYTES, PROTO_KEY_BYTES);
+        memcpy(key->collectives_key, keys + 3 * (size_t)PROTO_KEY_BYTES, PROTO_KEY_BYTES);
         if (pwrite(fd, zeros, sizeof zeros, 0) != (ssize_t)sizeof zeros || ftruncate(fd, 0) != 0) {
             status = base_fail_errno(reterr, errno, "cannot wipe the job's key");
             proto_wipe(key, sizeof *key);

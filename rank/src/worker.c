@@ -32,14 +32,21 @@ static base_status make_context(rank_worker *worker, base_error *reterr)
         .exchange = proto_client_exchange,
         .exchange_user = worker->client,
         .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
+        .interface = job->interface,
+        .rendezvous_address = worker->identity.launcher_address,
+        .job_key = worker->identity.collectives_key,
     };
     base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
     if (status == BASE_OK) {
         status = coll_algorithm_parse(job->algorithm, &options.algorithm, reterr);
     }
     if (status == BASE_OK) {
+        status = coll_tcp_auth_parse(job->tcp_auth, &options.tcp_auth, reterr);
+    }
+    if (status == BASE_OK) {
         status = coll_context_create(&options, &worker->context, reterr);
     }
+    proto_wipe(worker->identity.collectives_key, PROTO_KEY_BYTES);
     if (status == BASE_OK) {
         proto_client_on_abort(worker->client, abort_collectives, worker->context);
         proto_client_on_dump(worker->client, dump_collectives, worker->context);

@@ -156,7 +156,8 @@ static void a_field_is_set_from_a_text(void **state)
         {"beta1", "1"},
         {"clip_norm", "nan"},
         {"clip_norm", "inf"},
-        {"transport", "tcp"},
+        {"transport", "udp"},
+        {"tcp_auth", "none"},
         {"eval", "yes"},
         {"out", "relative"},
     };

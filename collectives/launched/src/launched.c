@@ -42,14 +42,21 @@ static base_status make_context(coll_launched *launched, base_error *reterr)
         .exchange = proto_client_exchange,
         .exchange_user = launched->client,
         .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
+        .interface = job->interface,
+        .rendezvous_address = launched->identity.launcher_address,
+        .job_key = launched->identity.collectives_key,
     };
     base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
     if (status == BASE_OK) {
         status = coll_algorithm_parse(job->algorithm, &options.algorithm, reterr);
     }
     if (status == BASE_OK) {
+        status = coll_tcp_auth_parse(job->tcp_auth, &options.tcp_auth, reterr);
+    }
+    if (status == BASE_OK) {
         status = coll_context_create(&options, &launched->context, reterr);
     }
+    proto_wipe(launched->identity.collectives_key, PROTO_KEY_BYTES);
     if (status == BASE_OK) {
         proto_client_on_abort(launched->client, abort_collectives, launched->context);
         proto_client_on_dump(launched->client, dump_collectives, launched->context);

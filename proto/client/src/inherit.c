@@ -54,6 +54,19 @@ static base_status read_job(int fd, proto_inherited *inherited, base_error *rete
                              : status;
 }
 
+/* "tcp://127.0.0.1:40123" or "tcp://[::1]:40123" without all but the address. */
+static void address_of(const char *endpoint, char address[PROTO_ENDPOINT_BYTES])
+{
+    const char *slashes = strstr(endpoint, "//");
+    const char *start = slashes != NULL ? slashes + 2 : endpoint;
+    start += *start == '[' ? 1 : 0;
+    const char *colon = strrchr(start, ':');
+    size_t length = colon != NULL ? (size_t)(colon - start) : strlen(start);
+    length -= length > 0 && start[length - 1] == ']' ? 1 : 0;
+    memcpy(address, start, length);
+    address[length] = '\0';
+}
+
 static base_status read_places(proto_identity *identity, base_error *reterr)
 {
     const struct {
@@ -113,6 +126,8 @@ base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
     }
     if (status == BASE_OK) {
         memcpy(identity->launcher_public_key, inherited->key.launcher_public_key, PROTO_KEY_BYTES);
+        memcpy(identity->collectives_key, inherited->key.collectives_key, PROTO_KEY_BYTES);
+        address_of(inherited->key.endpoint, identity->launcher_address);
     }
     if (job_fd >= 0) {
         (void)close(job_fd);

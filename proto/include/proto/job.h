@@ -21,6 +21,7 @@ enum {
     PROTO_JOB_BYTES_MAX = 64 * 1024,
     PROTO_JOB_NAME_BYTES = 32, /* of a mode, an algorithm, … */
     PROTO_JOB_PROMPT_BYTES = 4096,
+    PROTO_JOB_INTERFACE_BYTES = 256,
 };
 
 typedef struct proto_job {
@@ -54,9 +55,11 @@ typedef struct proto_job {
     int64_t warmup_steps;
     char schedule[PROTO_JOB_NAME_BYTES]; /* constant, cosine */
     /* parallelism */
-    char transport[PROTO_JOB_NAME_BYTES]; /* auto, shm, zmq */
-    char algorithm[PROTO_JOB_NAME_BYTES]; /* auto, or a name of libcoll */
-    char timing[PROTO_JOB_NAME_BYTES];    /* overlapped, bracketed */
+    char transport[PROTO_JOB_NAME_BYTES];      /* auto, shm, tcp, zmq */
+    char interface[PROTO_JOB_INTERFACE_BYTES]; /* as libcoll's option of that name; empty: none */
+    char tcp_auth[PROTO_JOB_NAME_BYTES];       /* mac, encrypt, off */
+    char algorithm[PROTO_JOB_NAME_BYTES];      /* auto, or a name of libcoll */
+    char timing[PROTO_JOB_NAME_BYTES];         /* overlapped, bracketed */
     int64_t bucket_bytes;
     int64_t timeout_ms; /* of one collective */
     int64_t join_timeout_ms;

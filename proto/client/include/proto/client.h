@@ -30,6 +30,8 @@ typedef struct proto_identity {
     proto_job job;
     uint8_t
         launcher_public_key[PROTO_KEY_BYTES]; /* the job's: who listens has proved it once joined */
+    uint8_t collectives_key[PROTO_KEY_BYTES]; /* for ranks to prove that they belong to the job */
+    char launcher_address[PROTO_ENDPOINT_BYTES]; /* numeric, without the port */
 } proto_identity;
 
 typedef void (*proto_on_abort)(void *user, const char *reason);
