@@ -210,12 +210,6 @@ void coll_net_fail_peer(coll_context *context, int peer, const char *what)
     }
 }
 
-static coll_net_verdict bad(coll_context *context, int peer)
-{
-    coll_net_fail_peer(context, peer, "broke the protocol");
-    return COLL_NET_BAD;
-}
-
 /* Room for the body of a data frame; NULL if there is no credit, or no memory. */
 static uint8_t *place_data(coll_comm *comm, int peer, const coll_frame_head *head)
 {
@@ -241,7 +235,7 @@ coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_fram
     *body = scratch;
     *comm = NULL;
     if (!coll_frame_head_is_sound(head) || net_of(context)->left[peer]) {
-        return bad(context, peer);
+        return COLL_NET_BAD;
     }
     if (head->kind != COLL_FRAME_DATA) {
         return COLL_NET_TAKE;
@@ -251,7 +245,7 @@ coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_fram
         return COLL_NET_DROP;
     }
     *body = place_data(*comm, rank, head);
-    return *body != NULL ? COLL_NET_TAKE : bad(context, peer);
+    return *body != NULL ? COLL_NET_TAKE : COLL_NET_BAD;
 }
 
 /* Lines of communicators that this rank has yet to make are kept; others are dropped. The oldest
@@ -421,7 +415,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
         (failed &&
          (head->body_bytes <= sizeof(reason_head) || head->body_bytes > COLL_FRAME_REASON_BYTES)) ||
         (head->kind == COLL_FRAME_CREDIT && head->body_bytes != 0)) {
-        (void)bad(context, peer);
+        coll_net_fail_peer(context, peer, "broke the protocol");
         return false;
     }
     coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
@@ -434,7 +428,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     net_comm *link = comm->net;
     if (!take_credit(link, rank, head) ||
         (line && head->body_bytes > COLL_FRAME_LINE_BYTES + comm->inline_bytes)) {
-        (void)bad(context, peer);
+        coll_net_fail_peer(context, peer, "broke the protocol");
         return false;
     }
     if (head->kind == COLL_FRAME_FAILED) {

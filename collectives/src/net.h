@@ -87,7 +87,7 @@ typedef struct coll_net {
 typedef enum coll_net_verdict {
     COLL_NET_TAKE = 0, /* body_bytes belong at *body */
     COLL_NET_DROP,     /* for nobody here (any more) */
-    COLL_NET_BAD,      /* breaks the protocol: the peer's communicators have failed */
+    COLL_NET_BAD,      /* breaks the protocol, if it is what the peer sent */
 } coll_net_verdict;
 
 /* Where the body of a frame whose head has come belongs. `scratch` takes all bodies but those of

@@ -172,11 +172,12 @@ static bool begin_frame(coll_context *context, coll_conn *conn)
     }
     conn->verdict =
         coll_net_place(context, conn->peer, &conn->head, conn->scratch, &conn->body, &conn->owner);
-    if (conn->verdict == COLL_NET_BAD) {
-        hang_up(conn);
+    if (conn->head.body_bytes > COLL_FRAME_BODY_BYTES_MAX) {
+        refuse(context, conn, "sent a frame of no size: it was altered on its way, or broken");
         return false;
     }
-    if (conn->verdict == COLL_NET_DROP) {
+    /* Whether the head is the peer's own doing is known when all of the frame is here. */
+    if (conn->verdict != COLL_NET_TAKE) {
         conn->body = conn->scratch;
         conn->owner = NULL;
     }
@@ -192,6 +193,10 @@ static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag
         (void)snprintf(what, sizeof what, "sent frame %llu, and it was altered on its way",
                        (unsigned long long)conn->received);
         refuse(context, conn, what);
+        return false;
+    }
+    if (conn->verdict == COLL_NET_BAD) {
+        refuse(context, conn, "broke the protocol");
         return false;
     }
     conn->received++;

@@ -82,7 +82,12 @@ static void deliver(coll_context *context, int peer, zmq_msg_t *message)
         coll_net_fail_peer(context, peer, "broke the protocol: a frame of the wrong size or order");
         return;
     }
-    if (coll_net_place(context, peer, &head, state->scratch, &body, &comm) != COLL_NET_TAKE) {
+    const coll_net_verdict verdict =
+        coll_net_place(context, peer, &head, state->scratch, &body, &comm);
+    if (verdict == COLL_NET_BAD) {
+        coll_net_fail_peer(context, peer, "broke the protocol");
+    }
+    if (verdict != COLL_NET_TAKE) {
         return;
     }
     if (head.body_bytes > 0) {
