@@ -60,7 +60,8 @@ static int readable(const coll_tcp *tcp, int *ranks)
     struct pollfd items[COLL_RANKS_MAX];
     int count = 0;
     for (int i = 0; i < tcp->peer_count; i++) {
-        items[i] = (struct pollfd){.fd = tcp->connections[tcp->peers[i]]->fd, .events = POLLIN};
+        const coll_conn *conn = tcp->connections[tcp->peers[i]];
+        items[i] = (struct pollfd){.fd = coll_conn_listens(conn) ? conn->fd : -1, .events = POLLIN};
     }
     if (poll(items, (nfds_t)tcp->peer_count, 0) <= 0) {
         return 0;
@@ -86,7 +87,7 @@ bool coll_tcp_poll(coll_context *context)
     }
     for (int i = 0; i < count; i++) {
         coll_conn *conn = tcp->connections[here[i]];
-        moved = (conn->fd >= 0 && coll_conn_receive(context, conn)) || moved;
+        moved = coll_conn_receive(context, conn) || moved;
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
@@ -108,7 +109,7 @@ void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         const coll_conn *conn = tcp->connections[tcp->peers[i]];
-        if (conn->fd >= 0) {
+        if (coll_conn_listens(conn)) {
             items[count++] = (struct pollfd){
                 .fd = conn->fd,
                 .events = (short)(POLLIN | (coll_conn_backlog(conn) > 0 ? POLLOUT : 0))};

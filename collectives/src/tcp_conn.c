@@ -153,7 +153,7 @@ bool coll_conn_flush(coll_conn *conn)
 static void refuse(coll_context *context, coll_conn *conn, const char *what)
 {
     coll_net_fail_peer(context, conn->peer, what);
-    hang_up(conn);
+    conn->shut = true; /* open still: the peer is being told why */
 }
 
 static bool begin_frame(coll_context *context, coll_conn *conn)
@@ -204,7 +204,7 @@ static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag
     conn->owner = NULL;
     if (conn->verdict == COLL_NET_TAKE &&
         !coll_net_commit(context, conn->peer, &conn->head, conn->body)) {
-        hang_up(conn);
+        conn->shut = true;
         return false;
     }
     return true;
@@ -283,7 +283,7 @@ static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
 bool coll_conn_receive(coll_context *context, coll_conn *conn)
 {
     bool moved = false;
-    for (int i = 0; i < READS_PER_CALL && conn->fd >= 0; i++) {
+    for (int i = 0; i < READS_PER_CALL && coll_conn_listens(conn); i++) {
         size_t asked = 0;
         const size_t got = read_once(context, conn, &asked);
         if (got == 0) {

@@ -39,6 +39,7 @@ typedef struct coll_conn {
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
     bool deaf; /* the socket takes nothing any more */
+    bool shut; /* nothing that comes is believed any more */
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */
@@ -54,12 +55,18 @@ void coll_conn_send(coll_context *context, coll_conn *conn, coll_frame_head *hea
 bool coll_conn_flush(coll_conn *conn);
 
 /* Takes what is there, frame by frame, and gives it to the core; true if anything came. Closes the
- * socket at its end, after a frame that is not what the peer has sealed, and after one that breaks
- * the protocol; the peer's communicators have failed then. */
+ * socket at its end, and reads no more after a frame that is not what the peer has sealed, or that
+ * breaks the protocol; the peer's communicators have failed then. */
 bool coll_conn_receive(coll_context *context, coll_conn *conn);
 
 /* comm goes: what is still on its way to it goes to the scratch. */
 void coll_conn_forget(coll_conn *conn, const coll_comm *comm);
+
+/* Whether there is anything to read for. */
+static inline bool coll_conn_listens(const coll_conn *conn)
+{
+    return conn->fd >= 0 && !conn->shut;
+}
 
 static inline size_t coll_conn_backlog(const coll_conn *conn)
 {

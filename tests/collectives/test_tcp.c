@@ -136,6 +136,7 @@ static base_status join(test_rank *rank)
     coll_context_options options = test_rank_options(rank);
     options.transport = COLL_TRANSPORT_TCP;
     options.tcp_auth = m->auth;
+    options.algorithm = COLL_ALGORITHM_DIRECT; /* nothing to measure */
     options.timeout_ns = m->timeout_ns;
     redirected = rank->rank == 1 ? m : NULL;
     return coll_context_create(&options, &rank->context, &rank->error);
