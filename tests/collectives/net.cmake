@@ -1,0 +1,21 @@
+# The transports over sockets.
+
+ringfence_test(
+  coll-hybrid
+  SOURCES test_hybrid.c grid_case.c
+  LIBS ringfence_test_ranks ringfence::proto
+  LABELS ipc
+  TIMEOUT 120
+  PRIVATE_OF collectives)
+target_link_options(
+  test-coll-hybrid PRIVATE
+  -Wl,--wrap=coll_identity_get,--wrap=coll_interface_choose,--wrap=coll_address_is_loopback)
+
+ringfence_test(
+  coll-tcp
+  SOURCES test_tcp.c
+  LIBS ringfence_test_ranks PkgConfig::SODIUM
+  LABELS ipc
+  TIMEOUT 120
+  PRIVATE_OF collectives)
+target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect)
