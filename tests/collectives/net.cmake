@@ -19,3 +19,11 @@ ringfence_test(
   TIMEOUT 120
   PRIVATE_OF collectives)
 target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect)
+
+ringfence_test(
+  coll-tcp-parts
+  SOURCES test_tcp_parts.c
+  LIBS ringfence::coll PkgConfig::SODIUM
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
