@@ -130,6 +130,7 @@ base_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     made->table = context->table;
     made->shares_memory = context->table->shares_memory;
     made->inline_bytes = COLL_TINY_BYTES;
+    made->chunk_bytes = COLL_CHUNK_BYTES;
     find_hosts(made);
     made->next = context->comms;
     context->comms = made;

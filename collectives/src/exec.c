@@ -53,12 +53,19 @@ static bool send_chunk(coll_op *op, const coll_step *step, size_t at, size_t siz
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
-    void *frame = table->send_begin(comm, step->peer, step->lane, size_bytes);
-    if (frame == NULL) {
-        return false;
+    const void *source = place_in(op, step->source, at);
+    if (table->send_from != NULL) {
+        if (!table->send_from(comm, step->peer, step->lane, source, size_bytes)) {
+            return false;
+        }
+    } else {
+        void *frame = table->send_begin(comm, step->peer, step->lane, size_bytes);
+        if (frame == NULL) {
+            return false;
+        }
+        memcpy(frame, source, size_bytes);
+        table->send_end(comm, step->peer, step->lane, size_bytes);
     }
-    memcpy(frame, place_in(op, step->source, at), size_bytes);
-    table->send_end(comm, step->peer, step->lane, size_bytes);
     comm->context->bytes_sent += size_bytes;
     return true;
 }
@@ -184,7 +191,7 @@ static bool advance_track(coll_op *op, int number)
     const byte_range range = range_of(op, &track->step);
     const size_t at = range.begin + track->offset_bytes;
     const size_t left = range.end - at;
-    const size_t chunk = left < COLL_CHUNK_BYTES ? left : COLL_CHUNK_BYTES;
+    const size_t chunk = left < op->comm->chunk_bytes ? left : op->comm->chunk_bytes;
     if (!is_released(op, &track->step, at, at + chunk)) {
         return false;
     }
@@ -308,7 +315,7 @@ bool coll_exec_awaits(const coll_op *op, int peer)
         const byte_range range = range_of(op, &track->step);
         const size_t at = range.begin + track->offset_bytes;
         const size_t left = range.end - at;
-        const size_t chunk = left < COLL_CHUNK_BYTES ? left : COLL_CHUNK_BYTES;
+        const size_t chunk = left < op->comm->chunk_bytes ? left : op->comm->chunk_bytes;
         if (is_released(op, &track->step, at, at + chunk) &&
             lacks_frame(op, &track->step, peer, chunk)) {
             return true;

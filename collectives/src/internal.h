@@ -141,6 +141,7 @@ struct coll_comm {
     coll_point *point;   /* sends and receives; NULL before the first */
     bool shares_memory;  /* peers' arenas can be reached with loads and stores */
     size_t inline_bytes; /* payload that travels with a flag line */
+    size_t chunk_bytes;  /* one frame of a stream; the same on every rank */
     coll_hosts hosts;    /* which host each rank is on */
     coll_layout layout;  /* the same as far as costs go */
     uint16_t host_words[COLL_HOSTS_WORDS(COLL_RANKS_MAX)];

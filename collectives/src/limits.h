@@ -6,13 +6,15 @@ enum {
     COLL_RANKS_MAX = 64,                     /* ranks of one context */
     COLL_LINE_SLOTS = 32,                    /* flag lines of a rank, used in turn */
     COLL_UNDERWAY_MAX = COLL_LINE_SLOTS / 2, /* operations of a communicator under way */
-    COLL_INLINE_BYTES_MAX = 8192,            /* payload that travels with a line over sockets */
+    COLL_INLINE_BYTES_MAX = 16384,           /* payload that travels with a line over sockets */
     COLL_TINY_BYTES = 56,                    /* payload that fits a flag line */
     COLL_LANES = 3,                          /* independent streams from a rank to another, */
     COLL_LANE_POINT = COLL_LANES - 1,        /* of which the last is send and receive's */
     COLL_SCRATCH_KEPT_BYTES = 64 << 20,      /* of scratch that blocking calls keep for the next */
     COLL_CHUNK_BYTES = 32 * 1024,            /* one frame of a stream */
     COLL_STREAM_SLOTS = 8,                   /* frames under way in one stream */
+    COLL_NET_CHUNK_BYTES_MAX = 256 * 1024,   /* one frame of a stream over sockets, at most, */
+    COLL_NET_SLOTS = 4,                      /* and how many are under way */
     COLL_PIECE_BYTES = 256 * 1024,           /* work between two looks at the abort word */
     COLL_ARENAS_MAX = 64,                    /* living arenas of a communicator */
     COLL_COMM_LISTS_MAX = 1024,              /* different lists of ranks in a context */

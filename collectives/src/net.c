@@ -6,15 +6,15 @@
 
 #include "segment.h"
 
-enum { CREDIT_STEP = COLL_STREAM_SLOTS / 2 };
+enum { CREDIT_STEP = COLL_NET_SLOTS / 2 };
 
 /* A stream from a peer, and one to it. */
 typedef struct net_stream {
-    uint8_t *slots;                    /* COLL_STREAM_SLOTS bodies; NULL before the first */
-    uint32_t bytes[COLL_STREAM_SLOTS]; /* of each body */
-    uint64_t received;                 /* frames put into the slots, */
-    uint64_t taken;                    /* taken out of them, */
-    uint64_t told;                     /* and told to the peer to have been taken */
+    uint8_t *slots;                 /* COLL_NET_SLOTS bodies; NULL before the first */
+    uint32_t bytes[COLL_NET_SLOTS]; /* of each body */
+    uint64_t received;              /* frames put into the slots, */
+    uint64_t taken;                 /* taken out of them, */
+    uint64_t told;                  /* and told to the peer to have been taken */
     uint64_t sent;
     uint64_t sent_taken; /* by the peer, as far as it has told */
 } net_stream;
@@ -112,33 +112,46 @@ void coll_net_finish(coll_comm *comm, uint64_t sequence)
     (void)sequence;
 }
 
-void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static bool may_send(const coll_comm *comm, int peer, int lane)
 {
     const net_comm *link = comm->net;
     const net_stream *stream = &link->streams[peer][lane];
     const coll_net *net = net_of(comm->context);
-    (void)size_bytes;
-    if (stream->sent - stream->sent_taken >= COLL_STREAM_SLOTS ||
-        !net->links->has_room(comm->context, comm->ranks[peer])) {
-        return NULL;
+    return stream->sent - stream->sent_taken < COLL_NET_SLOTS &&
+           net->links->has_room(comm->context, comm->ranks[peer]);
+}
+
+bool coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes)
+{
+    const net_comm *link = comm->net;
+    coll_frame_head head = {
+        .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)size_bytes};
+    if (!may_send(comm, peer, lane)) {
+        return false;
     }
-    return link->sending;
+    link->streams[peer][lane].sent++;
+    send_frame(comm, peer, &head, data);
+    return true;
+}
+
+void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    const net_comm *link = comm->net;
+    (void)size_bytes;
+    return may_send(comm, peer, lane) ? link->sending : NULL;
 }
 
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     const net_comm *link = comm->net;
-    coll_frame_head head = {
-        .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)size_bytes};
-    link->streams[peer][lane].sent++;
-    send_frame(comm, peer, &head, link->sending);
+    (void)coll_net_send_from(comm, peer, lane, link->sending, size_bytes);
 }
 
 const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     const net_comm *link = comm->net;
     const net_stream *stream = &link->streams[peer][lane];
-    const uint64_t slot = stream->taken % COLL_STREAM_SLOTS;
+    const uint64_t slot = stream->taken % COLL_NET_SLOTS;
     if (stream->received == stream->taken) {
         return NULL;
     }
@@ -147,7 +160,7 @@ const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t s
                              (unsigned)stream->bytes[slot], size_bytes);
         return NULL;
     }
-    return stream->slots + slot * COLL_CHUNK_BYTES;
+    return stream->slots + slot * comm->chunk_bytes;
 }
 
 void coll_net_receive_end(coll_comm *comm, int peer, int lane)
@@ -215,17 +228,18 @@ static uint8_t *place_data(coll_comm *comm, int peer, const coll_frame_head *hea
 {
     const net_comm *link = comm->net;
     net_stream *stream = &link->streams[peer][head->lane];
-    if (stream->received - stream->taken >= COLL_STREAM_SLOTS || head->body_bytes == 0) {
+    if (stream->received - stream->taken >= COLL_NET_SLOTS || head->body_bytes == 0 ||
+        head->body_bytes > comm->chunk_bytes) {
         return NULL;
     }
     if (stream->slots == NULL) {
-        stream->slots = aligned_alloc(64, (size_t)COLL_STREAM_SLOTS * COLL_CHUNK_BYTES);
+        stream->slots = aligned_alloc(64, (size_t)COLL_NET_SLOTS * comm->chunk_bytes);
         if (stream->slots == NULL) {
             (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
             return NULL;
         }
     }
-    return stream->slots + stream->received % COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
+    return stream->slots + stream->received % COLL_NET_SLOTS * comm->chunk_bytes;
 }
 
 coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
@@ -440,7 +454,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     }
     if (head->kind == COLL_FRAME_DATA) {
         net_stream *stream = &link->streams[rank][head->lane];
-        stream->bytes[stream->received % COLL_STREAM_SLOTS] = head->body_bytes;
+        stream->bytes[stream->received % COLL_NET_SLOTS] = head->body_bytes;
         stream->received++;
     }
     return true;
@@ -523,6 +537,18 @@ static size_t inline_bytes(const coll_comm *comm)
     return comm->size <= 2 ? COLL_INLINE_BYTES_MAX : share / 64 * 64;
 }
 
+/* Long frames cost fewer calls per byte, and each stream's slots are as long: 32 KiB of them make a
+ * megabyte take half as long again. The same on every rank. */
+static size_t chunk_bytes(const coll_comm *comm)
+{
+    if (comm->hybrid != NULL) {
+        return COLL_CHUNK_BYTES; /* as in the shared memory of a host */
+    }
+    return comm->size <= 4    ? COLL_NET_CHUNK_BYTES_MAX
+           : comm->size <= 16 ? COLL_NET_CHUNK_BYTES_MAX / 2
+                              : COLL_NET_CHUNK_BYTES_MAX / 4;
+}
+
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
 {
     (void)deadline_ns;
@@ -531,8 +557,9 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
     if (link != NULL) {
         link->streams = calloc(size, sizeof *link->streams);
         link->lines = aligned_alloc(_Alignof(coll_line), size * sizeof *link->lines);
-        link->sending = aligned_alloc(64, COLL_CHUNK_BYTES);
         comm->inline_bytes = inline_bytes(comm);
+        comm->chunk_bytes = chunk_bytes(comm);
+        link->sending = aligned_alloc(64, comm->chunk_bytes);
         link->payloads = calloc(size * COLL_LINE_SLOTS, comm->inline_bytes);
     }
     comm->net = link;

@@ -23,7 +23,7 @@ enum {
     COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
     COLL_FRAME_LINE_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
     COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* status and place, then text */
-    COLL_FRAME_BODY_BYTES_MAX = COLL_CHUNK_BYTES,
+    COLL_FRAME_BODY_BYTES_MAX = COLL_NET_CHUNK_BYTES_MAX,
     COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
 };
 
@@ -121,6 +121,7 @@ void coll_net_comm_close(coll_comm *comm);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
 void coll_net_finish(coll_comm *comm, uint64_t sequence);
 void coll_net_distress(coll_comm *comm);
+bool coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);
 const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);

@@ -129,7 +129,7 @@ static bool send_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = smaller(left, op->greeted ? COLL_CHUNK_BYTES : POINT_FIRST_DATA);
+    const size_t data = smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
     const size_t size = op->greeted ? data : POINT_FIRST_BYTES;
     uint8_t *frame = table->send_begin(comm, peer, COLL_LANE_POINT, size);
     if (frame == NULL) {
@@ -176,7 +176,7 @@ static bool receive_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = smaller(left, op->greeted ? COLL_CHUNK_BYTES : POINT_FIRST_DATA);
+    const size_t data = smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
     const uint8_t *frame =
         table->receive_begin(comm, peer, COLL_LANE_POINT, op->greeted ? data : POINT_FIRST_BYTES);
     if (frame == NULL) {

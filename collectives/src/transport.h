@@ -3,7 +3,7 @@
  *
  * Two things cross a transport. Flag lines (line.h): announce shows this rank's to all peers, and
  * theirs appear in comm->peers[].lines. Streams: from each rank to each other rank, COLL_LANES of
- * them, frames of at most COLL_CHUNK_BYTES in order, with COLL_STREAM_SLOTS frames of credit; both
+ * them, frames of at most chunk_bytes in order, with a few frames of credit; both
  * sides know the size of the next frame from the plan. A frame is written and read in place.
  *
  * Functions that find a peer breaking the protocol record it with coll_comm_fail. */
@@ -36,6 +36,9 @@ typedef struct coll_transport_table {
     /* Room for a frame to a peer; NULL for now. send_end hands it over. */
     void *(*send_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
     void (*send_end)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    /* Both at once, from the caller's own bytes, which may change after; false for now. NULL: room
+     * for a frame is as near as it gets. */
+    bool (*send_from)(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
     /* The next frame from a peer, of exactly size_bytes; NULL for now. receive_end gives it back.
      */
     const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);

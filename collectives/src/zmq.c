@@ -218,6 +218,7 @@ const coll_transport_table coll_zmq_transport = {
     .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
+    .send_from = coll_net_send_from,
     .receive_begin = coll_net_receive_begin,
     .receive_end = coll_net_receive_end,
     .poll = net_poll_sockets,
