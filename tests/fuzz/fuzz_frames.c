@@ -1,0 +1,192 @@
+/* What a rank takes from a connection to a peer that has proved itself and then turned hostile: any
+ * stream of bytes at all, and streams whose heads are made to pass the first check, so that all
+ * that follows is reached. Nothing may be read or written out of bounds, and whoever takes frames
+ * must find them whole. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "tcp_conn.h"
+
+enum { RANKS = 3, PEER = 1, COMM_ID = 7, PIECES = 8 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+typedef struct stage {
+    coll_net net; /* first, as a transport has it */
+    coll_context context;
+    coll_comm comm;
+    coll_identity identities[RANKS];
+    coll_conn *conn;
+    int peer_end;
+    uint64_t number;
+} stage;
+
+static void swallow(coll_context *context, int peer, coll_frame_head *head, const void *body)
+{
+    (void)context;
+    (void)peer;
+    (void)body;
+    BASE_ASSERT(coll_frame_head_is_sound(head));
+}
+
+static bool has_room(coll_context *context, int peer)
+{
+    (void)context;
+    (void)peer;
+    return true;
+}
+
+static void forget(coll_context *context, coll_comm *comm)
+{
+    stage *s = context->net;
+    coll_conn_forget(s->conn, comm);
+}
+
+static const coll_net_links links = {.send = swallow, .has_room = has_room, .forget = forget};
+
+static void open_comm(stage *s)
+{
+    base_error error = {.message = ""};
+    s->comm = (coll_comm){.context = &s->context,
+                          .table = &coll_tcp_transport,
+                          .size = RANKS,
+                          .ranks = {0, 1, 2},
+                          .id = COMM_ID,
+                          .chunk_bytes = COLL_CHUNK_BYTES};
+    s->context.comms = &s->comm;
+    BASE_ASSERT(coll_net_comm_open(&s->comm, 0, &error) == BASE_OK);
+}
+
+static void close_comm(stage *s)
+{
+    s->context.comms = NULL;
+    coll_net_comm_close(&s->comm);
+}
+
+static stage *open_stage(coll_tcp_auth auth)
+{
+    static const uint8_t key[COLL_SEAL_KEY_BYTES] = {1};
+    int ends[2];
+    coll_seal seal;
+    base_error error = {.message = ""};
+    stage *s = calloc(1, sizeof *s);
+    BASE_ASSERT(s != NULL && sodium_init() >= 0);
+    BASE_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    s->net.links = &links;
+    s->net.remote[1] = true;
+    s->net.remote[2] = true;
+    s->context.size = RANKS;
+    s->context.net = s;
+    s->context.identities = s->identities;
+    coll_seal_init(&seal, auth, false, key);
+    BASE_ASSERT(coll_conn_create(ends[0], PEER, &seal, &seal, &s->conn, &error) == BASE_OK);
+    s->peer_end = ends[1];
+    open_comm(s);
+    return s;
+}
+
+static void close_stage(stage *s)
+{
+    close_comm(s);
+    coll_conn_destroy(s->conn);
+    coll_net_fini(&s->net);
+    (void)close(s->peer_end);
+    free(s);
+}
+
+/* As the plan takes frames: of the size that it expects, whatever came. */
+static void take_frames(stage *s, size_t expected)
+{
+    for (int lane = 0; lane < COLL_LANES && !s->comm.failed; lane++) {
+        const uint8_t *frame = coll_net_receive_begin(&s->comm, PEER, lane, expected);
+        unsigned sum = 0;
+        for (size_t i = 0; frame != NULL && i < expected; i++) {
+            sum += frame[i];
+        }
+        if (frame != NULL) {
+            BASE_ASSERT(sum <= 255 * expected);
+            coll_net_receive_end(&s->comm, PEER, lane);
+        }
+    }
+}
+
+static void feed(stage *s, const void *bytes, size_t size_bytes)
+{
+    const uint8_t *at = bytes;
+    while (size_bytes > 0) {
+        const ssize_t sent = send(s->peer_end, at, size_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0) {
+            return;
+        }
+        at += sent;
+        size_bytes -= (size_t)sent;
+        (void)coll_conn_receive(&s->context, s->conn);
+    }
+    coll_net_look(&s->context);
+}
+
+/* A head from the input, made sound, and sealed as the peer would: the body follows in it. */
+static size_t feed_frame(stage *s, const uint8_t *data, size_t size_bytes, coll_seal *seal)
+{
+    coll_frame_head head;
+    static uint8_t body[COLL_FRAME_BODY_BYTES_MAX];
+    uint8_t tag[COLL_SEAL_TAG_BYTES];
+    if (size_bytes < sizeof head) {
+        return size_bytes;
+    }
+    memcpy(&head, data, sizeof head);
+    head.magic = COLL_FRAME_MAGIC;
+    head.kind = COLL_FRAME_LINE + head.kind % COLL_FRAME_FAILED;
+    head.lane %= COLL_LANES + 1;
+    head.comm_id = (head.comm_id & 7) == 0 ? head.comm_id : COMM_ID;
+    head.number = s->number++;
+    memset(head.zero, 0, sizeof head.zero);
+    head.body_bytes %= COLL_FRAME_BODY_BYTES_MAX + 2;
+    const size_t given = size_bytes - sizeof head;
+    const size_t used = given < head.body_bytes ? given : head.body_bytes;
+    memset(body, 0, sizeof body);
+    memcpy(body, data + sizeof head, used);
+    if (head.body_bytes > COLL_FRAME_BODY_BYTES_MAX) {
+        feed(s, &head, sizeof head);
+        return sizeof head + used;
+    }
+    (void)coll_seal_close(seal, &head, body, NULL, tag);
+    feed(s, &head, sizeof head);
+    feed(s, body, head.body_bytes);
+    feed(s, tag, coll_seal_tag_bytes(seal));
+    return sizeof head + used;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    static const uint8_t key[COLL_SEAL_KEY_BYTES] = {1};
+    if (size_bytes < 2) {
+        return 0;
+    }
+    const uint8_t flags = data[0];
+    const size_t expected = (size_t)data[1] * 8;
+    const coll_tcp_auth auth = (flags & 1) != 0 ? COLL_TCP_AUTH_MAC : COLL_TCP_AUTH_OFF;
+    stage *s = open_stage(auth);
+    coll_seal seal;
+    coll_seal_init(&seal, auth, false, key);
+    for (size_t at = 2; at < size_bytes;) {
+        if ((flags & 2) == 0) {
+            const size_t part = (size_bytes - 2) / PIECES + 1;
+            const size_t left = size_bytes - at;
+            feed(s, data + at, part < left ? part : left);
+            at += part;
+        } else {
+            at += feed_frame(s, data + at, size_bytes - at, &seal);
+        }
+        take_frames(s, expected);
+        if ((flags & 4) != 0 && at % 3 == 0) {
+            close_comm(s);
+            open_comm(s);
+        }
+    }
+    close_stage(s);
+    return 0;
+}

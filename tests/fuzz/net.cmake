@@ -1,0 +1,4 @@
+ringfence_fuzz(frames SOURCES fuzz_frames.c LIBS ringfence::coll PkgConfig::SODIUM
+               INCLUDES collectives/src MAX_BYTES 20000)
+ringfence_fuzz(hello SOURCES fuzz_hello.c LIBS ringfence::coll PkgConfig::SODIUM
+               INCLUDES collectives/src MAX_BYTES 128)
