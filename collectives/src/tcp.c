@@ -25,7 +25,8 @@ enum {
     FLUSH_STEP_MS = 5,
 };
 
-#define FLUSH_NS BASE_NS_PER_S
+#define FLUSH_NS        BASE_NS_PER_S
+#define FLUSH_FAILED_NS (100 * BASE_NS_PER_MS)
 
 static coll_tcp *tcp_of(const coll_context *context)
 {
@@ -165,9 +166,9 @@ static bool has_unsent(const coll_conn *conn)
 }
 
 /* Gives what was sent last a moment to leave: peers may need it. */
-static void flush(coll_tcp *tcp)
+static void flush(coll_tcp *tcp, int64_t within_ns)
 {
-    const int64_t deadline_ns = base_deadline_after_ns(FLUSH_NS);
+    const int64_t deadline_ns = base_deadline_after_ns(within_ns);
     for (bool waiting = true; waiting && base_now_ns() < deadline_ns;) {
         struct pollfd items[COLL_RANKS_MAX];
         nfds_t count = 0;
@@ -194,7 +195,7 @@ void coll_tcp_close(coll_context *context)
         return;
     }
     coll_net_farewell(context);
-    flush(tcp);
+    flush(tcp, context->broken ? FLUSH_FAILED_NS : FLUSH_NS);
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         uint8_t rest[4096];

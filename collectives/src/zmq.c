@@ -199,7 +199,7 @@ static void net_close_context(coll_context *context)
     }
     coll_net_farewell(context);
     /* Peers may need what was sent last, and why this rank goes. */
-    coll_zmq_links_close(&state->links);
+    coll_zmq_links_close(&state->links, context->broken);
     coll_net_fini(&state->net);
     free(state->scratch);
     free(state);

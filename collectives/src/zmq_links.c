@@ -17,6 +17,7 @@ enum {
     POLL_SLICE_MS = 20,
     CURVE_BYTES = 64, /* what encryption adds to a frame, at most */
     FLUSH_MS = 1000,
+    FLUSH_FAILED_MS = 100,
     HANDSHAKE_MS = 30000,
     ZAP_FRAMES = 7, /* version, request, domain, address, identity, mechanism, key */
     ZAP_FRAME_BYTES = 256,
@@ -379,13 +380,13 @@ bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
             (events & ZMQ_POLLOUT) == 0);
 }
 
-void coll_zmq_links_close(coll_zmq_links *links)
+void coll_zmq_links_close(coll_zmq_links *links, bool failed)
 {
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         if (links->sockets[rank] != NULL) {
             /* Before its reader goes: ZeroMQ would wait for one forever. */
             (void)zmq_socket_monitor(links->sockets[rank], NULL, 0);
-            (void)set_int(links->sockets[rank], ZMQ_LINGER, FLUSH_MS);
+            (void)set_int(links->sockets[rank], ZMQ_LINGER, failed ? FLUSH_FAILED_MS : FLUSH_MS);
             (void)zmq_close(links->sockets[rank]);
         }
         if (links->monitors[rank] != NULL) {

@@ -27,3 +27,11 @@ ringfence_test(
   LABELS unit
   TIMEOUT 60
   PRIVATE_OF collectives)
+
+ringfence_test(
+  coll-netns
+  SOURCES test_netns.c
+  LIBS ringfence_coll_forked
+  LABELS fault
+  TIMEOUT 120)
+set_tests_properties(coll-netns PROPERTIES SKIP_RETURN_CODE 77)
