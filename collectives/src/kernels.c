@@ -1,5 +1,7 @@
 #include "kernels.h"
 
+#include <stdatomic.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -14,14 +16,22 @@ typedef struct instruction_set {
 } instruction_set;
 
 #if defined(__x86_64__)
-/* Conversions between float16 and float32. */
+/* Conversions between float16 and float32. Asked once: in a virtual machine CPUID costs
+ * microseconds.
+ */
 static bool has_f16c(void)
 {
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
-    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+    static atomic_int answer; /* 0: not asked yet, 1: no, 2: yes */
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known == 0) {
+        unsigned a = 0;
+        unsigned b = 0;
+        unsigned c = 0;
+        unsigned d = 0;
+        known = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0 ? 2 : 1;
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known == 2;
 }
 #endif
 
