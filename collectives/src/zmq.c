@@ -46,6 +46,9 @@ static void link_send(coll_context *context, int peer, coll_frame_head *head, co
     } while (sent < 0 && errno == EINTR);
     if (sent < 0) {
         (void)zmq_msg_close(&message);
+        if (head->kind == COLL_FRAME_CREDIT) {
+            return; /* a peer may have sent its last and left; what it sent is still here */
+        }
         coll_net_lost(context, peer, "it takes nothing any more");
     }
 }
