@@ -149,10 +149,29 @@ int coll_plan_block_count(const coll_plan *plan)
     return 1;
 }
 
+/* Without a walk: where every rank's OUTPUT holds all blocks, only doubling needs more. */
+static bool may_use_scratch(const coll_plan *plan)
+{
+    switch (plan->kind) {
+    case COLL_ALL_REDUCE:
+        return form_of(plan) == FORM_DOUBLING;
+    case COLL_BROADCAST:
+    case COLL_ALL_GATHER:
+    case COLL_ALL_TO_ALL:
+        return false;
+    default:
+        return true;
+    }
+}
+
 int coll_plan_scratch(const coll_plan *plan, int *first)
 {
     int begin = 0;
     int end = 0;
+    *first = 0;
+    if (!may_use_scratch(plan)) {
+        return 0;
+    }
     const int tracks = coll_plan_track_count(plan);
     for (int track = 0; track < tracks; track++) {
         coll_step step;
