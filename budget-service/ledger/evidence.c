@@ -54,7 +54,7 @@ static base_status time_of(const json_t *object, const char *field,
         return bad(why, field, "is not an RFC 3339 time");
     }
     if (*time_s < expected->after_s) {
-        return bad(why, field, "is before the authorization");
+        return bad(why, field, "is before the last redemption");
     }
     if (*time_s > expected->now_s + CLOCK_SLACK_S) {
         return bad(why, field, "lies in the future");

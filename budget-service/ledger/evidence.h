@@ -23,7 +23,7 @@ typedef struct evidence_expected {
     const char *jti;
     size_t instance_count; /* attached ones; 0: any, but at least one must be described */
     char instances[BUDGET_INSTANCES_MAX][BUDGET_INSTANCE_BYTES];
-    int64_t after_s; /* wall time, seconds: the authorization */
+    int64_t after_s; /* wall time, seconds: the last redemption, else the authorization */
     int64_t now_s;
 } evidence_expected;
 

@@ -105,7 +105,8 @@ typedef struct ledger_reservation {
     bool attested;
     bool has_evidence;
     uint8_t evidence[BUDGET_DIGEST_BYTES];
-    int64_t authorized_ms; /* wall time, these three */
+    int64_t authorized_ms; /* wall time, these four */
+    int64_t started_ms;    /* the last redemption or leave to create; 0: none */
     int64_t terminated_ms;
     int64_t actual_ms;
 } ledger_reservation;

@@ -274,7 +274,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     evidence_expected expected = {
         .vendor = before.vendor,
         .jti = before.jti,
-        .after_s = before.authorized_ms / 1000,
+        .after_s = (before.started_ms != 0 ? before.started_ms : before.authorized_ms) / 1000,
         .now_s = op->ledger->now.wall_ms / 1000,
     };
     status = load_instances(op, before.id, &expected);

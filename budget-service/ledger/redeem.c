@@ -76,8 +76,7 @@ static void fill(const ledger_op *op, const ledger_reservation *reservation,
 }
 
 static base_status write_redemption(ledger_op *op, const ledger_reservation *before,
-                                    const ledger_reservation *after,
-                                    const budget_redemption *redemption)
+                                    ledger_reservation *after, const budget_redemption *redemption)
 {
     bool overflow = false;
     base_writer writer = base_writer_make(op->data, sizeof op->data);
@@ -87,6 +86,7 @@ static base_status write_redemption(ledger_op *op, const ledger_reservation *bef
     base_write_bytes(&writer, after->rule.job_public_key, sizeof after->rule.job_public_key);
     op->row.data = op->data;
     op->row.data_bytes = writer.offset_bytes;
+    after->started_ms = op->ledger->now.wall_ms;
     base_status status = reservation_apply(op, before, after, false, &overflow);
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : BASE_ERR_STATE;

@@ -52,6 +52,7 @@ void reservation_read(const store_db *store, store_sql sql, ledger_reservation *
     reservation->actual_ms = store_int(store, sql, 24);
     store_copy_text(store, sql, 25, reservation->subject, sizeof reservation->subject);
     store_copy_text(store, sql, 26, reservation->instance_type, sizeof reservation->instance_type);
+    reservation->started_ms = store_int(store, sql, 27);
 }
 
 static base_status load_one(budget_ledger *ledger, store_sql sql, const char *what,
@@ -126,13 +127,13 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
     if (status != BASE_OK) {
         return status;
     }
-    return store_run_one(op->store, op->reterr, SQL_RESERVATION_UPDATE, "iiiiiiiibbiiii",
+    return store_run_one(op->store, op->reterr, SQL_RESERVATION_UPDATE, "iiiiiiiibbiiiii",
                          before->id, rule->posted, after->billed, rule->held, (int64_t)rule->state,
                          reservation_flags(after), rule->deadline_ms, rule->attempt,
                          rule->has_key ? rule->job_public_key : NULL, sizeof rule->job_public_key,
                          after->has_evidence ? after->evidence : NULL, sizeof after->evidence,
                          after->terminated_ms, after->actual_ms, before->rule.posted,
-                         before->rule.held);
+                         before->rule.held, after->started_ms);
 }
 
 base_status reservation_public(budget_ledger *ledger, const ledger_reservation *reservation,

@@ -30,7 +30,8 @@ static const char schema_sql[] =
     " max_seconds INTEGER NOT NULL, expires_at_s INTEGER NOT NULL, world_size INTEGER NOT NULL,"
     " attempt INTEGER NOT NULL, max_attempts INTEGER NOT NULL, instances INTEGER NOT NULL,"
     " job_key BLOB, evidence BLOB, authorized_ms INTEGER NOT NULL,"
-    " terminated_ms INTEGER NOT NULL, actual_ms INTEGER NOT NULL) STRICT;"
+    " terminated_ms INTEGER NOT NULL, actual_ms INTEGER NOT NULL,"
+    " started_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX reservation_due ON reservation(deadline_ms) WHERE state = 2 AND deadline_ms > 0;"
     "CREATE INDEX reservation_overdue ON reservation(deadline_ms) WHERE state = 3;"
     "CREATE TABLE redemption(reservation INTEGER NOT NULL, attempt INTEGER NOT NULL,"
@@ -55,7 +56,8 @@ static const char schema_sql[] =
 #define RESERVATION_COLUMNS                                                                        \
     "id, label, jti, account, seq, vendor, mode, amount, posted, billed, held, state, flags,"      \
     " deadline_ms, max_seconds, expires_at_s, world_size, attempt, max_attempts, instances,"       \
-    " job_key, evidence, authorized_ms, terminated_ms, actual_ms, subject, instance_type"
+    " job_key, evidence, authorized_ms, terminated_ms, actual_ms, subject, instance_type,"         \
+    " started_ms"
 
 static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_BEGIN] = "BEGIN",
@@ -88,11 +90,11 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_RESERVATION_INSERT] =
         "INSERT INTO reservation(" RESERVATION_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
         " 0, 0, ?8, 1, ?9, 0, ?10, ?11, ?12, 0, ?13, ?14, NULL, NULL, ?15, 0, 0,"
-        " ?16, ?17)",
+        " ?16, ?17, 0)",
     [SQL_RESERVATION_UPDATE] =
         "UPDATE reservation SET posted = ?2, billed = ?3, held = ?4, state = ?5, flags = ?6,"
         " deadline_ms = ?7, attempt = ?8, job_key = ?9, evidence = ?10, terminated_ms = ?11,"
-        " actual_ms = ?12 WHERE id = ?1 AND posted = ?13 AND held = ?14",
+        " actual_ms = ?12, started_ms = ?15 WHERE id = ?1 AND posted = ?13 AND held = ?14",
     [SQL_RESERVATION_LAST] = "SELECT coalesce(max(id), 0) FROM reservation",
     [SQL_RESERVATION_BY_LABEL] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE label = ?1",
     [SQL_RESERVATION_BY_JTI] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE jti = ?1",

@@ -141,6 +141,28 @@ static void money_returns_after_proof_and_cost(void **state)
     check(fixture, "phase", 0, 3 * USD / 4);
 }
 
+/* What a driver saw before there was an instance proves nothing. */
+static void evidence_from_before_the_start_proves_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    char early[1024];
+    budget_answer answer;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
+    fixture_evidence(fixture, "run", "pod-1", early, sizeof early);
+    fixture_pass(fixture, 10);
+    assert_granted(fixture_create(fixture, "run"));
+    budget_termination termination = {
+        .label = "run", .evidence = early, .evidence_bytes = strlen(early)};
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_terminated(fixture->ledger, NULL, &termination, &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_reason(answer, BUDGET_REASON_EVIDENCE);
+    assert_non_null(strstr(answer.words, "before the last redemption"));
+    assert_granted(fixture_prove(fixture, "run", "pod-1"));
+}
+
 static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -376,6 +398,7 @@ int main(void)
         LEDGER_TEST(a_retry_gets_the_same_bytes),
         LEDGER_TEST(a_refused_request_stays_refused),
         LEDGER_TEST(money_returns_after_proof_and_cost),
+        LEDGER_TEST(evidence_from_before_the_start_proves_nothing),
         LEDGER_TEST(nothing_comes_back_for_a_cost_of_nothing_while_it_runs),
         LEDGER_TEST(an_overrun_freezes_until_acknowledged),
         LEDGER_TEST(a_redeemed_token_cannot_be_voided),
