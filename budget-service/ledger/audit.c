@@ -99,6 +99,27 @@ static bool take_bit(budget_audit *audit, audit_table table, int64_t sequence)
 
 /* ---- what the tables must hold for one row ---- */
 
+/* The columns beside the key and the row's number. */
+static bool holds(const store_db *store, audit_table table, const journal_row *row)
+{
+    uint8_t body[BUDGET_DIGEST_BYTES];
+    base_reader reader = base_reader_make(row->data, row->data_bytes);
+    switch (table) {
+    case AUDIT_REQUESTS:
+        store_copy_blob(store, SQL_REQUEST_GET, 0, body, sizeof body);
+        return row->body != NULL && memcmp(body, row->body, sizeof body) == 0;
+    case AUDIT_LINES:
+        return store_int(store, SQL_LINE_GET, 0) == row->reservation &&
+               store_int(store, SQL_LINE_GET, 1) == (int64_t)base_read_u64(&reader);
+    case AUDIT_INSTANCES:
+        return store_int(store, SQL_INSTANCE_GET, 0) == row->reservation;
+    case AUDIT_REDEMPTIONS: /* all of it is the key */
+    case AUDIT_TABLES_:
+        break;
+    }
+    return true;
+}
+
 static base_status expect(budget_audit *audit, store_sql sql, int column, const journal_row *row,
                           audit_table table, base_error *reterr)
 {
@@ -109,7 +130,8 @@ static base_status expect(budget_audit *audit, store_sql sql, int column, const 
     if (status != BASE_OK) {
         return status;
     }
-    const bool good = there && store_int(store, sql, column) == (int64_t)row->sequence;
+    const bool good = there && store_int(store, sql, column) == (int64_t)row->sequence &&
+                      holds(store, table, row);
     store_done(store, sql);
     if (!good) {
         return audit_found(audit, row->sequence, "the table \"%s\" does not hold what it says",
@@ -213,6 +235,7 @@ static base_status walk_row(budget_audit *audit, const journal_row *row, bool re
     }
     audit->position = row->sequence;
     audit->at_ms = row->at_ms;
+    audit->offset_ms = row->offset_ms;
     memcpy(audit->head, row->hash, sizeof audit->head);
     audit->report.rows++;
     return status;
@@ -258,8 +281,11 @@ static base_status compare_reservation(budget_audit *audit, const ledger_reserva
     if (have->amount != rule.amount || have->posted != rule.posted || have->held != rule.held ||
         have->state != rule.state || have->deadline_ms != rule.deadline_ms ||
         have->attempt != rule.attempt || found->billed != picture->billed ||
-        found->account != picture->account || !key ||
-        (reservation_flags(found) & ~FLAG_ATTESTED) != picture->flags) {
+        found->account != picture->account || !key || reservation_flags(found) != picture->flags ||
+        memcmp(found->evidence, picture->evidence, sizeof picture->evidence) != 0 ||
+        found->started_ms / 1000 != picture->started_s ||
+        found->terminated_ms / 1000 != picture->terminated_s ||
+        found->actual_ms / 1000 != picture->actual_s) {
         return audit_found(audit, found->sequence,
                            "reservation %s is not what the journal makes of it", found->label);
     }
@@ -280,6 +306,9 @@ static base_status compare_reservations(budget_audit *audit, int64_t max, base_e
             ledger_reservation found;
             reservation_read(store, SQL_AUDIT_RESERVATIONS, &found);
             status = compare_reservation(audit, &found);
+            if (status == BASE_OK && audit->report.good) {
+                status = audit_compare_claims(audit, &found, reterr);
+            }
             walked++;
         }
     }
@@ -418,6 +447,27 @@ static bool compare_client(void *context, const budget_client *found)
     return audit->report.good;
 }
 
+/* The chain that a grant reserves in follows the parents' numbers. */
+static base_status compare_parents(budget_audit *audit, base_error *reterr)
+{
+    bool more = true;
+    store_db *store = &audit->ledger->store;
+    base_status status = store_query(store, reterr, SQL_ACCOUNT_WALK, "");
+    while (status == BASE_OK && more && audit->report.good) {
+        status = store_next(store, SQL_ACCOUNT_WALK, &more, reterr);
+        if (status == BASE_OK && more) {
+            const int64_t id = store_int(store, SQL_ACCOUNT_WALK, 0);
+            if (id < 1 || id > audit->account_count ||
+                audit->accounts[id - 1].parent != store_int(store, SQL_ACCOUNT_WALK, 2)) {
+                (void)audit_found(audit, 0, "account %s has another parent or number",
+                                  store_text(store, SQL_ACCOUNT_WALK, 1));
+            }
+        }
+    }
+    store_done(store, SQL_ACCOUNT_WALK);
+    return status;
+}
+
 static base_status finish(budget_audit *audit, base_error *reterr)
 {
     audit_comparison accounts = {.audit = audit};
@@ -425,6 +475,13 @@ static base_status finish(budget_audit *audit, base_error *reterr)
     base_status status = budget_ledger_accounts(audit->ledger, compare_account, &accounts, reterr);
     if (status == BASE_OK && audit->report.good) {
         status = budget_ledger_clients(audit->ledger, compare_client, &clients, reterr);
+    }
+    if (status == BASE_OK && audit->report.good) {
+        status = compare_parents(audit, reterr);
+    }
+    if (status == BASE_OK && audit->report.good &&
+        audit->offset_ms != audit->ledger->anchor.offset_ms) {
+        (void)audit_found(audit, 0, "the clock's offset is in no row of the journal");
     }
     if (status == BASE_OK && audit->report.good &&
         (accounts.count != audit->account_count || clients.count != audit->client_count)) {

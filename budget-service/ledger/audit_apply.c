@@ -1,11 +1,12 @@
 /* One row's effect on the audit's picture: the rules that decided, asked again. */
 #include <inttypes.h>
-#include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "audit_core.h"
 #include "base/bytes.h"
+#include "budget/time.h"
 
 void audit_expand(const audit_reservation *from, budget_rule_reservation *rule)
 {
@@ -31,10 +32,10 @@ static void shrink(const budget_rule_reservation *rule, audit_reservation *to)
     to->deadline_ms = rule->deadline_ms;
     to->attempt = (uint16_t)rule->attempt;
     to->state = (uint8_t)rule->state;
-    to->flags =
-        (uint8_t)((rule->local ? FLAG_LOCAL : 0) | (rule->created ? FLAG_CREATED : 0) |
-                  (rule->expired ? FLAG_EXPIRED : 0) | (rule->terminated ? FLAG_TERMINATED : 0) |
-                  (rule->cost_known ? FLAG_COST_KNOWN : 0));
+    to->flags = (uint8_t)((to->flags & FLAG_ATTESTED) | (rule->local ? FLAG_LOCAL : 0) |
+                          (rule->created ? FLAG_CREATED : 0) | (rule->expired ? FLAG_EXPIRED : 0) |
+                          (rule->terminated ? FLAG_TERMINATED : 0) |
+                          (rule->cost_known ? FLAG_COST_KNOWN : 0));
 }
 
 static bool chain_of(const budget_audit *audit, int64_t account, budget_rule_chain *chain,
@@ -218,6 +219,31 @@ static budget_reason change_again(const journal_row *row, audit_reservation *pic
     }
 }
 
+/* Times and evidence, which the rules do not look at. */
+static void note_facts(const journal_row *row, const budget_rule_reservation *before,
+                       const budget_rule_reservation *after, audit_reservation *picture)
+{
+    const uint32_t at_s = (uint32_t)((row->at_ms + row->offset_ms) / 1000);
+    const uint8_t *data = row->data;
+    if (row->kind == BUDGET_KIND_REDEEM || row->kind == BUDGET_KIND_CREATE) {
+        picture->started_s = at_s;
+    } else if (row->kind == BUDGET_KIND_ACTUAL) {
+        picture->actual_s = at_s;
+        if (row->data_bytes == 8 + BUDGET_DIGEST_BYTES && !before->terminated) {
+            memcpy(picture->evidence, data + 8, sizeof picture->evidence);
+        }
+    } else if (row->kind == BUDGET_KIND_TERMINATED && row->data_bytes > 8) {
+        const bool attested =
+            data[0] != 0 && ((picture->flags & FLAG_ATTESTED) != 0 || !before->terminated);
+        picture->flags =
+            (uint8_t)((picture->flags & ~FLAG_ATTESTED) | (attested ? FLAG_ATTESTED : 0));
+        memcpy(picture->evidence, data + 1, sizeof picture->evidence);
+    }
+    if (!before->terminated && after->terminated) {
+        picture->terminated_s = at_s;
+    }
+}
+
 static base_status apply_change(budget_audit *audit, const journal_row *row)
 {
     budget_rule_chain chain;
@@ -253,6 +279,7 @@ static base_status apply_change(budget_audit *audit, const journal_row *row)
     }
     chain_put(audit, &chain, ids);
     shrink(&after, picture);
+    note_facts(row, &before, &after, picture);
     return BASE_OK;
 }
 
@@ -304,4 +331,51 @@ base_status audit_apply(budget_audit *audit, const journal_row *row, base_error 
     default:
         return change ? apply_change(audit, row) : BASE_OK;
     }
+}
+
+/* The claims are the canonical JSON that we wrote, so a value stands there in one way only. */
+static bool says(const journal_row *row, const char *key, const char *text, int64_t number)
+{
+    char wanted[BUDGET_LABEL_BYTES + 64];
+    const char *end = strcmp(key, "world_size") == 0 ? "}" : ",";
+    const int length =
+        text != NULL ? snprintf(wanted, sizeof wanted, "\"%s\":\"%s\"", key, text)
+                     : snprintf(wanted, sizeof wanted, "\"%s\":%" PRId64 "%s", key, number, end);
+    return memmem(row->data, row->data_bytes, wanted, (size_t)length) != NULL;
+}
+
+static bool claims_agree(const journal_row *row, const ledger_reservation *found)
+{
+    char exp[BUDGET_TIME_BYTES];
+    const budget_rule_reservation *rule = &found->rule;
+    budget_time_format(rule->expires_at_s, exp);
+    return says(row, "label", found->label, 0) && says(row, "jti", found->jti, 0) &&
+           says(row, "vendor", found->vendor, 0) && says(row, "mode", found->mode, 0) &&
+           says(row, "sub", found->subject, 0) &&
+           says(row, "instance_type", found->instance_type, 0) && says(row, "exp", exp, 0) &&
+           says(row, "max_seconds", NULL, rule->max_seconds) &&
+           says(row, "max_attempts", NULL, rule->max_attempts) &&
+           says(row, "instances", NULL, found->instances) &&
+           says(row, "world_size", NULL, rule->world_size) &&
+           found->authorized_ms == row->at_ms + row->offset_ms;
+}
+
+base_status audit_compare_claims(budget_audit *audit, const ledger_reservation *found,
+                                 base_error *reterr)
+{
+    bool there = false;
+    journal_row row;
+    store_db *store = &audit->ledger->store;
+    base_status status = store_query(store, reterr, SQL_JOURNAL_GET, "i", (int64_t)found->sequence);
+    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_GET, &there, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    const bool good = there && journal_read(store, SQL_JOURNAL_GET, &row) &&
+                      row.kind == BUDGET_KIND_AUTHORIZE && row.reservation == found->id &&
+                      row.data != NULL && claims_agree(&row, found);
+    store_done(store, SQL_JOURNAL_GET);
+    return good ? BASE_OK
+                : audit_found(audit, found->sequence, "reservation %s is not what its claims say",
+                              found->label);
 }

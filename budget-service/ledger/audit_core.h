@@ -17,8 +17,12 @@ typedef struct audit_reservation {
     int64_t posted;
     int64_t billed;
     int64_t deadline_ms;
-    uint8_t key[8]; /* the job key's first bytes */
+    uint8_t key[8];      /* the job key's first bytes */
+    uint8_t evidence[8]; /* and the evidence's digest's */
     uint32_t account;
+    uint32_t started_s; /* wall time, these three */
+    uint32_t terminated_s;
+    uint32_t actual_s;
     uint16_t attempt;
     uint8_t state;
     uint8_t flags;
@@ -54,6 +58,7 @@ struct budget_audit {
     uint64_t position; /* the last row walked */
     uint8_t head[BUDGET_DIGEST_BYTES];
     int64_t at_ms;
+    int64_t offset_ms;
     int64_t account_count;
     audit_account *accounts; /* (BUDGET_ACCOUNTS_MAX), by id - 1 */
     int64_t client_count;
@@ -78,6 +83,11 @@ base_status audit_found(budget_audit *audit, uint64_t sequence, const char *form
 /* What the row does to the picture, and whether it may. */
 BASE_MUST_CHECK base_status audit_apply(budget_audit *audit, const journal_row *row,
                                         base_error *reterr);
+
+/* Does a row of the table "reservation" say what the claims of its authorization do? */
+BASE_MUST_CHECK base_status audit_compare_claims(budget_audit *audit,
+                                                 const ledger_reservation *found,
+                                                 base_error *reterr);
 
 /* The picture of a reservation as the rules have it. */
 void audit_expand(const audit_reservation *from, budget_rule_reservation *rule);
