@@ -6,14 +6,14 @@ target_link_libraries(
 
 foreach(noun IN ITEMS audit bill ledger policy reconcile rules)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
-                 TIMEOUT 60)
+                 TIMEOUT 180)
 endforeach()
 ringfence_test(
   budget-ledger-faults
   SOURCES test_ledger_faults.c sim_disk.c
   LIBS budget_ledger_fixture
   LABELS fault
-  TIMEOUT 60)
+  TIMEOUT 180)
 
 # The same sources with ten seeded bugs in them, for the simulation alone.
 get_directory_property(
@@ -28,7 +28,7 @@ ringfence_test(
   SOURCES test_ledger_sim.c sim_disk.c sim_model.c ${mutant_sources}
   LIBS ringfence::budget ringfence::proto PkgConfig::SQLITE PkgConfig::SODIUM PkgConfig::JANSSON
   LABELS fault
-  TIMEOUT 120
+  TIMEOUT 240
   PRIVATE_OF budget-service)
 target_compile_definitions(test-budget-ledger-sim PRIVATE BUDGET_MUTATIONS)
 target_include_directories(
