@@ -92,6 +92,8 @@ static void list_account(void *user, const budget_account *account)
     (void)printf("%-28s %12s %12s %12s %12s%s\n", account->name, cli_usd(account->cap_usd_micro),
                  cli_usd(account->posted_usd_micro), cli_usd(account->reserved_usd_micro),
                  cli_usd(account->remaining_usd_micro), account->frozen ? "  frozen" : "");
+    (void)fflush(stdout);
+    cli_warn(account);
 }
 
 static int run_list(const cli_args *args)

@@ -82,19 +82,14 @@ static base_status token_seconds(const char *dir, int64_t *seconds, base_error *
     return status;
 }
 
-/* Keys whose last token ended long ago leave the keyring. */
-static void drop_old(key_store *store, int64_t now_s)
+/* Old keys stay, since they signed checkpoints as well; the oldest of all leaves a full keyring. */
+static void make_room(key_store *store)
 {
-    int kept = 0;
-    for (int i = 0; i < store->keyring.count; i++) {
-        const budget_public_key *key = &store->keyring.keys[i];
-        if (key->not_after == 0 || key->not_after + CLOCK_SLACK_S > now_s || key->revoked_at != 0) {
-            store->keyring.keys[kept++] = *key;
-        }
+    if (store->keyring.count == BUDGET_KEYRING_KEYS_MAX) {
+        store->keyring.count--;
+        memmove(&store->keyring.keys[0], &store->keyring.keys[1],
+                (size_t)store->keyring.count * sizeof store->keyring.keys[0]);
     }
-    memset(&store->keyring.keys[kept], 0,
-           (size_t)(store->keyring.count - kept) * sizeof store->keyring.keys[0]);
-    store->keyring.count = kept;
 }
 
 static base_status rotate(key_store *store, const budget_passphrase *passphrase, base_error *reterr)
@@ -117,7 +112,7 @@ static base_status rotate(key_store *store, const budget_passphrase *passphrase,
         active->retired_at = now_s;
         active->not_after = now_s + seconds + CLOCK_SLACK_S;
     }
-    drop_old(store, now_s);
+    make_room(store);
     status = key_store_make(store, passphrase, now_s, &made, reterr);
     budget_secret_key_free(made);
     return status == BASE_OK ? key_store_write(store, reterr) : status;

@@ -8,6 +8,7 @@
 #include "budget/time.h"
 #include "cli.h"
 #include "export_text.h"
+#include "offline_audit.h"
 #include "proto/digest.h"
 
 static bool read_format(const cli_args *args, budget_bill_format *format)
@@ -197,30 +198,51 @@ static int run_export(const cli_args *args)
     return exit_code;
 }
 
+static int show_audit(const cli_args *args, const budget_audit_result *result)
+{
+    if (args->json) {
+        (void)cli_object(json_pack("{s:b, s:I, s:I, s:s}", "good", result->good, "rows",
+                                   (json_int_t)result->rows, "bad_sequence",
+                                   (json_int_t)result->bad_sequence, "finding", result->finding));
+    } else if (result->good) {
+        (void)printf("good: %" PRIu64 " rows\n", result->rows);
+    } else if (result->bad_sequence != 0) {
+        (void)printf("BAD from row %" PRIu64 " on: %s\n", result->bad_sequence, result->finding);
+    } else {
+        (void)printf("BAD: %s\n", result->finding);
+    }
+    return result->good ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
+}
+
+/* The service's own audit while it runs; else, where the folder is ours, one of a copy. */
 static int run_audit(const cli_args *args)
 {
+    char dir[BASE_PATH_BYTES];
     int exit_code = BASE_EXIT_USAGE;
     budget_audit_result result = {0};
     base_error why = {0};
+    if (!cli_dir(args, dir, &exit_code)) {
+        return exit_code;
+    }
+    offline_audit_result offline = {0};
+    const base_status status = offline_audit(dir, &offline, &why);
+    if (status == BASE_OK) {
+        result = (budget_audit_result){
+            .good = offline.good, .rows = offline.rows, .bad_sequence = offline.bad_sequence};
+        (void)snprintf(result.finding, sizeof result.finding, "%s", offline.finding);
+        return show_audit(args, &result);
+    }
+    if (status != BASE_ERR_BUSY && status != BASE_ERR_NOTFOUND) {
+        return cli_status(args, &why);
+    }
     budget_client *client = cli_client(args, "admin", &exit_code);
     if (client == NULL) {
         return exit_code;
     }
+    why = (base_error){0};
     const budget_verdict verdict = budget_audit(client, &result, &why);
-    if (verdict != BUDGET_GRANTED) {
-        exit_code = cli_refused(args, client, verdict, &why, NULL);
-    } else {
-        exit_code = result.good ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
-        if (args->json) {
-            (void)cli_object(json_pack("{s:b, s:I, s:I, s:s}", "good", result.good, "rows",
-                                       (json_int_t)result.rows, "bad_sequence",
-                                       (json_int_t)result.bad_sequence, "finding", result.finding));
-        } else if (result.good) {
-            (void)printf("good: %" PRIu64 " rows\n", result.rows);
-        } else {
-            (void)printf("BAD from row %" PRIu64 " on: %s\n", result.bad_sequence, result.finding);
-        }
-    }
+    exit_code = verdict == BUDGET_GRANTED ? show_audit(args, &result)
+                                          : cli_refused(args, client, verdict, &why, NULL);
     budget_client_close(client);
     return exit_code;
 }
@@ -249,6 +271,9 @@ const cli_command cli_report_commands[] = {
      .operands = "",
      .optional = CLI_CLIENT_OPTIONS,
      .summary = "walk the whole ledger again; names the first bad row (exit 8)",
+     .details =
+         "While the service runs, it does that itself and goes on. Else a copy of the ledger is "
+         "audited.",
      .run = run_audit},
 };
 const int cli_report_command_count = sizeof cli_report_commands / sizeof cli_report_commands[0];

@@ -1,0 +1,188 @@
+#include "offline_audit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/limits.h"
+#include "budget/audit.h"
+#include "budget/clock.h"
+#include "folder_lock.h"
+#include "key_store.h"
+
+enum { COPY_BYTES = 1 << 20, SLICE_ROWS = 10000 };
+
+static const char *const files[] = {"ledger.db", "ledger.db-wal", "checkpoints"};
+enum { FILE_COUNT = sizeof files / sizeof files[0] };
+
+static bool join(const char *dir, const char *name, char path[BASE_PATH_BYTES])
+{
+    return snprintf(path, BASE_PATH_BYTES, "%s/%s", dir, name) < BASE_PATH_BYTES;
+}
+
+static base_status copy_bytes(int from, int into, const char *name, base_error *reterr)
+{
+    static char bytes[COPY_BYTES];
+    for (;;) {
+        const ssize_t got = read(from, bytes, sizeof bytes);
+        if (got < 0) {
+            return base_fail_errno(reterr, errno, "cannot read %s", name);
+        }
+        if (got == 0) {
+            return BASE_OK;
+        }
+        const base_status status = base_fd_write(into, name, bytes, (size_t)got, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+}
+
+/* One that is not there is not copied: the ledger's own opening says what is missing. */
+static base_status copy_file(const char *dir, const char *folder, const char *name,
+                             base_error *reterr)
+{
+    char source[BASE_PATH_BYTES];
+    char target[BASE_PATH_BYTES];
+    if (!join(dir, name, source) || !join(folder, name, target)) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long");
+    }
+    const int from = open(source, O_RDONLY | O_CLOEXEC);
+    if (from < 0) {
+        return errno == ENOENT ? BASE_OK : base_fail_errno(reterr, errno, "cannot open %s", source);
+    }
+    const int into = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    base_status status = into < 0 ? base_fail_errno(reterr, errno, "cannot make %s", target)
+                                  : copy_bytes(from, into, name, reterr);
+    if (into >= 0 && close(into) != 0 && status == BASE_OK) {
+        status = base_fail_errno(reterr, errno, "cannot write %s", target);
+    }
+    (void)close(from);
+    return status;
+}
+
+static void remove_copy(const char *folder)
+{
+    static const char *const made[] = {"ledger.db",   "ledger.db-wal", "ledger.db-shm",
+                                       "checkpoints", "ledger.lock",   "ledger.db-journal"};
+    char path[BASE_PATH_BYTES];
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        if (join(folder, made[i], path)) {
+            (void)unlink(path);
+        }
+    }
+    (void)rmdir(folder);
+}
+
+static base_status verify(void *context, const void *message, size_t message_bytes,
+                          const uint8_t signature[64], const char *kid, base_error *reterr)
+{
+    const budget_public_key *key = budget_keyring_find(context, kid);
+    if (key == NULL ||
+        crypto_sign_verify_detached(signature, message, message_bytes, key->key) != 0) {
+        return base_fail(reterr, BASE_ERR_AUTH, "a checkpoint is not signed by a key of ours");
+    }
+    return BASE_OK;
+}
+
+static base_status walk(budget_ledger *ledger, offline_audit_result *result, base_error *reterr)
+{
+    budget_audit *audit = NULL;
+    bool done = false;
+    base_status status = budget_audit_begin(ledger, &audit, reterr);
+    while (status == BASE_OK && !done) {
+        status = budget_audit_step(audit, SLICE_ROWS, &done, reterr);
+    }
+    if (status == BASE_OK) {
+        const budget_audit_report *report = budget_audit_get(audit);
+        result->good = report->good;
+        result->rows = report->rows;
+        result->bad_sequence = report->bad_sequence;
+        (void)snprintf(result->finding, sizeof result->finding, "%s", report->finding);
+    }
+    budget_audit_end(audit);
+    return status;
+}
+
+static void find(offline_audit_result *result, const char *finding)
+{
+    result->good = false;
+    (void)snprintf(result->finding, sizeof result->finding, "%s", finding);
+}
+
+/* The checkpoints first, strictly; then the rows, whatever the checkpoints said. */
+static base_status audit_copy(const char *folder, const key_store *store,
+                              offline_audit_result *result, base_error *reterr)
+{
+    budget_ledger *ledger = NULL;
+    base_error strict = {0};
+    budget_ledger_options options = {
+        .dir = folder, .signer = {.context = (void *)&store->keyring, .verify = verify}};
+    base_status status = budget_clock_read(&options.clock, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = budget_ledger_open(&options, &ledger, &strict);
+    if (status == BASE_ERR_MISMATCH) {
+        options.accept_checkpoint = true; /* of the copy */
+        status = budget_ledger_open(&options, &ledger, reterr);
+    }
+    if (status != BASE_OK) {
+        find(result, strict.message);
+        return BASE_OK;
+    }
+    status = walk(ledger, result, reterr);
+    budget_ledger_close(ledger);
+    if (status != BASE_OK) {
+        find(result, reterr->message);
+    } else if (result->good && strict.message[0] != '\0') {
+        find(result, strict.message);
+    }
+    return BASE_OK;
+}
+
+static base_status copy_and_audit(const char *dir, const key_store *store,
+                                  offline_audit_result *result, base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    const char *base = getenv("TMPDIR");
+    base_status status = BASE_OK;
+    if (!join(base != NULL && base[0] != '\0' ? base : "/tmp", "budget-audit-XXXXXX", folder) ||
+        mkdtemp(folder) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot make a folder for a copy of the ledger");
+    }
+    for (int i = 0; i < FILE_COUNT && status == BASE_OK; i++) {
+        status = copy_file(dir, folder, files[i], reterr);
+    }
+    if (status == BASE_OK) {
+        status = audit_copy(folder, store, result, reterr);
+    }
+    remove_copy(folder);
+    return status;
+}
+
+base_status offline_audit(const char *dir, offline_audit_result *result, base_error *reterr)
+{
+    static key_store store;
+    char path[BASE_PATH_BYTES];
+    int lock = -1;
+    *result = (offline_audit_result){0};
+    if (!join(dir, "ledger.db", path) || access(path, F_OK) != 0) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no ledger", dir);
+    }
+    base_status status = key_store_read(&store, dir, reterr);
+    if (status == BASE_OK) {
+        status = folder_lock(dir, &lock, reterr);
+    }
+    if (status == BASE_OK) {
+        status = copy_and_audit(dir, &store, result, reterr);
+        folder_unlock(lock);
+    }
+    return status;
+}
