@@ -34,6 +34,7 @@ function(ringfence_service_test name)
 endfunction()
 
 ringfence_service_test(service LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-facts LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
 # Sanitizers have allocators of their own, which do not say how much memory is in use.
 ringfence_service_test(service-hostile LABELS ipc dev-only TIMEOUT 120)

@@ -1,0 +1,269 @@
+/* What comes after a grant: deadlines with their alarm and hook, spend.jsonl, bills, audits; and
+ * how the service is started: its memory, its folder, its sockets. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "proto/key.h"
+#include "service_fixture.h"
+
+enum { WAIT_MS = 20 * 1000, FILE_BYTES_MAX = 1 << 20 };
+
+static int setup(void **state)
+{
+    service_fixture *fixture = calloc(1, sizeof *fixture);
+    fixture_make(fixture);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static void write_policy(const service_fixture *fixture, const char *extra)
+{
+    char text[2 * BASE_PATH_BYTES];
+    base_error error;
+    (void)snprintf(text, sizeof text, "{\"version\": 1, %s}", extra);
+    assert_ok(base_file_write(test_folder_path(&fixture->folder, "policy.json"), text, strlen(text),
+                              &error),
+              &error);
+}
+
+static budget_redeem_options redeemer(const service_fixture *fixture, budget_job_key *key)
+{
+    proto_keypair pair;
+    proto_keypair_make(&pair);
+    memcpy(key->public_key, pair.public_key, sizeof key->public_key);
+    memcpy(key->secret_key, pair.secret_key, sizeof key->secret_key);
+    return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
+}
+
+/* Authorizes label for so many seconds, and redeems its rank 0. */
+static void begin_run(const service_fixture *fixture, const char *label, int64_t seconds)
+{
+    base_error why;
+    budget_grant grant;
+    budget_job_key job;
+    static budget_redemption redemption;
+    const budget_redeem_options mine = redeemer(fixture, &job);
+    budget_client *client = fixture_client(fixture, "request", 0);
+    budget_ask ask = fixture_ask("phase35", label, USD(1));
+    ask.max_seconds = seconds;
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_redeem(&mine, grant.token, 0, 1, 1, &redemption, &why), BUDGET_GRANTED,
+                   &why);
+    budget_client_close(client);
+}
+
+static void note_alarm(void *user, const budget_entry *entry)
+{
+    (void)snprintf(user, BUDGET_LABEL_BYTES, "%s", entry->label);
+    assert_string_equal(entry->state, "expired-unconfirmed");
+}
+
+/* The hook writes what it is told into a FIFO: opening it waits for the alarm. */
+static void test_deadline_alarm_and_hook(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char extra[2 * BASE_PATH_BYTES];
+    char told[4096] = "";
+    char label[BUDGET_LABEL_BYTES] = "";
+    const char *fifo = test_folder_path(&fixture->folder, "alarm");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'\"]", fifo);
+    write_policy(fixture, extra);
+    const int fd = open(fifo, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(5));
+    begin_run(fixture, "run-1", 1);
+    size_t filled = 0;
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    while (strchr(told, '}') == NULL) {
+        struct pollfd waited = {.fd = fd, .events = POLLIN};
+        if (poll(&waited, 1, base_deadline_poll_ms(deadline_ns, WAIT_MS)) != 1) {
+            fail_msg("no alarm, but: %s", told);
+        }
+        const ssize_t got = read(fd, told + filled, sizeof told - 1 - filled);
+        assert_true(got >= 0);
+        filled += (size_t)got;
+    }
+    (void)close(fd);
+    assert_non_null(strstr(told, "\"event\":\"deadline-passed\""));
+    assert_non_null(strstr(told, "\"label\":\"run-1\""));
+
+    budget_report report;
+    const budget_status_sinks sinks = {.alarm = note_alarm, .user = label};
+    budget_client *client = fixture_client(fixture, "request", 0);
+    assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(report.alarms_total, 1);
+    assert_string_equal(label, "run-1");
+    budget_chain chain;
+    assert_verdict(budget_remaining(client, "phase35", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[0].reserved_usd_micro, USD(1)); /* nothing came back */
+    budget_client_close(client);
+}
+
+static void count_line(void *user, const char *line)
+{
+    assert_int_equal(line[0], '{');
+    *(int *)user += 1;
+}
+
+static void test_spend_and_export(void **state)
+{
+    enum { RUNS = 5 };
+    service_fixture *fixture = *state;
+    base_error why;
+    int lines = 0;
+    int exported = 0;
+    void *data = NULL;
+    size_t data_bytes = 0;
+    write_policy(fixture, "\"spend\": \"deep/spend.jsonl\"");
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(500));
+    for (int i = 0; i < RUNS; i++) {
+        char label[32];
+        (void)snprintf(label, sizeof label, "run-%d", i);
+        begin_run(fixture, label, 3600);
+        if (i == 2) { /* what is there is not written again */
+            assert_int_equal(fixture_stop(fixture), 0);
+            fixture_start(fixture);
+        }
+    }
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_export(admin, count_line, &exported, &why), BUDGET_GRANTED, &why);
+    budget_client_close(admin);
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_ok(base_file_read(test_folder_path(&fixture->folder, "deep/spend.jsonl"), FILE_BYTES_MAX,
+                             &data, &data_bytes, &why),
+              &why);
+    for (size_t i = 0; i < data_bytes; i++) {
+        lines += ((const char *)data)[i] == '\n' ? 1 : 0;
+    }
+    free(data);
+    assert_true(exported >= RUNS);
+    assert_int_equal(lines, exported);
+}
+
+static void count_difference(void *user, const budget_difference *difference)
+{
+    assert_string_equal(difference->label, "run-2");
+    assert_int_equal(difference->bill_usd_micro, USD(0.7));
+    *(int *)user += 1;
+}
+
+static void test_bill_and_audit(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    int differences = 0;
+    budget_reconciliation result;
+    budget_audit_result audit = {0};
+    static budget_bill_line lines[2] = {
+        {.line_id = "l-1", .label = "run-1", .usd_micro = 500000},
+        {.line_id = "l-2", .label = "run-2", .usd_micro = 700000},
+    };
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(500));
+    begin_run(fixture, "run-1", 3600);
+    begin_run(fixture, "run-2", 3600);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    const budget_actual by_hand = {.label = "run-2", .usd_micro = USD(0.6)};
+    assert_verdict(budget_record_actual(admin, &by_hand, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_terminated(admin, "run-2", "gone", 4, &why), BUDGET_GRANTED, &why);
+    const budget_bill bill = {.as_of = 4000000000, .lines = lines, .count = 2};
+    assert_verdict(budget_reconcile(admin, &bill, count_difference, &differences, &result, &why),
+                   BUDGET_GRANTED, &why);
+    assert_int_equal(result.matched, 1);
+    assert_int_equal(result.differing, 1);
+    assert_int_equal(differences, 1);
+    assert_verdict(budget_audit(admin, &audit, &why), BUDGET_GRANTED, &why);
+    assert_true(audit.good);
+    assert_true(audit.rows > 8);
+    budget_client_close(admin);
+}
+
+/* Locked memory, and no core: what the kernel says of the service itself. */
+static void test_locked_memory(void **state)
+{
+    service_fixture *fixture = *state;
+    char path[64];
+    char line[256];
+    long locked_kib = 0;
+    fixture_start(fixture);
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)fixture->pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "VmLck:", 6) == 0) {
+            locked_kib = strtol(line + 6, NULL, 10);
+        }
+    }
+    (void)fclose(file);
+    assert_true(locked_kib > 0);
+    /* not dumpable: its /proc entries are root's, whoever runs it */
+    struct stat status;
+    (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)fixture->pid);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_uid, 0);
+}
+
+static void test_folder_that_others_enter(void **state)
+{
+    service_fixture *fixture = *state;
+    assert_int_equal(chmod(test_folder_path(&fixture->folder, "run"), 0755), 0);
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    assert_int_equal(chmod(test_folder_path(&fixture->folder, "run"), 0700), 0);
+    fixture_start(fixture);
+}
+
+static void test_long_socket_path(void **state)
+{
+    service_fixture *fixture = *state;
+    char listen[256];
+    base_error error = {0};
+    budget_client *client = NULL;
+    (void)snprintf(listen, sizeof listen, "ipc:///tmp/%0120d", 0);
+    assert_false(fixture_start_with(fixture, NULL, listen));
+    const budget_client_options options = {.dir = fixture->dir, .endpoint = listen};
+    assert_status(budget_client_open(&options, &client, &error), BASE_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "shorter name"));
+}
+
+static void test_key_file_that_others_read(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error error = {0};
+    budget_client *client = NULL;
+    const budget_client_options options = {.dir = fixture->dir};
+    assert_int_equal(chmod(test_folder_path(&fixture->folder, "clients/request.key"), 0644), 0);
+    assert_status(budget_client_open(&options, &client, &error), BASE_ERR_AUTH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_spend_and_export, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bill_and_audit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_locked_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_folder_that_others_enter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_socket_path, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_key_file_that_others_read, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
