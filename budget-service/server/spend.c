@@ -82,9 +82,8 @@ base_status service_spend_open(budget_service *service, base_error *reterr)
     if (path == NULL) {
         return BASE_OK;
     }
-    const int length = path[0] == '/'
-                           ? snprintf(made->path, sizeof made->path, "%s", path)
-                           : snprintf(made->path, sizeof made->path, "%s/%s", service->dir, path);
+    /* A relative path is one of the folder that the service was started in. */
+    const int length = snprintf(made->path, sizeof made->path, "%s", path);
     if (length >= (int)sizeof made->path) {
         return base_fail(reterr, BASE_ERR_LIMIT, "%s: too long a path", path);
     }

@@ -127,11 +127,13 @@ static void test_spend_and_export(void **state)
     enum { RUNS = 5 };
     service_fixture *fixture = *state;
     base_error why;
+    char extra[BASE_PATH_BYTES + 64];
     int lines = 0;
     int exported = 0;
     void *data = NULL;
     size_t data_bytes = 0;
-    write_policy(fixture, "\"spend\": \"deep/spend.jsonl\"");
+    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/deep/spend.jsonl\"", fixture->dir);
+    write_policy(fixture, extra);
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(500));
     for (int i = 0; i < RUNS; i++) {
