@@ -173,13 +173,18 @@ LIBRARY_TITLES = {"ringfence": "Ringfence", "openmpi": "Open MPI", "openmpi-tcp"
                   "impi": "Intel MPI", "gloo": "gloo", "gloo-busy": "gloo, busy-poll", "floor": "floor"}
 
 
+def short(microseconds):
+    """Three digits, and no exponents."""
+    return f"{microseconds:.3g}" if microseconds < 999.5 else f"{microseconds:.0f}"
+
+
 def markdown_table(rows):
     """One place and kind."""
     names = [name for name in LIBRARY_TITLES if any(name in row["us"] for row in rows)]
     lines = ["| bytes | " + " | ".join(LIBRARY_TITLES[name] for name in names)
              + " | times faster | least to most | bar | |", "|---" * (len(names) + 5) + "|"]
     for row in rows:
-        times = " | ".join(f"{row['us'][name]:.3g}" if name in row["us"] else "–" for name in names)
+        times = " | ".join(short(row["us"][name]) if name in row["us"] else "–" for name in names)
         for bar in row["bars"]:
             wanted = f"{bar['bar']:g}" if bar["bar"] else "–"
             verdict = "" if not bar["bar"] else "met" if bar["met"] else "**missed**"
@@ -201,7 +206,7 @@ def other_kinds_table(rows):
             found = [row for row in rows if (row["kind"], row["size"]) == (kind, size) and row["bars"]]
             for bar in found[0]["bars"][:1] if found else []:
                 missed = "" if bar["met"] else " **missed**"
-                cells.append(f"{found[0]['us'][bars.OURS]:.3g} µs, **{bar['ratio']:.2f}** "
+                cells.append(f"{short(found[0]['us'][bars.OURS])} µs, **{bar['ratio']:.2f}** "
                              f"({bar['least']:.2f} to {bar['most']:.2f}){missed}")
             if not found:
                 cells.append("–")
