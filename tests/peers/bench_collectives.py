@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -230,6 +231,8 @@ def write_markdown(path, rows):
 
 def main():
     args = parse_arguments()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: ranks and namespaces are taken down
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     rows = []
     # In memory where possible: what the ranks share is not to be written to a disk meanwhile.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
