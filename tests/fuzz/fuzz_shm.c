@@ -87,6 +87,7 @@ static void set_up(stage *s)
                                 .link = &s->context_link};
     s->context.flight = flight;
     s->comm.context = &s->context;
+    s->comm.table = &coll_shm_transport;
     s->comm.size = RANKS;
     s->comm.shares_memory = true;
     s->comm.inline_bytes = COLL_TINY_BYTES;
