@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/exitcode.h"
 #include "base/file.h"
@@ -26,6 +25,7 @@ typedef struct cli_run {
     int argc;
     char **argv;
     launch_record *record; /* NULL: none is kept */
+    bool recording;        /* it has begun: the folder is ours */
     launch_lease *lease;   /* of a mode that may cost money */
     launch_job_result result;
     launch_scaling_point points[LAUNCH_SCALING_POINTS_MAX];
@@ -62,8 +62,7 @@ static void on_flights(void *user, const char *const *records, int ranks, const 
     const cli_run *run = user;
     const launch_options *options = run->options;
     base_error error;
-    const bool recording = run->record != NULL && access(options->job.out, W_OK) == 0;
-    const char *folder = recording ? options->job.out : options->log_dir;
+    const char *folder = run->recording ? options->job.out : options->log_dir;
     if (folder[0] == '\0') {
         if (options->program != NULL || cause[0] == '\0') {
             base_log(BASE_LOG_INFO, "the ranks' flight records are kept with --log-dir DIR only");
@@ -116,6 +115,7 @@ static base_status on_ready(void *user, base_error *reterr)
         return BASE_OK;
     }
     const base_status status = launch_record_begin(run->record, reterr);
+    run->recording = status == BASE_OK;
     print_notes(run);
     return status;
 }
