@@ -1,15 +1,16 @@
 /* budget-serve-test DIR [LISTEN]: the service as it is, but for its signing key, which lies bare in
  * DIR/test.key, and for the failpoints that it is compiled with. Prints "ready" and its endpoints.
  */
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
-
-#include <signal.h>
-#include <sodium.h>
 
 #include "base/exitcode.h"
 #include "base/log.h"
@@ -21,6 +22,22 @@ __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "detect_leaks=0";
+}
+
+/* SQLite's syncs go through here: while the file $BUDGET_FAIL_SYNC is there, they fail. */
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+    const char *path = getenv("BUDGET_FAIL_SYNC");
+    if (path != NULL && access(path, F_OK) == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    return fdatasync(fd);
 }
 
 static unsigned char *secret;

@@ -227,6 +227,35 @@ static void test_locked_memory(void **state)
     assert_int_equal(status.st_uid, 0);
 }
 
+/* A failed sync ends the service without an answer; afterwards the same question is granted. */
+static void test_failed_sync(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    char setting[BASE_PATH_BYTES + 64];
+    const char *trigger = test_folder_path(&fixture->folder, "fail-sync");
+    (void)snprintf(setting, sizeof setting, "BUDGET_FAIL_SYNC=%s", trigger);
+    assert_true(fixture_start_with(fixture, setting, NULL));
+    fixture_account(fixture, "phase35", USD(5));
+    budget_client *client = fixture_client(fixture, "request", 500);
+    const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    assert_ok(base_file_write(trigger, "", 0, &why), &why);
+    assert_ok(budget_client_set_request_id(client, "sync-1", &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_UNKNOWN, &why);
+    const int status = fixture_wait(fixture);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(unlink(trigger), 0);
+    fixture_start(fixture);
+    assert_ok(budget_client_set_request_id(client, "sync-1", &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    budget_chain chain;
+    assert_verdict(budget_remaining(client, "phase35", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[0].reserved_usd_micro, USD(1));
+    budget_client_close(client);
+}
+
 static void test_folder_that_others_enter(void **state)
 {
     service_fixture *fixture = *state;
@@ -266,6 +295,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_spend_and_export, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bill_and_audit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failed_sync, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder_that_others_enter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_socket_path, setup, teardown),
         cmocka_unit_test_setup_teardown(test_key_file_that_others_read, setup, teardown),
