@@ -74,6 +74,7 @@ void bench_make(bench_service *bench, const char *parent)
     made = bench;
     owner = getpid();
     (void)atexit(remove_at_exit);
+    (void)signal(SIGPIPE, SIG_IGN); /* the folder goes, whoever reads our figures */
     (void)crypto_sign_keypair(public_key, secret_key);
     (void)snprintf(path, sizeof path, "%s/keyring.json", bench->dir);
     if (budget_keyring_add(&bench->keyring, public_key, 1, &error) != BASE_OK ||

@@ -13,8 +13,6 @@
 #include "service_bench.h"
 
 enum {
-    SAMPLES = 500,
-    WARMUP = 50,
     QUESTION_BYTES = 256,
     ANSWER_BYTES = 1536, /* an answer with a token */
     APPEND_BYTES = 4096,
@@ -64,30 +62,12 @@ static void ask(void *socket, size_t size_bytes)
     (void)zmq_recv(socket, answer, sizeof answer, 0);
 }
 
-static double measure_echo(void *socket)
-{
-    int64_t taken_ns[SAMPLES];
-    for (int i = -WARMUP; i < SAMPLES; i++) {
-        const int64_t begun_ns = base_now_ns();
-        ask(socket, QUESTION_BYTES);
-        if (i >= 0) {
-            taken_ns[i] = base_now_ns() - begun_ns;
-        }
-    }
-    ask(socket, 0);
-    return bench_percentile_us(taken_ns, SAMPLES, 50);
-}
-
 /* Two contexts, as service and client have each their own. */
-double bench_echo_us(const bench_service *bench)
+static void open_sockets(bench_floor *floor, const char *dir)
 {
     base_error error = {0};
     char endpoint[BASE_PATH_BYTES + 16];
-    void *contexts[2] = {NULL, NULL};
-    void *sockets[2] = {NULL, NULL};
     proto_keypair keys[2];
-    proto_zap *zap = NULL;
-    pthread_t thread;
     const proto_zap_options zap_options = {.admit = admit};
     proto_keypair_make(&keys[0]);
     proto_keypair_make(&keys[1]);
@@ -101,50 +81,67 @@ double bench_echo_us(const bench_service *bench)
          .keys = &keys[1],
          .server_key = keys[0].public_key},
     };
-    (void)snprintf(endpoint, sizeof endpoint, "ipc://%s/echo.sock", bench->dir);
+    (void)snprintf(endpoint, sizeof endpoint, "ipc://%s/echo.sock", dir);
     for (int i = 0; i < 2; i++) {
-        if (proto_socket_context(&contexts[i], &error) != BASE_OK ||
-            (i == 0 && proto_zap_start(contexts[0], &zap_options, &zap, &error) != BASE_OK) ||
-            proto_socket_open(contexts[i], &options[i], &sockets[i], &error) != BASE_OK) {
+        if (proto_socket_context(&floor->contexts[i], &error) != BASE_OK ||
+            (i == 0 &&
+             proto_zap_start(floor->contexts[0], &zap_options, &floor->zap, &error) != BASE_OK) ||
+            proto_socket_open(floor->contexts[i], &options[i], &floor->sockets[i], &error) !=
+                BASE_OK) {
             bench_die("echo", &error);
         }
     }
-    if (zmq_bind(sockets[0], endpoint) != 0 || zmq_connect(sockets[1], endpoint) != 0 ||
-        pthread_create(&thread, NULL, echo, sockets[0]) != 0) {
+    if (zmq_bind(floor->sockets[0], endpoint) != 0 ||
+        zmq_connect(floor->sockets[1], endpoint) != 0 ||
+        pthread_create(&floor->thread, NULL, echo, floor->sockets[0]) != 0) {
         (void)proto_zmq_fail(&error, endpoint);
         bench_die("echo", &error);
     }
-    const double taken_us = measure_echo(sockets[1]);
-    (void)pthread_join(thread, NULL);
-    (void)zmq_close(sockets[1]);
-    (void)zmq_close(sockets[0]);
-    (void)zmq_ctx_shutdown(contexts[0]);
-    proto_zap_join(zap);
-    (void)zmq_ctx_term(contexts[0]);
-    (void)zmq_ctx_term(contexts[1]);
-    return taken_us;
 }
 
-double bench_append_us(const bench_service *bench)
+void bench_floor_open(bench_floor *floor, const bench_service *bench)
 {
     base_error error = {0};
-    char path[BASE_PATH_BYTES + 16];
-    int64_t taken_ns[SAMPLES];
-    uint8_t page[APPEND_BYTES];
-    (void)snprintf(path, sizeof path, "%s/append", bench->dir);
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    memset(page, 'x', sizeof page);
-    for (int i = -WARMUP; i < SAMPLES; i++) {
-        const int64_t begun_ns = base_now_ns();
-        if (write(fd, page, sizeof page) != (ssize_t)sizeof page || fdatasync(fd) != 0) {
-            (void)base_fail_errno(&error, errno, "%s", path);
-            bench_die("append", &error);
-        }
-        if (i >= 0) {
-            taken_ns[i] = base_now_ns() - begun_ns;
-        }
+    *floor = (bench_floor){.fd = -1};
+    open_sockets(floor, bench->dir);
+    (void)snprintf(floor->path, sizeof floor->path, "%s/append", bench->dir);
+    floor->fd = open(floor->path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    if (floor->fd < 0) {
+        (void)base_fail_errno(&error, errno, "%s", floor->path);
+        bench_die("append", &error);
     }
-    (void)close(fd);
-    (void)unlink(path);
-    return bench_percentile_us(taken_ns, SAMPLES, 50);
+}
+
+void bench_floor_close(bench_floor *floor)
+{
+    ask(floor->sockets[1], 0);
+    (void)pthread_join(floor->thread, NULL);
+    (void)zmq_close(floor->sockets[1]);
+    (void)zmq_close(floor->sockets[0]);
+    (void)zmq_ctx_shutdown(floor->contexts[0]);
+    proto_zap_join(floor->zap);
+    (void)zmq_ctx_term(floor->contexts[0]);
+    (void)zmq_ctx_term(floor->contexts[1]);
+    (void)close(floor->fd);
+    (void)unlink(floor->path);
+}
+
+int64_t bench_echo_ns(bench_floor *floor)
+{
+    const int64_t begun_ns = base_now_ns();
+    ask(floor->sockets[1], QUESTION_BYTES);
+    return base_now_ns() - begun_ns;
+}
+
+int64_t bench_append_ns(bench_floor *floor)
+{
+    base_error error = {0};
+    uint8_t page[APPEND_BYTES];
+    memset(page, 'x', sizeof page);
+    const int64_t begun_ns = base_now_ns();
+    if (write(floor->fd, page, sizeof page) != (ssize_t)sizeof page || fdatasync(floor->fd) != 0) {
+        (void)base_fail_errno(&error, errno, "%s", floor->path);
+        bench_die("append", &error);
+    }
+    return base_now_ns() - begun_ns;
 }

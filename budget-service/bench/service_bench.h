@@ -2,6 +2,7 @@
 #ifndef BUDGET_SERVICE_BENCH_H
 #define BUDGET_SERVICE_BENCH_H
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include "budget/client.h"
@@ -22,10 +23,25 @@ double bench_one_client_us(const bench_service *bench, const char *prefix, int s
                            double *p99_us);
 double bench_rss_mib(const bench_service *bench);
 
-/* ---- floor.c: what bounds every guard from below; p50 */
+/* ---- floor.c: what bounds every guard from below */
 
-double bench_echo_us(const bench_service *bench);
-double bench_append_us(const bench_service *bench);
+struct proto_zap;
+
+typedef struct bench_floor {
+    void *contexts[2];
+    void *sockets[2];
+    struct proto_zap *zap;
+    pthread_t thread;
+    int fd;
+    char path[BASE_PATH_BYTES + 16];
+} bench_floor;
+
+void bench_floor_open(bench_floor *floor, const bench_service *bench);
+void bench_floor_close(bench_floor *floor);
+
+/* One CURVE round trip; one append of 4 KiB with fdatasync. */
+int64_t bench_echo_ns(bench_floor *floor);
+int64_t bench_append_ns(bench_floor *floor);
 
 /* ---- fixture.c: a service with accounts "bench" and "bench/lab" */
 

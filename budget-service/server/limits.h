@@ -17,7 +17,7 @@ enum {
     SERVICE_EXPIRE_MAX = 64,   /* deadlines handled in one batch */
     SERVICE_NBF_LEEWAY_S = 60, /* a rented host's clock may be behind by so much */
     SERVICE_AUDITS_WAITING_MAX = 4,
-    SERVICE_AUDIT_SLICE_ROWS = 1000,     /* walked between two batches: a few milliseconds */
+    SERVICE_AUDIT_SLICE_ROWS = 500,      /* walked between two batches: a few milliseconds */
     SERVICE_AUDIT_BYTES_MAX = 256 << 20, /* of memory that counts as an audit's */
 };
 

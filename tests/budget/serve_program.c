@@ -25,14 +25,14 @@ const char *__asan_default_options(void)
 }
 
 /* SQLite's syncs go through here: while the file $BUDGET_FAIL_SYNC is there, they fail. */
-__attribute__((visibility("default"))) int fdatasync(int fd)
+__attribute__((visibility("default"))) int fdatasync(int fildes)
 {
     const char *path = getenv("BUDGET_FAIL_SYNC");
     if (path != NULL && access(path, F_OK) == 0) {
         errno = EIO;
         return -1;
     }
-    return (int)syscall(SYS_fdatasync, fd);
+    return (int)syscall(SYS_fdatasync, fildes);
 }
 
 __attribute__((visibility("default"))) int fsync(int fd)
