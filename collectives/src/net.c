@@ -516,17 +516,21 @@ void coll_net_farewell(coll_context *context)
 static void adopt_orphans(coll_comm *comm)
 {
     coll_net *net = net_of(comm->context);
+    coll_net_orphan own[COLL_ORPHANS_MAX]; /* taken out first: committing may keep new ones */
+    int own_count = 0;
     int kept = 0;
     for (int i = 0; i < net->orphan_count; i++) {
-        coll_net_orphan orphan = net->orphans[i];
-        if (orphan.head.comm_id != comm->id) {
-            net->orphans[kept++] = orphan;
-            continue;
+        if (net->orphans[i].head.comm_id == comm->id) {
+            own[own_count++] = net->orphans[i];
+        } else {
+            net->orphans[kept++] = net->orphans[i];
         }
-        (void)coll_net_commit(comm->context, orphan.peer, &orphan.head, orphan.body);
-        free(orphan.body);
     }
     net->orphan_count = kept;
+    for (int i = 0; i < own_count; i++) {
+        (void)coll_net_commit(comm->context, own[i].peer, &own[i].head, own[i].body);
+        free(own[i].body);
+    }
 }
 
 /* What goes with a line saves a round trip, and costs its bytes once per peer: the same on every

@@ -87,7 +87,7 @@ static base_status resolve(const char *address, uint16_t port, struct addrinfo *
 static base_status listen_on(const char *address, int *listener, uint16_t *port, base_error *reterr)
 {
     struct addrinfo *at = NULL;
-    struct sockaddr_storage bound;
+    struct sockaddr_storage bound = {.ss_family = AF_UNSPEC};
     socklen_t bound_bytes = sizeof bound;
     const base_status status = resolve(address, 0, &at, reterr);
     if (status != BASE_OK) {
