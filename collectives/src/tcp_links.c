@@ -87,7 +87,11 @@ static base_status resolve(const char *address, uint16_t port, struct addrinfo *
 static base_status listen_on(const char *address, int *listener, uint16_t *port, base_error *reterr)
 {
     struct addrinfo *at = NULL;
-    struct sockaddr_storage bound = {.ss_family = AF_UNSPEC};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = {.v6 = {.sin6_family = AF_UNSPEC}};
     socklen_t bound_bytes = sizeof bound;
     const base_status status = resolve(address, 0, &at, reterr);
     if (status != BASE_OK) {
@@ -97,13 +101,12 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
     *listener = fd;
     const bool listening = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
                            listen(fd, BACKLOG) == 0 &&
-                           getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) == 0;
+                           getsockname(fd, &bound.any, &bound_bytes) == 0;
     freeaddrinfo(at);
     if (!listening) {
         return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", address, strerror(errno));
     }
-    *port = ntohs(bound.ss_family == AF_INET ? ((struct sockaddr_in *)&bound)->sin_port
-                                             : ((struct sockaddr_in6 *)&bound)->sin6_port);
+    *port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
     return BASE_OK;
 }
 
