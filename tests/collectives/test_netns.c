@@ -16,9 +16,13 @@
 #include "forked.h"
 #include "support.h"
 
-enum { RANKS = 3, COUNT = 300000, COMMAND_BYTES = 256, EXIT_SKIP = 77 };
-
-extern char **environ;
+enum {
+    RANKS = 3,
+    RANKS_SUM = RANKS * (RANKS + 1) / 2,
+    COUNT = 300000,
+    COMMAND_BYTES = 256,
+    EXIT_SKIP = 77
+};
 
 typedef enum trouble {
     TROUBLE_NONE,
@@ -82,7 +86,7 @@ static base_status work(coll_comm *comm, base_error *error)
         }
         status = coll_all_reduce(comm, data, data, count, COLL_FLOAT32, COLL_SUM, error);
         for (size_t i = 0; status == BASE_OK && i < count; i++) {
-            if (data[i] != (float)(RANKS * (RANKS + 1) / 2)) {
+            if (data[i] != (float)RANKS_SUM) {
                 return base_fail(error, BASE_ERR_STATE, "element %zu is %g", i, (double)data[i]);
             }
         }
