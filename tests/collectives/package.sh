@@ -41,7 +41,7 @@ hidden "" "$lib/libcoll.a"
 cc "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/shared"
 check "$scratch/shared"
 cc "$example" $(pkg-config --cflags libcoll) "$lib/libcoll.a" \
-    $(pkg-config --static --libs-only-l libcoll | sed 's/-lcoll//') -o "$scratch/static"
+    $(pkg-config --libs $(pkg-config --print-requires-private libcoll)) -pthread -lm -o "$scratch/static"
 check "$scratch/static"
 
 mkdir "$scratch/project"
