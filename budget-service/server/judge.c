@@ -95,18 +95,7 @@ static base_status judge_client(budget_service *service, const service_question 
         return status;
     }
     item->identified = true;
-    if (found == NULL) {
-        (void)snprintf(words, sizeof words, "%s is not asked at this endpoint",
-                       budget_request_name(request));
-        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words,
-                                   reterr);
-    }
-    if ((found->roles & (1u << client->role)) == 0) {
-        (void)snprintf(words, sizeof words, "client %s has the role %s, which may not ask %s",
-                       client->name, role_name(client->role), budget_request_name(request));
-        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words,
-                                   reterr);
-    }
+    /* before the role: a refusal, too, says which ledger it is about */
     if (request->known_sequence != 0) {
         if (budget_ledger_remembers(service->ledger, request->known_sequence,
                                     request->known_head.data, NULL) != BASE_OK) {
@@ -118,6 +107,18 @@ static base_status judge_client(budget_service *service, const service_question 
         }
         memcpy(item->known_head, request->known_head.data, sizeof item->known_head);
         item->remembered = true;
+    }
+    if (found == NULL) {
+        (void)snprintf(words, sizeof words, "%s is not asked at this endpoint",
+                       budget_request_name(request));
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words,
+                                   reterr);
+    }
+    if ((found->roles & (1u << client->role)) == 0) {
+        (void)snprintf(words, sizeof words, "client %s has the role %s, which may not ask %s",
+                       client->name, role_name(client->role), budget_request_name(request));
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words,
+                                   reterr);
     }
     *handler = found->handler;
     return BASE_OK;
