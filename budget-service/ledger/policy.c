@@ -281,6 +281,16 @@ static base_status take_hook(budget_policy *policy, const json_t *value, base_er
                : status;
 }
 
+/* The account that pays where a request names none. */
+static base_status take_payer(budget_policy *policy, const json_t *value, base_error *reterr)
+{
+    const base_status status =
+        take_text(value, "account", policy->account, sizeof policy->account, reterr);
+    return status != BASE_OK || budget_name_ok(policy->account, sizeof policy->account, true)
+               ? status
+               : bad(reterr, "account", "is a name that no account can have");
+}
+
 static base_status take_root(budget_policy *policy, json_t *root, base_error *reterr)
 {
     const char *key = NULL;
@@ -296,6 +306,8 @@ static base_status take_root(budget_policy *policy, json_t *root, base_error *re
             status = take_number(value, key, 1, 1, &version, reterr);
         } else if (strcmp(key, "spend") == 0) {
             status = take_copy(value, key, &policy->spend, reterr);
+        } else if (strcmp(key, "account") == 0) {
+            status = take_payer(policy, value, reterr);
         } else if (strcmp(key, "hook") == 0) {
             status = take_hook(policy, value, reterr);
         } else if (strcmp(key, "token_seconds") == 0) {
@@ -378,6 +390,11 @@ const char *budget_policy_initial(void)
            "    \"*\": {\"defaults\": {\"instances\": 1, \"max_attempts\": 1}}\n"
            "  }\n"
            "}\n";
+}
+
+const char *budget_policy_account(const budget_policy *policy)
+{
+    return policy->account[0] != '\0' ? policy->account : NULL;
 }
 
 const char *budget_policy_spend_path(const budget_policy *policy)

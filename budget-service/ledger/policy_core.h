@@ -49,6 +49,7 @@ typedef struct policy_vendor {
 } policy_vendor;
 
 struct budget_policy {
+    char account[BUDGET_ACCOUNT_BYTES]; /* "": not said */
     char *spend;
     char *hook[BUDGET_POLICY_HOOK_WORDS_MAX + 1];
     int64_t token_s;

@@ -81,6 +81,17 @@ static void fill_price(const budget_policy *policy, budget_claims *claims)
     }
 }
 
+/* A day of one's own machine, or what the policy allows of it. */
+static int64_t local_seconds(const policy_entries *entries)
+{
+    int64_t seconds = BUDGET_POLICY_LOCAL_SECONDS;
+    for (int i = 0; i < entries->count; i++) {
+        const int64_t limit = entries->found[i]->limits.max_seconds;
+        seconds = limit >= 0 && limit < seconds ? limit : seconds;
+    }
+    return seconds;
+}
+
 void budget_policy_fill(const budget_policy *policy, budget_claims *claims)
 {
     const policy_entries entries = entries_of(policy, claims->account);
@@ -103,7 +114,8 @@ void budget_policy_fill(const budget_policy *policy, budget_claims *claims)
     }
     fill_number(&claims->instances, 1);
     fill_number(&claims->max_attempts, 1);
-    fill_number(&claims->max_seconds, BUDGET_POLICY_SECONDS);
+    fill_number(&claims->max_seconds, strcmp(claims->vendor, "local") == 0 ? local_seconds(&entries)
+                                                                           : BUDGET_POLICY_SECONDS);
     fill_price(policy, claims);
 }
 

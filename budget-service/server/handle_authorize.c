@@ -62,13 +62,53 @@ static base_status set_times(budget_service *service, budget_claims *claims, int
     return status;
 }
 
+typedef struct only_account {
+    int count;
+    char *name; /* BUDGET_ACCOUNT_BYTES */
+} only_account;
+
+static bool count_account(void *user, const budget_account *account)
+{
+    only_account *only = user;
+    (void)snprintf(only->name, BUDGET_ACCOUNT_BYTES, "%s", account->name);
+    return ++only->count < 2;
+}
+
+/* No account was named: the policy's; else the ledger's, where it has but one. */
+static base_status choose_account(budget_service *service, budget_claims *claims,
+                                  base_error *reterr)
+{
+    const char *account = budget_policy_account(service->policy);
+    only_account only = {.name = claims->account};
+    if (claims->account[0] != '\0') {
+        return BASE_OK;
+    }
+    if (account != NULL) {
+        (void)snprintf(claims->account, sizeof claims->account, "%s", account);
+        return BASE_OK;
+    }
+    const base_status status =
+        budget_ledger_accounts(service->ledger, count_account, &only, reterr);
+    if (status != BASE_OK || only.count == 1) {
+        return status;
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     only.count == 0 ? "there is no account yet (account create)"
+                                     : "which account pays? (--account, or \"account\" in the "
+                                       "service's policy.json)");
+}
+
 /* What the policy fills in and what it says of it; a claim that makes no sense is malformed. */
 static base_status apply_policy(budget_service *service, budget_authorization *authorization,
                                 base_error *reterr)
 {
     budget_claims *claims = &authorization->claims;
+    base_status status = choose_account(service, claims, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     budget_policy_fill(service->policy, claims);
-    const base_status status = budget_claims_check(claims, reterr);
+    status = budget_claims_check(claims, reterr);
     if (status == BASE_OK) {
         authorization->refusal = budget_policy_judge(service->policy, claims, authorization->words);
     }

@@ -16,12 +16,17 @@ static const char text[] =
     "  \"phase\": {\"limits\": {\"max_price\": \"3\", \"tiers\": [\"spot\"]}},"
     "  \"phase/lab\": {\"defaults\": {\"max_price\": \"2\"}}}}";
 
-static budget_policy *parsed(void)
+static budget_policy *parse(const char *words)
 {
     base_error error = {0};
     budget_policy *policy = NULL;
-    assert_ok(budget_policy_parse(text, strlen(text), &policy, &error), &error);
+    assert_ok(budget_policy_parse(words, strlen(words), &policy, &error), &error);
     return policy;
+}
+
+static budget_policy *parsed(void)
+{
+    return parse(text);
 }
 
 static budget_claims claim(const char *account)
@@ -173,6 +178,28 @@ static void the_first_policy_is_good(void **state)
     budget_policy_destroy(policy);
 }
 
+static void no_account_and_no_hours_are_the_policys(void **state)
+{
+    (void)state;
+    static const char said[] = "{\"version\": 1, \"account\": \"phase\", \"accounts\": {"
+                               "\"phase\": {\"limits\": {\"max_hours\": \"8\"}}}}";
+    base_error error = {0};
+    budget_policy *policy = parse(said);
+    budget_claims claims = claim("phase");
+    assert_string_equal(budget_policy_account(policy), "phase");
+    claims.max_usd_micro = 0;
+    budget_policy_fill(policy, &claims);
+    assert_string_equal(claims.vendor, "local");
+    assert_int_equal(claims.max_seconds, 8 * 3600); /* a day, but for the limit */
+    claims = claim("elsewhere");
+    claims.max_usd_micro = 0;
+    budget_policy_fill(policy, &claims);
+    assert_int_equal(claims.max_seconds, BUDGET_POLICY_LOCAL_SECONDS);
+    budget_policy_destroy(policy);
+    static const char odd[] = "{\"version\": 1, \"account\": \"a//b\"}";
+    assert_int_equal(budget_policy_parse(odd, strlen(odd), &policy, &error), BASE_ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +208,7 @@ int main(void)
         cmocka_unit_test(an_amount_covers_what_it_may_cost),
         cmocka_unit_test(a_misspelt_policy_is_refused),
         cmocka_unit_test(the_first_policy_is_good),
+        cmocka_unit_test(no_account_and_no_hours_are_the_policys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

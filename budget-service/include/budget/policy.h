@@ -4,6 +4,7 @@
  * misspelt limit is not a missing one:
  *
  *   {"version": 1,
+ *    "account": "phase35",                                     pays where a request names none
  *    "spend": "experiments/35-cloud-budget/spend.jsonl",       where spend.jsonl is appended
  *    "hook": ["/usr/local/bin/tell-me", "budget"],             run at an alarm, which it gets on
  * stdin "token_seconds": 900,                                     exp − iat "vendors": {"runpod":
@@ -33,9 +34,10 @@ enum {
     BUDGET_POLICY_ACCOUNTS_MAX = 256,
     BUDGET_POLICY_VENDORS_MAX = 32,
     BUDGET_POLICY_HOOK_WORDS_MAX = 16,
-    BUDGET_POLICY_GRANULARITY_S = 3600, /* of a vendor that the policy does not name */
-    BUDGET_POLICY_TOKEN_S = 900,        /* token_seconds where it is absent */
-    BUDGET_POLICY_SECONDS = 3600,       /* of a job, where neither it nor a default says */
+    BUDGET_POLICY_GRANULARITY_S = 3600,      /* of a vendor that the policy does not name */
+    BUDGET_POLICY_TOKEN_S = 900,             /* token_seconds where it is absent */
+    BUDGET_POLICY_SECONDS = 3600,            /* of a job, where neither it nor a default says */
+    BUDGET_POLICY_LOCAL_SECONDS = 24 * 3600, /* the same for vendor local, within its limits */
     BUDGET_POLICY_WORDS_BYTES = 256,
 };
 
@@ -53,7 +55,8 @@ void budget_policy_destroy(budget_policy *policy);
 /* What `init` writes: a policy that limits nothing and says where things are put. */
 const char *budget_policy_initial(void);
 
-/* NULL: none. The second ends with NULL. Owned by the policy. */
+/* NULL: none. The third ends with NULL. Owned by the policy. */
+const char *budget_policy_account(const budget_policy *policy);
 const char *budget_policy_spend_path(const budget_policy *policy);
 const char *const *budget_policy_hook(const budget_policy *policy);
 int64_t budget_policy_token_seconds(const budget_policy *policy);
@@ -61,7 +64,8 @@ int64_t budget_policy_granularity_seconds(const budget_policy *policy, const cha
 
 /* Fills what is empty (texts) or 0 (numbers) in the claims from the defaults of claims->account.
  * What stays empty then gets: vendor "local" for an amount of 0, else "cloud" (any vendor),
- * instances 1, max_attempts 1, BUDGET_POLICY_SECONDS, and the price that the amount pays for. */
+ * instances 1, max_attempts 1, BUDGET_POLICY_SECONDS (local: BUDGET_POLICY_LOCAL_SECONDS), and the
+ * price that the amount pays for. */
 void budget_policy_fill(const budget_policy *policy, budget_claims *claims);
 
 /* What the policy says of full claims: BUDGET_REASON_NONE, POLICY (a limit; words say which), or
