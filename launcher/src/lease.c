@@ -102,8 +102,11 @@ static void print_claims(const launch_lease *lease)
     }
     budget_money_format(claims->max_price_usd_micro_per_hour, price);
     budget_money_format(claims->max_usd_micro, most);
-    if (budget_money_cost(claims->max_price_usd_micro_per_hour, claims->instances,
-                          claims->max_seconds, &micro)) {
+    if (strcmp(claims->vendor, "local") == 0) {
+        (void)snprintf(estimate, sizeof estimate, "0.00");
+        (void)snprintf(price, sizeof price, "0.00"); /* whatever the policy's default is */
+    } else if (budget_money_cost(claims->max_price_usd_micro_per_hour, claims->instances,
+                                 claims->max_seconds, &micro)) {
         budget_money_format(micro, estimate);
     }
     base_log(BASE_LOG_INFO,

@@ -12,8 +12,6 @@
 #include "lease.h"
 #include "proto/digest.h"
 
-enum { LOCAL_SECONDS = 24 * 3600 }; /* without --max-hours: a day of one's own machine */
-
 static bool is_local(const launch_budget_options *budget)
 {
     return strcmp(budget->authorize, "local") == 0;
@@ -43,7 +41,6 @@ static base_status fill_local(budget_ask *ask, base_error *reterr)
     if (ask->instance_type[0] == '\0') {
         (void)snprintf(ask->instance_type, sizeof ask->instance_type, "own");
     }
-    ask->max_seconds = ask->max_seconds > 0 ? ask->max_seconds : LOCAL_SECONDS;
     (void)snprintf(ask->machine_id, sizeof ask->machine_id, "%s", machine);
     return BASE_OK;
 }
@@ -132,6 +129,28 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
     return status;
 }
 
+/* Price or hours are left to the policy, which only the service knows: what is asked bounds them,
+ * since it refuses an amount that instances × price × hours may exceed. */
+static base_status print_bound(const launch_budget_options *budget, FILE *stream,
+                               base_error *reterr)
+{
+    char text[BUDGET_MONEY_BYTES];
+    int64_t asked = 0;
+    if (budget->authorize[0] == '\0') {
+        (void)fprintf(stream, "estimate: unknown: give --max-price and --max-hours, or the amount "
+                              "with --authorize\n");
+        return BASE_OK;
+    }
+    const base_status status =
+        budget_money_parse(budget->authorize, strlen(budget->authorize), &asked, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--authorize");
+    }
+    budget_money_format(asked, text);
+    (void)fprintf(stream, "estimate: %s USD at most; price and hours are the policy's\n", text);
+    return BASE_OK;
+}
+
 base_status launch_lease_print_estimate(const launch_options *options, FILE *stream,
                                         base_error *reterr)
 {
@@ -147,11 +166,7 @@ base_status launch_lease_print_estimate(const launch_options *options, FILE *str
         !budget_money_cost(budget->max_price_usd_micro,
                            budget->instances > 0 ? budget->instances : 1, budget->max_seconds,
                            &micro)) {
-        (void)fprintf(stream, budget->token[0] != '\0'
-                                  ? "estimate: what the token says\n"
-                                  : "estimate: unknown: give --max-price and --max-hours, or leave "
-                                    "them to the account's policy\n");
-        return BASE_OK;
+        return print_bound(budget, stream, reterr);
     }
     budget_money_format(micro, text);
     (void)fprintf(stream, "estimate: %s USD and what the vendor rounds up\n", text);

@@ -163,7 +163,8 @@ static const launch_flag flags[] = {
     BUDGET("gpus", LAUNCH_KIND_BUDGET_COUNT, gpus, "N", "of one instance"),
     BUDGET("max-price", LAUNCH_KIND_BUDGET_PRICE, max_price_usd_micro, "USD",
            "per hour and instance"),
-    BUDGET("max-hours", LAUNCH_KIND_BUDGET_HOURS, max_seconds, "HOURS", "(local: 24)"),
+    BUDGET("max-hours", LAUNCH_KIND_BUDGET_HOURS, max_seconds, "HOURS",
+           "(the policy's; local: 24)"),
     BUDGET("budget-dir", LAUNCH_KIND_BUDGET_PATH, dir, "DIR",
            "of the service ($BUDGET_SERVICE_DIR, or under $XDG_STATE_HOME)"),
     BUDGET("budget-key", LAUNCH_KIND_BUDGET_PATH, key, "FILE", "to ask with (DIR's request key)"),
@@ -225,7 +226,9 @@ void launch_options_help(FILE *stream)
                        flags[i].value != NULL ? flags[i].value : "");
         (void)fprintf(stream, "  %-24s %s\n", left, flags[i].help);
     }
-    (void)fputs("\nExit status: 0 done; 1 an error; 2 wrong usage; the first failing rank's code; "
-                "128 + N\nwhen signal N ended a rank or the job.\n",
-                stream);
+    (void)fputs(
+        "\nExit status: 0 done; 1 an error; 2 wrong usage; 3 over a cap; 4 refused for another "
+        "reason;\n5 nobody knows whether it was authorized; 6 a bad token; the first failing "
+        "rank's code;\n128 + N when signal N ended a rank or the job.\n",
+        stream);
 }
