@@ -160,9 +160,9 @@ void cli_warn(const budget_account *account)
 {
     if (account->frozen) {
         (void)fprintf(stderr,
-                      "budget-service: warning: %s is frozen: %s cost more than was reserved; an "
-                      "admin runs: budget-service account acknowledge %s\n",
-                      account->name, account->frozen_by, account->name);
+                      "budget-service: warning: %s is frozen: an actual was above its "
+                      "reservation; an admin runs: budget-service account acknowledge %s\n",
+                      account->name, account->name);
     }
     if (cli_percent(account) >= CLI_HINT_PERCENT) {
         (void)fprintf(stderr, "budget-service: warning: %s has used %d %% of its %s; %s left\n",

@@ -54,6 +54,7 @@ typedef enum cli_option {
     CLI_KEYRING,
     CLI_ROLE,
     CLI_ACCEPT_CHECKPOINT,
+    CLI_CHECKPOINT,
     CLI_OPTION_COUNT,
 } cli_option;
 

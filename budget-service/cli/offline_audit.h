@@ -18,9 +18,10 @@ typedef struct offline_audit_result {
 
 /* Copies DIR's ledger into a folder of its own (in $TMPDIR, or /tmp), looks at its checkpoints,
  * walks all its rows, and removes the copy. A ledger that cannot even be opened is a finding as
- * well. BASE_ERR_BUSY: the service runs; ask it. BASE_ERR_NOTFOUND: there is no ledger.
- * BASE_ERR_IO. */
-BASE_MUST_CHECK base_status offline_audit(const char *dir, offline_audit_result *result,
-                                          base_error *reterr);
+ * well. checkpoint (may be NULL) is a copy of DIR/checkpoints kept elsewhere: every row that it
+ * names must be in the ledger, and every signature good. BASE_ERR_BUSY: the service runs; ask it.
+ * BASE_ERR_NOTFOUND: there is no ledger. BASE_ERR_IO. */
+BASE_MUST_CHECK base_status offline_audit(const char *dir, const char *checkpoint,
+                                          offline_audit_result *result, base_error *reterr);
 
 #endif

@@ -47,6 +47,7 @@ static const option_words words[CLI_OPTION_COUNT] = {
     [CLI_AS_OF] = {"as-of", "TIME", "until when the bill goes, as 2026-01-02T03:04:05Z"},
     [CLI_FORMAT] = {"format", "NAME", "of the file"},
     [CLI_KEYRING] = {"keyring", "FILE", "public keys (DIR/keyring.json)"},
+    [CLI_CHECKPOINT] = {"checkpoint", "FILE", "a copy of DIR/checkpoints, kept elsewhere"},
     [CLI_ACCEPT_CHECKPOINT] = {"accept-checkpoint", NULL,
                                "an admin has looked: go on though the checkpoint does not fit"},
     [CLI_ROLE] = {"role", "ROLE", "request, reconcile or admin"},
@@ -160,6 +161,21 @@ static const cli_command *find_command(int count, char **arguments, int *used)
     return NULL;
 }
 
+/* Do commands begin with this word: "account"? */
+static bool is_family(const char *word)
+{
+    const size_t length = strlen(word);
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        for (int i = 0; i < *groups[g].count; i++) {
+            const char *name = groups[g].commands[i].name;
+            if (strncmp(name, word, length) == 0 && name[length] == ' ') {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* "--name" or "--name=value"; CLI_OPTION_COUNT when the command has no such option. */
 static int find_option(const cli_command *command, const char *text, const char **value)
 {
@@ -265,6 +281,11 @@ int cli_main(int argument_count, char **arguments)
         return argument_count < 2 ? BASE_EXIT_USAGE : BASE_EXIT_DONE;
     }
     args.command = find_command(argument_count - 1, arguments + 1, &used);
+    if (args.command == NULL && argument_count > 2 && strcmp(arguments[2], "--help") == 0 &&
+        is_family(arguments[1])) {
+        cli_help_all(stdout);
+        return BASE_EXIT_DONE;
+    }
     if (args.command == NULL) {
         return cli_error(&args, BASE_EXIT_USAGE, "no command '%.60s'; try: budget-service --help",
                          arguments[1]);

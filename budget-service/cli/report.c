@@ -225,14 +225,20 @@ static int run_audit(const cli_args *args)
         return exit_code;
     }
     offline_audit_result offline = {0};
-    const base_status status = offline_audit(dir, &offline, &why);
+    const base_status status = offline_audit(dir, args->options[CLI_CHECKPOINT], &offline, &why);
     if (status == BASE_OK) {
         result = (budget_audit_result){
             .good = offline.good, .rows = offline.rows, .bad_sequence = offline.bad_sequence};
         (void)snprintf(result.finding, sizeof result.finding, "%s", offline.finding);
         return show_audit(args, &result);
     }
-    if (status != BASE_ERR_BUSY && status != BASE_ERR_NOTFOUND) {
+    if (status == BASE_ERR_BUSY && args->options[CLI_CHECKPOINT] != NULL) {
+        return cli_error(args, BASE_EXIT_ERROR,
+                         "--checkpoint: the service runs; stop it first, or audit a copy of %s",
+                         dir);
+    }
+    if ((status != BASE_ERR_BUSY && status != BASE_ERR_NOTFOUND) ||
+        args->options[CLI_CHECKPOINT] != NULL) {
         return cli_status(args, &why);
     }
     budget_client *client = cli_client(args, "admin", &exit_code);
@@ -269,11 +275,12 @@ const cli_command cli_report_commands[] = {
      .run = run_export},
     {.name = "audit",
      .operands = "",
-     .optional = CLI_CLIENT_OPTIONS,
+     .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_CHECKPOINT),
      .summary = "walk the whole ledger again; names the first bad row (exit 8)",
      .details =
          "While the service runs, it does that itself and goes on. Else a copy of the ledger is "
-         "audited.",
+         "audited;\nwith --checkpoint also against a copy of the folder's checkpoints that was "
+         "kept elsewhere.",
      .run = run_audit},
 };
 const int cli_report_command_count = sizeof cli_report_commands / sizeof cli_report_commands[0];

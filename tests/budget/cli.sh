@@ -68,6 +68,9 @@ budget 0 --help
 budget 2 frobnicate
 budget 2 frobnicate --json
 out_has '"exit":2'
+budget 0 account --help
+out_has "account create ACCOUNT"
+budget 2 account
 budget 2 authorize lab 1.00
 err_has "--job"
 budget 2 remaining
@@ -134,7 +137,13 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "== accounts"
+echo '{"mode":"gate-check","world_size":2}' >JOB.json
+budget 4 authorize first 0.10 --job JOB.json
+err_has "no account yet"
 budget 0 account create phase35 --cap 5.00
+budget 0 authorize first 0.10 --job JOB.json --out first.token
+err_has 'remaining of phase35: $5.00 before'
+budget 0 void first
 budget 0 account create phase35/lab02 --cap 3.00 --json
 out_has '"cap_usd_micro":3000000'
 budget 4 account create phase35 --cap 9.00 --json
@@ -147,7 +156,8 @@ budget 0 account list --json
 out_has '"account":"phase35/lab02"'
 
 echo "== authorize"
-echo '{"mode":"gate-check","world_size":2}' >JOB.json
+budget 4 authorize run1 2.00 --job JOB.json
+err_has "which account pays"
 budget 0 authorize run1 2.00 --account phase35/lab02 --job JOB.json --out run1.token
 err_has 'remaining of phase35/lab02: $3.00 before, $1.00 after'
 [ "$(stat -c %a run1.token)" = 600 ] || fail "a token is for us alone"
@@ -255,6 +265,10 @@ budget 0 status --check
 
 echo "== clients and keys"
 budget 0 client add bob --role request
+budget 0 remaining phase35 --key request
+budget 0 account set-cap phase35/lab02 --cap 3.00
+budget 4 record-actual run1 0.10 --key request # refused for its role, and for nothing else
+err_has "role request"
 budget 0 remaining phase35 --key bob
 budget bad account set-cap phase35 --cap 99 --key bob
 budget 0 client revoke bob
@@ -266,6 +280,7 @@ err_has "stop the service"
 stop_service
 budget 1 key rotate --passphrase-file wrong
 budget 0 key rotate --passphrase-file passphrase
+cp -r service older
 start_service --passphrase-file passphrase
 budget 0 verify run1.token --keyring service/keyring.json
 budget 0 authorize later 0.10 --account phase35/lab02 --job JOB.json --out later.token
@@ -282,6 +297,15 @@ stop_service
 echo "== an audit without the service"
 budget 0 audit --json
 out_has '"good":true'
+cp service/checkpoints elsewhere
+budget 0 audit --checkpoint elsewhere
+budget 1 audit --checkpoint nothing
+cp service/keyring.json older/
+budget 0 audit --dir older
+budget 8 audit --dir older --checkpoint elsewhere --json
+out_has '"good":false' 'elsewhere' 'row'
+sed -E '2s/ [0-9]+ / 1 /' elsewhere >altered
+budget 8 audit --checkpoint altered
 rm service/checkpoints
 budget 8 audit --json
 out_has '"good":false' 'checkpoints is missing'
