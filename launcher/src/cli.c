@@ -377,6 +377,22 @@ static int take_lease(cli_run *run)
     return BASE_EXIT_DONE;
 }
 
+/* A token at hand is looked at, which prints what it may cost, and not redeemed. */
+static int print_plan(cli_run *run)
+{
+    base_error error;
+    if (proto_mode_is_cloud(run->options->job.mode) && run->options->budget.token[0] != '\0') {
+        const int exit_status = take_lease(run);
+        if (exit_status != BASE_EXIT_DONE) {
+            return exit_status;
+        }
+        launch_lease_destroy(run->lease);
+    }
+    return launch_plan_print(run->options, run->rank_path, stdout, &error) == BASE_OK
+               ? BASE_EXIT_DONE
+               : report_error(&error);
+}
+
 static int run(launch_options *options, int argc, char **argv, const char *rank_path)
 {
     base_error error;
@@ -410,12 +426,10 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
         (void)report_error(&error);
         return BASE_EXIT_REFUSED;
     }
-    if (options->dry_run) {
-        return launch_plan_print(options, rank_path, stdout, &error) == BASE_OK
-                   ? BASE_EXIT_DONE
-                   : report_error(&error);
-    }
     cli_run whole = {.options = options, .rank_path = rank_path, .argc = argc, .argv = argv};
+    if (options->dry_run) {
+        return print_plan(&whole);
+    }
     if (cloud) {
         const int exit_status = take_lease(&whole);
         if (exit_status != BASE_EXIT_DONE) {

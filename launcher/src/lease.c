@@ -89,7 +89,7 @@ static base_status check_token(launch_lease *lease, const void *job_bytes, size_
                            budget_verdict_token_name(verdict), why.message);
 }
 
-/* What the token may cost, once it is known to be good. */
+/* What the token may cost, once it is known to be good; --quiet or not. */
 static void print_claims(const launch_lease *lease)
 {
     const budget_claims *claims = &lease->claims;
@@ -97,9 +97,6 @@ static void print_claims(const launch_lease *lease)
     char most[BUDGET_MONEY_BYTES];
     char estimate[BUDGET_MONEY_BYTES] = "unknown";
     int64_t micro = 0;
-    if (lease->options->quiet) {
-        return;
-    }
     budget_money_format(claims->max_price_usd_micro_per_hour, price);
     budget_money_format(claims->max_usd_micro, most);
     if (strcmp(claims->vendor, "local") == 0) {

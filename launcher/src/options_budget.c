@@ -94,6 +94,12 @@ base_status launch_options_check_budget(const launch_options *options, base_erro
                          "--receipts are for one attempt, redeemed already: no --redeem, no "
                          "--max-restarts");
     }
+    if (strcmp(budget->authorize, "local") == 0 && budget->vendor[0] != '\0' &&
+        strcmp(budget->vendor, "local") != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--authorize local is for this machine's own GPU, not for --vendor %s",
+                         budget->vendor);
+    }
     if (budget->authorize[0] == '\0' || strcmp(budget->authorize, "local") == 0) {
         return BASE_OK;
     }

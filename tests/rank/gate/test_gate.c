@@ -73,6 +73,37 @@ static void right_papers_let_all_ranks_in(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "estimate: 1.00 USD"));
 }
 
+static void launch(const char *const words[4], int expected, const char *says)
+{
+    char keyring[BASE_PATH_BYTES];
+    (void)snprintf(keyring, sizeof keyring, "%s", test_folder_path(&paper.folder, "keyring.json"));
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "--mode", "gate-check", "--no-bind",
+                                             "--dry-run", "--keyring", keyring, words[0], words[1],
+                                             words[2], words[3], NULL},
+                       NULL);
+    const int exit_status = test_program_wait(&program);
+    if (exit_status != expected || strstr(program.text[TEST_STDERR], says) == NULL) {
+        fail_msg("wanted %d and \"%s\", got %d: %s", expected, says, exit_status,
+                 program.text[TEST_STDERR]);
+    }
+}
+
+static void a_plan_says_what_its_token_may_cost(void **state)
+{
+    (void)state;
+    char token[BASE_PATH_BYTES];
+    const budget_claims good = mint_claims(&paper);
+    budget_claims other = good;
+    mint_write_all(&paper, &good);
+    (void)snprintf(token, sizeof token, "%s", test_folder_path(&paper.folder, "token"));
+    launch((const char *const[4]){"--token", token, "--quiet"}, 0, "estimate: 1.00 USD");
+    other.job_blake2b256[0] ^= 1;
+    mint_write_token(&paper, &other);
+    launch((const char *const[4]){"--token", token}, 6, "wrong-job");
+    launch((const char *const[4]){"--authorize", "local", "--vendor", "runpod"}, 2, "own GPU");
+}
+
 static void a_token_for_something_else_is_refused(void **state)
 {
     (void)state;
@@ -271,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(right_papers_let_all_ranks_in, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_plan_says_what_its_token_may_cost, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_for_something_else_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_of_somebody_else_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_receipt_for_something_else_is_refused, setup, teardown),
