@@ -12,6 +12,8 @@
 #include "lease.h"
 #include "proto/digest.h"
 
+enum { WARN_PERCENT = 80 };
+
 static bool is_local(const launch_budget_options *budget)
 {
     return strcmp(budget->authorize, "local") == 0;
@@ -90,6 +92,25 @@ static base_status report(budget_client *client, budget_verdict verdict, const b
                      why->message);
 }
 
+/* What is left, and from WARN_PERCENT of the cap on a warning. */
+static void report_grant(const budget_grant *grant)
+{
+    char before[BUDGET_MONEY_BYTES];
+    char after[BUDGET_MONEY_BYTES];
+    char cap[BUDGET_MONEY_BYTES];
+    const int64_t used = grant->cap_usd_micro - grant->remaining_after_usd_micro;
+    budget_money_format(grant->remaining_before_usd_micro, before);
+    budget_money_format(grant->remaining_after_usd_micro, after);
+    budget_money_format(grant->cap_usd_micro, cap);
+    base_log(BASE_LOG_INFO, "authorized %s: %s USD were left in %s, %s USD are", grant->label,
+             before, grant->account, after);
+    if ((double)used * 100 >= (double)grant->cap_usd_micro * WARN_PERCENT &&
+        grant->cap_usd_micro > 0) {
+        base_log(BASE_LOG_WARNING, "%s has used %d %% of its %s USD", grant->account,
+                 (int)((double)used * 100 / (double)grant->cap_usd_micro), cap);
+    }
+}
+
 base_status launch_lease_ask(const launch_options *options, const void *job_bytes, size_t job_size,
                              char token[BUDGET_TOKEN_BYTES], int *exit_code, base_error *reterr)
 {
@@ -117,12 +138,7 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
         *exit_code = budget_verdict_exit(verdict);
         status = report(client, verdict, &why, reterr);
     } else {
-        char before[BUDGET_MONEY_BYTES];
-        char after[BUDGET_MONEY_BYTES];
-        budget_money_format(grant.remaining_before_usd_micro, before);
-        budget_money_format(grant.remaining_after_usd_micro, after);
-        base_log(BASE_LOG_INFO, "authorized %s: %s USD were left in %s, %s USD are", grant.label,
-                 before, grant.account, after);
+        report_grant(&grant);
         memcpy(token, grant.token, sizeof grant.token);
     }
     budget_client_close(client);
