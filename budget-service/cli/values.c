@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -71,7 +71,9 @@ budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_
     base_error error = {0};
     int64_t timeout_s = 0;
     const char *key = args->options[CLI_KEY];
-    const bool is_file = key != NULL && (strchr(key, '/') != NULL || access(key, F_OK) == 0);
+    struct stat info;
+    const bool is_file = key != NULL && (strchr(key, '/') != NULL ||
+                                         (stat(key, &info) == 0 && !S_ISDIR(info.st_mode)));
     *exit_code = BASE_EXIT_USAGE;
     if (!cli_integer(args, CLI_TIMEOUT, 1, 3600, &timeout_s) || !cli_dir(args, dir, exit_code)) {
         return NULL;
