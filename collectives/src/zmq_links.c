@@ -26,6 +26,7 @@ enum {
 /* What the exchange carries. */
 typedef struct link_record {
     uint8_t public_key[KEY_BYTES];
+    uint8_t plain; /* 1: COLL_TCP_AUTH_OFF, no CURVE */
     char address[COLL_ADDRESS_BYTES];
     uint16_t ports[COLL_RANKS_MAX]; /* where this rank listens for each higher one */
 } link_record;
@@ -45,15 +46,30 @@ static bool set_int(void *socket, int option, int value)
     return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
 }
 
+/* CURVE for a socket: server_key is NULL for a listener, which names in its ZAP domain the rank it
+ * waits for. */
+static bool set_curve(void *socket, const key_pair *keys, const uint8_t *server_key, int peer)
+{
+    char domain[16];
+    (void)snprintf(domain, sizeof domain, "%d", peer);
+    if (zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, KEY_BYTES) != 0 ||
+        zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, KEY_BYTES) != 0) {
+        return false;
+    }
+    if (server_key != NULL) {
+        return zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key, KEY_BYTES) == 0;
+    }
+    return set_int(socket, ZMQ_CURVE_SERVER, 1) &&
+           zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) == 0;
+}
+
 /* Every option of every data socket. No heartbeats: a stopped process is to be told by the
- * deadline, and one that goes on before it must find its connection. server_key is NULL for a
- * listener, which names in its ZAP domain the rank it waits for. */
+ * deadline, and one that goes on before it must find its connection. Without keys there is no
+ * CURVE. */
 static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
                                int peer, base_error *reterr)
 {
     const int64_t size_max = COLL_FRAME_BYTES_MAX + CURVE_BYTES;
-    char domain[16];
-    (void)snprintf(domain, sizeof domain, "%d", peer);
     bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_HWM) &&
                set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_HWM) &&
                zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
@@ -62,14 +78,7 @@ static base_status set_options(void *socket, const key_pair *keys, const uint8_t
                set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) &&
                set_int(socket, ZMQ_HEARTBEAT_IVL, 0) && set_int(socket, ZMQ_TCP_KEEPALIVE, 1) &&
                set_int(socket, ZMQ_BACKLOG, 16) && set_int(socket, ZMQ_IPV6, 1);
-    set = set && zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, KEY_BYTES) == 0 &&
-          zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, KEY_BYTES) == 0;
-    if (set && server_key != NULL) {
-        set = zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key, KEY_BYTES) == 0;
-    } else if (set) {
-        set = set_int(socket, ZMQ_CURVE_SERVER, 1) &&
-              zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) == 0;
-    }
+    set = set && (keys == NULL || set_curve(socket, keys, server_key, peer));
     return set ? BASE_OK : zmq_fail(reterr, "cannot set up a socket");
 }
 
@@ -283,9 +292,9 @@ static base_status greet(coll_context *context, coll_zmq_links *links, const lin
     return BASE_OK;
 }
 
-static base_status open_zmq(coll_zmq_links *links, base_error *reterr)
+static base_status open_zmq(coll_zmq_links *links, bool plain, base_error *reterr)
 {
-    if (zmq_has("curve") == 0) {
+    if (!plain && zmq_has("curve") == 0) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "this libzmq has no CURVE");
     }
     links->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -313,12 +322,32 @@ static bool reaches_beyond(const coll_context *context)
     return false;
 }
 
+/* Some ranks with CURVE and some without would wait for each other until the deadline. */
+static base_status check_records(const coll_context *context, const link_record *all,
+                                 base_error *reterr)
+{
+    for (int rank = 1; rank < context->size; rank++) {
+        if (all[rank].plain != all[0].plain) {
+            const coll_identity *who = &context->identities[rank];
+            const coll_identity *first = &context->identities[0];
+            return base_fail(reterr, BASE_ERR_MISMATCH,
+                             "rank 0 (host %s, pid %u) wants zmq %s, rank %d (host %s, pid %u) %s",
+                             first->host, (unsigned)first->pid,
+                             all[0].plain != 0 ? "plain" : "encrypted", rank, who->host,
+                             (unsigned)who->pid, all[rank].plain != 0 ? "plain" : "encrypted");
+        }
+    }
+    return BASE_OK;
+}
+
 base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                 const coll_context_options *options, int64_t deadline_ns,
                                 base_error *reterr)
 {
     key_pair keys = {.public_key = {0}};
-    link_record mine = {.ports = {0}};
+    const bool plain = options->tcp_auth == COLL_TCP_AUTH_OFF;
+    const key_pair *used = plain ? NULL : &keys;
+    link_record mine = {.plain = plain ? 1 : 0};
     link_record *all = calloc((size_t)context->size, sizeof *all);
     base_status status = BASE_OK;
     if (all == NULL) {
@@ -327,22 +356,25 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     status = coll_interface_choose(options->interface, options->rendezvous_address,
                                    reaches_beyond(context), mine.address, reterr);
     if (status == BASE_OK) {
-        status = open_zmq(links, reterr);
+        status = open_zmq(links, plain, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == BASE_OK && !plain) {
         status = get_keys(options, &keys, reterr);
     }
     memcpy(mine.public_key, keys.public_key, KEY_BYTES);
     for (int peer = context->rank + 1; status == BASE_OK && peer < context->size; peer++) {
-        status = listen_for(links, peer, &keys, &mine, reterr);
+        status = listen_for(links, peer, used, &mine, reterr);
     }
     if (status == BASE_OK) {
         status =
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
+    if (status == BASE_OK) {
+        status = check_records(context, all, reterr);
+    }
     for (int peer = 0; status == BASE_OK && peer < context->rank; peer++) {
         all[peer].address[COLL_ADDRESS_BYTES - 1] = '\0';
-        status = connect_to(context, links, peer, &keys, &all[peer], reterr);
+        status = connect_to(context, links, peer, used, &all[peer], reterr);
     }
     if (status == BASE_OK) {
         status = greet(context, links, all, deadline_ns, reterr);

@@ -1,9 +1,10 @@
-/* The sockets of the zmq transport: one encrypted DEALER pair between every two ranks, over TCP.
+/* The sockets of the zmq transport: one DEALER pair, encrypted, between every two ranks, over TCP.
  *
  * The lower rank of a pair listens, on a port the system picks; addresses, ports and CURVE public
  * keys go through the caller's exchange. The listener asks for the connecting rank's very key
  * (ZAP), the connecting rank for the listener's, so neither a stranger nor another rank can take a
- * place. A lost connection is not made again: what was under way is lost, and the communicator with
+ * place. With COLL_TCP_AUTH_OFF there are no keys, and nobody is asked: frames travel as they are.
+ * A lost connection is not made again: what was under way is lost, and the communicator with
  * it. */
 #ifndef COLL_SRC_ZMQ_LINKS_H
 #define COLL_SRC_ZMQ_LINKS_H

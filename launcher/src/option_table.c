@@ -118,7 +118,8 @@ static const launch_flag flags[] = {
     ANY_FIELD("interface", "interface", "WHICH",
               "that tcp and zmq listen on: a name, an address, a network (10.0.0.0/8) or names to "
               "leave out (^docker0,lo) (that of the route to the launcher)"),
-    ANY_FIELD("tcp-auth", "tcp_auth", "HOW", "protects tcp's frames: mac, encrypt, off (mac)"),
+    ANY_FIELD("tcp-auth", "tcp_auth", "HOW",
+              "protects frames: mac, encrypt, off (mac); zmq: off is plain"),
     ANY_FIELD("algorithm", "algorithm", "NAME",
               "auto, ring, tree, direct, recursive_doubling, halving_doubling, two_level"),
     FIELD("timing", "timing", "NAME",

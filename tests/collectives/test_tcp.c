@@ -1,5 +1,6 @@
 /* The tcp transport under somebody who sits between two ranks: what is altered, replayed, reordered
- * or cut off ends the job with words that say so and name the rank; what is only late does not. */
+ * or cut off ends the job with words that say so and name the rank; what is only late does not.
+ * What protects the zmq transport's frames is asked for in the same way. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +280,58 @@ static void test_protection_must_agree(void **state)
     test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagreeing_body);
 }
 
+static void disagreeing_zmq_body(test_rank *rank)
+{
+    coll_context_options options = test_rank_options(rank);
+    options.transport = COLL_TRANSPORT_ZMQ;
+    options.tcp_auth = rank->rank == 0 ? COLL_TCP_AUTH_OFF : COLL_TCP_AUTH_MAC;
+    RANK_CHECK(rank,
+               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, strstr(rank->error.message, "wants zmq plain") != NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, "encrypted") != NULL);
+}
+
+static void test_zmq_protection_must_agree(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagreeing_zmq_body);
+}
+
+/* With key pairs that do not fit, nobody could meet over CURVE: off does without. */
+static void plain_zmq_body(test_rank *rank)
+{
+    const uint8_t no_key[COLL_JOB_KEY_BYTES] = {1};
+    const int32_t mine = rank->rank + 1;
+    int32_t sum = 0;
+    coll_context_options options = test_rank_options(rank);
+    options.transport = COLL_TRANSPORT_ZMQ;
+    options.algorithm = COLL_ALGORITHM_DIRECT;
+    options.curve_public_key = no_key;
+    options.curve_secret_key = no_key;
+    options.tcp_auth = *(const coll_tcp_auth *)rank->user;
+    options.timeout_ns = options.tcp_auth == COLL_TCP_AUTH_OFF ? 20 * BASE_NS_PER_S : BASE_NS_PER_S;
+    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
+    if (options.tcp_auth != COLL_TCP_AUTH_OFF) {
+        RANK_CHECK(rank, status != BASE_OK);
+        return;
+    }
+    RANK_CHECK(rank, status == BASE_OK);
+    RANK_CHECK(rank, coll_all_reduce(coll_context_world(rank->context), &mine, &sum, 1, COLL_INT32,
+                                     COLL_SUM, &rank->error) == BASE_OK);
+    RANK_CHECK(rank, sum == 6);
+}
+
+static void test_zmq_is_plain_on_request_only(void **state)
+{
+    (void)state;
+    coll_tcp_auth auth = COLL_TCP_AUTH_OFF;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &auth},
+                          plain_zmq_body);
+    auth = COLL_TCP_AUTH_MAC;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .bare = true, .user = &auth},
+                          plain_zmq_body);
+}
+
 /* Rank 1 has another job's key: rank 0 drops it, rank 1 says that it got no proof. */
 static void stranger_body(test_rank *rank)
 {
@@ -311,6 +364,8 @@ int main(void)
         cmocka_unit_test(test_a_cut_is_named_in_time),
         cmocka_unit_test(test_delay_is_waited_for),
         cmocka_unit_test(test_protection_must_agree),
+        cmocka_unit_test(test_zmq_protection_must_agree),
+        cmocka_unit_test(test_zmq_is_plain_on_request_only),
         cmocka_unit_test(test_a_stranger_stays_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

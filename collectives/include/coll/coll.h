@@ -107,7 +107,8 @@ typedef enum coll_transport {
     COLL_TRANSPORT_TCP = 3,
 } coll_transport;
 
-/* What a frame of the tcp transport carries beside its bytes. */
+/* What a frame of the tcp transport carries beside its bytes. The zmq transport is encrypted with
+ * CURVE, unless this is OFF. */
 typedef enum coll_tcp_auth {
     COLL_TCP_AUTH_MAC = 0,     /* a MAC over contents and sequence, keyed per connection */
     COLL_TCP_AUTH_ENCRYPT = 1, /* authenticated encryption */
@@ -139,8 +140,9 @@ typedef struct coll_context_options {
     coll_tcp_auth tcp_auth;
     const uint8_t *job_key; /* 32 bytes that only the job's ranks know; NULL: agreed by exchange */
     const char *tune_path;  /* cached cost model, read if there, else written; NULL: measured */
-    /* CURVE for the zmq transport: key pair of this rank, 32 raw bytes each. NULL: the transport
-     * makes a pair of its own and exchanges the public halves through `exchange`. */
+    /* CURVE for the zmq transport, where tcp_auth is not OFF: key pair of this rank, 32 raw bytes
+     * each. NULL: the transport makes a pair of its own and exchanges the public halves through
+     * `exchange`. */
     const uint8_t *curve_public_key;
     const uint8_t *curve_secret_key;
 } coll_context_options;
