@@ -16,7 +16,7 @@ typedef Ringfence__Control__Envelope envelope_type;
 /* A rank that breaks the protocol ends the job. */
 #define BLAME_PROTOCOL(session, rank, format, ...)                                                 \
     launch_blame(session, LAUNCH_BLAME_CAUSE, rank, BASE_EXIT_ERROR, "rank %d (pid %d): " format,  \
-                 rank, (session)->ranks[rank].process.pid, __VA_ARGS__)
+                 rank, launch_rank_pid(&(session)->ranks[rank]), __VA_ARGS__)
 
 static void send_to(launch_session *session, int rank, envelope_type *envelope)
 {
@@ -25,7 +25,7 @@ static void send_to(launch_session *session, int rank, envelope_type *envelope)
         !session->ranks[rank].exited) {
         launch_blame(session, LAUNCH_BLAME_UNCLEAR, rank, BASE_EXIT_ERROR,
                      "rank %d (pid %d) cannot be reached: %s", rank,
-                     session->ranks[rank].process.pid, error.message);
+                     launch_rank_pid(&session->ranks[rank]), error.message);
     }
 }
 
@@ -333,9 +333,11 @@ static void hear_failed(launch_session *session, int rank, const Ringfence__Cont
     }
     launch_blame(session, secondary ? LAUNCH_BLAME_SECONDARY : LAUNCH_BLAME_CAUSE, rank,
                  failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
-                 failing->process.pid, in_collective ? " in " : "",
+                 launch_rank_pid(failing), in_collective ? " in " : "",
                  in_collective ? failed->collective : "",
-                 session->result->ready ? "" : " while starting", failed->message, exchange, stops);
+                 session->result->ready || session->options->program != NULL ? ""
+                                                                             : " while starting",
+                 failed->message, exchange, stops);
 }
 
 static void hear_output(launch_session *session, int rank, const Ringfence__Control__Output *output)
@@ -441,7 +443,7 @@ static void hear_event(launch_session *session, const proto_bus_event *event)
             launch_blame(session, LAUNCH_BLAME_LOST, event->rank, BASE_EXIT_ERROR,
                          "rank %d (pid %d): its control connection has ended (it closed it, or "
                          "sent a message over %d bytes)",
-                         event->rank, rank->process.pid, PROTO_RANK_MESSAGE_BYTES_MAX);
+                         event->rank, launch_rank_pid(rank), PROTO_RANK_MESSAGE_BYTES_MAX);
         }
     }
 }
@@ -488,7 +490,7 @@ static int list_missing(const launch_session *session, bool joining, char *text,
         if (length + BASE_HOSTNAME_BYTES + 48 < size_bytes) {
             length += (size_t)snprintf(text + length, size_bytes - length, "%s%d (%s%s%spid %d)",
                                        count == 0 ? "" : ", ", i, joining ? "" : "host ",
-                                       rank->hostname, joining ? "" : ", ", rank->process.pid);
+                                       rank->hostname, joining ? "" : ", ", launch_rank_pid(rank));
         }
         count++;
     }

@@ -60,6 +60,13 @@ typedef struct launch_rank {
     uint8_t part[PROTO_EXCHANGE_BYTES_MAX];
 } launch_rank;
 
+/* The pid to name a rank by, which its peers know it by as well: of who joined, before that of what
+ * was started (a program of the user's runs below a guardian). */
+static inline pid_t launch_rank_pid(const launch_rank *rank)
+{
+    return rank->joined ? rank->pid : rank->process.pid;
+}
+
 /* The first cause, as far as it is known. */
 typedef struct launch_cause {
     launch_blame_class blame; /* 0: nothing has failed */

@@ -126,8 +126,8 @@ static void blame_exit(launch_session *session, int index, int exit_code)
     /* what a program of the user's leaves with is its own word */
     launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
                  index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
-                 "rank %d (pid %d) left with exit code %d%s%s", index, rank->process.pid, exit_code,
-                 when, program ? "" : ", without a word");
+                 "rank %d (pid %d) left with exit code %d%s%s", index, launch_rank_pid(rank),
+                 exit_code, when, program ? "" : ", without a word");
 }
 
 /* Decides what the end of a process means. */
@@ -136,7 +136,7 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
     const launch_rank *rank = &session->ranks[index];
     const bool by_signal = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
     const bool program = session->options->program != NULL;
-    const pid_t pid = rank->process.pid;
+    const pid_t pid = launch_rank_pid(rank);
     if (program && session->stop_signal != 0) {
         return; /* the user's signal was passed on */
     }
@@ -303,16 +303,16 @@ void launch_watch_describe_stops(const launch_session *session, char *text, size
         const launch_rank *rank = &session->ranks[i];
         long tracer = 0;
         const char state =
-            rank->started && !rank->exited ? process_state(rank->process.pid, &tracer) : '?';
+            rank->started && !rank->exited ? process_state(launch_rank_pid(rank), &tracer) : '?';
         int wrote = 0;
         if (state == 't' || (state == 'T' && tracer != 0)) {
             wrote = snprintf(text + length, size_bytes - length,
                              " (rank %d, pid %d, is held by the debugger with pid %ld)", i,
-                             rank->process.pid, tracer);
+                             launch_rank_pid(rank), tracer);
         } else if (state == 'T') {
             wrote = snprintf(text + length, size_bytes - length,
                              " (rank %d, pid %d, is stopped: SIGSTOP or the like)", i,
-                             rank->process.pid);
+                             launch_rank_pid(rank));
         }
         length += (size_t)wrote;
     }

@@ -1,5 +1,7 @@
 /* Programs of the user's under the real launcher: launcher --ranks N -- PROGRAM. */
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,6 +100,44 @@ static void a_signal_is_passed_on_and_the_second_is_final(void **state)
     test_program_assert_no_children();
 }
 
+/* Runs a fake rank as a user's program, whose rank 1 does `what` once it has joined; its pid. */
+static int run_joined(const char *what, const char *timeout, int *exit_code)
+{
+    static const char script[] = "[ $RANK = 0 ] || echo \"I am $$\"; exec \"$0\"";
+    char deed[32];
+    (void)snprintf(deed, sizeof deed, "FAKE_WHAT=%s", what);
+    test_program_start(&program,
+                       (const char *const[]){FAKE_LAUNCHER_PATH, "--no-bind", "--ranks", "2",
+                                             "--timeout", timeout, "--", "sh", "-c", script,
+                                             FAKE_RANK_PATH, NULL},
+                       (const char *const[]){deed, "FAKE_RANK=1", "FAKE_AT=2", NULL});
+    *exit_code = test_program_wait(&program);
+    const char *said = strstr(program.text[TEST_STDOUT], "I am ");
+    assert_non_null(said);
+    return (int)strtol(said + 5, NULL, 10);
+}
+
+/* Not the guardian's pid: the words of its peers have the program's, too. */
+static void a_rank_is_named_by_its_own_pid(void **state)
+{
+    (void)state;
+    char words[128];
+    int exit_code = 0;
+    int pid = run_joined("fail", "30", &exit_code);
+    (void)snprintf(words, sizeof words, "rank 1 (pid %d) failed in all_reduce #7: the disk", pid);
+    assert_int_equal(exit_code, 5);
+    assert_non_null(strstr(program.text[TEST_STDERR], words));
+    pid = run_joined("kill", "30", &exit_code);
+    (void)snprintf(words, sizeof words, "rank 1 (pid %d) was ended by SIGKILL", pid);
+    assert_int_equal(exit_code, 128 + SIGKILL);
+    assert_non_null(strstr(program.text[TEST_STDERR], words));
+    pid = run_joined("stop", "0.5", &exit_code);
+    (void)snprintf(words, sizeof words, "(rank 1, pid %d, is stopped: SIGSTOP", pid);
+    assert_int_equal(exit_code, 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], words));
+    test_program_assert_no_children();
+}
+
 static void what_cannot_be_meant_is_refused(void **state)
 {
     (void)state;
@@ -130,6 +170,7 @@ int main(void)
         cmocka_unit_test(what_a_program_leaves_behind_ends_with_it),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
+        cmocka_unit_test(a_rank_is_named_by_its_own_pid),
         cmocka_unit_test(what_cannot_be_meant_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
