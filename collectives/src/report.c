@@ -54,6 +54,48 @@ static void list_ranks(const coll_op *op, bool (*predicate)(const coll_op *op, i
     }
 }
 
+/* The newest of a rank's operations before `sequence`, "#16 barrier", as far as it has shown them.
+ */
+static void last_text(const coll_comm *comm, int rank, uint64_t sequence, char *text,
+                      size_t size_bytes)
+{
+    const coll_line *lines = comm->peers[rank].lines;
+    int32_t newest = -COLL_LINE_SLOTS; /* whose line is the one written next */
+    (void)snprintf(text, size_bytes, "nothing yet");
+    for (int slot = 0; slot < COLL_LINE_SLOTS; slot++) {
+        const uint64_t word = atomic_load(&lines[slot].word);
+        const int32_t ahead = coll_line_ahead(word, sequence);
+        if (word == 0 || ahead >= 0 || ahead <= newest) {
+            continue;
+        }
+        char what[TEXT_BYTES];
+        const coll_descriptor shown = lines[slot].descriptor;
+        coll_descriptor_text(&shown, what, sizeof what);
+        newest = ahead;
+        (void)snprintf(text, size_bytes, "#%" PRIu64 " %s", sequence - (uint64_t) - (int64_t)ahead,
+                       what);
+    }
+}
+
+/* "; not arrived: rank 1 (host h, pid 42), whose last is #16 barrier"; empty where all are here. */
+static void absent_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < op->comm->size && used + 1 < size_bytes; rank++) {
+        if (has_arrived(op, rank)) {
+            continue;
+        }
+        char who[TEXT_BYTES];
+        char last[TEXT_BYTES + 32];
+        coll_rank_text(op->comm, rank, who, sizeof who);
+        last_text(op->comm, rank, op->sequence, last, sizeof last);
+        const int added = snprintf(text + used, size_bytes - used, "%s%s, whose last is %s",
+                                   used == 0 ? "; not arrived: " : ", ", who, last);
+        used += added > 0 ? (size_t)added : 0;
+    }
+}
+
 /* "all_reduce float × 1024 sum direct #17 (4096 bytes over shm)". */
 static void operation_text(const coll_op *op, char *text, size_t size_bytes)
 {
@@ -126,6 +168,7 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     char what[TEXT_BYTES + 64];
     char awaited[LIST_BYTES];
     char present[LIST_BYTES];
+    char absent[LIST_BYTES];
     /* An operation that stands behind another one is not the one to name. */
     const coll_op *first = comm->head != NULL ? comm->head : op;
     while (first->next != NULL && first->stage >= COLL_STAGE_DONE) {
@@ -134,10 +177,11 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     operation_text(first, what, sizeof what);
     awaited_text(first, awaited, sizeof awaited);
     list_ranks(first, has_arrived, true, present, sizeof present);
+    absent_text(first, absent, sizeof absent);
     (void)coll_comm_fail(
-        comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s; arrived: %s", what,
+        comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
         waited_s, awaited, first->stage == COLL_STAGE_ARRIVING ? "to arrive" : "to do its part",
-        present);
+        absent, present);
     return keep_failure(comm, reterr);
 }
 

@@ -119,7 +119,9 @@ static void absent_body(test_rank *rank)
     RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
     RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2 (4 bytes"));
     RANK_CHECK(rank, has(rank->error.message, "waiting for rank 2 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "arrived: rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "; arrived: rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "; not arrived: rank 2 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "), whose last is #1 comm_create; arr"));
     RANK_CHECK(rank, has(rank->error.message, "pid "));
 }
 
