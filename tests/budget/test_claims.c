@@ -201,10 +201,10 @@ static void bad_keyrings_are_refused(void **state)
         "{\"keys\":[{" KEY "," KID ",\"revoked\":true}],\"version\":1}",
         "{\"keys\":[{" KEY "," KID ",\"revoked_at\":1}],\"version\":1}",
         "{\"keys\":[{" KEY "," KID "," KID "}],\"version\":1}",
-        "{\"keys\":[{" KEY ",\"kid\":\"k4.pid.S_XQmeEwHbbvRmiyfXfHYpLGjXGzjTRSDoT1YtTakWFE\"}],"
-        "\"version\":1}",
-        "{\"keys\":[{\"key\":\"k4.public.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\","
-        "\"kid\":\"k4.pid.S_XQmeEwHbbvRmiyfXfHYpLGjXGzjTRSDoT1YtTakWFE\"}],\"version\":1}",
+        ("{\"keys\":[{" KEY ",\"kid\":\"k4.pid.S_XQmeEwHbbvRmiyfXfHYpLGjXGzjTRSDoT1YtTakWFE\"}],"
+         "\"version\":1}"),
+        ("{\"keys\":[{\"key\":\"k4.public.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\","
+         "\"kid\":\"k4.pid.S_XQmeEwHbbvRmiyfXfHYpLGjXGzjTRSDoT1YtTakWFE\"}],\"version\":1}"),
     };
     budget_keyring keyring = {0};
     base_error error = {0};
