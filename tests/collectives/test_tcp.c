@@ -319,6 +319,8 @@ static void plain_zmq_body(test_rank *rank)
     RANK_CHECK(rank, coll_all_reduce(coll_context_world(rank->context), &mine, &sum, 1, COLL_INT32,
                                      COLL_SUM, &rank->error) == BASE_OK);
     RANK_CHECK(rank, sum == 6);
+    coll_context_destroy(rank->context);
+    rank->context = NULL;
 }
 
 static void test_zmq_is_plain_on_request_only(void **state)
