@@ -54,7 +54,7 @@ target_link_libraries(by-cmake PRIVATE libcoll::coll)
 add_executable(by-cmake-static ${EXAMPLE})
 target_link_libraries(by-cmake-static PRIVATE libcoll::coll_static)
 END
-cmake -S "$scratch/project" -B "$scratch/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
+cmake -G Ninja -S "$scratch/project" -B "$scratch/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
     -DEXAMPLE="$example" >"$scratch/cmake.log"
 cmake --build "$scratch/project/build" >>"$scratch/cmake.log"
 check "$scratch/project/build/by-cmake"
