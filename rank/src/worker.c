@@ -4,55 +4,14 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
 #include "control.pb-c.h"
+#include "launched/join.h"
 #include "modes.h"
 #include "proto/digest.h"
 
 enum { DESCRIBE_BYTES = 512 };
-
-static void abort_collectives(void *user, const char *reason)
-{
-    coll_context_abort(user, reason);
-}
-
-static void dump_collectives(void *user, int fd, const char *reason)
-{
-    (void)!coll_context_dump(user, fd, reason, NULL);
-}
-
-static base_status make_context(rank_worker *worker, base_error *reterr)
-{
-    const proto_job *job = &worker->identity.job;
-    coll_context_options options = {
-        .rank = worker->identity.rank,
-        .world_size = worker->identity.world_size,
-        .exchange = proto_client_exchange,
-        .exchange_user = worker->client,
-        .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
-        .interface = job->interface,
-        .rendezvous_address = worker->identity.launcher_address,
-        .job_key = worker->identity.collectives_key,
-    };
-    base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
-    if (status == BASE_OK) {
-        status = coll_algorithm_parse(job->algorithm, &options.algorithm, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_tcp_auth_parse(job->tcp_auth, &options.tcp_auth, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_context_create(&options, &worker->context, reterr);
-    }
-    proto_wipe(worker->identity.collectives_key, PROTO_KEY_BYTES);
-    if (status == BASE_OK) {
-        proto_client_on_abort(worker->client, abort_collectives, worker->context);
-        proto_client_on_dump(worker->client, dump_collectives, worker->context);
-    }
-    return status;
-}
 
 /* A file that the job names with its digest must be that file still. */
 static base_status check_file(const char *what, const char *path, const char *wanted,
@@ -100,7 +59,7 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    status = make_context(worker, reterr);
+    status = coll_launched_join(worker->client, &worker->identity, &worker->context, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "connecting the ranks");
     }
@@ -138,8 +97,7 @@ int rank_worker_run(int64_t started_ns)
     } else if (status != BASE_OK) {
         report_failure(&worker, status, &error);
     }
-    proto_client_on_abort(worker.client, NULL, NULL);
-    proto_client_on_dump(worker.client, NULL, NULL);
+    coll_launched_leave(worker.client);
     coll_context_destroy(worker.context);
     proto_client_close(worker.client);
     rank_pass_destroy(worker.pass);

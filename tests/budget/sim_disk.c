@@ -233,7 +233,7 @@ static sim_data *find(const char *name, bool create)
         unused = !files[i].there && unused == NULL ? &files[i] : unused;
     }
     if (create && unused != NULL && strlen(name) < NAME_BYTES) {
-        strcpy(unused->name, name); /* NOLINT: its length was just looked at */
+        memcpy(unused->name, name, strlen(name) + 1);
         unused->there = true;
         unused->size = 0;
         return unused;
@@ -287,7 +287,7 @@ static int vfs_path(sqlite3_vfs *vfs, const char *name, int bytes, char *path)
     if ((int)strlen(name) >= bytes) {
         return SQLITE_CANTOPEN;
     }
-    strcpy(path, name); /* NOLINT: its length was just looked at */
+    memcpy(path, name, strlen(name) + 1);
     return SQLITE_OK;
 }
 

@@ -5,9 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
 #include "base/exitcode.h"
-#include "proto/client.h"
+#include "launched/join.h"
 
 enum { DESCRIBE_BYTES = 512 };
 
@@ -21,47 +20,6 @@ struct coll_launched {
 bool coll_launched_here(void)
 {
     return getenv("RINGFENCE_JOB_FD") != NULL && getenv("RINGFENCE_KEY_FD") != NULL;
-}
-
-static void abort_collectives(void *user, const char *reason)
-{
-    coll_context_abort(user, reason);
-}
-
-static void dump_collectives(void *user, int fd, const char *reason)
-{
-    (void)!coll_context_dump(user, fd, reason, NULL);
-}
-
-static base_status make_context(coll_launched *launched, base_error *reterr)
-{
-    const proto_job *job = &launched->identity.job;
-    coll_context_options options = {
-        .rank = launched->identity.rank,
-        .world_size = launched->identity.world_size,
-        .exchange = proto_client_exchange,
-        .exchange_user = launched->client,
-        .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
-        .interface = job->interface,
-        .rendezvous_address = launched->identity.launcher_address,
-        .job_key = launched->identity.collectives_key,
-    };
-    base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
-    if (status == BASE_OK) {
-        status = coll_algorithm_parse(job->algorithm, &options.algorithm, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_tcp_auth_parse(job->tcp_auth, &options.tcp_auth, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_context_create(&options, &launched->context, reterr);
-    }
-    proto_wipe(launched->identity.collectives_key, PROTO_KEY_BYTES);
-    if (status == BASE_OK) {
-        proto_client_on_abort(launched->client, abort_collectives, launched->context);
-        proto_client_on_dump(launched->client, dump_collectives, launched->context);
-    }
-    return status;
 }
 
 base_status coll_launched_open(coll_launched **launched, base_error *reterr)
@@ -78,7 +36,7 @@ base_status coll_launched_open(coll_launched **launched, base_error *reterr)
     }
     status = proto_client_join(made->client, &error);
     if (status == BASE_OK) {
-        status = make_context(made, &error);
+        status = coll_launched_join(made->client, &made->identity, &made->context, &error);
     }
     if (status != BASE_OK) {
         (void)base_fail(reterr, status, "%s", error.message);
@@ -139,8 +97,7 @@ base_status coll_launched_close(coll_launched *launched, base_error *reterr)
         finished.max_rss_bytes = max_rss_bytes();
         status = proto_client_finish(launched->client, &finished, reterr);
     }
-    proto_client_on_abort(launched->client, NULL, NULL);
-    proto_client_on_dump(launched->client, NULL, NULL);
+    coll_launched_leave(launched->client);
     coll_context_destroy(launched->context);
     proto_client_close(launched->client);
     free(launched);

@@ -1,0 +1,19 @@
+/* From a joined control client to a context: what the rank program and coll_launched_open share.
+ *
+ * Not installed: it speaks of the control plane. One thread. */
+#ifndef LAUNCHED_JOIN_H
+#define LAUNCHED_JOIN_H
+
+#include "coll/coll.h"
+#include "proto/client.h"
+
+/* Makes the context that the job asks for, over the launcher's exchange, and lets the launcher's
+ * abort and its wish for a flight record reach it. Wipes identity's key. The caller owns *context,
+ * and calls coll_launched_leave before destroying it. */
+BASE_MUST_CHECK base_status coll_launched_join(proto_client *client, proto_identity *identity,
+                                               coll_context **context, base_error *reterr);
+
+/* The client forgets the context. */
+void coll_launched_leave(proto_client *client);
+
+#endif
