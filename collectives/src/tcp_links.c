@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +13,12 @@
 #include "base/clock.h"
 #include "interface.h"
 #include "tcp_handshake.h"
+#include "tcp_options.h"
 
 enum {
     BACKLOG = COLL_RANKS_MAX + 16,
     GREETINGS_MAX = COLL_RANKS_MAX + 16, /* strangers included */
     POLL_SLICE_MS = 20,
-    BUFFER_BYTES = 4 * 1024 * 1024, /* asked for each socket and direction; the system cuts it */
     LIST_BYTES = 400,
 };
 
@@ -99,6 +98,7 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
     }
     const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *listener = fd;
+    coll_tcp_options_fresh(fd);
     const bool listening = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
                            listen(fd, BACKLOG) == 0 &&
                            getsockname(fd, &bound.any, &bound_bytes) == 0;
@@ -149,17 +149,6 @@ static void mix_key(const uint8_t *job_key, const link_record *all, int size,
     }
     (void)crypto_generichash_final(&state, key, COLL_JOB_KEY_BYTES);
     sodium_memzero(&state, sizeof state);
-}
-
-static void set_options(int fd)
-{
-    const int one = 1;
-    const int buffer = BUFFER_BYTES;
-    /* All but the first are for speed: a system that refuses is slower, not wrong. */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
 }
 
 static void drop(greeting *g)
@@ -223,7 +212,7 @@ static base_status start_connecting(meeting *m, int peer, base_error *reterr)
     }
     g->stage = GREETING_CONNECTING;
     g->peer = peer;
-    set_options(g->fd);
+    coll_tcp_options_fresh(g->fd);
     if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
         errno != EINTR) {
         status = connect_fail(m, peer, strerror(errno), reterr);
@@ -259,6 +248,7 @@ static base_status finish(meeting *m, greeting *g, bool listener, base_error *re
     const coll_hello *listener_hello = listener ? &g->own : &g->theirs;
     coll_handshake_seals(m->job_key, listener, connector_hello, listener_hello, &in, &out);
     g->stage = GREETING_FREE;
+    coll_tcp_options_met(g->fd);
     const base_status status =
         coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
     coll_seal_wipe(&in);
@@ -355,7 +345,6 @@ static void accept_all(meeting *m)
             }
             return;
         }
-        set_options(fd);
         *g = (greeting){.stage = GREETING_HELLO, .fd = fd, .peer = -1};
     }
 }

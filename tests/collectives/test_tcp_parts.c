@@ -1,11 +1,16 @@
 /* The parts of tcp that need no network: NH, seals, the handshake, and the choice of an address. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "interface.h"
 #include "support.h"
 #include "tcp_handshake.h"
 #include "tcp_nh.h"
+#include "tcp_options.h"
 
 enum { BODY_BYTES = 5000 };
 
@@ -308,6 +313,32 @@ static void heads_are_checked(void **state)
     assert_false(coll_frame_head_is_sound(&head));
 }
 
+/* A socket is not left with a congestion control that paces, and keeps any other. */
+static void sockets_do_not_pace(void **state)
+{
+    (void)state;
+    assert_true(coll_tcp_paces("bbr"));
+    assert_true(coll_tcp_paces("bbr3"));
+    assert_false(coll_tcp_paces("cubic"));
+    assert_false(coll_tcp_paces("dctcp"));
+    assert_false(coll_tcp_paces(""));
+    const char *const names[] = {"bbr", "cubic", "reno"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char after[17] = "";
+        socklen_t length = sizeof after - 1;
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(fd >= 0);
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i], (socklen_t)strlen(names[i])) ==
+            0) {
+            coll_tcp_options_fresh(fd);
+            coll_tcp_options_met(fd); /* no round trip was seen: a short path */
+            assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, after, &length), 0);
+            assert_string_equal(after, i == 0 ? "reno" : names[i]);
+        }
+        (void)close(fd);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +350,7 @@ int main(void)
         cmocka_unit_test(addresses_are_picked),
         cmocka_unit_test(the_route_is_asked),
         cmocka_unit_test(heads_are_checked),
+        cmocka_unit_test(sockets_do_not_pace),
     };
     if (sodium_init() < 0) {
         return 1;
