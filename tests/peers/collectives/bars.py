@@ -51,13 +51,15 @@ PLACES = {place.name: place for place in (
     remote("tcp2", "tcp", "tcp between two network namespaces", GLOO + ("openmpi-tcp",)),
     remote("tcp2-off", "tcp", "tcp between two network namespaces, our frames without a MAC",
            GLOO[1:] + ("openmpi-tcp",), KINDS[:1], ("--tcp-auth", "off")),
-    remote("zmq2", "zmq", "zmq against gloo, between two network namespaces", GLOO[:1]),
+    remote("zmq2", "zmq", "zmq with CURVE against gloo, between two network namespaces", GLOO[:1]),
+    remote("zmq2-off", "zmq", "zmq without CURVE against gloo, between two network namespaces", GLOO[:1],
+           ours=("--tcp-auth", "off")),
 )}
 
 
 def bars_of(place, kind, size):
     """The bars of one cell; always one at least, so that the ratio is shown."""
-    if place.name == "zmq2":
+    if place.transport == "zmq":
         return [Bar(1.0, GLOO[:1], "gloo's default")]
     if kind != "all_reduce":
         return [Bar(1.3, None, "best peer")]
