@@ -18,6 +18,7 @@
 typedef struct coll_transport_table {
     coll_transport transport;
     bool shares_memory; /* peers' arenas can be reached with loads and stores */
+    bool has_threads;   /* which move the bytes, and need a processor while ranks wait */
 
     /* Collective over the context; may call the options' exchange. */
     base_status (*open)(coll_context *context, const coll_context_options *options,

@@ -2,7 +2,10 @@
  * the abort word in the same loop. Pauses are for ranks that have a processor each; where ranks
  * outnumber processors, whoever spins keeps the one he waits for from running. There the number of
  * yields adapts: where they do not let the others run (a kernel that schedules sessions or
- * containers as groups yields only within one), it sinks, and ranks go to sleep almost at once. */
+ * containers as groups yields only within one), it sinks, and ranks go to sleep almost at once.
+ *
+ * A transport whose bytes move in threads of its own gets no pauses at all: every one of them may
+ * keep such a thread from the processor. */
 #include <sched.h>
 #include <string.h>
 
@@ -14,9 +17,10 @@ enum {
 };
 
 /* Spinning longer than a yield costs is no gain, and a loss where another job has the processor. */
-#define SPIN_NS  (4 * BASE_NS_PER_US)
-#define YIELD_NS (300 * BASE_NS_PER_US)
-#define SLEEP_NS (50 * BASE_NS_PER_MS)
+#define SPIN_NS             (4 * BASE_NS_PER_US)
+#define YIELD_NS            (300 * BASE_NS_PER_US)
+#define YIELD_TO_THREADS_NS (50 * BASE_NS_PER_US)
+#define SLEEP_NS            (50 * BASE_NS_PER_MS)
 
 typedef struct waiter {
     coll_context *context;
@@ -72,11 +76,18 @@ static void set_description(coll_context *context, const coll_op *op)
     (void)pthread_mutex_unlock(&context->describe_lock);
 }
 
+/* Whether a pause may stand between two turns; else each of them gives the processor away. */
+static bool may_pause(const coll_context *context)
+{
+    return context->spins > 0 && !context->table->has_threads;
+}
+
 /* One turn without progress; BASE_ERR_TIMEOUT when the deadline has passed. */
 static base_status idle_turn(waiter *w, base_error *reterr)
 {
     w->idle++;
-    if (w->context->spins > 0 && w->idle % SPINS_PER_LOOK != 0) {
+    const bool pauses = may_pause(w->context);
+    if (pauses && w->idle % SPINS_PER_LOOK != 0) {
         coll_pause();
         return BASE_OK;
     }
@@ -91,11 +102,12 @@ static base_status idle_turn(waiter *w, base_error *reterr)
         return coll_report_timeout(w->op, reterr);
     }
     const int64_t idle_ns = now_ns - w->idle_ns;
-    if (w->context->spins > 0 && idle_ns < SPIN_NS) {
+    if (pauses && idle_ns < SPIN_NS) {
         return BASE_OK;
     }
     const bool crowded = w->context->spins == 0;
-    if (crowded ? w->yields++ < w->context->patience : idle_ns < YIELD_NS) {
+    const int64_t yield_ns = pauses ? YIELD_NS : YIELD_TO_THREADS_NS;
+    if (crowded ? w->yields++ < w->context->patience : idle_ns < yield_ns) {
         (void)sched_yield();
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
         return BASE_OK;

@@ -212,6 +212,7 @@ static void net_close_context(coll_context *context)
 const coll_transport_table coll_zmq_transport = {
     .transport = COLL_TRANSPORT_ZMQ,
     .shares_memory = false,
+    .has_threads = true,
     .open = net_open_context,
     .close = net_close_context,
     .comm_open = coll_net_comm_open,
