@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "interface.h"
+#include "zmq_monitor.h"
 
 enum {
     KEY_BYTES = 32,
@@ -104,17 +105,12 @@ static base_status get_keys(const coll_context_options *options, key_pair *keys,
 /* A socket for a peer, and the monitor that tells of its end. */
 static base_status make_socket(coll_zmq_links *links, int peer, base_error *reterr)
 {
-    char endpoint[ENDPOINT_BYTES];
-    (void)snprintf(endpoint, sizeof endpoint, "inproc://monitor-%d", peer);
     links->sockets[peer] = zmq_socket(links->zmq, ZMQ_DEALER);
-    links->monitors[peer] = zmq_socket(links->zmq, ZMQ_PAIR);
-    if (links->sockets[peer] == NULL || links->monitors[peer] == NULL ||
-        !set_int(links->monitors[peer], ZMQ_LINGER, 0) ||
-        zmq_socket_monitor(links->sockets[peer], endpoint, ZMQ_EVENT_DISCONNECTED) != 0 ||
-        zmq_connect(links->monitors[peer], endpoint) != 0) {
+    if (links->sockets[peer] == NULL) {
         return zmq_fail(reterr, "cannot make a socket");
     }
-    return BASE_OK;
+    return coll_zmq_monitor_open(links->zmq, links->sockets[peer], peer, &links->monitors[peer],
+                                 reterr);
 }
 
 static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
@@ -140,6 +136,7 @@ static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *k
         return zmq_fail(reterr, "cannot learn a socket's port");
     }
     const char *colon = strrchr(endpoint, ':');
+    (void)coll_zmq_monitor_read(links->monitors[peer], 0);
     mine->ports[peer] = colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
     return BASE_OK;
 }
@@ -340,6 +337,21 @@ static base_status check_records(const coll_context *context, const link_record 
     return BASE_OK;
 }
 
+/* All are connected: sets the connections to what tcp's are set to. */
+static void tune_connections(const coll_context *context, coll_zmq_links *links,
+                             const link_record *all)
+{
+    for (int peer = 0; peer < context->size; peer++) {
+        const int listener = peer < context->rank ? peer : context->rank;
+        const int other = peer < context->rank ? context->rank : peer;
+        if (peer != context->rank) {
+            links->suspect[peer] =
+                coll_zmq_monitor_read(links->monitors[peer], all[listener].ports[other]) ||
+                links->suspect[peer];
+        }
+    }
+}
+
 base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                 const coll_context_options *options, int64_t deadline_ns,
                                 base_error *reterr)
@@ -379,32 +391,19 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     if (status == BASE_OK) {
         status = greet(context, links, all, deadline_ns, reterr);
     }
+    if (status == BASE_OK) {
+        tune_connections(context, links, all);
+    }
     explicit_bzero(&keys, sizeof keys);
     free(all);
     return status;
-}
-
-/* Takes the monitor's news; an event is two frames, and only one kind of event is asked for. */
-static bool has_ended_any(void *monitor)
-{
-    bool ended = false;
-    for (;;) {
-        zmq_msg_t message;
-        (void)zmq_msg_init(&message);
-        const bool heard = zmq_msg_recv(&message, monitor, ZMQ_DONTWAIT) >= 0;
-        (void)zmq_msg_close(&message);
-        if (!heard) {
-            return ended;
-        }
-        ended = true;
-    }
 }
 
 bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
 {
     int events = 0;
     size_t events_bytes = sizeof events;
-    links->suspect[rank] = has_ended_any(links->monitors[rank]) || links->suspect[rank];
+    links->suspect[rank] = coll_zmq_monitor_read(links->monitors[rank], 0) || links->suspect[rank];
     /* It may have been a stranger's, whom the handshake kept out. Only a socket without its peer
      * takes nothing: credits keep far below what it would hold back. */
     return links->suspect[rank] &&

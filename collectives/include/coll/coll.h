@@ -107,8 +107,9 @@ typedef enum coll_transport {
     COLL_TRANSPORT_TCP = 3,
 } coll_transport;
 
-/* What a frame of the tcp transport carries beside its bytes. The zmq transport is encrypted with
- * CURVE, unless this is OFF. */
+/* What a frame of the tcp transport carries beside its bytes. The zmq transport knows two of these:
+ * with OFF its bytes are plain and whoever connects is let in; else, and so by default, they are
+ * encrypted with CURVE and only the job's ranks get in. */
 typedef enum coll_tcp_auth {
     COLL_TCP_AUTH_MAC = 0,     /* a MAC over contents and sequence, keyed per connection */
     COLL_TCP_AUTH_ENCRYPT = 1, /* authenticated encryption */

@@ -1,0 +1,23 @@
+/* What becomes of the connections of a zmq socket, as ZeroMQ tells it: that one has ended, and
+ * which descriptor one has, so that it can be set to what tcp's are (tcp_options.h).
+ *
+ * A descriptor is told after the fact and may belong to something else by then: it is touched only
+ * if it is a connection with the port that the socket listens on, or connected to. */
+#ifndef COLL_SRC_ZMQ_MONITOR_H
+#define COLL_SRC_ZMQ_MONITOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Opens the monitor of a new socket; `number` is its own among all of `zmq`. The caller closes it,
+ * after it has stopped the socket's monitoring. */
+BASE_MUST_CHECK base_status coll_zmq_monitor_open(void *zmq, void *socket, int number,
+                                                  void **monitor, base_error *reterr);
+
+/* Takes the news; sets what is connected by `port` (of this end or the other) to tcp's options, and
+ * what listens. Port 0: none. Returns whether some connection has ended. */
+bool coll_zmq_monitor_read(void *monitor, uint16_t port);
+
+#endif
