@@ -49,25 +49,47 @@ static uint8_t *place_in(const coll_op *op, coll_space space, size_t position)
     return base == NULL ? NULL : base + (position - origin);
 }
 
-static bool send_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
+/* Whether the bytes [begin, end) may be handled, as far as the step before them goes. */
+static bool is_released(const coll_op *op, const coll_step *step, size_t begin, size_t end)
+{
+    if (step->after_track < 0) {
+        return true;
+    }
+    const coll_track *other = &op->tracks[step->after_track];
+    if (other->ended || other->index != step->after_step) {
+        return other->ended || other->index > step->after_step;
+    }
+    coll_step before = other->step;
+    if (!other->loaded && !coll_plan_step(&op->plan, step->after_track, other->index, &before)) {
+        return true;
+    }
+    const byte_range range = range_of(op, &before);
+    return end <= range.begin || begin >= range.end ||
+           range.begin + other->offset_bytes >= (end < range.end ? end : range.end);
+}
+
+/* Sends of the bytes [at, end) what is released, and as much as there is credit for, or one chunk;
+ * returns how much. */
+static size_t send_bytes(coll_op *op, const coll_step *step, size_t at, size_t end)
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const void *source = place_in(op, step->source, at);
+    const size_t left = end - at;
+    size_t sent = left < comm->chunk_bytes ? left : comm->chunk_bytes;
     if (table->send_from != NULL) {
-        if (!table->send_from(comm, step->peer, step->lane, source, size_bytes)) {
-            return false;
-        }
+        const bool all = left > sent && is_released(op, step, at, end);
+        sent = table->send_from(comm, step->peer, step->lane, source, all ? left : sent);
     } else {
-        void *frame = table->send_begin(comm, step->peer, step->lane, size_bytes);
+        void *frame = table->send_begin(comm, step->peer, step->lane, sent);
         if (frame == NULL) {
-            return false;
+            return 0;
         }
-        memcpy(frame, source, size_bytes);
-        table->send_end(comm, step->peer, step->lane, size_bytes);
+        memcpy(frame, source, sent);
+        table->send_end(comm, step->peer, step->lane, sent);
     }
-    comm->context->bytes_sent += size_bytes;
-    return true;
+    comm->context->bytes_sent += sent;
+    return sent;
 }
 
 /* COMBINE and MERGE of a chunk; the division of an average where its sum is complete. */
@@ -91,18 +113,26 @@ static const void *receive_begin(coll_op *op, int peer, int lane, size_t size_by
     return op->comm->table->receive_begin(op->comm, peer, lane, size_bytes);
 }
 
-static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
+/* COPY and COMBINE of a chunk; what the bytes up to `end` are copied to may be filled as they come.
+ */
+static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes,
+                          size_t end)
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
+    const bool copies = step->action == COLL_ACTION_COPY;
     const void *frame = receive_begin(op, step->peer, step->lane, size_bytes);
+    uint8_t *target = place_in(op, step->target, at);
     if (frame == NULL) {
+        if (copies && table->receive_into != NULL && !comm->failed) {
+            const bool all = is_released(op, step, at, end);
+            table->receive_into(op, step->peer, step->lane, target, all ? end - at : size_bytes);
+        }
         return false;
     }
-    uint8_t *target = place_in(op, step->target, at);
-    if (step->action == COLL_ACTION_COPY) {
+    if (copies && frame != target) {
         memcpy(target, frame, size_bytes);
-    } else {
+    } else if (!copies) {
         const void *own = place_in(op, step->source, at);
         combine(op, step, target, own, frame, size_bytes);
     }
@@ -149,25 +179,6 @@ static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t si
     return true;
 }
 
-/* Whether the bytes [begin, end) may be handled, as far as the step before them goes. */
-static bool is_released(const coll_op *op, const coll_step *step, size_t begin, size_t end)
-{
-    if (step->after_track < 0) {
-        return true;
-    }
-    const coll_track *other = &op->tracks[step->after_track];
-    if (other->ended || other->index != step->after_step) {
-        return other->ended || other->index > step->after_step;
-    }
-    coll_step before = other->step;
-    if (!other->loaded && !coll_plan_step(&op->plan, step->after_track, other->index, &before)) {
-        return true;
-    }
-    const byte_range range = range_of(op, &before);
-    return end <= range.begin || begin >= range.end ||
-           range.begin + other->offset_bytes >= (end < range.end ? end : range.end);
-}
-
 static void next_step(coll_track *track)
 {
     track->index++;
@@ -199,30 +210,28 @@ static bool advance_track(coll_op *op, int number)
         next_step(track);
         return true;
     }
-    bool moved = false;
+    size_t moved = 0;
     switch (track->step.action) {
     case COLL_ACTION_SEND:
-        moved = send_chunk(op, &track->step, at, chunk);
+        moved = send_bytes(op, &track->step, at, range.end);
         break;
     case COLL_ACTION_COPY:
     case COLL_ACTION_COMBINE:
-        moved = receive_chunk(op, &track->step, at, chunk);
+        moved = receive_chunk(op, &track->step, at, chunk, range.end) ? chunk : 0;
         break;
     case COLL_ACTION_GATHER:
-        moved = gather_chunk(op, &track->step, at, chunk);
+        moved = gather_chunk(op, &track->step, at, chunk) ? chunk : 0;
         break;
     case COLL_ACTION_MOVE:
     case COLL_ACTION_MERGE:
-        moved = local_chunk(op, &track->step, at, chunk);
+        moved = local_chunk(op, &track->step, at, chunk) ? chunk : 0;
         break;
     }
-    if (moved) {
-        track->offset_bytes += chunk;
-        if (at + chunk == range.end) {
-            next_step(track);
-        }
+    track->offset_bytes += moved;
+    if (at + moved == range.end) {
+        next_step(track);
     }
-    return moved;
+    return moved > 0;
 }
 
 /* Memory for the blocks that the plan keeps in SCRATCH; stays with the operation. */
@@ -264,8 +273,11 @@ void coll_exec_begin(coll_op *op)
 bool coll_exec_advance(coll_op *op, bool *moved)
 {
     for (int t = 0; t < op->track_count && !op->comm->failed; t++) {
-        if (advance_track(op, t)) {
-            *moved = true;
+        bool more = true;
+        while (more && !op->comm->failed) {
+            const bool advanced = advance_track(op, t);
+            *moved = *moved || advanced;
+            more = advanced && !op->tracks[t].loaded; /* a step has ended: what comes next? */
         }
     }
     return op->tracks_ended == op->track_count;

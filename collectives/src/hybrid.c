@@ -216,6 +216,7 @@ const coll_transport_table coll_hybrid_transport = {
     .receive_end = hybrid_receive_end,
     .distress = coll_net_distress,
     .poll = coll_tcp_poll,
+    .push = coll_tcp_push,
     .sleep = hybrid_sleep,
     .wake = coll_tcp_wake,
     .arena_open = coll_net_arena_open,

@@ -13,7 +13,7 @@ enum {
     COLL_SCRATCH_KEPT_BYTES = 64 << 20,      /* of scratch that blocking calls keep for the next */
     COLL_CHUNK_BYTES = 32 * 1024,            /* one frame of a stream */
     COLL_STREAM_SLOTS = 8,                   /* frames under way in one stream */
-    COLL_NET_CHUNK_BYTES_MAX = 256 * 1024,   /* one frame of a stream over sockets, at most, */
+    COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,   /* one frame of a stream over sockets, at most, */
     COLL_NET_SLOTS = 4,                      /* and how many are under way */
     COLL_PIECE_BYTES = 256 * 1024,           /* work between two looks at the abort word */
     COLL_ARENAS_MAX = 64,                    /* living arenas of a communicator */

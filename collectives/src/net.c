@@ -10,11 +10,17 @@ enum { CREDIT_STEP = COLL_NET_SLOTS / 2 };
 
 /* A stream from a peer, and one to it. */
 typedef struct net_stream {
-    uint8_t *slots;                 /* COLL_NET_SLOTS bodies; NULL before the first */
-    uint32_t bytes[COLL_NET_SLOTS]; /* of each body */
-    uint64_t received;              /* frames put into the slots, */
-    uint64_t taken;                 /* taken out of them, */
-    uint64_t told;                  /* and told to the peer to have been taken */
+    uint8_t *slots;                  /* COLL_NET_SLOTS bodies; NULL before the first */
+    uint8_t *bodies[COLL_NET_SLOTS]; /* of the frames by turns: a slot, or a place of op's */
+    uint32_t bytes[COLL_NET_SLOTS];  /* of each body */
+    unsigned slot;                   /* that the newest frame lies in */
+    uint8_t *place;                  /* where the next frames belong, if they are this word's */
+    size_t place_bytes;
+    uint64_t place_word;
+    bool placing;      /* a frame is on its way to its place */
+    uint64_t received; /* frames put into the slots, */
+    uint64_t taken;    /* taken out of them, */
+    uint64_t told;     /* and told to the peer to have been taken */
     uint64_t sent;
     uint64_t sent_taken; /* by the peer, as far as it has told */
 } net_stream;
@@ -58,10 +64,9 @@ static coll_net *net_of(const coll_context *context)
     return context->net;
 }
 
-static void send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body)
+static void fill_head(coll_comm *comm, int peer, coll_frame_head *head)
 {
     const net_comm *link = comm->net;
-    coll_net *net = net_of(comm->context);
     head->magic = COLL_FRAME_MAGIC;
     head->comm_id = comm->id;
     for (int lane = 0; lane < COLL_LANES; lane++) {
@@ -69,7 +74,15 @@ static void send_frame(coll_comm *comm, int peer, coll_frame_head *head, const v
         head->taken[lane] = (uint32_t)stream->taken;
         stream->told = stream->taken;
     }
-    net->links->send(comm->context, comm->ranks[peer], head, body);
+}
+
+static void send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body,
+                       bool later)
+{
+    const coll_net *net = net_of(comm->context);
+    const coll_net_frames frame = {.heads = head, .count = 1, .bodies = body};
+    fill_head(comm, peer, head);
+    net->links->send(comm->context, comm->ranks[peer], &frame, later);
 }
 
 /* Where the payload of a rank's line belongs. */
@@ -101,7 +114,8 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
             coll_frame_head head = {.kind = COLL_FRAME_LINE,
                                     .body_bytes =
                                         (uint32_t)(COLL_FRAME_LINE_BYTES + payload_bytes)};
-            send_frame(comm, peer, &head, body);
+            /* Data of the plan may go the same way at once. */
+            send_frame(comm, peer, &head, body, op->path == COLL_PATH_PLAN);
         }
     }
 }
@@ -112,39 +126,62 @@ void coll_net_finish(coll_comm *comm, uint64_t sequence)
     (void)sequence;
 }
 
-static bool may_send(const coll_comm *comm, int peer, int lane)
+/* How many frames there is credit for. */
+static int credit(const coll_comm *comm, int peer, int lane)
 {
     const net_comm *link = comm->net;
     const net_stream *stream = &link->streams[peer][lane];
     const coll_net *net = net_of(comm->context);
-    return stream->sent - stream->sent_taken < COLL_NET_SLOTS &&
-           net->links->has_room(comm->context, comm->ranks[peer]);
+    return net->links->has_room(comm->context, comm->ranks[peer])
+               ? (int)(COLL_NET_SLOTS - (stream->sent - stream->sent_taken))
+               : 0;
 }
 
-bool coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes)
+size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes)
 {
     const net_comm *link = comm->net;
-    coll_frame_head head = {
-        .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)size_bytes};
-    if (!may_send(comm, peer, lane)) {
-        return false;
+    const coll_net *net = net_of(comm->context);
+    const int allowed = credit(comm, peer, lane);
+    coll_frame_head heads[COLL_FRAMES_AT_ONCE];
+    coll_net_frames frames = {.heads = heads, .bodies = data};
+    size_t taken = 0;
+    for (; frames.count < allowed && taken < size_bytes; frames.count++) {
+        const size_t left = size_bytes - taken;
+        const size_t body_bytes = left < comm->chunk_bytes ? left : comm->chunk_bytes;
+        heads[frames.count] = (coll_frame_head){
+            .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)body_bytes};
+        fill_head(comm, peer, &heads[frames.count]);
+        taken += body_bytes;
     }
-    link->streams[peer][lane].sent++;
-    send_frame(comm, peer, &head, data);
-    return true;
+    if (frames.count > 0) {
+        link->streams[peer][lane].sent += (uint64_t)frames.count;
+        net->links->send(comm->context, comm->ranks[peer], &frames, false);
+    }
+    return taken;
 }
 
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     const net_comm *link = comm->net;
     (void)size_bytes;
-    return may_send(comm, peer, lane) ? link->sending : NULL;
+    return credit(comm, peer, lane) > 0 ? link->sending : NULL;
 }
 
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     const net_comm *link = comm->net;
     (void)coll_net_send_from(comm, peer, lane, link->sending, size_bytes);
+}
+
+void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes)
+{
+    const net_comm *link = op->comm->net;
+    net_stream *stream = &link->streams[peer][lane];
+    if (stream->received == stream->taken && !stream->placing) {
+        stream->place = target;
+        stream->place_bytes = size_bytes;
+        stream->place_word = op->word;
+    }
 }
 
 const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
@@ -160,7 +197,7 @@ const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t s
                              (unsigned)stream->bytes[slot], size_bytes);
         return NULL;
     }
-    return stream->slots + slot * comm->chunk_bytes;
+    return stream->bodies[slot];
 }
 
 void coll_net_receive_end(coll_comm *comm, int peer, int lane)
@@ -170,7 +207,7 @@ void coll_net_receive_end(coll_comm *comm, int peer, int lane)
     stream->taken++;
     if (stream->taken - stream->told >= CREDIT_STEP) {
         coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
-        send_frame(comm, peer, &head, NULL);
+        send_frame(comm, peer, &head, NULL, true);
     }
 }
 
@@ -223,14 +260,39 @@ void coll_net_fail_peer(coll_context *context, int peer, const char *what)
     }
 }
 
+/* Where the operation that waits for the frame wants its body; NULL if it does not say, or if the
+ * peer is not at the same operation. */
+static uint8_t *place_of_op(const coll_comm *comm, int peer, net_stream *stream,
+                            const coll_frame_head *head)
+{
+    const size_t slot = (size_t)(stream->place_word >> 32) % COLL_LINE_SLOTS;
+    const size_t left = stream->place_bytes;
+    uint8_t *place = stream->place;
+    if (left == 0 || comm->failed ||
+        head->body_bytes != (left < comm->chunk_bytes ? left : comm->chunk_bytes) ||
+        atomic_load(&comm->peers[peer].lines[slot].word) != stream->place_word) {
+        stream->place_bytes = 0;
+        return NULL;
+    }
+    stream->place += head->body_bytes;
+    stream->place_bytes -= head->body_bytes;
+    return place;
+}
+
 /* Room for the body of a data frame; NULL if there is no credit, or no memory. */
 static uint8_t *place_data(coll_comm *comm, int peer, const coll_frame_head *head)
 {
     const net_comm *link = comm->net;
     net_stream *stream = &link->streams[peer][head->lane];
+    uint8_t **body = &stream->bodies[stream->received % COLL_NET_SLOTS];
     if (stream->received - stream->taken >= COLL_NET_SLOTS || head->body_bytes == 0 ||
         head->body_bytes > comm->chunk_bytes) {
         return NULL;
+    }
+    stream->placing = true;
+    *body = place_of_op(comm, peer, stream, head);
+    if (*body != NULL) {
+        return *body;
     }
     if (stream->slots == NULL) {
         stream->slots = aligned_alloc(64, (size_t)COLL_NET_SLOTS * comm->chunk_bytes);
@@ -239,7 +301,11 @@ static uint8_t *place_data(coll_comm *comm, int peer, const coll_frame_head *hea
             return NULL;
         }
     }
-    return stream->slots + stream->received % COLL_NET_SLOTS * comm->chunk_bytes;
+    /* An empty stream begins with the first slot, which the caches hold. */
+    stream->slot =
+        stream->received == stream->taken ? 0 : (stream->slot + 1) % (unsigned)COLL_NET_SLOTS;
+    *body = stream->slots + stream->slot * comm->chunk_bytes;
+    return *body;
 }
 
 coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
@@ -456,6 +522,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
         net_stream *stream = &link->streams[rank][head->lane];
         stream->bytes[stream->received % COLL_NET_SLOTS] = head->body_bytes;
         stream->received++;
+        stream->placing = false;
     }
     return true;
 }
@@ -484,6 +551,7 @@ void coll_net_distress(coll_comm *comm)
     if (link == NULL || comm->failure.message[0] == '\0') {
         return;
     }
+    net->links->forget(comm->context, comm); /* the caller may take its buffers back */
     const bool mismatch = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
     const uint64_t here = mismatch ? current(comm) : 0;
     const reason_head reason = {.status = comm->failure.status,
@@ -497,7 +565,7 @@ void coll_net_distress(coll_comm *comm)
         if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
             coll_frame_head head = {.kind = COLL_FRAME_FAILED,
                                     .body_bytes = (uint32_t)(sizeof reason + length)};
-            send_frame(comm, peer, &head, body);
+            send_frame(comm, peer, &head, body, false);
         }
     }
 }
@@ -508,7 +576,8 @@ void coll_net_farewell(coll_context *context)
     for (int rank = 0; rank < context->size; rank++) {
         if (net->remote[rank] && !net->left[rank]) {
             coll_frame_head head = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_GOODBYE};
-            net->links->send(context, rank, &head, NULL);
+            const coll_net_frames frame = {.heads = &head, .count = 1};
+            net->links->send(context, rank, &frame, false);
         }
     }
 }

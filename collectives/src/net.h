@@ -25,6 +25,7 @@ enum {
     COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* status and place, then text */
     COLL_FRAME_BODY_BYTES_MAX = COLL_NET_CHUNK_BYTES_MAX,
     COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
+    COLL_FRAMES_AT_ONCE = COLL_NET_SLOTS,
 };
 
 typedef enum coll_frame_kind {
@@ -54,11 +55,20 @@ _Static_assert(COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX <= COLL_FRAME_BODY_
 /* Whether a head can be one: magic, kind, lane, size and zeroes. Needs no state. */
 bool coll_frame_head_is_sound(const coll_frame_head *head);
 
+/* Frames to send at once. */
+typedef struct coll_net_frames {
+    coll_frame_head *heads;
+    int count; /* up to COLL_FRAMES_AT_ONCE */
+    const void *bodies;
+} coll_net_frames;
+
 /* How frames travel. Ranks are those of the context. */
 typedef struct coll_net_links {
-    /* Hands a frame over: never blocks, keeps nothing of the caller's. Fills in head->number. A
-     * peer that is gone is told by coll_net_lost, now or later. */
-    void (*send)(coll_context *context, int peer, coll_frame_head *head, const void *body);
+    /* Hands frames over whose bodies lie one behind the other: never blocks, keeps nothing of the
+     * caller's. Fills in their numbers. They may be kept back for company if `later`, until the
+     * next frames that are not, or the table's push. A peer that is gone is told by coll_net_lost,
+     * now or later. */
+    void (*send)(coll_context *context, int peer, const coll_net_frames *frames, bool later);
     /* Whether a data frame would go now rather than pile up. */
     bool (*has_room)(coll_context *context, int peer);
     /* A communicator goes: places in it must not be written any more. */
@@ -121,9 +131,10 @@ void coll_net_comm_close(coll_comm *comm);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
 void coll_net_finish(coll_comm *comm, uint64_t sequence);
 void coll_net_distress(coll_comm *comm);
-bool coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
+size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);
+void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes);
 const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
 void coll_net_receive_end(coll_comm *comm, int peer, int lane);
 base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr);

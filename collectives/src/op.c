@@ -193,7 +193,7 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
     }
     coll_op_number(op);
     coll_op_begin(op);
-    if (op->stage == COLL_STAGE_QUEUED) {
+    if (op->stage == COLL_STAGE_QUEUED || op->comm->context->table->push != NULL) {
         (void)coll_progress(op->comm->context);
     }
     return BASE_OK;

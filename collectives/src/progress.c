@@ -171,6 +171,9 @@ bool coll_progress(coll_context *context)
             moved = true;
         }
     }
+    if (context->table->push != NULL) {
+        context->table->push(context);
+    }
     return moved;
 }
 

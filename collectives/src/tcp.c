@@ -33,10 +33,11 @@ static coll_tcp *tcp_of(const coll_context *context)
     return context->net;
 }
 
-static void tcp_send(coll_context *context, int peer, coll_frame_head *head, const void *body)
+static void tcp_send(coll_context *context, int peer, const coll_net_frames *frames, bool later)
 {
-    coll_conn *conn = tcp_of(context)->connections[peer];
-    coll_conn_send(context, conn, head, body);
+    coll_tcp *tcp = tcp_of(context);
+    coll_conn_send(context, tcp->connections[peer], frames, later);
+    tcp->holds = tcp->holds || later;
 }
 
 static bool tcp_has_room(coll_context *context, int peer)
@@ -75,6 +76,21 @@ static int readable(const coll_tcp *tcp, int *ranks)
     return count;
 }
 
+void coll_tcp_push(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    if (!tcp->holds) {
+        return;
+    }
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (conn->held) {
+            (void)coll_conn_flush(conn);
+        }
+    }
+    tcp->holds = false;
+}
+
 bool coll_tcp_poll(coll_context *context)
 {
     coll_tcp *tcp = tcp_of(context);
@@ -82,6 +98,9 @@ bool coll_tcp_poll(coll_context *context)
     const int *here = tcp->peers;
     int count = tcp->peer_count;
     bool moved = false;
+    if (tcp->holds) {
+        return false; /* what an operation begins with goes first */
+    }
     if (count > DIRECT_PEERS) {
         count = readable(tcp, ranks);
         here = ranks;
@@ -238,9 +257,11 @@ const coll_transport_table coll_tcp_transport = {
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,
+    .receive_into = coll_net_receive_into,
     .receive_begin = coll_net_receive_begin,
     .receive_end = coll_net_receive_end,
     .poll = coll_tcp_poll,
+    .push = coll_tcp_push,
     .sleep = coll_tcp_sleep,
     .wake = coll_tcp_wake,
     .arena_open = coll_net_arena_open,

@@ -11,6 +11,7 @@ typedef struct coll_tcp {
     int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
     int peer_count;
     int wake_fd; /* an eventfd: ends a sleep */
+    bool holds;  /* some connection may have kept frames for company */
 } coll_tcp;
 
 /* Collective over the context: connects with the ranks in `wanted`. */
@@ -19,6 +20,7 @@ BASE_MUST_CHECK base_status coll_tcp_open(coll_context *context,
                                           int64_t deadline_ns, base_error *reterr);
 void coll_tcp_close(coll_context *context);
 bool coll_tcp_poll(coll_context *context);
+void coll_tcp_push(coll_context *context);
 void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context),
                     int64_t until_ns);
 void coll_tcp_wake(coll_context *context);

@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { READS_PER_CALL = 16 };
+enum { READS_PER_CALL = 16, SEND_BYTES = 256 * 1024 };
 
 base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_seal *out,
                              coll_conn **conn, base_error *reterr)
@@ -18,6 +18,7 @@ base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_s
         memset(made, 0, sizeof *made);
         made->fd = fd;
         made->peer = peer;
+        made->ask_bytes = COLL_CONN_ASK_BYTES;
         made->in = *in;
         made->out = *out;
         made->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
@@ -99,37 +100,105 @@ static size_t push(coll_conn *conn, struct iovec *parts, int count)
     return sent > 0 ? (size_t)sent : 0;
 }
 
-void coll_conn_send(coll_context *context, coll_conn *conn, coll_frame_head *head, const void *body)
+/* Keeps what `skipped` bytes of the parts leave over. */
+static bool keep(coll_conn *conn, const struct iovec *parts, int count, size_t skipped)
 {
-    uint8_t tag[COLL_SEAL_TAG_BYTES];
-    if (conn->deaf) {
-        return;
-    }
-    head->number = conn->sent++;
-    const uint8_t *sealed = coll_seal_close(&conn->out, head, body, conn->sealed, tag);
-    struct iovec parts[3] = {
-        {.iov_base = head, .iov_len = sizeof *head},
-        {.iov_base = (void *)(uintptr_t)sealed, .iov_len = head->body_bytes},
-        {.iov_base = tag, .iov_len = coll_seal_tag_bytes(&conn->out)},
-    };
-    size_t sent = coll_conn_backlog(conn) == 0 ? push(conn, parts, 3) : 0;
-    if (conn->deaf) {
-        return;
-    }
-    for (int i = 0; i < 3; i++) {
-        const size_t gone = sent < parts[i].iov_len ? sent : parts[i].iov_len;
+    for (int i = 0; i < count; i++) {
+        const size_t gone = skipped < parts[i].iov_len ? skipped : parts[i].iov_len;
         const size_t rest = parts[i].iov_len - gone;
-        sent -= gone;
+        skipped -= gone;
         if (rest == 0) {
             continue;
         }
         if (!make_room(conn, rest)) {
+            return false;
+        }
+        memcpy(conn->backlog + conn->backlog_end, (uint8_t *)parts[i].iov_base + gone, rest);
+        conn->backlog_end += rest;
+    }
+    return true;
+}
+
+/* Forgets bytes at the front of what was kept. */
+static void drop_kept(coll_conn *conn, size_t size_bytes)
+{
+    conn->backlog_begin += size_bytes;
+    if (conn->deaf || conn->backlog_begin == conn->backlog_end) {
+        conn->backlog_begin = 0;
+        conn->backlog_end = 0;
+    }
+}
+
+/* Sends what was kept and the parts, or keeps the parts as well; parts[0] is free for the former.
+ */
+static bool send_parts(coll_conn *conn, struct iovec *parts, int count, bool later)
+{
+    const size_t kept = coll_conn_backlog(conn);
+    size_t sent = 0;
+    if (later && (kept == 0 || conn->held)) {
+        conn->held = true;
+        return keep(conn, parts + 1, count - 1, 0);
+    }
+    parts[0] = (struct iovec){.iov_base = conn->backlog + conn->backlog_begin, .iov_len = kept};
+    sent = kept > 0 ? push(conn, parts, count) : push(conn, parts + 1, count - 1);
+    conn->held = false;
+    if (conn->deaf) {
+        drop_kept(conn, 0);
+        return true;
+    }
+    const size_t of_kept = sent < kept ? sent : kept;
+    drop_kept(conn, of_kept);
+    return keep(conn, parts + 1, count - 1, sent - of_kept);
+}
+
+/* How many bytes are worth while in one call. Where they are sealed first, the peer could have
+ * taken the first meanwhile; and there is one place for an encrypted body. */
+static size_t at_once(const coll_conn *conn)
+{
+    return conn->out.auth == COLL_TCP_AUTH_OFF   ? SIZE_MAX
+           : conn->out.auth == COLL_TCP_AUTH_MAC ? SEND_BYTES
+                                                 : 1;
+}
+
+/* Seals frames from `first` on, as many as go out in one call. */
+static int seal_frames(coll_conn *conn, const coll_net_frames *frames, int first,
+                       struct iovec *parts, uint8_t tags[][COLL_SEAL_TAG_BYTES])
+{
+    const size_t tag_bytes = coll_seal_tag_bytes(&conn->out);
+    const uint8_t *body = frames->bodies;
+    size_t bytes = 0;
+    int count = 0;
+    for (int i = 0; i < first; i++) {
+        body += frames->heads[i].body_bytes;
+    }
+    for (int i = first; i < frames->count && (i == first || bytes < at_once(conn)); i++) {
+        coll_frame_head *head = &frames->heads[i];
+        head->number = conn->sent++;
+        const uint8_t *sealed = coll_seal_close(&conn->out, head, body, conn->sealed, tags[count]);
+        parts[3 * count] = (struct iovec){.iov_base = head, .iov_len = sizeof *head};
+        parts[3 * count + 1] =
+            (struct iovec){.iov_base = (void *)(uintptr_t)sealed, .iov_len = head->body_bytes};
+        parts[3 * count + 2] = (struct iovec){.iov_base = tags[count], .iov_len = tag_bytes};
+        body += head->body_bytes;
+        bytes += head->body_bytes;
+        count++;
+    }
+    return count;
+}
+
+void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
+                    bool later)
+{
+    for (int first = 0; first < frames->count && !conn->deaf;) {
+        struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
+        uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
+        const int count = seal_frames(conn, frames, first, parts + 1, tags);
+        if (!send_parts(conn, parts, 1 + 3 * count, later)) {
             coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
             hang_up(conn);
             return;
         }
-        memcpy(conn->backlog + conn->backlog_end, (uint8_t *)parts[i].iov_base + gone, rest);
-        conn->backlog_end += rest;
+        first += count;
     }
 }
 
@@ -141,11 +210,8 @@ bool coll_conn_flush(coll_conn *conn)
         return false;
     }
     const size_t sent = push(conn, &part, 1);
-    conn->backlog_begin += sent;
-    if (conn->deaf || conn->backlog_begin == conn->backlog_end) {
-        conn->backlog_begin = 0;
-        conn->backlog_end = 0;
-    }
+    conn->held = false;
+    drop_kept(conn, sent);
     return sent > 0;
 }
 
@@ -199,6 +265,9 @@ static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag
         refuse(context, conn, "broke the protocol");
         return false;
     }
+    if (conn->head.kind == COLL_FRAME_LINE) {
+        conn->ask_bytes = COLL_CONN_ASK_BYTES + sizeof conn->head + conn->head.body_bytes;
+    }
     conn->received++;
     conn->in_body = false;
     conn->owner = NULL;
@@ -210,36 +279,47 @@ static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag
     return true;
 }
 
+/* Takes what the stage has of the frame's body, or the frame itself where all of it is there and
+ * belongs nowhere else; false when the connection is no more. *whole: the frame has ended. */
+static bool take_part(coll_context *context, coll_conn *conn, bool *whole)
+{
+    const size_t tag_bytes = coll_seal_tag_bytes(&conn->in);
+    const size_t here = conn->stage_end - conn->stage_begin;
+    const size_t missing = conn->head.body_bytes - conn->got_bytes;
+    const size_t part = here < missing ? here : missing;
+    *whole = here - part >= tag_bytes && part == missing;
+    if (*whole && conn->body == conn->scratch && conn->got_bytes == 0) {
+        conn->body = conn->stage + conn->stage_begin;
+    } else if (part > 0) {
+        memcpy(conn->body + conn->got_bytes, conn->stage + conn->stage_begin, part);
+    }
+    conn->got_bytes += part;
+    conn->stage_begin += part;
+    if (!*whole) {
+        return true;
+    }
+    conn->stage_begin += tag_bytes;
+    return end_frame(context, conn, conn->stage + conn->stage_begin - tag_bytes);
+}
+
 /* All frames that are whole; false when the connection is no more. */
 static bool parse(coll_context *context, coll_conn *conn)
 {
-    const size_t tag_bytes = coll_seal_tag_bytes(&conn->in);
-    for (;;) {
-        size_t here = conn->stage_end - conn->stage_begin;
+    bool whole = true;
+    while (whole) {
         if (!conn->in_body) {
-            if (here < sizeof conn->head) {
+            if (conn->stage_end - conn->stage_begin < sizeof conn->head) {
                 return true;
             }
             if (!begin_frame(context, conn)) {
                 return false;
             }
-            here -= sizeof conn->head;
         }
-        const size_t missing = conn->head.body_bytes - conn->got_bytes;
-        const size_t part = here < missing ? here : missing;
-        if (part > 0) {
-            memcpy(conn->body + conn->got_bytes, conn->stage + conn->stage_begin, part);
-            conn->got_bytes += part;
-            conn->stage_begin += part;
-        }
-        if (part < missing || here - part < tag_bytes) {
-            return true;
-        }
-        conn->stage_begin += tag_bytes;
-        if (!end_frame(context, conn, conn->stage + conn->stage_begin - tag_bytes)) {
+        if (!take_part(context, conn, &whole)) {
             return false;
         }
     }
+    return true;
 }
 
 /* Reads once; 0 when there is nothing (or no more), else how many bytes of what was asked came. */
@@ -258,8 +338,9 @@ static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
         parts[count++] =
             (struct iovec){.iov_base = conn->body + conn->got_bytes, .iov_len = missing};
     }
+    const size_t room = sizeof conn->stage - conn->stage_end;
     parts[count++] = (struct iovec){.iov_base = conn->stage + conn->stage_end,
-                                    .iov_len = sizeof conn->stage - conn->stage_end};
+                                    .iov_len = conn->ask_bytes < room ? conn->ask_bytes : room};
     *asked = missing + parts[count - 1].iov_len;
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t got = -1;

@@ -1,9 +1,11 @@
 /* One connection to a peer, after the handshake: frames out, frames in.
  *
- * On the wire a frame is head, body, and a tag of 16 bytes (none with auth off). A frame goes out
- * in one sendmsg, straight from where it lies; what the socket does not take is kept and goes first
- * next time. Bodies of data frames are read straight to their place; what comes behind them goes to
- * a small stage. Frames are numbered from 0, and must come in turn.
+ * On the wire a frame is head, body, and a tag of 16 bytes (none with auth off). Frames go out in
+ * one sendmsg, straight from where they lie, with those before them that were kept for company:
+ * each call costs a segment of its own, and a segment a few microseconds on both sides. What the
+ * socket does not take is kept and goes first next time. Bodies of data frames are read straight to
+ * their place; all else goes to a stage, and is believed or not where it lies there. Frames are
+ * numbered from 0, and must come in turn.
  *
  * Never blocks. Used by the context's thread only. */
 #ifndef COLL_SRC_TCP_CONN_H
@@ -13,7 +15,8 @@
 #include "tcp_seal.h"
 
 enum {
-    COLL_CONN_STAGE_BYTES = 8192,
+    COLL_CONN_STAGE_BYTES = 32 * 1024,
+    COLL_CONN_ASK_BYTES = 4096, /* into the stage at a time, where no longer line is due */
     COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
 };
 
@@ -32,12 +35,14 @@ typedef struct coll_conn {
     coll_comm *owner; /* of the body's place; NULL: scratch */
     uint8_t *scratch; /* COLL_FRAME_BODY_BYTES_MAX */
     size_t stage_begin, stage_end;
+    size_t ask_bytes; /* the stage is to take in one go: a frame like the last line */
     uint8_t stage[COLL_CONN_STAGE_BYTES];
 
     uint64_t sent;    /* frames */
     uint8_t *sealed;  /* an encrypted body on its way */
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
+    bool held; /* what was kept waits for company, not for the socket */
     bool deaf; /* the socket takes nothing any more */
     bool shut; /* nothing that comes is believed any more */
 } coll_conn;
@@ -48,8 +53,9 @@ BASE_MUST_CHECK base_status coll_conn_create(int fd, int peer, const coll_seal *
                                              base_error *reterr);
 void coll_conn_destroy(coll_conn *conn);
 
-void coll_conn_send(coll_context *context, coll_conn *conn, coll_frame_head *head,
-                    const void *body);
+/* Sends frames, or keeps a copy of them if `later`: until the next that are not, or a flush. */
+void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
+                    bool later);
 
 /* Sends what was kept; true if something went. */
 bool coll_conn_flush(coll_conn *conn);

@@ -2,11 +2,11 @@
  *
  * mac: a Carter-Wegman MAC. Poly1305 under a key used for one frame only, over the head and the
  * body; a body of more than COLL_SEAL_SHORT_BYTES goes in as its NH digests (tcp_nh.h), which is
- * six times as fast as Poly1305 over all of it, and as hard to forge: 2^-100 per attempt and
- * better. One-time keys are ChaCha20's stream under the connection's key, sixteen at a time, the
- * n-th for frame n: so a frame that is replayed, or comes out of its turn, is as wrong as one that
- * was altered. Measured for 32 KiB: BLAKE2b 48 µs, AES-256-GCM over nothing but associated data
- * 6.8 µs, Poly1305 7.3 µs, this 1.2 µs.
+ * ten times as fast as Poly1305 over all of it, and as hard to forge: 2^-95 or better, and the
+ * first attempt that fails ends the job. One-time keys are ChaCha20's stream under the connection's
+ * key, sixteen at a time, the n-th for frame n: so a frame that is replayed, or comes out of its
+ * turn, is as wrong as one that was altered. Measured for 32 KiB: BLAKE2b 48 µs, AES-256-GCM over
+ * nothing but associated data 6.8 µs, Poly1305 7.3 µs, this 0.7 µs.
  *
  * encrypt: AES-256-GCM where both processors have it, else ChaCha20-Poly1305; the frame's number is
  * the nonce, the head (in clear) the associated data.
@@ -35,7 +35,7 @@ typedef struct coll_seal {
     coll_tcp_auth auth;
     bool use_aes;
     uint8_t key[COLL_SEAL_KEY_BYTES];
-    uint32_t nh_key[COLL_NH_KEY_WORDS];
+    _Alignas(64) uint32_t nh_key[COLL_NH_KEY_WORDS];
     uint64_t first; /* frame of once[0]; a multiple of COLL_SEAL_AHEAD */
     bool filled;
     uint8_t once[COLL_SEAL_AHEAD][crypto_onetimeauth_KEYBYTES];

@@ -37,9 +37,15 @@ typedef struct coll_transport_table {
     /* Room for a frame to a peer; NULL for now. send_end hands it over. */
     void *(*send_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
     void (*send_end)(coll_comm *comm, int peer, int lane, size_t size_bytes);
-    /* Both at once, from the caller's own bytes, which may change after; false for now. NULL: room
-     * for a frame is as near as it gets. */
-    bool (*send_from)(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
+    /* Both at once, from the caller's own bytes, which may change after: as many frames as there is
+     * credit for, of chunk_bytes each but for the last. Returns the bytes taken. NULL: room for a
+     * frame is as near as it gets. */
+    size_t (*send_from)(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
+    /* The next size_bytes of frames from a peer, none of which is here yet, are op's and belong at
+     * target: they may be written there as they come, and receive_begin returns that place. Until
+     * then, or until the communicator has failed, the bytes there are the transport's. NULL: they
+     * are copied. */
+    void (*receive_into)(coll_op *op, int peer, int lane, void *target, size_t size_bytes);
     /* The next frame from a peer, of exactly size_bytes; NULL for now. receive_end gives it back.
      */
     const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
@@ -72,6 +78,8 @@ typedef struct coll_transport_table {
 
     /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */
     bool (*poll)(coll_context *context);
+    /* Sends what was kept back for company. NULL: nothing ever is. */
+    void (*push)(coll_context *context);
     /* Sleeps until something may have changed, at most until until_ns. `changed` is called again
      * after going to sleep has been announced to peers: true means that something has changed
      * already. */

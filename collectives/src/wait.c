@@ -154,12 +154,11 @@ base_status coll_wait(coll_op *op, base_error *reterr)
 {
     waiter w = {.context = op->comm->context, .op = op};
     base_status status = BASE_OK;
-    while (status == BASE_OK) {
+    while (status == BASE_OK && op->stage != COLL_STAGE_DONE) {
         const bool moved = coll_progress(w.context);
-        if (op->stage == COLL_STAGE_DONE) {
-            break;
+        if (op->stage != COLL_STAGE_DONE) {
+            status = turn(&w, moved, reterr);
         }
-        status = turn(&w, moved, reterr);
     }
     if (w.described) {
         set_description(w.context, NULL);

@@ -26,7 +26,7 @@ static zmq_state *state_of(const coll_context *context)
     return context->net;
 }
 
-static void link_send(coll_context *context, int peer, coll_frame_head *head, const void *body)
+static void send_one(coll_context *context, int peer, coll_frame_head *head, const void *body)
 {
     zmq_state *state = state_of(context);
     void *socket = state->links.sockets[peer];
@@ -50,6 +50,16 @@ static void link_send(coll_context *context, int peer, coll_frame_head *head, co
             return; /* a peer may have sent its last and left; what it sent is still here */
         }
         coll_net_lost(context, peer, "it takes nothing any more");
+    }
+}
+
+static void link_send(coll_context *context, int peer, const coll_net_frames *frames, bool later)
+{
+    const uint8_t *body = frames->bodies;
+    (void)later;
+    for (int i = 0; i < frames->count; i++) {
+        send_one(context, peer, &frames->heads[i], body);
+        body = body == NULL ? NULL : body + frames->heads[i].body_bytes;
     }
 }
 

@@ -29,6 +29,14 @@ ringfence_test(
   PRIVATE_OF collectives)
 
 ringfence_test(
+  coll-tcp-frames
+  SOURCES test_tcp_frames.c
+  LIBS ringfence::coll PkgConfig::SODIUM
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+
+ringfence_test(
   coll-netns
   SOURCES test_netns.c
   LIBS ringfence_coll_forked

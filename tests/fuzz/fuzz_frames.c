@@ -22,14 +22,18 @@ typedef struct stage {
     coll_conn *conn;
     int peer_end;
     uint64_t number;
+    coll_op op;
+    uint8_t *place; /* where op wants its frames; heap, so that its end is watched */
 } stage;
 
-static void swallow(coll_context *context, int peer, coll_frame_head *head, const void *body)
+static void swallow(coll_context *context, int peer, const coll_net_frames *frames, bool later)
 {
     (void)context;
     (void)peer;
-    (void)body;
-    BASE_ASSERT(coll_frame_head_is_sound(head));
+    (void)later;
+    for (int i = 0; i < frames->count; i++) {
+        BASE_ASSERT(coll_frame_head_is_sound(&frames->heads[i]));
+    }
 }
 
 static bool has_room(coll_context *context, int peer)
@@ -64,6 +68,20 @@ static void close_comm(stage *s)
 {
     s->context.comms = NULL;
     coll_net_comm_close(&s->comm);
+    free(s->place);
+    s->place = NULL;
+}
+
+/* As the plan does that waits for a frame: says where its bytes belong. The word is one that lines
+ * of zeroes show. */
+static void want_frames(stage *s, int lane, size_t size_bytes)
+{
+    if (s->place == NULL) {
+        s->place = malloc(size_bytes);
+        BASE_ASSERT(s->place != NULL);
+        s->op = (coll_op){.comm = &s->comm};
+        coll_net_receive_into(&s->op, PEER, lane, s->place, size_bytes);
+    }
 }
 
 static stage *open_stage(coll_tcp_auth auth)
@@ -173,6 +191,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     coll_seal seal;
     coll_seal_init(&seal, auth, false, key);
     for (size_t at = 2; at < size_bytes;) {
+        if ((flags & 8) != 0 && expected > 0 && !s->comm.failed) {
+            want_frames(s, (flags >> 4) % COLL_LANES, 3 * expected);
+        }
         if ((flags & 2) == 0) {
             const size_t part = (size_bytes - 2) / PIECES + 1;
             const size_t left = size_bytes - at;
