@@ -13,6 +13,7 @@
 #define COLL_SRC_KERNELS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "coll/coll.h"
 
@@ -23,6 +24,10 @@ struct coll_kernel {
     void (*combine)(void *out, const void *left, const void *right, size_t count);
     /* the same, stored twice: one pass over the operands instead of two */
     void (*combine_twice)(void *out, void *also, const void *left, const void *right, size_t count);
+    /* Every one of the outputs = all operands combined in canonical order (tree_order.h), divided
+     * by divisor if that is above 1, in one pass; size_bytes each. NULL: only in steps. */
+    void (*combine_many)(uint8_t *const *outs, int out_count, const uint8_t *const *operands,
+                         int operand_count, size_t size_bytes, int divisor);
     /* data = data / divisor; NULL for all but the average */
     void (*divide)(void *data, size_t count, int divisor);
     /* 16-bit sums, products and averages; else NULL */

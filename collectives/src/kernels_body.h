@@ -29,6 +29,7 @@ typedef uint8_t any_uint8 __attribute__((may_alias));
 #define MAX(a, b)     ((b) > (a) ? (b) : (a))
 
 #include "kernels_half.h"
+#include "kernels_many.h"
 
 #define KERNEL(name, element, operation)                                                           \
     static void name(void *out, const void *left, const void *right, size_t count)                 \
@@ -86,15 +87,23 @@ KERNELS_HALF(bfloat16)
 #define PLAIN(operation, type, size)                                                               \
     {                                                                                              \
         .combine = operation##_##type, .combine_twice = operation##_##type##_twice,                \
-        .element_bytes = (size)                                                                    \
+        .combine_many = many_##operation##_##type, .element_bytes = (size)                         \
     }
 
-#define ROW(type, size)                                                                            \
+/* Of 16-bit values, which are chosen as they are. */
+#define PLAIN_HALF(operation, half)                                                                \
+    {                                                                                              \
+        .combine = operation##_##half, .combine_twice = operation##_##half##_twice,                \
+        .element_bytes = 2                                                                         \
+    }
+
+#define ROW(type, size, average_many)                                                              \
     {                                                                                              \
         [COLL_SUM] = PLAIN(sum, type, size), [COLL_MIN] = PLAIN(min, type, size),                  \
         [COLL_MAX] = PLAIN(max, type, size), [COLL_PRODUCT] = PLAIN(product, type, size),          \
         [COLL_AVERAGE] = {.combine = sum_##type,                                                   \
                           .combine_twice = sum_##type##_twice,                                     \
+                          .combine_many = (average_many),                                          \
                           .divide = divide_##type,                                                 \
                           .element_bytes = (size)},                                                \
     }
@@ -108,16 +117,20 @@ KERNELS_HALF(bfloat16)
 
 #define ROW_HALF(half)                                                                             \
     {                                                                                              \
-        [COLL_SUM] = WIDE(sum, half, COLL_SUM, NULL), [COLL_MIN] = PLAIN(min, half, 2),            \
-        [COLL_MAX] = PLAIN(max, half, 2),                                                          \
+        [COLL_SUM] = WIDE(sum, half, COLL_SUM, NULL), [COLL_MIN] = PLAIN_HALF(min, half),          \
+        [COLL_MAX] = PLAIN_HALF(max, half),                                                        \
         [COLL_PRODUCT] = WIDE(product, half, COLL_PRODUCT, NULL),                                  \
         [COLL_AVERAGE] = WIDE(sum, half, COLL_AVERAGE, divide_##half),                             \
     }
 
 coll_kernel_table KERNELS_NAME = {
-    [COLL_FLOAT32] = ROW(float32, 4),     [COLL_FLOAT64] = ROW(float64, 8),
-    [COLL_INT32] = ROW(int32, 4),         [COLL_INT64] = ROW(int64, 8),
-    [COLL_UINT8] = ROW(uint8, 1),         [COLL_FLOAT16] = ROW_HALF(float16),
-    [COLL_BFLOAT16] = ROW_HALF(bfloat16), [COLL_INT8] = ROW(int8, 1),
-    [COLL_UINT64] = ROW(uint64, 8),
+    [COLL_FLOAT32] = ROW(float32, 4, many_average_float32),
+    [COLL_FLOAT64] = ROW(float64, 8, many_average_float64),
+    [COLL_INT32] = ROW(int32, 4, NULL),
+    [COLL_INT64] = ROW(int64, 8, NULL),
+    [COLL_UINT8] = ROW(uint8, 1, NULL),
+    [COLL_FLOAT16] = ROW_HALF(float16),
+    [COLL_BFLOAT16] = ROW_HALF(bfloat16),
+    [COLL_INT8] = ROW(int8, 1, NULL),
+    [COLL_UINT64] = ROW(uint64, 8, NULL),
 };

@@ -1,5 +1,6 @@
 #include "tree_order.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -74,32 +75,66 @@ static void finish_block(pending_stack *stack, const coll_kernel *kernel, void *
     kernel->narrow(out, wide, count);
 }
 
+/* Block by block into the first output, and from there to the others. */
+static void spread_blocks(const coll_tree *tree, uint8_t *const *outs, int out_count, size_t count)
+{
+    const coll_kernel *kernel = tree->kernel;
+    const size_t element_bytes = kernel->element_bytes;
+    const size_t block = BLOCK_BYTES / (kernel->wide != NULL ? sizeof(float) : element_bytes);
+    pending_stack stack;
+    for (size_t done = 0; done < count; done += block) {
+        const size_t n = count - done < block ? count - done : block;
+        const size_t offset_bytes = done * element_bytes;
+        const uint8_t *at[COLL_RANKS_MAX];
+        for (int r = 0; r < tree->operand_count; r++) {
+            at[r] = tree->operands[r] + offset_bytes;
+        }
+        finish_block(&stack, kernel, outs[0] + offset_bytes, at, tree->operand_count, n,
+                     tree->divisor);
+        for (int o = 1; o < out_count; o++) {
+            memcpy(outs[o] + offset_bytes, outs[0] + offset_bytes, n * element_bytes);
+        }
+    }
+}
+
+void coll_tree_spread(const coll_tree *tree, uint8_t *const *outs, int out_count, size_t count)
+{
+    const coll_kernel *kernel = tree->kernel;
+    const uint8_t *const *from = tree->operands;
+    const bool divides = kernel->divide != NULL && tree->divisor > 1;
+    if (tree->operand_count == 1) {
+        for (int o = 0; o < out_count; o++) {
+            if (outs[o] != from[0]) {
+                memcpy(outs[o], from[0], count * kernel->element_bytes);
+            }
+        }
+        for (int o = 0; divides && o < out_count; o++) {
+            kernel->divide(outs[o], count, tree->divisor);
+        }
+    } else if (tree->operand_count == 2 && out_count <= 2 &&
+               !divides) { /* one rounding in any case */
+        if (out_count == 1) {
+            kernel->combine(outs[0], from[0], from[1], count);
+        } else {
+            kernel->combine_twice(outs[0], outs[1], from[0], from[1], count);
+        }
+    } else if (kernel->combine_many != NULL) {
+        kernel->combine_many(outs, out_count, from, tree->operand_count,
+                             count * kernel->element_bytes, divides ? tree->divisor : 0);
+    } else {
+        spread_blocks(tree, outs, out_count, count);
+    }
+}
+
 void coll_tree_combine(const coll_kernel *kernel, void *out, const void *const *operands,
                        int operand_count, size_t count, int divisor)
 {
-    const bool divides = kernel->divide != NULL && divisor > 1;
-    if (operand_count == 1) {
-        if (out != operands[0]) {
-            memcpy(out, operands[0], count * kernel->element_bytes);
-        }
-        if (divides) {
-            kernel->divide(out, count, divisor);
-        }
-        return;
+    const uint8_t *from[COLL_RANKS_MAX];
+    uint8_t *const target = out;
+    const coll_tree tree = {
+        .kernel = kernel, .operands = from, .operand_count = operand_count, .divisor = divisor};
+    for (int r = 0; r < operand_count; r++) {
+        from[r] = operands[r];
     }
-    if (operand_count == 2 && !divides) { /* one rounding in any case */
-        kernel->combine(out, operands[0], operands[1], count);
-        return;
-    }
-    pending_stack stack;
-    const size_t element_bytes = kernel->element_bytes;
-    const size_t block = BLOCK_BYTES / (kernel->wide != NULL ? sizeof(float) : element_bytes);
-    for (size_t done = 0; done < count; done += block) {
-        const uint8_t *at[COLL_RANKS_MAX];
-        for (int r = 0; r < operand_count; r++) {
-            at[r] = (const uint8_t *)operands[r] + done * element_bytes;
-        }
-        finish_block(&stack, kernel, (uint8_t *)out + done * element_bytes, at, operand_count,
-                     count - done < block ? count - done : block, divisor);
-    }
+    coll_tree_spread(&tree, &target, 1, count);
 }

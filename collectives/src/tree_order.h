@@ -19,9 +19,18 @@
 
 #include "kernels.h"
 
-/* out = the operands combined in canonical order, and where the kernel averages divided by divisor
- * (0: an intermediate result, not divided); 1 <= operand_count <= COLL_RANKS_MAX, `count` elements
- * each. out may be exactly one of the operands. */
+typedef struct coll_tree {
+    const coll_kernel *kernel;
+    const uint8_t *const *operands;
+    int operand_count; /* 1 <= operand_count <= COLL_RANKS_MAX */
+    int divisor;       /* for averages; 0 or 1: an intermediate result, not divided */
+} coll_tree;
+
+/* Each of the outputs, one or more, = the tree's operands combined, `count` elements. An output may
+ * be exactly one of the operands, and not overlap them otherwise. */
+void coll_tree_spread(const coll_tree *tree, uint8_t *const *outs, int out_count, size_t count);
+
+/* out = the operands combined in canonical order: coll_tree_spread to one place. */
 void coll_tree_combine(const coll_kernel *kernel, void *out, const void *const *operands,
                        int operand_count, size_t count, int divisor);
 

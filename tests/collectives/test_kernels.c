@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "limits.h"
 #include "reference.h"
 #include "support.h"
 #include "tree_order.h"
@@ -284,6 +285,86 @@ static void test_tree_order(void **state)
     }
 }
 
+/* All parts combined by pairs of vectors, as tree_order.h draws it; into `out`. */
+static void fold(const coll_kernel *kernel, uint8_t *out, uint8_t *const *parts, int n,
+                 size_t count)
+{
+    static uint8_t levels[8][COUNT_MAX * 8];
+    static int depth;
+    int left = 1;
+    if (n == 1) {
+        memcpy(out, parts[0], count * kernel->element_bytes);
+        return;
+    }
+    while (left * 2 < n) {
+        left *= 2;
+    }
+    uint8_t *right = levels[depth++];
+    fold(kernel, out, parts, left, count);
+    fold(kernel, right, parts + left, n - left, count);
+    kernel->combine(out, out, right, count);
+    depth--;
+}
+
+/* To three places at once: apart, an operand's own, and apart at an odd address. */
+static void check_spread(const coll_kernel *kernel, coll_type type, int n, size_t count)
+{
+    static uint8_t places[COLL_RANKS_MAX][BYTES];
+    static coll_type filled; /* places hold this type's inputs */
+    static uint8_t expected[COUNT_MAX * 8];
+    static uint8_t apart[2][BYTES];
+    uint8_t *parts[COLL_RANKS_MAX];
+    const size_t bytes = count * kernel->element_bytes;
+    for (int r = 0; r < n; r++) {
+        parts[r] = places[r] + r % 3;
+    }
+    for (size_t i = 0; filled != type && i < (size_t)COLL_RANKS_MAX * COUNT_MAX; i++) {
+        const int r = (int)(i / COUNT_MAX);
+        reference_input(places[r] + r % 3 + i % COUNT_MAX * kernel->element_bytes, type, r,
+                        i % COUNT_MAX, 3);
+    }
+    filled = type;
+    fold(kernel, expected, parts, n, count);
+    if (kernel->divide != NULL) {
+        kernel->divide(expected, count, n);
+    }
+    memset(apart, GUARD, sizeof apart);
+    uint8_t *outs[] = {apart[0] + 1, parts[n / 2], apart[1] + 64};
+    const coll_tree tree = {.kernel = kernel,
+                            .operands = (const uint8_t *const *)parts,
+                            .operand_count = n,
+                            .divisor = n};
+    coll_tree_spread(&tree, outs, 3, count);
+    for (int o = 0; o < 3; o++) {
+        assert_memory_equal(outs[o], expected, bytes);
+    }
+    check_guards(apart[0], bytes);
+    for (size_t i = 0; i < 64; i++) {
+        assert_int_equal(apart[1][i], GUARD);
+        assert_int_equal(outs[2][bytes + i], GUARD);
+    }
+}
+
+static void test_spread(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 4, 7, COLL_RANKS_MAX};
+    static const size_t counts[] = {0, 1, 15, 33, 64, 65, 128, 257};
+    const coll_kernel *kernel = NULL;
+    const char *name = "";
+    (void)state;
+    for (int type = COLL_FLOAT32; type <= COLL_UINT64; type++) {
+        for (int reduce = COLL_SUM; reduce <= COLL_AVERAGE; reduce++) {
+            for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
+                                                            (coll_reduce)reduce, &name)) != NULL;
+                 set++) {
+                for (size_t i = 0; kernel->wide == NULL && i < 6 * 8; i++) {
+                    check_spread(kernel, (coll_type)type, sizes[i % 6], counts[i / 6]);
+                }
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_sets_agree),
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_tree_order),
+        cmocka_unit_test(test_spread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
