@@ -14,8 +14,6 @@
 #include "internal.h"
 #include "tree_order.h"
 
-enum { LINE_BYTES = 64, BLOCK_BYTES = 4096 };
-
 /* The bytes of a peer's arena at a place it announced; NULL if there is no such place. */
 static uint8_t *locate(const coll_comm *comm, int peer, uint32_t number, uint64_t offset_bytes,
                        size_t size_bytes)
@@ -175,53 +173,32 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Where rank's slice begins: whole cache lines, as equal as can be. */
-static size_t slice_begin(const coll_op *op, int rank)
-{
-    const size_t lines = (op->total_bytes + LINE_BYTES - 1) / LINE_BYTES;
-    const size_t size = (size_t)op->comm->size;
-    const size_t before = lines / size * (size_t)rank + smaller(lines % size, (size_t)rank);
-    return smaller(before * LINE_BYTES, op->total_bytes);
-}
-
-static void combine_slice(coll_op *op, size_t at, size_t size_bytes)
+static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 {
     const int size = op->comm->size;
-    const size_t count = size_bytes / op->element_bytes;
     const bool to_all = op->desc.kind == COLL_ALL_REDUCE;
-    if (size == 2 && to_all && op->kernel->divide == NULL) {
-        op->kernel->combine_twice(op->targets[0] + at, op->targets[1] + at, op->sources[0] + at,
-                                  op->sources[1] + at, count);
-        return;
-    }
-    const void *operands[COLL_RANKS_MAX];
+    const uint8_t *operands[COLL_RANKS_MAX];
+    uint8_t *outs[COLL_RANKS_MAX];
+    const coll_tree tree = {
+        .kernel = op->kernel, .operands = operands, .operand_count = size, .divisor = size};
     for (int rank = 0; rank < size; rank++) {
         operands[rank] = op->sources[rank] + at;
+        outs[rank] = to_all ? op->targets[rank] + at : NULL;
     }
-    uint8_t *own = op->targets[to_all ? op->comm->rank : op->desc.root] + at;
-    coll_tree_combine(op->kernel, own, operands, size, count, size);
-    for (int i = 1; to_all && i < size; i++) {
-        const int peer = (op->comm->rank + i) % size;
-        memcpy(op->targets[peer] + at, own, size_bytes);
+    if (!to_all) {
+        outs[0] = op->targets[op->desc.root] + at;
     }
+    coll_tree_spread(&tree, outs, to_all ? size : 1, size_bytes / op->element_bytes);
 }
 
+/* One piece of the slice that this rank is at, its own or another's. */
 static bool advance_slices(coll_op *op)
 {
-    const size_t begin = slice_begin(op, op->comm->rank);
-    const size_t size_bytes = slice_begin(op, op->comm->rank + 1) - begin;
-    const size_t end = smaller(op->offset_bytes + COLL_PIECE_BYTES, size_bytes);
-    const size_t step = op->comm->size == 2 ? COLL_PIECE_BYTES : BLOCK_BYTES;
-    while (op->offset_bytes < end) {
-        const size_t piece = smaller(step, end - op->offset_bytes);
-        combine_slice(op, begin + op->offset_bytes, piece);
-        op->offset_bytes += piece;
-    }
-    if (op->offset_bytes < size_bytes) {
-        return false;
-    }
-    op->comm->context->bytes_sent += size_bytes * (size_t)(op->comm->size - 1);
-    return true;
+    const coll_slice slice = coll_slice_of(op->total_bytes, op->comm->size, op->slice);
+    const size_t piece = smaller(COLL_PIECE_BYTES, slice.size_bytes - op->offset_bytes);
+    combine_slice(op, slice.begin + op->offset_bytes, piece);
+    op->offset_bytes += piece;
+    return op->offset_bytes == slice.size_bytes;
 }
 
 /* One piece of a combination of all ranks' parts. */

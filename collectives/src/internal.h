@@ -37,6 +37,7 @@ typedef enum coll_path {
     COLL_PATH_LINE = 0, /* in the flag lines, or nothing moves at all */
     COLL_PATH_SLOT,     /* copied into shared memory, read there by whoever needs it */
     COLL_PATH_ARENA,    /* loads from and stores to peers' arenas */
+    COLL_PATH_STAGED,   /* window by window through staging buffers in shared memory */
     COLL_PATH_PLAN,     /* a plan over streams */
 } coll_path;
 
@@ -47,6 +48,23 @@ typedef enum coll_way {
     COLL_WAY_PUSH,       /* each rank stores its block to its peers' buffers */
     COLL_WAY_MIXED,      /* small: some ranks' buffers lie in arenas, some were copied */
 } coll_way;
+
+/* A slice of a vector: whole cache lines, as equal as can be. */
+typedef struct coll_slice {
+    size_t begin; /* bytes */
+    size_t size_bytes;
+} coll_slice;
+
+/* How far an operation on the staged path has come, in windows. */
+typedef struct coll_staging {
+    size_t count;
+    size_t part_bytes; /* of each part, in a window */
+    uint64_t first;    /* the number of its first window */
+    size_t in;         /* put into this rank's buffer */
+    size_t reduced;    /* this rank has no slice left to do */
+    size_t out;        /* taken */
+    size_t own_taken;  /* 1 + the last whose own slice was stored to recv at once */
+} coll_staging;
 
 typedef struct coll_track {
     int index;           /* of the current step */
@@ -86,11 +104,15 @@ struct coll_op {
     coll_stage stage;
     coll_path path;
     coll_way way;
+    coll_staging staging;
+    bool put_early;                         /* the first window was put before the announcement */
+    uint64_t round;                         /* the first round of slices */
+    int slice;                              /* arena path: under way; -1: none yet */
     bool aside;                             /* the result is in this rank's slot for now */
     int source;                             /* pulling: how many sources are done */
     int arrived;                            /* peers below this rank have arrived */
     int finished;                           /* peers below this rank have finished */
-    size_t offset_bytes;                    /* arena path: done of this rank's slice */
+    size_t offset_bytes;                    /* arena path: done of the slice, or part */
     const uint8_t *sources[COLL_RANKS_MAX]; /* arena path: peers' inputs and outputs, mapped here */
     uint8_t *targets[COLL_RANKS_MAX];
     coll_plan plan;
@@ -261,7 +283,7 @@ bool coll_point_advance(coll_comm *comm);
  * they announced them. Fills sources and targets. A place outside its arena fails the communicator.
  */
 bool coll_arena_path_fits(coll_op *op, const coll_place *places);
-/* One piece of this rank's part; true when it is done. */
+/* One piece of this rank's part, or of op->slice; true when that is done. */
 bool coll_arena_path_advance(coll_op *op);
 /* Whether op cannot end before `peer` has done its part, which reads or writes this rank's memory.
  */
@@ -269,6 +291,11 @@ bool coll_arena_path_awaits(const coll_op *op, int peer);
 /* The bytes of the rank's contribution at a place that it announced; NULL, and the communicator has
  * failed, if there is no such place. */
 const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place);
+
+/* shm_slices.c */
+
+/* Rank `slice`'s slice of a vector that so many ranks share. */
+coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
 
 /* tune.c */
 

@@ -26,12 +26,15 @@ enum {
 
 /* Of shared memory. */
 enum {
-    COLL_SHM_SLOTS = 4,              /* contributions of a rank that can be read at once */
-    COLL_SHM_SLOT_BYTES = 16 * 1024, /* the largest contribution that goes by a slot */
-    COLL_SHM_COPY_BYTES = 2 * 1024,  /* up to here it does even if it lies in an arena */
-    COLL_SHM_SPINS = 256,            /* pauses before a blocking operation is queued */
-    COLL_YIELDS_MIN = 3,             /* before sleeping, where ranks outnumber processors */
-    COLL_YIELDS_MAX = 64,
+    COLL_SHM_SLOTS = 4,                  /* contributions of a rank that can be read at once */
+    COLL_SHM_SLOT_BYTES = 16 * 1024,     /* the largest contribution that goes by a slot */
+    COLL_SHM_COPY_BYTES = 2 * 1024,      /* up to here it does even if it lies in an arena */
+    COLL_STAGING_WINDOWS = 2,            /* staging buffers of a rank, used in turn, */
+    COLL_STAGING_BYTES = 512 * 1024,     /* and the size of each, */
+    COLL_STAGING_PIPE_BYTES = 64 * 1024, /* of which that is used where bytes go one way */
+    COLL_SHM_SPINS = 256,                /* pauses before a blocking operation is queued */
+    COLL_YIELDS_MIN = 32,                /* before sleeping, where ranks outnumber processors */
+    COLL_YIELDS_MAX = 128,
 };
 
 /* Half the slots may be under way: whoever reuses the slot of operation s has finished s + half,

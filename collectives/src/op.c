@@ -155,6 +155,8 @@ void coll_op_number(coll_op *op)
     op->offset_bytes = 0;
     op->source = 0;
     op->aside = false;
+    op->put_early = false;
+    op->slice = -1;
     op->sequence = ++op->comm->sequence;
     op->descriptor.sequence = op->sequence;
     op->word = coll_line_word(op->sequence, op->digest);

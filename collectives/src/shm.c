@@ -20,7 +20,8 @@
 
 static size_t frames_offset(void)
 {
-    return coll_segment_round(sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES);
+    return coll_segment_round(sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES +
+                              (size_t)COLL_STAGING_WINDOWS * COLL_STAGING_BYTES);
 }
 
 size_t coll_shm_segment_bytes(int ranks)

@@ -115,8 +115,13 @@ bool coll_shm_awaits(const coll_op *op, int peer)
                coll_line_ahead(atomic_load(&segment->lines[op->sequence % COLL_LINE_SLOTS].word),
                                op->sequence) < 0;
     case COLL_STAGE_RUNNING:
-        return op->path == COLL_PATH_PLAN && coll_exec_awaits(op, peer);
+        return op->path == COLL_PATH_STAGED
+                   ? coll_staged_awaits(op, peer)
+                   : op->path == COLL_PATH_PLAN && coll_exec_awaits(op, peer);
     case COLL_STAGE_FINISHING:
+        if (op->way == COLL_WAY_SLICES) {
+            return coll_shm_slices_await(op->comm, op->round, peer);
+        }
         return coll_arena_path_awaits(op, peer) &&
                atomic_load(&segment->finished.value) < op->sequence;
     default:

@@ -1,6 +1,7 @@
 /* What lies in a rank's shared memory, and what a rank remembers of its peers'.
  *
- * A rank has one segment per communicator, which it alone writes (the bell apart). Whatever is read
+ * A rank has one segment per communicator, which it alone writes (but for the bell,
+ * and claims and results of slices that others may take, shm_slices.c). Whatever is read
  * from a peer's is read once and checked before use: a peer can make the communicator fail, no
  * more. */
 #ifndef COLL_SRC_SHM_LAYOUT_H
@@ -33,10 +34,14 @@ typedef struct shm_distress {
     char text[BASE_ERROR_MESSAGE_BYTES];
 } shm_distress;
 
-/* What stands at the start of a segment; then the slots, then the frames. */
+/* What stands at the start of a segment; then the slots, the staging buffers, and the frames. */
 typedef struct shm_segment {
     shm_bell bell;
     shm_counter finished;
+    shm_counter staged;   /* windows that this rank has put into its staging buffers */
+    shm_counter consumed; /* windows of which this rank has taken all that it takes */
+    shm_counter reduced;  /* rounds in which this rank's slice is done */
+    shm_counter claimed;  /* who does this rank's slice; written by whoever takes it */
     coll_line lines[COLL_LINE_SLOTS];
     shm_distress distress;
     shm_counter sent[COLL_LANES][COLL_RANKS_MAX];  /* frames put for a peer */
@@ -56,6 +61,8 @@ typedef struct shm_comm {
     uint64_t taken[COLL_LANES][COLL_RANKS_MAX];
     shm_peer peers[COLL_RANKS_MAX];
     uint64_t peers_done;                    /* no peer's `done` is less */
+    uint64_t windows;                       /* of all operations whose own part is done, */
+    uint64_t rounds;                        /* and their rounds of slices */
     uint64_t words[COLL_LINE_SLOTS];        /* what this rank's lines show */
     coll_descriptor shown[COLL_LINE_SLOTS]; /* and the descriptors beside them */
     uint32_t shown_digests[COLL_LINE_SLOTS];
@@ -72,6 +79,13 @@ static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
 {
     return (uint8_t *)segment + sizeof(shm_segment) +
            sequence % COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
+}
+
+/* A rank's staging buffer of a window, counted over the communicator's operations. */
+static inline uint8_t *shm_staging(shm_segment *segment, uint64_t window)
+{
+    return (uint8_t *)segment + sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES +
+           window % COLL_STAGING_WINDOWS * COLL_STAGING_BYTES;
 }
 
 /* shm.c */
@@ -95,6 +109,32 @@ void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
 void coll_shm_advance(coll_op *op, bool *moved);
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
                   base_error *reterr);
+
+/* shm_slices.c: slices of a round, which ranks do for themselves, or for each other. */
+
+enum {
+    COLL_SLICE_NONE = -1,  /* all are taken */
+    COLL_SLICE_LATER = -2, /* all but some whose last round has not ended */
+};
+
+/* The slice to do next, `last` being the one just done (negative: none yet). */
+int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
+/* Tells all that a slice is done. */
+void coll_shm_slice_end(coll_comm *comm, uint64_t round, int slice);
+bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice);
+/* Whether a slice of the round is with the peer, or its own to do, and not done. */
+bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer);
+
+/* staged_path.c: operations on memory that peers cannot map. */
+
+/* Puts the first window of op, which is about to be announced, if nothing stands before it; false:
+ * that is for later. */
+bool coll_staged_put_early(coll_op *op);
+void coll_staged_begin(coll_op *op);
+/* One window's part; true when this rank's part of op is done. */
+bool coll_staged_advance(coll_op *op, bool *moved);
+/* Whether op, running, cannot go on without the peer. */
+bool coll_staged_awaits(const coll_op *op, int peer);
 
 /* shm_fail.c */
 

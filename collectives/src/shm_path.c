@@ -1,4 +1,5 @@
-/* Operations by loads and stores: from flag lines, from slots, and from arenas.
+/* Operations by loads and stores: from flag lines, from slots, and from arenas; staged_path.c has
+ * what goes by none of these.
  *
  * What a rank contributes lies, by its size, in the flag line itself, in a slot of its segment, or
  * where the caller has it, in an arena. Whoever takes part of it waits for the contributor's line
@@ -147,6 +148,7 @@ void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
             }
         }
         memcpy(line->payload, &place, sizeof place);
+        op->put_early = op->path == COLL_PATH_PLAN && coll_staged_put_early(op);
     }
     link->words[slot] = op->word;
     comm->announced = op->sequence;
@@ -306,8 +308,16 @@ static void choose(coll_op *op)
     }
     const bool any = read_places(op, places);
     if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && coll_arena_path_fits(op, places)) {
+        const shm_comm *link = op->comm->link;
         op->path = COLL_PATH_ARENA;
+        op->round = link->rounds;
         keep_own(op);
+        return;
+    }
+    if (!slot && op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
+        op->path = COLL_PATH_STAGED;
+        keep_own(op);
+        coll_staged_begin(op);
         return;
     }
     if (!slot) {
@@ -320,6 +330,36 @@ static void choose(coll_op *op)
         op->way = COLL_WAY_MIXED;
         take_mixed(op, places);
     }
+}
+
+/* Slices of a vector in arenas: own ones, and where ranks share processors those of others. True
+ * when none is left to take. */
+static bool run_slices(coll_op *op, bool *moved)
+{
+    coll_comm *comm = op->comm;
+    shm_comm *link = comm->link;
+    for (;;) {
+        if (op->offset_bytes == 0) {
+            op->slice = coll_shm_slice_next(comm, op->round, op->slice);
+        }
+        if (op->slice < 0) {
+            break;
+        }
+        *moved = true;
+        if (!coll_arena_path_advance(op)) {
+            return false;
+        }
+        op->offset_bytes = 0;
+        coll_shm_slice_end(comm, op->round, op->slice);
+    }
+    if (op->slice == COLL_SLICE_LATER) {
+        return false;
+    }
+    *moved = true;
+    link->rounds++;
+    comm->context->bytes_sent += coll_slice_of(op->total_bytes, comm->size, comm->rank).size_bytes *
+                                 (size_t)(comm->size - 1);
+    return true;
 }
 
 static coll_stage run(coll_op *op, bool *moved)
@@ -338,8 +378,15 @@ static coll_stage run(coll_op *op, bool *moved)
     case COLL_PATH_PLAN:
         return coll_exec_advance(op, moved) ? part_done(op, false, COLL_STAGE_DONE)
                                             : COLL_STAGE_RUNNING;
+    case COLL_PATH_STAGED:
+        return coll_staged_advance(op, moved) ? part_done(op, false, COLL_STAGE_DONE)
+                                              : COLL_STAGE_RUNNING;
     case COLL_PATH_ARENA:
         break;
+    }
+    if (op->way == COLL_WAY_SLICES) {
+        return run_slices(op, moved) ? part_done(op, false, COLL_STAGE_FINISHING)
+                                     : COLL_STAGE_RUNNING;
     }
     *moved = true;
     if (op->way != COLL_WAY_MIXED && !coll_arena_path_advance(op)) {
@@ -355,6 +402,13 @@ static bool all_finished(coll_op *op, bool *moved)
     const shm_comm *link = comm->link;
     for (; op->finished < comm->size; op->finished++) {
         const int peer = op->finished;
+        if (op->way == COLL_WAY_SLICES) {
+            if (!coll_shm_slice_ended(comm, op->round, peer)) {
+                return false;
+            }
+            *moved = true;
+            continue;
+        }
         if (peer == comm->rank || !coll_arena_path_awaits(op, peer)) {
             continue;
         }
@@ -400,6 +454,12 @@ static bool is_same(const coll_op *op, const coll_op_desc *given)
            given->stream == NULL;
 }
 
+/* Whether op, running, has no more to do than fits between two looks at the abort word. */
+static bool is_short(const coll_op *op)
+{
+    return op->path == COLL_PATH_STAGED && op->staging.count == 1;
+}
+
 /* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
  * few turns for the others to run. False: the operation has to stand in the queue. */
 static bool finish_soon(coll_op *op)
@@ -414,7 +474,7 @@ static bool finish_soon(coll_op *op)
             coll_patience_gain(comm->context);
             return true;
         }
-        if (op->stage == COLL_STAGE_RUNNING) {
+        if (op->stage == COLL_STAGE_RUNNING && !is_short(op)) {
             return false; /* in pieces, with looks at the abort word between them */
         }
         if (moved) {
