@@ -70,8 +70,8 @@ void coll_flight_begin(coll_op *op)
     put(&entry->number, 0);
     atomic_thread_fence(memory_order_release);
     put(&entry->sequence, op->sequence);
-    put(&entry->what, (uint64_t)desc->kind | (uint64_t)desc->type << 8 |
-                          (uint64_t)desc->reduce << 16 | (uint64_t)desc->algorithm << 24 |
+    put(&entry->what, (uint64_t)desc->kind | (uint64_t)op->descriptor.type << 8 |
+                          (uint64_t)op->descriptor.reduce << 16 | (uint64_t)desc->algorithm << 24 |
                           (uint64_t)(uint16_t)desc->root << 32);
     put(&entry->count, desc->count);
     put(&entry->bytes, op->whole_bytes);
@@ -157,19 +157,31 @@ static int64_t to_unix_us(const flight_writer *writer, uint64_t at)
     return (writer->flight->began_unix_ns + (int64_t)ns) / 1000;
 }
 
+/* A name, or null where the operation has no such thing (0): a barrier has no type. */
+static void say_name(flight_writer *writer, const char *key, int value, const char *name)
+{
+    if (value == 0) {
+        say(writer, "\"%s\":null,", key);
+    } else {
+        say(writer, "\"%s\":\"%s\",", key, name);
+    }
+}
+
 static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
 {
     const coll_kind kind = (coll_kind)(seen->what & 0xff);
     const coll_type type = (coll_type)(seen->what >> 8 & 0xff);
     const coll_reduce reduce = (coll_reduce)(seen->what >> 16 & 0xff);
     const coll_algorithm algorithm = (coll_algorithm)(seen->what >> 24 & 0xff);
+    say(writer, "%s\n  {\"comm\":\"%016" PRIx64 "\",\"sequence\":%" PRIu64 ",\"operation\":\"%s\",",
+        first ? "" : ",", seen->comm, seen->sequence, coll_kind_name(kind));
+    say_name(writer, "type", (int)type, coll_type_name(type));
+    say_name(writer, "reduce", (int)reduce, coll_reduce_name(reduce));
     say(writer,
-        "%s\n  {\"comm\":\"%016" PRIx64 "\",\"sequence\":%" PRIu64
-        ",\"operation\":\"%s\",\"type\":\"%s\",\"reduce\":\"%s\",\"count\":%" PRIu64
-        ",\"bytes\":%" PRIu64 ",\"root\":%d,\"algorithm\":\"%s\",\"began_unix_us\":%" PRId64,
-        first ? "" : ",", seen->comm, seen->sequence, coll_kind_name(kind), coll_type_name(type),
-        coll_reduce_name(reduce), seen->count, seen->bytes, (int)(seen->what >> 32 & 0xffff),
-        coll_algorithm_name(algorithm), to_unix_us(writer, seen->began));
+        "\"count\":%" PRIu64 ",\"bytes\":%" PRIu64
+        ",\"root\":%d,\"algorithm\":\"%s\",\"began_unix_us\":%" PRId64,
+        seen->count, seen->bytes, (int)(seen->what >> 32 & 0xffff), coll_algorithm_name(algorithm),
+        to_unix_us(writer, seen->began));
     if (seen->ended != 0) {
         say(writer, ",\"took_us\":%.3f",
             (double)(seen->ended - seen->began) * writer->ns_per_tick / 1000);

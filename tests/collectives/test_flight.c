@@ -61,7 +61,11 @@ static void completed_body(test_rank *rank)
     RANK_CHECK(rank, integer(json, "rank") == rank->rank && integer(json, "pid") == getpid());
     RANK_CHECK(rank, strcmp(text(json, "reason"), "a \"quoted\"\nreason") == 0);
     RANK_CHECK(rank, strcmp(text(last, "operation"), "barrier") == 0);
+    RANK_CHECK(rank, json_is_null(json_object_get(last, "type")));
+    RANK_CHECK(rank, json_is_null(json_object_get(last, "reduce")));
     RANK_CHECK(rank, strcmp(text(before, "operation"), "all_reduce") == 0);
+    RANK_CHECK(rank, strcmp(text(before, "type"), "float") == 0);
+    RANK_CHECK(rank, strcmp(text(before, "reduce"), "sum") == 0);
     RANK_CHECK(rank, integer(before, "count") == 16 && integer(before, "bytes") == 64);
     RANK_CHECK(rank, integer(last, "sequence") == integer(before, "sequence") + 1);
     RANK_CHECK(rank, integer(before, "began_unix_us") <= integer(last, "began_unix_us"));
