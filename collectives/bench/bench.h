@@ -41,6 +41,7 @@ typedef struct bench_options {
     coll_transport transport;
     coll_algorithm algorithm;
     coll_tcp_auth tcp_auth;
+    const char *interface; /* NULL: 127.0.0.1 */
     bool arena;
     bool tune;
     const char *json_path; /* NULL: none */

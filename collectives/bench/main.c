@@ -20,5 +20,9 @@ int main(int argc, char **argv)
         (void)fputs(bench_usage, stdout);
         return BASE_EXIT_DONE;
     }
+    if (bench_check_files(&options, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_USAGE;
+    }
     return bench_run(&options);
 }

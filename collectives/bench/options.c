@@ -35,6 +35,9 @@ const char bench_usage[] =
     "                             two_level (default auto)\n"
     "      --tcp-auth MODE        what tcp frames carry: mac, encrypt or off (default mac);\n"
     "                             zmq is encrypted unless off\n"
+    "      --interface WHICH      that tcp and zmq listen on: a name, an address, a network\n"
+    "                             (10.0.0.0/8) or names to leave out (^docker0,lo) "
+    "(default 127.0.0.1)\n"
     "      --no-arena             ordinary memory in the place of an arena\n"
     "      --tune                 instead: each algorithm's time as the cost model predicts it, "
     "beside\n"
@@ -51,6 +54,7 @@ enum {
     OPTION_TRANSPORT,
     OPTION_ALGORITHM,
     OPTION_TCP_AUTH,
+    OPTION_INTERFACE,
     OPTION_NO_ARENA,
     OPTION_TUNE,
     OPTION_PLOT,
@@ -73,6 +77,7 @@ static const struct option long_options[] = {
     {"transport", required_argument, NULL, OPTION_TRANSPORT},
     {"algorithm", required_argument, NULL, OPTION_ALGORITHM},
     {"tcp-auth", required_argument, NULL, OPTION_TCP_AUTH},
+    {"interface", required_argument, NULL, OPTION_INTERFACE},
     {"no-arena", no_argument, NULL, OPTION_NO_ARENA},
     {"tune", no_argument, NULL, OPTION_TUNE},
     {"plot", required_argument, NULL, OPTION_PLOT},
@@ -199,6 +204,9 @@ static base_status parse_long(bench_options *options, int option, const char *va
         return coll_algorithm_parse(value, &options->algorithm, reterr);
     case OPTION_TCP_AUTH:
         return coll_tcp_auth_parse(value, &options->tcp_auth, reterr);
+    case OPTION_INTERFACE:
+        options->interface = value;
+        return BASE_OK;
     case OPTION_PLOT:
         return parse_plot(value, &options->plot_path, reterr);
     case OPTION_NO_ARENA:

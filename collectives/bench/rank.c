@@ -65,6 +65,7 @@ static base_status open_rank(state *s)
                                                   .transport = options->transport,
                                                   .algorithm = options->algorithm,
                                                   .tcp_auth = options->tcp_auth,
+                                                  .interface = options->interface,
                                                   .timeout_ns = TIMEOUT_NS};
     bench_gate_prepare(s->rank->size);
     (void)bench_bind(s->rank->rank, s->rank->size);

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "json.h"
 #include "plot.h"
@@ -122,6 +124,25 @@ static int finish(const bench_options *options, const bench_shared *shared,
         code = BASE_EXIT_ERROR;
     }
     return code;
+}
+
+base_status bench_check_files(const bench_options *options, base_error *reterr)
+{
+    const char *const paths[] = {options->json_path, options->plot_path};
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < sizeof paths / sizeof paths[0]; i++) {
+        base_file_writer *writer = NULL;
+        struct stat there;
+        if (paths[i] == NULL) {
+            continue;
+        }
+        if (stat(paths[i], &there) == 0 && S_ISDIR(there.st_mode)) {
+            return base_fail(reterr, BASE_ERR_INVALID, "%s is a folder", paths[i]);
+        }
+        status = base_file_writer_open(paths[i], &writer, reterr);
+        base_file_writer_abandon(writer);
+    }
+    return status;
 }
 
 int bench_run(const bench_options *options)

@@ -109,7 +109,32 @@ static void test_usage(void **state)
     assert_int_equal(run("all_reduce --algorithm bruck", NULL), 2);
     assert_non_null(strstr(program.text[TEST_STDERR], "unknown algorithm 'bruck'"));
     assert_int_equal(run("--help", NULL), 0);
-    assert_int_equal(run("all_reduce -b 8 -e 8 -J /nowhere/out.json", NULL), 1);
+}
+
+/* What cannot be written is said before anything runs. */
+static void test_unwritable(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"all_reduce -b 8 -e 8 -J /nowhere/out.json",
+                                        "all_reduce -b 8 -e 8 -J /tmp",
+                                        "all_reduce -b 8 -e 8 --plot /nowhere/out.svg"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        assert_int_equal(run(lines[i], NULL), 2);
+        assert_string_equal(program.text[TEST_STDOUT], "");
+        assert_ptr_equal(strchr(program.text[TEST_STDERR], '\n'), /* one line */
+                         strrchr(program.text[TEST_STDERR], '\n'));
+    }
+    assert_non_null(strstr(program.text[TEST_STDERR], "/nowhere/out.svg"));
+}
+
+static void test_interface(void **state)
+{
+    (void)state;
+    assert_int_equal(run("all_reduce -b 8 -e 8 -n 3 --transport tcp --interface lo", NULL), 0);
+    assert_int_equal(run("all_reduce -b 8 -e 8 -n 3 --transport zmq --interface 127.0.0.0/8", NULL),
+                     0);
+    assert_int_equal(run("all_reduce -b 8 -e 8 --transport tcp --interface none0", NULL), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "none0"));
 }
 
 static void test_plot(void **state)
@@ -170,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
         cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_interface),
         cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_tune),
     };
