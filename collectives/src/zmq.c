@@ -1,24 +1,33 @@
 /* ZeroMQ between ranks, on one host or many, for networks where only that is allowed: one DEALER
- * pair per two ranks, encrypted (zmq_links.h). What a frame is, net.h says: here a message is a
- * head and a body. Sends never block: a socket that takes nothing although its peer has credit has
- * lost its peer; so has one whose monitor says that the connection has ended. */
+ * pair per two ranks, encrypted (zmq_links.h). What a frame is, net.h says, and what a message is,
+ * zmq_frames.h. Sends never block: a socket that takes nothing although its peer has credit has
+ * lost its peer; so has one whose monitor says that the connection has ended. Either way what the
+ * peer sent before is read first: it may say why it went. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "net.h"
+#include "zmq_frames.h"
 #include "zmq_links.h"
 
-enum { FRAMES_PER_POLL = 64, SLEEP_MS = 1000 };
+enum { MESSAGES_PER_POLL = 64, SLEEP_MS = 1000 };
+
+typedef struct zmq_peer {
+    uint64_t sent; /* frames */
+    uint64_t received;
+    bool refused; /* its socket took nothing */
+    size_t kept_bytes;
+    uint8_t kept[COLL_ZMQ_KEPT_BYTES]; /* frames that wait for company */
+} zmq_peer;
 
 typedef struct zmq_state {
     coll_net net; /* first: context->net points here */
     coll_zmq_links links;
-    uint64_t sent[COLL_RANKS_MAX]; /* frames, by context rank */
-    uint64_t received[COLL_RANKS_MAX];
-    uint8_t *scratch; /* COLL_FRAME_BODY_BYTES_MAX */
+    zmq_peer peers[COLL_RANKS_MAX]; /* by context rank */
+    bool keeping;                   /* for some peer */
+    uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
 } zmq_state;
 
 static zmq_state *state_of(const coll_context *context)
@@ -26,41 +35,57 @@ static zmq_state *state_of(const coll_context *context)
     return context->net;
 }
 
-static void send_one(coll_context *context, int peer, coll_frame_head *head, const void *body)
+/* What is kept for a peer, and the frames behind it. */
+static void send_message(coll_context *context, int rank, const coll_net_frames *frames)
 {
     zmq_state *state = state_of(context);
-    void *socket = state->links.sockets[peer];
+    zmq_peer *peer = &state->peers[rank];
     zmq_msg_t message;
-    head->number = state->sent[peer]++;
-    if (zmq_msg_init_size(&message, sizeof *head + head->body_bytes) != 0) {
-        coll_net_fail_peer(context, peer, "could not be sent to: no memory");
+    int sent = -1;
+    if (zmq_msg_init_size(&message, peer->kept_bytes + coll_zmq_frames_bytes(frames)) != 0) {
+        coll_net_fail_peer(context, rank, "could not be sent to: no memory");
         return;
     }
-    memcpy(zmq_msg_data(&message), head, sizeof *head);
-    if (head->body_bytes > 0) {
-        memcpy((uint8_t *)zmq_msg_data(&message) + sizeof *head, body, head->body_bytes);
-    }
-    int sent = -1;
+    uint8_t *data = zmq_msg_data(&message);
+    memcpy(data, peer->kept, peer->kept_bytes);
+    coll_zmq_frames_write(frames, data + peer->kept_bytes);
+    peer->kept_bytes = 0;
     do {
-        sent = zmq_msg_send(&message, socket, ZMQ_DONTWAIT);
+        sent = zmq_msg_send(&message, state->links.sockets[rank], ZMQ_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0) {
         (void)zmq_msg_close(&message);
-        if (head->kind == COLL_FRAME_CREDIT) {
-            return; /* a peer may have sent its last and left; what it sent is still here */
-        }
-        coll_net_lost(context, peer, "it takes nothing any more");
+        peer->refused = true; /* poll says so, when it has read all that is here */
     }
 }
 
-static void link_send(coll_context *context, int peer, const coll_net_frames *frames, bool later)
+static void link_send(coll_context *context, int rank, const coll_net_frames *frames, bool later)
 {
-    const uint8_t *body = frames->bodies;
-    (void)later;
+    zmq_state *state = state_of(context);
+    zmq_peer *peer = &state->peers[rank];
     for (int i = 0; i < frames->count; i++) {
-        send_one(context, peer, &frames->heads[i], body);
-        body = body == NULL ? NULL : body + frames->heads[i].body_bytes;
+        frames->heads[i].number = peer->sent++;
     }
+    const size_t bytes = coll_zmq_frames_bytes(frames);
+    if (later && bytes <= sizeof peer->kept - peer->kept_bytes) {
+        coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
+        peer->kept_bytes += bytes;
+        state->keeping = true;
+        return;
+    }
+    send_message(context, rank, frames);
+}
+
+static void net_push(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    const coll_net_frames none = {.count = 0};
+    for (int rank = 0; state->keeping && rank < context->size; rank++) {
+        if (state->peers[rank].kept_bytes > 0) {
+            send_message(context, rank, &none);
+        }
+    }
+    state->keeping = false;
 }
 
 static bool link_has_room(coll_context *context, int peer)
@@ -79,34 +104,64 @@ static void link_forget(coll_context *context, coll_comm *comm)
 static const coll_net_links zmq_net_links = {
     .send = link_send, .has_room = link_has_room, .forget = link_forget};
 
-static void deliver(coll_context *context, int peer, zmq_msg_t *message)
+/* Takes a frame; false: nothing more of that message is to be taken. */
+static bool deliver(coll_context *context, int rank, const coll_frame_head *head,
+                    const uint8_t *data)
 {
     zmq_state *state = state_of(context);
-    coll_frame_head head;
     uint8_t *body = NULL;
     coll_comm *comm = NULL;
-    const size_t size = zmq_msg_size(message);
-    const uint8_t *data = zmq_msg_data(message);
-    if (size >= sizeof head) {
-        memcpy(&head, data, sizeof head);
-    }
-    if (size < sizeof head || head.body_bytes != size - sizeof head ||
-        head.number != state->received[peer]++) {
-        coll_net_fail_peer(context, peer, "broke the protocol: a frame of the wrong size or order");
-        return;
+    if (head->number != state->peers[rank].received++) {
+        coll_net_fail_peer(context, rank, "broke the protocol: a frame out of order");
+        return false;
     }
     const coll_net_verdict verdict =
-        coll_net_place(context, peer, &head, state->scratch, &body, &comm);
+        coll_net_place(context, rank, head, state->scratch, &body, &comm);
     if (verdict == COLL_NET_BAD) {
-        coll_net_fail_peer(context, peer, "broke the protocol");
+        coll_net_fail_peer(context, rank, "broke the protocol");
+        return false;
     }
-    if (verdict != COLL_NET_TAKE) {
-        return;
+    if (verdict == COLL_NET_DROP) {
+        return true;
     }
-    if (head.body_bytes > 0) {
-        memcpy(body, data + sizeof head, head.body_bytes);
+    if (head->body_bytes > 0) {
+        memcpy(body, data, head->body_bytes);
     }
-    (void)coll_net_commit(context, peer, &head, body);
+    return coll_net_commit(context, rank, head, body);
+}
+
+static void deliver_message(coll_context *context, int rank, zmq_msg_t *message)
+{
+    const size_t size_bytes = zmq_msg_size(message);
+    const uint8_t *data = zmq_msg_data(message);
+    const uint8_t *body = NULL;
+    coll_frame_head head;
+    size_t at = 0;
+    do {
+        if (!coll_zmq_frames_read(data, size_bytes, &at, &head, &body)) {
+            coll_net_fail_peer(context, rank, "broke the protocol: a frame of the wrong size");
+            return;
+        }
+    } while (deliver(context, rank, &head, body) && at < size_bytes);
+}
+
+/* The next messages from a peer; false if there is none. */
+static bool take_messages(coll_context *context, int rank)
+{
+    const zmq_state *state = state_of(context);
+    for (int count = 0; count < MESSAGES_PER_POLL; count++) {
+        zmq_msg_t message;
+        (void)zmq_msg_init(&message);
+        const bool here = zmq_msg_recv(&message, state->links.sockets[rank], ZMQ_DONTWAIT) >= 0;
+        if (here) {
+            deliver_message(context, rank, &message);
+        }
+        (void)zmq_msg_close(&message);
+        if (!here) {
+            return count > 0;
+        }
+    }
+    return true;
 }
 
 static bool net_poll_sockets(coll_context *context)
@@ -114,17 +169,14 @@ static bool net_poll_sockets(coll_context *context)
     zmq_state *state = state_of(context);
     bool moved = false;
     for (int rank = 0; rank < context->size; rank++) {
-        void *socket = state->links.sockets[rank];
-        for (int frame = 0; socket != NULL && frame < FRAMES_PER_POLL; frame++) {
-            zmq_msg_t message;
-            (void)zmq_msg_init(&message);
-            if (zmq_msg_recv(&message, socket, ZMQ_DONTWAIT) < 0) {
-                (void)zmq_msg_close(&message);
-                break;
-            }
-            deliver(context, rank, &message);
-            (void)zmq_msg_close(&message);
+        if (state->links.sockets[rank] == NULL) {
+            continue;
+        }
+        if (take_messages(context, rank)) {
             moved = true;
+        } else if (state->peers[rank].refused) {
+            state->peers[rank].refused = false;
+            coll_net_lost(context, rank, "it takes nothing any more");
         }
     }
     if (state->net.watchful) {
@@ -141,7 +193,8 @@ static bool hear_losses(coll_context *context)
     for (int rank = 0; rank < context->size; rank++) {
         if (state->links.sockets[rank] != NULL && !state->net.left[rank] &&
             coll_zmq_links_is_lost(&state->links, rank)) {
-            (void)net_poll_sockets(context); /* what it sent before is here by now */
+            while (take_messages(context, rank)) { /* what it sent before is here by now */
+            }
             coll_net_lost(context, rank, "closed by the other side");
             moved = true;
         }
@@ -233,9 +286,11 @@ const coll_transport_table coll_zmq_transport = {
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,
+    .receive_into = coll_net_receive_into,
     .receive_begin = coll_net_receive_begin,
     .receive_end = coll_net_receive_end,
     .poll = net_poll_sockets,
+    .push = net_push,
     .sleep = net_sleep,
     .wake = net_wake,
     .arena_open = coll_net_arena_open,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "interface.h"
+#include "zmq_frames.h"
 #include "zmq_monitor.h"
 
 enum {
@@ -70,7 +71,7 @@ static bool set_curve(void *socket, const key_pair *keys, const uint8_t *server_
 static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
                                int peer, base_error *reterr)
 {
-    const int64_t size_max = COLL_FRAME_BYTES_MAX + CURVE_BYTES;
+    const int64_t size_max = COLL_ZMQ_MESSAGE_BYTES_MAX + CURVE_BYTES;
     bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_HWM) &&
                set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_HWM) &&
                zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
@@ -361,6 +362,7 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     const key_pair *used = plain ? NULL : &keys;
     link_record mine = {.plain = plain ? 1 : 0};
     link_record *all = calloc((size_t)context->size, sizeof *all);
+    links->own_rank = context->rank;
     base_status status = BASE_OK;
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
@@ -404,10 +406,12 @@ bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
     int events = 0;
     size_t events_bytes = sizeof events;
     links->suspect[rank] = coll_zmq_monitor_read(links->monitors[rank], 0) || links->suspect[rank];
-    /* It may have been a stranger's, whom the handshake kept out. Only a socket without its peer
-     * takes nothing: credits keep far below what it would hold back. */
+    /* A listener's may have been a stranger's, whom the handshake kept out. Only a socket without
+     * its peer takes nothing: credits keep far below what it would hold back. A socket that has
+     * connected goes on to take, but it had one connection only. */
     return links->suspect[rank] &&
-           (zmq_getsockopt(links->sockets[rank], ZMQ_EVENTS, &events, &events_bytes) != 0 ||
+           (rank < links->own_rank ||
+            zmq_getsockopt(links->sockets[rank], ZMQ_EVENTS, &events, &events_bytes) != 0 ||
             (events & ZMQ_POLLOUT) == 0);
 }
 
