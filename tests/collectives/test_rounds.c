@@ -1,15 +1,22 @@
-/* Rounds of random operations between processes, with one of them killed, or stopped for a while,
- * at a random point: by a timer of its own, so that it can be anywhere. Survivors of a kill must
- * end with an error that names the killed rank, long before their deadline; a pause must change
- * nothing. Nothing may be left behind.
+/* Rounds of random operations between processes, over each transport, with one of them killed, or
+ * stopped for a while, at a random point: by a timer of its own, so that it can be anywhere.
+ * Survivors of a kill must end with an error that names the killed rank, long before their
+ * deadline; a pause must change nothing. Nothing may be left behind: no process (this one adopts
+ * all orphans), and no file in /dev/shm and /tmp, which root's test has for itself (other programs
+ * use the common ones: of /tmp they say nothing).
  *
- * `--rounds N` does N rounds of each (default 12), `--seed S` begins with another seed. */
+ * `--rounds N` does N rounds of each (default 12 over shm, 4 over the others), `--seed S` begins
+ * with another seed. */
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +29,8 @@ enum {
     RANKS_MAX = 5,
     COUNT_MAX = 40000,
     OPERATIONS = 400, /* of a round in which nobody dies */
+    ROUNDS_SHM = 12,
+    ROUNDS_OTHER = 4, /* sockets take longer to make */
     EXIT_GOOD = 0,
     EXIT_BAD = 1,
 };
@@ -33,8 +42,9 @@ enum {
 #define ENOUGH_NS  (15 * BASE_NS_PER_S)
 #define PAUSE_MS   5
 
-static unsigned rounds = 12;
+static unsigned rounds; /* 0: as many as there are by default */
 static uint64_t first_seed = 1;
+static bool has_own_folders; /* /dev/shm and /tmp are nobody else's */
 
 typedef struct round_plan {
     uint64_t seed;
@@ -120,13 +130,14 @@ static int body(forked_rank *rank, void *user)
     if (status == BASE_OK) {
         status = coll_arena_create(p.comm, bytes, &p.arena, &p.error);
     }
-    if (status == BASE_OK) {
-        status = coll_barrier(p.comm, &p.error);
-    }
-    if (status != BASE_OK || p.heap == NULL || (rank->rank == plan->victim && !arm(plan))) {
+    if (status != BASE_OK || p.heap == NULL) {
         return complain(plan, rank, status, &p);
     }
     const int64_t begin_ns = base_now_ns();
+    status = coll_barrier(p.comm, &p.error); /* sockets may lose what a killed rank sent last */
+    if (rank->rank == plan->victim && (status != BASE_OK || !arm(plan))) {
+        return complain(plan, rank, status, &p);
+    }
     for (int i = 0; status == BASE_OK && (killed || i < OPERATIONS); i++) {
         status = play(&p);
     }
@@ -155,6 +166,27 @@ static int count_entries(const char *path)
         (void)closedir(folder);
     }
     return count;
+}
+
+/* Whether this process could have empty folders in the places of /dev/shm and /tmp, that only it
+ * and its children see. */
+static bool take_own_folders(void)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) == 0 &&
+           mount("tmpfs", "/tmp", "tmpfs", 0, NULL) == 0;
+}
+
+/* No process and no file is left of a round; before it, /dev/shm had `before` entries. */
+static void assert_nothing_left(int before)
+{
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    assert_true(count_entries("/dev/shm") <= before);
+    if (has_own_folders) {
+        assert_int_equal(before, 2); /* itself and its parent */
+        assert_int_equal(count_entries("/tmp"), 2);
+    }
 }
 
 static void play_round(const round_plan *plan)
@@ -189,7 +221,8 @@ static void play_round(const round_plan *plan)
 
 static void play_rounds(coll_transport transport, int signal)
 {
-    for (unsigned i = 0; i < rounds; i++) {
+    const unsigned usual = transport == COLL_TRANSPORT_SHM ? ROUNDS_SHM : ROUNDS_OTHER;
+    for (unsigned i = 0; i < (rounds != 0 ? rounds : usual); i++) {
         uint64_t random = (first_seed + i) * 104729;
         round_plan plan = {.seed = first_seed + i, .signal = signal, .transport = transport};
         (void)next(&random);
@@ -198,21 +231,18 @@ static void play_rounds(coll_transport transport, int signal)
         plan.timer_ns = 1 + (int64_t)(next(&random) % (uint32_t)TIMER_NS);
         const int before = count_entries("/dev/shm");
         play_round(&plan);
-        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
-        assert_true(count_entries("/dev/shm") <= before);
+        assert_nothing_left(before);
     }
 }
 
-static void test_killed_shm(void **state)
+static void test_killed(void **state)
 {
-    (void)state;
-    play_rounds(COLL_TRANSPORT_SHM, SIGKILL);
+    play_rounds(*(const coll_transport *)*state, SIGKILL);
 }
 
-static void test_paused_shm(void **state)
+static void test_paused(void **state)
 {
-    (void)state;
-    play_rounds(COLL_TRANSPORT_SHM, SIGSTOP);
+    play_rounds(*(const coll_transport *)*state, SIGSTOP);
 }
 
 int main(int argc, char **argv)
@@ -224,9 +254,21 @@ int main(int argc, char **argv)
             first_seed = strtoull(argv[i + 1], NULL, 10);
         }
     }
+    static coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                          COLL_TRANSPORT_ZMQ};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_shm),
-        cmocka_unit_test(test_paused_shm),
+        {"killed, shm", test_killed, NULL, NULL, &transports[0]},
+        {"killed, tcp", test_killed, NULL, NULL, &transports[1]},
+        {"killed, zmq", test_killed, NULL, NULL, &transports[2]},
+        {"paused, shm", test_paused, NULL, NULL, &transports[0]},
+        {"paused, tcp", test_paused, NULL, NULL, &transports[1]},
+        {"paused, zmq", test_paused, NULL, NULL, &transports[2]},
     };
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
+        return 1;
+    }
+    has_own_folders = take_own_folders();
+    (void)printf("/dev/shm and /tmp: %s\n",
+                 has_own_folders ? "own" : "common, only the former looked at");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
