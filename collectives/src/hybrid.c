@@ -208,6 +208,7 @@ const coll_transport_table coll_hybrid_transport = {
     .close = hybrid_close,
     .comm_open = hybrid_comm_open,
     .comm_close = hybrid_comm_close,
+    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
     .finish = coll_net_finish,
     .send_begin = hybrid_send_begin,

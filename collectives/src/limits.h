@@ -22,6 +22,7 @@ enum {
     COLL_HOST_BYTES = 64,                    /* host name in messages, with the final NUL */
     COLL_DESCRIBE_BYTES = 512,               /* coll_context_describe keeps this much */
     COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64,  /* lines for communicators not made here yet */
+    COLL_GONE_MAX = 64,                      /* closed communicators that are told from those */
 };
 
 /* Of shared memory. */

@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "segment.h"
+#include "shape.h"
 
-enum { CREDIT_STEP = COLL_NET_SLOTS / 2 };
+enum {
+    CREDIT_STEP = COLL_NET_SLOTS / 2,
+    LINES_KEPT = COLL_UNDERWAY_MAX / 2, /* that nobody waits for */
+};
 
 /* A stream from a peer, and one to it. */
 typedef struct net_stream {
@@ -40,6 +44,7 @@ typedef struct net_comm {
     _Atomic uint64_t finished;           /* not used: nothing is shared */
     net_stream (*streams)[COLL_LANES];   /* by rank in the communicator */
     uint8_t *payloads;                   /* of every rank: inline_bytes for each of its lines */
+    uint32_t newest[COLL_RANKS_MAX];     /* low half of each rank's newest operation seen */
     uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
     size_t told_bytes;
     int told_by;
@@ -77,12 +82,12 @@ static void fill_head(coll_comm *comm, int peer, coll_frame_head *head)
 }
 
 static void send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body,
-                       bool later)
+                       coll_net_when when)
 {
     const coll_net *net = net_of(comm->context);
     const coll_net_frames frame = {.heads = head, .count = 1, .bodies = body};
     fill_head(comm, peer, head);
-    net->links->send(comm->context, comm->ranks[peer], &frame, later);
+    net->links->send(comm->context, comm->ranks[peer], &frame, when);
 }
 
 /* Where the payload of a rank's line belongs. */
@@ -91,6 +96,18 @@ static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
     const net_comm *link = comm->net;
     const size_t slot = (size_t)(word >> 32) % COLL_LINE_SLOTS;
     return link->payloads + ((size_t)rank * COLL_LINE_SLOTS + slot) * comm->inline_bytes;
+}
+
+/* When a peer is to have the line: at once where it takes its payload; data of the plan may go the
+ * same way in the same turn; and where nobody waits for it, with what comes next, but now and then
+ * in time for those who must not run ahead. */
+static coll_net_when line_leaves(const coll_op *op, bool is_taken)
+{
+    const bool alone = coll_op_is_rooted(op) && (!is_taken || op->path == COLL_PATH_PLAN);
+    if (alone && op->comm->hybrid == NULL) { /* else data may go another way than lines */
+        return op->sequence % LINES_KEPT == 0 ? COLL_NET_SOON : COLL_NET_IDLY;
+    }
+    return op->path == COLL_PATH_PLAN ? COLL_NET_SOON : COLL_NET_NOW;
 }
 
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
@@ -111,13 +128,27 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
         if (net->remote[comm->ranks[peer]]) {
-            coll_frame_head head = {.kind = COLL_FRAME_LINE,
-                                    .body_bytes =
-                                        (uint32_t)(COLL_FRAME_LINE_BYTES + payload_bytes)};
-            /* Data of the plan may go the same way at once. */
-            send_frame(comm, peer, &head, body, op->path == COLL_PATH_PLAN);
+            const bool taken = coll_shape_takes(op, peer, comm->rank);
+            coll_frame_head head = {
+                .kind = COLL_FRAME_LINE,
+                .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + (taken ? payload_bytes : 0))};
+            send_frame(comm, peer, &head, body, line_leaves(op, taken));
         }
     }
+}
+
+bool coll_net_may_announce(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const coll_net *net = net_of(comm->context);
+    const net_comm *link = comm->net;
+    for (int rank = 0; rank < comm->size; rank++) {
+        const int32_t ahead = (int32_t)((uint32_t)op->sequence - link->newest[rank]);
+        if (net->remote[comm->ranks[rank]] && ahead > COLL_UNDERWAY_MAX) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void coll_net_finish(coll_comm *comm, uint64_t sequence)
@@ -155,7 +186,7 @@ size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data,
     }
     if (frames.count > 0) {
         link->streams[peer][lane].sent += (uint64_t)frames.count;
-        net->links->send(comm->context, comm->ranks[peer], &frames, false);
+        net->links->send(comm->context, comm->ranks[peer], &frames, COLL_NET_NOW);
     }
     return taken;
 }
@@ -207,7 +238,7 @@ void coll_net_receive_end(coll_comm *comm, int peer, int lane)
     stream->taken++;
     if (stream->taken - stream->told >= CREDIT_STEP) {
         coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
-        send_frame(comm, peer, &head, NULL, true);
+        send_frame(comm, peer, &head, NULL, COLL_NET_SOON);
     }
 }
 
@@ -346,19 +377,6 @@ static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, co
     }
 }
 
-static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
-{
-    const net_comm *link = comm->net;
-    uint64_t word = 0;
-    memcpy(&word, body, sizeof word);
-    coll_line *line = &link->lines[peer][(word >> 32) % COLL_LINE_SLOTS];
-    memcpy(&line->descriptor, body + sizeof word, sizeof line->descriptor);
-    memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
-           head->body_bytes - COLL_FRAME_LINE_BYTES);
-    atomic_store(&line->word, word);
-    return true;
-}
-
 /* The operation that this rank is at: the first that is not done, or the last that was. */
 static uint64_t current(const coll_comm *comm)
 {
@@ -367,6 +385,36 @@ static uint64_t current(const coll_comm *comm)
         op = op->next;
     }
     return op != NULL ? op->sequence : comm->sequence;
+}
+
+/* A line for an operation that has ended here already, because it did not wait for the peer: it
+ * must show the same one all the same. */
+static void compare_with_past(coll_comm *comm, int peer, const coll_line *line, uint64_t word)
+{
+    net_comm *link = comm->net;
+    const coll_line *own = &comm->lines[(word >> 32) % COLL_LINE_SLOTS];
+    const uint64_t own_word = atomic_load(&own->word);
+    const uint64_t sequence = own->descriptor.sequence;
+    if (own_word >> 32 == word >> 32 && own_word != word &&
+        (comm->head == NULL || comm->head->sequence > sequence)) {
+        link->failed_at = sequence;
+        (void)coll_report_line(comm, &own->descriptor, sequence, peer, line, word);
+    }
+}
+
+static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
+{
+    net_comm *link = comm->net;
+    uint64_t word = 0;
+    memcpy(&word, body, sizeof word);
+    coll_line *line = &link->lines[peer][(word >> 32) % COLL_LINE_SLOTS];
+    memcpy(&line->descriptor, body + sizeof word, sizeof line->descriptor);
+    memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
+           head->body_bytes - COLL_FRAME_LINE_BYTES);
+    atomic_store(&line->word, word);
+    link->newest[peer] = (uint32_t)(word >> 32);
+    compare_with_past(comm, peer, line, word);
+    return true;
 }
 
 /* A peer's failure is this rank's: with its own words where they name whom it is about, else with
@@ -478,6 +526,18 @@ static void mark_left(coll_net *net, int peer)
     }
 }
 
+/* Whether a communicator was made here, and is closed: one that nobody waited for may still get
+ * lines. */
+static bool is_gone(const coll_net *net, uint64_t comm_id)
+{
+    for (int i = 0; i < COLL_GONE_MAX; i++) {
+        if (net->gone[i] == comm_id) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
                      const uint8_t *body)
 {
@@ -500,7 +560,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     }
     coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
     if (comm == NULL) {
-        if (line || failed) {
+        if ((line || failed) && !is_gone(net, head->comm_id)) {
             keep_orphan(net, peer, head, body);
         }
         return true;
@@ -565,7 +625,7 @@ void coll_net_distress(coll_comm *comm)
         if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
             coll_frame_head head = {.kind = COLL_FRAME_FAILED,
                                     .body_bytes = (uint32_t)(sizeof reason + length)};
-            send_frame(comm, peer, &head, body, false);
+            send_frame(comm, peer, &head, body, COLL_NET_NOW);
         }
     }
 }
@@ -577,7 +637,7 @@ void coll_net_farewell(coll_context *context)
         if (net->remote[rank] && !net->left[rank]) {
             coll_frame_head head = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_GOODBYE};
             const coll_net_frames frame = {.heads = &head, .count = 1};
-            net->links->send(context, rank, &frame, false);
+            net->links->send(context, rank, &frame, COLL_NET_NOW);
         }
     }
 }
@@ -666,6 +726,7 @@ void coll_net_comm_close(coll_comm *comm)
         return;
     }
     net->links->forget(comm->context, comm);
+    net->gone[net->gone_count++ % COLL_GONE_MAX] = comm->id;
     for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
         for (int lane = 0; lane < COLL_LANES; lane++) {
             free(link->streams[rank][lane].slots);

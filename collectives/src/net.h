@@ -2,9 +2,12 @@
  * that travel. How a frame gets from rank to rank is the business of a table of links (tcp, zmq).
  *
  * A frame is a head and a body. Flag lines are sent to every peer, and land in copies of its lines.
- * Data frames wait in slots per peer and lane until the plan takes them; every head says how many
- * frames its sender has taken, and a frame of its own says so where nothing else goes that way.
- * Memory and queues are bounded by that credit.
+ * Of a rooted operation, ranks that take nothing from each other need not wait for each other's:
+ * such a line leaves with what is sent next, is compared when it comes, and no rank begins an
+ * operation before all peers have begun the one COLL_UNDERWAY_MAX earlier, so that lines are not
+ * overwritten. Data frames wait in slots per peer and lane until the plan takes them; every head
+ * says how many frames its sender has taken, and a frame of its own says so where nothing else goes
+ * that way. Memory and queues are bounded by that credit.
  *
  * Frames come in two steps: `place` says where the body belongs, before a byte of it has been
  * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
@@ -62,13 +65,20 @@ typedef struct coll_net_frames {
     const void *bodies;
 } coll_net_frames;
 
+/* When frames are to leave. */
+typedef enum coll_net_when {
+    COLL_NET_NOW = 0,
+    COLL_NET_SOON, /* with the next ones, or by the table's push: in this turn in any case */
+    COLL_NET_IDLY, /* with the next ones, or when there is nothing else to do */
+} coll_net_when;
+
 /* How frames travel. Ranks are those of the context. */
 typedef struct coll_net_links {
     /* Hands frames over whose bodies lie one behind the other: never blocks, keeps nothing of the
-     * caller's. Fills in their numbers. They may be kept back for company if `later`, until the
-     * next frames that are not, or the table's push. A peer that is gone is told by coll_net_lost,
-     * now or later. */
-    void (*send)(coll_context *context, int peer, const coll_net_frames *frames, bool later);
+     * caller's. Fills in their numbers. A peer that is gone is told by coll_net_lost, now or later.
+     */
+    void (*send)(coll_context *context, int peer, const coll_net_frames *frames,
+                 coll_net_when when);
     /* Whether a data frame would go now rather than pile up. */
     bool (*has_room)(coll_context *context, int peer);
     /* A communicator goes: places in it must not be written any more. */
@@ -91,6 +101,8 @@ typedef struct coll_net {
     int left_count;
     coll_net_orphan orphans[COLL_ORPHANS_MAX];
     int orphan_count;
+    uint64_t gone[COLL_GONE_MAX]; /* communicators closed here last */
+    unsigned gone_count;
     bool watchful; /* a peer has left or failed: look every time */
 } coll_net;
 
@@ -129,6 +141,7 @@ void coll_net_farewell(coll_context *context);
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
 void coll_net_comm_close(coll_comm *comm);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
+bool coll_net_may_announce(const coll_op *op);
 void coll_net_finish(coll_comm *comm, uint64_t sequence);
 void coll_net_distress(coll_comm *comm);
 size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);

@@ -111,6 +111,13 @@ void coll_op_destroy(coll_op *op)
     free(op);
 }
 
+bool coll_op_is_rooted(const coll_op *op)
+{
+    const int kind = op->descriptor.kind; /* the library's own have others */
+    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
+           kind == COLL_SCATTER;
+}
+
 void coll_op_announce(coll_op *op)
 {
     const coll_transport_table *table = op->comm->table;

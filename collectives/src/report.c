@@ -117,11 +117,11 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
         list_ranks(op, is_awaited, true, text, size_bytes);
         return;
     }
-    if (op->stage == COLL_STAGE_QUEUED) {
+    if (!first) {
         (void)snprintf(text, size_bytes, "the operations before it");
         return;
     }
-    if (op->stage == COLL_STAGE_ARRIVING) {
+    if (op->stage <= COLL_STAGE_ARRIVING) {
         list_ranks(op, has_arrived, false, text, size_bytes);
         return;
     }
@@ -180,7 +180,7 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     absent_text(first, absent, sizeof absent);
     (void)coll_comm_fail(
         comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
-        waited_s, awaited, first->stage == COLL_STAGE_ARRIVING ? "to arrive" : "to do its part",
+        waited_s, awaited, first->stage <= COLL_STAGE_ARRIVING ? "to arrive" : "to do its part",
         absent, present);
     return keep_failure(comm, reterr);
 }

@@ -21,6 +21,7 @@
 
 enum {
     DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
+    IDLE_POLLS = 64,  /* that what nobody waits for is kept */
     SLEEP_MS = 1000,
     FLUSH_STEP_MS = 5,
 };
@@ -33,11 +34,12 @@ static coll_tcp *tcp_of(const coll_context *context)
     return context->net;
 }
 
-static void tcp_send(coll_context *context, int peer, const coll_net_frames *frames, bool later)
+static void tcp_send(coll_context *context, int peer, const coll_net_frames *frames,
+                     coll_net_when when)
 {
     coll_tcp *tcp = tcp_of(context);
-    coll_conn_send(context, tcp->connections[peer], frames, later);
-    tcp->holds = tcp->holds || later;
+    coll_conn_send(context, tcp->connections[peer], frames, when);
+    tcp->holds = tcp->holds || when == COLL_NET_SOON;
 }
 
 static bool tcp_has_room(coll_context *context, int peer)
@@ -84,11 +86,18 @@ void coll_tcp_push(coll_context *context)
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
-        if (conn->held) {
+        if (conn->held && conn->due) {
             (void)coll_conn_flush(conn);
         }
     }
     tcp->holds = false;
+}
+
+/* Whether what was kept is to be sent now: it waits for the socket, or has waited for company long
+ * enough. */
+static bool is_due(coll_conn *conn)
+{
+    return coll_conn_backlog(conn) > 0 && (!conn->held || ++conn->idle_polls > IDLE_POLLS);
 }
 
 bool coll_tcp_poll(coll_context *context)
@@ -111,7 +120,7 @@ bool coll_tcp_poll(coll_context *context)
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
-        moved = (coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
+        moved = (is_due(conn) && coll_conn_flush(conn)) || moved;
     }
     if (tcp->net.watchful) {
         coll_net_look(context);
@@ -128,7 +137,10 @@ void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context
         return;
     }
     for (int i = 0; i < tcp->peer_count; i++) {
-        const coll_conn *conn = tcp->connections[tcp->peers[i]];
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (conn->held) {
+            (void)coll_conn_flush(conn);
+        }
         if (coll_conn_listens(conn)) {
             items[count++] = (struct pollfd){
                 .fd = conn->fd,
@@ -251,6 +263,7 @@ const coll_transport_table coll_tcp_transport = {
     .close = coll_tcp_close,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
+    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
     .finish = coll_net_finish,
     .distress = coll_net_distress,

@@ -131,17 +131,20 @@ static void drop_kept(coll_conn *conn, size_t size_bytes)
 
 /* Sends what was kept and the parts, or keeps the parts as well; parts[0] is free for the former.
  */
-static bool send_parts(coll_conn *conn, struct iovec *parts, int count, bool later)
+static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net_when when)
 {
     const size_t kept = coll_conn_backlog(conn);
     size_t sent = 0;
-    if (later && (kept == 0 || conn->held)) {
+    if (when != COLL_NET_NOW && (kept == 0 || conn->held)) {
         conn->held = true;
+        conn->due = conn->due || when == COLL_NET_SOON;
+        conn->idle_polls = 0;
         return keep(conn, parts + 1, count - 1, 0);
     }
     parts[0] = (struct iovec){.iov_base = conn->backlog + conn->backlog_begin, .iov_len = kept};
     sent = kept > 0 ? push(conn, parts, count) : push(conn, parts + 1, count - 1);
     conn->held = false;
+    conn->due = false;
     if (conn->deaf) {
         drop_kept(conn, 0);
         return true;
@@ -187,13 +190,13 @@ static int seal_frames(coll_conn *conn, const coll_net_frames *frames, int first
 }
 
 void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
-                    bool later)
+                    coll_net_when when)
 {
     for (int first = 0; first < frames->count && !conn->deaf;) {
         struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
         uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
         const int count = seal_frames(conn, frames, first, parts + 1, tags);
-        if (!send_parts(conn, parts, 1 + 3 * count, later)) {
+        if (!send_parts(conn, parts, 1 + 3 * count, when)) {
             coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
             hang_up(conn);
             return;
@@ -211,6 +214,7 @@ bool coll_conn_flush(coll_conn *conn)
     }
     const size_t sent = push(conn, &part, 1);
     conn->held = false;
+    conn->due = false;
     drop_kept(conn, sent);
     return sent > 0;
 }

@@ -42,9 +42,11 @@ typedef struct coll_conn {
     uint8_t *sealed;  /* an encrypted body on its way */
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
-    bool held; /* what was kept waits for company, not for the socket */
-    bool deaf; /* the socket takes nothing any more */
-    bool shut; /* nothing that comes is believed any more */
+    bool held;           /* what was kept waits for company, not for the socket, */
+    bool due;            /* and some of it only until the end of this turn */
+    unsigned idle_polls; /* since something was kept */
+    bool deaf;           /* the socket takes nothing any more */
+    bool shut;           /* nothing that comes is believed any more */
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */
@@ -53,9 +55,9 @@ BASE_MUST_CHECK base_status coll_conn_create(int fd, int peer, const coll_seal *
                                              base_error *reterr);
 void coll_conn_destroy(coll_conn *conn);
 
-/* Sends frames, or keeps a copy of them if `later`: until the next that are not, or a flush. */
+/* Sends frames, or keeps a copy of them: until the next that leave at once, or a flush. */
 void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
-                    bool later);
+                    coll_net_when when);
 
 /* Sends what was kept; true if something went. */
 bool coll_conn_flush(coll_conn *conn);

@@ -51,12 +51,12 @@ typedef struct coll_transport_table {
     const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
     void (*receive_end)(coll_comm *comm, int peer, int lane);
 
-    /* The three are NULL but for transports that share memory.
-     *
-     * Whether op, next in order, may be announced: false while a peer might still need what its
+    /* Whether op, next in order, may be announced: false while a peer might still need what its
      * line would overwrite. */
     bool (*may_announce)(const coll_op *op);
-    /* Takes an announced operation through its stages, as far as it goes. */
+    /* The two are NULL but for transports that share memory.
+     *
+     * Takes an announced operation through its stages, as far as it goes. */
     void (*advance)(coll_op *op, bool *moved);
     /* Begins a blocking operation while the communicator's queue is empty, as comm->blocking, and
      * ends it if that takes no long wait; else it stands in the queue. *status is how far that

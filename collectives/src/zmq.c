@@ -59,7 +59,8 @@ static void send_message(coll_context *context, int rank, const coll_net_frames 
     }
 }
 
-static void link_send(coll_context *context, int rank, const coll_net_frames *frames, bool later)
+static void link_send(coll_context *context, int rank, const coll_net_frames *frames,
+                      coll_net_when when)
 {
     zmq_state *state = state_of(context);
     zmq_peer *peer = &state->peers[rank];
@@ -67,7 +68,7 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
         frames->heads[i].number = peer->sent++;
     }
     const size_t bytes = coll_zmq_frames_bytes(frames);
-    if (later && bytes <= sizeof peer->kept - peer->kept_bytes) {
+    if (when != COLL_NET_NOW && bytes <= sizeof peer->kept - peer->kept_bytes) {
         coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
         peer->kept_bytes += bytes;
         state->keeping = true;
@@ -280,6 +281,7 @@ const coll_transport_table coll_zmq_transport = {
     .close = net_close_context,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
+    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
     .finish = coll_net_finish,
     .distress = coll_net_distress,

@@ -10,7 +10,7 @@
 #include "ranks.h"
 #include "support.h"
 
-enum { COUNT = 1000 };
+enum { COUNT = 1000, LONG_COUNT = 50000 };
 
 #define SHORT_NS (300 * BASE_NS_PER_MS)
 
@@ -79,6 +79,42 @@ static void mismatches(coll_transport transport)
         difference d = (difference)which;
         test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transport, .user = &d},
                               mismatch_body);
+    }
+}
+
+/* Two ranks, and each takes itself for the root: neither waits for the other, but both learn it by
+ * the next operation. */
+static void two_roots_body(test_rank *rank)
+{
+    static float memory[2][LONG_COUNT];
+    const size_t count = *(const size_t *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    base_status status =
+        coll_broadcast(comm, memory[rank->rank], count, COLL_FLOAT32, rank->rank, &rank->error);
+    if (status == BASE_OK) {
+        status = coll_barrier(comm, &rank->error);
+    }
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "ranks disagree on operation #2: "));
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "root 0"));
+    RANK_CHECK(rank, has(rank->error.message, "root 1"));
+}
+
+static void test_two_roots(void **state)
+{
+    (void)state;
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                                COLL_TRANSPORT_ZMQ};
+    static const size_t counts[] = {1, LONG_COUNT};
+    for (int t = 0; t < 3; t++) {
+        for (int c = 0; c < 2; c++) {
+            size_t count = counts[c];
+            test_ranks_as_threads(
+                &(test_ranks_options){.size = 2, .transport = transports[t], .user = &count},
+                two_roots_body);
+        }
     }
 }
 
@@ -315,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_mismatch_shm),
         cmocka_unit_test(test_mismatch_zmq),
         cmocka_unit_test(test_mismatch_tcp),
+        cmocka_unit_test(test_two_roots),
         cmocka_unit_test(test_timeout_names_the_absent),
         cmocka_unit_test(test_who_leaves_is_named),
         cmocka_unit_test(test_abort_wakes),

@@ -22,12 +22,13 @@ typedef struct stage {
     coll_tcp_auth auth;
 } stage;
 
-static void send_nothing(coll_context *context, int peer, const coll_net_frames *frames, bool later)
+static void send_nothing(coll_context *context, int peer, const coll_net_frames *frames,
+                         coll_net_when when)
 {
     (void)context;
     (void)peer;
     (void)frames;
-    (void)later;
+    (void)when;
 }
 
 static bool has_room(coll_context *context, int peer)
@@ -244,6 +245,26 @@ static void failure_leaves_the_place_alone(void **state)
     close_stage(s);
 }
 
+/* An operation that did not wait for the peer has ended: the peer's line must show the same one. */
+static void lines_are_compared_afterwards(void **state)
+{
+    (void)state;
+    for (int differs = 0; differs < 2; differs++) {
+        stage *s = open_stage(COLL_TCP_AUTH_MAC);
+        coll_line *own = &s->comm.lines[5];
+        own->descriptor = (coll_descriptor){.sequence = 5, .kind = COLL_BROADCAST, .count = 1};
+        atomic_store(&own->word, coll_line_word(5, 0x1234));
+        s->comm.sequence = 5;
+        put_line(s, coll_line_word(5, differs != 0 ? 0x4320 : 0x1234));
+        assert_int_equal(s->comm.failed, differs != 0);
+        if (differs != 0) {
+            assert_int_equal(s->comm.failure.status, BASE_ERR_MISMATCH);
+            assert_non_null(strstr(s->comm.failure.message, "disagree on operation #5"));
+        }
+        close_stage(s);
+    }
+}
+
 static size_t drain(const stage *s, uint8_t *data, size_t size_bytes)
 {
     const ssize_t got = recv(s->peer_end, data, size_bytes, MSG_DONTWAIT);
@@ -255,7 +276,7 @@ static void company_keeps_the_order(void **state)
 {
     (void)state;
     enum { FRAME = COLL_FRAME_HEAD_BYTES + 8 };
-    static const bool later[] = {true, true, false, true};
+    static const coll_net_when when[] = {COLL_NET_SOON, COLL_NET_IDLY, COLL_NET_NOW, COLL_NET_IDLY};
     uint8_t wire[4 * FRAME + 1];
     size_t got = 0;
     stage *s = open_stage(COLL_TCP_AUTH_OFF);
@@ -264,10 +285,10 @@ static void company_keeps_the_order(void **state)
         coll_frame_head head = {
             .magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_CREDIT, .body_bytes = sizeof body};
         const coll_net_frames frame = {.heads = &head, .count = 1, .bodies = body};
-        coll_conn_send(&s->context, s->conn, &frame, later[i]);
+        coll_conn_send(&s->context, s->conn, &frame, when[i]);
         got += drain(s, wire + got, sizeof wire - got);
         assert_int_equal(got, i < 2 ? 0 : 3 * FRAME);
-        assert_int_equal(s->conn->held, later[i]);
+        assert_int_equal(s->conn->held, when[i] != COLL_NET_NOW);
     }
     assert_true(coll_conn_flush(s->conn));
     assert_false(s->conn->held);
@@ -337,6 +358,7 @@ int main(void)
         cmocka_unit_test(a_place_comes_before_its_frames),
         cmocka_unit_test(other_frames_do_not),
         cmocka_unit_test(failure_leaves_the_place_alone),
+        cmocka_unit_test(lines_are_compared_afterwards),
         cmocka_unit_test(company_keeps_the_order),
         cmocka_unit_test(several_at_once_are_several),
     };

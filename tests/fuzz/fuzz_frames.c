@@ -26,11 +26,12 @@ typedef struct stage {
     uint8_t *place; /* where op wants its frames; heap, so that its end is watched */
 } stage;
 
-static void swallow(coll_context *context, int peer, const coll_net_frames *frames, bool later)
+static void swallow(coll_context *context, int peer, const coll_net_frames *frames,
+                    coll_net_when when)
 {
     (void)context;
     (void)peer;
-    (void)later;
+    (void)when;
     for (int i = 0; i < frames->count; i++) {
         BASE_ASSERT(coll_frame_head_is_sound(&frames->heads[i]));
     }
