@@ -1,0 +1,64 @@
+/* The inside of net.h, for the files that make it up: net.c (lines, communicators, what frames
+ * mean), net_stream.c (data and credit), net_fail.c (failures, and peers that leave). */
+#ifndef COLL_SRC_NET_COMM_H
+#define COLL_SRC_NET_COMM_H
+
+#include "net.h"
+
+/* A stream from a peer, and one to it. */
+typedef struct coll_net_stream {
+    uint8_t *slots;                  /* COLL_NET_SLOTS bodies; NULL before the first */
+    uint8_t *bodies[COLL_NET_SLOTS]; /* of the frames by turns: a slot, or a place of op's */
+    uint32_t bytes[COLL_NET_SLOTS];  /* of each body */
+    unsigned slot;                   /* that the newest frame lies in */
+    uint8_t *place;                  /* where the next frames belong, if they are this word's */
+    size_t place_bytes;
+    uint64_t place_word;
+    bool placing;      /* a frame is on its way to its place */
+    uint64_t received; /* frames put into the slots, */
+    uint64_t taken;    /* taken out of them, */
+    uint64_t told;     /* and told to the peer to have been taken */
+    uint64_t sent;
+    uint64_t sent_taken; /* by the peer, as far as it has told */
+} coll_net_stream;
+
+typedef struct coll_net_comm {
+    coll_line (*lines)[COLL_LINE_SLOTS];    /* of every rank of the communicator */
+    _Atomic uint64_t finished;              /* not used: nothing is shared */
+    coll_net_stream (*streams)[COLL_LANES]; /* by rank in the communicator */
+    uint8_t *payloads;                      /* of every rank: inline_bytes for each of its lines */
+    uint32_t newest[COLL_RANKS_MAX];        /* low half of each rank's newest operation seen */
+    uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
+    size_t told_bytes;
+    int told_by;
+    uint64_t failed_at; /* the operation that the failure is about; 0: none */
+    uint8_t *sending;   /* a body between send_begin and send_end */
+} coll_net_comm;
+
+static inline coll_net *coll_net_of(const coll_context *context)
+{
+    return context->net;
+}
+
+/* The rank in the communicator of a context's rank; -1. */
+int coll_net_rank_in(const coll_comm *comm, int context_rank);
+
+/* Fills in what every head of a frame to a rank of the communicator has, and sends it. */
+void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body,
+                         coll_net_when when);
+
+/* Room for the body of a data frame; NULL if there is no credit, or no memory. */
+uint8_t *coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head);
+/* The frame's body is there. */
+void coll_net_stream_commit(coll_comm *comm, int peer, const coll_frame_head *head);
+/* Takes the peer's count of taken frames; false if it claims more than were sent. */
+bool coll_net_take_credit(coll_comm *comm, int peer, const coll_frame_head *head);
+
+/* Whether the body of a frame about a failure has a size that one can have. */
+bool coll_net_failure_is_sound(const coll_frame_head *head);
+/* Takes the failure of a rank of the communicator, now or when this rank has come to it. */
+void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes);
+/* Peer, a rank of the context, says nothing any more. */
+void coll_net_mark_left(coll_net *net, int peer);
+
+#endif

@@ -1,0 +1,217 @@
+/* Failures that travel, and peers that leave. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net_comm.h"
+
+/* What a failure's frame begins with; the text follows. */
+typedef struct reason_head {
+    uint64_t sequence; /* of the operation that failed; 0: it is not about one */
+    int32_t status;
+    uint32_t zero;
+} reason_head;
+
+_Static_assert(sizeof(reason_head) + BASE_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
+               "a failure fits its frame");
+
+int coll_net_rank_in(const coll_comm *comm, int context_rank)
+{
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->ranks[rank] == context_rank) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+void coll_net_fail_peer(coll_context *context, int peer, const char *what)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const int rank = coll_net_rank_in(comm, peer);
+        if (rank >= 0) {
+            char who[160];
+            coll_rank_text(comm, rank, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s %s", who, what);
+        }
+    }
+}
+
+/* The operation that this rank is at: the first that is not done, or the last that was. */
+static uint64_t current(const coll_comm *comm)
+{
+    const coll_op *op = comm->head;
+    while (op != NULL && op->stage >= COLL_STAGE_FINISHING) {
+        op = op->next;
+    }
+    return op != NULL ? op->sequence : comm->sequence;
+}
+
+/* A peer's failure is this rank's: with its own words where they name whom it is about, else with
+ * the peer's name before them. */
+static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+{
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    char who[160];
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    const size_t length = body_bytes - sizeof head;
+    const size_t kept = length < sizeof text ? length : sizeof text - 1;
+    memcpy(text, body + sizeof head, kept);
+    text[kept] = '\0';
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
+    }
+    coll_rank_text(comm, peer, who, sizeof who);
+    coll_net_comm *link = comm->net;
+    link->failed_at = head.sequence;
+    switch (head.status) {
+    case BASE_ERR_MISMATCH:
+    case BASE_ERR_TIMEOUT:
+    case BASE_ERR_PEER:
+        (void)coll_comm_fail(comm, (base_status)head.status, "%s", text);
+        return;
+    case BASE_ERR_ABORTED:
+        (void)coll_comm_fail(comm, BASE_ERR_ABORTED, "%s was %s", who, text);
+        return;
+    default:
+        (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s failed: %s", who, text);
+        return;
+    }
+}
+
+/* Takes a failure, or keeps it until this rank has come as far: what stands before the operation
+ * that failed can still end well. */
+void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+{
+    coll_net_comm *link = comm->net;
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    if (head.sequence <= current(comm)) {
+        take_failure(comm, peer, body, body_bytes);
+        return;
+    }
+    if (link->told != NULL) {
+        return; /* one is enough */
+    }
+    link->told = malloc(body_bytes);
+    if (link->told == NULL) {
+        take_failure(comm, peer, body, body_bytes);
+        return;
+    }
+    memcpy(link->told, body, body_bytes);
+    link->told_bytes = body_bytes;
+    link->told_by = peer;
+    coll_net_of(comm->context)->watchful = true;
+}
+
+/* Fails communicators that wait for a peer which has left. */
+static void check_left(coll_context *context)
+{
+    const coll_net *net = coll_net_of(context);
+    for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
+        const coll_op *op = comm->head;
+        while (op != NULL && (op->stage == COLL_STAGE_QUEUED || op->arrived == comm->size)) {
+            op = op->stage == COLL_STAGE_QUEUED ? NULL : op->next;
+        }
+        for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
+            const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+            if (net->left[comm->ranks[rank]] &&
+                coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
+                coll_net_comm *link = comm->net;
+                link->failed_at = op->sequence;
+                char who[160];
+                char what[160];
+                coll_rank_text(comm, rank, who, sizeof who);
+                coll_descriptor_text(&op->descriptor, what, sizeof what);
+                (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu",
+                                     who, what, (unsigned long long)op->sequence);
+            }
+        }
+    }
+}
+
+void coll_net_look(coll_context *context)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const coll_net_comm *link = comm->net;
+        reason_head head;
+        if (link == NULL || link->told == NULL || comm->failed) {
+            continue;
+        }
+        memcpy(&head, link->told, sizeof head);
+        if (head.sequence <= current(comm)) {
+            take_failure(comm, link->told_by, link->told, link->told_bytes);
+        }
+    }
+    check_left(context);
+}
+
+void coll_net_mark_left(coll_net *net, int peer)
+{
+    if (!net->left[peer]) {
+        net->left[peer] = true;
+        net->watchful = true;
+        net->left_count++;
+    }
+}
+
+void coll_net_lost(coll_context *context, int peer, const char *how)
+{
+    coll_net *net = coll_net_of(context);
+    if (net->left[peer]) {
+        return;
+    }
+    coll_net_mark_left(net, peer);
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const int rank = coll_net_rank_in(comm, peer);
+        if (rank >= 0) {
+            char who[160];
+            coll_rank_text(comm, rank, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "the connection to %s is lost: %s", who, how);
+        }
+    }
+}
+
+void coll_net_distress(coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    if (link == NULL || comm->failure.message[0] == '\0') {
+        return;
+    }
+    net->links->forget(comm->context, comm); /* the caller may take its buffers back */
+    const bool mismatch = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
+    const uint64_t here = mismatch ? current(comm) : 0;
+    const reason_head reason = {.status = comm->failure.status,
+                                .sequence = link->failed_at != 0 ? link->failed_at : here};
+    uint8_t body[COLL_FRAME_REASON_BYTES];
+    const size_t length = strlen(comm->failure.message);
+    memcpy(body, &reason, sizeof reason);
+    memcpy(body + sizeof reason, comm->failure.message, length);
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + i) % comm->size;
+        if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
+            coll_frame_head head = {.kind = COLL_FRAME_FAILED,
+                                    .body_bytes = (uint32_t)(sizeof reason + length)};
+            coll_net_send_frame(comm, peer, &head, body, COLL_NET_NOW);
+        }
+    }
+}
+
+void coll_net_farewell(coll_context *context)
+{
+    const coll_net *net = coll_net_of(context);
+    for (int rank = 0; rank < context->size; rank++) {
+        if (net->remote[rank] && !net->left[rank]) {
+            coll_frame_head head = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_GOODBYE};
+            const coll_net_frames frame = {.heads = &head, .count = 1};
+            net->links->send(context, rank, &frame, COLL_NET_NOW);
+        }
+    }
+}
+
+bool coll_net_failure_is_sound(const coll_frame_head *head)
+{
+    return head->body_bytes > sizeof(reason_head) && head->body_bytes <= COLL_FRAME_REASON_BYTES;
+}
