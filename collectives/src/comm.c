@@ -220,6 +220,9 @@ void coll_comm_destroy(coll_comm *comm)
         coll_arena_destroy(comm->arenas);
     }
     coll_op_destroy(comm->blocking);
+    for (int i = 0; i < COLL_RECENT_OPS; i++) {
+        coll_op_destroy(comm->recent[i]);
+    }
     coll_point_close(comm);
     comm->table->comm_close(comm);
     free(comm);
@@ -233,6 +236,17 @@ int coll_comm_rank(const coll_comm *comm)
 int coll_comm_size(const coll_comm *comm)
 {
     return comm->size;
+}
+
+/* Operations made earlier looked for their buffers in other arenas. */
+static void forget_places(coll_comm *comm)
+{
+    comm->blocking->ready = false;
+    for (int i = 0; i < COLL_RECENT_OPS; i++) {
+        if (comm->recent[i] != NULL) {
+            comm->recent[i]->ready = false;
+        }
+    }
 }
 
 base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **arena,
@@ -255,7 +269,7 @@ base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     made->mapped_bytes = coll_segment_round(size_bytes);
     made->next = comm->arenas;
     comm->arenas = made;
-    comm->blocking->ready = false; /* its place was found before this arena was */
+    forget_places(comm);
     comm->arena_count++;
     if (made->mapped_bytes == 0) {
         status = base_fail(reterr, BASE_ERR_LIMIT, "%zu bytes are too many", size_bytes);
@@ -288,7 +302,7 @@ void coll_arena_destroy(coll_arena *arena)
         *link = arena->next;
         comm->arena_count--;
     }
-    comm->blocking->ready = false;
+    forget_places(comm);
     comm->table->arena_close(arena);
     free(arena);
 }

@@ -170,10 +170,12 @@ struct coll_comm {
     coll_arena *arenas;
     uint32_t arenas_made;
     int arena_count;
-    coll_op *blocking; /* for the blocking forms */
-    void *link;        /* the transport's */
-    void *net;         /* of transports over sockets (net.h) */
-    void *hybrid;      /* of a communicator over several hosts, some ranks of which share one */
+    coll_op *blocking;                /* for the blocking forms, */
+    coll_op *recent[COLL_RECENT_OPS]; /* and those made for other buffers lately; NULL: none yet */
+    unsigned oldest;                  /* of them */
+    void *link;                       /* the transport's */
+    void *net;                        /* of transports over sockets (net.h) */
+    void *hybrid; /* of a communicator over several hosts, some ranks of which share one */
     base_error failure;
     bool failed;
     int distressed; /* 1 + the rank of a peer that was heard to have failed; 0 */

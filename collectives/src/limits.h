@@ -8,21 +8,22 @@ enum {
     COLL_UNDERWAY_MAX = COLL_LINE_SLOTS / 2, /* operations of a communicator under way */
     COLL_INLINE_BYTES_MAX = 16384,           /* payload that travels with a line over sockets */
     COLL_TINY_BYTES = 56,                    /* payload that fits a flag line */
-    COLL_LANES = 3,                          /* independent streams from a rank to another, */
-    COLL_LANE_POINT = COLL_LANES - 1,        /* of which the last is send and receive's */
-    COLL_SCRATCH_KEPT_BYTES = 64 << 20,      /* of scratch that blocking calls keep for the next */
-    COLL_CHUNK_BYTES = 32 * 1024,            /* one frame of a stream */
-    COLL_STREAM_SLOTS = 8,                   /* frames under way in one stream */
-    COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,   /* one frame of a stream over sockets, at most, */
-    COLL_NET_SLOTS = 4,                      /* and how many are under way */
-    COLL_PIECE_BYTES = 256 * 1024,           /* work between two looks at the abort word */
-    COLL_ARENAS_MAX = 64,                    /* living arenas of a communicator */
-    COLL_COMM_LISTS_MAX = 1024,              /* different lists of ranks in a context */
-    COLL_REASON_BYTES = 256,                 /* abort reason, with the final NUL */
-    COLL_HOST_BYTES = 64,                    /* host name in messages, with the final NUL */
-    COLL_DESCRIBE_BYTES = 512,               /* coll_context_describe keeps this much */
-    COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64,  /* lines for communicators not made here yet */
-    COLL_GONE_MAX = 64,                      /* closed communicators that are told from those */
+    COLL_RECENT_OPS = 3,                    /* blocking operations kept ready beside the last one */
+    COLL_LANES = 3,                         /* independent streams from a rank to another, */
+    COLL_LANE_POINT = COLL_LANES - 1,       /* of which the last is send and receive's */
+    COLL_SCRATCH_KEPT_BYTES = 64 << 20,     /* of scratch that blocking calls keep for the next */
+    COLL_CHUNK_BYTES = 32 * 1024,           /* one frame of a stream */
+    COLL_STREAM_SLOTS = 8,                  /* frames under way in one stream */
+    COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,  /* one frame of a stream over sockets, at most, */
+    COLL_NET_SLOTS = 4,                     /* and how many are under way */
+    COLL_PIECE_BYTES = 256 * 1024,          /* work between two looks at the abort word */
+    COLL_ARENAS_MAX = 64,                   /* living arenas of a communicator */
+    COLL_COMM_LISTS_MAX = 1024,             /* different lists of ranks in a context */
+    COLL_REASON_BYTES = 256,                /* abort reason, with the final NUL */
+    COLL_HOST_BYTES = 64,                   /* host name in messages, with the final NUL */
+    COLL_DESCRIBE_BYTES = 512,              /* coll_context_describe keeps this much */
+    COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64, /* lines for communicators not made here yet */
+    COLL_GONE_MAX = 64,                     /* closed communicators that are told from those */
 };
 
 /* Of shared memory. */

@@ -454,6 +454,30 @@ static bool is_same(const coll_op *op, const coll_op_desc *given)
            given->stream == NULL;
 }
 
+/* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that
+ * is to be made anew, the oldest. A program that calls the same few operations in turn makes each
+ * of them once. */
+static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
+{
+    coll_op *last = comm->blocking;
+    if (is_same(last, desc)) {
+        return last;
+    }
+    unsigned at = 0;
+    while (at < COLL_RECENT_OPS && (comm->recent[at] == NULL || !is_same(comm->recent[at], desc))) {
+        at++;
+    }
+    if (at == COLL_RECENT_OPS) {
+        at = comm->oldest++ % COLL_RECENT_OPS;
+        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != BASE_OK) {
+            return last; /* made anew in its place */
+        }
+    }
+    comm->blocking = comm->recent[at];
+    comm->recent[at] = last;
+    return comm->blocking;
+}
+
 /* Whether op, running, has no more to do than fits between two looks at the abort word. */
 static bool is_short(const coll_op *op)
 {
@@ -492,11 +516,12 @@ static bool finish_soon(coll_op *op)
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
                   base_error *reterr)
 {
-    coll_op *op = comm->blocking;
-    if (comm->head != NULL || op->queued || desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE ||
-        comm->distressed != 0 || coll_comm_check(comm, NULL) != BASE_OK) {
+    if (comm->head != NULL || comm->blocking->queued || desc->kind == COLL_SEND ||
+        desc->kind == COLL_RECEIVE || comm->distressed != 0 ||
+        coll_comm_check(comm, NULL) != BASE_OK) {
         return false;
     }
+    coll_op *op = recall(comm, desc);
     *status = is_same(op, desc) ? BASE_OK : coll_op_init(op, comm, desc, reterr);
     if (*status != BASE_OK) {
         return true;
