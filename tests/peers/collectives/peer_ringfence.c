@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "coll/coll.h"
 #include "peer.h"
+#include "peer_shared.h"
 
 static struct {
     coll_context *context;
@@ -45,6 +46,8 @@ static void open_ours(peer_options *options)
     check(coll_transport_parse(options->transport, &context_options.transport, &error), &error);
     check(coll_algorithm_parse(options->algorithm, &context_options.algorithm, &error), &error);
     check(coll_tcp_auth_parse(options->tcp_auth, &context_options.tcp_auth, &error), &error);
+    /* As `launcher` and coll-bench do: what threads a transport has stay with their rank. */
+    (void)bench_bind(options->rank, options->size);
     check(coll_context_create(&context_options, &ours.context, &error), &error);
     ours.comm = coll_context_world(ours.context);
 }
