@@ -248,7 +248,7 @@ static base_status finish(meeting *m, greeting *g, bool listener, base_error *re
     const coll_hello *listener_hello = listener ? &g->own : &g->theirs;
     coll_handshake_seals(m->job_key, listener, connector_hello, listener_hello, &in, &out);
     g->stage = GREETING_FREE;
-    coll_tcp_options_met(g->fd);
+    (void)coll_tcp_options_met(g->fd);
     const base_status status =
         coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
     coll_seal_wipe(&in);

@@ -43,7 +43,7 @@ void coll_tcp_options_fresh(int fd)
     }
 }
 
-void coll_tcp_options_met(int fd)
+bool coll_tcp_options_met(int fd)
 {
     struct tcp_info info;
     socklen_t length = sizeof info;
@@ -51,7 +51,7 @@ void coll_tcp_options_met(int fd)
     memset(&info, 0, sizeof info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
         info.tcpi_rtt <= COLL_TCP_SHORT_PATH_US) {
-        return;
+        return true;
     }
     const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fresh >= 0) {
@@ -61,4 +61,5 @@ void coll_tcp_options_met(int fd)
         }
         (void)close(fresh);
     }
+    return false;
 }

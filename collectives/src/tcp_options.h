@@ -22,8 +22,8 @@ enum {
 /* Before a socket connects or listens; accepted sockets have their listener's. */
 void coll_tcp_options_fresh(int fd);
 
-/* After the handshake, on both sides. */
-void coll_tcp_options_met(int fd);
+/* After the handshake, on both sides. Returns whether the path is a short one. */
+bool coll_tcp_options_met(int fd);
 
 /* Whether a congestion control, by its name, paces. */
 bool coll_tcp_paces(const char *name);

@@ -11,12 +11,13 @@ enum { EVENT_MS = 5000, ENDPOINT_BYTES = 64 };
 
 static int settled; /* connections that were set to tcp's options */
 
-void __wrap_coll_tcp_options_met(int fd);
+bool __wrap_coll_tcp_options_met(int fd);
 
-void __wrap_coll_tcp_options_met(int fd)
+bool __wrap_coll_tcp_options_met(int fd)
 {
     assert_true(fd >= 0);
     settled++;
+    return true;
 }
 
 typedef struct pair {
