@@ -30,14 +30,16 @@ static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
 
 /* When a peer is to have the line: at once where it takes its payload; data of the plan may go the
  * same way in the same turn; and where nobody waits for it, with what comes next, but now and then
- * in time for those who must not run ahead. */
+ * in time for those who must not run ahead. Where ranks share processors nothing is put off: who
+ * has less to do goes to sleep earlier, and waking up takes longer than a line. */
 static coll_net_when line_leaves(const coll_op *op, bool is_taken)
 {
     const bool alone = coll_op_is_rooted(op) && (!is_taken || op->path == COLL_PATH_PLAN);
-    if (alone && op->comm->hybrid == NULL) { /* else data may go another way than lines */
-        return op->sequence % LINES_KEPT == 0 ? COLL_NET_SOON : COLL_NET_IDLY;
+    const bool crowded = op->comm->context->spins == 0;
+    if (alone && !crowded && op->comm->hybrid == NULL && op->sequence % LINES_KEPT != 0) {
+        return COLL_NET_IDLY; /* in a hybrid, data may go another way than lines */
     }
-    return op->path == COLL_PATH_PLAN ? COLL_NET_SOON : COLL_NET_NOW;
+    return alone || op->path == COLL_PATH_PLAN ? COLL_NET_SOON : COLL_NET_NOW;
 }
 
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
