@@ -118,8 +118,14 @@ coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_fram
     if (*comm == NULL) {
         return COLL_NET_DROP;
     }
-    *body = coll_net_stream_place(*comm, rank, head);
-    return *body != NULL ? COLL_NET_TAKE : COLL_NET_BAD;
+    return coll_net_stream_place(*comm, rank, head, body);
+}
+
+bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
+                   void *loan)
+{
+    coll_net_stream_lend(comm, coll_net_rank_in(comm, peer), head, body, loan);
+    return coll_net_commit(comm->context, peer, head, body);
 }
 
 /* Lines of communicators that this rank has yet to make are kept; others are dropped. The oldest
@@ -312,6 +318,7 @@ void coll_net_comm_close(coll_comm *comm)
     net->links->forget(comm->context, comm);
     net->gone[net->gone_count++ % COLL_GONE_MAX] = comm->id;
     for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
+        coll_net_stream_close(comm, rank);
         for (int lane = 0; lane < COLL_LANES; lane++) {
             free(link->streams[rank][lane].slots);
         }

@@ -81,6 +81,8 @@ typedef struct coll_net_links {
                  coll_net_when when);
     /* Whether a data frame would go now rather than pile up. */
     bool (*has_room)(coll_context *context, int peer);
+    /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
+    void (*give_back)(coll_context *context, void *loan);
     /* A communicator goes: places in it must not be written any more. */
     void (*forget)(coll_context *context, coll_comm *comm);
 } coll_net_links;
@@ -108,6 +110,7 @@ typedef struct coll_net {
 
 typedef enum coll_net_verdict {
     COLL_NET_TAKE = 0, /* body_bytes belong at *body */
+    COLL_NET_LEND,     /* they may stay where they are: coll_net_lend in commit's place */
     COLL_NET_DROP,     /* for nobody here (any more) */
     COLL_NET_BAD,      /* breaks the protocol, if it is what the peer sent */
 } coll_net_verdict;
@@ -122,6 +125,11 @@ coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_fram
  * communicators have failed. */
 bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
                      const uint8_t *body);
+
+/* The same for a data frame of *comm's whose body stays in the link's own memory, until `loan` is
+ * given back. */
+bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
+                   void *loan);
 
 /* Fails every communicator that peer is in: "rank 1 (host h, pid 42) …", with `what` for the
  * dots. */

@@ -9,6 +9,7 @@
 typedef struct coll_net_stream {
     uint8_t *slots;                  /* COLL_NET_SLOTS bodies; NULL before the first */
     uint8_t *bodies[COLL_NET_SLOTS]; /* of the frames by turns: a slot, or a place of op's */
+    void *loans[COLL_NET_SLOTS];     /* of bodies that the links have lent; else NULL */
     uint32_t bytes[COLL_NET_SLOTS];  /* of each body */
     unsigned slot;                   /* that the newest frame lies in */
     uint8_t *place;                  /* where the next frames belong, if they are this word's */
@@ -47,8 +48,15 @@ int coll_net_rank_in(const coll_comm *comm, int context_rank);
 void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body,
                          coll_net_when when);
 
-/* Room for the body of a data frame; NULL if there is no credit, or no memory. */
-uint8_t *coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head);
+/* Room for the body of a data frame, unless it is to be lent. COLL_NET_BAD: there is no credit, or
+ * no memory. */
+coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head,
+                                       uint8_t **body);
+/* Keeps a lent body as the next frame's. */
+void coll_net_stream_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
+                          void *loan);
+/* Gives back what the streams from a peer still hold. */
+void coll_net_stream_close(coll_comm *comm, int peer);
 /* The frame's body is there. */
 void coll_net_stream_commit(coll_comm *comm, int peer, const coll_frame_head *head);
 /* Takes the peer's count of taken frames; false if it claims more than were sent. */

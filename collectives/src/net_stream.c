@@ -100,10 +100,19 @@ const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t s
     return stream->bodies[slot];
 }
 
+static void give_back(const coll_comm *comm, coll_net_stream *stream, size_t slot)
+{
+    if (stream->loans[slot] != NULL) {
+        coll_net_of(comm->context)->links->give_back(comm->context, stream->loans[slot]);
+        stream->loans[slot] = NULL;
+    }
+}
+
 void coll_net_receive_end(coll_comm *comm, int peer, int lane)
 {
     const coll_net_comm *link = comm->net;
     coll_net_stream *stream = &link->streams[peer][lane];
+    give_back(comm, stream, stream->taken % COLL_NET_SLOTS);
     stream->taken++;
     if (stream->taken - stream->told >= CREDIT_STEP) {
         coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
@@ -144,32 +153,59 @@ static uint8_t *place_of_op(const coll_comm *comm, int peer, coll_net_stream *st
     return place;
 }
 
-uint8_t *coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head)
+coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head,
+                                       uint8_t **body)
 {
     const coll_net_comm *link = comm->net;
     coll_net_stream *stream = &link->streams[peer][head->lane];
-    uint8_t **body = &stream->bodies[stream->received % COLL_NET_SLOTS];
+    uint8_t **kept = &stream->bodies[stream->received % COLL_NET_SLOTS];
     if (stream->received - stream->taken >= COLL_NET_SLOTS || head->body_bytes == 0 ||
         head->body_bytes > comm->chunk_bytes) {
-        return NULL;
+        return COLL_NET_BAD;
     }
     stream->placing = true;
-    *body = place_of_op(comm, peer, stream, head);
+    *kept = place_of_op(comm, peer, stream, head);
+    *body = *kept;
     if (*body != NULL) {
-        return *body;
+        return COLL_NET_TAKE;
+    }
+    if (coll_net_of(comm->context)->links->give_back != NULL) {
+        return COLL_NET_LEND;
     }
     if (stream->slots == NULL) {
         stream->slots = aligned_alloc(64, (size_t)COLL_NET_SLOTS * comm->chunk_bytes);
         if (stream->slots == NULL) {
             (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
-            return NULL;
+            return COLL_NET_BAD;
         }
     }
     /* An empty stream begins with the first slot, which the caches hold. */
     stream->slot =
         stream->received == stream->taken ? 0 : (stream->slot + 1) % (unsigned)COLL_NET_SLOTS;
-    *body = stream->slots + stream->slot * comm->chunk_bytes;
-    return *body;
+    *kept = stream->slots + stream->slot * comm->chunk_bytes;
+    *body = *kept;
+    return COLL_NET_TAKE;
+}
+
+void coll_net_stream_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
+                          void *loan)
+{
+    const coll_net_comm *link = comm->net;
+    coll_net_stream *stream = &link->streams[peer][head->lane];
+    const size_t slot = stream->received % COLL_NET_SLOTS;
+    give_back(comm, stream, slot); /* of a frame that was refused after all */
+    stream->bodies[slot] = body;
+    stream->loans[slot] = loan;
+}
+
+void coll_net_stream_close(coll_comm *comm, int peer)
+{
+    const coll_net_comm *link = comm->net;
+    for (int lane = 0; lane < COLL_LANES; lane++) {
+        for (size_t slot = 0; slot < COLL_NET_SLOTS; slot++) {
+            give_back(comm, &link->streams[peer][lane], slot);
+        }
+    }
 }
 
 void coll_net_stream_commit(coll_comm *comm, int peer, const coll_frame_head *head)

@@ -22,11 +22,18 @@ typedef struct zmq_peer {
     uint8_t kept[COLL_ZMQ_KEPT_BYTES]; /* frames that wait for company */
 } zmq_peer;
 
+/* A share in a message that a frame's body is lent from. */
+typedef struct zmq_loan {
+    zmq_msg_t message;
+    struct zmq_loan *next;
+} zmq_loan;
+
 typedef struct zmq_state {
     coll_net net; /* first: context->net points here */
     coll_zmq_links links;
     zmq_peer peers[COLL_RANKS_MAX]; /* by context rank */
     bool keeping;                   /* for some peer */
+    zmq_loan *loans;                /* that are not in use */
     uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
 } zmq_state;
 
@@ -102,12 +109,56 @@ static void link_forget(coll_context *context, coll_comm *comm)
     (void)comm;
 }
 
-static const coll_net_links zmq_net_links = {
-    .send = link_send, .has_room = link_has_room, .forget = link_forget};
+static void link_give_back(coll_context *context, void *given)
+{
+    zmq_state *state = state_of(context);
+    zmq_loan *loan = given;
+    (void)zmq_msg_close(&loan->message);
+    loan->next = state->loans;
+    state->loans = loan;
+}
+
+static const coll_net_links zmq_net_links = {.send = link_send,
+                                             .has_room = link_has_room,
+                                             .forget = link_forget,
+                                             .give_back = link_give_back};
+
+/* A share in a message; NULL: no memory. */
+static zmq_loan *make_loan(coll_context *context, zmq_msg_t *message)
+{
+    zmq_state *state = state_of(context);
+    zmq_loan *loan = state->loans;
+    if (loan != NULL) {
+        state->loans = loan->next;
+    } else {
+        loan = malloc(sizeof *loan);
+    }
+    if (loan == NULL) {
+        return NULL;
+    }
+    (void)zmq_msg_init(&loan->message);
+    if (zmq_msg_copy(&loan->message, message) != 0) {
+        link_give_back(context, loan);
+        return NULL;
+    }
+    return loan;
+}
+
+/* Keeps the body of a frame, `at` bytes into its message, without a copy. */
+static bool lend(coll_comm *comm, int rank, const coll_frame_head *head, zmq_msg_t *message,
+                 size_t at)
+{
+    zmq_loan *loan = make_loan(comm->context, message);
+    if (loan == NULL) {
+        (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
+        return false;
+    }
+    return coll_net_lend(comm, rank, head, (uint8_t *)zmq_msg_data(&loan->message) + at, loan);
+}
 
 /* Takes a frame; false: nothing more of that message is to be taken. */
 static bool deliver(coll_context *context, int rank, const coll_frame_head *head,
-                    const uint8_t *data)
+                    zmq_msg_t *message, const uint8_t *data)
 {
     zmq_state *state = state_of(context);
     uint8_t *body = NULL;
@@ -124,6 +175,10 @@ static bool deliver(coll_context *context, int rank, const coll_frame_head *head
     }
     if (verdict == COLL_NET_DROP) {
         return true;
+    }
+    if (verdict == COLL_NET_LEND) {
+        return lend(comm, rank, head, message,
+                    (size_t)(data - (const uint8_t *)zmq_msg_data(message)));
     }
     if (head->body_bytes > 0) {
         memcpy(body, data, head->body_bytes);
@@ -143,7 +198,7 @@ static void deliver_message(coll_context *context, int rank, zmq_msg_t *message)
             coll_net_fail_peer(context, rank, "broke the protocol: a frame of the wrong size");
             return;
         }
-    } while (deliver(context, rank, &head, body) && at < size_bytes);
+    } while (deliver(context, rank, &head, message, body) && at < size_bytes);
 }
 
 /* The next messages from a peer; false if there is none. */
@@ -268,6 +323,11 @@ static void net_close_context(coll_context *context)
     /* Peers may need what was sent last, and why this rank goes. */
     coll_zmq_links_close(&state->links, context->broken);
     coll_net_fini(&state->net);
+    while (state->loans != NULL) {
+        zmq_loan *next = state->loans->next;
+        free(state->loans);
+        state->loans = next;
+    }
     free(state->scratch);
     free(state);
     context->net = NULL;

@@ -37,6 +37,14 @@ ringfence_test(
   PRIVATE_OF collectives)
 
 ringfence_test(
+  coll-net-lend
+  SOURCES test_net_lend.c
+  LIBS ringfence::coll PkgConfig::SODIUM
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+
+ringfence_test(
   coll-netns
   SOURCES test_netns.c
   LIBS ringfence_coll_forked

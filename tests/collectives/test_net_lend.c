@@ -1,0 +1,164 @@
+/* Bodies of frames that stay with the links: they come out in order where they lie, and every loan
+ * is given back once: when the plan has taken its frame, or with the communicator; also that of a
+ * frame which broke the protocol. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "net.h"
+#include "support.h"
+
+enum { RANKS = 2, PEER = 1, COMM_ID = 7, CHUNK = 1024, BYTES = 100 };
+
+typedef struct stage {
+    coll_net net; /* first, as a transport has it */
+    coll_context context;
+    coll_comm comm;
+    coll_identity identities[RANKS];
+    uint64_t number;
+    int returned[COLL_NET_SLOTS + 1]; /* how often each loan came back */
+} stage;
+
+static void send_nothing(coll_context *context, int peer, const coll_net_frames *frames,
+                         coll_net_when when)
+{
+    (void)context;
+    (void)peer;
+    (void)frames;
+    (void)when;
+}
+
+static bool has_room(coll_context *context, int peer)
+{
+    (void)context;
+    (void)peer;
+    return true;
+}
+
+static void forget(coll_context *context, coll_comm *comm)
+{
+    (void)context;
+    (void)comm;
+}
+
+static void give_back(coll_context *context, void *loan)
+{
+    (void)context;
+    ++*(int *)loan;
+}
+
+static const coll_net_links links = {
+    .send = send_nothing, .has_room = has_room, .forget = forget, .give_back = give_back};
+
+static stage *open_stage(void)
+{
+    base_error error = {.message = ""};
+    stage *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);
+    assert_non_null(s);
+    memset(s, 0, sizeof *s);
+    s->net.links = &links;
+    s->net.remote[PEER] = true;
+    s->context = (coll_context){.size = RANKS, .net = s, .identities = s->identities};
+    s->comm = (coll_comm){.context = &s->context,
+                          .table = &coll_zmq_transport,
+                          .size = RANKS,
+                          .ranks = {0, 1},
+                          .id = COMM_ID};
+    s->context.comms = &s->comm;
+    assert_int_equal(coll_net_comm_open(&s->comm, 0, &error), BASE_OK);
+    s->comm.chunk_bytes = CHUNK;
+    return s;
+}
+
+static void close_comm(stage *s)
+{
+    s->context.comms = NULL;
+    coll_net_comm_close(&s->comm);
+}
+
+/* Lends a frame; `claims` frames of ours are said to have been taken. */
+static bool lend(stage *s, uint8_t *data, int *loan, uint32_t claims)
+{
+    uint8_t scratch[64];
+    uint8_t *body = NULL;
+    coll_comm *comm = NULL;
+    const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
+                                  .kind = COLL_FRAME_DATA,
+                                  .comm_id = COMM_ID,
+                                  .number = s->number++,
+                                  .body_bytes = BYTES,
+                                  .taken = {claims}};
+    assert_int_equal(coll_net_place(&s->context, PEER, &head, scratch, &body, &comm),
+                     COLL_NET_LEND);
+    assert_ptr_equal(comm, &s->comm);
+    return coll_net_lend(comm, PEER, &head, data, loan);
+}
+
+static void taken_ones_go_back(void **state)
+{
+    static uint8_t data[2 * COLL_NET_SLOTS][BYTES];
+    stage *s = open_stage();
+    (void)state;
+    for (int i = 0; i < 2 * COLL_NET_SLOTS; i++) {
+        assert_true(lend(s, data[i], &s->returned[0], 0));
+        assert_int_equal(s->returned[0], i);
+        assert_ptr_equal(coll_net_receive_begin(&s->comm, PEER, 0, BYTES), data[i]);
+        coll_net_receive_end(&s->comm, PEER, 0);
+        assert_int_equal(s->returned[0], i + 1);
+    }
+    close_comm(s);
+    assert_int_equal(s->returned[0], 2 * COLL_NET_SLOTS);
+    free(s);
+}
+
+static void all_others_go_with_the_communicator(void **state)
+{
+    static uint8_t data[COLL_NET_SLOTS][BYTES];
+    uint8_t *body = NULL;
+    coll_comm *comm = NULL;
+    stage *s = open_stage();
+    (void)state;
+    for (int i = 0; i < COLL_NET_SLOTS; i++) {
+        assert_true(lend(s, data[i], &s->returned[i], 0));
+    }
+    const coll_frame_head more = {.magic = COLL_FRAME_MAGIC,
+                                  .kind = COLL_FRAME_DATA,
+                                  .comm_id = COMM_ID,
+                                  .body_bytes = BYTES};
+    assert_int_equal(coll_net_place(&s->context, PEER, &more, data[0], &body, &comm),
+                     COLL_NET_BAD); /* there was no credit for it */
+    assert_ptr_equal(coll_net_receive_begin(&s->comm, PEER, 0, BYTES), data[0]);
+    coll_net_receive_end(&s->comm, PEER, 0);
+    assert_int_equal(s->returned[1], 0);
+    close_comm(s);
+    for (int i = 0; i < COLL_NET_SLOTS; i++) {
+        assert_int_equal(s->returned[i], 1);
+    }
+    free(s);
+}
+
+/* A frame whose head claims that we were told more than we sent. */
+static void refused_ones_go_back_too(void **state)
+{
+    static uint8_t data[BYTES];
+    stage *s = open_stage();
+    (void)state;
+    assert_false(lend(s, data, &s->returned[0], 1000));
+    assert_true(s->comm.failed);
+    assert_null(coll_net_receive_begin(&s->comm, PEER, 0, BYTES));
+    assert_false(lend(s, data, &s->returned[1], 1000)); /* takes the same slot */
+    assert_int_equal(s->returned[0], 1);
+    close_comm(s);
+    assert_int_equal(s->returned[0], 1);
+    assert_int_equal(s->returned[1], 1);
+    free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(taken_ones_go_back),
+        cmocka_unit_test(all_others_go_with_the_communicator),
+        cmocka_unit_test(refused_ones_go_back_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
