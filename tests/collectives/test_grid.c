@@ -1,7 +1,8 @@
 /* Every operation against the reference, bit for bit, on all ranks. Without arguments: the pairwise
  * combinations of job size, transport, collective, count, type, operation, root, placement and
- * algorithm. `--exhaustive TRANSPORT RANKS`: their full product for one job; of the longest
- * vectors, roots and placements in turn. */
+ * algorithm; and over shared memory a sample of counts about the sizes at which operations change
+ * their way, or come to another window. `--exhaustive TRANSPORT RANKS`: their full product for one
+ * job; of the longest vectors, roots and placements in turn. `--sample SEED CASES`: as many. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,71 @@ static void test_pairs(void **state)
     print_message("%zu cases\n", run);
 }
 
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state >> 33;
+}
+
+/* A count about one of the edges: of slots, windows, and what one piece of work is. */
+static size_t sampled_count(uint64_t *state, const grid_case *c, int ranks)
+{
+    static const size_t edges[] = {56,        2 << 10,        8 << 10,    16 << 10,
+                                   64 << 10,  128 << 10,      256 << 10,  512 << 10,
+                                   768 << 10, (1 << 20) - 64, 1536 << 10, 3 << 20};
+    enum { MOST_BYTES = 4 << 20 };
+    const size_t size = coll_type_size_bytes(c->type);
+    const bool parts = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_ALL_TO_ALL ||
+                       c->kind == COLL_SCATTER || c->kind == COLL_ALL_GATHER ||
+                       c->kind == COLL_GATHER;
+    const size_t n = parts ? (size_t)ranks : 1;
+    size_t count = edges[next_random(state) % LENGTH(edges)] / size;
+    count = next_random(state) % 2 == 0 ? count : count / n;
+    count = count > MOST_BYTES / size / n ? MOST_BYTES / size / n : count;
+    const size_t aside = next_random(state) % 3;
+    return aside == 0 ? count : aside == 1 ? count + 1 : count - (count > 0);
+}
+
+static struct {
+    uint64_t seed;
+    int cases; /* for each number of ranks */
+} sample = {1, 10};
+
+static void sample_body(test_rank *rank)
+{
+    enum { DIRECT_SHARE = 8 }; /* of so many, all but one are direct: the others need no sample */
+    grid_rank g;
+    uint64_t state = sample.seed;
+    const grid_case largest = {.kind = COLL_ALL_TO_ALL, .count = 4 << 20, .type = COLL_INT8};
+    open_rank(&g, rank, 2 * grid_case_bytes(&largest, 1) + (1 << 20));
+    bool good = g.memory != NULL;
+    for (int i = 0; good && i < sample.cases; i++) {
+        const kind_level kind = kinds[next_random(&state) % LENGTH(kinds)];
+        grid_case c = {
+            .kind = kind.kind, .varies = kind.varies, .algorithm = COLL_ALGORITHM_DIRECT};
+        c.type = (coll_type)(COLL_FLOAT32 + next_random(&state) % COLL_UINT64);
+        c.reduce = (coll_reduce)(COLL_SUM + next_random(&state) % COLL_AVERAGE);
+        c.root = (int)(next_random(&state) % (unsigned)rank->size);
+        c.placement = (grid_placement)(next_random(&state) % GRID_PLACEMENTS);
+        if (next_random(&state) % DIRECT_SHARE == 0) {
+            c.algorithm = algorithms[next_random(&state) % LENGTH(algorithms)];
+        }
+        c.count = sampled_count(&state, &c, rank->size);
+        good = grid_case_bytes(&c, rank->size) > g.bytes || grid_case_run(&g, &c);
+    }
+    close_rank(&g);
+}
+
+static void test_sample(void **state)
+{
+    static const int ranks[] = {2, 3, 4, 8};
+    (void)state;
+    for (int s = 0; s < LENGTH(ranks); s++) {
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = ranks[s], .transport = COLL_TRANSPORT_SHM}, sample_body);
+    }
+}
+
 /* The longest: each algorithm with the next root and placement. */
 static bool run_long(grid_rank *g, grid_case c)
 {
@@ -246,8 +312,14 @@ static void test_product(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest pairs[] = {cmocka_unit_test(test_pairs)};
+    const struct CMUnitTest pairs[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_sample)};
+    const struct CMUnitTest samples[] = {cmocka_unit_test(test_sample)};
     const struct CMUnitTest product[] = {cmocka_unit_test(test_product)};
+    if (argc == 4 && strcmp(argv[1], "--sample") == 0) {
+        sample.seed = strtoull(argv[2], NULL, 10);
+        sample.cases = (int)strtol(argv[3], NULL, 10);
+        return cmocka_run_group_tests(samples, NULL, NULL);
+    }
     if (argc != 4 || strcmp(argv[1], "--exhaustive") != 0) {
         return argc == 1 ? cmocka_run_group_tests(pairs, NULL, NULL) : 2;
     }
