@@ -168,11 +168,6 @@ bool coll_arena_path_awaits(const coll_op *op, int peer)
     }
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 {
     const int size = op->comm->size;
@@ -195,7 +190,7 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 static bool advance_slices(coll_op *op)
 {
     const coll_slice slice = coll_slice_of(op->total_bytes, op->comm->size, op->slice);
-    const size_t piece = smaller(COLL_PIECE_BYTES, slice.size_bytes - op->offset_bytes);
+    const size_t piece = coll_smaller(COLL_PIECE_BYTES, slice.size_bytes - op->offset_bytes);
     combine_slice(op, slice.begin + op->offset_bytes, piece);
     op->offset_bytes += piece;
     return op->offset_bytes == slice.size_bytes;
@@ -206,7 +201,7 @@ static bool pull_combined(coll_op *op)
 {
     const void *operands[COLL_RANKS_MAX];
     const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
-    const size_t piece = smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
     for (int rank = 0; rank < op->comm->size; rank++) {
         operands[rank] = op->sources[rank] + op->shape.part_offset_bytes + op->offset_bytes;
     }
@@ -222,7 +217,7 @@ static bool pull_copied(coll_op *op)
     const int size = op->comm->size;
     const int source = (op->comm->rank + 1 + op->source) % size;
     const size_t size_bytes = coll_shape_part_bytes(op, source);
-    const size_t piece = smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
     uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
     if (coll_shape_takes(op, op->comm->rank, source) && op->sources[source] != NULL && piece > 0) {
         const uint8_t *from = op->sources[source] + op->shape.part_offset_bytes;
@@ -253,7 +248,7 @@ static bool advance_push(coll_op *op)
     size_t size_bytes = 0;
     coll_op_block(op, op->comm->rank, &at, &size_bytes);
     const uint8_t *source = op->desc.send;
-    const size_t piece = smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
     for (int i = 0; piece > 0 && i < op->comm->size; i++) {
         const int peer = (op->comm->rank + i) % op->comm->size;
         uint8_t *target = op->targets[peer] + at;

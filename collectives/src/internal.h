@@ -23,6 +23,11 @@
 #include "shape.h"
 #include "transport.h"
 
+static inline size_t coll_smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 typedef enum coll_stage {
     COLL_STAGE_IDLE = 0,
     COLL_STAGE_QUEUED,    /* started, but too many stand before it to announce it yet */

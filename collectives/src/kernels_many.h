@@ -37,6 +37,38 @@ MANY_TYPE(many_uint8, uint8_t);
 #define MANY_SELECT(vector, mask, x, y)                                                            \
     ((vector)(((many_int64)(mask) & (many_int64)(x)) | (~(many_int64)(mask) & (many_int64)(y))))
 
+/* Of two NaN operands the left one is to stay, whatever the compiler makes of the loops around: it
+ * may turn a sum round, and a processor keeps the first. */
+#if defined(__AVX2__) || defined(__AVX512F__)
+#define MANY_ORDERED(name, instruction, plain, vector)                                             \
+    static inline vector name(vector a, vector b)                                                  \
+    {                                                                                              \
+        __asm__("v" instruction " %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));                         \
+        return a;                                                                                  \
+    }
+#elif defined(__SSE2__)
+#define MANY_ORDERED(name, instruction, plain, vector)                                             \
+    static inline vector name(vector a, vector b)                                                  \
+    {                                                                                              \
+        __asm__(instruction " %1, %0" : "+x"(a) : "x"(b));                                         \
+        return a;                                                                                  \
+    }
+#else
+#define MANY_ORDERED(name, instruction, plain, vector)                                             \
+    static inline vector name(vector a, vector b)                                                  \
+    {                                                                                              \
+        return a plain b;                                                                          \
+    }
+#endif
+
+MANY_ORDERED(many_float32_sum, "addps", +, many_float32)
+MANY_ORDERED(many_float32_product, "mulps", *, many_float32)
+MANY_ORDERED(many_float64_sum, "addpd", +, many_float64)
+MANY_ORDERED(many_float64_product, "mulpd", *, many_float64)
+
+#define MANY_FLOAT_SUM(vector, a, b)     vector##_sum(a, b)
+#define MANY_FLOAT_PRODUCT(vector, a, b) vector##_product(a, b)
+
 #define MANY_SUM(vector, a, b)     ((a) + (b))
 #define MANY_PRODUCT(vector, a, b) ((a) * (b))
 #define MANY_MIN(vector, a, b)     MANY_SELECT(vector, (b) < (a), b, a)
@@ -115,18 +147,18 @@ typedef struct many_rest {
     }
 
 /* An average of integers has no vector division: it goes the long way (tree_order.c). */
-#define MANY_KERNELS(type, wraps)                                                                  \
-    MANY(many_sum_##type, many_##wraps, int, MANY_SUM, MANY_KEEP)                                  \
-    MANY(many_product_##type, many_##wraps, int, MANY_PRODUCT, MANY_KEEP)                          \
+#define MANY_KERNELS(type, wraps, SUM_OF, PRODUCT_OF)                                              \
+    MANY(many_sum_##type, many_##wraps, int, SUM_OF, MANY_KEEP)                                    \
+    MANY(many_product_##type, many_##wraps, int, PRODUCT_OF, MANY_KEEP)                            \
     MANY(many_min_##type, many_##type, int, MANY_MIN, MANY_KEEP)                                   \
     MANY(many_max_##type, many_##type, int, MANY_MAX, MANY_KEEP)
 
-MANY_KERNELS(float32, float32)
-MANY_KERNELS(float64, float64)
-MANY_KERNELS(int32, uint32)
-MANY_KERNELS(int64, uint64)
-MANY_KERNELS(uint64, uint64)
-MANY_KERNELS(int8, uint8)
-MANY_KERNELS(uint8, uint8)
-MANY(many_average_float32, many_float32, float, MANY_SUM, MANY_DIVIDE)
-MANY(many_average_float64, many_float64, double, MANY_SUM, MANY_DIVIDE)
+MANY_KERNELS(float32, float32, MANY_FLOAT_SUM, MANY_FLOAT_PRODUCT)
+MANY_KERNELS(float64, float64, MANY_FLOAT_SUM, MANY_FLOAT_PRODUCT)
+MANY_KERNELS(int32, uint32, MANY_SUM, MANY_PRODUCT)
+MANY_KERNELS(int64, uint64, MANY_SUM, MANY_PRODUCT)
+MANY_KERNELS(uint64, uint64, MANY_SUM, MANY_PRODUCT)
+MANY_KERNELS(int8, uint8, MANY_SUM, MANY_PRODUCT)
+MANY_KERNELS(uint8, uint8, MANY_SUM, MANY_PRODUCT)
+MANY(many_average_float32, many_float32, float, MANY_FLOAT_SUM, MANY_DIVIDE)
+MANY(many_average_float64, many_float64, double, MANY_FLOAT_SUM, MANY_DIVIDE)

@@ -117,11 +117,6 @@ static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
                          coll_type_name(op->desc.type), op->desc.count);
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The next frame of the message; false if there is no credit for it. */
 static bool send_frame(coll_op *op)
 {
@@ -129,7 +124,7 @@ static bool send_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
+    const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
     const size_t size = op->greeted ? data : POINT_FIRST_BYTES;
     uint8_t *frame = table->send_begin(comm, peer, COLL_LANE_POINT, size);
     if (frame == NULL) {
@@ -176,7 +171,7 @@ static bool receive_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
+    const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
     const uint8_t *frame =
         table->receive_begin(comm, peer, COLL_LANE_POINT, op->greeted ? data : POINT_FIRST_BYTES);
     if (frame == NULL) {

@@ -115,9 +115,14 @@ bool coll_shm_awaits(const coll_op *op, int peer)
                coll_line_ahead(atomic_load(&segment->lines[op->sequence % COLL_LINE_SLOTS].word),
                                op->sequence) < 0;
     case COLL_STAGE_RUNNING:
-        return op->path == COLL_PATH_STAGED
-                   ? coll_staged_awaits(op, peer)
-                   : op->path == COLL_PATH_PLAN && coll_exec_awaits(op, peer);
+        switch (op->path) {
+        case COLL_PATH_STAGED:
+            return coll_staged_awaits(op, peer);
+        case COLL_PATH_ARENA: /* other ways never wait */
+            return op->way == COLL_WAY_SLICES && coll_shm_slices_await(op->comm, op->round, peer);
+        default:
+            return op->path == COLL_PATH_PLAN && coll_exec_awaits(op, peer);
+        }
     case COLL_STAGE_FINISHING:
         if (op->way == COLL_WAY_SLICES) {
             return coll_shm_slices_await(op->comm, op->round, peer);

@@ -2,8 +2,8 @@
  *
  * A rank has one segment per communicator, which it alone writes (but for the bell,
  * and claims and results of slices that others may take, shm_slices.c). Whatever is read
- * from a peer's is read once and checked before use: a peer can make the communicator fail, no
- * more. */
+ * from a peer's and decides what is done is read once and checked before use: a peer can spoil
+ * results, and make the communicator fail, no more. */
 #ifndef COLL_SRC_SHM_LAYOUT_H
 #define COLL_SRC_SHM_LAYOUT_H
 
@@ -107,6 +107,8 @@ bool coll_shm_may_announce(const coll_op *op);
 bool coll_shm_withholds(const coll_op *op, int peer);
 void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
 void coll_shm_advance(coll_op *op, bool *moved);
+
+/* shm_run.c: another one. */
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
                   base_error *reterr);
 
@@ -119,8 +121,9 @@ enum {
 
 /* The slice to do next, `last` being the one just done (negative: none yet). */
 int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
-/* Tells all that a slice is done. */
-void coll_shm_slice_end(coll_comm *comm, uint64_t round, int slice);
+/* Marks a slice as done; coll_shm_published tells those who sleep. */
+void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice);
+/* Whether it is, and with it all that its owner and others wrote for it can be read. */
 bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice);
 /* Whether a slice of the round is with the peer, or its own to do, and not done. */
 bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer);
@@ -130,6 +133,7 @@ bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer);
 /* Puts the first window of op, which is about to be announced, if nothing stands before it; false:
  * that is for later. */
 bool coll_staged_put_early(coll_op *op);
+/* Once all ranks have come, and no way was found that needs no staging. */
 void coll_staged_begin(coll_op *op);
 /* One window's part; true when this rank's part of op is done. */
 bool coll_staged_advance(coll_op *op, bool *moved);

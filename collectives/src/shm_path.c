@@ -14,7 +14,6 @@
  * Agreement: a line that is waited for is compared at once. Those of peers that need not be waited
  * for are compared when they are walked past, in search of credit or on the way to a later one;
  * either this rank or the peer compares each, for neither can be the slots' number ahead unseen. */
-#include <sched.h>
 #include <string.h>
 
 #include "shape.h"
@@ -307,7 +306,8 @@ static void choose(coll_op *op)
         return;
     }
     const bool any = read_places(op, places);
-    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && coll_arena_path_fits(op, places)) {
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->put_early &&
+        coll_arena_path_fits(op, places)) {
         const shm_comm *link = op->comm->link;
         op->path = COLL_PATH_ARENA;
         op->round = link->rounds;
@@ -332,13 +332,14 @@ static void choose(coll_op *op)
     }
 }
 
-/* Slices of a vector in arenas: own ones, and where ranks share processors those of others. True
- * when none is left to take. */
+/* Slices of a vector in arenas: own ones, and where ranks share processors those of others; as many
+ * as there may be between two looks at the abort word. True when none is left to take. */
 static bool run_slices(coll_op *op, bool *moved)
 {
     coll_comm *comm = op->comm;
     shm_comm *link = comm->link;
-    for (;;) {
+    size_t done_bytes = 0;
+    for (int done = 0; done <= comm->size && done_bytes < COLL_PIECE_BYTES; done++) {
         if (op->offset_bytes == 0) {
             op->slice = coll_shm_slice_next(comm, op->round, op->slice);
         }
@@ -347,12 +348,16 @@ static bool run_slices(coll_op *op, bool *moved)
         }
         *moved = true;
         if (!coll_arena_path_advance(op)) {
-            return false;
+            break;
         }
-        op->offset_bytes = 0;
         coll_shm_slice_end(comm, op->round, op->slice);
+        done_bytes += op->offset_bytes;
+        op->offset_bytes = 0;
     }
-    if (op->slice == COLL_SLICE_LATER) {
+    if (*moved) {
+        coll_shm_published(comm);
+    }
+    if (op->slice != COLL_SLICE_NONE) {
         return false;
     }
     *moved = true;
@@ -441,102 +446,4 @@ void coll_shm_advance(coll_op *op, bool *moved)
     if (op->stage == COLL_STAGE_FINISHING && all_finished(op, moved)) {
         op->stage = COLL_STAGE_DONE;
     }
-}
-
-/* Whether `given` is what op was made from the last time. */
-static bool is_same(const coll_op *op, const coll_op_desc *given)
-{
-    const coll_op_desc *had = &op->given;
-    return op->ready && had->kind == given->kind && had->send == given->send &&
-           had->recv == given->recv && had->count == given->count && had->type == given->type &&
-           had->reduce == given->reduce && had->root == given->root &&
-           had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
-           given->stream == NULL;
-}
-
-/* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that
- * is to be made anew, the oldest. A program that calls the same few operations in turn makes each
- * of them once. */
-static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
-{
-    coll_op *last = comm->blocking;
-    if (is_same(last, desc)) {
-        return last;
-    }
-    unsigned at = 0;
-    while (at < COLL_RECENT_OPS && (comm->recent[at] == NULL || !is_same(comm->recent[at], desc))) {
-        at++;
-    }
-    if (at == COLL_RECENT_OPS) {
-        at = comm->oldest++ % COLL_RECENT_OPS;
-        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != BASE_OK) {
-            return last; /* made anew in its place */
-        }
-    }
-    comm->blocking = comm->recent[at];
-    comm->recent[at] = last;
-    return comm->blocking;
-}
-
-/* Whether op, running, has no more to do than fits between two looks at the abort word. */
-static bool is_short(const coll_op *op)
-{
-    return op->path == COLL_PATH_STAGED && op->staging.count == 1;
-}
-
-/* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
- * few turns for the others to run. False: the operation has to stand in the queue. */
-static bool finish_soon(coll_op *op)
-{
-    const coll_comm *comm = op->comm;
-    const bool crowded = comm->context->spins == 0;
-    const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
-    for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
-        bool moved = false;
-        coll_shm_advance(op, &moved);
-        if (op->stage == COLL_STAGE_DONE) {
-            coll_patience_gain(comm->context);
-            return true;
-        }
-        if (op->stage == COLL_STAGE_RUNNING && !is_short(op)) {
-            return false; /* in pieces, with looks at the abort word between them */
-        }
-        if (moved) {
-            turns = 0;
-        }
-        if (crowded) {
-            (void)sched_yield();
-        } else {
-            coll_pause();
-        }
-    }
-    return false;
-}
-
-bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
-                  base_error *reterr)
-{
-    if (comm->head != NULL || comm->blocking->queued || desc->kind == COLL_SEND ||
-        desc->kind == COLL_RECEIVE || comm->distressed != 0 ||
-        coll_comm_check(comm, NULL) != BASE_OK) {
-        return false;
-    }
-    coll_op *op = recall(comm, desc);
-    *status = is_same(op, desc) ? BASE_OK : coll_op_init(op, comm, desc, reterr);
-    if (*status != BASE_OK) {
-        return true;
-    }
-    coll_op_number(op);
-    if (!coll_shm_may_announce(op)) {
-        coll_op_begin(op);
-        return true;
-    }
-    op->stage = COLL_STAGE_ARRIVING;
-    coll_shm_announce(op, NULL, 0);
-    if (finish_soon(op)) {
-        coll_flight_end(op);
-    } else {
-        coll_op_begin(op);
-    }
-    return true;
 }

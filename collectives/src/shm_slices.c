@@ -13,17 +13,12 @@ _Static_assert(COLL_RANKS_MAX < 1 << WHO_BITS, "a claim names its rank");
 
 enum { LINE_BYTES = 64 };
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static size_t slice_begin(size_t total_bytes, int ranks, int slice)
 {
     const size_t lines = (total_bytes + LINE_BYTES - 1) / LINE_BYTES;
     const size_t size = (size_t)ranks;
-    const size_t before = lines / size * (size_t)slice + smaller(lines % size, (size_t)slice);
-    return smaller(before * LINE_BYTES, total_bytes);
+    const size_t before = lines / size * (size_t)slice + coll_smaller(lines % size, (size_t)slice);
+    return coll_smaller(before * LINE_BYTES, total_bytes);
 }
 
 coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice)
@@ -65,11 +60,10 @@ int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last)
     return found;
 }
 
-void coll_shm_slice_end(coll_comm *comm, uint64_t round, int slice)
+void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice)
 {
     const shm_comm *link = comm->link;
     (void)atomic_exchange(&link->segments[slice]->reduced.value, round + 1);
-    coll_shm_published(comm);
 }
 
 bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice)
@@ -84,7 +78,8 @@ bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer)
     for (int slice = 0; slice < comm->size; slice++) {
         const uint64_t word = atomic_load(&link->segments[slice]->claimed.value);
         const bool busy = word >> WHO_BITS > atomic_load(&link->segments[slice]->reduced.value);
-        const int doer = busy ? (int)(word & ((1U << WHO_BITS) - 1)) - 1 : slice;
+        const int who = (int)(word & ((1U << WHO_BITS) - 1)) - 1;
+        const int doer = busy && who >= 0 && who < comm->size ? who : slice;
         if (doer == peer && !coll_shm_slice_ended(comm, round, slice)) {
             return true;
         }

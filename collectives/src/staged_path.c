@@ -22,11 +22,6 @@ typedef struct window_range {
     size_t size_bytes;
 } window_range;
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Kinds whose contribution has a part for every rank. */
 static bool gives_parts(const coll_op *op)
 {
@@ -62,6 +57,10 @@ static bool is_crowded(const coll_op *op)
     return op->comm->context->spins == 0;
 }
 
+/* cut() divides by the elements of a part. */
+_Static_assert(COLL_STAGING_PIPE_BYTES / COLL_RANKS_MAX >= 64, "every part has a line of a window");
+_Static_assert(COLL_STAGING_PIPE_BYTES <= COLL_STAGING_BYTES, "a window fits its buffer");
+
 static size_t round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
@@ -92,8 +91,8 @@ static void cut(coll_op *op)
 
 static window_range range_of(const coll_op *op, size_t window, size_t part_bytes)
 {
-    const size_t begin = smaller(window * op->staging.part_bytes, part_bytes);
-    return (window_range){begin, smaller(op->staging.part_bytes, part_bytes - begin)};
+    const size_t begin = coll_smaller(window * op->staging.part_bytes, part_bytes);
+    return (window_range){begin, coll_smaller(op->staging.part_bytes, part_bytes - begin)};
 }
 
 /* A rank's staging buffer of a window of op. */
@@ -124,6 +123,9 @@ static void put_vector(const coll_op *op, size_t window)
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
     const window_range range = range_of(op, window, op->shape.give_bytes);
     const uint8_t *from = (const uint8_t *)op->desc.send + range.begin;
+    if (range.size_bytes == 0) {
+        return;
+    }
     if (!has_slices(op) || is_crowded(op)) {
         memcpy(buffer, from, range.size_bytes);
         return;
@@ -234,18 +236,15 @@ static bool reduce(coll_op *op)
 {
     const size_t window = op->staging.reduced;
     const uint64_t round = round_of(op, window);
-    bool moved = false;
-    int slice = COLL_SLICE_NONE;
-    while ((slice = coll_shm_slice_next(op->comm, round, slice)) >= 0) {
+    int done = 0;
+    int slice = coll_shm_slice_next(op->comm, round, COLL_SLICE_NONE);
+    for (; slice >= 0 && done < op->comm->size; done++) {
         reduce_slice(op, window, slice);
         coll_shm_slice_end(op->comm, round, slice);
-        moved = true;
+        slice = coll_shm_slice_next(op->comm, round, slice);
     }
-    if (slice == COLL_SLICE_NONE) {
-        op->staging.reduced++;
-        moved = true;
-    }
-    return moved;
+    op->staging.reduced += slice == COLL_SLICE_NONE;
+    return slice == COLL_SLICE_NONE || done > 0;
 }
 
 /* Whether this rank takes anything from a peer's buffer in the end. */
@@ -367,7 +366,7 @@ bool coll_staged_put_early(coll_op *op)
 {
     const coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
-    if (!op->shape.gives || op->place.send_arena != 0 || op->place.recv_arena != 0 ||
+    if (op->shape.give_bytes == 0 || op->place.send_arena != 0 || op->place.recv_arena != 0 ||
         op->desc.algorithm != COLL_ALGORITHM_DIRECT || comm->done + 1 != op->sequence) {
         return false;
     }

@@ -285,6 +285,58 @@ static void test_tree_order(void **state)
     }
 }
 
+/* Several operands in one pass: of NaNs with different bits each set keeps the same one, in the
+ * vectors and in their rest. */
+static void test_many_agree(void **state)
+{
+    enum { OPERANDS = 7, COUNT = 300 };
+    static uint8_t parts[OPERANDS][COUNT * 8];
+    static uint8_t out[COUNT * 8];
+    static uint8_t first[COUNT * 8];
+    const uint8_t *operands_at[OPERANDS];
+    const coll_kernel *kernel = NULL;
+    const char *name = "";
+    (void)state;
+    for (int type = COLL_FLOAT32; type <= COLL_FLOAT64; type++) {
+        const size_t size = coll_type_size_bytes((coll_type)type);
+        for (int r = 0; r < OPERANDS; r++) {
+            operands_at[r] = parts[r];
+            for (size_t i = 0; i < COUNT; i++) { /* NaNs of the rank's own, here and there */
+                const uint32_t small = UINT32_C(0x7fc00000) + (uint32_t)r + 1;
+                const uint64_t large = UINT64_C(0x7ff8000000000000) + (uint64_t)r + 1;
+                const bool nan = (i >> r & 1) == 0;
+                const float value = (float)r;
+                const double wide = (double)r;
+                const void *from = size == 4 ? (nan ? (const void *)&small : &value)
+                                             : (nan ? (const void *)&large : &wide);
+                memcpy(parts[r] + i * size, from, size);
+            }
+        }
+        for (int reduce = COLL_SUM; reduce <= COLL_AVERAGE; reduce++) {
+            for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
+                                                            (coll_reduce)reduce, &name)) != NULL;
+                 set++) {
+                for (size_t at = 0; at < COUNT; at += 37) {
+                    const size_t n = COUNT - at < 37 ? COUNT - at : 37;
+                    const uint8_t *from[OPERANDS];
+                    uint8_t *const to = out + at * size;
+                    for (int r = 0; r < OPERANDS; r++) {
+                        from[r] = operands_at[r] + at * size;
+                    }
+                    kernel->combine_many(&to, 1, from, OPERANDS, n * size, 0);
+                }
+                if (set == 0) {
+                    memcpy(first, out, sizeof first);
+                }
+                assert_memory_equal(out, first, COUNT * size);
+                uint8_t *const to = out;
+                kernel->combine_many(&to, 1, operands_at, OPERANDS, COUNT * size, 0);
+                assert_memory_equal(out, first, COUNT * size);
+            }
+        }
+    }
+}
+
 /* All parts combined by pairs of vectors, as tree_order.h draws it; into `out`. */
 static void fold(const coll_kernel *kernel, uint8_t *out, uint8_t *const *parts, int n,
                  size_t count)
@@ -373,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_tree_order),
         cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_many_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -249,6 +249,46 @@ static void test_zeros(void **state)
                           zeros_body);
 }
 
+/* A rank with an empty part may have ordinary memory where the others' lies in arenas, and still
+ * all is read from arenas; nothing that it did for another way may be left for the next operation.
+ */
+static void empty_part_body(test_rank *rank)
+{
+    enum { COUNT = 32768, TIMES = 50 };
+    coll_comm *comm = coll_context_world(rank->context);
+    const size_t counts[] = {COUNT, 0};
+    coll_arena *arena = NULL;
+    RANK_OK(rank, coll_arena_create(comm, COUNT * sizeof(int32_t), &arena, &rank->error));
+    int32_t *shared = coll_arena_data(arena);
+    int32_t *own = calloc(2, COUNT * sizeof *own);
+    RANK_CHECK(rank, own != NULL);
+    const coll_op_desc gather = {.kind = COLL_ALL_GATHER,
+                                 .send = rank->rank == 0 ? shared : NULL,
+                                 .recv = own,
+                                 .counts = counts,
+                                 .type = COLL_INT32};
+    int32_t *sums = rank->rank == 0 ? own + COUNT : shared; /* one rank is not early */
+    for (int i = 0; i < TIMES; i++) {
+        RANK_OK(rank, coll_run(comm, &gather, &rank->error));
+        for (int k = 0; k < COUNT; k++) {
+            own[k] = i + rank->rank;
+        }
+        RANK_OK(rank, coll_all_reduce(comm, own, sums, COUNT, COLL_INT32, COLL_SUM, &rank->error));
+        for (int k = 0; k < COUNT; k += 5) {
+            RANK_CHECK(rank, sums[k] == 2 * i + 1);
+        }
+    }
+    coll_arena_destroy(arena);
+    free(own);
+}
+
+static void test_empty_part(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          empty_part_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_communicators),
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_empty_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
