@@ -210,7 +210,6 @@ const coll_transport_table coll_hybrid_transport = {
     .comm_close = hybrid_comm_close,
     .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
-    .finish = coll_net_finish,
     .send_begin = hybrid_send_begin,
     .send_end = hybrid_send_end,
     .receive_begin = hybrid_receive_begin,

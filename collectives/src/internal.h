@@ -141,11 +141,10 @@ struct coll_arena {
     uint8_t *peers[COLL_RANKS_MAX]; /* where peers' parts are mapped here; own included */
 };
 
-/* What a communicator sees of a rank: its flag lines, and how far it has finished. */
+/* What a communicator sees of a rank: its flag lines. */
 typedef struct coll_peer_view {
     const coll_line *lines;
     const uint8_t *payloads; /* comm->inline_bytes for each line; NULL: beside the lines' words */
-    const _Atomic uint64_t *finished;
 } coll_peer_view;
 
 struct coll_comm {
@@ -160,7 +159,6 @@ struct coll_comm {
     uint64_t announced;        /* of the newest that peers were shown */
     uint64_t done;             /* this rank's part is done of all up to this */
     coll_line *lines;          /* own */
-    _Atomic uint64_t *finished;
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;

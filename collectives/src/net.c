@@ -83,12 +83,6 @@ bool coll_net_may_announce(const coll_op *op)
     return true;
 }
 
-void coll_net_finish(coll_comm *comm, uint64_t sequence)
-{
-    (void)comm;
-    (void)sequence;
-}
-
 /* The communicator that a frame is for, and the sender's rank in it; NULL if it is not made here.
  */
 static coll_comm *comm_of(coll_context *context, int context_rank, uint64_t id, int *peer)
@@ -295,14 +289,12 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
     const coll_net *net = coll_net_of(comm->context);
     for (int rank = 0; rank < comm->size; rank++) {
         if (comm->peers[rank].lines == NULL || net->remote[comm->ranks[rank]]) {
-            comm->peers[rank] = (coll_peer_view){.lines = link->lines[rank],
-                                                 .payloads = payload_at(comm, rank, 0),
-                                                 .finished = &link->finished};
+            comm->peers[rank] =
+                (coll_peer_view){.lines = link->lines[rank], .payloads = payload_at(comm, rank, 0)};
         }
     }
     if (comm->lines == NULL) {
         comm->lines = link->lines[comm->rank];
-        comm->finished = &link->finished;
     }
     adopt_orphans(comm);
     return BASE_OK;

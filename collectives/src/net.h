@@ -150,7 +150,6 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
 void coll_net_comm_close(coll_comm *comm);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
 bool coll_net_may_announce(const coll_op *op);
-void coll_net_finish(coll_comm *comm, uint64_t sequence);
 void coll_net_distress(coll_comm *comm);
 size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);

@@ -25,7 +25,6 @@ typedef struct coll_net_stream {
 
 typedef struct coll_net_comm {
     coll_line (*lines)[COLL_LINE_SLOTS];    /* of every rank of the communicator */
-    _Atomic uint64_t finished;              /* not used: nothing is shared */
     coll_net_stream (*streams)[COLL_LANES]; /* by rank in the communicator */
     uint8_t *payloads;                      /* of every rank: inline_bytes for each of its lines */
     uint32_t newest[COLL_RANKS_MAX];        /* low half of each rank's newest operation seen */

@@ -1,32 +1,5 @@
 /* Moves operations through their stages; internal.h says what they are. */
-#include <string.h>
-
 #include "internal.h"
-
-/* Which kinds the arena path knows. */
-static bool arena_path_takes(const coll_op *op)
-{
-    return op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->varies &&
-           (op->desc.kind == COLL_ALL_REDUCE || op->desc.kind == COLL_BROADCAST ||
-            op->desc.kind == COLL_ALL_GATHER);
-}
-
-static void choose_path(coll_op *op)
-{
-    if (op->path == COLL_PATH_LINE) {
-        return;
-    }
-    coll_place places[COLL_RANKS_MAX];
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        memcpy(&places[rank], coll_payload(op->comm, rank, op->sequence), sizeof places[0]);
-    }
-    if (op->comm->shares_memory && arena_path_takes(op) && coll_arena_path_fits(op, places)) {
-        op->path = COLL_PATH_ARENA;
-        return;
-    }
-    op->path = COLL_PATH_PLAN;
-    coll_exec_begin(op);
-}
 
 bool coll_op_sees(coll_op *op, int peer)
 {
@@ -65,82 +38,42 @@ static bool needed_arrived(coll_op *op, bool *moved)
     return enough && !op->comm->failed;
 }
 
-static bool all_finished(coll_op *op, bool *moved)
-{
-    const coll_comm *comm = op->comm;
-    for (; op->finished < comm->size; op->finished++) {
-        if (atomic_load(comm->peers[op->finished].finished) < op->sequence) {
-            return false;
-        }
-        *moved = true;
-    }
-    return true;
-}
-
-/* Where nothing is shared, bytes can only go by the plan, and a peer's line comes before them: no
- * need to wait for all lines before. They must all be here before the end, as everywhere. */
-static void begin_early(coll_op *op)
-{
-    if (!op->comm->shares_memory && op->path == COLL_PATH_PLAN) {
-        op->stage = COLL_STAGE_RUNNING;
-        coll_exec_begin(op);
-    }
-}
-
 static coll_stage run(coll_op *op, bool *moved)
 {
-    coll_comm *comm = op->comm;
-    if (op->path == COLL_PATH_LINE) {
-        if (comm->size == 1) {
-            coll_alone_finish(op);
-        } else {
-            coll_line_finish(op);
-        }
-        return COLL_STAGE_DONE;
-    }
     if (op->path == COLL_PATH_PLAN) {
         const bool all_here = needed_arrived(op, moved);
-        const bool ended = !comm->failed && coll_exec_advance(op, moved);
+        const bool ended = !op->comm->failed && coll_exec_advance(op, moved);
         return all_here && ended ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
     }
-    *moved = true;
-    if (!coll_arena_path_advance(op)) {
+    if (!needed_arrived(op, moved)) {
         return COLL_STAGE_RUNNING;
     }
-    comm->table->finish(comm, op->sequence);
-    const bool only_read = op->desc.kind == COLL_BROADCAST && comm->rank != op->desc.root;
-    return only_read ? COLL_STAGE_DONE : COLL_STAGE_FINISHING;
+    *moved = true;
+    if (op->comm->size == 1) {
+        coll_alone_finish(op);
+    } else {
+        coll_line_finish(op);
+    }
+    return COLL_STAGE_DONE;
 }
 
 /* One operation as far as it goes; false while its own part is not done, so that later operations
- * must wait. */
+ * must wait. Transports that share memory have their own way. Elsewhere a peer's line comes before
+ * its bytes, so a plan need not wait for all lines before it begins; they must all be here before
+ * the end. */
 static bool advance(coll_op *op, bool *moved)
 {
     if (op->comm->table->advance != NULL) {
         op->comm->table->advance(op, moved);
         return op->stage >= COLL_STAGE_FINISHING;
     }
-    if (op->stage == COLL_STAGE_ARRIVING) {
-        begin_early(op);
-    }
-    if (op->stage == COLL_STAGE_ARRIVING) {
-        if (!needed_arrived(op, moved)) {
-            return false;
-        }
-        *moved = true;
+    if (op->stage == COLL_STAGE_ARRIVING && op->path == COLL_PATH_PLAN) {
         op->stage = COLL_STAGE_RUNNING;
-        choose_path(op);
-        if (op->comm->failed) {
-            return false;
-        }
+        coll_exec_begin(op);
     }
-    if (op->stage == COLL_STAGE_RUNNING) {
-        op->stage = run(op, moved);
-    }
-    if (op->stage == COLL_STAGE_FINISHING && all_finished(op, moved)) {
-        op->stage = COLL_STAGE_DONE;
-    }
-    return op->stage >= COLL_STAGE_FINISHING;
+    const coll_stage next = run(op, moved);
+    op->stage = next == COLL_STAGE_DONE ? next : op->stage;
+    return op->stage == COLL_STAGE_DONE;
 }
 
 /* Announces what stands in the queue, as far as the lines reach. */

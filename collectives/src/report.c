@@ -26,11 +26,6 @@ static bool has_arrived(const coll_op *op, int rank)
     return coll_line_ahead(atomic_load(&line->word), op->sequence) >= 0;
 }
 
-static bool has_finished(const coll_op *op, int rank)
-{
-    return atomic_load(op->comm->peers[rank].finished) >= op->sequence;
-}
-
 static bool is_awaited(const coll_op *op, int rank)
 {
     return rank != op->comm->rank && op->comm->table->awaits(op, rank);
@@ -123,10 +118,6 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
     }
     if (op->stage <= COLL_STAGE_ARRIVING) {
         list_ranks(op, has_arrived, false, text, size_bytes);
-        return;
-    }
-    if (op->stage == COLL_STAGE_FINISHING) {
-        list_ranks(op, has_finished, false, text, size_bytes);
         return;
     }
     const int peer = coll_exec_waits_for(op);

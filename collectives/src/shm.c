@@ -84,12 +84,6 @@ void coll_shm_published(coll_comm *comm)
     }
 }
 
-static void shm_finish(coll_comm *comm, uint64_t sequence)
-{
-    (void)atomic_exchange(comm->finished, sequence);
-    coll_shm_published(comm);
-}
-
 static void *shm_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     shm_comm *link = comm->link;
@@ -226,14 +220,12 @@ static base_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, base_erro
         if (segment == NULL) {
             continue;
         }
-        comm->peers[rank] =
-            (coll_peer_view){.lines = segment->lines, .finished = &segment->finished.value};
+        comm->peers[rank] = (coll_peer_view){.lines = segment->lines};
         if (context_link->bells[comm->ranks[rank]] == NULL) {
             context_link->bells[comm->ranks[rank]] = &segment->bell;
         }
     }
     comm->lines = link->segments[comm->rank]->lines;
-    comm->finished = &link->segments[comm->rank]->finished.value;
     return status;
 }
 
@@ -303,7 +295,6 @@ const coll_transport_table coll_shm_transport = {
     .comm_open = shm_comm_open,
     .comm_close = shm_comm_close,
     .announce = coll_shm_announce,
-    .finish = shm_finish,
     .send_begin = shm_send_begin,
     .send_end = shm_send_end,
     .receive_begin = shm_receive_begin,

@@ -287,9 +287,10 @@ static void take_mixed(coll_op *op, const coll_place *places)
 static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
 {
     coll_comm *comm = op->comm;
+    const shm_comm *link = comm->link;
     comm->done = op->sequence;
     if (awaited || comm->announced > op->sequence) {
-        (void)atomic_exchange(comm->finished, op->sequence);
+        (void)atomic_exchange(&link->segments[comm->rank]->finished.value, op->sequence);
         coll_shm_published(comm);
     }
     return next;

@@ -25,14 +25,12 @@ typedef struct coll_transport_table {
                         int64_t deadline_ns, base_error *reterr);
     void (*close)(coll_context *context);
 
-    /* Collective over the communicator; fills lines, finished and peers. */
+    /* Collective over the communicator; fills lines and peers. */
     base_status (*comm_open)(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
     void (*comm_close)(coll_comm *comm);
 
     /* Shows the line of op, with payload. */
     void (*announce)(coll_op *op, const void *payload, size_t payload_bytes);
-    /* Tells peers that this rank has done its part of all operations up to `sequence`. */
-    void (*finish)(coll_comm *comm, uint64_t sequence);
 
     /* Room for a frame to a peer; NULL for now. send_end hands it over. */
     void *(*send_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);

@@ -343,7 +343,6 @@ const coll_transport_table coll_zmq_transport = {
     .comm_close = coll_net_comm_close,
     .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
-    .finish = coll_net_finish,
     .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,

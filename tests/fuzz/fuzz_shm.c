@@ -1,6 +1,7 @@
 /* A hostile peer on the same host: two of three ranks are played by the input, which writes what it
- * likes to their segments (flag lines, places, slots, counters, failure records) while the first
- * rank runs operations of all kinds. It may make them fail; never read or write out of bounds. */
+ * likes to their segments (flag lines, places, slots, counters, claims, failure records) while the
+ * first rank runs operations of all kinds. It may make them fail; never read or write out of
+ * bounds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,11 +106,9 @@ static void set_up(stage *s)
         s->link.segments[rank] = segment;
         s->context_link.bells[rank] = &segment->bell;
         s->comm.peers[rank].lines = segment->lines;
-        s->comm.peers[rank].finished = &segment->finished.value;
     }
     s->arena.data = s->arena.peers[0];
     s->comm.lines = s->link.segments[0]->lines;
-    s->comm.finished = &s->link.segments[0]->finished.value;
     BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == BASE_OK);
 }
 
@@ -170,7 +169,7 @@ static void count(stage *s, input *in, int peer)
     shm_segment *segment = s->link.segments[peer];
     const uint64_t value = take(in, 1);
     const int lane = (int)(value >> 4) % COLL_LANES;
-    switch (value % 4) {
+    switch (value % 8) {
     case 0:
         atomic_store(&segment->finished.value, s->comm.sequence + (value >> 6));
         return;
@@ -179,6 +178,18 @@ static void count(stage *s, input *in, int peer)
         return;
     case 2:
         (void)atomic_fetch_add(&segment->taken[lane][0].value, value >> 6);
+        return;
+    case 4:
+        (void)atomic_fetch_add(&segment->staged.value, value >> 6);
+        return;
+    case 5:
+        (void)atomic_fetch_add(&segment->consumed.value, value >> 6);
+        return;
+    case 6:
+        (void)atomic_fetch_add(&segment->reduced.value, value >> 6);
+        return;
+    case 7:
+        atomic_store(&segment->claimed.value, take(in, 1));
         return;
     default:
         atomic_store(&segment->distress.set, 1);
