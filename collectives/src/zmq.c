@@ -81,7 +81,18 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
         state->keeping = true;
         return;
     }
-    send_message(context, rank, frames);
+    if (!state->links.encrypted) {
+        send_message(context, rank, frames);
+        return;
+    }
+    /* CURVE takes a message whole at either end: with several, the peer opens one while this rank
+     * closes the next. */
+    const uint8_t *body = frames->bodies;
+    for (int i = 0; i < frames->count; i++) {
+        const coll_net_frames frame = {.heads = &frames->heads[i], .count = 1, .bodies = body};
+        send_message(context, rank, &frame);
+        body = body == NULL ? NULL : body + frames->heads[i].body_bytes;
+    }
 }
 
 static void net_push(coll_context *context)

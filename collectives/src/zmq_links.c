@@ -363,6 +363,7 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     link_record mine = {.plain = plain ? 1 : 0};
     link_record *all = calloc((size_t)context->size, sizeof *all);
     links->own_rank = context->rank;
+    links->encrypted = !plain;
     base_status status = BASE_OK;
     if (all == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);

@@ -17,7 +17,8 @@ enum { COLL_ZMQ_HWM = 4096 }; /* frames queued in a socket; credits keep it far 
 
 typedef struct coll_zmq_links {
     void *zmq;
-    int own_rank;                   /* lower ones were connected to, higher ones have connected */
+    int own_rank; /* lower ones were connected to, higher ones have connected */
+    bool encrypted;
     void *sockets[COLL_RANKS_MAX];  /* by context rank; NULL for this one */
     void *monitors[COLL_RANKS_MAX]; /* tell what becomes of each connection */
     bool suspect[COLL_RANKS_MAX];   /* some connection of the socket has ended */
