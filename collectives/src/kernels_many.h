@@ -125,6 +125,15 @@ typedef struct many_rest {
                      int operand_count, size_t size_bytes, int divisor)                            \
     {                                                                                              \
         size_t at = 0;                                                                             \
+        if (operand_count == 4 && out_count == 4) { /* known numbers: no loops inside */           \
+            for (; at + MANY_BYTES <= size_bytes; at += MANY_BYTES) {                              \
+                name##_at(outs, 4, operands, 4, at, divisor);                                      \
+            }                                                                                      \
+        } else if (operand_count == 8 && out_count == 8) {                                         \
+            for (; at + MANY_BYTES <= size_bytes; at += MANY_BYTES) {                              \
+                name##_at(outs, 8, operands, 8, at, divisor);                                      \
+            }                                                                                      \
+        }                                                                                          \
         for (; at + MANY_BYTES <= size_bytes; at += MANY_BYTES) {                                  \
             name##_at(outs, out_count, operands, operand_count, at, divisor);                      \
         }                                                                                          \

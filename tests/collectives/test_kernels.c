@@ -361,21 +361,23 @@ static void fold(const coll_kernel *kernel, uint8_t *out, uint8_t *const *parts,
 /* To three places at once: apart, an operand's own, and apart at an odd address. */
 static void check_spread(const coll_kernel *kernel, coll_type type, int n, size_t count)
 {
+    static uint8_t inputs_of[COLL_RANKS_MAX][BYTES];
     static uint8_t places[COLL_RANKS_MAX][BYTES];
-    static coll_type filled; /* places hold this type's inputs */
+    static coll_type filled; /* inputs_of are of this type */
     static uint8_t expected[COUNT_MAX * 8];
     static uint8_t apart[2][BYTES];
     uint8_t *parts[COLL_RANKS_MAX];
     const size_t bytes = count * kernel->element_bytes;
-    for (int r = 0; r < n; r++) {
-        parts[r] = places[r] + r % 3;
-    }
     for (size_t i = 0; filled != type && i < (size_t)COLL_RANKS_MAX * COUNT_MAX; i++) {
         const int r = (int)(i / COUNT_MAX);
-        reference_input(places[r] + r % 3 + i % COUNT_MAX * kernel->element_bytes, type, r,
+        reference_input(inputs_of[r] + r % 3 + i % COUNT_MAX * kernel->element_bytes, type, r,
                         i % COUNT_MAX, 3);
     }
     filled = type;
+    for (int r = 0; r < n; r++) {
+        memcpy(places[r], inputs_of[r], sizeof places[r]);
+        parts[r] = places[r] + r % 3;
+    }
     fold(kernel, expected, parts, n, count);
     if (kernel->divide != NULL) {
         kernel->divide(expected, count, n);
@@ -395,11 +397,20 @@ static void check_spread(const coll_kernel *kernel, coll_type type, int n, size_
         assert_int_equal(apart[1][i], GUARD);
         assert_int_equal(outs[2][bytes + i], GUARD);
     }
+    /* And to where all of them are, as the owner of a slice does. */
+    fold(kernel, expected, parts, n, count);
+    if (kernel->divide != NULL) {
+        kernel->divide(expected, count, n);
+    }
+    coll_tree_spread(&tree, parts, n, count);
+    for (int r = 0; r < n; r++) {
+        assert_memory_equal(parts[r], expected, bytes);
+    }
 }
 
 static void test_spread(void **state)
 {
-    static const int sizes[] = {1, 2, 3, 4, 7, COLL_RANKS_MAX};
+    static const int sizes[] = {1, 2, 3, 4, 7, 8, COLL_RANKS_MAX};
     static const size_t counts[] = {0, 1, 15, 33, 64, 65, 128, 257};
     const coll_kernel *kernel = NULL;
     const char *name = "";
@@ -409,8 +420,8 @@ static void test_spread(void **state)
             for (int set = 0; (kernel = coll_kernel_find_in(set, (coll_type)type,
                                                             (coll_reduce)reduce, &name)) != NULL;
                  set++) {
-                for (size_t i = 0; kernel->wide == NULL && i < 6 * 8; i++) {
-                    check_spread(kernel, (coll_type)type, sizes[i % 6], counts[i / 6]);
+                for (size_t i = 0; kernel->wide == NULL && i < 7 * 8; i++) {
+                    check_spread(kernel, (coll_type)type, sizes[i % 7], counts[i / 7]);
                 }
             }
         }
