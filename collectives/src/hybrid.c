@@ -208,7 +208,6 @@ const coll_transport_table coll_hybrid_transport = {
     .close = hybrid_close,
     .comm_open = hybrid_comm_open,
     .comm_close = hybrid_comm_close,
-    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
     .send_begin = hybrid_send_begin,
     .send_end = hybrid_send_end,

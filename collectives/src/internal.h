@@ -251,8 +251,6 @@ void coll_op_number(coll_op *op);
 void coll_op_begin(coll_op *op);
 /* Whether op, the first that is not announced, may be. */
 bool coll_op_may_announce(const coll_op *op);
-/* Whether one rank alone gives or takes, so that the others need not wait for each other. */
-bool coll_op_is_rooted(const coll_op *op);
 /* Shows peers that the operation has begun. */
 void coll_op_announce(coll_op *op);
 /* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag line. */

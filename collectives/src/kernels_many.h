@@ -91,7 +91,10 @@ typedef struct many_rest {
         int depth = 0;                                                                             \
         for (int r = 0; r < operand_count; r++) {                                                  \
             const vector *from = (const vector *)(const void *)(operands[r] + at);                 \
-            vector x0 = from[0], x1 = from[1], x2 = from[2], x3 = from[3];                         \
+            vector x0 = from[0];                                                                   \
+            vector x1 = from[1];                                                                   \
+            vector x2 = from[2];                                                                   \
+            vector x3 = from[3];                                                                   \
             for (int bits = r; (bits & 1) != 0; bits >>= 1) {                                      \
                 depth--;                                                                           \
                 x0 = COMBINE(vector, stack[depth][0], x0);                                         \

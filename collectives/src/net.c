@@ -6,8 +6,6 @@
 #include "segment.h"
 #include "shape.h"
 
-enum { LINES_KEPT = COLL_UNDERWAY_MAX / 2 }; /* that nobody waits for */
-
 bool coll_frame_head_is_sound(const coll_frame_head *head)
 {
     for (size_t i = 0; i < sizeof head->zero; i++) {
@@ -26,20 +24,6 @@ static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
     const coll_net_comm *link = comm->net;
     const size_t slot = (size_t)(word >> 32) % COLL_LINE_SLOTS;
     return link->payloads + ((size_t)rank * COLL_LINE_SLOTS + slot) * comm->inline_bytes;
-}
-
-/* When a peer is to have the line: at once where it takes its payload; data of the plan may go the
- * same way in the same turn; and where nobody waits for it, with what comes next, but now and then
- * in time for those who must not run ahead. Where ranks share processors nothing is put off: who
- * has less to do goes to sleep earlier, and waking up takes longer than a line. */
-static coll_net_when line_leaves(const coll_op *op, bool is_taken)
-{
-    const bool alone = coll_op_is_rooted(op) && (!is_taken || op->path == COLL_PATH_PLAN);
-    const bool crowded = op->comm->context->spins == 0;
-    if (alone && !crowded && op->comm->hybrid == NULL && op->sequence % LINES_KEPT != 0) {
-        return COLL_NET_IDLY; /* in a hybrid, data may go another way than lines */
-    }
-    return alone || op->path == COLL_PATH_PLAN ? COLL_NET_SOON : COLL_NET_NOW;
 }
 
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
@@ -64,23 +48,11 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
             coll_frame_head head = {
                 .kind = COLL_FRAME_LINE,
                 .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + (taken ? payload_bytes : 0))};
-            coll_net_send_frame(comm, peer, &head, body, line_leaves(op, taken));
+            /* Data of the plan may go the same way in the same turn. */
+            coll_net_send_frame(comm, peer, &head, body,
+                                op->path == COLL_PATH_PLAN ? COLL_NET_SOON : COLL_NET_NOW);
         }
     }
-}
-
-bool coll_net_may_announce(const coll_op *op)
-{
-    const coll_comm *comm = op->comm;
-    const coll_net *net = coll_net_of(comm->context);
-    const coll_net_comm *link = comm->net;
-    for (int rank = 0; rank < comm->size; rank++) {
-        const int32_t ahead = (int32_t)((uint32_t)op->sequence - link->newest[rank]);
-        if (net->remote[comm->ranks[rank]] && ahead > COLL_UNDERWAY_MAX) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /* The communicator that a frame is for, and the sender's rank in it; NULL if it is not made here.
@@ -140,21 +112,6 @@ static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, co
     }
 }
 
-/* A line for an operation that has ended here already, because it did not wait for the peer: it
- * must show the same one all the same. */
-static void compare_with_past(coll_comm *comm, int peer, const coll_line *line, uint64_t word)
-{
-    coll_net_comm *link = comm->net;
-    const coll_line *own = &comm->lines[(word >> 32) % COLL_LINE_SLOTS];
-    const uint64_t own_word = atomic_load(&own->word);
-    const uint64_t sequence = own->descriptor.sequence;
-    if (own_word >> 32 == word >> 32 && own_word != word &&
-        (comm->head == NULL || comm->head->sequence > sequence)) {
-        link->failed_at = sequence;
-        (void)coll_report_line(comm, &own->descriptor, sequence, peer, line, word);
-    }
-}
-
 static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
 {
     coll_net_comm *link = comm->net;
@@ -165,8 +122,6 @@ static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, 
     memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
            head->body_bytes - COLL_FRAME_LINE_BYTES);
     atomic_store(&line->word, word);
-    link->newest[peer] = (uint32_t)(word >> 32);
-    compare_with_past(comm, peer, line, word);
     return true;
 }
 

@@ -69,7 +69,6 @@ typedef struct coll_net_frames {
 typedef enum coll_net_when {
     COLL_NET_NOW = 0,
     COLL_NET_SOON, /* with the next ones, or by the table's push: in this turn in any case */
-    COLL_NET_IDLY, /* with the next ones, or when there is nothing else to do */
 } coll_net_when;
 
 /* How frames travel. Ranks are those of the context. */
@@ -149,7 +148,6 @@ void coll_net_farewell(coll_context *context);
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
 void coll_net_comm_close(coll_comm *comm);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
-bool coll_net_may_announce(const coll_op *op);
 void coll_net_distress(coll_comm *comm);
 size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);

@@ -27,7 +27,6 @@ typedef struct coll_net_comm {
     coll_line (*lines)[COLL_LINE_SLOTS];    /* of every rank of the communicator */
     coll_net_stream (*streams)[COLL_LANES]; /* by rank in the communicator */
     uint8_t *payloads;                      /* of every rank: inline_bytes for each of its lines */
-    uint32_t newest[COLL_RANKS_MAX];        /* low half of each rank's newest operation seen */
     uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
     size_t told_bytes;
     int told_by;

@@ -59,6 +59,9 @@ static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t 
     const size_t kept = length < sizeof text ? length : sizeof text - 1;
     memcpy(text, body + sizeof head, kept);
     text[kept] = '\0';
+    if (text[0] == '\0') {
+        (void)snprintf(text, sizeof text, "a failure without words");
+    }
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
         *at = *at < ' ' || *at == 0x7f ? '?' : *at;
     }
@@ -92,7 +95,12 @@ void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_
         return;
     }
     if (link->told != NULL) {
-        return; /* one is enough */
+        reason_head kept;
+        memcpy(&kept, link->told, sizeof kept);
+        if (kept.sequence <= head.sequence) {
+            return; /* one is enough, the first */
+        }
+        free(link->told);
     }
     link->told = malloc(body_bytes);
     if (link->told == NULL) {
@@ -177,7 +185,7 @@ void coll_net_distress(coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
-    if (link == NULL || comm->failure.message[0] == '\0') {
+    if (link == NULL) {
         return;
     }
     net->links->forget(comm->context, comm); /* the caller may take its buffers back */

@@ -111,13 +111,6 @@ void coll_op_destroy(coll_op *op)
     free(op);
 }
 
-bool coll_op_is_rooted(const coll_op *op)
-{
-    const int kind = op->descriptor.kind; /* the library's own have others */
-    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-           kind == COLL_SCATTER;
-}
-
 void coll_op_announce(coll_op *op)
 {
     const coll_transport_table *table = op->comm->table;
@@ -198,6 +191,9 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
         op->next = NULL;
         op->queued = true;
         coll_point_start(op);
+        if (op->comm->context->table->push != NULL) {
+            op->comm->context->table->push(op->comm->context); /* credit, if a message was here */
+        }
         return BASE_OK;
     }
     coll_op_number(op);

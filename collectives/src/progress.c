@@ -23,29 +23,14 @@ static bool all_arrived(coll_op *op, bool *moved)
     return true;
 }
 
-/* Whether the lines are here without which the operation cannot end. The others are compared when
- * they come. */
-static bool needed_arrived(coll_op *op, bool *moved)
-{
-    if (all_arrived(op, moved)) {
-        return true;
-    }
-    bool enough = coll_op_is_rooted(op);
-    for (int peer = op->arrived; enough && peer < op->comm->size; peer++) {
-        const bool taken = op->path == COLL_PATH_LINE && coll_shape_takes(op, op->comm->rank, peer);
-        enough = coll_op_sees(op, peer) || !taken; /* in this order: those that differ are found */
-    }
-    return enough && !op->comm->failed;
-}
-
 static coll_stage run(coll_op *op, bool *moved)
 {
     if (op->path == COLL_PATH_PLAN) {
-        const bool all_here = needed_arrived(op, moved);
+        const bool all_here = all_arrived(op, moved);
         const bool ended = !op->comm->failed && coll_exec_advance(op, moved);
         return all_here && ended ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
     }
-    if (!needed_arrived(op, moved)) {
+    if (!all_arrived(op, moved)) {
         return COLL_STAGE_RUNNING;
     }
     *moved = true;

@@ -21,7 +21,6 @@
 
 enum {
     DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
-    IDLE_POLLS = 64,  /* that what nobody waits for is kept */
     SLEEP_MS = 1000,
     FLUSH_STEP_MS = 5,
 };
@@ -86,18 +85,11 @@ void coll_tcp_push(coll_context *context)
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
-        if (conn->held && conn->due) {
+        if (conn->held) {
             (void)coll_conn_flush(conn);
         }
     }
     tcp->holds = false;
-}
-
-/* Whether what was kept is to be sent now: it waits for the socket, or has waited for company long
- * enough. */
-static bool is_due(coll_conn *conn)
-{
-    return coll_conn_backlog(conn) > 0 && (!conn->held || ++conn->idle_polls > IDLE_POLLS);
 }
 
 bool coll_tcp_poll(coll_context *context)
@@ -120,7 +112,7 @@ bool coll_tcp_poll(coll_context *context)
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
-        moved = (is_due(conn) && coll_conn_flush(conn)) || moved;
+        moved = (coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
     }
     if (tcp->net.watchful) {
         coll_net_look(context);
@@ -263,7 +255,6 @@ const coll_transport_table coll_tcp_transport = {
     .close = coll_tcp_close,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
-    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
     .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,

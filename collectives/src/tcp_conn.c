@@ -137,14 +137,11 @@ static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net
     size_t sent = 0;
     if (when != COLL_NET_NOW && (kept == 0 || conn->held)) {
         conn->held = true;
-        conn->due = conn->due || when == COLL_NET_SOON;
-        conn->idle_polls = 0;
         return keep(conn, parts + 1, count - 1, 0);
     }
     parts[0] = (struct iovec){.iov_base = conn->backlog + conn->backlog_begin, .iov_len = kept};
     sent = kept > 0 ? push(conn, parts, count) : push(conn, parts + 1, count - 1);
     conn->held = false;
-    conn->due = false;
     if (conn->deaf) {
         drop_kept(conn, 0);
         return true;
@@ -214,7 +211,6 @@ bool coll_conn_flush(coll_conn *conn)
     }
     const size_t sent = push(conn, &part, 1);
     conn->held = false;
-    conn->due = false;
     drop_kept(conn, sent);
     return sent > 0;
 }

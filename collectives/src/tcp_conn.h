@@ -42,11 +42,9 @@ typedef struct coll_conn {
     uint8_t *sealed;  /* an encrypted body on its way */
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
-    bool held;           /* what was kept waits for company, not for the socket, */
-    bool due;            /* and some of it only until the end of this turn */
-    unsigned idle_polls; /* since something was kept */
-    bool deaf;           /* the socket takes nothing any more */
-    bool shut;           /* nothing that comes is believed any more */
+    bool held; /* what was kept waits for company until the end of this turn */
+    bool deaf; /* the socket takes nothing any more */
+    bool shut; /* nothing that comes is believed any more */
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */

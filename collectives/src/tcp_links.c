@@ -98,7 +98,9 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
     }
     const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *listener = fd;
-    coll_tcp_options_fresh(fd);
+    if (fd >= 0) {
+        coll_tcp_options_fresh(fd);
+    }
     const bool listening = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
                            listen(fd, BACKLOG) == 0 &&
                            getsockname(fd, &bound.any, &bound_bytes) == 0;

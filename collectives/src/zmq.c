@@ -352,7 +352,6 @@ const coll_transport_table coll_zmq_transport = {
     .close = net_close_context,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
-    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
     .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,

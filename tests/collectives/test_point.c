@@ -1,5 +1,7 @@
 /* Sends and receives: rings of them posted in any order, long and empty messages, many at once,
  * among collectives, to oneself, and mismatches that both sides hear of. Ranks are threads. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -208,12 +210,46 @@ static void test_nobody_sends(void **state)
                           alone_body);
 }
 
+/* Who has received what there was and is then busy elsewhere has given its credit back. */
+static void credit_body(test_rank *rank)
+{
+    enum { FIRST = 4, ALL = 7 };
+    static atomic_int sent;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 0;
+    if (rank->rank == 0) {
+        atomic_store(&sent, 0);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    for (int i = 0; i < ALL; i++) {
+        if (rank->rank == 1) {
+            value = i;
+            const base_status status = coll_send(comm, &value, 1, COLL_INT32, 0, &rank->error);
+            atomic_store(&sent, status == BASE_OK ? i + 1 : ALL); /* nobody waits for ever */
+            RANK_OK(rank, status);
+        } else {
+            while (atomic_load(&sent) < (i < FIRST ? FIRST : ALL)) {
+                sched_yield(); /* not in the library */
+            }
+            RANK_OK(rank, coll_receive(comm, &value, 1, COLL_INT32, 1, &rank->error));
+            RANK_CHECK(rank, value == i);
+        }
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void test_credit_is_told(void **state)
+{
+    (void)state;
+    on_all(2, 5 * BASE_NS_PER_S, credit_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pairs),    cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_many),         cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_nobody_sends),
+        cmocka_unit_test(test_nobody_sends), cmocka_unit_test(test_credit_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

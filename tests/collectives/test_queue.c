@@ -251,56 +251,6 @@ static void test_credit(void **state)
     on_all(2, credit_body);
 }
 
-/* Small broadcasts, whose root waits for nobody: it runs ahead of a peer that does nothing, and by
- * no more than there are flag lines for; then the peer finds every value. */
-static void ahead_body(test_rank *rank)
-{
-    enum { OPS = 100, AHEAD_MIN = 4, AHEAD_MAX = 32 };
-    static atomic_bool tried;
-    coll_comm *comm = coll_context_world(rank->context);
-    int32_t values[OPS];
-    coll_request *requests[OPS] = {NULL};
-    int done_count = 0;
-    if (rank->rank == 0) {
-        atomic_store(&tried, false);
-    }
-    RANK_OK(rank, coll_barrier(comm, &rank->error));
-    while (rank->rank == 1 && !atomic_load(&tried)) {
-        sched_yield(); /* a peer that is elsewhere */
-    }
-    for (int i = 0; i < OPS; i++) {
-        const coll_op_desc desc = {.kind = COLL_BROADCAST,
-                                   .send = &values[i],
-                                   .recv = &values[i],
-                                   .count = 1,
-                                   .type = COLL_INT32};
-        values[i] = rank->rank == 0 ? i + 1 : 0;
-        RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
-    }
-    if (rank->rank == 0) {
-        for (int i = 0; i < 2000; i++) {
-            RANK_OK(rank, coll_context_progress(rank->context, &rank->error));
-        }
-        for (bool done = true; done && done_count < OPS;) {
-            RANK_OK(rank, coll_request_test(&requests[done_count], &done, &rank->error));
-            done_count += done;
-        }
-        RANK_CHECK(rank, done_count >= AHEAD_MIN && done_count <= AHEAD_MAX);
-        atomic_store(&tried, true);
-    }
-    RANK_OK(rank, coll_request_wait_all(requests + done_count, OPS - done_count, &rank->error));
-    for (int i = 0; i < OPS; i++) {
-        RANK_CHECK(rank, values[i] == i + 1);
-    }
-    RANK_OK(rank, coll_barrier(comm, &rank->error));
-}
-
-static void test_ahead(void **state)
-{
-    (void)state;
-    on_all(2, ahead_body);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,7 +259,6 @@ int main(void)
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_parts_mismatch),
         cmocka_unit_test(test_credit),
-        cmocka_unit_test(test_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
