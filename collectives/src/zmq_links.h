@@ -13,7 +13,7 @@
 
 #include "net.h"
 
-enum { COLL_ZMQ_HWM = 4096 }; /* frames queued in a socket; credits keep it far below */
+enum { COLL_ZMQ_HWM = 4096 }; /* messages queued in a socket; credits keep it far below */
 
 typedef struct coll_zmq_links {
     void *zmq;
