@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -76,6 +77,15 @@ budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_
                                          (stat(key, &info) == 0 && !S_ISDIR(info.st_mode)));
     *exit_code = BASE_EXIT_USAGE;
     if (!cli_integer(args, CLI_TIMEOUT, 1, 3600, &timeout_s) || !cli_dir(args, dir, exit_code)) {
+        return NULL;
+    }
+    char clients[BASE_PATH_BYTES + sizeof "/clients"];
+    (void)snprintf(clients, sizeof clients, "%s/clients", dir);
+    if (!is_file && access(clients, F_OK) != 0) {
+        (void)base_fail(&error, BASE_ERR_NOTFOUND,
+                        "no service in %s: 'budget-service init' makes one, --dir names its folder",
+                        dir);
+        *exit_code = cli_status(args, &error);
         return NULL;
     }
     const budget_client_options options = {.dir = dir,

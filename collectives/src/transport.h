@@ -50,7 +50,7 @@ typedef struct coll_transport_table {
     void (*receive_end)(coll_comm *comm, int peer, int lane);
 
     /* Whether op, next in order, may be announced: false while a peer might still need what its
-     * line would overwrite. */
+     * line would overwrite. NULL: always. */
     bool (*may_announce)(const coll_op *op);
     /* The two are NULL but for transports that share memory.
      *
