@@ -106,6 +106,9 @@ def summarise(place, kind, size, rounds):
     row = {"where": place.name, "kind": kind, "size": size,
            "us": {name: statistics.median(t[name] for t in rounds if name in t) for name in names},
            "rounds": rounds, "bars": []}
+    floors = [t[bars.OURS] / t[bars.FLOOR] for t in rounds if bars.OURS in t and bars.FLOOR in t]
+    if floors:
+        row["over_floor"] = statistics.median(floors)
     for bar in bars.bars_of(place, kind, size):
         ratios = []
         for times in rounds:
@@ -124,12 +127,13 @@ def summarise(place, kind, size, rounds):
 def print_header(place, kind, names):
     print(f"\n{place.name}: {kind}, {place.title}")
     print(f"{'bytes':>8}" + "".join(f"{name:>12}" for name in names)
-          + f"{'ratio':>9}  {'least to most':<16}{'bar':>5}")
+          + f"{'x floor':>9}{'ratio':>9}  {'least to most':<16}{'bar':>5}")
 
 
 def print_row(row, names):
     cells = "".join(f"{row['us'][name]:12.3f}" if name in row["us"] else f"{'-':>12}" for name in names)
-    first = f"{size_name(row['size']):>8}{cells}"
+    over = f"{row['over_floor']:9.2f}" if "over_floor" in row else f"{'-':>9}"
+    first = f"{size_name(row['size']):>8}{cells}{over}"
     for bar in row["bars"] or [None]:
         line = first
         if bar is not None:
@@ -183,9 +187,10 @@ def markdown_table(rows):
     """One place and kind."""
     names = [name for name in LIBRARY_TITLES if any(name in row["us"] for row in rows)]
     lines = ["| bytes | " + " | ".join(LIBRARY_TITLES[name] for name in names)
-             + " | times faster | least to most | bar | |", "|---" * (len(names) + 5) + "|"]
+             + " | × floor | times faster | least to most | bar | |", "|---" * (len(names) + 6) + "|"]
     for row in rows:
         times = " | ".join(short(row["us"][name]) if name in row["us"] else "–" for name in names)
+        times += f" | {row['over_floor']:.2f}" if "over_floor" in row else " | –"
         for bar in row["bars"]:
             wanted = f"{bar['bar']:g}" if bar["bar"] else "–"
             verdict = "" if not bar["bar"] else "met" if bar["met"] else "**missed**"
@@ -193,12 +198,12 @@ def markdown_table(rows):
                 verdict = (verdict + f" ({bar['against']})").strip()
             lines.append(f"| {size_name(row['size'])} | {times} | **{bar['ratio']:.2f}** | "
                          f"{bar['least']:.2f} to {bar['most']:.2f} | {wanted} | {verdict} |")
-            times = " | ".join("" for _ in names)
+            times = " | ".join("" for _ in range(len(names) + 1))
     return "\n".join(lines) + "\n"
 
 
 def other_kinds_table(rows):
-    """All other kinds of a place side by side: our microseconds, and how many times faster."""
+    """All other kinds of a place side by side: our microseconds, and how many times faster; and the floor's."""
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
     lines = ["| bytes | " + " | ".join(kinds) + " |", "|---" * (len(kinds) + 1) + "|"]
     for size in sorted({row["size"] for row in rows}):
@@ -207,8 +212,10 @@ def other_kinds_table(rows):
             found = [row for row in rows if (row["kind"], row["size"]) == (kind, size) and row["bars"]]
             for bar in found[0]["bars"][:1] if found else []:
                 missed = "" if bar["met"] else " **missed**"
-                cells.append(f"{short(found[0]['us'][bars.OURS])} µs, **{bar['ratio']:.2f}** "
-                             f"({bar['least']:.2f} to {bar['most']:.2f}){missed}")
+                us = found[0]["us"]
+                floor = f", floor {short(us[bars.FLOOR])}" if bars.FLOOR in us else ""
+                cells.append(f"{short(us[bars.OURS])} µs, **{bar['ratio']:.2f}** "
+                             f"({bar['least']:.2f} to {bar['most']:.2f}){missed}{floor}")
             if not found:
                 cells.append("–")
         lines.append(f"| {size_name(size)} | " + " | ".join(cells) + " |")
@@ -238,7 +245,7 @@ def main():
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
         programs = build.build_all(args.build, args.impi)
         print(f"microseconds, medians of {args.rounds} rounds; ratio: best peer over ours, median of the "
-              "rounds; floor: the same with no library around it", flush=True)
+              "rounds; floor: the same with no library around it; x floor: ours over that", flush=True)
         for place in args.places:
             rows += compare_place(place, args, programs, folder)
     judged = [bar for row in rows for bar in row["bars"] if bar["bar"]]

@@ -3,7 +3,7 @@
 import collections
 
 OURS = "ringfence"
-FLOOR = "floor"  # no peer: the same between two ranks with no library around it (peer_floor.c)
+FLOOR = "floor"  # no peer: the same with no library around it (floor.h)
 KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall")
 K, M = 1 << 10, 1 << 20
 
@@ -31,9 +31,8 @@ OTHER_KINDS = ((64 * M, 1.3),)
 def host(name, ranks, memory, sizes, lines):
     where = "memory in an arena" if memory == "arena" else "ordinary pointers"
     kinds = KINDS if ranks == 2 else KINDS[:1]
-    peers = MPI + ((FLOOR,) if ranks == 2 else ())
-    return Place(name, f"{ranks} ranks on one host, {where}", ranks, memory, "shm", "host", peers, kinds,
-                 sizes, lines)
+    return Place(name, f"{ranks} ranks on one host, {where}", ranks, memory, "shm", "host", MPI + (FLOOR,),
+                 kinds, sizes, lines)
 
 
 def remote(name, transport, title, peers, kinds=KINDS, ours=()):

@@ -60,7 +60,8 @@ def build_gloo(folder, programs):
 
 def build_floor(folder, programs):
     target = os.path.join(folder, "peer-floor")
-    if compile_into(target, SHARED + ["peer_floor.c"], ["gcc", "-march=native"], ["-lzmq"]):
+    sources = ["peer_floor.c", "floor_pair.c", "floor_crowd.c", "floor_net.c"]
+    if compile_into(target, SHARED + sources, ["gcc", "-march=native"], ["-lzmq"]):
         programs["floor"] = target
 
 

@@ -112,7 +112,7 @@ class Library:
         return self.hello[kind].split(",") if self.hello.get(kind) else []
 
     def measure(self, kind, size, variant, milliseconds):
-        memory = self.place.memory if self.name == bars.OURS else "heap"
+        memory = self.place.memory if self.name in (bars.OURS, bars.FLOOR) else "heap"
         os.write(self.commands, f"{kind} {size} {variant} {memory} {milliseconds}\n".encode())
         return self.answer(CELL_S)
 
@@ -178,7 +178,7 @@ def start_ranks(library, program, network):
     for rank in range(library.place.ranks):
         command = [program, "--folder", library.folder, "--rank", str(rank), "--size",
                    str(library.place.ranks), "--transport", library.place.transport]
-        if library.name == bars.OURS:
+        if library.name in (bars.OURS, bars.FLOOR):
             command += library.place.ours
         if network.addresses:
             command = network.enter(rank) + command + ["--address", network.addresses[rank]]
