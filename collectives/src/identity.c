@@ -76,8 +76,8 @@ void coll_identity_get(coll_identity *identity)
                                 .pid = (uint32_t)getpid(),
                                 .uid = (uint32_t)geteuid(),
                                 .cpu_quota = cpu_quota(),
-                                .pid_namespace = namespace_inode("/proc/self/ns/pid"),
-                                .net_namespace = namespace_inode("/proc/self/ns/net")};
+                                .pid_namespace = namespace_inode("/proc/thread-self/ns/pid"),
+                                .net_namespace = namespace_inode("/proc/thread-self/ns/net")};
     (void)read_line("/proc/sys/kernel/random/boot_id", identity->boot_id, sizeof identity->boot_id);
     if (gethostname(identity->host, sizeof identity->host - 1) != 0) {
         (void)snprintf(identity->host, sizeof identity->host, "?");

@@ -57,6 +57,16 @@ static bool is_link_local(const char *address)
            (bytes[1] & 0xc0) == 0x80;
 }
 
+void coll_address_reach(const char *own, const char *theirs, char address[COLL_ADDRESS_BYTES])
+{
+    const int bare = (int)strcspn(theirs, "%");
+    (void)snprintf(address, COLL_ADDRESS_BYTES, "%.*s", bare, theirs);
+    if (is_link_local(address)) {
+        (void)snprintf(address, COLL_ADDRESS_BYTES, "%.*s%s", bare, theirs,
+                       own + strcspn(own, "%"));
+    }
+}
+
 /* "lo 127.0.0.1, eth0 10.0.0.2" */
 static void list_text(const coll_interface *list, size_t count, char *text, size_t size_bytes)
 {
@@ -185,24 +195,35 @@ base_status coll_interface_pick(const coll_interface *list, size_t count, const 
     return BASE_OK;
 }
 
-static base_status list_interfaces(coll_interface *list, size_t *count, base_error *reterr)
+static bool has_address(const struct ifaddrs *at)
+{
+    return at->ifa_addr != NULL && (at->ifa_flags & IFF_UP) != 0 &&
+           (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6);
+}
+
+/* The caller frees *list. */
+static base_status list_interfaces(coll_interface **list, size_t *count, base_error *reterr)
 {
     struct ifaddrs *all = NULL;
+    size_t room = 1;
     *count = 0;
     if (getifaddrs(&all) != 0) {
         return base_fail_errno(reterr, errno, "cannot list the network interfaces");
     }
-    for (const struct ifaddrs *at = all; at != NULL && *count < COLL_INTERFACES_MAX;
+    for (const struct ifaddrs *at = all; at != NULL && room < COLL_INTERFACES_MAX;
          at = at->ifa_next) {
-        if (at->ifa_addr == NULL || (at->ifa_flags & IFF_UP) == 0) {
+        room += has_address(at);
+    }
+    *list = calloc(room, sizeof **list);
+    for (const struct ifaddrs *at = all; *list != NULL && at != NULL && *count < room;
+         at = at->ifa_next) {
+        if (!has_address(at)) {
             continue;
         }
-        coll_interface *one = &list[*count];
-        const int family = at->ifa_addr->sa_family;
-        const socklen_t size =
-            family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-        if ((family == AF_INET || family == AF_INET6) &&
-            getnameinfo(at->ifa_addr, size, one->address, sizeof one->address, NULL, 0,
+        coll_interface *one = &(*list)[*count];
+        const socklen_t size = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                                  : sizeof(struct sockaddr_in6);
+        if (getnameinfo(at->ifa_addr, size, one->address, sizeof one->address, NULL, 0,
                         NI_NUMERICHOST) == 0) {
             one->address[strcspn(one->address, "%")] = '\0';
             (void)snprintf(one->name, sizeof one->name, "%s", at->ifa_name);
@@ -210,7 +231,8 @@ static base_status list_interfaces(coll_interface *list, size_t *count, base_err
         }
     }
     freeifaddrs(all);
-    return BASE_OK;
+    return *list != NULL ? BASE_OK
+                         : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu interfaces", room);
 }
 
 /* The address that this host would send to `remote` from: asked with a socket that sends nothing.
@@ -247,13 +269,16 @@ static base_status route_source(const char *remote, char address[COLL_ADDRESS_BY
 base_status coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
                                   char address[COLL_ADDRESS_BYTES], base_error *reterr)
 {
-    coll_interface list[COLL_INTERFACES_MAX];
+    coll_interface *list = NULL;
     size_t count = 0;
     base_status status = BASE_OK;
     if (choice != NULL && choice[0] != '\0') {
-        status = list_interfaces(list, &count, reterr);
-        return status == BASE_OK ? coll_interface_pick(list, count, choice, beyond, address, reterr)
-                                 : status;
+        status = list_interfaces(&list, &count, reterr);
+        if (status == BASE_OK) {
+            status = coll_interface_pick(list, count, choice, beyond, address, reterr);
+        }
+        free(list);
+        return status;
     }
     if (rendezvous != NULL && rendezvous[0] != '\0') {
         status = route_source(rendezvous, address, reterr);
@@ -261,8 +286,11 @@ base_status coll_interface_choose(const char *choice, const char *rendezvous, bo
         (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
     }
     if (status == BASE_OK && beyond && coll_address_is_loopback(address)) {
-        status = list_interfaces(list, &count, reterr);
-        return status == BASE_OK ? refuse_loopback(address, list, count, reterr) : status;
+        status = list_interfaces(&list, &count, reterr);
+        if (status == BASE_OK) {
+            status = refuse_loopback(address, list, count, reterr);
+        }
+        free(list);
     }
     return status;
 }

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-enum { COLL_ADDRESS_BYTES = 64, COLL_INTERFACE_NAME_BYTES = 16, COLL_INTERFACES_MAX = 64 };
+enum { COLL_ADDRESS_BYTES = 64, COLL_INTERFACE_NAME_BYTES = 16, COLL_INTERFACES_MAX = 4096 };
 
 /* One address of one interface that is up. */
 typedef struct coll_interface {
@@ -32,6 +32,10 @@ BASE_MUST_CHECK base_status coll_interface_pick(const coll_interface *list, size
                                                 const char *choice, bool beyond,
                                                 char address[COLL_ADDRESS_BYTES],
                                                 base_error *reterr);
+
+/* Where this rank, which listens on `own`, reaches a peer that listens on `theirs`: the same but
+ * for the scope of an address that holds on one link only, whose name is each host's own. */
+void coll_address_reach(const char *own, const char *theirs, char address[COLL_ADDRESS_BYTES]);
 
 /* 127.0.0.0/8, ::1, and their like written as IPv6. */
 bool coll_address_is_loopback(const char *address);

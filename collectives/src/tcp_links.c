@@ -193,6 +193,7 @@ static base_status connect_fail(const meeting *m, int peer, const char *why, bas
 static base_status start_connecting(meeting *m, int peer, base_error *reterr)
 {
     struct addrinfo *to = NULL;
+    char address[COLL_ADDRESS_BYTES];
     const link_record *theirs = &m->all[peer];
     const coll_identity *who = &m->context->identities[peer];
     greeting *g = new_greeting(m);
@@ -203,7 +204,8 @@ static base_status start_connecting(meeting *m, int peer, base_error *reterr)
         !coll_identity_same_host(who, &m->context->identities[m->context->rank])) {
         return connect_fail(m, peer, "no other host can reach that", reterr);
     }
-    base_status status = resolve(theirs->address, theirs->port, &to, reterr);
+    coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
+    base_status status = resolve(address, theirs->port, &to, reterr);
     if (status != BASE_OK || g == NULL) {
         return status;
     }

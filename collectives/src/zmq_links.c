@@ -143,9 +143,11 @@ static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *k
 }
 
 static base_status connect_to(coll_context *context, coll_zmq_links *links, int peer,
-                              const key_pair *keys, const link_record *theirs, base_error *reterr)
+                              const key_pair *keys, const link_record *all, base_error *reterr)
 {
     char endpoint[ENDPOINT_BYTES];
+    char address[COLL_ADDRESS_BYTES];
+    const link_record *theirs = &all[peer];
     const coll_identity *who = &context->identities[peer];
     base_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
@@ -155,9 +157,10 @@ static base_status connect_to(coll_context *context, coll_zmq_links *links, int 
     if (status != BASE_OK) {
         return status;
     }
-    const bool ipv6 = strchr(theirs->address, ':') != NULL;
-    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u",
-                   theirs->address, (unsigned)theirs->ports[context->rank]);
+    coll_address_reach(all[context->rank].address, theirs->address, address);
+    const bool ipv6 = strchr(address, ':') != NULL;
+    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", address,
+                   (unsigned)theirs->ports[context->rank]);
     const bool elsewhere = !coll_identity_same_host(who, &context->identities[context->rank]);
     if (coll_address_is_any(theirs->address) ||
         (elsewhere && coll_address_is_loopback(theirs->address))) {
@@ -229,16 +232,17 @@ static bool is_hello(void *socket)
            head.kind == COLL_FRAME_HELLO;
 }
 
-static base_status name_missing(const coll_context *context, const bool *here, base_error *reterr)
+static base_status name_missing(const coll_context *context, const link_record *all,
+                                const bool *here, base_error *reterr)
 {
     char text[512] = "";
     size_t used = 0;
     for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
         if (!here[rank]) {
             const coll_identity *who = &context->identities[rank];
-            const int added =
-                snprintf(text + used, sizeof text - used, "%srank %d (host %s, pid %u)",
-                         used == 0 ? "" : ", ", rank, who->host, (unsigned)who->pid);
+            const int added = snprintf(text + used, sizeof text - used,
+                                       "%srank %d (host %s, pid %u) at %s", used == 0 ? "" : ", ",
+                                       rank, who->host, (unsigned)who->pid, all[rank].address);
             used += added > 0 ? (size_t)added : 0;
         }
     }
@@ -280,7 +284,7 @@ static base_status greet(coll_context *context, coll_zmq_links *links, const lin
             return aborted;
         }
         if (base_now_ns() >= deadline_ns) {
-            return name_missing(context, here, reterr);
+            return name_missing(context, all, here, reterr);
         }
         if (zmq_poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0 &&
             (items[0].revents & ZMQ_POLLIN) != 0) {
@@ -384,12 +388,14 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         status =
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
+    for (int rank = 0; rank < context->size; rank++) {
+        all[rank].address[COLL_ADDRESS_BYTES - 1] = '\0';
+    }
     if (status == BASE_OK) {
         status = check_records(context, all, reterr);
     }
     for (int peer = 0; status == BASE_OK && peer < context->rank; peer++) {
-        all[peer].address[COLL_ADDRESS_BYTES - 1] = '\0';
-        status = connect_to(context, links, peer, used, &all[peer], reterr);
+        status = connect_to(context, links, peer, used, all, reterr);
     }
     if (status == BASE_OK) {
         status = greet(context, links, all, deadline_ns, reterr);

@@ -51,3 +51,12 @@ ringfence_test(
   LABELS fault
   TIMEOUT 120)
 set_tests_properties(coll-netns PROPERTIES SKIP_RETURN_CODE 77)
+
+ringfence_test(
+  coll-netns-hosts
+  SOURCES test_netns_hosts.c netns.c grid_case.c
+  LIBS ringfence_test_ranks ringfence::proto
+  LABELS fault
+  TIMEOUT 120
+  PRIVATE_OF collectives)
+set_tests_properties(coll-netns-hosts PROPERTIES SKIP_RETURN_CODE 77)
