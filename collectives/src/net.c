@@ -267,7 +267,9 @@ void coll_net_comm_close(coll_comm *comm)
     for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
         coll_net_stream_close(comm, rank);
         for (int lane = 0; lane < COLL_LANES; lane++) {
-            free(link->streams[rank][lane].slots);
+            const coll_net_stream *stream = &link->streams[rank][lane];
+            net->owed[comm->ranks[rank]] |= stream->sent != stream->sent_taken;
+            free(stream->slots);
         }
     }
     free(link->sending);

@@ -99,6 +99,7 @@ typedef struct coll_net {
     const coll_net_links *links;
     bool remote[COLL_RANKS_MAX]; /* reached by these links */
     bool left[COLL_RANKS_MAX];   /* has said goodbye, or is lost */
+    bool owed[COLL_RANKS_MAX];   /* had not said that it took all, when a communicator went */
     int left_count;
     coll_net_orphan orphans[COLL_ORPHANS_MAX];
     int orphan_count;

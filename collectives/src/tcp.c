@@ -25,7 +25,6 @@ enum {
     FLUSH_STEP_MS = 5,
 };
 
-#define FLUSH_NS        BASE_NS_PER_S
 #define FLUSH_FAILED_NS (100 * BASE_NS_PER_MS)
 
 static coll_tcp *tcp_of(const coll_context *context)
@@ -177,37 +176,51 @@ base_status coll_tcp_open(coll_context *context, const coll_context_options *opt
     return status;
 }
 
-/* Whether bytes wait here or in the kernel that the peer may still take. */
-static bool has_unsent(const coll_conn *conn)
+/* Whether bytes wait here or in the kernel that the peer may still take. What a closed socket has
+ * sent is not sent again once the peer answers: where data may be on its way, it must have arrived.
+ */
+static bool has_unsent(const coll_tcp *tcp, const coll_conn *conn)
 {
     int unsent = 0;
-    if (conn->fd < 0 || conn->deaf) {
+    if (conn->fd < 0 || conn->deaf || tcp->net.left[conn->peer]) {
         return false;
     }
     return coll_conn_backlog(conn) > 0 ||
-           (ioctl(conn->fd, SIOCOUTQNSD, &unsent) == 0 && unsent > 0);
+           (ioctl(conn->fd, tcp->net.owed[conn->peer] ? SIOCOUTQ : SIOCOUTQNSD, &unsent) == 0 &&
+            unsent > 0);
 }
 
-/* Gives what was sent last a moment to leave: peers may need it. */
-static void flush(coll_tcp *tcp, int64_t within_ns)
+/* Sends on, and waits a moment for those who have not taken all. False: there is nobody. */
+static bool flush_step(coll_tcp *tcp)
 {
-    const int64_t deadline_ns = base_deadline_after_ns(within_ns);
-    for (bool waiting = true; waiting && base_now_ns() < deadline_ns;) {
-        struct pollfd items[COLL_RANKS_MAX];
-        nfds_t count = 0;
-        waiting = false;
-        for (int i = 0; i < tcp->peer_count; i++) {
-            coll_conn *conn = tcp->connections[tcp->peers[i]];
-            (void)coll_conn_flush(conn);
-            if (has_unsent(conn)) {
-                waiting = true;
-                items[count++] = (struct pollfd){
-                    .fd = conn->fd, .events = coll_conn_backlog(conn) > 0 ? POLLOUT : 0};
-            }
+    struct pollfd items[COLL_RANKS_MAX];
+    coll_conn *waiting[COLL_RANKS_MAX];
+    nfds_t count = 0;
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        (void)coll_conn_flush(conn);
+        if (has_unsent(tcp, conn)) {
+            waiting[count] = conn;
+            items[count++] = (struct pollfd){.fd = conn->fd,
+                                             .events = coll_conn_backlog(conn) > 0 ? POLLOUT : 0};
         }
-        if (waiting) {
-            (void)poll(items, count, FLUSH_STEP_MS);
+    }
+    if (count > 0 && poll(items, count, FLUSH_STEP_MS) > 0) {
+        for (nfds_t i = 0; i < count; i++) {
+            waiting[i]->deaf |= (items[i].revents & (POLLERR | POLLHUP)) != 0;
         }
+    }
+    return count > 0;
+}
+
+/* Gives what was sent last the time to leave: peers may need it. After a failure that is short. */
+static void flush(const coll_context *context, coll_tcp *tcp)
+{
+    const bool failed = context->broken || context->world == NULL;
+    const int64_t deadline_ns =
+        base_deadline_after_ns(failed ? FLUSH_FAILED_NS : context->timeout_ns);
+    while (flush_step(tcp) && base_now_ns() < deadline_ns &&
+           atomic_load(&context->abort_state) == 0) {
     }
 }
 
@@ -218,7 +231,7 @@ void coll_tcp_close(coll_context *context)
         return;
     }
     coll_net_farewell(context);
-    flush(tcp, context->broken ? FLUSH_FAILED_NS : FLUSH_NS);
+    flush(context, tcp);
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         uint8_t rest[4096];

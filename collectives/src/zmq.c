@@ -330,9 +330,10 @@ static void net_close_context(coll_context *context)
     if (state == NULL) {
         return;
     }
+    (void)net_poll_sockets(context); /* who has said goodbye needs none */
     coll_net_farewell(context);
     /* Peers may need what was sent last, and why this rank goes. */
-    coll_zmq_links_close(&state->links, context->broken);
+    coll_zmq_links_close(&state->links, state->net.left, context->broken || context->world == NULL);
     coll_net_fini(&state->net);
     while (state->loans != NULL) {
         zmq_loan *next = state->loans->next;

@@ -1,6 +1,7 @@
 #include "zmq_links.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ enum {
     ENDPOINT_BYTES = 128,
     POLL_SLICE_MS = 20,
     CURVE_BYTES = 64, /* what encryption adds to a frame, at most */
-    FLUSH_MS = 1000,
+    FLUSH_MS = 10000,
     FLUSH_FAILED_MS = 100,
     HANDSHAKE_MS = 30000,
     ZAP_FRAMES = 7, /* version, request, domain, address, identity, mechanism, key */
@@ -65,9 +66,10 @@ static bool set_curve(void *socket, const key_pair *keys, const uint8_t *server_
            zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) == 0;
 }
 
-/* Every option of every data socket. No heartbeats: a stopped process is to be told by the
- * deadline, and one that goes on before it must find its connection. Without keys there is no
- * CURVE. */
+/* Every option of every data socket. A connection is as good as never made again: told not to try,
+ * a socket that has connected would drop what came before the end and was not read yet. No
+ * heartbeats: a stopped process is to be told by the deadline, and one that goes on before it must
+ * find its connection. Without keys there is no CURVE. */
 static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
                                int peer, base_error *reterr)
 {
@@ -76,7 +78,7 @@ static base_status set_options(void *socket, const key_pair *keys, const uint8_t
                set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_HWM) &&
                zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
                set_int(socket, ZMQ_SNDTIMEO, 0) && set_int(socket, ZMQ_RCVTIMEO, 0) &&
-               set_int(socket, ZMQ_IMMEDIATE, 0) && set_int(socket, ZMQ_RECONNECT_IVL, -1) &&
+               set_int(socket, ZMQ_IMMEDIATE, 0) && set_int(socket, ZMQ_RECONNECT_IVL, INT32_MAX) &&
                set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) &&
                set_int(socket, ZMQ_HEARTBEAT_IVL, 0) && set_int(socket, ZMQ_TCP_KEEPALIVE, 1) &&
                set_int(socket, ZMQ_BACKLOG, 16) && set_int(socket, ZMQ_IPV6, 1);
@@ -422,13 +424,17 @@ bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
             (events & ZMQ_POLLOUT) == 0);
 }
 
-void coll_zmq_links_close(coll_zmq_links *links, bool failed)
+void coll_zmq_links_close(coll_zmq_links *links, const bool *left, bool failed)
 {
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         if (links->sockets[rank] != NULL) {
+            /* Nobody takes it where there is no connection, and ZeroMQ would wait all the same. */
+            const int while_ms = left[rank] || coll_zmq_links_is_lost(links, rank) ? 0
+                                 : failed                                          ? FLUSH_FAILED_MS
+                                                                                   : FLUSH_MS;
             /* Before its reader goes: ZeroMQ would wait for one forever. */
             (void)zmq_socket_monitor(links->sockets[rank], NULL, 0);
-            (void)set_int(links->sockets[rank], ZMQ_LINGER, failed ? FLUSH_FAILED_MS : FLUSH_MS);
+            (void)set_int(links->sockets[rank], ZMQ_LINGER, while_ms);
             (void)zmq_close(links->sockets[rank]);
         }
         if (links->monitors[rank] != NULL) {

@@ -35,7 +35,8 @@ BASE_MUST_CHECK base_status coll_zmq_links_open(coll_context *context, coll_zmq_
  */
 bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank);
 
-/* Closes, and gives what was sent a moment to leave: a shorter one after a failure. */
-void coll_zmq_links_close(coll_zmq_links *links, bool failed);
+/* Closes, and gives what was sent time to leave, but for ranks that have left: a short one after a
+ * failure. */
+void coll_zmq_links_close(coll_zmq_links *links, const bool *left, bool failed);
 
 #endif

@@ -60,3 +60,11 @@ ringfence_test(
   TIMEOUT 120
   PRIVATE_OF collectives)
 set_tests_properties(coll-netns-hosts PROPERTIES SKIP_RETURN_CODE 77)
+
+ringfence_test(
+  coll-leave
+  SOURCES test_leave.c
+  LIBS ringfence_coll_forked
+  LABELS ipc
+  TIMEOUT 120)
+target_link_options(test-coll-leave PRIVATE -Wl,--wrap=setsockopt)

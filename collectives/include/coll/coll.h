@@ -152,6 +152,8 @@ typedef struct coll_context_options {
  * (BASE_ERR_TIMEOUT). The caller owns *context. */
 BASE_MUST_CHECK base_status coll_context_create(const coll_context_options *options,
                                                 coll_context **context, base_error *reterr);
+/* Frees it and what was made from it. Ranks need not call it together: what this one has sent gets
+ * the time to leave it, the timeout at most (over zmq 10 s), and after a failure next to none. */
 void coll_context_destroy(coll_context *context);
 
 /* Makes this rank's running and later calls return BASE_ERR_ABORTED with `reason` (cut at 255

@@ -1,0 +1,213 @@
+/* A rank that has given what it has to give may leave: destroy its context and exit, before those
+ * who take it have looked. Real processes. */
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "forked.h"
+#include "support.h"
+
+enum {
+    RANKS_MAX = 3,
+    COUNT_SHM = 1 << 13, /* what shared memory holds of a message, */
+    COUNT_NET = 1 << 18, /* and credit over sockets is for */
+    BUFFER_BYTES = 32 * 1024,
+    PATIENCE_MS = 1300, /* of a taker that does not read: more than a second */
+    TIMEOUT_MS = 20000,
+};
+
+static bool small_buffers; /* sockets hold little */
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t value_bytes);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t value_bytes);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t value_bytes)
+{
+    const int bytes = BUFFER_BYTES;
+    const bool sizes = level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF);
+    return __real_setsockopt(fd, level, name, sizes && small_buffers ? &bytes : value, value_bytes);
+}
+
+typedef struct job {
+    coll_transport transport;
+    coll_kind kind;
+    size_t count;
+    int size;
+    int taker;
+    int gone[2]; /* givers hold the end to write: the other one ends with the last of them */
+} job;
+
+static int giver_of(const job *j)
+{
+    return j->taker == 0 ? 1 : 0;
+}
+
+/* What a giver has at an index. */
+static int32_t element(const job *j, int giver, size_t i)
+{
+    return (int32_t)(i * 7) + giver * 1000003 + (int32_t)j->kind;
+}
+
+static coll_op_desc make_desc(const job *j, int rank, int32_t *memory)
+{
+    coll_op_desc desc = {.kind = j->kind,
+                         .send = memory,
+                         .recv = memory + (size_t)j->size * COUNT_NET,
+                         .count = j->count,
+                         .type = COLL_INT32,
+                         .reduce = COLL_SUM,
+                         .root = j->taker};
+    if (j->kind == COLL_SEND && rank == j->taker) {
+        desc.kind = COLL_RECEIVE;
+        desc.root = giver_of(j);
+    }
+    if (j->kind == COLL_BROADCAST || j->kind == COLL_SCATTER) {
+        desc.root = giver_of(j);
+    }
+    return desc;
+}
+
+/* What the taker is to find at an index. */
+static int32_t expected(const job *j, size_t i)
+{
+    switch (j->kind) {
+    case COLL_GATHER:
+        return element(j, (int)(i / j->count), i % j->count);
+    case COLL_SCATTER:
+        return element(j, giver_of(j), (size_t)j->taker * j->count + i);
+    case COLL_REDUCE:
+        return element(j, 0, i) + element(j, 1, i) + (j->size > 2 ? element(j, 2, i) : 0);
+    default:
+        return element(j, giver_of(j), i);
+    }
+}
+
+static bool is_right(const job *j, const int32_t *got)
+{
+    const size_t count = j->kind == COLL_GATHER ? j->count * (size_t)j->size : j->count;
+    size_t i = 0;
+    while (i < count && got[i] == expected(j, i)) {
+        i++;
+    }
+    return i == count;
+}
+
+static int complain(const job *j, int rank, const char *what, const base_error *error)
+{
+    (void)fprintf(stderr, "transport %d kind %d count %zu ranks %d taker %d, rank %d: %s: %s\n",
+                  j->transport, j->kind, j->count, j->size, j->taker, rank, what, error->message);
+    return 1;
+}
+
+/* ::1 where there is IPv6: ZeroMQ ends connections to it in another way than to 127.0.0.1. */
+static const char *loopback(void)
+{
+    const struct sockaddr_in6 one = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool here = fd >= 0 && bind(fd, (const struct sockaddr *)&one, sizeof one) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return here ? "::1" : NULL;
+}
+
+static int body(forked_rank *rank, void *user)
+{
+    static int32_t memory[2 * RANKS_MAX * COUNT_NET];
+    job *j = user;
+    const bool takes = rank->rank == j->taker;
+    base_error error = {.message = ""};
+    coll_context *context = NULL;
+    coll_request *request = NULL;
+    const coll_context_options options = {.rank = rank->rank,
+                                          .world_size = rank->size,
+                                          .exchange = forked_exchange,
+                                          .exchange_user = rank,
+                                          .transport = j->transport,
+                                          .interface = loopback(),
+                                          .timeout_ns = TIMEOUT_MS * BASE_NS_PER_MS};
+    if (takes) {
+        (void)close(j->gone[1]);
+    }
+    for (size_t i = 0; i < (size_t)j->size * j->count; i++) {
+        memory[i] = element(j, rank->rank, i);
+    }
+    const coll_op_desc desc = make_desc(j, rank->rank, memory);
+    if (coll_context_create(&options, &context, &error) != BASE_OK ||
+        coll_barrier(coll_context_world(context), &error) != BASE_OK ||
+        coll_start(coll_context_world(context), &desc, &request, &error) != BASE_OK) {
+        return complain(j, rank->rank, "does not begin", &error);
+    }
+    if (takes) {
+        struct pollfd gone = {.fd = j->gone[0]};
+        (void)poll(&gone, 1, small_buffers ? PATIENCE_MS : TIMEOUT_MS);
+    }
+    if (coll_request_wait(&request, &error) != BASE_OK) {
+        return complain(j, rank->rank, "fails", &error);
+    }
+    if (takes && !is_right(j, desc.recv)) {
+        return complain(j, rank->rank, "has something else", &error);
+    }
+    coll_context_destroy(context);
+    return 0;
+}
+
+static void run_job(job j)
+{
+    pid_t pids[RANKS_MAX];
+    base_error error;
+    int status = 0;
+    assert_int_equal(pipe(j.gone), 0);
+    assert_ok(forked_start(j.size, body, &j, pids, &error), &error);
+    (void)close(j.gone[1]);
+    for (int r = 0; r < j.size; r++) {
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    (void)close(j.gone[0]);
+}
+
+static void givers_leave(void **state)
+{
+    static const coll_kind kinds[] = {COLL_GATHER, COLL_SEND, COLL_BROADCAST, COLL_SCATTER,
+                                      COLL_REDUCE};
+    const coll_transport transport = *(const coll_transport *)*state;
+    const size_t most = transport == COLL_TRANSPORT_SHM ? COUNT_SHM : COUNT_NET;
+    for (int i = 0; i < 5 * 2 * 2; i++) {
+        const coll_kind kind = kinds[i / 4];
+        run_job((job){.transport = transport,
+                      .kind = kind,
+                      .count = i % 4 < 2 ? 1 : most,
+                      .size = kind == COLL_GATHER || kind == COLL_REDUCE ? 2 + i % 4 / 2 : 2,
+                      .taker = i % 2});
+    }
+}
+
+/* The taker reads late, and what was sent lies with the giver until then. */
+static void a_giver_stays_while_it_holds_data(void **state)
+{
+    small_buffers = true;
+    run_job((job){.transport = *(const coll_transport *)*state,
+                  .kind = COLL_GATHER,
+                  .count = COUNT_NET,
+                  .size = 2});
+    small_buffers = false;
+}
+
+int main(void)
+{
+    static coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                          COLL_TRANSPORT_ZMQ};
+    const struct CMUnitTest tests[] = {
+        {"givers leave, shm", givers_leave, NULL, NULL, &transports[0]},
+        {"givers leave, tcp", givers_leave, NULL, NULL, &transports[1]},
+        {"givers leave, zmq", givers_leave, NULL, NULL, &transports[2]},
+        {"a giver stays, tcp", a_giver_stays_while_it_holds_data, NULL, NULL, &transports[1]},
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
