@@ -241,6 +241,10 @@ void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *si
 /* op.c */
 
 BASE_MUST_CHECK base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr);
+/* Makes comm->blocking, which stands in no queue, the operation of a blocking call, ready to be
+ * numbered: one that was made from desc lately, or one made anew. */
+BASE_MUST_CHECK base_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                           base_error *reterr);
 /* Runs an operation of the library's own: everybody arrives, and agrees on kind and count. */
 BASE_MUST_CHECK base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
                                           base_error *reterr);

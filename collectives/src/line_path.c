@@ -19,12 +19,25 @@ size_t coll_line_gives(const coll_op *op, const void **data)
     return op->send_bytes <= op->comm->inline_bytes ? op->send_bytes : 0;
 }
 
+/* What a rank gives: what it has shown; of this rank's own, the caller's bytes themselves. */
+static const uint8_t *given_by(const coll_op *op, int rank)
+{
+    return rank == op->comm->rank ? op->desc.send : coll_payload(op->comm, rank, op->sequence);
+}
+
+static void copy(void *target, const void *source, size_t size_bytes)
+{
+    if (target != source && size_bytes > 0) {
+        memcpy(target, source, size_bytes);
+    }
+}
+
 /* All ranks' operands at an offset of what they show, combined. */
 static void reduce(const coll_op *op, size_t offset_bytes, size_t size_bytes)
 {
     const void *operands[COLL_RANKS_MAX];
     for (int rank = 0; rank < op->comm->size; rank++) {
-        operands[rank] = coll_payload(op->comm, rank, op->sequence) + offset_bytes;
+        operands[rank] = given_by(op, rank) + offset_bytes;
     }
     coll_tree_combine(op->kernel, op->desc.recv, operands, op->comm->size,
                       size_bytes / op->element_bytes, op->comm->size);
@@ -34,14 +47,14 @@ static void reduce(const coll_op *op, size_t offset_bytes, size_t size_bytes)
 static void collect(const coll_op *op)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        const uint8_t *payload = coll_payload(op->comm, rank, op->sequence);
+        const uint8_t *payload = given_by(op, rank);
         size_t offset_bytes = 0;
         size_t size_bytes = 0;
         coll_op_block(op, rank, &offset_bytes, &size_bytes);
         if (op->desc.kind == COLL_ALL_TO_ALL) {
             payload += op->total_bytes * (size_t)op->comm->rank;
         }
-        memcpy((uint8_t *)op->desc.recv + offset_bytes, payload, size_bytes);
+        copy((uint8_t *)op->desc.recv + offset_bytes, payload, size_bytes);
     }
 }
 
@@ -68,8 +81,7 @@ void coll_line_finish(coll_op *op)
         return;
     case COLL_BROADCAST:
     case COLL_SCATTER:
-        memcpy(op->desc.recv, coll_payload(op->comm, op->desc.root, op->sequence) + offset_bytes,
-               size_bytes);
+        copy(op->desc.recv, given_by(op, op->desc.root) + offset_bytes, size_bytes);
         return;
     default:
         return;

@@ -36,7 +36,6 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
     line->descriptor = op->descriptor;
     if (payload_bytes > 0) {
         memcpy(body + COLL_FRAME_LINE_BYTES, payload, payload_bytes);
-        memcpy(payload_at(comm, comm->rank, op->word), payload, payload_bytes);
     }
     atomic_store(&line->word, op->word);
     memcpy(body, &op->word, sizeof op->word);

@@ -226,6 +226,48 @@ base_status coll_op_wait(coll_op *op, base_error *reterr)
     return coll_wait(op, reterr);
 }
 
+/* Whether `given` is what op was made from the last time. */
+static bool is_same(const coll_op *op, const coll_op_desc *given)
+{
+    const coll_op_desc *had = &op->given;
+    return op->ready && had->kind == given->kind && had->send == given->send &&
+           had->recv == given->recv && had->count == given->count && had->type == given->type &&
+           had->reduce == given->reduce && had->root == given->root &&
+           had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
+           given->stream == NULL;
+}
+
+/* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that
+ * is to be made anew, the oldest. A program that calls the same few operations in turn makes each
+ * of them once. */
+static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
+{
+    coll_op *last = comm->blocking;
+    if (is_same(last, desc)) {
+        return last;
+    }
+    unsigned at = 0;
+    while (at < COLL_RECENT_OPS && (comm->recent[at] == NULL || !is_same(comm->recent[at], desc))) {
+        at++;
+    }
+    if (at == COLL_RECENT_OPS) {
+        at = comm->oldest++ % COLL_RECENT_OPS;
+        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != BASE_OK) {
+            return last; /* made anew in its place */
+        }
+    }
+    comm->blocking = comm->recent[at];
+    comm->recent[at] = last;
+    return comm->blocking;
+}
+
+base_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                           base_error *reterr)
+{
+    *op = recall(comm, desc);
+    return is_same(*op, desc) ? BASE_OK : coll_op_init(*op, comm, desc, reterr);
+}
+
 /* Takes the communicator's own operation for a blocking call. */
 static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
 {
@@ -237,8 +279,11 @@ static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, bas
     if (op->queued) {
         leave_queue(op);
     }
+    if (desc->kind != COLL_SEND && desc->kind != COLL_RECEIVE) {
+        return coll_op_recall(comm, desc, &op, reterr);
+    }
     base_status ready = coll_op_init(op, comm, desc, reterr);
-    if (ready == BASE_OK && is_point(op)) {
+    if (ready == BASE_OK) {
         ready = coll_point_open(comm, reterr);
     }
     return ready;
@@ -277,8 +322,8 @@ base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *rete
 base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, uint64_t count,
                            base_error *reterr)
 {
-    coll_op *op = comm->blocking;
     const base_status status = begin_blocking(comm, desc, reterr);
+    coll_op *op = comm->blocking;
     if (status != BASE_OK) {
         return status;
     }

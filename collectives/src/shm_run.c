@@ -4,41 +4,6 @@
 
 #include "shm_layout.h"
 
-/* Whether `given` is what op was made from the last time. */
-static bool is_same(const coll_op *op, const coll_op_desc *given)
-{
-    const coll_op_desc *had = &op->given;
-    return op->ready && had->kind == given->kind && had->send == given->send &&
-           had->recv == given->recv && had->count == given->count && had->type == given->type &&
-           had->reduce == given->reduce && had->root == given->root &&
-           had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
-           given->stream == NULL;
-}
-
-/* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that
- * is to be made anew, the oldest. A program that calls the same few operations in turn makes each
- * of them once. */
-static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
-{
-    coll_op *last = comm->blocking;
-    if (is_same(last, desc)) {
-        return last;
-    }
-    unsigned at = 0;
-    while (at < COLL_RECENT_OPS && (comm->recent[at] == NULL || !is_same(comm->recent[at], desc))) {
-        at++;
-    }
-    if (at == COLL_RECENT_OPS) {
-        at = comm->oldest++ % COLL_RECENT_OPS;
-        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != BASE_OK) {
-            return last; /* made anew in its place */
-        }
-    }
-    comm->blocking = comm->recent[at];
-    comm->recent[at] = last;
-    return comm->blocking;
-}
-
 /* Whether op, running, has no more to do than fits between two looks at the abort word. */
 static bool is_short(const coll_op *op)
 {
@@ -86,8 +51,8 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
         coll_comm_check(comm, NULL) != BASE_OK) {
         return false;
     }
-    coll_op *op = recall(comm, desc);
-    *status = is_same(op, desc) ? BASE_OK : coll_op_init(op, comm, desc, reterr);
+    coll_op *op = NULL;
+    *status = coll_op_recall(comm, desc, &op, reterr);
     if (*status != BASE_OK) {
         return true;
     }

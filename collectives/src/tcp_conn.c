@@ -86,13 +86,16 @@ static bool make_room(coll_conn *conn, size_t size_bytes)
     return true;
 }
 
-/* Bytes that the socket takes now; none after an error, which reading will tell. */
-static size_t push(coll_conn *conn, struct iovec *parts, int count)
+/* Bytes that the socket takes now; none after an error, which reading will tell. Where more are to
+ * follow at once, no segment begins with the few that are left over. */
+static size_t push(coll_conn *conn, struct iovec *parts, int count, bool more)
 {
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t sent = -1;
     do {
-        sent = sendmsg(conn->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = count == 1 ? send(conn->fd, parts->iov_base, parts->iov_len, flags)
+                          : sendmsg(conn->fd, &message, flags);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
         conn->deaf = true;
@@ -131,7 +134,8 @@ static void drop_kept(coll_conn *conn, size_t size_bytes)
 
 /* Sends what was kept and the parts, or keeps the parts as well; parts[0] is free for the former.
  */
-static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net_when when)
+static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net_when when,
+                       bool more)
 {
     const size_t kept = coll_conn_backlog(conn);
     size_t sent = 0;
@@ -140,7 +144,7 @@ static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net
         return keep(conn, parts + 1, count - 1, 0);
     }
     parts[0] = (struct iovec){.iov_base = conn->backlog + conn->backlog_begin, .iov_len = kept};
-    sent = kept > 0 ? push(conn, parts, count) : push(conn, parts + 1, count - 1);
+    sent = kept > 0 ? push(conn, parts, count, more) : push(conn, parts + 1, count - 1, more);
     conn->held = false;
     if (conn->deaf) {
         drop_kept(conn, 0);
@@ -193,7 +197,8 @@ void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frame
         struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
         uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
         const int count = seal_frames(conn, frames, first, parts + 1, tags);
-        if (!send_parts(conn, parts, 1 + 3 * count, when)) {
+        const bool more = first + count < frames->count;
+        if (!send_parts(conn, parts, 1 + 3 * count, when, more)) {
             coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
             hang_up(conn);
             return;
@@ -209,7 +214,7 @@ bool coll_conn_flush(coll_conn *conn)
     if (part.iov_len == 0 || conn->deaf) {
         return false;
     }
-    const size_t sent = push(conn, &part, 1);
+    const size_t sent = push(conn, &part, 1, false);
     conn->held = false;
     drop_kept(conn, sent);
     return sent > 0;
@@ -345,7 +350,8 @@ static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t got = -1;
     do {
-        got = recvmsg(conn->fd, (struct msghdr *)(uintptr_t)&message, MSG_DONTWAIT);
+        got = count == 1 ? recv(conn->fd, parts->iov_base, parts->iov_len, MSG_DONTWAIT)
+                         : recvmsg(conn->fd, (struct msghdr *)(uintptr_t)&message, MSG_DONTWAIT);
     } while (got < 0 && errno == EINTR);
     if (got <= 0) {
         if (got == 0 || (errno != EAGAIN && errno != ENOMEM)) {

@@ -1,6 +1,6 @@
 /* One connection to a peer, after the handshake: frames out, frames in.
  *
- * On the wire a frame is head, body, and a tag of 16 bytes (none with auth off). Frames go out in
+ * On the wire a frame is head, body, and a tag (tcp_seal.h; none with auth off). Frames go out in
  * one sendmsg, straight from where they lie, with those before them that were kept for company:
  * each call costs a segment of its own, and a segment a few microseconds on both sides. What the
  * socket does not take is kept and goes first next time. Bodies of data frames are read straight to

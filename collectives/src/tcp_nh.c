@@ -9,7 +9,8 @@
 
 enum { PIECE_BYTES = 64, PIECE_WORDS = PIECE_BYTES / 4 };
 
-_Static_assert(COLL_NH_PASSES == 3, "what is written out below");
+_Static_assert(COLL_NH_PASSES == 3 && (int)COLL_NH_SHIFT_WORDS == (int)PIECE_WORDS,
+               "what is written out below");
 
 /* Adds pieces of 64 bytes to the sums; `key` stands at the first piece's words. */
 typedef void (*nh_sum)(const uint32_t *key, const uint8_t *data, size_t pieces,
@@ -22,8 +23,8 @@ static void sum_plain(const uint32_t *key, const uint8_t *data, size_t pieces,
         uint32_t m[2];
         memcpy(m, data + 4 * i, sizeof m);
         for (size_t pass = 0; pass < COLL_NH_PASSES; pass++) {
-            const uint32_t left = m[0] + key[i + 4 * pass];
-            const uint32_t right = m[1] + key[i + 1 + 4 * pass];
+            const uint32_t left = m[0] + key[i + COLL_NH_SHIFT_WORDS * pass];
+            const uint32_t right = m[1] + key[i + 1 + COLL_NH_SHIFT_WORDS * pass];
             sums[pass] += (uint64_t)left * right;
         }
     }
@@ -55,8 +56,8 @@ __attribute__((target("avx2"))) static void sum_avx2(const uint32_t *key, const 
     for (size_t i = 0; i < 2 * pieces; i++, key += PIECE_WORDS / 2) {
         const __m256i m = _mm256_loadu_si256((const __m256i *)(const void *)(data + 32 * i));
         a = add_avx2(a, m, key);
-        b = add_avx2(b, m, key + 4);
-        c = add_avx2(c, m, key + 8);
+        b = add_avx2(b, m, key + COLL_NH_SHIFT_WORDS);
+        c = add_avx2(c, m, key + 2 * COLL_NH_SHIFT_WORDS);
     }
     sums[0] += total_avx2(a);
     sums[1] += total_avx2(b);
@@ -64,9 +65,9 @@ __attribute__((target("avx2"))) static void sum_avx2(const uint32_t *key, const 
 }
 
 __attribute__((target("avx512f"))) static inline __m512i add_avx512(__m512i sum, __m512i data,
-                                                                    const uint32_t *key)
+                                                                    __m512i key)
 {
-    const __m512i x = _mm512_add_epi32(data, _mm512_loadu_si512(key));
+    const __m512i x = _mm512_add_epi32(data, key);
     return _mm512_add_epi64(sum, _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)));
 }
 
@@ -82,40 +83,47 @@ __attribute__((target("avx512f"))) static inline uint64_t total_avx512(__m512i s
     return total;
 }
 
-/* A piece, loaded once: compilers would rather load it for every pass, and most loads here lie
- * across two cache lines. */
-__attribute__((target("avx512f"))) static inline __m512i load_avx512(const uint8_t *data)
+/* A piece, loaded once: compilers would rather load it for every pass. */
+__attribute__((target("avx512f"))) static inline __m512i load_avx512(const void *data)
 {
     __m512i piece = _mm512_loadu_si512(data);
     __asm__("" : "+v"(piece));
     return piece;
 }
 
-/* Two pieces at a time, in sums of their own: a third faster. */
 __attribute__((target("avx512f"))) static void
 sum_avx512(const uint32_t *key, const uint8_t *data, size_t pieces, uint64_t sums[COLL_NH_PASSES])
 {
-    __m512i even[COLL_NH_PASSES] = {0};
-    __m512i odd[COLL_NH_PASSES] = {0};
-    for (size_t i = 0; i + 1 < pieces; i += 2, key += 2 * PIECE_WORDS) {
+    __m512i a = _mm512_setzero_si512();
+    __m512i b = a;
+    __m512i c = a;
+    __m512i first = load_avx512(key);
+    __m512i second = load_avx512(key + PIECE_WORDS);
+    size_t i = 0;
+    for (; i + 1 < pieces; i += 2) {
+        const uint32_t *next = key + (i + 2) * PIECE_WORDS;
+        const __m512i third = load_avx512(next);
+        const __m512i fourth = load_avx512(next + PIECE_WORDS);
         const __m512i m = load_avx512(data + PIECE_BYTES * i);
         const __m512i n = load_avx512(data + PIECE_BYTES * (i + 1));
-        even[0] = add_avx512(even[0], m, key);
-        even[1] = add_avx512(even[1], m, key + 4);
-        even[2] = add_avx512(even[2], m, key + 8);
-        odd[0] = add_avx512(odd[0], n, key + PIECE_WORDS);
-        odd[1] = add_avx512(odd[1], n, key + PIECE_WORDS + 4);
-        odd[2] = add_avx512(odd[2], n, key + PIECE_WORDS + 8);
+        a = add_avx512(a, m, first);
+        b = add_avx512(b, m, second);
+        c = add_avx512(c, m, third);
+        a = add_avx512(a, n, second);
+        b = add_avx512(b, n, third);
+        c = add_avx512(c, n, fourth);
+        first = third;
+        second = fourth;
     }
-    if (pieces % 2 != 0) {
-        const __m512i m = load_avx512(data + PIECE_BYTES * (pieces - 1));
-        even[0] = add_avx512(even[0], m, key);
-        even[1] = add_avx512(even[1], m, key + 4);
-        even[2] = add_avx512(even[2], m, key + 8);
+    if (i < pieces) {
+        const __m512i m = load_avx512(data + PIECE_BYTES * i);
+        a = add_avx512(a, m, first);
+        b = add_avx512(b, m, second);
+        c = add_avx512(c, m, load_avx512(key + (i + 2) * PIECE_WORDS));
     }
-    for (int pass = 0; pass < COLL_NH_PASSES; pass++) {
-        sums[pass] += total_avx512(even[pass]) + total_avx512(odd[pass]);
-    }
+    sums[0] += total_avx512(a);
+    sums[1] += total_avx512(b);
+    sums[2] += total_avx512(c);
 }
 
 #endif

@@ -49,13 +49,20 @@ static _Thread_local meddler *redirected;
 int __real_connect(int fd, const struct sockaddr *address, socklen_t address_bytes);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t address_bytes);
 
+static size_t tag_bytes_of(const meddler *m)
+{
+    static _Thread_local coll_seal seal;
+    seal.auth = m->auth;
+    return coll_seal_tag_bytes(&seal);
+}
+
 static void meddle(meddler *m, test_relay *relay, int side, uint8_t *frame, size_t size_bytes)
 {
     const int number = m->frames[side]++;
     const bool chosen = side == 0 && number == m->frame;
     switch (chosen ? m->what : DEED_NOTHING) {
     case DEED_ALTER_BODY:
-        frame[size_bytes - COLL_SEAL_TAG_BYTES - 1] ^= 1;
+        frame[size_bytes - tag_bytes_of(m) - 1] ^= 1;
         break;
     case DEED_ALTER_HEAD:
         frame[offsetof(coll_frame_head, taken)] ^= 1;
@@ -89,7 +96,7 @@ static void meddle(meddler *m, test_relay *relay, int side, uint8_t *frame, size
 static void tap(test_relay *relay, void *user, int side, const uint8_t *bytes, size_t size_bytes)
 {
     meddler *m = user;
-    const size_t tag_bytes = m->auth == COLL_TCP_AUTH_OFF ? 0 : COLL_SEAL_TAG_BYTES;
+    const size_t tag_bytes = tag_bytes_of(m);
     const size_t greeting =
         m->greeting_left[side] < size_bytes ? m->greeting_left[side] : size_bytes;
     if (greeting > 0) {

@@ -41,8 +41,8 @@ static void nh_by_hand(const uint32_t *key, const uint8_t *data, size_t size_byt
                     const uint8_t byte = place < size_bytes ? data[place] : 0;
                     words[b / 4] |= (uint32_t)byte << (8 * (b % 4));
                 }
-                const uint32_t x = words[0] + key[i + 4 * pass];
-                const uint32_t y = words[1] + key[i + 1 + 4 * pass];
+                const uint32_t x = words[0] + key[i + COLL_NH_SHIFT_WORDS * pass];
+                const uint32_t y = words[1] + key[i + 1 + COLL_NH_SHIFT_WORDS * pass];
                 sum += (uint64_t)x * y;
             }
             for (size_t b = 0; b < 8; b++) {
@@ -125,7 +125,7 @@ static void check_bits(coll_tcp_auth auth, bool aes, size_t size)
             assert_false(coll_seal_open(&p.in, &wrong, copy, tag));
         }
     }
-    for (size_t bit = 0; bit < 8 * sizeof tag; bit++) {
+    for (size_t bit = 0; bit < 8 * coll_seal_tag_bytes(&p.out); bit++) {
         tag[bit / 8] ^= (uint8_t)(1u << (bit % 8));
         memcpy(copy, wire, size);
         assert_false(coll_seal_open(&p.in, &head, copy, tag));
@@ -139,7 +139,7 @@ static void check_bits(coll_tcp_auth auth, bool aes, size_t size)
 static void every_bit_of_a_frame_counts(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {0, 1, 72, 255, 256, 257, 1024, 4096, 4097};
+    static const size_t sizes[] = {0, 1, 72, 255, 256, 257, 1024, 4096, 8192, 8193};
     fill(body, sizeof body, 3);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         check_bits(COLL_TCP_AUTH_MAC, false, sizes[i]);
