@@ -8,9 +8,10 @@ KINDS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall")
 K, M = 1 << 10, 1 << 20
 
 # memory: what ours gets ("arena" or "heap"; peers always have the heap). transport: what ours is told.
-# ours: further options of our program.
-Place = collections.namedtuple("Place", "name title ranks memory transport network peers kinds sizes bars ours",
-                               defaults=((),))
+# ours: further options of our program. congestion: the congestion control that sockets begin with in the
+# namespaces; None: as on this system.
+Place = collections.namedtuple("Place", "name title ranks memory transport network peers kinds sizes bars ours "
+                               "congestion", defaults=((), None))
 # factor None: shown without a verdict. peers None: the best of all.
 Bar = collections.namedtuple("Bar", "factor peers against")
 
@@ -35,9 +36,9 @@ def host(name, ranks, memory, sizes, lines):
                  kinds, sizes, lines)
 
 
-def remote(name, transport, title, peers, kinds=KINDS, ours=()):
+def remote(name, transport, title, peers, kinds=KINDS, ours=(), congestion=None):
     return Place(name, title, 2, "heap", transport, "namespaces", peers + (FLOOR,), kinds, REMOTE, None,
-                 ours)
+                 ours, congestion)
 
 
 PLACES = {place.name: place for place in (
@@ -50,6 +51,10 @@ PLACES = {place.name: place for place in (
     remote("tcp2", "tcp", "tcp between two network namespaces", GLOO + ("openmpi-tcp",)),
     remote("tcp2-off", "tcp", "tcp between two network namespaces, our frames without a MAC",
            GLOO[1:] + ("openmpi-tcp",), KINDS[:1], ("--tcp-auth", "off")),
+    remote("tcp2-reno", "tcp", "tcp between two network namespaces, reno as the system's congestion control",
+           GLOO + ("openmpi-tcp",), congestion="reno"),
+    remote("tcp2-reno-off", "tcp", "the same, our frames without a MAC", GLOO[1:] + ("openmpi-tcp",), KINDS[:1],
+           ("--tcp-auth", "off"), "reno"),
     remote("zmq2", "zmq", "zmq with CURVE against gloo, between two network namespaces", GLOO[:1]),
     remote("zmq2-off", "zmq", "zmq without CURVE against gloo, between two network namespaces", GLOO[:1],
            ours=("--tcp-auth", "off")),

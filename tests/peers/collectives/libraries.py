@@ -28,6 +28,7 @@ class Network:
         self.addresses = []
         self.refused = ""
         self.wanted = place.network == "namespaces"
+        self.congestion = place.congestion
 
     def __enter__(self):
         if not self.wanted:
@@ -47,6 +48,9 @@ class Network:
                 self.ip("-n", name, "addr", "add", self.addresses[-1] + "/24", "dev", "rf0")
                 self.ip("-n", name, "link", "set", "rf0", "up")
                 self.ip("-n", name, "link", "set", "lo", "up")
+                if self.congestion:
+                    self.ip("netns", "exec", name, "sh", "-c", "echo " + shlex.quote(self.congestion)
+                            + " > /proc/sys/net/ipv4/tcp_congestion_control")
         except (OSError, subprocess.CalledProcessError) as problem:
             self.refused = f"cannot make network namespaces: {problem}"
         return self
