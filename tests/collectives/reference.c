@@ -32,6 +32,15 @@ static bool is_half(coll_type type)
     return type == COLL_FLOAT16 || type == COLL_BFLOAT16;
 }
 
+/* 2^exponent, of a normal double. */
+static double power_of_two(int exponent)
+{
+    const uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double power = 0;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
 float reference_widen(coll_type type, uint16_t half)
 {
     const half_format f = format_of(type);
@@ -45,9 +54,9 @@ float reference_widen(coll_type type, uint16_t half)
         memcpy(&value, &bits, sizeof value);
         return value;
     }
-    const double mantissa = biased == 0 ? fraction : fraction + ldexp(1, f.fraction_bits);
+    const double mantissa = biased == 0 ? fraction : fraction + (1U << f.fraction_bits);
     const int exponent = (biased == 0 ? 1 : biased) - 1 + f.exponent_min - f.fraction_bits;
-    value = (float)ldexp(mantissa, exponent);
+    value = (float)(mantissa * power_of_two(exponent));
     return sign != 0 ? -value : value;
 }
 
@@ -63,18 +72,19 @@ uint16_t reference_narrow(coll_type type, float value)
                           (bits & 0x7fffff) >> (23 - f.fraction_bits));
     }
     const double size = fabs((double)value);
-    if (size >= ldexp(2 - ldexp(1, -f.fraction_bits - 1), f.exponent_max)) {
+    const double most = 2 - power_of_two(-f.fraction_bits - 1);
+    if (size >= most * power_of_two(f.exponent_max)) {
         return (uint16_t)(sign | infinity);
     }
-    int exponent = f.exponent_min;
-    while (size >= ldexp(2, exponent)) {
-        exponent++;
-    }
-    const double units = ldexp(size, f.fraction_bits - exponent); /* exact */
-    double whole = floor(units);
-    whole += units - whole > 0.5 || (units - whole == 0.5 && fmod(whole, 2) == 1) ? 1 : 0;
+    int exponent = 0;
+    (void)frexp(size, &exponent);
+    exponent = size > 0 && exponent - 1 > f.exponent_min ? exponent - 1 : f.exponent_min;
+    const double units = size * power_of_two(f.fraction_bits - exponent); /* exact */
+    unsigned whole = (unsigned)units;
+    const double rest = units - whole;
+    whole += rest > 0.5 || (rest == 0.5 && whole % 2 == 1) ? 1 : 0;
     const unsigned steps = (unsigned)(exponent - f.exponent_min) << f.fraction_bits;
-    return (uint16_t)(sign | (steps + (unsigned)whole));
+    return (uint16_t)(sign | (steps + whole));
 }
 
 static uint64_t scramble(uint64_t x)
