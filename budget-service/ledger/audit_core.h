@@ -89,6 +89,16 @@ BASE_MUST_CHECK base_status audit_compare_claims(budget_audit *audit,
                                                  const ledger_reservation *found,
                                                  base_error *reterr);
 
+/* The next rows of the reservations, and of the table that is due, beside the picture; rows_max at
+ * most. */
+BASE_MUST_CHECK base_status audit_compare_reservations(budget_audit *audit, int64_t rows_max,
+                                                       base_error *reterr);
+BASE_MUST_CHECK base_status audit_compare_table(budget_audit *audit, int64_t rows_max,
+                                                base_error *reterr);
+
+/* Accounts and clients, few enough for one slice, and the journal's end. */
+BASE_MUST_CHECK base_status audit_compare_rest(budget_audit *audit, base_error *reterr);
+
 /* The picture of a reservation as the rules have it. */
 void audit_expand(const audit_reservation *from, budget_rule_reservation *rule);
 

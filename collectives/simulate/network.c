@@ -3,13 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 32 * 1024, NONE = -1, FIRST_STREAMS = 1 << 12 };
+#include "network_store.h"
 
-/* When something has begun to be there, and when it is whole, in microseconds. */
-typedef struct span {
-    float begin;
-    float end;
-} span;
+enum { CHUNK_BYTES = 32 * 1024 };
 
 typedef struct track {
     span last; /* of the step done last */
@@ -21,24 +17,6 @@ typedef struct track {
     uint16_t seen; /* GATHER: members whose message is there */
     bool ended;
 } track;
-
-typedef struct message {
-    span times;
-    int32_t next;
-} message;
-
-/* What is under way from a rank to another in a lane. */
-typedef struct stream {
-    uint64_t key; /* 0: free */
-    int32_t head; /* messages, in order */
-    int32_t tail;
-    int32_t waiting; /* the track that needs the next one; NONE */
-} stream;
-
-typedef struct event {
-    float at;
-    int32_t track;
-} event;
 
 typedef struct way {
     float in_free;
@@ -54,132 +32,14 @@ typedef struct network {
     int64_t ended;
     way *ranks;
     way *hosts;
-    stream *streams;
-    uint64_t stream_slots;
-    uint64_t stream_count;
-    message *messages;
-    int32_t message_room;
-    int32_t message_free; /* list */
-    event *events;
-    int64_t event_count;
-    int64_t event_room;
+    network_store store;
     int members[SIMULATE_RANKS_MAX];
     simulate_result *result;
-    bool no_memory;
 } network;
 
 static float later(float a, float b)
 {
     return a > b ? a : b;
-}
-
-/* Doubles an array; false, and the network gives up, where there is no memory. */
-static bool grow(network *net, void **array, size_t count, size_t item_bytes)
-{
-    void *grown = realloc(*array, count * item_bytes);
-    if (grown == NULL) {
-        net->no_memory = true;
-        return false;
-    }
-    *array = grown;
-    return true;
-}
-
-/* A binary heap, the earliest event first. */
-static void push_event(network *net, float at, int32_t number)
-{
-    if (net->event_count == net->event_room) {
-        const int64_t room = net->event_room == 0 ? 1024 : 2 * net->event_room;
-        if (!grow(net, (void **)&net->events, (size_t)room, sizeof *net->events)) {
-            return;
-        }
-        net->event_room = room;
-    }
-    int64_t i = net->event_count++;
-    for (; i > 0 && net->events[(i - 1) / 2].at > at; i = (i - 1) / 2) {
-        net->events[i] = net->events[(i - 1) / 2];
-    }
-    net->events[i] = (event){at, number};
-}
-
-static int32_t pop_event(network *net)
-{
-    const int32_t number = net->events[0].track;
-    const event last = net->events[--net->event_count];
-    int64_t i = 0;
-    for (int64_t child = 1; child < net->event_count; child = 2 * i + 1) {
-        if (child + 1 < net->event_count && net->events[child + 1].at < net->events[child].at) {
-            child++;
-        }
-        if (net->events[child].at >= last.at) {
-            break;
-        }
-        net->events[i] = net->events[child];
-        i = child;
-    }
-    net->events[i] = last;
-    return number;
-}
-
-static stream *find_slot(stream *streams, uint64_t slots, uint64_t key)
-{
-    uint64_t at = (key * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
-    while (streams[at % slots].key != 0 && streams[at % slots].key != key) {
-        at++;
-    }
-    return &streams[at % slots];
-}
-
-static void widen_streams(network *net)
-{
-    const uint64_t slots = net->stream_slots == 0 ? FIRST_STREAMS : 2 * net->stream_slots;
-    stream *wider = calloc(slots, sizeof *wider);
-    if (wider == NULL) {
-        net->no_memory = true;
-        return;
-    }
-    for (uint64_t i = 0; i < net->stream_slots; i++) {
-        if (net->streams[i].key != 0) {
-            *find_slot(wider, slots, net->streams[i].key) = net->streams[i];
-        }
-    }
-    free(net->streams);
-    net->streams = wider;
-    net->stream_slots = slots;
-}
-
-static stream *stream_of(network *net, int from, int to, int lane)
-{
-    if (2 * (net->stream_count + 1) > net->stream_slots) {
-        widen_streams(net);
-    }
-    const uint64_t key =
-        1 + (uint64_t)lane + 2 * ((uint64_t)from * SIMULATE_RANKS_MAX + (uint64_t)to);
-    stream *found = find_slot(net->streams, net->stream_slots, key);
-    if (found->key == 0) {
-        *found = (stream){.key = key, .head = NONE, .tail = NONE, .waiting = NONE};
-        net->stream_count++;
-    }
-    return found;
-}
-
-static int32_t new_message(network *net)
-{
-    if (net->message_free == NONE) {
-        const int32_t old = net->message_room;
-        const int32_t room = old == 0 ? 1024 : 2 * old;
-        if (!grow(net, (void **)&net->messages, (size_t)room, sizeof *net->messages)) {
-            return NONE;
-        }
-        for (int32_t i = old; i < room; i++) {
-            net->messages[i].next = i + 1 < room ? i + 1 : NONE;
-        }
-        net->message_room = room;
-        net->message_free = old;
-    }
-    const int32_t number = net->message_free;
-    net->message_free = net->messages[number].next;
-    return number;
 }
 
 static coll_plan plan_of(const network *net, int rank)
@@ -243,7 +103,8 @@ static bool members_are_there(network *net, int32_t number, const coll_step *ste
     const int count = coll_plan_members(&plan, step->group, net->members);
     for (; t->seen < count; t->seen++) {
         const int member = net->members[t->seen];
-        stream *s = member == t->rank ? NULL : stream_of(net, member, t->rank, step->lane);
+        stream *s =
+            member == t->rank ? NULL : network_stream_of(&net->store, member, t->rank, step->lane);
         if (s != NULL && s->head == NONE) {
             s->waiting = number;
             return false;
@@ -251,8 +112,8 @@ static bool members_are_there(network *net, int32_t number, const coll_step *ste
     }
     for (int i = 0; i < count; i++) {
         if (net->members[i] != t->rank) {
-            const stream *s = stream_of(net, net->members[i], t->rank, step->lane);
-            *at = later(*at, net->messages[s->head].times.begin);
+            const stream *s = network_stream_of(&net->store, net->members[i], t->rank, step->lane);
+            *at = later(*at, net->store.messages[s->head].times.begin);
         }
     }
     return true;
@@ -264,7 +125,7 @@ static void schedule(network *net, int32_t number)
     track *t = &net->tracks[number];
     const coll_plan plan = plan_of(net, t->rank);
     coll_step step;
-    if (net->no_memory) {
+    if (net->store.no_memory) {
         return;
     }
     if (!coll_plan_step(&plan, number - net->first[t->rank], t->index, &step)) {
@@ -282,40 +143,40 @@ static void schedule(network *net, int32_t number)
             return;
         }
     } else if (step.action == COLL_ACTION_COPY || step.action == COLL_ACTION_COMBINE) {
-        stream *s = stream_of(net, step.peer, t->rank, step.lane);
+        stream *s = network_stream_of(&net->store, step.peer, t->rank, step.lane);
         if (s->head == NONE) {
             s->waiting = number;
             return;
         }
-        at = later(at, net->messages[s->head].times.begin);
+        at = later(at, net->store.messages[s->head].times.begin);
     }
-    push_event(net, at, number);
+    network_push_event(&net->store, at, number);
 }
 
 static span take_message(network *net, int from, int to, int lane)
 {
-    stream *s = stream_of(net, from, to, lane);
+    stream *s = network_stream_of(&net->store, from, to, lane);
     const int32_t number = s->head;
-    const span times = net->messages[number].times;
-    s->head = net->messages[number].next;
+    const span times = net->store.messages[number].times;
+    s->head = net->store.messages[number].next;
     s->tail = s->head == NONE ? NONE : s->tail;
-    net->messages[number].next = net->message_free;
-    net->message_free = number;
+    net->store.messages[number].next = net->store.message_free;
+    net->store.message_free = number;
     return times;
 }
 
 static void put_message(network *net, int from, const coll_step *step, span times)
 {
-    const int32_t number = new_message(net);
+    const int32_t number = network_new_message(&net->store);
     if (number == NONE) {
         return;
     }
-    stream *s = stream_of(net, from, step->peer, step->lane);
-    net->messages[number] = (message){.times = times, .next = NONE};
+    stream *s = network_stream_of(&net->store, from, step->peer, step->lane);
+    net->store.messages[number] = (message){.times = times, .next = NONE};
     if (s->tail == NONE) {
         s->head = number;
     } else {
-        net->messages[s->tail].next = number;
+        net->store.messages[s->tail].next = number;
     }
     s->tail = number;
     net->result->messages++;
@@ -432,12 +293,11 @@ static bool make(network *net)
 {
     const int ranks = net->plan.ranks;
     const int hosts = net->plan.hosts == NULL ? 1 : net->plan.hosts->count;
-    net->message_free = NONE;
     net->first = calloc((size_t)ranks + 1, sizeof *net->first);
     net->ranks = calloc((size_t)ranks, sizeof *net->ranks);
     net->hosts = calloc((size_t)hosts, sizeof *net->hosts);
-    widen_streams(net);
-    if (net->first == NULL || net->ranks == NULL || net->hosts == NULL || net->no_memory) {
+    if (net->first == NULL || net->ranks == NULL || net->hosts == NULL ||
+        !network_store_make(&net->store)) {
         return false;
     }
     for (int rank = 0; rank < ranks; rank++) {
@@ -462,9 +322,7 @@ static void discard(network *net)
     free(net->tracks);
     free(net->ranks);
     free(net->hosts);
-    free(net->streams);
-    free(net->messages);
-    free(net->events);
+    network_store_free(&net->store);
     free(net);
 }
 
@@ -474,18 +332,18 @@ static base_status play_all(network *net, base_error *reterr)
     for (int32_t i = 0; i < total; i++) {
         schedule(net, i);
     }
-    while (net->event_count > 0 && !net->no_memory) {
-        play(net, pop_event(net));
+    while (net->store.event_count > 0 && !net->store.no_memory) {
+        play(net, network_pop_event(&net->store));
     }
-    for (int32_t i = 0; i < total && !net->no_memory; i++) {
+    for (int32_t i = 0; i < total && !net->store.no_memory; i++) {
         if (!net->tracks[i].ended) {
             return base_fail(reterr, BASE_ERR_STATE, "track %d of rank %d is stuck at step %d",
                              (int)(i - net->first[net->tracks[i].rank]), net->tracks[i].rank,
                              (int)net->tracks[i].index);
         }
     }
-    for (uint64_t i = 0; i < net->stream_slots && !net->no_memory; i++) {
-        if (net->streams[i].key != 0 && net->streams[i].head != NONE) {
+    for (uint64_t i = 0; i < net->store.stream_slots && !net->store.no_memory; i++) {
+        if (net->store.streams[i].key != 0 && net->store.streams[i].head != NONE) {
             return base_fail(reterr, BASE_ERR_STATE, "a message is left behind");
         }
     }
@@ -506,11 +364,11 @@ base_status simulate_run(const coll_plan *plan, const coll_costs *costs, size_t 
     net->result = result;
     net->block_bytes = (double)whole_bytes / coll_plan_block_count(plan);
     if (!make(net)) {
-        net->no_memory = true;
+        net->store.no_memory = true;
     } else {
         status = play_all(net, reterr);
     }
-    if (net->no_memory) {
+    if (net->store.no_memory) {
         status =
             base_fail(reterr, BASE_ERR_MEMORY, "no memory for a network of %d ranks", plan->ranks);
     }

@@ -1,5 +1,4 @@
-/* What ranks say: joining, the roster, exchanges, readiness, steps, the end. */
-#include <control.pb-c.h>
+/* What ranks say: joining, the roster, readiness, steps, the end. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,16 +8,9 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/text.h"
-#include "session.h"
+#include "rendezvous.h"
 
-typedef Ringfence__Control__Envelope envelope_type;
-
-/* A rank that breaks the protocol ends the job. */
-#define BLAME_PROTOCOL(session, rank, format, ...)                                                 \
-    launch_blame(session, LAUNCH_BLAME_CAUSE, rank, BASE_EXIT_ERROR, "rank %d (pid %d): " format,  \
-                 rank, launch_rank_pid(&(session)->ranks[rank]), __VA_ARGS__)
-
-static void send_to(launch_session *session, int rank, envelope_type *envelope)
+void rendezvous_send(launch_session *session, int rank, envelope_type *envelope)
 {
     base_error error;
     if (proto_bus_send(session->bus, rank, envelope, &error) != BASE_OK &&
@@ -58,7 +50,7 @@ static void send_roster(launch_session *session)
         envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER;
         envelope.roster = &roster;
         for (int rank = 0; rank < session->world_size; rank++) {
-            send_to(session, rank, &envelope);
+            rendezvous_send(session, rank, &envelope);
         }
     }
     free(joins);
@@ -106,68 +98,6 @@ static void hear_join(launch_session *session, int rank, const Ringfence__Contro
                 base_deadline_after_ns(ready_timeout_ms(session->job) * BASE_NS_PER_MS);
         }
         send_roster(session);
-    }
-}
-
-static void send_exchanged(launch_session *session)
-{
-    ProtobufCBinaryData *parts = calloc((size_t)session->world_size, sizeof parts[0]);
-    if (parts == NULL) {
-        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
-                     "no memory for an exchange");
-        return;
-    }
-    for (int rank = 0; rank < session->world_size; rank++) {
-        parts[rank].data = session->ranks[rank].part;
-        parts[rank].len = session->ranks[rank].part_bytes;
-        session->ranks[rank].has_part = false;
-    }
-    Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    exchanged.sequence = session->exchange_sequence;
-    exchanged.parts = parts;
-    exchanged.n_parts = (size_t)session->world_size;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
-    envelope.exchanged = &exchanged;
-    session->part_count = 0;
-    for (int rank = 0; rank < session->world_size; rank++) {
-        send_to(session, rank, &envelope);
-    }
-    free(parts);
-}
-
-static void hear_exchange(launch_session *session, int rank,
-                          const Ringfence__Control__Exchange *exchange)
-{
-    launch_rank *giving = &session->ranks[rank];
-    if (giving->has_part) {
-        BLAME_PROTOCOL(session, rank, "gave two parts to exchange #%" PRIu64,
-                       session->exchange_sequence);
-        return;
-    }
-    if (session->part_count == 0) {
-        session->exchange_sequence++;
-    }
-    if (exchange->sequence != session->exchange_sequence) {
-        BLAME_PROTOCOL(session, rank, "is at exchange #%" PRIu64 ", the others at #%" PRIu64,
-                       exchange->sequence, session->exchange_sequence);
-        return;
-    }
-    for (int other = 0; other < session->world_size; other++) {
-        const launch_rank *peer = &session->ranks[other];
-        if (peer->has_part && peer->part_bytes != exchange->part.len) {
-            BLAME_PROTOCOL(session, rank,
-                           "gives %zu bytes to exchange #%" PRIu64 ", rank %d gives %zu",
-                           exchange->part.len, session->exchange_sequence, other, peer->part_bytes);
-            return;
-        }
-    }
-    giving->has_part = true;
-    giving->part_bytes = exchange->part.len;
-    memcpy(giving->part, exchange->part.data, exchange->part.len);
-    session->part_count++;
-    if (session->part_count == session->world_size) {
-        send_exchanged(session);
     }
 }
 
@@ -295,26 +225,6 @@ static void hear_step(launch_session *session, int rank, const Ringfence__Contro
     }
 }
 
-/* " (exchange #3 waits for rank 1, 2)" while one is under way; else "". */
-static void describe_exchange(const launch_session *session, char *text, size_t size_bytes)
-{
-    text[0] = '\0';
-    if (session->part_count == 0) {
-        return;
-    }
-    size_t length = (size_t)snprintf(text, size_bytes, " (exchange #%" PRIu64 " waits for rank ",
-                                     session->exchange_sequence);
-    bool first = true;
-    for (int rank = 0; rank < session->world_size && length + 16 < size_bytes; rank++) {
-        if (!session->ranks[rank].has_part) {
-            length += (size_t)snprintf(text + length, size_bytes - length, "%s%d",
-                                       first ? "" : ", ", rank);
-            first = false;
-        }
-    }
-    (void)snprintf(text + length, size_bytes - length, ")");
-}
-
 static void hear_failed(launch_session *session, int rank, const Ringfence__Control__Failed *failed)
 {
     launch_rank *failing = &session->ranks[rank];
@@ -329,7 +239,7 @@ static void hear_failed(launch_session *session, int rank, const Ringfence__Cont
     }
     launch_watch_describe_stops(session, stops, sizeof stops);
     if (failed->status == BASE_ERR_TIMEOUT) {
-        describe_exchange(session, exchange, sizeof exchange);
+        rendezvous_describe_exchange(session, exchange, sizeof exchange);
     }
     launch_blame(session, secondary ? LAUNCH_BLAME_SECONDARY : LAUNCH_BLAME_CAUSE, rank,
                  failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
@@ -386,7 +296,7 @@ static void hear_finished(launch_session *session, int rank,
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE;
     envelope.goodbye = &goodbye;
-    send_to(session, rank, &envelope);
+    rendezvous_send(session, rank, &envelope);
 }
 
 static void hear(launch_session *session, int rank, const envelope_type *envelope)
@@ -402,7 +312,7 @@ static void hear(launch_session *session, int rank, const envelope_type *envelop
         hear_join(session, rank, envelope->join);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE:
-        hear_exchange(session, rank, envelope->exchange);
+        rendezvous_hear_exchange(session, rank, envelope->exchange);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_READY:
         hear_ready(session, rank, envelope->ready);
@@ -504,7 +414,7 @@ static void blame_missing(launch_session *session, bool joining, int64_t timeout
     char exchange[256];
     int first = PROTO_NO_RANK;
     const int count = list_missing(session, joining, missing, sizeof missing, &first);
-    describe_exchange(session, exchange, sizeof exchange);
+    rendezvous_describe_exchange(session, exchange, sizeof exchange);
     launch_watch_describe_stops(session, stops, sizeof stops);
     launch_blame(session, LAUNCH_BLAME_CAUSE, first, BASE_EXIT_ERROR,
                  "%d of %d ranks %s within %g s%s: %s %s%s%s", count, session->world_size,

@@ -1,6 +1,6 @@
 /* One job while it runs: what the parts of launch_job_run share.
  *
- * start.c starts the ranks, rendezvous.c hears what they say, watch.c sees what becomes of their
+ * start.c starts the ranks, rendezvous.c (and exchange.c) hear what they say, watch.c sees what becomes of their
  * processes, ending.c decides on the first cause and ends the others, job_run.c has the loop. One
  * thread. */
 #ifndef LAUNCH_SESSION_H
