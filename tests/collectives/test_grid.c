@@ -325,7 +325,7 @@ int main(int argc, char **argv)
     }
     base_error error;
     exhaustive_options.size = (int)strtol(argv[3], NULL, 10);
-    exhaustive_options.timeout_ns = 120 * BASE_NS_PER_S;
+    exhaustive_options.timeout_ns = 600 * BASE_NS_PER_S;
     if (exhaustive_options.size < 1 || exhaustive_options.size > 64 ||
         coll_transport_parse(argv[2], &exhaustive_options.transport, &error) != BASE_OK) {
         return 2;
