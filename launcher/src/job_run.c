@@ -194,6 +194,7 @@ static int64_t tend(launch_session *session)
     int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
     next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
     next_ns = earlier(next_ns, tend_lease(session, now_ns));
+    next_ns = earlier(next_ns, launch_watch_exits_due(session, now_ns));
     next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
     launch_lines_flush(session->lines, now_ns);
     next_ns = earlier(next_ns, launch_lines_deadline_ns(session->lines));
@@ -213,8 +214,9 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
     polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
     for (int i = 0; i < session->world_size; i++) {
         const launch_process *process = &session->ranks[i].process;
+        const bool known = session->ranks[i].exit_due_ns != 0; /* its end: nothing to wake for */
         struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
-        rank[0] = (struct pollfd){.fd = process->pidfd, .events = POLLIN};
+        rank[0] = (struct pollfd){.fd = known ? NO_FD : process->pidfd, .events = POLLIN};
         rank[1] = (struct pollfd){.fd = process->out_fd, .events = POLLIN};
         rank[2] = (struct pollfd){.fd = process->err_fd, .events = POLLIN};
     }

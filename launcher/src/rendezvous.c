@@ -348,8 +348,10 @@ static void hear_event(launch_session *session, const proto_bus_event *event)
                                             "that does not have this job's keys");
     }
     if (event->kind == PROTO_BUS_DISCONNECTED && event->rank != PROTO_NO_RANK) {
-        const launch_rank *rank = &session->ranks[event->rank];
-        if (!rank->finished && !rank->exited && rank->reported_exit_code < 0) {
+        launch_rank *rank = &session->ranks[event->rank];
+        rank->link_ended = true;
+        if (!rank->finished && !rank->exited && rank->exit_due_ns == 0 &&
+            rank->reported_exit_code < 0) {
             launch_blame(session, LAUNCH_BLAME_LOST, event->rank, BASE_EXIT_ERROR,
                          "rank %d (pid %d): its control connection has ended (it closed it, or "
                          "sent a message over %d bytes)",
@@ -358,11 +360,10 @@ static void hear_event(launch_session *session, const proto_bus_event *event)
     }
 }
 
-void launch_rendezvous_drain(launch_session *session)
+static void hear_all(launch_session *session)
 {
-    envelope_type *envelope = NULL;
-    proto_bus_event event;
-    do {
+    for (;;) {
+        envelope_type *envelope = NULL;
         base_error error;
         int rank = PROTO_NO_RANK;
         const base_status status = proto_bus_recv(session->bus, &rank, &envelope, &error);
@@ -371,14 +372,21 @@ void launch_rendezvous_drain(launch_session *session)
         } else if (status != BASE_OK) {
             launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
                          error.message);
-            break;
+            return;
         } else if (envelope != NULL) {
             hear(session, rank, envelope);
         } else {
-            break;
+            return;
         }
-    } while (true);
+    }
+}
+
+void launch_rendezvous_drain(launch_session *session)
+{
+    proto_bus_event event;
+    hear_all(session);
     while (proto_bus_next_event(session->bus, &event)) {
+        hear_all(session); /* what was said before a connection ended */
         hear_event(session, &event);
     }
 }

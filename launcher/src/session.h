@@ -1,8 +1,8 @@
 /* One job while it runs: what the parts of launch_job_run share.
  *
- * start.c starts the ranks, rendezvous.c (and exchange.c) hear what they say, watch.c sees what becomes of their
- * processes, ending.c decides on the first cause and ends the others, job_run.c has the loop. One
- * thread. */
+ * start.c starts the ranks, rendezvous.c (and exchange.c) hear what they say, watch.c sees what
+ * becomes of their processes, ending.c decides on the first cause and ends the others, job_run.c
+ * has the loop. One thread. */
 #ifndef LAUNCH_SESSION_H
 #define LAUNCH_SESSION_H
 
@@ -44,6 +44,8 @@ typedef struct launch_rank {
     int64_t steps_reported;
     int reported_exit_code; /* of a Failed; -1: none */
     int exit_code;          /* it left with, by itself; 0 so far */
+    bool link_ended;        /* nothing more comes from it */
+    int64_t exit_due_ns;    /* its process is gone, its last words may be on the way; 0: neither */
     uint8_t params_digest[PROTO_DIGEST_BYTES];
     /* its join, for the roster */
     char hostname[BASE_HOSTNAME_BYTES];
@@ -165,8 +167,12 @@ void launch_flights_deliver(launch_session *session, bool last);
 /* What a rank's pipe holds now; closes it at its end. `last`: nothing more is waited for. */
 void launch_watch_output(launch_session *session, int index, int fd_number, bool last);
 
-/* A rank's process has ended: takes the rest of its output, reaps, judges. */
+/* A rank's process has ended: takes the rest of its output, reaps, judges. One that left by itself
+ * may have said why: it is judged once its connection has ended too, or a moment later. */
 void launch_watch_exit(launch_session *session, int index);
+
+/* Judges those whose last words were waited for; when the next is due. */
+int64_t launch_watch_exits_due(launch_session *session, int64_t now_ns);
 
 /* Ctrl-Z: stops the ranks, which are in process groups of their own, then the launcher; lets them
  * go on when it is continued. Blocks for so long; the launcher's own deadlines move by that. */

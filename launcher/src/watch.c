@@ -161,6 +161,19 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
     }
 }
 
+/* What a rank has sent is in its connection until a thread of the bus has read it, which on a busy
+ * machine may be after its process is seen to be gone. */
+static bool words_may_come(launch_rank *rank, int64_t now_ns)
+{
+    if (!rank->joined || rank->finished || rank->link_ended) {
+        return false;
+    }
+    if (rank->exit_due_ns == 0) {
+        rank->exit_due_ns = now_ns + LAUNCH_LAST_WORDS_MS * BASE_NS_PER_MS;
+    }
+    return now_ns < rank->exit_due_ns;
+}
+
 void launch_watch_exit(launch_session *session, int index)
 {
     launch_rank *rank = &session->ranks[index];
@@ -171,6 +184,9 @@ void launch_watch_exit(launch_session *session, int index)
         return;
     }
     launch_rendezvous_drain(session); /* its last words came before its end */
+    if (info.si_code == CLD_EXITED && words_may_come(rank, base_now_ns())) {
+        return;
+    }
     launch_watch_output(session, index, STDOUT_FILENO, true);
     launch_watch_output(session, index, STDERR_FILENO, true);
     if (info.si_code == CLD_EXITED && !rank->ended_by_us) {
@@ -184,6 +200,23 @@ void launch_watch_exit(launch_session *session, int index)
     rank->process.pidfd = NO_FD;
     rank->exited = true;
     session->exited_count++;
+}
+
+int64_t launch_watch_exits_due(launch_session *session, int64_t now_ns)
+{
+    int64_t next_ns = BASE_NO_DEADLINE;
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (rank->exit_due_ns == 0 || rank->exited) {
+            continue;
+        }
+        if (rank->link_ended || now_ns >= rank->exit_due_ns) {
+            launch_watch_exit(session, i);
+        } else if (rank->exit_due_ns < next_ns) {
+            next_ns = rank->exit_due_ns;
+        }
+    }
+    return next_ns;
 }
 
 static void signal_running(const launch_session *session, int signal_number)

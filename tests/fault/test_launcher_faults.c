@@ -89,6 +89,22 @@ static void a_rank_killed_at_any_moment_is_named(void **state)
     fake_job_teardown(&folder);
 }
 
+/* More than the queue between a rank's two threads holds, from a rank that knows of the abort. */
+static void what_a_rank_says_after_the_abort_arrives(void **state)
+{
+    (void)state;
+    test_folder folder;
+    struct stat record;
+    fake_job_setup(&folder);
+    assert_int_equal(
+        fake_job_run(&program, &folder, FAKE_LIST("--steps", "5"),
+                     FAKE_LIST("FAKE_WHAT=kill", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_DUMP=900000")),
+        137);
+    assert_int_equal(stat(test_folder_path(&folder, "out/flight-rank-0.json"), &record), 0);
+    assert_in_range(record.st_size, 900000, 1000000);
+    fake_job_teardown(&folder);
+}
+
 static void the_first_cause_gives_the_exit_status(void **state)
 {
     (void)state;
@@ -499,6 +515,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_killed_at_any_moment_is_named),
+        cmocka_unit_test(what_a_rank_says_after_the_abort_arrives),
         cmocka_unit_test(the_first_cause_gives_the_exit_status),
         cmocka_unit_test(who_breaks_the_protocol_is_named),
         cmocka_unit_test(who_does_not_join_is_named),

@@ -5,7 +5,8 @@
  *   FAKE_WORLD  only in a job of so many ranks (default: any)
  *   FAKE_AT     when: the number of the point in its life (see at_point)
  *   FAKE_LINES  "same" or "own": a line on stdout at every step
- *   FAKE_SAY    a deaf rank says where it is */
+ *   FAKE_SAY    a deaf rank says where it is
+ *   FAKE_DUMP   who fails has a flight record of so many bytes, begun after the abort was heard */
 #include <control.pb-c.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -147,12 +148,25 @@ static void at_point(fake_rank *fake, long point)
     }
 }
 
+static void write_record(void *user, int fd, const char *reason)
+{
+    const long size_bytes = env_long("FAKE_DUMP", 0);
+    const fake_rank *fake = user;
+    (void)reason;
+    (void)dprintf(fd, "{\"rank\":%d,\"pending\":[],\"completed\":[],\"pad\":\"%*d\"}",
+                  fake->identity.rank, (int)size_bytes, 0);
+}
+
 /* What failed here: reported as the trainer does it, then out. */
 static void fail(fake_rank *fake, const base_error *error)
 {
     const bool secondary = error->status == BASE_ERR_ABORTED || error->status == BASE_ERR_PEER;
     if (!secondary) {
         base_log(BASE_LOG_ERROR, "%s", error->message);
+    }
+    if (getenv("FAKE_DUMP") != NULL) {
+        proto_client_on_dump(fake->client, write_record, fake);
+        atomic_store(&fake->client->dumped, false);
     }
     send_failed(fake, error->status, error->message, secondary);
     leave(fake, BASE_EXIT_ERROR);

@@ -19,6 +19,7 @@ enum {
     LAUNCH_CAUSE_WAIT_MS = 30,  /* a secondary failure waits so long for its cause to show */
     LAUNCH_TERM_AFTER_MS = 400, /* abort sent until SIGTERM */
     LAUNCH_KILL_AFTER_MS = 700, /* abort sent until SIGKILL */
+    LAUNCH_LAST_WORDS_MS = 200, /* a process has ended, its connection has not: what may be in it */
 
     /* A stopped rank is given up so long after the job's timeout: the ranks that wait for it get to
      * say first what they wait in. */

@@ -98,9 +98,11 @@ static void enqueue(proto_client *client, envelope_type *envelope)
     BASE_ASSERT(size_bytes <= PROTO_RANK_MESSAGE_BYTES_MAX);
     (void)ringfence__control__envelope__pack(envelope, client->packing);
     (void)pthread_mutex_lock(&client->lock);
-    while (!client->ended && !client_queue_put(&client->queue, client->packing, size_bytes)) {
+    while (!client_queue_put(&client->queue, client->packing, size_bytes) &&
+           (!client->ended || client->aborted)) {
         (void)pthread_cond_wait(&client->changed, &client->lock);
     }
+    (void)pthread_cond_broadcast(&client->changed);
     (void)pthread_mutex_unlock(&client->lock);
     wake(client);
 }

@@ -32,8 +32,9 @@ struct proto_client {
     pthread_t thread;
     bool thread_started;
     char (*peer_names)[PROTO_CLIENT_PEER_NAME_BYTES]; /* (world_size), set before joined */
-    uint8_t *outgoing; /* (PROTO_RANK_MESSAGE_BYTES_MAX) the control thread's */
-    uint8_t *packing;  /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
+    uint8_t *outgoing;   /* (PROTO_RANK_MESSAGE_BYTES_MAX) the control thread's */
+    size_t unsent_bytes; /* in it: a message that the socket has no room for yet */
+    uint8_t *packing;    /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
     uint64_t exchange_sequence;
     _Atomic bool stop_requested;
     _Atomic bool dumped; /* the flight record has gone, after a failure */
@@ -45,7 +46,8 @@ struct proto_client {
     bool joined;
     bool goodbye;
     bool closing; /* the rank's thread wants the control thread to end */
-    bool ended;   /* the link to the launcher is over: broken says why */
+    bool ended;   /* nothing more is to be waited for: broken says why */
+    bool aborted; /* that is, by the launcher, which still listens */
     base_error broken;
     proto_on_abort on_abort;
     void *on_abort_user;

@@ -83,30 +83,72 @@ static void send_now(proto_client *client, envelope_type *envelope)
     (void)!proto_bus_send(client->bus, PROTO_NO_RANK, envelope, &ignored);
 }
 
-/* Aborted: the rank may leave by itself for a moment, then the process ends. */
+/* Sends what is queued. True when all is sent. */
+static bool send_queued(proto_client *client)
+{
+    base_error error;
+    for (;;) {
+        if (client->unsent_bytes == 0) {
+            (void)pthread_mutex_lock(&client->lock);
+            client->unsent_bytes =
+                client_queue_take(&client->queue, client->outgoing, PROTO_RANK_MESSAGE_BYTES_MAX);
+            (void)pthread_cond_broadcast(&client->changed); /* there is room */
+            (void)pthread_mutex_unlock(&client->lock);
+        }
+        if (client->unsent_bytes == 0) {
+            return true;
+        }
+        const base_status status = proto_bus_send_packed(
+            client->bus, PROTO_NO_RANK, client->outgoing, client->unsent_bytes, &error);
+        if (status == BASE_ERR_BUSY) {
+            return false;
+        }
+        if (status != BASE_OK) {
+            end_link(client, BASE_ERR_PEER, error.message);
+        }
+        client->unsent_bytes = 0;
+    }
+}
+
+/* For a moment the rank may leave by itself, and say what it was about to. True if it leaves. */
+static bool await_leaving(proto_client *client)
+{
+    const int64_t deadline_ns =
+        base_deadline_after_ns(PROTO_CLIENT_ABORT_GRACE_MS * BASE_NS_PER_MS);
+    bool leaving = false;
+    while (!leaving && base_now_ns() < deadline_ns) {
+        const bool sent = send_queued(client);
+        const int64_t again_ns = base_deadline_after_ns(POLL_BUSY_MS * BASE_NS_PER_MS);
+        const int64_t until_ns = !sent && again_ns < deadline_ns ? again_ns : deadline_ns;
+        const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
+                                       .tv_nsec = until_ns % BASE_NS_PER_S};
+        (void)pthread_mutex_lock(&client->lock);
+        if (!client->closing && (!sent || client_queue_empty(&client->queue))) {
+            (void)pthread_cond_timedwait(&client->changed, &client->lock, &until);
+        }
+        leaving = client->closing;
+        (void)pthread_mutex_unlock(&client->lock);
+    }
+    return leaving;
+}
+
+/* Aborted: the process ends, if the rank does not leave by itself. */
 static void hear_abort(proto_client *client, const Ringfence__Control__Abort *abort_message)
 {
     if (!atomic_exchange(&client->dumped, true)) {
         proto_client_send_flight(client, abort_message->reason, send_now);
     }
+    (void)pthread_mutex_lock(&client->lock);
+    client->aborted = !client->ended;
+    (void)pthread_mutex_unlock(&client->lock);
     end_link(client, BASE_ERR_ABORTED, abort_message->reason);
     (void)pthread_mutex_lock(&client->lock); /* held: the rank may be taking the callback away */
     if (client->on_abort != NULL) {
         client->on_abort(client->on_abort_user, abort_message->reason);
     }
     (void)pthread_mutex_unlock(&client->lock);
-    const int64_t deadline_ns =
-        base_deadline_after_ns(PROTO_CLIENT_ABORT_GRACE_MS * BASE_NS_PER_MS);
-    const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
-                                   .tv_nsec = deadline_ns % BASE_NS_PER_S};
-    (void)pthread_mutex_lock(&client->lock);
-    int waited = 0;
-    while (!client->closing && waited == 0) {
-        waited = pthread_cond_timedwait(&client->changed, &client->lock, &until);
-    }
-    const bool left = client->closing;
-    (void)pthread_mutex_unlock(&client->lock);
-    if (!left) {
+    if (!await_leaving(client)) {
+        proto_bus_close(client->bus); /* what it was given leaves */
         _exit(BASE_EXIT_ERROR);
     }
 }
@@ -188,43 +230,14 @@ static void drain(proto_client *client)
     }
 }
 
-/* Sends what is queued; *unsent_bytes is a message that the socket has no room for yet. True when
- * all is sent. */
-static bool send_queued(proto_client *client, size_t *unsent_bytes)
-{
-    base_error error;
-    for (;;) {
-        if (*unsent_bytes == 0) {
-            (void)pthread_mutex_lock(&client->lock);
-            *unsent_bytes =
-                client_queue_take(&client->queue, client->outgoing, PROTO_RANK_MESSAGE_BYTES_MAX);
-            (void)pthread_cond_broadcast(&client->changed); /* there is room */
-            (void)pthread_mutex_unlock(&client->lock);
-        }
-        if (*unsent_bytes == 0) {
-            return true;
-        }
-        const base_status status = proto_bus_send_packed(client->bus, PROTO_NO_RANK,
-                                                         client->outgoing, *unsent_bytes, &error);
-        if (status == BASE_ERR_BUSY) {
-            return false;
-        }
-        if (status != BASE_OK) {
-            end_link(client, BASE_ERR_PEER, error.message);
-        }
-        *unsent_bytes = 0;
-    }
-}
-
 void *proto_client_thread(void *user)
 {
     proto_client *client = user;
-    size_t unsent_bytes = 0;
     int bus_fds[PROTO_BUS_FDS];
     proto_bus_fds(client->bus, bus_fds);
     for (;;) {
         const bool end = closing(client);
-        const bool sent = send_queued(client, &unsent_bytes);
+        const bool sent = send_queued(client);
         drain(client);
         if (end) {
             break;
