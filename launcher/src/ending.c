@@ -35,7 +35,7 @@ static void signal_rank(launch_session *session, int index, int signal_number)
 {
     launch_rank *rank = &session->ranks[index];
     if (rank->started && !rank->exited) {
-        rank->ended_by_us = true;
+        rank->ended_with = signal_number;
         launch_process_signal(&rank->process, signal_number);
     }
 }

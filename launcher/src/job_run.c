@@ -180,7 +180,7 @@ static int64_t tend_lease(launch_session *session, int64_t now_ns)
         session->killed = true;
         for (int rank = 0; rank < session->world_size; rank++) {
             launch_process_signal(&session->ranks[rank].process, SIGKILL);
-            session->ranks[rank].ended_by_us = true;
+            session->ranks[rank].ended_with = SIGKILL;
         }
         return BASE_NO_DEADLINE;
     }

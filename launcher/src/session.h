@@ -36,7 +36,7 @@ typedef struct launch_rank {
     bool joined;
     bool ready;
     bool finished;      /* Finished was heard */
-    bool ended_by_us;   /* a signal was sent */
+    int ended_with;     /* the last signal that was sent to end it; 0: none */
     pid_t pid;          /* who joined: the process itself, or a program's descendant */
     bool stopped;       /* SIGSTOP or the like */
     int64_t stopped_ns; /* since when */

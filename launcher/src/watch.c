@@ -130,6 +130,13 @@ static void blame_exit(launch_session *session, int index, int exit_code)
                  exit_code, when, program ? "" : ", without a word");
 }
 
+/* Who is killed closes its connection first: SIGTERM may have been sent before its end is seen. */
+static bool is_by_us(const launch_rank *rank, int signal_number)
+{
+    return signal_number == rank->ended_with ||
+           (signal_number == SIGTERM && rank->ended_with == SIGKILL);
+}
+
 /* Decides what the end of a process means. */
 static void judge(launch_session *session, int index, const siginfo_t *info)
 {
@@ -140,7 +147,7 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
     if (program && session->stop_signal != 0) {
         return; /* the user's signal was passed on */
     }
-    if (by_signal && !rank->ended_by_us) {
+    if (by_signal && !is_by_us(rank, info->si_status)) {
         char when[64];
         const char *name = sigabbrev_np(info->si_status);
         progress_words(session, rank, when, sizeof when);
@@ -189,7 +196,7 @@ void launch_watch_exit(launch_session *session, int index)
     }
     launch_watch_output(session, index, STDOUT_FILENO, true);
     launch_watch_output(session, index, STDERR_FILENO, true);
-    if (info.si_code == CLD_EXITED && !rank->ended_by_us) {
+    if (info.si_code == CLD_EXITED && rank->ended_with == 0) {
         rank->exit_code = info.si_status;
     }
     judge(session, index, &info);

@@ -111,6 +111,7 @@ static void the_first_cause_gives_the_exit_status(void **state)
     static const test_fault faults[] = {
         {"segv", "1", "6", 139, "rank 1 (pid"},
         {"segv", "0", "6", 139, "was ended by SIGSEGV after "},
+        {"die-slowly", "1", "6", 137, "was ended by SIGKILL after "},
         {"exit", "1", "2", 3, "left with exit code 3 while starting, without a word"},
         {"exit", "0", "7", 3, "left with exit code 3 after "},
         {"silent", "1", "6", 1, "left with exit code 0 after 2 steps"},

@@ -82,6 +82,19 @@ static void hang_up(fake_rank *fake)
     proto_bus_close(fake->client->bus);
 }
 
+/* Its connection ends before it does: not until it is sent SIGTERM. */
+static void die_slowly(fake_rank *fake)
+{
+    int heard = 0;
+    sigset_t term;
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &term, NULL);
+    hang_up(fake);
+    (void)sigwait(&term, &heard);
+    (void)raise(SIGKILL);
+}
+
 static void leave(fake_rank *fake, int exit_code)
 {
     proto_client_close(fake->client);
@@ -132,6 +145,8 @@ static void at_point(fake_rank *fake, long point)
         for (;;) {
             (void)pause();
         }
+    } else if (strcmp(what, "die-slowly") == 0) {
+        die_slowly(fake);
     } else if (strcmp(what, "wrong-key") == 0) {
         proto_keypair_make(&fake->client->key.rank);
     } else if (strcmp(what, "other-rank") == 0) {
