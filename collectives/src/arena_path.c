@@ -8,9 +8,14 @@
  * Pull: each rank loads its part from its peers' send buffers; its own recv may lie anywhere. Push,
  * where only the recv buffers of an all-gather lie in arenas: each stores its block to its peers.
  *
- * Plain stores throughout: they beat non-temporal ones where ranks share a cache. */
+ * Share: a broadcast whose receivers' buffers lie in arenas. Its root, which would else only wait,
+ * stores one slice to all of them while they load the rest.
+ *
+ * Plain stores, which beat non-temporal ones where ranks share a cache, but for copies that do not
+ * fit there. */
 #include <string.h>
 
+#include "copy.h"
 #include "internal.h"
 #include "tree_order.h"
 
@@ -80,10 +85,13 @@ static bool all_send_in_arenas(const coll_op *op, const coll_place *places)
     return true;
 }
 
-static bool all_recv_in_arenas(const coll_op *op, const coll_place *places, bool root_only)
+typedef enum receivers { ALL, ONLY_ROOT, BUT_ROOT } receivers;
+
+static bool all_recv_in_arenas(const coll_op *op, const coll_place *places, receivers who)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        if ((!root_only || rank == op->desc.root) && places[rank].recv_arena == 0) {
+        const bool counts = who == ALL || (rank == op->desc.root) == (who == ONLY_ROOT);
+        if (counts && places[rank].recv_arena == 0) {
             return false;
         }
     }
@@ -109,19 +117,37 @@ static bool choose_way(coll_op *op, const coll_place *places)
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
         op->way = COLL_WAY_SLICES;
-        return send && all_recv_in_arenas(op, places, false);
+        return send && all_recv_in_arenas(op, places, ALL);
     case COLL_REDUCE:
-        op->way = all_recv_in_arenas(op, places, true) ? COLL_WAY_SLICES : COLL_WAY_PULL;
+        op->way = all_recv_in_arenas(op, places, ONLY_ROOT) ? COLL_WAY_SLICES : COLL_WAY_PULL;
         return send;
     case COLL_ALL_GATHER:
         op->way = send ? COLL_WAY_PULL : COLL_WAY_PUSH;
-        return send || all_recv_in_arenas(op, places, false);
+        return send || all_recv_in_arenas(op, places, ALL);
     case COLL_ALL_TO_ALL:
         op->way = COLL_WAY_PULL;
         return send && !is_in_place(op, places);
+    case COLL_BROADCAST:
+        op->way = op->comm->context->spins > 0 && all_recv_in_arenas(op, places, BUT_ROOT)
+                      ? COLL_WAY_SHARE
+                      : COLL_WAY_PULL;
+        return send;
     default:
         op->way = COLL_WAY_PULL;
         return send;
+    }
+}
+
+/* Whether this rank stores to the rank's recv. */
+static bool takes_stores(const coll_op *op, int rank)
+{
+    switch (op->way) {
+    case COLL_WAY_SLICES:
+        return op->desc.kind == COLL_ALL_REDUCE || rank == op->desc.root;
+    case COLL_WAY_SHARE:
+        return op->comm->rank == op->desc.root && rank != op->desc.root;
+    default:
+        return op->way == COLL_WAY_PUSH;
     }
 }
 
@@ -139,9 +165,7 @@ static bool find_all(coll_op *op, const coll_place *places)
                 return false;
             }
         }
-        const bool target = op->way == COLL_WAY_PUSH ||
-                            (op->way == COLL_WAY_SLICES &&
-                             (op->desc.kind == COLL_ALL_REDUCE || rank == op->desc.root));
+        const bool target = takes_stores(op, rank);
         if (target && own) {
             op->targets[rank] = op->desc.recv;
         } else if (target && !find_target(op, rank, &places[rank], op->whole_bytes)) {
@@ -161,6 +185,8 @@ bool coll_arena_path_awaits(const coll_op *op, int peer)
     switch (op->way) {
     case COLL_WAY_PULL:
         return coll_shape_takes(op, peer, op->comm->rank);
+    case COLL_WAY_SHARE:
+        return peer == op->desc.root || op->comm->rank == op->desc.root;
     case COLL_WAY_MIXED:
         return op->aside;
     default:
@@ -211,6 +237,17 @@ static bool pull_combined(coll_op *op)
     return op->offset_bytes == size_bytes;
 }
 
+/* A piece of a copy that is `whole_bytes` long. What does not stay in the cache anyway is stored
+ * past it, so that the lines it overwrites are not read first. */
+static void copy_piece(uint8_t *to, const uint8_t *from, size_t piece_bytes, size_t whole_bytes)
+{
+    if (whole_bytes >= COLL_PAST_CACHE_BYTES) {
+        coll_copy_past_cache(to, from, piece_bytes);
+    } else {
+        memcpy(to, from, piece_bytes);
+    }
+}
+
 /* One piece of one rank's part. The next rank's comes first, so that not all read from one. */
 static bool pull_copied(coll_op *op)
 {
@@ -221,8 +258,8 @@ static bool pull_copied(coll_op *op)
     uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
     if (coll_shape_takes(op, op->comm->rank, source) && op->sources[source] != NULL && piece > 0) {
         const uint8_t *from = op->sources[source] + op->shape.part_offset_bytes;
-        if (from != at) {
-            memcpy(at + op->offset_bytes, from + op->offset_bytes, piece);
+        if (from != at && !(op->kept && source == op->comm->rank)) {
+            copy_piece(at + op->offset_bytes, from + op->offset_bytes, piece, size_bytes);
         }
         op->offset_bytes += piece;
         if (op->offset_bytes < size_bytes) {
@@ -240,6 +277,33 @@ static bool advance_pull(coll_op *op)
         return true;
     }
     return op->shape.reduces ? pull_combined(op) : pull_copied(op);
+}
+
+/* One piece of a broadcast: the root's slice is the root's to store, the rest the others' to load.
+ */
+static bool advance_share(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const coll_slice pushed = coll_slice_of(op->total_bytes, comm->size, op->desc.root);
+    const uint8_t *source = op->sources[op->desc.root];
+    if (comm->rank == op->desc.root) {
+        const size_t at = pushed.begin + op->offset_bytes;
+        const size_t piece = coll_smaller(COLL_PIECE_BYTES, pushed.size_bytes - op->offset_bytes);
+        for (int i = 1; i < comm->size; i++) {
+            uint8_t *target = op->targets[(comm->rank + i) % comm->size];
+            copy_piece(target + at, source + at, piece, pushed.size_bytes);
+        }
+        op->offset_bytes += piece;
+        return op->offset_bytes == pushed.size_bytes;
+    }
+    const size_t rest = op->total_bytes - pushed.size_bytes;
+    const bool before = op->offset_bytes < pushed.begin;
+    const size_t at = op->offset_bytes + (before ? 0 : pushed.size_bytes);
+    const size_t piece =
+        coll_smaller(COLL_PIECE_BYTES, (before ? pushed.begin : rest) - op->offset_bytes);
+    copy_piece((uint8_t *)op->desc.recv + at, source + at, piece, rest);
+    op->offset_bytes += piece;
+    return op->offset_bytes == rest;
 }
 
 static bool advance_push(coll_op *op)
@@ -267,6 +331,8 @@ bool coll_arena_path_advance(coll_op *op)
         return advance_slices(op);
     case COLL_WAY_PUSH:
         return advance_push(op);
+    case COLL_WAY_SHARE:
+        return advance_share(op);
     default:
         return advance_pull(op);
     }

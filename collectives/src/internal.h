@@ -51,6 +51,7 @@ typedef enum coll_way {
     COLL_WAY_SLICES = 0, /* each rank combines a slice of all, stores it to all that take it */
     COLL_WAY_PULL,       /* each rank loads its part from its peers' buffers */
     COLL_WAY_PUSH,       /* each rank stores its block to its peers' buffers */
+    COLL_WAY_SHARE,      /* a broadcast: its root stores a slice to all, who load the rest */
     COLL_WAY_MIXED,      /* small: some ranks' buffers lie in arenas, some were copied */
 } coll_way;
 
@@ -63,6 +64,8 @@ typedef struct coll_slice {
 /* How far an operation on the staged path has come, in windows. */
 typedef struct coll_staging {
     size_t count;
+    size_t room_bytes; /* of a window */
+    size_t ring;       /* windows in a staging buffer */
     size_t part_bytes; /* of each part, in a window */
     uint64_t first;    /* the number of its first window */
     size_t in;         /* put into this rank's buffer */
@@ -111,6 +114,7 @@ struct coll_op {
     coll_way way;
     coll_staging staging;
     bool put_early;                         /* the first window was put before the announcement */
+    bool kept;                              /* the own part of recv holds what it is to hold */
     uint64_t round;                         /* the first round of slices */
     int slice;                              /* arena path: under way; -1: none yet */
     bool aside;                             /* the result is in this rank's slot for now */

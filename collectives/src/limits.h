@@ -17,6 +17,7 @@ enum {
     COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,  /* one frame of a stream over sockets, at most, */
     COLL_NET_SLOTS = 4,                     /* and how many are under way */
     COLL_PIECE_BYTES = 256 * 1024,          /* work between two looks at the abort word */
+    COLL_PAST_CACHE_BYTES = 16 << 20,       /* copies so long are not to stay in the cache */
     COLL_ARENAS_MAX = 64,                   /* living arenas of a communicator */
     COLL_COMM_LISTS_MAX = 1024,             /* different lists of ranks in a context */
     COLL_REASON_BYTES = 256,                /* abort reason, with the final NUL */
@@ -28,14 +29,18 @@ enum {
 
 /* Of shared memory. */
 enum {
-    COLL_SHM_SLOTS = 4,                  /* contributions of a rank that can be read at once */
-    COLL_SHM_SLOT_BYTES = 16 * 1024,     /* the largest contribution that goes by a slot */
-    COLL_SHM_COPY_BYTES = 2 * 1024,      /* up to here it does even if it lies in an arena */
-    COLL_STAGING_WINDOWS = 2,            /* staging buffers of a rank, used in turn, */
-    COLL_STAGING_BYTES = 512 * 1024,     /* and the size of each, */
-    COLL_STAGING_PIPE_BYTES = 64 * 1024, /* of which that is used where bytes go one way */
-    COLL_SHM_SPINS = 256,                /* pauses before a blocking operation is queued */
-    COLL_YIELDS_MIN = 32,                /* before sleeping, where ranks outnumber processors */
+    COLL_SHM_SLOTS = 4,                   /* contributions of a rank that can be read at once */
+    COLL_SHM_SLOT_BYTES = 16 * 1024,      /* the largest contribution that goes by a slot */
+    COLL_SHM_COPY_BYTES = 2 * 1024,       /* up to here it does even if it lies in an arena */
+    COLL_STAGING_BYTES = 2048 * 1024,     /* a rank's staging buffer, a ring of windows */
+    COLL_WINDOW_BYTES = 512 * 1024,       /* the longest, */
+    COLL_WINDOW_ONLY_BYTES = 1024 * 1024, /* where ranks share processors and it is the only one, */
+    COLL_WINDOW_PIPE_BYTES = 16 * 1024,   /* and for a rank where bytes go one way */
+    COLL_WINDOWS = 2,                     /* in the ring, */
+    COLL_WINDOWS_PIPE = 8,                /* and where bytes go one way */
+    COLL_SHM_SPINS_HOT = 16,              /* turns without a pause, */
+    COLL_SHM_SPINS = 256,                 /* pauses before a blocking operation is queued */
+    COLL_YIELDS_MIN = 32,                 /* before sleeping, where ranks outnumber processors */
     COLL_YIELDS_MAX = 128,
 };
 

@@ -156,6 +156,7 @@ void coll_op_number(coll_op *op)
     op->source = 0;
     op->aside = false;
     op->put_early = false;
+    op->kept = false;
     op->slice = -1;
     op->sequence = ++op->comm->sequence;
     op->descriptor.sequence = op->sequence;
@@ -166,7 +167,6 @@ void coll_op_number(coll_op *op)
     }
     op->path = op->first_path;
     op->stage = COLL_STAGE_QUEUED;
-    coll_flight_begin(op);
 }
 
 base_status coll_op_start(coll_op *op, base_error *reterr)
@@ -197,6 +197,7 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
         return BASE_OK;
     }
     coll_op_number(op);
+    coll_flight_begin(op);
     coll_op_begin(op);
     if (op->stage == COLL_STAGE_QUEUED || op->comm->context->table->push != NULL) {
         (void)coll_progress(op->comm->context);

@@ -21,7 +21,7 @@
 static size_t frames_offset(void)
 {
     return coll_segment_round(sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES +
-                              (size_t)COLL_STAGING_WINDOWS * COLL_STAGING_BYTES);
+                              (size_t)COLL_STAGING_BYTES);
 }
 
 size_t coll_shm_segment_bytes(int ranks)
@@ -82,6 +82,12 @@ void coll_shm_published(coll_comm *comm)
     if (alarmed) {
         coll_shm_hear(comm->context);
     }
+}
+
+void coll_shm_tell(coll_comm *comm)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    coll_shm_published(comm);
 }
 
 static void *shm_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)

@@ -49,8 +49,9 @@ typedef struct shm_segment {
 } shm_segment;
 
 typedef struct shm_peer {
-    uint64_t seen; /* lines up to this operation were compared with this rank's own */
-    uint64_t done; /* the peer has done its part of all operations up to this */
+    uint64_t seen;     /* lines up to this operation were compared with this rank's own */
+    uint64_t done;     /* the peer has done its part of all operations up to this */
+    uint64_t consumed; /* the peer needs no window up to this any more */
 } shm_peer;
 
 typedef struct shm_comm {
@@ -62,6 +63,8 @@ typedef struct shm_comm {
     shm_peer peers[COLL_RANKS_MAX];
     uint64_t peers_done;                    /* no peer's `done` is less */
     uint64_t windows;                       /* of all operations whose own part is done, */
+    uint64_t ring_first;                    /* the first window that is as long as the last, */
+    size_t ring_room_bytes;                 /* which is so long at most */
     uint64_t rounds;                        /* and their rounds of slices */
     uint64_t words[COLL_LINE_SLOTS];        /* what this rank's lines show */
     coll_descriptor shown[COLL_LINE_SLOTS]; /* and the descriptors beside them */
@@ -81,11 +84,10 @@ static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
            sequence % COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
 }
 
-/* A rank's staging buffer of a window, counted over the communicator's operations. */
-static inline uint8_t *shm_staging(shm_segment *segment, uint64_t window)
+/* A rank's staging buffer. */
+static inline uint8_t *shm_staging(shm_segment *segment)
 {
-    return (uint8_t *)segment + sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES +
-           window % COLL_STAGING_WINDOWS * COLL_STAGING_BYTES;
+    return (uint8_t *)segment + sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
 }
 
 /* shm.c */
@@ -97,6 +99,8 @@ size_t coll_shm_segment_bytes(int ranks);
 void coll_shm_wake_peers(coll_comm *comm);
 /* The same after something was published; and hears the alarms of those that have failed. */
 void coll_shm_published(coll_comm *comm);
+/* The same after something was published by a plain store. */
+void coll_shm_tell(coll_comm *comm);
 
 /* Tells peers how this rank sleeps, or that it is awake. */
 void coll_shm_slumber(coll_context *context, shm_slumber how);
@@ -106,6 +110,10 @@ bool coll_shm_may_announce(const coll_op *op);
 /* Whether the peer is what keeps op from being announced. */
 bool coll_shm_withholds(const coll_op *op, int peer);
 void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
+/* The same for those who look: coll_shm_tell tells those who sleep. */
+void coll_shm_show(coll_op *op);
+/* While peers are on their way: copies what of recv is this rank's own already. */
+void coll_shm_keep(coll_op *op);
 void coll_shm_advance(coll_op *op, bool *moved);
 
 /* shm_run.c: another one. */

@@ -122,13 +122,20 @@ static bool shows_place(const coll_op *op)
 
 void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
 {
+    (void)payload;
+    (void)payload_bytes;
+    coll_shm_show(op);
+    coll_shm_tell(op->comm);
+    coll_shm_keep(op);
+}
+
+void coll_shm_show(coll_op *op)
+{
     coll_comm *comm = op->comm;
     shm_comm *link = comm->link;
     shm_segment *own = link->segments[comm->rank];
     const size_t slot = op->sequence % COLL_LINE_SLOTS;
     coll_line *line = &own->lines[slot];
-    (void)payload;
-    (void)payload_bytes;
     if (link->shown_digests[slot] != op->digest || op->sequence <= COLL_LINE_SLOTS) {
         link->shown_digests[slot] = op->digest;
         link->shown[slot] = op->descriptor;
@@ -152,8 +159,42 @@ void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
     link->words[slot] = op->word;
     comm->announced = op->sequence;
     const bool quiet = comm->done + 1 == op->sequence;
-    (void)atomic_exchange(&line->word, op->word | (quiet ? QUIET : 0));
-    coll_shm_published(comm);
+    atomic_store_explicit(&line->word, op->word | (quiet ? QUIET : 0), memory_order_release);
+}
+
+void coll_shm_keep(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const size_t size_bytes = coll_shape_part_bytes(op, comm->rank);
+    if (op->shape.take != COLL_TAKE_ALL || op->shape.reduces || !op->shape.gives ||
+        op->desc.algorithm != COLL_ALGORITHM_DIRECT || size_bytes > COLL_PIECE_BYTES ||
+        comm->done + 1 != op->sequence) {
+        return;
+    }
+    const uint8_t *from = (const uint8_t *)op->desc.send + op->shape.part_offset_bytes;
+    uint8_t *to = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, comm->rank);
+    if (size_bytes > 0 && from != to) {
+        memcpy(to, from, size_bytes);
+    }
+    op->kept = true;
+}
+
+/* Of a short contribution that is waited for, the lines cross to this processor together with the
+ * flag line, and not after it. While the peer has not written them this costs nothing: they are
+ * here from the last time. */
+static void fetch_slot(const coll_op *op, int peer)
+{
+    enum { LINE_BYTES = 64, LINES_MAX = 4 };
+    const shm_comm *link = op->comm->link;
+    const size_t bytes = coll_shape_part_bytes(op, peer);
+    if (op->path != COLL_PATH_SLOT || bytes > (size_t)LINES_MAX * LINE_BYTES) {
+        return;
+    }
+    const uint8_t *slot =
+        shm_slot(link->segments[peer], op->sequence) + op->shape.part_offset_bytes;
+    for (size_t at = 0; at < bytes; at += LINE_BYTES) {
+        __builtin_prefetch(slot + at);
+    }
 }
 
 /* Whether the lines of all that this rank waits for show this operation. */
@@ -175,6 +216,7 @@ static bool all_arrived(coll_op *op, bool *moved)
             if (link->peers[peer].seen + 1 < op->sequence) {
                 (void)walk(comm, peer, op->sequence - 1);
             }
+            fetch_slot(op, peer);
             return false;
         }
         if (link->peers[peer].seen + 1 < op->sequence && !walk(comm, peer, op->sequence - 1)) {
@@ -205,6 +247,9 @@ static void take(coll_op *op, void *target)
         const int source = (comm->rank + i) % comm->size;
         const size_t size_bytes = coll_shape_part_bytes(op, source);
         uint8_t *at = recv + coll_shape_target_bytes(op, source);
+        if (source == comm->rank && op->kept) {
+            continue;
+        }
         if (from[source] != NULL && size_bytes > 0 && at != from[source]) {
             memcpy(at, from[source], size_bytes);
         }

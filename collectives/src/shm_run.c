@@ -1,20 +1,25 @@
 /* Blocking operations over shared memory: begun, and where that is no long wait ended, without the
- * queue that operations otherwise stand in. */
+ * queue that operations otherwise stand in.
+ *
+ * What need not stand between a rank's coming and its peers' seeing it comes after: the flight
+ * record, the own part of the result, and last, when there is nothing else to do, the fence and the
+ * look at who sleeps. */
 #include <sched.h>
 
 #include "shm_layout.h"
 
-/* Whether op, running, has no more to do than fits between two looks at the abort word. */
+/* Whether op, running, moves on in pieces with looks at the abort word between them. */
 static bool is_short(const coll_op *op)
 {
-    return op->path == COLL_PATH_STAGED && op->staging.count == 1;
+    return op->path == COLL_PATH_STAGED || op->path == COLL_PATH_ARENA;
 }
 
 /* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
- * few turns for the others to run. False: the operation has to stand in the queue. */
-static bool finish_soon(coll_op *op)
+ * few turns for the others to run. False: the operation has to stand in the queue. Who sleeps is
+ * told when there is time for it, before the first pause; `told` says whether that came. */
+static bool finish_soon(coll_op *op, bool *told)
 {
-    const coll_comm *comm = op->comm;
+    coll_comm *comm = op->comm;
     const bool crowded = comm->context->spins == 0;
     const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
     for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
@@ -25,7 +30,7 @@ static bool finish_soon(coll_op *op)
             return true;
         }
         if (op->stage == COLL_STAGE_RUNNING && !is_short(op)) {
-            return false; /* in pieces, with looks at the abort word between them */
+            return false;
         }
         if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
             return false;
@@ -34,9 +39,12 @@ static bool finish_soon(coll_op *op)
             turns = 0;
             continue;
         }
-        if (crowded) {
+        if (!*told) {
+            coll_shm_tell(comm);
+            *told = true;
+        } else if (crowded) {
             (void)sched_yield();
-        } else {
+        } else if (turns > COLL_SHM_SPINS_HOT) {
             coll_pause();
         }
     }
@@ -56,14 +64,22 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
     if (*status != BASE_OK) {
         return true;
     }
+    bool told = false;
     coll_op_number(op);
     if (!coll_shm_may_announce(op)) {
+        coll_flight_begin(op);
         coll_op_begin(op);
         return true;
     }
     op->stage = COLL_STAGE_ARRIVING;
-    coll_shm_announce(op, NULL, 0);
-    if (finish_soon(op)) {
+    coll_shm_show(op);
+    coll_flight_begin(op);
+    coll_shm_keep(op);
+    const bool done = finish_soon(op, &told);
+    if (!told) {
+        coll_shm_tell(comm);
+    }
+    if (done) {
         coll_flight_end(op);
     } else {
         coll_op_begin(op);

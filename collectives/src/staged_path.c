@@ -6,10 +6,12 @@
  * says when it needs the window no more (`consumed`). In an all-reduce and a reduce the ranks
  * combine a slice each in between (shm_slices.c), into the staging buffer of the slice's owner.
  *
- * Each rank has COLL_STAGING_WINDOWS buffers, so one window goes in while another comes out.
- * Windows are counted over all operations of the communicator, so nothing is reset, and no
- * operation has to wait for the last reader of the one before. The first window goes in before the
- * operation is announced where that is possible: the flag lines are then all the waiting there is.
+ * A rank's staging buffer is a ring of windows, so one goes in while another comes out. Windows are
+ * counted over all operations of the communicator, so nothing is reset, and no operation has to
+ * wait for the last reader of the one before, unless its windows are of another length. The first
+ * window goes in before the operation is announced where that is possible: the flag lines are then
+ * all the waiting there is. Peers that look see a window at once; those that sleep are told when
+ * there is nothing to do, or a piece is done.
  */
 #include <string.h>
 
@@ -58,35 +60,57 @@ static bool is_crowded(const coll_op *op)
 }
 
 /* cut() divides by the elements of a part. */
-_Static_assert(COLL_STAGING_PIPE_BYTES / COLL_RANKS_MAX >= 64, "every part has a line of a window");
-_Static_assert(COLL_STAGING_PIPE_BYTES <= COLL_STAGING_BYTES, "a window fits its buffer");
+_Static_assert(COLL_WINDOW_PIPE_BYTES / COLL_RANKS_MAX >= 64, "every part has a line of a window");
+_Static_assert(COLL_WINDOW_ONLY_BYTES *COLL_WINDOWS <= COLL_STAGING_BYTES, "windows fit the ring");
 
 static size_t round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Room for a window. Where bytes go one way, small windows let both sides work at once, if they
- * can; where they go both ways all are busy anyway, and one stretch of loads and one of stores are
- * faster than many. */
-static size_t room_for(const coll_op *op)
+/* Where bytes go one way, small windows let both sides work at once, if they can; where they go
+ * both ways all are busy anyway, and one stretch of loads and one of stores are faster than many.
+ */
+static bool is_pipe(const coll_op *op)
 {
     const coll_kind kind = op->desc.kind;
-    const bool one_way = kind == COLL_BROADCAST || kind == COLL_GATHER || kind == COLL_SCATTER;
-    return one_way && !is_crowded(op) ? COLL_STAGING_PIPE_BYTES : COLL_STAGING_BYTES;
+    return !is_crowded(op) &&
+           (kind == COLL_BROADCAST || kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
-/* Cuts the operation into windows; whole elements of every type in each. */
+/* Room for a window, of an operation of which a rank gives so many bytes in so many parts. Where
+ * ranks share processors, a second window costs a turn of all of them. */
+static size_t room_for(const coll_op *op, size_t bytes, size_t parts)
+{
+    if (is_pipe(op)) {
+        return coll_smaller(COLL_WINDOW_PIPE_BYTES * parts, COLL_STAGING_BYTES / COLL_WINDOWS_PIPE);
+    }
+    return is_crowded(op) && bytes > COLL_WINDOW_BYTES && bytes <= COLL_WINDOW_ONLY_BYTES
+               ? COLL_WINDOW_ONLY_BYTES
+               : COLL_WINDOW_BYTES;
+}
+
+/* Cuts the operation, whose first window is the next one, into windows; whole elements of every
+ * type in each. */
 static void cut(coll_op *op)
 {
     enum { UNIT_BYTES = 64 };
+    shm_comm *link = op->comm->link;
     const size_t parts = gives_parts(op) ? (size_t)op->comm->size : 1;
-    const size_t room = room_for(op);
     const size_t longest = longest_part_bytes(op);
+    const size_t room = room_for(op, longest * parts, parts);
     const size_t most = room / parts / UNIT_BYTES * UNIT_BYTES;
     const size_t count = longest == 0 ? 1 : (longest + most - 1) / most;
+    const size_t ring = is_pipe(op) ? COLL_WINDOWS_PIPE : COLL_WINDOWS;
     op->staging = (coll_staging){.count = count,
-                                 .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES)};
+                                 .room_bytes = room,
+                                 .ring = ring,
+                                 .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES),
+                                 .first = link->windows};
+    if (link->ring_room_bytes != room) {
+        link->ring_room_bytes = room;
+        link->ring_first = link->windows;
+    }
 }
 
 static window_range range_of(const coll_op *op, size_t window, size_t part_bytes)
@@ -99,7 +123,8 @@ static window_range range_of(const coll_op *op, size_t window, size_t part_bytes
 static uint8_t *buffer_of(const coll_op *op, int rank, size_t window)
 {
     const shm_comm *link = op->comm->link;
-    return shm_staging(link->segments[rank], op->staging.first + window);
+    return shm_staging(link->segments[rank]) +
+           (op->staging.first + window) % op->staging.ring * op->staging.room_bytes;
 }
 
 static void put_parts(const coll_op *op, size_t window)
@@ -148,8 +173,8 @@ static void put(coll_op *op)
     } else {
         put_vector(op, window);
     }
-    (void)atomic_exchange(&link->segments[op->comm->rank]->staged.value,
-                          op->staging.first + window + 1);
+    atomic_store_explicit(&link->segments[op->comm->rank]->staged.value,
+                          op->staging.first + window + 1, memory_order_release);
 }
 
 static bool has_staged(const coll_op *op, int rank, size_t window)
@@ -158,19 +183,24 @@ static bool has_staged(const coll_op *op, int rank, size_t window)
     return atomic_load(&link->segments[rank]->staged.value) > op->staging.first + window;
 }
 
-/* Whether a peer still needs what the buffer of the window holds. */
+/* Whether a peer still needs what the window is to overwrite: the one before it in the ring, or
+ * any of those that were cut otherwise. */
 static bool withholds(const coll_op *op, int peer, size_t window)
 {
-    const shm_comm *link = op->comm->link;
-    const uint64_t number = op->staging.first + window;
-    return number >= COLL_STAGING_WINDOWS &&
-           atomic_load(&link->segments[peer]->consumed.value) <= number - COLL_STAGING_WINDOWS;
+    shm_comm *link = op->comm->link;
+    const uint64_t after = op->staging.first + window + 1;
+    const uint64_t last = after > op->staging.ring ? after - op->staging.ring : 0;
+    const uint64_t needed = last > link->ring_first ? last : link->ring_first;
+    if (link->peers[peer].consumed < needed) {
+        link->peers[peer].consumed = atomic_load(&link->segments[peer]->consumed.value);
+    }
+    return link->peers[peer].consumed < needed;
 }
 
 static bool may_put(const coll_op *op)
 {
     const coll_staging *s = &op->staging;
-    if (s->in == s->count || s->in >= s->out + COLL_STAGING_WINDOWS) {
+    if (s->in == s->count || s->in >= s->out + s->ring) {
         return false;
     }
     for (int peer = 0; op->shape.gives && peer < op->comm->size; peer++) {
@@ -309,7 +339,7 @@ static void take_copies(const coll_op *op, size_t window)
     const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staging.part_bytes : 0;
     for (int i = 1; i <= comm->size; i++) {
         const int source = (comm->rank + i) % comm->size;
-        if (!takes_from(op, source)) {
+        if (!takes_from(op, source) || (op->kept && source == comm->rank)) {
             continue;
         }
         const window_range range = range_of(op, window, coll_shape_part_bytes(op, source));
@@ -337,8 +367,8 @@ static void take(coll_op *op)
             take_copies(op, window);
         }
     }
-    (void)atomic_exchange(&link->segments[op->comm->rank]->consumed.value,
-                          op->staging.first + window + 1);
+    atomic_store_explicit(&link->segments[op->comm->rank]->consumed.value,
+                          op->staging.first + window + 1, memory_order_release);
 }
 
 /* What others read of this rank's, as streams would have carried it. */
@@ -365,13 +395,11 @@ static size_t sent_bytes(const coll_op *op)
 bool coll_staged_put_early(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const shm_comm *link = comm->link;
     if (op->shape.give_bytes == 0 || op->place.send_arena != 0 || op->place.recv_arena != 0 ||
         op->desc.algorithm != COLL_ALGORITHM_DIRECT || comm->done + 1 != op->sequence) {
         return false;
     }
     cut(op);
-    op->staging.first = link->windows;
     if (!may_put(op)) {
         return false;
     }
@@ -384,30 +412,43 @@ void coll_staged_begin(coll_op *op)
     shm_comm *link = op->comm->link;
     if (!op->put_early) {
         cut(op);
-        op->staging.first = link->windows;
     }
     op->round = link->rounds;
     op->comm->context->bytes_sent += sent_bytes(op);
+}
+
+/* One window's part; false if there is none to do now. */
+static bool step(coll_op *op)
+{
+    if (may_put(op)) {
+        put(op);
+        return true;
+    }
+    if (has_slices(op) && may_reduce(op) && reduce(op)) {
+        return true;
+    }
+    if (!may_take(op)) {
+        return false;
+    }
+    take(op);
+    return true;
 }
 
 bool coll_staged_advance(coll_op *op, bool *moved)
 {
     shm_comm *link = op->comm->link;
     coll_staging *s = &op->staging;
-    bool done = may_put(op);
-    if (done) {
-        put(op);
-    } else {
-        done = has_slices(op) && may_reduce(op) && reduce(op);
+    const size_t steps_max =
+        s->room_bytes < COLL_PIECE_BYTES ? COLL_PIECE_BYTES / s->room_bytes : 1;
+    size_t steps = 0;
+    while (steps < steps_max && s->out < s->count && step(op)) {
+        steps++;
     }
-    if (!done) {
-        if (!may_take(op)) {
-            return false;
-        }
-        take(op);
+    if (steps == 0) {
+        return false;
     }
     *moved = true;
-    coll_shm_published(op->comm);
+    coll_shm_tell(op->comm);
     if (s->out < s->count) {
         return false;
     }
@@ -419,7 +460,7 @@ bool coll_staged_advance(coll_op *op, bool *moved)
 bool coll_staged_awaits(const coll_op *op, int peer)
 {
     const coll_staging *s = &op->staging;
-    if (s->in < s->count && s->in < s->out + COLL_STAGING_WINDOWS && op->shape.gives &&
+    if (s->in < s->count && s->in < s->out + s->ring && op->shape.gives &&
         withholds(op, peer, s->in)) {
         return true;
     }

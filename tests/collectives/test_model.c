@@ -2,14 +2,15 @@
  * interleaving of 2 and 3 ranks' loads and stores is tried, with stores that reach memory late and
  * out of order unless a release or a fence forbids it.
  *
- * The model: an operation is credit, payload, word (release), fence, a look at each peer's sleeper
- * flag (and ringing), then for each peer that is needed: its word (acquire) and its payload. Who
- * finds nothing may go to sleep: reads its bell, sets its flag, fence, looks again, and
- * only wakes when the bell was rung. There are two slots, so that reuse comes early; the library
- * has more. A payload that is not the operation's, a line that was overwritten before it was read,
- * and a state in which nobody can do anything are errors.
+ * The model: an operation is credit, payload, word (release), then for each peer that is needed:
+ * its word (acquire) and its payload. At once, or when a word is not there, or else in the end,
+ * comes the telling: fence, a look at each peer's sleeper flag (and ringing). Who has told and
+ * finds nothing may go to sleep: reads its bell, sets its flag, fence, looks again, and only wakes
+ * when the bell was rung. There are two slots, so that reuse comes early; the library has more. A
+ * payload that is not the operation's, a line that was overwritten before it was read, and a state
+ * in which nobody can do anything are errors.
  *
- * The search proves its worth: each of six mutations, a fence or an order less, must be found. */
+ * The search proves its worth: each of seven mutations, a fence or an order less, must be found. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ typedef struct protocol {
     bool no_acquire;     /* the payload may be read before the word */
     bool no_fence;       /* nothing between the word and the look at sleepers */
     bool no_second_look; /* a sleeper does not look again after raising its flag */
+    bool no_last_word;   /* who need not wait tells nobody */
     uint8_t kinds[OPERATIONS_MAX];
 } protocol;
 
@@ -68,8 +70,10 @@ typedef struct actor {
     uint8_t at;
     uint8_t back; /* where a sleeper goes on */
     uint8_t operation;
-    uint8_t peer; /* looked at, or waited for */
-    uint8_t bell; /* as it was before going to sleep */
+    uint8_t peer;   /* looked at, or waited for */
+    uint8_t untold; /* the word was written, and nobody looked who sleeps */
+    uint8_t next;   /* the peer to wait for when that is done */
+    uint8_t bell;   /* as it was before going to sleep */
     uint8_t early;
     uint8_t has_early; /* the payload was read before the word */
     uint8_t seen[RANKS_MAX];
@@ -256,13 +260,25 @@ static bool step_credit(search *x, world *s, int rank)
     return true;
 }
 
+static void begin_telling(actor *a)
+{
+    a->untold = 0;
+    a->next = a->peer;
+    a->at = FENCE;
+}
+
 static bool step_wait(search *x, world *s, int rank)
 {
     actor *a = &s->actors[rank];
     const int peer = next_needed(x->p, a, rank);
     a->peer = (uint8_t)peer;
     if (peer == x->p->ranks) {
-        begin_operation(x->p, a);
+        if (a->untold && !x->p->no_last_word) {
+            begin_telling(a);
+        } else {
+            a->untold = 0;
+            begin_operation(x->p, a);
+        }
         reach(x, s);
         return true;
     }
@@ -284,7 +300,9 @@ static bool step_wait(search *x, world *s, int rank)
         const bool again = a->has_early != 0;
         a->has_early = 0;
         a->early = 0;
-        if (!go_to_sleep(x->p, a, rank) && !again) {
+        if (a->untold) {
+            begin_telling(a);
+        } else if (!go_to_sleep(x->p, a, rank) && !again) {
             return false;
         }
     }
@@ -314,7 +332,8 @@ static bool step_look(search *x, world *s, int rank)
 {
     actor *a = &s->actors[rank];
     if (a->peer == x->p->ranks) {
-        a->peer = 0;
+        a->peer = a->next;
+        a->next = 0;
         a->at = WAIT;
     } else if (a->peer != rank && s->memory[a->peer][AT_FLAG] != 0) {
         if (a->buffered > 0) {
@@ -386,6 +405,11 @@ static bool step(search *x, const world *from, int rank)
         }
         a->at++;
         reach(x, &s);
+        if (word) { /* or first a look at who is there */
+            a->at = WAIT;
+            a->untold = 1;
+            reach(x, &s);
+        }
         return true;
     }
     case FENCE:
@@ -521,6 +545,9 @@ static void test_mutations_are_found(void **state)
     breaks(&p, "nobody can go on");
     p = correct(2, 4);
     p.no_second_look = true;
+    breaks(&p, "nobody can go on");
+    p = correct(2, 4);
+    p.no_last_word = true;
     breaks(&p, "nobody can go on");
 }
 
