@@ -243,8 +243,8 @@ static void take(coll_op *op, void *target)
                           size_bytes / op->element_bytes, comm->size);
         return;
     }
-    for (int i = 1; i <= comm->size; i++) {
-        const int source = (comm->rank + i) % comm->size;
+    for (int i = 1, source = comm->rank; i <= comm->size; i++) {
+        source = source + 1 == comm->size ? 0 : source + 1; /* the next rank's first */
         const size_t size_bytes = coll_shape_part_bytes(op, source);
         uint8_t *at = recv + coll_shape_target_bytes(op, source);
         if (source == comm->rank && op->kept) {
@@ -273,23 +273,33 @@ static void keep_own(const coll_op *op)
     }
 }
 
+/* The part of a copied contribution that this rank takes. */
+static const uint8_t *copied_part(const coll_op *op, int rank)
+{
+    const shm_comm *link = op->comm->link;
+    const uint8_t *bytes = op->path == COLL_PATH_LINE
+                               ? line_of(link, rank, op->sequence)->payload
+                               : shm_slot(link->segments[rank], op->sequence);
+    return rank == op->comm->rank ? own_part(op) : bytes + op->shape.part_offset_bytes;
+}
+
 static void take_copies(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const shm_comm *link = comm->link;
-    keep_own(op);
     if (op->shape.take == COLL_TAKE_NOTHING || op->shape.largest_bytes == 0) {
+        keep_own(op);
+        return;
+    }
+    if (op->shape.take == COLL_TAKE_ROOT) {
+        const uint8_t *from = copied_part(op, op->desc.root);
+        const size_t size_bytes = coll_shape_part_bytes(op, op->desc.root);
+        if (size_bytes > 0 && from != op->desc.recv) {
+            memcpy(op->desc.recv, from, size_bytes);
+        }
         return;
     }
     for (int rank = 0; rank < comm->size; rank++) {
-        const bool wanted = op->shape.take == COLL_TAKE_ALL || rank == op->desc.root;
-        const uint8_t *bytes = op->path == COLL_PATH_LINE
-                                   ? line_of(link, rank, op->sequence)->payload
-                                   : shm_slot(link->segments[rank], op->sequence);
-        op->sources[rank] = wanted ? bytes + op->shape.part_offset_bytes : NULL;
-    }
-    if (op->sources[comm->rank] != NULL) {
-        op->sources[comm->rank] = own_part(op);
+        op->sources[rank] = copied_part(op, rank);
     }
     take(op, op->desc.recv);
 }
