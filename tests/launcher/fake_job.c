@@ -53,3 +53,10 @@ int fake_job_run(test_program *program, const test_folder *folder, const char *c
     test_program_assert_no_children();
     return exit_status;
 }
+
+void fake_job_start_endless(test_program *program, const test_folder *folder)
+{
+    fake_job_start(program, folder, FAKE_LIST("--steps", FAKE_ENDLESS, "--log-dir", folder->path),
+                   FAKE_LIST("FAKE_LINES=same"));
+    test_program_wait_text(program, TEST_STDOUT, "step 3\n");
+}

@@ -17,6 +17,11 @@ void fake_job_start(test_program *program, const test_folder *folder, const char
 int fake_job_run(test_program *program, const test_folder *folder, const char *const *flags,
                  const char *const *variables);
 
+#define FAKE_ENDLESS "100000000" /* steps */
+
+/* Starts a job of so many, whose ranks print their steps; returns when it trains. */
+void fake_job_start_endless(test_program *program, const test_folder *folder);
+
 #define FAKE_LIST(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
 #endif

@@ -1,0 +1,199 @@
+/* Ctrl-C, Ctrl-Z and the rest, sent to a launcher with fake ranks; and one that is killed itself.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "fake_job.h"
+
+static test_program program; /* its buffers are big */
+
+static void ctrl_c_ends_after_the_step(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        fake_job_start_endless(&program, &folder);
+        assert_int_equal(kill(program.pid, signals[i]), 0);
+        assert_int_equal(test_program_wait(&program), 128 + signals[i]);
+        test_program_assert_no_children();
+        assert_non_null(strstr(program.text[TEST_STDERR], "ending after the current step"));
+        assert_non_null(strstr(program.text[TEST_STDOUT], "parameters byte-equal")); /* finished */
+        struct stat info;
+        assert_int_equal(stat(test_folder_path(&folder, "out/manifest.json"), &info), 0);
+    }
+    fake_job_teardown(&folder);
+}
+
+/* Nobody would hear a polite end yet, and nothing is there to be saved. */
+static void ctrl_c_before_the_first_step_ends_at_once(void **state)
+{
+    (void)state;
+    static const char *const points[] = {"FAKE_AT=1", "FAKE_AT=2", "FAKE_AT=3"};
+    test_folder folder;
+    fake_job_setup(&folder);
+    for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
+        const int signal_number = i % 2 == 0 ? SIGTERM : SIGINT;
+        fake_job_start(&program, &folder, FAKE_LIST("--steps", "10"),
+                       FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
+        test_program_wait_text(&program, TEST_STDOUT, "here I stay");
+        assert_int_equal(kill(program.pid, signal_number), 0);
+        assert_int_equal(test_program_wait(&program), 128 + signal_number);
+        test_program_assert_no_children();
+        assert_non_null(strstr(program.text[TEST_STDERR], "before the first step"));
+    }
+    fake_job_teardown(&folder);
+}
+
+static void a_second_ctrl_c_ends_at_once(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    /* rank 1 hangs, so that a polite end never comes */
+    fake_job_start(&program, &folder, FAKE_LIST("--steps", "10"),
+                   FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
+    test_program_wait_text(&program, TEST_STDOUT, "step 0 of 1");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDERR, "ending after the current step");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    fake_job_teardown(&folder);
+}
+
+static void ranks_die_with_their_launcher(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    fake_job_start_endless(&program, &folder);
+    assert_int_equal(kill(program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 137); /* also: both pipes have been let go */
+    test_program_wait_no_children();
+    /* and its locks are gone: the next job takes the same folder */
+    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2"), NULL), 0);
+    fake_job_teardown(&folder);
+}
+
+static void a_launcher_killed_early_leaves_no_rank(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    fake_job_start(&program, &folder, FAKE_LIST("--ranks", "4"),
+                   FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=0", "FAKE_AT=0"));
+    assert_int_equal(kill(program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 137);
+    test_program_wait_no_children();
+    fake_job_teardown(&folder);
+}
+
+static void ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    const char *const arguments[] = {
+        "/bin/sh",
+        "-c",
+        "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
+        FAKE_LAUNCHER_PATH,
+        "--no-plots",
+        "--no-scaling",
+        "--steps",
+        FAKE_ENDLESS,
+        "--data",
+        test_folder_path(&folder, "data.jsonl"),
+        "--tokenizer",
+        test_folder_path(&folder, "tokenizer.json"),
+        "--out",
+        test_folder_path(&folder, "out"),
+        NULL,
+    };
+    test_program_start(&program, arguments, FAKE_LIST("FAKE_LINES=same"));
+    test_program_wait_text(&program, TEST_STDOUT, "step 3\n");
+    assert_int_equal(kill(program.pid, SIGHUP), 0);
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    test_program_wait_text(&program, TEST_STDOUT, "step 60\n");
+    assert_int_equal(kill(program.pid, SIGTERM), 0);
+    assert_int_equal(test_program_wait(&program), 143);
+    test_program_assert_no_children();
+    assert_null(strstr(program.text[TEST_STDERR], "SIGHUP"));
+    assert_null(strstr(program.text[TEST_STDERR], "Ctrl-C"));
+    fake_job_teardown(&folder);
+}
+
+/* Waits until a process is stopped, or is not. */
+static void wait_stopped(pid_t pid, bool stopped)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(20 * BASE_NS_PER_S);
+    char path[64];
+    char state = '?';
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    while ((state == 'T') != stopped || state == '?') {
+        FILE *file = fopen(path, "re");
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%*d %*s %c", &state), 1);
+        (void)fclose(file);
+        assert_true(base_now_ns() < deadline_ns);
+        (void)sched_yield();
+    }
+}
+
+static void ctrl_z_stops_the_ranks_too(void **state)
+{
+    (void)state;
+    test_folder folder;
+    char path[64];
+    char children[64];
+    int ranks[2] = {0};
+    int status = 0;
+    fake_job_setup(&folder);
+    fake_job_start_endless(&program, &folder);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", program.pid, program.pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(children, sizeof children, file));
+    (void)fclose(file);
+    char *second = NULL;
+    ranks[0] = (int)strtol(children, &second, 10);
+    ranks[1] = (int)strtol(second, NULL, 10);
+    assert_true(ranks[0] > 0 && ranks[1] > 0);
+    assert_int_equal(kill(program.pid, SIGTSTP), 0);
+    assert_int_equal(waitpid(program.pid, &status, WUNTRACED), program.pid);
+    assert_true(WIFSTOPPED(status));
+    wait_stopped(ranks[0], true);
+    wait_stopped(ranks[1], true);
+    assert_int_equal(kill(program.pid, SIGCONT), 0);
+    wait_stopped(ranks[0], false);
+    wait_stopped(ranks[1], false);
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 130);
+    test_program_assert_no_children();
+    assert_null(strstr(program.text[TEST_STDERR], "is stopped by"));
+    assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
+    fake_job_teardown(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ctrl_c_ends_after_the_step),
+        cmocka_unit_test(ctrl_c_before_the_first_step_ends_at_once),
+        cmocka_unit_test(a_second_ctrl_c_ends_at_once),
+        cmocka_unit_test(ranks_die_with_their_launcher),
+        cmocka_unit_test(a_launcher_killed_early_leaves_no_rank),
+        cmocka_unit_test(ignored_signals_stay_ignored),
+        cmocka_unit_test(ctrl_z_stops_the_ranks_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
