@@ -1,6 +1,8 @@
 #include "tcp_conn.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +10,26 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { READS_PER_CALL = 16, SEND_BYTES = 256 * 1024 };
+enum {
+    READS_PER_CALL = 16,
+    SEND_BYTES = 256 * 1024,
+    PACKET_BYTES_MAX = 65535 - 320, /* offloaded: the kernel's limit, less room for its headers */
+};
+
+/* How a call to the socket stands to others of the same frames. */
+typedef enum push_part { PUSH_ALL, PUSH_MORE_FOLLOWS, PUSH_LAST } push_part;
+
+/* How the system is going to cut what is sent; the other way round nothing is lost but time. */
+static void learn_packets(coll_conn *conn)
+{
+    int segment_bytes = 0;
+    socklen_t length = sizeof segment_bytes;
+    if (getsockopt(conn->fd, IPPROTO_TCP, TCP_MAXSEG, &segment_bytes, &length) == 0 &&
+        segment_bytes > 0 && segment_bytes <= PACKET_BYTES_MAX) {
+        conn->short_bytes_max = (size_t)segment_bytes;
+        conn->packet_bytes = PACKET_BYTES_MAX - PACKET_BYTES_MAX % (size_t)segment_bytes;
+    }
+}
 
 base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_seal *out,
                              coll_conn **conn, base_error *reterr)
@@ -21,6 +42,7 @@ base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_s
         made->ask_bytes = COLL_CONN_ASK_BYTES;
         made->in = *in;
         made->out = *out;
+        learn_packets(made);
         made->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
         made->sealed = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
         if (made->scratch != NULL && made->sealed != NULL) {
@@ -103,6 +125,35 @@ static size_t push(coll_conn *conn, struct iovec *parts, int count, bool more)
     return sent > 0 ? (size_t)sent : 0;
 }
 
+/* The same; a short last packet by a call of its own. */
+static size_t push_apart(coll_conn *conn, struct iovec *parts, int count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += parts[i].iov_len;
+    }
+    size_t rest =
+        conn->packet_bytes > 0 && bytes > conn->packet_bytes ? bytes % conn->packet_bytes : 0;
+    if (rest == 0 || rest > conn->short_bytes_max) {
+        return push(conn, parts, count, false);
+    }
+    const size_t first = bytes - rest;
+    int cut = count - 1; /* the part that both calls have something of */
+    while (parts[cut].iov_len < rest) {
+        rest -= parts[cut--].iov_len;
+    }
+    const struct iovec whole = parts[cut];
+    parts[cut].iov_len -= rest;
+    size_t sent = push(conn, parts, cut + 1, false);
+    if (sent == first) {
+        parts[cut] = (struct iovec){.iov_base = (uint8_t *)whole.iov_base + whole.iov_len - rest,
+                                    .iov_len = rest};
+        sent += push(conn, parts + cut, count - cut, false);
+    }
+    parts[cut] = whole;
+    return sent;
+}
+
 /* Keeps what `skipped` bytes of the parts leave over. */
 static bool keep(coll_conn *conn, const struct iovec *parts, int count, size_t skipped)
 {
@@ -135,7 +186,7 @@ static void drop_kept(coll_conn *conn, size_t size_bytes)
 /* Sends what was kept and the parts, or keeps the parts as well; parts[0] is free for the former.
  */
 static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net_when when,
-                       bool more)
+                       push_part part)
 {
     const size_t kept = coll_conn_backlog(conn);
     size_t sent = 0;
@@ -144,7 +195,10 @@ static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net
         return keep(conn, parts + 1, count - 1, 0);
     }
     parts[0] = (struct iovec){.iov_base = conn->backlog + conn->backlog_begin, .iov_len = kept};
-    sent = kept > 0 ? push(conn, parts, count, more) : push(conn, parts + 1, count - 1, more);
+    struct iovec *begin = kept > 0 ? parts : parts + 1;
+    const int used = kept > 0 ? count : count - 1;
+    sent = part == PUSH_ALL ? push_apart(conn, begin, used)
+                            : push(conn, begin, used, part == PUSH_MORE_FOLLOWS);
     conn->held = false;
     if (conn->deaf) {
         drop_kept(conn, 0);
@@ -197,8 +251,10 @@ void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frame
         struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
         uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
         const int count = seal_frames(conn, frames, first, parts + 1, tags);
-        const bool more = first + count < frames->count;
-        if (!send_parts(conn, parts, 1 + 3 * count, when, more)) {
+        const push_part part = first + count < frames->count ? PUSH_MORE_FOLLOWS
+                               : first == 0                  ? PUSH_ALL
+                                                             : PUSH_LAST;
+        if (!send_parts(conn, parts, 1 + 3 * count, when, part)) {
             coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
             hang_up(conn);
             return;

@@ -2,10 +2,12 @@
  *
  * On the wire a frame is head, body, and a tag (tcp_seal.h; none with auth off). Frames go out in
  * one sendmsg, straight from where they lie, with those before them that were kept for company:
- * each call costs a segment of its own, and a segment a few microseconds on both sides. What the
- * socket does not take is kept and goes first next time. Bodies of data frames are read straight to
- * their place; all else goes to a stage, and is believed or not where it lies there. Frames are
- * numbered from 0, and must come in turn.
+ * each call costs a segment of its own, and a segment a few microseconds on both sides. Where the
+ * last segment is a short one anyhow, it goes by a call of its own: what the peer has sent
+ * meanwhile is acknowledged by it, which saves a segment with nothing else in it; 64 KiB each way
+ * take a sixth less time. What the socket does not take is kept and goes first next time. Bodies of
+ * data frames are read straight to their place; all else goes to a stage, and is believed or not
+ * where it lies there. Frames are numbered from 0, and must come in turn.
  *
  * Never blocks. Used by the context's thread only. */
 #ifndef COLL_SRC_TCP_CONN_H
@@ -42,9 +44,11 @@ typedef struct coll_conn {
     uint8_t *sealed;  /* an encrypted body on its way */
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
-    bool held; /* what was kept waits for company until the end of this turn */
-    bool deaf; /* the socket takes nothing any more */
-    bool shut; /* nothing that comes is believed any more */
+    bool held;              /* what was kept waits for company until the end of this turn */
+    size_t packet_bytes;    /* what the system sends as one at most; 0: unknown */
+    size_t short_bytes_max; /* of a last packet: so much need not be acknowledged at once */
+    bool deaf;              /* the socket takes nothing any more */
+    bool shut;              /* nothing that comes is believed any more */
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */

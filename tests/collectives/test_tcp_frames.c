@@ -337,10 +337,46 @@ static void several_at_once_are_several(void **state)
     check_several(COLL_TCP_AUTH_ENCRYPT);
 }
 
+/* A short last packet goes by a call of its own, wherever in the frames it begins: nothing is lost
+ * or comes twice, and the tags fit. */
+static void a_short_rest_goes_apart(void **state)
+{
+    enum { BODY_MAX = 700, HEAD = COLL_FRAME_HEAD_BYTES, TAG = COLL_SEAL_TAG_BYTES };
+    stage *s = open_stage(COLL_TCP_AUTH_MAC);
+    stage *there = open_stage(COLL_TCP_AUTH_MAC);
+    uint8_t data[2 * BODY_MAX];
+    uint8_t wire[2 * (HEAD + BODY_MAX + TAG)];
+    (void)state;
+    fill(data, sizeof data);
+    s->conn->packet_bytes = 300;
+    s->conn->short_bytes_max = 250;
+    for (uint32_t body = 1; body <= BODY_MAX; body++) {
+        const coll_net_when when = body % 2 == 0 ? COLL_NET_SOON : COLL_NET_NOW;
+        for (int i = 0; i < 2; i++) { /* the first alone, or kept for the second */
+            coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
+                                    .kind = COLL_FRAME_DATA,
+                                    .comm_id = COMM_ID,
+                                    .body_bytes = body};
+            const coll_net_frames frames = {.heads = &head, .count = 1, .bodies = data + i * body};
+            coll_conn_send(&s->context, s->conn, &frames, i == 0 ? when : COLL_NET_NOW);
+        }
+        put(there, wire, drain(s, wire, sizeof wire));
+        for (int i = 0; i < 2; i++) {
+            const uint8_t *frame = coll_net_receive_begin(&there->comm, PEER, 0, body);
+            assert_non_null(frame);
+            assert_memory_equal(frame, data + i * body, body);
+            coll_net_receive_end(&there->comm, PEER, 0);
+        }
+    }
+    close_stage(there);
+    close_stage(s);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_come_to_their_place),
+        cmocka_unit_test(a_short_rest_goes_apart),
         cmocka_unit_test(a_place_comes_before_its_frames),
         cmocka_unit_test(other_frames_do_not),
         cmocka_unit_test(failure_leaves_the_place_alone),
