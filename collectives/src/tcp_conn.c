@@ -13,6 +13,7 @@
 enum {
     READS_PER_CALL = 16,
     SEND_BYTES = 256 * 1024,
+    GATHER_BYTES = 1536, /* copying so much is cheaper than telling the kernel of several parts */
     PACKET_BYTES_MAX = 65535 - 320, /* offloaded: the kernel's limit, less room for its headers */
 };
 
@@ -108,11 +109,34 @@ static bool make_room(coll_conn *conn, size_t size_bytes)
     return true;
 }
 
+/* Copies parts, one behind the other; 0 if there is but one, or they are too long. */
+static size_t gather(const struct iovec *parts, int count, uint8_t target[GATHER_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < count && count > 1; i++) {
+        if (parts[i].iov_len > GATHER_BYTES - used) {
+            return 0;
+        }
+        if (parts[i].iov_len > 0) {
+            memcpy(target + used, parts[i].iov_base, parts[i].iov_len);
+            used += parts[i].iov_len;
+        }
+    }
+    return used;
+}
+
 /* Bytes that the socket takes now; none after an error, which reading will tell. Where more are to
  * follow at once, no segment begins with the few that are left over. */
-static size_t push(coll_conn *conn, struct iovec *parts, int count, bool more)
+static size_t push(coll_conn *conn, const struct iovec *parts, int count, bool more)
 {
-    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    uint8_t gathered[GATHER_BYTES];
+    const struct iovec whole = {.iov_base = gathered, .iov_len = gather(parts, count, gathered)};
+    if (whole.iov_len > 0) {
+        parts = &whole;
+        count = 1;
+    }
+    const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
+                                   .msg_iovlen = (size_t)count};
     const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
     ssize_t sent = -1;
     do {
