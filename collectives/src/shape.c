@@ -89,11 +89,10 @@ size_t coll_shape_part_bytes(const coll_op *op, int source)
 {
     size_t offset_bytes = 0;
     size_t size_bytes = 0;
+    if (!op->varies) {
+        return op->total_bytes; /* the vector's, or any block's */
+    }
     switch (op->desc.kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_REDUCE:
-    case COLL_BROADCAST:
-        return op->total_bytes;
     case COLL_ALL_GATHER:
     case COLL_GATHER:
         coll_op_block(op, source, &offset_bytes, &size_bytes);
