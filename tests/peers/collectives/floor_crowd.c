@@ -5,7 +5,8 @@
  * from and to the ranks' own buffers; ordinary memory is copied to a window before, and the sum
  * from one after.
  *
- * Two windows by turns would do with one meeting each; a window may be used again when all have met
+ * A window of 1 MiB where one is enough, else of half as much: longer ones leave the cache. Two by
+ * turns do with one meeting each: a window may be used again when all have met
  * for the one after, for by then its sums have been copied out. */
 #include <sched.h>
 #include <string.h>
@@ -16,8 +17,8 @@ enum {
     SLOT_BYTES = 4096,
     WINDOW_BYTES = 1 << 20,
     WINDOWS = 2,
-    CHUNK_BYTES = 64 * 1024,
-    UNIT = 32, /* floats added at once */
+    CHUNK_BYTES = 16 * 1024, /* at least; else one for each rank */
+    UNIT = 32,               /* floats added at once */
 };
 
 typedef struct line {
@@ -111,7 +112,8 @@ static void meet(void)
 
 static void add_chunks(float *const *outs, int out_count, const float *const *in, size_t count)
 {
-    const size_t most = CHUNK_BYTES / sizeof(float);
+    const size_t share = (count / (size_t)crowd.size + UNIT - 1) / UNIT * UNIT;
+    const size_t most = share > CHUNK_BYTES / sizeof(float) ? share : CHUNK_BYTES / sizeof(float);
     const uint64_t first = crowd.chunks;
     const uint64_t end = first + (count + most - 1) / most;
     uint64_t at = atomic_load(&crowd.shared->claimed);
@@ -129,7 +131,8 @@ static void add_chunks(float *const *outs, int out_count, const float *const *in
 
 static void run_windows(float *data, size_t count)
 {
-    const size_t most = WINDOW_BYTES / sizeof(float);
+    const bool one = count * sizeof(float) <= WINDOW_BYTES;
+    const size_t most = (one ? WINDOW_BYTES : WINDOW_BYTES / 2) / sizeof(float);
     for (size_t at = 0; at < count; at += most) {
         const size_t part = floor_smaller(most, count - at);
         const uint64_t window = crowd.windows++ % WINDOWS;
