@@ -8,6 +8,8 @@
 
 enum { NAME_BYTES = 16 }; /* the kernel's TCP_CA_NAME_MAX */
 
+#define OTHER "reno"
+
 bool coll_tcp_paces(const char *name)
 {
     return strncmp(name, "bbr", strlen("bbr")) == 0;
@@ -23,9 +25,28 @@ static void get_congestion(int fd, char name[NAME_BYTES + 1])
     }
 }
 
-static void set_congestion(int fd, const char *name)
+static bool set_congestion(int fd, const char *name)
 {
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+}
+
+/* What the system gives a socket, if that paces; empty if not. Whether a socket that has left it
+ * may have it again. */
+static bool find_pacing(char name[NAME_BYTES + 1])
+{
+    const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool back = false;
+    name[0] = '\0';
+    if (fresh >= 0) {
+        get_congestion(fresh, name);
+        if (coll_tcp_paces(name)) {
+            back = set_congestion(fresh, OTHER) && set_congestion(fresh, name);
+        } else {
+            name[0] = '\0';
+        }
+        (void)close(fresh);
+    }
+    return back;
 }
 
 void coll_tcp_options_fresh(int fd)
@@ -38,8 +59,8 @@ void coll_tcp_options_fresh(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
     get_congestion(fd, congestion);
-    if (coll_tcp_paces(congestion)) {
-        set_congestion(fd, "reno");
+    if (coll_tcp_paces(congestion) && find_pacing(congestion)) {
+        (void)set_congestion(fd, OTHER);
     }
 }
 
@@ -47,19 +68,15 @@ bool coll_tcp_options_met(int fd)
 {
     struct tcp_info info;
     socklen_t length = sizeof info;
-    char systems[NAME_BYTES + 1];
+    char name[NAME_BYTES + 1];
     memset(&info, 0, sizeof info);
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
-        info.tcpi_rtt <= COLL_TCP_SHORT_PATH_US) {
-        return true;
+    const bool is_short = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+                          info.tcpi_rtt <= COLL_TCP_SHORT_PATH_US;
+    get_congestion(fd, name);
+    if (is_short && coll_tcp_paces(name)) {
+        (void)set_congestion(fd, OTHER);
+    } else if (!is_short && find_pacing(name)) {
+        (void)set_congestion(fd, name);
     }
-    const int fresh = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fresh >= 0) {
-        get_congestion(fresh, systems);
-        if (coll_tcp_paces(systems)) {
-            set_congestion(fd, systems);
-        }
-        (void)close(fresh);
-    }
-    return false;
+    return is_short;
 }

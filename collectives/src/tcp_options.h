@@ -4,8 +4,10 @@
  * path takes, and learns little from collectives, which send in bursts: on short paths that alone
  * made 256 KiB take twice and 1 MiB four times as long. So where the system's choice is one of
  * those, sockets begin with reno, which every kernel lets every program have, and go back to the
- * system's choice once the handshake has shown that the path is no short one. What else a system
- * may have chosen (cubic, dctcp) stays.
+ * system's choice once the handshake has shown that the path is no short one. Where that would not
+ * be allowed (who may have what is net.ipv4.tcp_allowed_congestion_control), they begin with the
+ * system's choice, and take reno if the path turns out to be short. What else a system may have
+ * chosen (cubic, dctcp) stays.
  *
  * All is for speed: a system that refuses is slower, not wrong. Thread-safe. */
 #ifndef COLL_SRC_TCP_OPTIONS_H

@@ -37,6 +37,16 @@ ringfence_test(
   PRIVATE_OF collectives)
 
 ringfence_test(
+  coll-tcp-options
+  SOURCES test_tcp_options.c
+  LIBS ringfence::coll
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+target_link_options(test-coll-tcp-options PRIVATE
+                    -Wl,--wrap=socket,--wrap=setsockopt,--wrap=getsockopt)
+
+ringfence_test(
   coll-net-lend
   SOURCES test_net_lend.c
   LIBS ringfence::coll PkgConfig::SODIUM
