@@ -46,8 +46,8 @@ int coll_net_rank_in(const coll_comm *comm, int context_rank);
 void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body,
                          coll_net_when when);
 
-/* Room for the body of a data frame, unless it is to be lent. COLL_NET_BAD: there is no credit, or
- * no memory. */
+/* Room for the body of a data frame, unless it is to be lent. COLL_NET_BAD: there is no credit.
+ * COLL_NET_DROP: no memory, and the communicator has failed. */
 coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head,
                                        uint8_t **body);
 /* Keeps a lent body as the next frame's. */

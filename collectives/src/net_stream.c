@@ -176,7 +176,7 @@ coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_fra
         stream->slots = aligned_alloc(64, (size_t)COLL_NET_SLOTS * comm->chunk_bytes);
         if (stream->slots == NULL) {
             (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
-            return COLL_NET_BAD;
+            return COLL_NET_DROP; /* the peer has done nothing wrong */
         }
     }
     /* An empty stream begins with the first slot, which the caches hold. */

@@ -14,6 +14,7 @@ enum {
     READS_PER_CALL = 16,
     SEND_BYTES = 256 * 1024,
     GATHER_BYTES = 1536, /* copying so much is cheaper than telling the kernel of several parts */
+    FAILURE_BYTES = COLL_FRAME_HEAD_BYTES + COLL_FRAME_REASON_BYTES + COLL_SEAL_TAG_BYTES,
     PACKET_BYTES_MAX = 65535 - 320, /* offloaded: the kernel's limit, less room for its headers */
 };
 
@@ -46,7 +47,9 @@ base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_s
         learn_packets(made);
         made->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
         made->sealed = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
-        if (made->scratch != NULL && made->sealed != NULL) {
+        made->backlog = malloc(COLL_CONN_BACKLOG_BYTES);
+        made->backlog_capacity = made->backlog != NULL ? COLL_CONN_BACKLOG_BYTES : 0;
+        if (made->scratch != NULL && made->sealed != NULL && made->backlog != NULL) {
             *conn = made;
             return BASE_OK;
         }
@@ -178,8 +181,8 @@ static size_t push_apart(coll_conn *conn, struct iovec *parts, int count)
     return sent;
 }
 
-/* Keeps what `skipped` bytes of the parts leave over. */
-static bool keep(coll_conn *conn, const struct iovec *parts, int count, size_t skipped)
+/* Keeps what `skipped` bytes of the parts leave over: there is room. */
+static void keep(coll_conn *conn, const struct iovec *parts, int count, size_t skipped)
 {
     for (int i = 0; i < count; i++) {
         const size_t gone = skipped < parts[i].iov_len ? skipped : parts[i].iov_len;
@@ -188,13 +191,9 @@ static bool keep(coll_conn *conn, const struct iovec *parts, int count, size_t s
         if (rest == 0) {
             continue;
         }
-        if (!make_room(conn, rest)) {
-            return false;
-        }
         memcpy(conn->backlog + conn->backlog_end, (uint8_t *)parts[i].iov_base + gone, rest);
         conn->backlog_end += rest;
     }
-    return true;
 }
 
 /* Forgets bytes at the front of what was kept. */
@@ -209,14 +208,15 @@ static void drop_kept(coll_conn *conn, size_t size_bytes)
 
 /* Sends what was kept and the parts, or keeps the parts as well; parts[0] is free for the former.
  */
-static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net_when when,
+static void send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net_when when,
                        push_part part)
 {
     const size_t kept = coll_conn_backlog(conn);
     size_t sent = 0;
     if (when != COLL_NET_NOW && (kept == 0 || conn->held)) {
         conn->held = true;
-        return keep(conn, parts + 1, count - 1, 0);
+        keep(conn, parts + 1, count - 1, 0);
+        return;
     }
     parts[0] = (struct iovec){.iov_base = conn->backlog + conn->backlog_begin, .iov_len = kept};
     struct iovec *begin = kept > 0 ? parts : parts + 1;
@@ -226,11 +226,11 @@ static bool send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net
     conn->held = false;
     if (conn->deaf) {
         drop_kept(conn, 0);
-        return true;
+        return;
     }
     const size_t of_kept = sent < kept ? sent : kept;
     drop_kept(conn, of_kept);
-    return keep(conn, parts + 1, count - 1, sent - of_kept);
+    keep(conn, parts + 1, count - 1, sent - of_kept);
 }
 
 /* How many bytes are worth while in one call. Where they are sealed first, the peer could have
@@ -268,9 +268,25 @@ static int seal_frames(coll_conn *conn, const coll_net_frames *frames, int first
     return count;
 }
 
+/* Room for all of the frames, should the socket take nothing, and for the word of a failure behind
+ * them: a frame that began can then be ended. */
+static bool make_room_for(coll_conn *conn, const coll_net_frames *frames)
+{
+    const size_t around = sizeof frames->heads[0] + coll_seal_tag_bytes(&conn->out);
+    size_t bytes = frames->heads[0].kind == COLL_FRAME_FAILED ? 0 : FAILURE_BYTES;
+    for (int i = 0; i < frames->count; i++) {
+        bytes += around + frames->heads[i].body_bytes;
+    }
+    return make_room(conn, bytes);
+}
+
 void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
                     coll_net_when when)
 {
+    if (!conn->deaf && !make_room_for(conn, frames)) {
+        coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
+        return; /* nothing of them has gone: the peer was told, in the next frame */
+    }
     for (int first = 0; first < frames->count && !conn->deaf;) {
         struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
         uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
@@ -278,11 +294,7 @@ void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frame
         const push_part part = first + count < frames->count ? PUSH_MORE_FOLLOWS
                                : first == 0                  ? PUSH_ALL
                                                              : PUSH_LAST;
-        if (!send_parts(conn, parts, 1 + 3 * count, when, part)) {
-            coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
-            hang_up(conn);
-            return;
-        }
+        send_parts(conn, parts, 1 + 3 * count, when, part);
         first += count;
     }
 }

@@ -35,6 +35,7 @@ ringfence_test(
   LABELS unit
   TIMEOUT 60
   PRIVATE_OF collectives)
+target_link_options(test-coll-tcp-frames PRIVATE -Wl,--wrap=malloc,--wrap=aligned_alloc)
 
 ringfence_test(
   coll-tcp-options

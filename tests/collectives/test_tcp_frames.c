@@ -9,6 +9,23 @@
 
 enum { RANKS = 2, PEER = 1, COMM_ID = 7, CHUNK = 1024, BODIES = 3, TAIL = 100 };
 
+static bool no_memory; /* for libcoll */
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return no_memory ? NULL : __real_malloc(size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return no_memory ? NULL : __real_aligned_alloc(alignment, size);
+}
+
 typedef struct stage {
     coll_net net; /* first, as a transport has it */
     coll_context context;
@@ -20,15 +37,18 @@ typedef struct stage {
     uint64_t number;
     int peer_end;
     coll_tcp_auth auth;
+    bool talks;
 } stage;
 
-static void send_nothing(coll_context *context, int peer, const coll_net_frames *frames,
-                         coll_net_when when)
+/* Nothing leaves but by coll_conn_send, until the stage talks. */
+static void send_frames(coll_context *context, int peer, const coll_net_frames *frames,
+                        coll_net_when when)
 {
-    (void)context;
+    const stage *s = context->net;
     (void)peer;
-    (void)frames;
-    (void)when;
+    if (s->talks) {
+        coll_conn_send(context, s->conn, frames, when);
+    }
 }
 
 static bool has_room(coll_context *context, int peer)
@@ -44,7 +64,7 @@ static void forget(coll_context *context, coll_comm *comm)
     coll_conn_forget(s->conn, comm);
 }
 
-static const coll_net_links links = {.send = send_nothing, .has_room = has_room, .forget = forget};
+static const coll_net_links links = {.send = send_frames, .has_room = has_room, .forget = forget};
 
 static stage *open_stage(coll_tcp_auth auth)
 {
@@ -372,6 +392,67 @@ static void a_short_rest_goes_apart(void **state)
     close_stage(s);
 }
 
+/* A frame is sent whole or not at all: where there is no memory to keep the rest of it, the peer
+ * hears just that. */
+static void check_no_memory_to_send(coll_tcp_auth auth)
+{
+    enum { BODY = COLL_FRAME_BODY_BYTES_MAX };
+    static uint8_t piece[COLL_CONN_STAGE_BYTES];
+    const int small = 4096;
+    stage *s = open_stage(auth);
+    stage *there = open_stage(auth);
+    coll_frame_head head = {
+        .magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_DATA, .comm_id = COMM_ID, .body_bytes = BODY};
+    uint8_t *data = calloc(1, BODY);
+    assert_non_null(data);
+    assert_int_equal(setsockopt(s->conn->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    s->talks = true;
+    no_memory = true;
+    coll_conn_send(&s->context, s->conn,
+                   &(coll_net_frames){.heads = &head, .count = 1, .bodies = data}, COLL_NET_NOW);
+    no_memory = false;
+    assert_true(s->comm.failed);
+    for (size_t got = 1; got > 0 && !there->comm.failed;) {
+        got = drain(s, piece, sizeof piece);
+        put(there, piece, got);
+        (void)coll_conn_flush(s->conn);
+    }
+    assert_true(there->comm.failed);
+    assert_non_null(strstr(there->comm.failure.message, "no memory"));
+    free(data);
+    close_stage(there);
+    close_stage(s);
+}
+
+static void no_memory_to_send_is_told(void **state)
+{
+    (void)state;
+    check_no_memory_to_send(COLL_TCP_AUTH_OFF);
+    check_no_memory_to_send(COLL_TCP_AUTH_MAC);
+    check_no_memory_to_send(COLL_TCP_AUTH_ENCRYPT);
+}
+
+/* A rank without memory for what comes blames nobody else. */
+static void no_memory_to_receive_is_told(void **state)
+{
+    static const uint8_t body[CHUNK] = {1};
+    (void)state;
+    stage *s = open_stage(COLL_TCP_AUTH_MAC);
+    coll_comm other = {.context = &s->context,
+                       .table = &coll_tcp_transport,
+                       .size = RANKS,
+                       .ranks = {0, 1},
+                       .id = COMM_ID + 1};
+    s->comm.next = &other;
+    no_memory = true;
+    put_frame(s, COLL_FRAME_DATA, body, sizeof body, 0);
+    no_memory = false;
+    assert_int_equal(s->comm.failure.status, BASE_ERR_MEMORY);
+    assert_false(other.failed);
+    assert_true(coll_conn_listens(s->conn));
+    close_stage(s);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -382,6 +463,8 @@ int main(void)
         cmocka_unit_test(failure_leaves_the_place_alone),
         cmocka_unit_test(company_keeps_the_order),
         cmocka_unit_test(several_at_once_are_several),
+        cmocka_unit_test(no_memory_to_send_is_told),
+        cmocka_unit_test(no_memory_to_receive_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
