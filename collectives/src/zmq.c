@@ -18,6 +18,7 @@ typedef struct zmq_peer {
     uint64_t sent; /* frames */
     uint64_t received;
     bool refused; /* its socket took nothing */
+    bool shut;    /* it broke the protocol: nothing that comes is read any more */
     size_t kept_bytes;
     uint8_t kept[COLL_ZMQ_KEPT_BYTES]; /* frames that wait for company */
 } zmq_peer;
@@ -155,19 +156,20 @@ static zmq_loan *make_loan(coll_context *context, zmq_msg_t *message)
     return loan;
 }
 
-/* Keeps the body of a frame, `at` bytes into its message, without a copy. */
+/* Keeps the body of a frame, `at` bytes into its message, without a copy. Without memory the
+ * communicator fails, and the frame is nobody's. */
 static bool lend(coll_comm *comm, int rank, const coll_frame_head *head, zmq_msg_t *message,
                  size_t at)
 {
     zmq_loan *loan = make_loan(comm->context, message);
     if (loan == NULL) {
         (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
-        return false;
+        return true;
     }
     return coll_net_lend(comm, rank, head, (uint8_t *)zmq_msg_data(&loan->message) + at, loan);
 }
 
-/* Takes a frame; false: nothing more of that message is to be taken. */
+/* Takes a frame; false: it broke the protocol, and its sender's communicators have failed. */
 static bool deliver(coll_context *context, int rank, const coll_frame_head *head,
                     zmq_msg_t *message, const uint8_t *data)
 {
@@ -197,7 +199,8 @@ static bool deliver(coll_context *context, int rank, const coll_frame_head *head
     return coll_net_commit(context, rank, head, body);
 }
 
-static void deliver_message(coll_context *context, int rank, zmq_msg_t *message)
+/* False: nothing that this peer sends is to be read any more. */
+static bool deliver_message(coll_context *context, int rank, zmq_msg_t *message)
 {
     const size_t size_bytes = zmq_msg_size(message);
     const uint8_t *data = zmq_msg_data(message);
@@ -207,28 +210,30 @@ static void deliver_message(coll_context *context, int rank, zmq_msg_t *message)
     do {
         if (!coll_zmq_frames_read(data, size_bytes, &at, &head, &body)) {
             coll_net_fail_peer(context, rank, "broke the protocol: a frame of the wrong size");
-            return;
+            return false;
         }
-    } while (deliver(context, rank, &head, message, body) && at < size_bytes);
+        if (!deliver(context, rank, &head, message, body)) {
+            return false;
+        }
+    } while (at < size_bytes);
+    return true;
 }
 
 /* The next messages from a peer; false if there is none. */
 static bool take_messages(coll_context *context, int rank)
 {
-    const zmq_state *state = state_of(context);
-    for (int count = 0; count < MESSAGES_PER_POLL; count++) {
+    zmq_state *state = state_of(context);
+    for (int count = 0; count < MESSAGES_PER_POLL && !state->peers[rank].shut; count++) {
         zmq_msg_t message;
         (void)zmq_msg_init(&message);
         const bool here = zmq_msg_recv(&message, state->links.sockets[rank], ZMQ_DONTWAIT) >= 0;
-        if (here) {
-            deliver_message(context, rank, &message);
-        }
+        state->peers[rank].shut = here && !deliver_message(context, rank, &message);
         (void)zmq_msg_close(&message);
         if (!here) {
             return count > 0;
         }
     }
-    return true;
+    return !state->peers[rank].shut;
 }
 
 static bool net_poll_sockets(coll_context *context)
@@ -282,8 +287,10 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
     }
     for (int rank = 0; rank < context->size; rank++) {
         if (state->links.sockets[rank] != NULL && !state->net.left[rank]) {
-            items[count++] =
-                (zmq_pollitem_t){.socket = state->links.sockets[rank], .events = ZMQ_POLLIN};
+            if (!state->peers[rank].shut) {
+                items[count++] =
+                    (zmq_pollitem_t){.socket = state->links.sockets[rank], .events = ZMQ_POLLIN};
+            }
             items[count++] =
                 (zmq_pollitem_t){.socket = state->links.monitors[rank], .events = ZMQ_POLLIN};
         }
@@ -332,8 +339,12 @@ static void net_close_context(coll_context *context)
     }
     (void)net_poll_sockets(context); /* who has said goodbye needs none */
     coll_net_farewell(context);
+    bool failed = context->broken || context->world == NULL;
+    for (int rank = 0; rank < context->size; rank++) {
+        failed = failed || state->peers[rank].shut;
+    }
     /* Peers may need what was sent last, and why this rank goes. */
-    coll_zmq_links_close(&state->links, state->net.left, context->broken || context->world == NULL);
+    coll_zmq_links_close(&state->links, state->net.left, failed);
     coll_net_fini(&state->net);
     while (state->loans != NULL) {
         zmq_loan *next = state->loans->next;

@@ -74,8 +74,8 @@ static base_status set_options(void *socket, const key_pair *keys, const uint8_t
                                int peer, base_error *reterr)
 {
     const int64_t size_max = COLL_ZMQ_MESSAGE_BYTES_MAX + CURVE_BYTES;
-    bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_HWM) &&
-               set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_HWM) &&
+    bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_SEND_HWM) &&
+               set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_RECEIVE_HWM) &&
                zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
                set_int(socket, ZMQ_SNDTIMEO, 0) && set_int(socket, ZMQ_RCVTIMEO, 0) &&
                set_int(socket, ZMQ_IMMEDIATE, 0) && set_int(socket, ZMQ_RECONNECT_IVL, INT32_MAX) &&

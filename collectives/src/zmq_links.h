@@ -13,7 +13,9 @@
 
 #include "net.h"
 
-enum { COLL_ZMQ_HWM = 4096 }; /* messages queued in a socket; credits keep it far below */
+/* Messages that wait to leave, which this rank's own credits keep far below, and that wait to be
+ * read, for which a peer's word is not taken: 32 MiB at most, after which its sending stops. */
+enum { COLL_ZMQ_SEND_HWM = 4096, COLL_ZMQ_RECEIVE_HWM = 16 };
 
 typedef struct coll_zmq_links {
     void *zmq;

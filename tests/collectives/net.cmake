@@ -79,3 +79,11 @@ ringfence_test(
   LABELS ipc
   TIMEOUT 120)
 target_link_options(test-coll-leave PRIVATE -Wl,--wrap=setsockopt)
+
+ringfence_test(
+  coll-zmq-hostile
+  SOURCES test_zmq_hostile.c
+  LIBS ringfence_coll_forked PkgConfig::ZMQ
+  LABELS fault
+  TIMEOUT 60)
+target_link_options(test-coll-zmq-hostile PRIVATE -Wl,--wrap=zmq_msg_send)
