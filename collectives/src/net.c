@@ -215,9 +215,11 @@ static size_t chunk_bytes(const coll_comm *comm)
     if (comm->hybrid != NULL) {
         return COLL_CHUNK_BYTES; /* as in the shared memory of a host */
     }
-    return comm->size <= 4    ? COLL_NET_CHUNK_BYTES_MAX
-           : comm->size <= 16 ? COLL_NET_CHUNK_BYTES_MAX / 2
-                              : COLL_NET_CHUNK_BYTES_MAX / 4;
+    const size_t most = coll_net_of(comm->context)->chunk_bytes_max;
+    const size_t bytes = comm->size <= 4    ? COLL_NET_CHUNK_BYTES_MAX
+                         : comm->size <= 16 ? COLL_NET_CHUNK_BYTES_MAX / 2
+                                            : COLL_NET_CHUNK_BYTES_MAX / 4;
+    return most != 0 && most < bytes ? most : bytes;
 }
 
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)

@@ -105,7 +105,8 @@ typedef struct coll_net {
     int orphan_count;
     uint64_t gone[COLL_GONE_MAX]; /* communicators closed here last */
     unsigned gone_count;
-    bool watchful; /* a peer has left or failed: look every time */
+    bool watchful;          /* a peer has left or failed: look every time */
+    size_t chunk_bytes_max; /* of a data frame, the same on every rank; 0: any */
 } coll_net;
 
 typedef enum coll_net_verdict {

@@ -12,7 +12,8 @@
 #include "zmq_frames.h"
 #include "zmq_links.h"
 
-enum { MESSAGES_PER_POLL = 64, SLEEP_MS = 1000 };
+/* CURVE takes a message whole at either end, so that a long one leaves one of them idle. */
+enum { MESSAGES_PER_POLL = 64, SLEEP_MS = 1000, SEALED_BYTES_MAX = 256 * 1024 };
 
 typedef struct zmq_peer {
     uint64_t sent; /* frames */
@@ -318,6 +319,7 @@ static base_status net_open_context(coll_context *context, const coll_context_op
     }
     state->links.wake_fd = -1;
     state->net.links = &zmq_net_links;
+    state->net.chunk_bytes_max = options->tcp_auth == COLL_TCP_AUTH_OFF ? 0 : SEALED_BYTES_MAX;
     context->net = state;
     state->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
     if (state->scratch == NULL) {
