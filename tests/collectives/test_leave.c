@@ -14,7 +14,7 @@
 enum {
     RANKS_MAX = 3,
     COUNT_SHM = 1 << 13, /* what shared memory holds of a message, */
-    COUNT_NET = 1 << 18, /* and credit over sockets is for */
+    COUNT_NET = 1 << 17, /* and credit over sockets is for */
     BUFFER_BYTES = 32 * 1024,
     PATIENCE_MS = 1300, /* of a taker that does not read: more than a second */
     TIMEOUT_MS = 20000,
