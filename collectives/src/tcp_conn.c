@@ -41,7 +41,6 @@ base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_s
         memset(made, 0, sizeof *made);
         made->fd = fd;
         made->peer = peer;
-        made->ask_bytes = COLL_CONN_ASK_BYTES;
         made->in = *in;
         made->out = *out;
         learn_packets(made);
@@ -349,6 +348,19 @@ static bool begin_frame(coll_context *context, coll_conn *conn)
     return true;
 }
 
+/* What comes next is likely to be what came last. A copy of 32 KiB costs less than a second call:
+ * both may have to acknowledge something. */
+static void note_burst(coll_conn *conn)
+{
+    const size_t frame_bytes =
+        sizeof conn->head + conn->head.body_bytes + coll_seal_tag_bytes(&conn->in);
+    if (conn->head.kind == COLL_FRAME_LINE) {
+        conn->burst_bytes = frame_bytes;
+    } else if (conn->burst_bytes + frame_bytes <= COLL_CONN_BURST_BYTES) {
+        conn->burst_bytes += frame_bytes;
+    }
+}
+
 static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag)
 {
     if (!coll_seal_open(&conn->in, &conn->head, conn->body, tag)) {
@@ -362,9 +374,7 @@ static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag
         refuse(context, conn, "broke the protocol");
         return false;
     }
-    if (conn->head.kind == COLL_FRAME_LINE) {
-        conn->ask_bytes = COLL_CONN_ASK_BYTES + sizeof conn->head + conn->head.body_bytes;
-    }
+    note_burst(conn);
     conn->received++;
     conn->in_body = false;
     conn->owner = NULL;
@@ -436,8 +446,9 @@ static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
             (struct iovec){.iov_base = conn->body + conn->got_bytes, .iov_len = missing};
     }
     const size_t room = sizeof conn->stage - conn->stage_end;
+    const size_t due = COLL_CONN_ASK_BYTES + (conn->in_body ? 0 : conn->burst_bytes);
     parts[count++] = (struct iovec){.iov_base = conn->stage + conn->stage_end,
-                                    .iov_len = conn->ask_bytes < room ? conn->ask_bytes : room};
+                                    .iov_len = due < room ? due : room};
     *asked = missing + parts[count - 1].iov_len;
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t got = -1;

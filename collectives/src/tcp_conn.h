@@ -7,7 +7,8 @@
  * meanwhile is acknowledged by it, which saves a segment with nothing else in it; 64 KiB each way
  * take a sixth less time. What the socket does not take is kept and goes first next time. Bodies of
  * data frames are read straight to their place; all else goes to a stage, and is believed or not
- * where it lies there. Frames are numbered from 0, and must come in turn.
+ * where it lies there, as do short data that are expected right behind a line. Frames are numbered
+ * from 0, and must come in turn.
  *
  * Never blocks. Used by the context's thread only. */
 #ifndef COLL_SRC_TCP_CONN_H
@@ -17,8 +18,9 @@
 #include "tcp_seal.h"
 
 enum {
-    COLL_CONN_STAGE_BYTES = 32 * 1024,
-    COLL_CONN_ASK_BYTES = 4096, /* into the stage at a time, where no longer line is due */
+    COLL_CONN_STAGE_BYTES = 64 * 1024,
+    COLL_CONN_ASK_BYTES = 4096,        /* into the stage at a time, beside what is due */
+    COLL_CONN_BURST_BYTES = 34 * 1024, /* of a line and the data behind it, to be read in one go */
     COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
 };
 
@@ -37,7 +39,7 @@ typedef struct coll_conn {
     coll_comm *owner; /* of the body's place; NULL: scratch */
     uint8_t *scratch; /* COLL_FRAME_BODY_BYTES_MAX */
     size_t stage_begin, stage_end;
-    size_t ask_bytes; /* the stage is to take in one go: a frame like the last line */
+    size_t burst_bytes; /* the last line's frame, and those of short data behind it */
     uint8_t stage[COLL_CONN_STAGE_BYTES];
 
     uint64_t sent;    /* frames */
