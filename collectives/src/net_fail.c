@@ -113,6 +113,31 @@ void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_
     coll_net_of(comm->context)->watchful = true;
 }
 
+static void fail_left(coll_comm *comm, int rank, const coll_op *op)
+{
+    char who[160];
+    char what[160];
+    coll_rank_text(comm, rank, who, sizeof who);
+    coll_descriptor_text(&op->descriptor, what, sizeof what);
+    (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu", who, what,
+                         (unsigned long long)op->sequence);
+}
+
+/* Fails a communicator with a message to or from a peer which has left. What it sent before is
+ * taken first. */
+static void check_messages(coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    while (!comm->failed && coll_point_advance(comm)) {
+    }
+    for (int rank = 0; !comm->failed && rank < comm->size; rank++) {
+        const coll_op *op = coll_point_first(comm, rank);
+        if (op != NULL && net->left[comm->ranks[rank]]) {
+            fail_left(comm, rank, op);
+        }
+    }
+}
+
 /* Fails communicators that wait for a peer which has left. */
 static void check_left(coll_context *context)
 {
@@ -128,13 +153,11 @@ static void check_left(coll_context *context)
                 coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
                 coll_net_comm *link = comm->net;
                 link->failed_at = op->sequence;
-                char who[160];
-                char what[160];
-                coll_rank_text(comm, rank, who, sizeof who);
-                coll_descriptor_text(&op->descriptor, what, sizeof what);
-                (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu",
-                                     who, what, (unsigned long long)op->sequence);
+                fail_left(comm, rank, op);
             }
+        }
+        if (comm->net != NULL && comm->point != NULL) {
+            check_messages(comm);
         }
     }
 }

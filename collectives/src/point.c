@@ -244,6 +244,13 @@ bool coll_point_advance(coll_comm *comm)
     return moved;
 }
 
+const coll_op *coll_point_first(const coll_comm *comm, int peer)
+{
+    const coll_point *point = comm->point;
+    return point->receives[peer].head != NULL ? point->receives[peer].head
+                                              : point->sends[peer].head;
+}
+
 void coll_point_start(coll_op *op)
 {
     point_queue *queue = queue_of(op);

@@ -191,12 +191,20 @@ static void test_mismatch(void **state)
 /* Nobody sends: the receiver says for whom it waits. */
 static void alone_body(test_rank *rank)
 {
+    static atomic_int over; /* how often the receiver has had enough */
     coll_comm *comm = coll_context_world(rank->context);
     int32_t data = 0;
+    const int before = atomic_load(&over);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
     if (rank->rank != 1) {
+        while (atomic_load(&over) == before) {
+            sched_yield(); /* not in the library, and not gone */
+        }
         return;
     }
-    RANK_CHECK(rank, coll_receive(comm, &data, 1, COLL_INT32, 0, &rank->error) == BASE_ERR_TIMEOUT);
+    const base_status status = coll_receive(comm, &data, 1, COLL_INT32, 0, &rank->error);
+    atomic_fetch_add(&over, 1);
+    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
     RANK_CHECK(rank, has(rank->error.message, "receive int32 × 1"));
     RANK_CHECK(rank, has(rank->error.message, "waiting for rank 0 (host"));
 }
@@ -208,6 +216,42 @@ static void test_nobody_sends(void **state)
                                                 .transport = COLL_TRANSPORT_ZMQ,
                                                 .timeout_ns = 300 * BASE_NS_PER_MS},
                           alone_body);
+}
+
+/* A message to or from a rank that has left is told at once. What it has sent comes all the same.
+ */
+static void left_body(test_rank *rank)
+{
+    enum { COUNT = 4 << 20 }; /* more than credit is for */
+    static int32_t data[COUNT];
+    const bool sends = *(const bool *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 7;
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_send(comm, &value, 1, COLL_INT32, 1, &rank->error));
+        return;
+    }
+    RANK_OK(rank, coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error));
+    RANK_CHECK(rank, data[0] == value);
+    const base_status status = sends ? coll_send(comm, data, COUNT, COLL_INT32, 0, &rank->error)
+                                     : coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error);
+    RANK_CHECK(rank, status == BASE_ERR_PEER);
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, sends ? "send int32 ×" : "receive int32 ×"));
+}
+
+static void test_who_has_left_sends_nothing(void **state)
+{
+    (void)state;
+    for (int transport = COLL_TRANSPORT_SHM; transport <= COLL_TRANSPORT_TCP; transport++) {
+        for (int sends = 0; sends < 2; sends++) {
+            bool direction = sends != 0;
+            test_ranks_as_threads(&(test_ranks_options){.size = 2,
+                                                        .transport = (coll_transport)transport,
+                                                        .user = &direction},
+                                  left_body);
+        }
+    }
 }
 
 /* Who has received what there was and is then busy elsewhere has given its credit back. */
@@ -247,9 +291,13 @@ static void test_credit_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_pairs),    cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_many),         cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_nobody_sends), cmocka_unit_test(test_credit_is_told),
+        cmocka_unit_test(test_all_pairs),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_nobody_sends),
+        cmocka_unit_test(test_credit_is_told),
+        cmocka_unit_test(test_who_has_left_sends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
