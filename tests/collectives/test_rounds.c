@@ -1,9 +1,10 @@
 /* Rounds of random operations between processes, over each transport, with one of them killed, or
  * stopped for a while, at a random point: by a timer of its own, so that it can be anywhere.
  * Survivors of a kill must end with an error that names the killed rank, long before their
- * deadline; a pause must change nothing. Nothing may be left behind: no process (this one adopts
- * all orphans), and no file in /dev/shm and /tmp, which root's test has for itself (other programs
- * use the common ones: of /tmp they say nothing).
+ * deadline; a pause must change nothing. Ranks are on one host or, where this process may make
+ * them, on two, played by network namespaces. Nothing may be left behind: no process (this one
+ * adopts all orphans), and no file in /dev/shm and /tmp, which root's test has for itself (other
+ * programs use the common ones: of /tmp they say nothing).
  *
  * `--rounds N` does N rounds of each (default 12 over shm, 4 over the others), `--seed S` begins
  * with another seed. */
@@ -23,10 +24,12 @@
 
 #include "base/clock.h"
 #include "forked.h"
+#include "netns.h"
 #include "support.h"
 
 enum {
     RANKS_MAX = 5,
+    HOSTS = 2,
     COUNT_MAX = 40000,
     OPERATIONS = 400, /* of a round in which nobody dies */
     ROUNDS_SHM = 12,
@@ -52,7 +55,7 @@ typedef struct round_plan {
     int victim;
     int signal;
     int64_t timer_ns;
-    coll_transport transport;
+    coll_transport transport; /* AUTO: on two hosts */
 } round_plan;
 
 static uint32_t next(uint64_t *state)
@@ -74,6 +77,7 @@ static bool arm(const round_plan *plan)
 typedef struct player {
     coll_comm *comm;
     coll_arena *arena;
+    bool has_hosts;
     int32_t *heap;
     uint64_t random;
     base_error error;
@@ -89,6 +93,9 @@ static base_status play(player *p)
                          .reduce = COLL_MAX};
     desc.count = counts[next(&p->random) % (sizeof counts / sizeof counts[0])];
     desc.root = (int)(next(&p->random) % (uint32_t)size);
+    if (p->has_hosts && next(&p->random) % 2 == 0) {
+        desc.algorithm = COLL_ALGORITHM_TWO_LEVEL;
+    }
     int32_t *memory = next(&p->random) % 2 == 0 ? p->heap : coll_arena_data(p->arena);
     desc.send = memory;
     desc.recv = memory + (size_t)size * COUNT_MAX;
@@ -115,15 +122,20 @@ static int body(forked_rank *rank, void *user)
 {
     const round_plan *plan = user;
     const bool killed = plan->signal == SIGKILL;
+    const bool has_hosts = plan->transport == COLL_TRANSPORT_AUTO;
     const coll_context_options options = {.rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,
                                           .transport = plan->transport,
+                                          .interface = has_hosts ? "port" : NULL,
                                           .timeout_ns = TIMEOUT_NS};
-    player p = {.random = plan->seed * 7919 + 1};
+    player p = {.random = plan->seed * 7919 + 1, .has_hosts = has_hosts};
     coll_context *context = NULL;
     const size_t bytes = (size_t)2 * RANKS_MAX * COUNT_MAX * sizeof(int32_t);
+    if (has_hosts && !netns_enter(rank->rank % HOSTS)) {
+        return complain(plan, rank, BASE_ERR_IO, &p);
+    }
     base_status status = coll_context_create(&options, &context, &p.error);
     p.comm = status == BASE_OK ? coll_context_world(context) : NULL;
     p.heap = calloc(1, bytes);
@@ -227,6 +239,7 @@ static void play_rounds(coll_transport transport, int signal)
         round_plan plan = {.seed = first_seed + i, .signal = signal, .transport = transport};
         (void)next(&random);
         plan.size = 2 + (int)(next(&random) % (RANKS_MAX - 1));
+        plan.size += transport == COLL_TRANSPORT_AUTO && plan.size < 3; /* some share a host */
         plan.victim = (int)(next(&random) % (uint32_t)plan.size);
         plan.timer_ns = 1 + (int64_t)(next(&random) % (uint32_t)TIMER_NS);
         const int before = count_entries("/dev/shm");
@@ -235,14 +248,32 @@ static void play_rounds(coll_transport transport, int signal)
     }
 }
 
+/* Whether there can be hosts. */
+static bool make_hosts(void)
+{
+    static int made = -1;
+    if (made < 0) {
+        made = netns_begin() && netns_make(0, 1) && netns_make(1, 2);
+    }
+    return made != 0;
+}
+
 static void test_killed(void **state)
 {
-    play_rounds(*(const coll_transport *)*state, SIGKILL);
+    const coll_transport transport = *(const coll_transport *)*state;
+    if (transport == COLL_TRANSPORT_AUTO && !make_hosts()) {
+        skip();
+    }
+    play_rounds(transport, SIGKILL);
 }
 
 static void test_paused(void **state)
 {
-    play_rounds(*(const coll_transport *)*state, SIGSTOP);
+    const coll_transport transport = *(const coll_transport *)*state;
+    if (transport == COLL_TRANSPORT_AUTO && !make_hosts()) {
+        skip();
+    }
+    play_rounds(transport, SIGSTOP);
 }
 
 int main(int argc, char **argv)
@@ -255,7 +286,7 @@ int main(int argc, char **argv)
         }
     }
     static coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
-                                          COLL_TRANSPORT_ZMQ};
+                                          COLL_TRANSPORT_ZMQ, COLL_TRANSPORT_AUTO};
     const struct CMUnitTest tests[] = {
         {"killed, shm", test_killed, NULL, NULL, &transports[0]},
         {"killed, tcp", test_killed, NULL, NULL, &transports[1]},
@@ -263,6 +294,8 @@ int main(int argc, char **argv)
         {"paused, shm", test_paused, NULL, NULL, &transports[0]},
         {"paused, tcp", test_paused, NULL, NULL, &transports[1]},
         {"paused, zmq", test_paused, NULL, NULL, &transports[2]},
+        {"killed, two hosts", test_killed, NULL, NULL, &transports[3]},
+        {"paused, two hosts", test_paused, NULL, NULL, &transports[3]},
     };
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
         return 1;
