@@ -13,11 +13,12 @@ cmake --install "$build" --prefix "$prefix" >"$scratch/install.log"
 lib=$(dirname "$(find "$prefix" -name libcoll.so)")
 export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib
 example=$prefix/share/ringfence/examples/sum.c
-wanted='[ranks 0-3] 4 ranks: sum[0] = 6000, sum[999] = 9996'
+wanted='4 ranks: sum[0] = 6000, sum[999] = 9996'
 
+# Without who says it: one line of all ranks, unless one of them was a moment late.
 check() {
     local got
-    got=$("$prefix/bin/launcher" --ranks 4 --no-bind -- "$1")
+    got=$("$prefix/bin/launcher" --ranks 4 --no-bind -- "$1" | sed 's/^\[ranks\{0,1\} [-0-9,]*\] //' | sort -u)
     [ "$got" = "$wanted" ] || {
         echo "$1 printed: $got"
         exit 1

@@ -69,7 +69,7 @@ static void right_papers_let_all_ranks_in(void **state)
     if (check(NULL) != 0) {
         fail_msg("%s", program.text[TEST_STDERR]);
     }
-    assert_non_null(strstr(program.text[TEST_STDOUT], "[ranks 0,1] the gate let all 2 ranks in"));
+    assert_non_null(strstr(program.text[TEST_STDOUT], "] the gate let all 2 ranks in"));
     assert_non_null(strstr(program.text[TEST_STDERR], "estimate: 1.00 USD"));
 }
 
