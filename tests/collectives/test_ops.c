@@ -1,6 +1,8 @@
 /* Operations over time: several under way at once, started again and again, on several
  * communicators, and results that depend on order and on special values. Ranks are threads. */
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +126,50 @@ static void test_many_under_way(void **state)
                           many_body);
     test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_ZMQ},
                           many_body);
+}
+
+/* One rank begins as much as many communicators hold under way, while another does nothing: what
+ * waits in the sockets is no sign that it is gone. */
+static void idle_peer_body(test_rank *rank)
+{
+    enum { COMMS = 350, UNDER_WAY = 16, COUNT = 3000 };
+    static atomic_bool begun;
+    static const int32_t zeros[COUNT];
+    static int32_t results[2][COUNT];
+    static coll_comm *comms[2][COMMS];
+    static coll_request *requests[2][COMMS * UNDER_WAY];
+    coll_comm **own = comms[rank->rank];
+    coll_request **under_way = requests[rank->rank];
+    base_status status = BASE_OK;
+    for (int i = 0; i < COMMS; i++) {
+        RANK_OK(rank, coll_comm_split(coll_context_world(rank->context), 0, rank->rank, &own[i],
+                                      &rank->error));
+    }
+    while (rank->rank == 1 && !atomic_load(&begun)) {
+        (void)sched_yield();
+    }
+    for (int i = 0; status == BASE_OK && i < COMMS * UNDER_WAY; i++) {
+        const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                                   .send = zeros,
+                                   .recv = results[rank->rank],
+                                   .count = COUNT,
+                                   .type = COLL_INT32,
+                                   .reduce = COLL_SUM};
+        status = coll_start(own[i / UNDER_WAY], &desc, &under_way[i], &rank->error);
+    }
+    atomic_store(&begun, true);
+    RANK_OK(rank, status);
+    RANK_OK(rank, coll_request_wait_all(under_way, COMMS * UNDER_WAY, &rank->error));
+    for (int i = 0; i < COMMS; i++) {
+        coll_comm_destroy(own[i]);
+    }
+}
+
+static void test_idle_peer(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_ZMQ},
+                          idle_peer_body);
 }
 
 /* The world, its even ranks in reverse order, and a pair, used side by side. */
@@ -292,11 +338,9 @@ static void test_empty_part(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_buckets_under_way),
-        cmocka_unit_test(test_many_under_way),
-        cmocka_unit_test(test_communicators),
-        cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_buckets_under_way), cmocka_unit_test(test_many_under_way),
+        cmocka_unit_test(test_idle_peer),         cmocka_unit_test(test_communicators),
+        cmocka_unit_test(test_special_values),    cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_empty_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
