@@ -38,6 +38,24 @@ ringfence_test(
 target_link_options(test-coll-tcp-frames PRIVATE -Wl,--wrap=malloc,--wrap=aligned_alloc)
 
 ringfence_test(
+  coll-tcp-pieces
+  SOURCES test_tcp_pieces.c
+  LIBS ringfence::coll PkgConfig::SODIUM
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+target_link_options(test-coll-tcp-pieces PRIVATE
+                    -Wl,--wrap=send,--wrap=sendmsg,--wrap=recv,--wrap=recvmsg)
+
+ringfence_test(
+  coll-recall
+  SOURCES test_recall.c
+  LIBS ringfence_test_ranks
+  LABELS ipc
+  TIMEOUT 120
+  PRIVATE_OF collectives)
+
+ringfence_test(
   coll-tcp-options
   SOURCES test_tcp_options.c
   LIBS ringfence::coll
