@@ -35,7 +35,9 @@ static void signal_rank(launch_session *session, int index, int signal_number)
 {
     launch_rank *rank = &session->ranks[index];
     if (rank->started && !rank->exited) {
-        rank->ended_with = signal_number;
+        if (rank->exit_due_ns == 0) { /* else it has ended: only what it started hears this */
+            rank->ended_with = signal_number;
+        }
         launch_process_signal(&rank->process, signal_number);
     }
 }

@@ -137,6 +137,14 @@ static bool is_by_us(const launch_rank *rank, int signal_number)
            (signal_number == SIGTERM && rank->ended_with == SIGKILL);
 }
 
+/* Whether its process was there yet when all were told to end. */
+static bool was_told(const launch_session *session, const launch_rank *rank)
+{
+    const int64_t seen_ns = rank->exit_due_ns - LAUNCH_LAST_WORDS_MS * BASE_NS_PER_MS;
+    return session->abort_sent_ns != 0 &&
+           (rank->exit_due_ns == 0 || seen_ns >= session->abort_sent_ns);
+}
+
 /* Decides what the end of a process means. */
 static void judge(launch_session *session, int index, const siginfo_t *info)
 {
@@ -160,7 +168,7 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
     if (!by_signal && info->si_status == 0 && !unfinished) {
         return;
     }
-    if (session->abort_sent_ns != 0) {
+    if (was_told(session, rank)) {
         launch_blame(session, LAUNCH_BLAME_ABORTED, index, BASE_EXIT_ERROR,
                      "rank %d (pid %d) was aborted", index, pid);
     } else if (rank->reported_exit_code < 0) {

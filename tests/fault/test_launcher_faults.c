@@ -125,6 +125,23 @@ static void the_first_cause_gives_the_exit_status(void **state)
     fake_job_teardown(&folder);
 }
 
+/* Who has left is the cause, even where its connection outlives it and others complain first. */
+static void who_left_is_named_though_others_complain_first(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    fake_job_start(&program, &folder, FAKE_LIST("--steps", "5"),
+                   FAKE_LIST("FAKE_WHAT=exit", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_HEIR=1"));
+    const int exit_status = test_program_wait(&program);
+    test_program_wait_no_children(); /* the heir is killed, and is this process's to reap */
+    if (exit_status != 3 ||
+        strstr(program.text[TEST_STDERR], "left with exit code 3 after ") == NULL) {
+        fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
+    }
+    fake_job_teardown(&folder);
+}
+
 static void who_breaks_the_protocol_is_named(void **state)
 {
     (void)state;
@@ -335,6 +352,7 @@ int main(void)
         cmocka_unit_test(a_rank_killed_at_any_moment_is_named),
         cmocka_unit_test(what_a_rank_says_after_the_abort_arrives),
         cmocka_unit_test(the_first_cause_gives_the_exit_status),
+        cmocka_unit_test(who_left_is_named_though_others_complain_first),
         cmocka_unit_test(who_breaks_the_protocol_is_named),
         cmocka_unit_test(who_does_not_join_is_named),
         cmocka_unit_test(who_is_not_ready_is_named),

@@ -5,15 +5,18 @@
  *   FAKE_WORLD  only in a job of so many ranks (default: any)
  *   FAKE_AT     when: the number of the point in its life (see at_point)
  *   FAKE_LINES  "same" or "own": a line on stdout at every step
+ *   FAKE_HEIR   who exits leaves a child that holds its connection; rank 0 fails for want of it
  *   FAKE_SAY    a deaf rank says where it is
  *   FAKE_DUMP   who fails has a flight record of so many bytes, begun after the abort was heard */
 #include <control.pb-c.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -101,10 +104,37 @@ static void leave(fake_rank *fake, int exit_code)
     exit(exit_code);
 }
 
+/* What the process has open stays open in its child. */
+static void leave_heir(void)
+{
+    if (fork() == 0) {
+        for (;;) {
+            (void)pause();
+        }
+    }
+}
+
+/* Rank 0 sees the process of the rank end, and says that it fails for want of it. */
+static void miss(fake_rank *fake, int rank)
+{
+    const char *pid = strstr(proto_client_peer_name(fake->client, rank), "pid ");
+    const int fd = pid != NULL ? (int)syscall(SYS_pidfd_open, strtol(pid + 4, NULL, 10), 0) : -1;
+    struct pollfd end = {.fd = fd, .events = POLLIN};
+    if (fd < 0 || poll(&end, 1, -1) != 1) {
+        leave(fake, 9);
+    }
+    send_failed(fake, BASE_ERR_PEER, "a peer has gone", true);
+    leave(fake, BASE_EXIT_ERROR);
+}
+
 /* Reached a point of its life: misbehaves here, when it is told to. */
 static void at_point(fake_rank *fake, long point)
 {
     const char *what = fake->what;
+    const bool heir = getenv("FAKE_HEIR") != NULL;
+    if (heir && fake->identity.rank == 0 && fake->at == point) {
+        miss(fake, (int)fake->rank);
+    }
     if (what == NULL || fake->rank != env_long("RANK", -1) || fake->at != point ||
         env_long("FAKE_WORLD", env_long("WORLD_SIZE", 0)) != env_long("WORLD_SIZE", 0)) {
         return;
@@ -117,6 +147,9 @@ static void at_point(fake_rank *fake, long point)
     } else if (strcmp(what, "stop") == 0) {
         (void)raise(SIGSTOP);
     } else if (strcmp(what, "exit") == 0) {
+        if (heir) {
+            leave_heir();
+        }
         _exit(3);
     } else if (strcmp(what, "silent") == 0) {
         leave(fake, 0);
