@@ -3,8 +3,9 @@
  * Each rank has one segment per communicator: its flag lines, its slots, how far it has finished,
  * and for every peer the frames it sends and how many it has taken. shm_layout.h has the details.
  * Peers map it, and poll. A rank that goes to sleep says so in its bell; who publishes anything
- * looks there and rings. Publishing is a store that is sequentially consistent, and so is the look
- * at the bell: either the sleeper sees the news or the news sees the sleeper. */
+ * looks there and rings. Between a sleeper's word and its last look, and between the news and the
+ * look at the bell, stands a fence: either the sleeper sees the news or the news sees the sleeper.
+ */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -147,7 +148,8 @@ void coll_shm_slumber(coll_context *context, shm_slumber how)
 {
     const shm_context *link = context->link;
     if (link->bells[context->rank] != NULL) {
-        (void)atomic_exchange(&link->bells[context->rank]->asleep, (uint32_t)how);
+        atomic_store(&link->bells[context->rank]->asleep, (uint32_t)how);
+        atomic_thread_fence(memory_order_seq_cst); /* lines are read with acquire, no more */
     }
 }
 
@@ -157,7 +159,8 @@ static void shm_sleep(coll_context *context, bool (*changed)(coll_context *conte
     const shm_context *link = context->link;
     shm_bell *bell = link->bells[context->rank];
     const uint32_t rung = atomic_load(&bell->rung);
-    (void)atomic_exchange(&bell->asleep, 1);
+    atomic_store(&bell->asleep, SHM_ASLEEP);
+    atomic_thread_fence(memory_order_seq_cst); /* lines are read with acquire, no more */
     if (!changed(context)) {
         const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
                                        .tv_nsec = until_ns % BASE_NS_PER_S};

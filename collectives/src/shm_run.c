@@ -16,7 +16,8 @@ static bool is_short(const coll_op *op)
 
 /* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
  * few turns for the others to run. False: the operation has to stand in the queue. Who sleeps is
- * told when there is time for it, before the first pause; `told` says whether that came. */
+ * told when there is time for it, before the first pause, or when there is more to do than a piece,
+ * which peers could do at the same time; `told` says whether that came. */
 static bool finish_soon(coll_op *op, bool *told)
 {
     coll_comm *comm = op->comm;
@@ -35,13 +36,13 @@ static bool finish_soon(coll_op *op, bool *told)
         if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
             return false;
         }
-        if (moved) {
-            turns = 0;
-            continue;
-        }
-        if (!*told) {
+        if (!*told && (!moved || op->stage == COLL_STAGE_RUNNING)) {
             coll_shm_tell(comm);
             *told = true;
+            continue;
+        }
+        if (moved) {
+            turns = 0;
         } else if (crowded) {
             (void)sched_yield();
         } else if (turns > COLL_SHM_SPINS_HOT) {
