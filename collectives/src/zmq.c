@@ -346,7 +346,8 @@ static void net_close_context(coll_context *context)
     }
     (void)net_poll_sockets(context); /* who has said goodbye needs none */
     coll_net_farewell(context);
-    bool failed = context->broken || context->world == NULL;
+    bool failed = context->broken || context->world == NULL ||
+                  atomic_load(&context->abort_state) != 0; /* no peer is waited for any more */
     for (int rank = 0; rank < context->size; rank++) {
         failed = failed || state->peers[rank].shut;
     }
