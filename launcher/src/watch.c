@@ -130,11 +130,11 @@ static void blame_exit(launch_session *session, int index, int exit_code)
                  exit_code, when, program ? "" : ", without a word");
 }
 
-/* Who is killed closes its connection first: SIGTERM may have been sent before its end is seen. */
+/* Who is killed closes its connection first: SIGTERM may have been sent before its end is seen.
+ * What else it dies of after that, it dies of because of it. */
 static bool is_by_us(const launch_rank *rank, int signal_number)
 {
-    return signal_number == rank->ended_with ||
-           (signal_number == SIGTERM && rank->ended_with == SIGKILL);
+    return rank->ended_with != 0 && (signal_number != SIGKILL || rank->ended_with == SIGKILL);
 }
 
 /* Whether its process was there yet when all were told to end. */
