@@ -14,7 +14,7 @@ enum { COMMAND_BYTES = 512 };
 static int outside = -1;
 static int hosts[NETNS_HOSTS_MAX];
 
-static bool run_command(const char *before, const char *format, va_list args)
+static BASE_PRINTF(2, 0) bool run_command(const char *before, const char *format, va_list args)
 {
     char command[COMMAND_BYTES];
     char shell[] = "/bin/sh";
