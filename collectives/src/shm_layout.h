@@ -105,10 +105,27 @@ void coll_shm_tell(coll_comm *comm);
 /* Tells peers how this rank sleeps, or that it is awake. */
 void coll_shm_slumber(coll_context *context, shm_slumber how);
 
-/* shm_path.c: the functions of the transport's table. */
+/* shm_credit.c */
+
+enum { COLL_LINE_QUIET = 1 }; /* in a line's word: its rank has done all earlier operations */
+
+/* A rank's line of an operation. */
+static inline const coll_line *coll_shm_line(const shm_comm *link, int rank, uint64_t sequence)
+{
+    return &link->segments[rank]->lines[sequence % COLL_LINE_SLOTS];
+}
+
+/* Whether the line of this operation may be written. */
 bool coll_shm_may_announce(const coll_op *op);
 /* Whether the peer is what keeps op from being announced. */
 bool coll_shm_withholds(const coll_op *op, int peer);
+/* Compares a peer's lines with this rank's own up to operation `until`, as far as they have come.
+ * False if they differ. */
+bool coll_shm_walk(coll_comm *comm, int peer, uint64_t until);
+/* Fails the communicator over a line that is not this rank's; false. */
+bool coll_shm_fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t word);
+
+/* shm_path.c: functions of the transport's table. */
 void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
 /* The same for those who look: coll_shm_tell tells those who sleep. */
 void coll_shm_show(coll_op *op);

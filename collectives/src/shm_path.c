@@ -4,114 +4,13 @@
  * What a rank contributes lies, by its size, in the flag line itself, in a slot of its segment, or
  * where the caller has it, in an arena. Whoever takes part of it waits for the contributor's line
  * and reads it there. Lines and slots are copies, so nothing more is needed; what is read from the
- * caller's own memory needs a second wait, for those who read, before the operation ends.
- *
- * Credit: line and slot of an operation are used again COLL_LINE_SLOTS (COLL_SHM_SLOTS) operations
- * later, and only when every peer is known to have done its part of the earlier one. Bit 0 of a
- * line's word (`quiet`) says that its rank has done all earlier operations; where it could not say
- * so, the finished counter does. So a rank runs ahead of a slower one by no more than the slots.
- *
- * Agreement: a line that is waited for is compared at once. Those of peers that need not be waited
- * for are compared when they are walked past, in search of credit or on the way to a later one;
- * either this rank or the peer compares each, for neither can be the slots' number ahead unseen. */
+ * caller's own memory needs a second wait, for those who read, before the operation ends. Credit
+ * is in shm_credit.c. */
 #include <string.h>
 
 #include "shape.h"
 #include "shm_layout.h"
 #include "tree_order.h"
-
-enum { QUIET = 1 };
-
-static inline const coll_line *line_of(const shm_comm *link, int rank, uint64_t sequence)
-{
-    return &link->segments[rank]->lines[sequence % COLL_LINE_SLOTS];
-}
-
-static bool fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t word)
-{
-    const shm_comm *link = comm->link;
-    coll_report_line(comm, &link->shown[sequence % COLL_LINE_SLOTS], sequence, peer,
-                     line_of(link, peer, sequence), word);
-    return false;
-}
-
-/* Compares a peer's lines with this rank's own up to operation `until`, as far as they have come.
- * False if they differ. */
-static bool walk(coll_comm *comm, int peer, uint64_t until)
-{
-    shm_comm *link = comm->link;
-    shm_peer *view = &link->peers[peer];
-    if (until > COLL_LINE_SLOTS && view->seen < until - COLL_LINE_SLOTS) {
-        view->seen = until - COLL_LINE_SLOTS; /* what is older is no longer shown on either side */
-    }
-    while (view->seen < until) {
-        const uint64_t next = view->seen + 1;
-        const coll_line *line = line_of(link, peer, next);
-        const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
-        const int32_t ahead = coll_line_ahead(word, next);
-        if (ahead < 0) {
-            return true;
-        }
-        if (ahead == 0) {
-            if ((word & ~(uint64_t)QUIET) != link->words[next % COLL_LINE_SLOTS]) {
-                return fail_line(comm, peer, next, word);
-            }
-            view->done = (word & QUIET) != 0 && next - 1 > view->done ? next - 1 : view->done;
-        }
-        view->seen = next;
-    }
-    return true;
-}
-
-/* How many operations later what this one shows is overwritten. */
-static uint64_t reuse_of(const coll_op *op)
-{
-    return op->path == COLL_PATH_SLOT ? COLL_SHM_SLOTS : COLL_LINE_SLOTS;
-}
-
-/* Whether every peer is known to have done its part of all operations up to `sequence`. */
-static bool peers_have_done(coll_comm *comm, uint64_t sequence)
-{
-    shm_comm *link = comm->link;
-    uint64_t least = UINT64_MAX;
-    for (int peer = 0; peer < comm->size; peer++) {
-        shm_peer *view = &link->peers[peer];
-        if (peer == comm->rank) {
-            continue;
-        }
-        if (view->done < sequence) {
-            const uint64_t finished = atomic_load(&link->segments[peer]->finished.value);
-            if (!walk(comm, peer, comm->announced)) {
-                return false;
-            }
-            if (finished > comm->announced + COLL_LINE_SLOTS) {
-                (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d has finished what was not begun",
-                                     peer);
-                return false;
-            }
-            view->done = finished > view->done ? finished : view->done;
-        }
-        least = view->done < least ? view->done : least;
-    }
-    link->peers_done = least;
-    return least >= sequence;
-}
-
-bool coll_shm_may_announce(const coll_op *op)
-{
-    const shm_comm *link = op->comm->link;
-    const uint64_t reuse = reuse_of(op);
-    if (op->sequence <= link->peers_done + reuse) {
-        return true;
-    }
-    return peers_have_done(op->comm, op->sequence - reuse);
-}
-
-bool coll_shm_withholds(const coll_op *op, int peer)
-{
-    const shm_comm *link = op->comm->link;
-    return peer != op->comm->rank && link->peers[peer].done + reuse_of(op) < op->sequence;
-}
 
 /* Whether this rank shows where its buffers lie, for peers to read and write there. */
 static bool shows_place(const coll_op *op)
@@ -159,7 +58,8 @@ void coll_shm_show(coll_op *op)
     link->words[slot] = op->word;
     comm->announced = op->sequence;
     const bool quiet = comm->done + 1 == op->sequence;
-    atomic_store_explicit(&line->word, op->word | (quiet ? QUIET : 0), memory_order_release);
+    atomic_store_explicit(&line->word, op->word | (quiet ? COLL_LINE_QUIET : 0),
+                          memory_order_release);
 }
 
 void coll_shm_keep(coll_op *op)
@@ -207,23 +107,24 @@ static bool all_arrived(coll_op *op, bool *moved)
         if (peer == comm->rank || !coll_shape_awaits(op, peer)) {
             continue;
         }
-        const coll_line *line = line_of(link, peer, op->sequence);
+        const coll_line *line = coll_shm_line(link, peer, op->sequence);
         const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
-        if ((word & ~(uint64_t)QUIET) != op->word) {
+        if ((word & ~(uint64_t)COLL_LINE_QUIET) != op->word) {
             if (coll_line_ahead(word, op->sequence) >= 0) {
-                return fail_line(comm, peer, op->sequence, word);
+                return coll_shm_fail_line(comm, peer, op->sequence, word);
             }
             if (link->peers[peer].seen + 1 < op->sequence) {
-                (void)walk(comm, peer, op->sequence - 1);
+                (void)coll_shm_walk(comm, peer, op->sequence - 1);
             }
             fetch_slot(op, peer);
             return false;
         }
-        if (link->peers[peer].seen + 1 < op->sequence && !walk(comm, peer, op->sequence - 1)) {
+        if (link->peers[peer].seen + 1 < op->sequence &&
+            !coll_shm_walk(comm, peer, op->sequence - 1)) {
             return false;
         }
         link->peers[peer].seen = op->sequence;
-        if ((word & QUIET) != 0) {
+        if ((word & COLL_LINE_QUIET) != 0) {
             link->peers[peer].done = op->sequence - 1;
         }
         *moved = true;
@@ -278,7 +179,7 @@ static const uint8_t *copied_part(const coll_op *op, int rank)
 {
     const shm_comm *link = op->comm->link;
     const uint8_t *bytes = op->path == COLL_PATH_LINE
-                               ? line_of(link, rank, op->sequence)->payload
+                               ? coll_shm_line(link, rank, op->sequence)->payload
                                : shm_slot(link->segments[rank], op->sequence);
     return rank == op->comm->rank ? own_part(op) : bytes + op->shape.part_offset_bytes;
 }
@@ -311,7 +212,8 @@ static bool read_places(const coll_op *op, coll_place *places)
     const shm_comm *link = op->comm->link;
     bool any = false;
     for (int rank = 0; rank < op->comm->size; rank++) {
-        memcpy(&places[rank], line_of(link, rank, op->sequence)->payload, sizeof places[rank]);
+        memcpy(&places[rank], coll_shm_line(link, rank, op->sequence)->payload,
+               sizeof places[rank]);
         any = any || places[rank].send_arena != 0;
     }
     return any;

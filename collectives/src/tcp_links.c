@@ -14,6 +14,7 @@
 #include "interface.h"
 #include "tcp_handshake.h"
 #include "tcp_options.h"
+#include "tcp_record.h"
 
 enum {
     BACKLOG = COLL_RANKS_MAX + 16,
@@ -21,16 +22,6 @@ enum {
     POLL_SLICE_MS = 20,
     LIST_BYTES = 400,
 };
-
-/* What the exchange carries. */
-typedef struct link_record {
-    char address[COLL_ADDRESS_BYTES];
-    uint8_t share[COLL_JOB_KEY_BYTES]; /* of the job's key */
-    uint16_t port;
-    uint8_t auth;
-    uint8_t has_key;
-    uint8_t zero[4];
-} link_record;
 
 typedef enum greeting_stage {
     GREETING_FREE = 0,
@@ -55,20 +46,13 @@ typedef struct meeting {
     coll_context *context;
     coll_conn **connections;
     const bool *wanted;
-    const link_record *all;
+    const coll_tcp_record *all;
     coll_tcp_auth auth;
     uint8_t job_key[COLL_JOB_KEY_BYTES];
     int listener;
     int missing;
     greeting greetings[GREETINGS_MAX];
 } meeting;
-
-static void rank_text(const coll_context *context, int rank, char *text, size_t size_bytes)
-{
-    const coll_identity *who = &context->identities[rank];
-    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, who->host,
-                   (unsigned)who->pid);
-}
 
 static base_status resolve(const char *address, uint16_t port, struct addrinfo **to,
                            base_error *reterr)
@@ -112,47 +96,6 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
     return BASE_OK;
 }
 
-/* Whether all records can be what ranks say; all ranks must agree on how frames are protected. */
-static base_status check_records(const coll_context *context, link_record *all, base_error *reterr)
-{
-    char one[128];
-    char other[128];
-    for (int rank = 0; rank < context->size; rank++) {
-        link_record *record = &all[rank];
-        rank_text(context, rank, one, sizeof one);
-        record->address[sizeof record->address - 1] = '\0';
-        if (record->auth > COLL_TCP_AUTH_OFF || record->has_key > 1) {
-            return base_fail(reterr, BASE_ERR_PEER, "%s sent a broken record", one);
-        }
-        if (record->auth != all[0].auth || record->has_key != all[0].has_key) {
-            rank_text(context, 0, other, sizeof other);
-            return base_fail(reterr, BASE_ERR_MISMATCH,
-                             "%s wants frames authenticated by '%s'%s, %s by '%s'%s", other,
-                             coll_tcp_auth_name((coll_tcp_auth)all[0].auth),
-                             all[0].has_key != 0 ? " and has the job's key" : "", one,
-                             coll_tcp_auth_name((coll_tcp_auth)record->auth),
-                             record->has_key != 0 ? " and has the job's key" : "");
-        }
-    }
-    return BASE_OK;
-}
-
-/* The key of this context: everybody's shares, under the job's key if there is one. */
-static void mix_key(const uint8_t *job_key, const link_record *all, int size,
-                    uint8_t key[COLL_JOB_KEY_BYTES])
-{
-    static const char label[] = "ringfence tcp 1: job";
-    crypto_generichash_state state;
-    (void)crypto_generichash_init(&state, job_key, job_key != NULL ? COLL_JOB_KEY_BYTES : 0,
-                                  COLL_JOB_KEY_BYTES);
-    (void)crypto_generichash_update(&state, (const uint8_t *)label, sizeof label);
-    for (int rank = 0; rank < size; rank++) {
-        (void)crypto_generichash_update(&state, all[rank].share, sizeof all[rank].share);
-    }
-    (void)crypto_generichash_final(&state, key, COLL_JOB_KEY_BYTES);
-    sodium_memzero(&state, sizeof state);
-}
-
 static void drop(greeting *g)
 {
     if (g->stage != GREETING_FREE) {
@@ -183,7 +126,7 @@ static greeting *new_greeting(meeting *m)
 static base_status connect_fail(const meeting *m, int peer, const char *why, base_error *reterr)
 {
     char who[128];
-    rank_text(m->context, peer, who, sizeof who);
+    coll_tcp_rank_text(m->context, peer, who, sizeof who);
     return base_fail(reterr, BASE_ERR_PEER,
                      "cannot connect to %s at %s port %u: %s (is that the right interface? see "
                      "--interface)",
@@ -194,7 +137,7 @@ static base_status start_connecting(meeting *m, int peer, base_error *reterr)
 {
     struct addrinfo *to = NULL;
     char address[COLL_ADDRESS_BYTES];
-    const link_record *theirs = &m->all[peer];
+    const coll_tcp_record *theirs = &m->all[peer];
     const coll_identity *who = &m->context->identities[peer];
     greeting *g = new_greeting(m);
     if (coll_address_is_any(theirs->address)) {
@@ -378,7 +321,7 @@ static base_status name_missing(const meeting *m, base_error *reterr)
     for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
         if (m->wanted[rank] && m->connections[rank] == NULL) {
             char who[128];
-            rank_text(m->context, rank, who, sizeof who);
+            coll_tcp_rank_text(m->context, rank, who, sizeof who);
             const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
                                        used == 0 ? "" : ", ", who, m->all[rank].address);
             used += added > 0 ? (size_t)added : 0;
@@ -450,8 +393,9 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
                                 const bool *wanted, int64_t deadline_ns, coll_conn **connections,
                                 base_error *reterr)
 {
-    link_record mine = {.auth = (uint8_t)options->tcp_auth, .has_key = options->job_key != NULL};
-    link_record *all = calloc((size_t)context->size, sizeof *all);
+    coll_tcp_record mine = {.auth = (uint8_t)options->tcp_auth,
+                            .has_key = options->job_key != NULL};
+    coll_tcp_record *all = calloc((size_t)context->size, sizeof *all);
     meeting *m = calloc(1, sizeof *m);
     base_status status = BASE_OK;
     if (all == NULL || m == NULL) {
@@ -479,10 +423,10 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
     if (status == BASE_OK) {
-        status = check_records(context, all, reterr);
+        status = coll_tcp_records_check(context, all, reterr);
     }
     if (status == BASE_OK) {
-        mix_key(options->job_key, all, context->size, m->job_key);
+        coll_tcp_records_key(options->job_key, all, context->size, m->job_key);
         status = meet(m, deadline_ns, reterr);
     }
 out:

@@ -75,7 +75,7 @@ ringfence_test(
 
 ringfence_test(
   coll-netns
-  SOURCES test_netns.c
+  SOURCES test_netns.c netns.c
   LIBS ringfence_coll_forked
   LABELS fault
   TIMEOUT 120)

@@ -6,7 +6,6 @@
  * the bridge's port to it v(job)-(r). All goes with the processes. */
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -14,15 +13,10 @@
 
 #include "base/clock.h"
 #include "forked.h"
+#include "netns.h"
 #include "support.h"
 
-enum {
-    RANKS = 3,
-    RANKS_SUM = RANKS * (RANKS + 1) / 2,
-    COUNT = 300000,
-    COMMAND_BYTES = 256,
-    EXIT_SKIP = 77
-};
+enum { RANKS = 3, RANKS_SUM = RANKS * (RANKS + 1) / 2, COUNT = 300000, EXIT_SKIP = 77 };
 
 typedef enum trouble {
     TROUBLE_NONE,
@@ -42,24 +36,6 @@ typedef struct job {
     int told[2]; /* ranks to the test: "here", "ready" */
     int go[2];   /* the test to the ranks */
 } job;
-
-/* Runs a command; false if it fails. */
-static bool run(const char *format, ...) BASE_PRINTF(1, 2);
-static bool run(const char *format, ...)
-{
-    char command[COMMAND_BYTES];
-    char shell[] = "/bin/sh";
-    char flag[] = "-c";
-    char *argv[] = {shell, flag, command, NULL};
-    pid_t pid = 0;
-    int status = -1;
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    return posix_spawn(&pid, shell, NULL, NULL, argv, environ) == 0 &&
-           waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
 
 #define CHILD_CHECK(condition, error)                                                              \
     do {                                                                                           \
@@ -159,12 +135,12 @@ static void let_all_go(const job *j)
 static void plug_in(const pid_t *pids)
 {
     for (int r = 0; r < RANKS; r++) {
-        assert_true(
-            run("ip link add v%d-%d type veth peer name port netns %d", jobs, r, (int)pids[r]));
-        assert_true(run("ip link set v%d-%d master bridge up", jobs, r));
-        assert_true(run("nsenter -t %d -n sh -c 'ip link set lo up; "
-                        "ip addr add 10.99.0.%d/24 dev port; ip link set port up'",
-                        (int)pids[r], r + 1));
+        assert_true(netns_run("ip link add v%d-%d type veth peer name port netns %d", jobs, r,
+                              (int)pids[r]));
+        assert_true(netns_run("ip link set v%d-%d master bridge up", jobs, r));
+        assert_true(netns_run("nsenter -t %d -n sh -c 'ip link set lo up; "
+                              "ip addr add 10.99.0.%d/24 dev port; ip link set port up'",
+                              (int)pids[r], r + 1));
     }
 }
 
@@ -173,18 +149,18 @@ static void make_trouble(trouble what, const pid_t *pids)
     switch (what) {
     case TROUBLE_RATE:
         for (int r = 0; r < RANKS; r++) {
-            assert_true(run(
+            assert_true(netns_run(
                 "tc qdisc add dev v%d-%d root tbf rate 400mbit burst 64kb latency 400ms", jobs, r));
         }
         return;
     case TROUBLE_LOSS:
-        assert_true(run("nft add table bridge loss"));
-        assert_true(
-            run("nft 'add chain bridge loss every { type filter hook forward priority 0; }'"));
-        assert_true(run("nft add rule bridge loss every numgen random mod 1000 lt 5 drop"));
+        assert_true(netns_run("nft add table bridge loss"));
+        assert_true(netns_run(
+            "nft 'add chain bridge loss every { type filter hook forward priority 0; }'"));
+        assert_true(netns_run("nft add rule bridge loss every numgen random mod 1000 lt 5 drop"));
         return;
     case TROUBLE_CUT:
-        assert_true(run("ip link set v%d-1 down", jobs));
+        assert_true(netns_run("ip link set v%d-1 down", jobs));
         return;
     case TROUBLE_KILL:
         assert_int_equal(kill(pids[1], SIGKILL), 0);
@@ -226,7 +202,7 @@ static void run_job(coll_transport transport, trouble what)
         (void)close(j.go[end]);
     }
     if (what == TROUBLE_LOSS) {
-        assert_true(run("nft delete table bridge loss"));
+        assert_true(netns_run("nft delete table bridge loss"));
     }
 }
 
@@ -253,9 +229,7 @@ int main(void)
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_zmq),
     };
-    if (geteuid() != 0 || unshare(CLONE_NEWNET) != 0 ||
-        !run("ip link set lo up && ip link add bridge type bridge && ip link set bridge up && "
-             "nft list tables >/dev/null && tc qdisc show >/dev/null")) {
+    if (!netns_begin() || !netns_run("nft list tables >/dev/null && tc qdisc show >/dev/null")) {
         (void)fprintf(stderr, "skipped: needs root, network namespaces, and ip, tc and nft "
                               "(iproute2, nftables)\n");
         return EXIT_SKIP;
