@@ -1,8 +1,12 @@
 /* Every operation against the reference, bit for bit, on all ranks. Without arguments: the pairwise
  * combinations of job size, transport, collective, count, type, operation, root, placement and
  * algorithm; and over shared memory a sample of counts about the sizes at which operations change
- * their way, or come to another window. `--exhaustive TRANSPORT RANKS`: their full product for one
- * job; of the longest vectors, roots and placements in turn. `--sample SEED CASES`: as many. */
+ * their way, or come to another window. `--exhaustive TRANSPORT RANKS [plenty]`: their full product
+ * for one job; of the longest vectors, roots and placements in turn. `--sample SEED CASES`: as
+ * many.
+ *
+ * Ranks go other ways where each has a processor of its own than where they share some. Jobs of
+ * three ranks and more are told the former as well (`plenty`), whatever the machine has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +14,8 @@
 #include "base/clock.h"
 #include "grid_case.h"
 #include "grid_pairs.h"
+#include "identity.h"
+#include "internal.h"
 #include "support.h"
 
 enum { LONG_COUNT = (1 << 20) + 3, LONG_RANKS_MAX = 5, ROWS_MAX = 1000 };
@@ -24,6 +30,7 @@ enum {
     FACTOR_ROOT,
     FACTOR_PLACEMENT,
     FACTOR_ALGORITHM,
+    FACTOR_PLENTY, /* of processors */
     FACTORS,
 };
 
@@ -51,6 +58,16 @@ static const coll_algorithm algorithms[] = {COLL_ALGORITHM_AUTO,
                                             COLL_ALGORITHM_RECURSIVE_DOUBLING,
                                             COLL_ALGORITHM_HALVING_DOUBLING};
 #define LENGTH(list) ((int)(sizeof(list) / sizeof(list)[0]))
+
+static bool plenty;
+
+int __wrap_coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine);
+int __real_coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine);
+
+int __wrap_coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine)
+{
+    return plenty ? COLL_RANKS_MAX : __real_coll_identity_cpus(all, count, mine);
+}
 
 static size_t count_at(int level, int ranks)
 {
@@ -87,18 +104,21 @@ typedef struct pair_job {
     size_t row_count;
     int size_level;
     int transport_level;
+    int plenty_level;
     size_t run; /* of rank 0 */
 } pair_job;
 
 static bool is_of_job(const pair_job *job, const pair_row *row)
 {
     return row->levels[FACTOR_RANKS] == job->size_level &&
-           row->levels[FACTOR_TRANSPORT] == job->transport_level;
+           row->levels[FACTOR_TRANSPORT] == job->transport_level &&
+           row->levels[FACTOR_PLENTY] == job->plenty_level;
 }
 
 static void open_rank(grid_rank *g, test_rank *rank, size_t bytes)
 {
     *g = (grid_rank){.rank = rank, .comm = coll_context_world(rank->context), .bytes = bytes};
+    RANK_CHECK(rank, !plenty || rank->context->spins > 0);
     RANK_OK(rank, coll_arena_create(g->comm, bytes, &g->arena, &rank->error));
     g->memory = malloc(bytes);
     RANK_CHECK(rank, g->memory != NULL);
@@ -147,20 +167,24 @@ static void test_pairs(void **state)
         [FACTOR_ROOT] = 3,
         [FACTOR_PLACEMENT] = GRID_PLACEMENTS,
         [FACTOR_ALGORITHM] = LENGTH(algorithms),
+        [FACTOR_PLENTY] = 2,
     };
     size_t run = 0;
     (void)state;
     const size_t row_count = grid_pairs(level_counts, FACTORS, is_allowed, rows, ROWS_MAX);
     assert_in_range(row_count, 1, ROWS_MAX);
-    for (int t = 0; t < LENGTH(transports); t++) {
-        for (int s = 0; s < LENGTH(sizes); s++) {
-            pair_job job = {
-                .rows = rows, .row_count = row_count, .size_level = s, .transport_level = t};
-            test_ranks_as_threads(
-                &(test_ranks_options){.size = sizes[s], .transport = transports[t], .user = &job},
-                pair_body);
-            run += job.run;
-        }
+    for (int i = 0; i < LENGTH(transports) * LENGTH(sizes) * 2; i++) {
+        pair_job job = {.rows = rows,
+                        .row_count = row_count,
+                        .size_level = i / 2 % LENGTH(sizes),
+                        .transport_level = i / 2 / LENGTH(sizes),
+                        .plenty_level = i % 2};
+        plenty = job.plenty_level != 0;
+        test_ranks_as_threads(&(test_ranks_options){.size = sizes[job.size_level],
+                                                    .transport = transports[job.transport_level],
+                                                    .user = &job},
+                              pair_body);
+        run += job.run;
     }
     assert_int_equal(run, row_count);
     print_message("%zu cases\n", run);
@@ -225,9 +249,11 @@ static void test_sample(void **state)
 {
     static const int ranks[] = {2, 3, 4, 8};
     (void)state;
-    for (int s = 0; s < LENGTH(ranks); s++) {
+    for (int s = 0; s < 2 * LENGTH(ranks); s++) {
+        plenty = s % 2 != 0;
         test_ranks_as_threads(
-            &(test_ranks_options){.size = ranks[s], .transport = COLL_TRANSPORT_SHM}, sample_body);
+            &(test_ranks_options){.size = ranks[s / 2], .transport = COLL_TRANSPORT_SHM},
+            sample_body);
     }
 }
 
@@ -320,7 +346,8 @@ int main(int argc, char **argv)
         sample.cases = (int)strtol(argv[3], NULL, 10);
         return cmocka_run_group_tests(samples, NULL, NULL);
     }
-    if (argc != 4 || strcmp(argv[1], "--exhaustive") != 0) {
+    plenty = argc == 5 && strcmp(argv[4], "plenty") == 0;
+    if ((argc != 4 && !plenty) || strcmp(argv[1], "--exhaustive") != 0) {
         return argc == 1 ? cmocka_run_group_tests(pairs, NULL, NULL) : 2;
     }
     base_error error;
