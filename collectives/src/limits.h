@@ -39,6 +39,7 @@ enum {
     COLL_WINDOWS = 2,                     /* in the ring, */
     COLL_WINDOWS_PIPE = 8,                /* and where bytes go one way */
     COLL_SHM_SPINS_HOT = 16,              /* turns without a pause, */
+    COLL_SHM_LOOKS = 32,                  /* in each, at one flag line, */
     COLL_SHM_SPINS = 256,                 /* pauses before a blocking operation is queued */
     COLL_YIELDS_MIN = 32,                 /* before sleeping, where ranks outnumber processors */
     COLL_YIELDS_MAX = 128,

@@ -27,6 +27,7 @@ static void make_block(const coll_op *op, coll_shape *shape)
     size_t offset_bytes = 0;
     coll_op_block(op, op->comm->rank, &offset_bytes, &shape->give_bytes);
     shape->largest_bytes = largest_block_bytes(op);
+    shape->target_step_bytes = op->total_bytes;
 }
 
 /* Kinds whose contribution is a block for every rank. */
@@ -70,6 +71,7 @@ void coll_shape_make(const coll_op *op, coll_shape *shape)
         break;
     case COLL_ALL_TO_ALL:
         make_blocks(op, shape);
+        shape->target_step_bytes = op->total_bytes;
         break;
     case COLL_SCATTER:
         make_blocks(op, shape);

@@ -25,6 +25,8 @@ typedef struct coll_shape {
     size_t give_bytes;        /* its contribution, from the start of send */
     size_t largest_bytes;     /* the largest contribution of any rank: the same on every rank */
     size_t part_offset_bytes; /* where this rank's part lies in each contribution taken */
+    size_t target_step_bytes; /* what is taken of two ranks lies so far apart in recv, if parts are
+                                 as long as each other */
 } coll_shape;
 
 /* The shape of a checked operation, on this rank. */

@@ -129,9 +129,34 @@ bool coll_shm_fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t w
 void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
 /* The same for those who look: coll_shm_tell tells those who sleep. */
 void coll_shm_show(coll_op *op);
+void coll_shm_advance(coll_op *op, bool *moved);
+
+/* shm_copies.c */
+
+/* Whether all of op goes by flag lines, or slots, wherever buffers lie. */
+static inline bool coll_shm_copies(const coll_op *op)
+{
+    return op->path == COLL_PATH_LINE
+               ? op->comm->size > 1
+               : op->path == COLL_PATH_SLOT &&
+                     (op->desc.kind != COLL_ALL_REDUCE || op->total_bytes <= COLL_SHM_COPY_BYTES);
+}
+
 /* While peers are on their way: copies what of recv is this rank's own already. */
 void coll_shm_keep(coll_op *op);
-void coll_shm_advance(coll_op *op, bool *moved);
+/* A root that broadcasts has its bytes; but may want them in recv as well. */
+void coll_shm_keep_own(const coll_op *op);
+/* What this rank takes of its own contribution, in the caller's buffer; NULL if it gives none. */
+const uint8_t *coll_shm_own_part(const coll_op *op);
+/* Whether the lines of all that op waits for show it, each looked at so many times. */
+bool coll_shm_arrived(coll_op *op, unsigned looks);
+/* Takes what this rank takes, from where each rank's contribution was found (op->sources). */
+void coll_shm_take(const coll_op *op, void *target);
+/* The same of copied contributions. */
+void coll_shm_take_copies(coll_op *op);
+/* All of an operation that coll_shm_copies, was shown, and after which none was; false: not all
+ * have arrived. */
+bool coll_shm_copy(coll_op *op, unsigned looks);
 
 /* shm_run.c: another one. */
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,

@@ -52,6 +52,29 @@ static bool finish_soon(coll_op *op, bool *told)
     return false;
 }
 
+/* The same of an operation that goes by flag lines or slots, where ranks have processors of their
+ * own. */
+static bool copy_soon(coll_op *op, bool *told)
+{
+    coll_comm *comm = op->comm;
+    for (unsigned turns = 0; turns < COLL_SHM_SPINS && !comm->failed; turns++) {
+        const bool hot = *told && turns <= COLL_SHM_SPINS_HOT;
+        if (coll_shm_copy(op, hot ? COLL_SHM_LOOKS : 1)) {
+            return true;
+        }
+        if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
+            return false;
+        }
+        if (!*told) {
+            coll_shm_tell(comm);
+            *told = true;
+        } else if (!hot) {
+            coll_pause();
+        }
+    }
+    return false;
+}
+
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
                   base_error *reterr)
 {
@@ -76,7 +99,8 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
     coll_shm_show(op);
     coll_flight_begin(op);
     coll_shm_keep(op);
-    const bool done = finish_soon(op, &told);
+    const bool copies = comm->context->spins > 0 && coll_shm_copies(op);
+    const bool done = copies ? copy_soon(op, &told) : finish_soon(op, &told);
     if (!told) {
         coll_shm_tell(comm);
     }

@@ -1,6 +1,6 @@
-/* The tiny-message protocol of collectives/src/shm_path.c, shm_credit.c and shm.c, model-checked:
- * every interleaving of 2 and 3 ranks' loads and stores is tried, with stores that reach memory
- * late and out of order unless a release or a fence forbids it.
+/* The tiny-message protocol of collectives/src/shm_run.c, shm_path.c, shm_copies.c, shm_credit.c
+ * and shm.c, model-checked: every interleaving of 2 and 3 ranks' loads and stores is tried, with
+ * stores that reach memory late and out of order unless a release or a fence forbids it.
  *
  * The model: an operation is credit, payload, word (release), then for each peer that is needed:
  * its word (acquire) and its payload. At once, or when a word is not there, or else in the end,
