@@ -6,6 +6,7 @@ enum {
     COLL_RANKS_MAX = 64,                     /* ranks of one context */
     COLL_LINE_SLOTS = 32,                    /* flag lines of a rank, used in turn */
     COLL_UNDERWAY_MAX = COLL_LINE_SLOTS / 2, /* operations of a communicator under way */
+    COLL_LINES_KEPT = 4,                     /* of a peer's lines that may wait for company */
     COLL_INLINE_BYTES_MAX = 16384,           /* payload that travels with a line over sockets */
     COLL_TINY_BYTES = 56,                    /* payload that fits a flag line */
     COLL_RECENT_OPS = 3,                    /* blocking operations kept ready beside the last one */
@@ -48,6 +49,7 @@ enum {
 /* Half the slots may be under way: whoever reuses the slot of operation s has finished s + half,
  * so every peer has started s + half, so it has finished with s. */
 _Static_assert(COLL_UNDERWAY_MAX * 2 <= COLL_LINE_SLOTS, "a flag line would be reused too early");
+_Static_assert(COLL_LINES_KEPT * 4 <= COLL_UNDERWAY_MAX, "lines kept back would be waited for");
 _Static_assert(COLL_CHUNK_BYTES % 64 == 0, "chunks are whole cache lines");
 
 #endif

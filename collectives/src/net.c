@@ -26,6 +26,43 @@ static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
     return link->payloads + ((size_t)rank * COLL_LINE_SLOTS + slot) * comm->inline_bytes;
 }
 
+/* Whether what comes from a peer to whoever takes it in op is more than the system's packets hold.
+ */
+static bool comes_in_several(const coll_op *op, int peer)
+{
+    const coll_net *net = coll_net_of(op->comm->context);
+    const size_t packet_bytes = net->packet_bytes[op->comm->ranks[peer]];
+    return packet_bytes > 0 &&
+           op->shape.largest_bytes + COLL_FRAME_HEAD_BYTES + COLL_FRAME_LINE_BYTES > packet_bytes;
+}
+
+/* When a peer is to have the line: at once where it takes something with it; data of a plan may go
+ * the same way in the same turn. What a blocking call shows to those who take nothing waits for
+ * company, a few operations long: where there was some lately, or where bytes come in several
+ * packets, which the system answers anyhow. (A single one is answered with the line at less cost
+ * than without it.)
+ *
+ * That is sound while this rank is outside of the library, too: its call has ended then, so it has
+ * seen the line of the root or of all, and whoever disagrees with this rank disagrees with that
+ * one. Who gives to a root ends without that, and puts nothing off; nor do ranks that share
+ * processors: who has less to do goes to sleep earlier, and waking up takes longer than a line. */
+static coll_net_when line_leaves(const coll_op *op, int peer, bool is_taken)
+{
+    const coll_comm *comm = op->comm;
+    coll_net_comm *link = comm->net;
+    const bool lately = op->sequence - link->gave[peer] < COLL_LINES_KEPT;
+    if (is_taken) {
+        link->gave[peer] = op->sequence;
+    } else if (op == comm->blocking && comm->context->spins > 0 &&
+               op->shape.take != COLL_TAKE_NOTHING && op->path == COLL_PATH_LINE &&
+               op->sequence - link->let_go[peer] < COLL_LINES_KEPT &&
+               (lately || comes_in_several(op, peer))) {
+        return COLL_NET_IDLY;
+    }
+    link->let_go[peer] = op->sequence;
+    return op->path == COLL_PATH_LINE && is_taken ? COLL_NET_NOW : COLL_NET_SOON;
+}
+
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
 {
     coll_comm *comm = op->comm;
@@ -47,11 +84,59 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
             coll_frame_head head = {
                 .kind = COLL_FRAME_LINE,
                 .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + (taken ? payload_bytes : 0))};
-            /* Data of the plan may go the same way in the same turn. */
-            coll_net_send_frame(comm, peer, &head, body,
-                                op->path == COLL_PATH_PLAN ? COLL_NET_SOON : COLL_NET_NOW);
+            coll_net_send_frame(comm, peer, &head, body, line_leaves(op, peer, taken));
         }
     }
+}
+
+/* Whether op would be further ahead of a peer's newest line than lines are kept for. */
+static bool is_withheld(const coll_op *op, int peer)
+{
+    const coll_comm *comm = op->comm;
+    const coll_net_comm *link = comm->net;
+    return coll_net_of(comm->context)->remote[comm->ranks[peer]] &&
+           op->sequence > link->newest[peer] + COLL_UNDERWAY_MAX;
+}
+
+bool coll_net_may_announce(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    coll_net_comm *link = comm->net;
+    if (op->sequence <= link->least + COLL_UNDERWAY_MAX) {
+        return true;
+    }
+    uint64_t least = UINT64_MAX - COLL_UNDERWAY_MAX;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (coll_net_of(comm->context)->remote[comm->ranks[rank]] && link->newest[rank] < least) {
+            least = link->newest[rank];
+        }
+    }
+    link->least = least;
+    return op->sequence <= least + COLL_UNDERWAY_MAX;
+}
+
+/* While one peer is waited for, the line of another may show something else already. */
+void coll_net_watch(coll_op *op)
+{
+    coll_op *first = op->comm->head;
+    const bool shown = first != NULL && first->stage != COLL_STAGE_QUEUED;
+    for (int rank = 0; shown && rank < op->comm->size; rank++) {
+        (void)coll_op_sees(first, rank);
+    }
+}
+
+bool coll_net_awaits(const coll_op *op, int peer)
+{
+    const coll_net_comm *link = op->comm->net;
+    const bool absent = link->newest[peer] < op->sequence;
+    if (op->stage == COLL_STAGE_QUEUED) {
+        return is_withheld(op, peer);
+    }
+    if (op->path == COLL_PATH_LINE) {
+        return absent && coll_shape_awaits(op, peer);
+    }
+    const int waits_for = op->stage == COLL_STAGE_RUNNING ? coll_exec_waits_for(op) : -1;
+    return waits_for >= 0 ? peer == waits_for : absent;
 }
 
 /* The communicator that a frame is for, and the sender's rank in it; NULL if it is not made here.
@@ -111,6 +196,28 @@ static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, co
     }
 }
 
+/* A rank's lines come in the order of its operations, and none is left out. One of an operation
+ * that has ended here already, because it did not wait for the peer, must show the same operation
+ * all the same: the last COLL_LINE_SLOTS are there to compare with. */
+static void check_line(coll_comm *comm, int peer, const coll_line *line, uint64_t word)
+{
+    coll_net_comm *link = comm->net;
+    const coll_line *own = &comm->lines[(word >> 32) % COLL_LINE_SLOTS];
+    const uint64_t own_word = atomic_load(&own->word);
+    const uint64_t sequence = ++link->newest[peer];
+    if (word >> 32 != (uint32_t)sequence) {
+        char who[160];
+        coll_rank_text(comm, peer, who, sizeof who);
+        (void)coll_comm_fail(comm, BASE_ERR_PEER,
+                             "%s is at operation #%llu (low half %u): a lost or broken line", who,
+                             (unsigned long long)sequence, (unsigned)(word >> 32));
+    } else if (own_word != word && own->descriptor.sequence == sequence &&
+               (comm->head == NULL || comm->head->sequence > sequence)) {
+        link->failed_at = sequence;
+        (void)coll_report_line(comm, &own->descriptor, sequence, peer, line, word);
+    }
+}
+
 static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
 {
     coll_net_comm *link = comm->net;
@@ -121,6 +228,7 @@ static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, 
     memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
            head->body_bytes - COLL_FRAME_LINE_BYTES);
     atomic_store(&line->word, word);
+    check_line(comm, peer, line, word);
     return true;
 }
 
@@ -272,6 +380,7 @@ void coll_net_comm_close(coll_comm *comm)
             net->owed[comm->ranks[rank]] |= stream->sent != stream->sent_taken;
             free(stream->slots);
         }
+        net->owed[comm->ranks[rank]] |= link->newest[rank] < comm->sequence; /* its line */
     }
     free(link->sending);
     free(link->payloads);

@@ -69,6 +69,7 @@ typedef struct coll_net_frames {
 typedef enum coll_net_when {
     COLL_NET_NOW = 0,
     COLL_NET_SOON, /* with the next ones, or by the table's push: in this turn in any case */
+    COLL_NET_IDLY, /* with the next ones, or when there is nothing else to do */
 } coll_net_when;
 
 /* How frames travel. Ranks are those of the context. */
@@ -105,8 +106,9 @@ typedef struct coll_net {
     int orphan_count;
     uint64_t gone[COLL_GONE_MAX]; /* communicators closed here last */
     unsigned gone_count;
-    bool watchful;          /* a peer has left or failed: look every time */
-    size_t chunk_bytes_max; /* of a data frame, the same on every rank; 0: any */
+    bool watchful;                       /* a peer has left or failed: look every time */
+    size_t packet_bytes[COLL_RANKS_MAX]; /* on the way to each rank; 0: unknown, or any */
+    size_t chunk_bytes_max;              /* of a data frame, the same on every rank; 0: any */
 } coll_net;
 
 typedef enum coll_net_verdict {
@@ -149,7 +151,10 @@ void coll_net_farewell(coll_context *context);
 /* The transport table's functions for communicators, lines and streams. */
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
 void coll_net_comm_close(coll_comm *comm);
+bool coll_net_may_announce(const coll_op *op);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
+void coll_net_watch(coll_op *op);
+bool coll_net_awaits(const coll_op *op, int peer);
 void coll_net_distress(coll_comm *comm);
 size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);

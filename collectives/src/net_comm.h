@@ -27,6 +27,10 @@ typedef struct coll_net_comm {
     coll_line (*lines)[COLL_LINE_SLOTS];    /* of every rank of the communicator */
     coll_net_stream (*streams)[COLL_LANES]; /* by rank in the communicator */
     uint8_t *payloads;                      /* of every rank: inline_bytes for each of its lines */
+    uint64_t newest[COLL_RANKS_MAX];        /* operation of each that its lines have shown here, */
+    uint64_t least;                         /* and at least so much all of them */
+    uint64_t gave[COLL_RANKS_MAX];          /* newest operation that each took something of, */
+    uint64_t let_go[COLL_RANKS_MAX];        /* and whose line was not kept back */
     uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
     size_t told_bytes;
     int told_by;

@@ -144,8 +144,8 @@ static void check_left(coll_context *context)
     const coll_net *net = coll_net_of(context);
     for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
         const coll_op *op = comm->head;
-        while (op != NULL && (op->stage == COLL_STAGE_QUEUED || op->arrived == comm->size)) {
-            op = op->stage == COLL_STAGE_QUEUED ? NULL : op->next;
+        while (op != NULL && op->arrived == comm->size) {
+            op = op->next;
         }
         for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
             const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];

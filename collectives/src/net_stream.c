@@ -5,7 +5,8 @@
 
 enum { CREDIT_STEP = COLL_NET_SLOTS / 2 };
 
-static void fill_head(coll_comm *comm, int peer, coll_frame_head *head)
+/* tells: the frame leaves in this turn, so the peer will know what was taken. */
+static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool tells)
 {
     const coll_net_comm *link = comm->net;
     head->magic = COLL_FRAME_MAGIC;
@@ -13,7 +14,7 @@ static void fill_head(coll_comm *comm, int peer, coll_frame_head *head)
     for (int lane = 0; lane < COLL_LANES; lane++) {
         coll_net_stream *stream = &link->streams[peer][lane];
         head->taken[lane] = (uint32_t)stream->taken;
-        stream->told = stream->taken;
+        stream->told = tells ? stream->taken : stream->told;
     }
 }
 
@@ -22,7 +23,7 @@ void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const
 {
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_frames frame = {.heads = head, .count = 1, .bodies = body};
-    fill_head(comm, peer, head);
+    fill_head(comm, peer, head, when != COLL_NET_IDLY);
     net->links->send(comm->context, comm->ranks[peer], &frame, when);
 }
 
@@ -50,7 +51,7 @@ size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data,
         const size_t body_bytes = left < comm->chunk_bytes ? left : comm->chunk_bytes;
         heads[frames.count] = (coll_frame_head){
             .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)body_bytes};
-        fill_head(comm, peer, &heads[frames.count]);
+        fill_head(comm, peer, &heads[frames.count], true);
         taken += body_bytes;
     }
     if (frames.count > 0) {

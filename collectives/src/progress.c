@@ -23,6 +23,20 @@ static bool all_arrived(coll_op *op, bool *moved)
     return true;
 }
 
+/* Whether the lines are here without which an operation over lines cannot end. Who takes nothing
+ * from a peer does not wait for its line; it is compared when it comes. */
+static bool needed_arrived(coll_op *op, bool *moved)
+{
+    if (all_arrived(op, moved) || op->shape.take == COLL_TAKE_ALL) {
+        return op->arrived == op->comm->size;
+    }
+    bool enough = true;
+    for (int peer = op->arrived; peer < op->comm->size; peer++) {
+        enough = (coll_op_sees(op, peer) || !coll_shape_awaits(op, peer)) && enough;
+    }
+    return enough && !op->comm->failed;
+}
+
 static coll_stage run(coll_op *op, bool *moved)
 {
     if (op->path == COLL_PATH_PLAN) {
@@ -30,7 +44,7 @@ static coll_stage run(coll_op *op, bool *moved)
         const bool ended = !op->comm->failed && coll_exec_advance(op, moved);
         return all_here && ended ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
     }
-    if (!all_arrived(op, moved)) {
+    if (!needed_arrived(op, moved)) {
         return COLL_STAGE_RUNNING;
     }
     *moved = true;

@@ -23,7 +23,7 @@ static bool is_point(const coll_op *op)
 static bool has_arrived(const coll_op *op, int rank)
 {
     const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
-    return coll_line_ahead(atomic_load(&line->word), op->sequence) >= 0;
+    return rank == op->comm->rank || coll_line_ahead(atomic_load(&line->word), op->sequence) >= 0;
 }
 
 static bool is_awaited(const coll_op *op, int rank)
@@ -107,25 +107,11 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
         coll_rank_text(op->comm, op->desc.root, text, size_bytes);
         return;
     }
-    const bool first = op->stage != COLL_STAGE_QUEUED || op->comm->head == op;
-    if (op->comm->table->awaits != NULL && first) {
-        list_ranks(op, is_awaited, true, text, size_bytes);
-        return;
-    }
-    if (!first) {
+    if (op->stage == COLL_STAGE_QUEUED && op->comm->head != op) {
         (void)snprintf(text, size_bytes, "the operations before it");
         return;
     }
-    if (op->stage <= COLL_STAGE_ARRIVING) {
-        list_ranks(op, has_arrived, false, text, size_bytes);
-        return;
-    }
-    const int peer = coll_exec_waits_for(op);
-    if (peer < 0) {
-        (void)snprintf(text, size_bytes, "its peers' data");
-        return;
-    }
-    coll_rank_text(op->comm, peer, text, size_bytes);
+    list_ranks(op, is_awaited, true, text, size_bytes);
 }
 
 void coll_op_text(const coll_op *op, char *text, size_t size_bytes)

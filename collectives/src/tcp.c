@@ -21,6 +21,7 @@
 
 enum {
     DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
+    KEEP_POLLS = 128, /* that frames wait for company */
     SLEEP_MS = 1000,
     FLUSH_STEP_MS = 5,
 };
@@ -38,6 +39,10 @@ static void tcp_send(coll_context *context, int peer, const coll_net_frames *fra
     coll_tcp *tcp = tcp_of(context);
     coll_conn_send(context, tcp->connections[peer], frames, when);
     tcp->holds = tcp->holds || when == COLL_NET_SOON;
+    if (when == COLL_NET_IDLY) {
+        tcp->keeps = true;
+        tcp->polls = 0;
+    }
 }
 
 static bool tcp_has_room(coll_context *context, int peer)
@@ -76,12 +81,9 @@ static int readable(const coll_tcp *tcp, int *ranks)
     return count;
 }
 
-void coll_tcp_push(coll_context *context)
+/* Sends what was kept for company. */
+static void flush_held(coll_tcp *tcp)
 {
-    coll_tcp *tcp = tcp_of(context);
-    if (!tcp->holds) {
-        return;
-    }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         if (conn->held) {
@@ -89,6 +91,15 @@ void coll_tcp_push(coll_context *context)
         }
     }
     tcp->holds = false;
+    tcp->keeps = false;
+}
+
+void coll_tcp_push(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    if (tcp->holds) {
+        flush_held(tcp);
+    }
 }
 
 bool coll_tcp_poll(coll_context *context)
@@ -111,7 +122,10 @@ bool coll_tcp_poll(coll_context *context)
     }
     for (int i = 0; i < tcp->peer_count; i++) {
         coll_conn *conn = tcp->connections[tcp->peers[i]];
-        moved = (coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
+        moved = (!conn->held && coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
+    }
+    if (tcp->keeps && ++tcp->polls > KEEP_POLLS) {
+        flush_held(tcp);
     }
     if (tcp->net.watchful) {
         coll_net_look(context);
@@ -121,17 +135,15 @@ bool coll_tcp_poll(coll_context *context)
 
 void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns)
 {
-    const coll_tcp *tcp = tcp_of(context);
+    coll_tcp *tcp = tcp_of(context);
     struct pollfd items[COLL_RANKS_MAX + 1] = {{.fd = tcp->wake_fd, .events = POLLIN}};
     nfds_t count = 1;
     if (changed(context)) {
         return;
     }
+    flush_held(tcp);
     for (int i = 0; i < tcp->peer_count; i++) {
-        coll_conn *conn = tcp->connections[tcp->peers[i]];
-        if (conn->held) {
-            (void)coll_conn_flush(conn);
-        }
+        const coll_conn *conn = tcp->connections[tcp->peers[i]];
         if (coll_conn_listens(conn)) {
             items[count++] = (struct pollfd){
                 .fd = conn->fd,
@@ -170,6 +182,7 @@ base_status coll_tcp_open(coll_context *context, const coll_context_options *opt
     for (int rank = 0; rank < context->size; rank++) {
         if (tcp->connections[rank] != NULL) {
             tcp->net.remote[rank] = true;
+            tcp->net.packet_bytes[rank] = tcp->connections[rank]->short_bytes_max;
             tcp->peers[tcp->peer_count++] = rank;
         }
     }
@@ -268,7 +281,10 @@ const coll_transport_table coll_tcp_transport = {
     .close = coll_tcp_close,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
+    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
+    .watch = coll_net_watch,
+    .awaits = coll_net_awaits,
     .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,

@@ -11,7 +11,9 @@ typedef struct coll_tcp {
     int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
     int peer_count;
     int wake_fd; /* an eventfd: ends a sleep */
-    bool holds;  /* some connection may have kept frames for company */
+    bool holds;  /* some connection may have kept frames for company, until the end of this turn, */
+    bool keeps;  /* or until there is nothing else to do */
+    int polls;   /* since then */
 } coll_tcp;
 
 /* Collective over the context: connects with the ranks in `wanted`. */

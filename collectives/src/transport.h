@@ -70,8 +70,7 @@ typedef struct coll_transport_table {
     /* Called now and then while op is waited for: looks for peers that have failed or gone. NULL:
      * poll does. */
     void (*watch)(coll_op *op);
-    /* Whether op, as far as it has come, cannot go on without the peer; for messages. NULL: all
-     * peers are waited for in every stage. */
+    /* Whether op, as far as it has come, cannot go on without the peer; for messages. */
     bool (*awaits)(const coll_op *op, int peer);
 
     /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */

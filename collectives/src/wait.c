@@ -154,6 +154,9 @@ base_status coll_wait(coll_op *op, base_error *reterr)
 {
     waiter w = {.context = op->comm->context, .op = op};
     base_status status = BASE_OK;
+    if (op->stage == COLL_STAGE_DONE && w.context->table->has_threads) {
+        (void)sched_yield(); /* the bytes are on their way only then */
+    }
     while (status == BASE_OK && op->stage != COLL_STAGE_DONE) {
         const bool moved = coll_progress(w.context);
         if (op->stage != COLL_STAGE_DONE) {

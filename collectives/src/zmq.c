@@ -12,7 +12,11 @@
 #include "zmq_frames.h"
 #include "zmq_links.h"
 
-enum { MESSAGES_PER_POLL = 64, SLEEP_MS = 1000 };
+enum {
+    MESSAGES_PER_POLL = 64,
+    KEEP_POLLS = 128, /* that frames wait for company */
+    SLEEP_MS = 1000,
+};
 
 /* Frames' bodies, at most. CURVE takes a message whole at either end, so that a long one leaves one
  * of them idle. Plain ones are so short for the sake of malloc, which the messages come from: with
@@ -38,7 +42,9 @@ typedef struct zmq_state {
     coll_net net; /* first: context->net points here */
     coll_zmq_links links;
     zmq_peer peers[COLL_RANKS_MAX]; /* by context rank */
-    bool keeping;                   /* for some peer */
+    bool keeping;                   /* for some peer, until the end of this turn, */
+    bool keeping_idly;              /* or until there is nothing else to do, */
+    int polls;                      /* so many since */
     zmq_loan *loans;                /* that are not in use */
     uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
 } zmq_state;
@@ -84,7 +90,11 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
     if (when != COLL_NET_NOW && bytes <= sizeof peer->kept - peer->kept_bytes) {
         coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
         peer->kept_bytes += bytes;
-        state->keeping = true;
+        state->keeping = state->keeping || when == COLL_NET_SOON;
+        if (when == COLL_NET_IDLY) {
+            state->keeping_idly = true;
+            state->polls = 0;
+        }
         return;
     }
     if (!state->links.encrypted) {
@@ -101,16 +111,25 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
     }
 }
 
-static void net_push(coll_context *context)
+/* Sends what was kept for company. */
+static void send_kept(coll_context *context)
 {
     zmq_state *state = state_of(context);
     const coll_net_frames none = {.count = 0};
-    for (int rank = 0; state->keeping && rank < context->size; rank++) {
+    for (int rank = 0; rank < context->size; rank++) {
         if (state->peers[rank].kept_bytes > 0) {
             send_message(context, rank, &none);
         }
     }
     state->keeping = false;
+    state->keeping_idly = false;
+}
+
+static void net_push(coll_context *context)
+{
+    if (state_of(context)->keeping) {
+        send_kept(context);
+    }
 }
 
 static bool link_has_room(coll_context *context, int peer)
@@ -256,6 +275,9 @@ static bool net_poll_sockets(coll_context *context)
             coll_net_lost(context, rank, "it takes nothing any more");
         }
     }
+    if (state->keeping_idly && ++state->polls > KEEP_POLLS) {
+        send_kept(context);
+    }
     if (state->net.watchful) {
         coll_net_look(context);
     }
@@ -290,6 +312,7 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
     if (changed(context) || hear_losses(context)) {
         return;
     }
+    send_kept(context);
     for (int rank = 0; rank < context->size; rank++) {
         if (state->links.sockets[rank] != NULL && !state->net.left[rank]) {
             if (!state->peers[rank].shut) {
@@ -372,7 +395,10 @@ const coll_transport_table coll_zmq_transport = {
     .close = net_close_context,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
+    .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
+    .watch = coll_net_watch,
+    .awaits = coll_net_awaits,
     .distress = coll_net_distress,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,

@@ -21,6 +21,15 @@ ringfence_test(
 target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect)
 
 ringfence_test(
+  coll-rooted
+  SOURCES test_rooted.c
+  LIBS ringfence_test_ranks
+  LABELS ipc
+  TIMEOUT 180
+  PRIVATE_OF collectives)
+target_link_options(test-coll-rooted PRIVATE -Wl,--wrap=coll_identity_cpus)
+
+ringfence_test(
   coll-tcp-parts
   SOURCES test_tcp_parts.c
   LIBS ringfence::coll PkgConfig::SODIUM

@@ -1,5 +1,7 @@
 /* Several hosts with several ranks each: the identities of this process's ranks are made to differ,
  * and 127.0.0.1 to pass for an address that all hosts reach. Everything else is the real thing. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,13 +187,42 @@ static void test_who_leaves_is_named(void **state)
     run_layouts(left_body, layouts, 1);
 }
 
+/* The root of a few broadcasts has destroyed its context before the others begin with them. */
+static void gone_body(test_rank *rank)
+{
+    static atomic_int gone;
+    enum { OPS = 10, COUNT = 600 };
+    int32_t values[COUNT] = {0};
+    RANK_OK(rank, join(rank, COLL_TRANSPORT_AUTO));
+    coll_comm *comm = coll_context_world(rank->context);
+    const int root = rank->size - 1;
+    atomic_store(&gone, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    while (rank->rank != root && atomic_load(&gone) == 0) {
+        (void)sched_yield();
+    }
+    for (int i = 0; i < OPS; i++) {
+        values[COUNT - 1] = rank->rank == root ? i + 1 : 0;
+        RANK_OK(rank, coll_broadcast(comm, values, COUNT, COLL_INT32, root, &rank->error));
+        RANK_CHECK(rank, values[COUNT - 1] == i + 1);
+    }
+    coll_context_destroy(rank->context);
+    atomic_store(&gone, 1); /* no matter who comes first */
+}
+
+static void test_root_is_gone(void **state)
+{
+    (void)state;
+    static const layout layouts[] = {{3, {0, 0, 1}}, {3, {0, 1, 1}}, {4, {0, 0, 1, 1}}};
+    run_layouts(gone_body, layouts, sizeof layouts / sizeof layouts[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_kinds),
-        cmocka_unit_test(test_one_rank_per_host),
-        cmocka_unit_test(test_shm_is_refused),
-        cmocka_unit_test(test_who_leaves_is_named),
+        cmocka_unit_test(test_all_kinds),      cmocka_unit_test(test_one_rank_per_host),
+        cmocka_unit_test(test_shm_is_refused), cmocka_unit_test(test_who_leaves_is_named),
+        cmocka_unit_test(test_root_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

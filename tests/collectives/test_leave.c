@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +16,9 @@ enum {
     RANKS_MAX = 3,
     COUNT_SHM = 1 << 13, /* what shared memory holds of a message, */
     COUNT_NET = 1 << 17, /* and credit over sockets is for */
+    COUNT_LINE = 2000,   /* and travels with a line, also two of them */
+    UNDERWAY_MAX = 16,   /* operations that one is ahead of another at most, */
+    ROUNDS = 12,         /* and less */
     BUFFER_BYTES = 32 * 1024,
     PATIENCE_MS = 1300, /* of a taker that does not read: more than a second */
     TIMEOUT_MS = 20000,
@@ -38,6 +42,7 @@ typedef struct job {
     size_t count;
     int size;
     int taker;
+    int given[2];
     int gone[2]; /* givers hold the end to write: the other one ends with the last of them */
 } job;
 
@@ -115,6 +120,23 @@ static const char *loopback(void)
     return here ? "::1" : NULL;
 }
 
+static coll_context_options options_of(const job *j, forked_rank *rank)
+{
+    return (coll_context_options){.rank = rank->rank,
+                                  .world_size = rank->size,
+                                  .exchange = forked_exchange,
+                                  .exchange_user = rank,
+                                  .transport = j->transport,
+                                  .interface = loopback(),
+                                  .timeout_ns = TIMEOUT_MS * BASE_NS_PER_MS};
+}
+
+static void await_end(int fd, int patience_ms)
+{
+    struct pollfd end = {.fd = fd};
+    (void)poll(&end, 1, patience_ms);
+}
+
 static int body(forked_rank *rank, void *user)
 {
     static int32_t memory[2 * RANKS_MAX * COUNT_NET];
@@ -123,13 +145,7 @@ static int body(forked_rank *rank, void *user)
     base_error error = {.message = ""};
     coll_context *context = NULL;
     coll_request *request = NULL;
-    const coll_context_options options = {.rank = rank->rank,
-                                          .world_size = rank->size,
-                                          .exchange = forked_exchange,
-                                          .exchange_user = rank,
-                                          .transport = j->transport,
-                                          .interface = loopback(),
-                                          .timeout_ns = TIMEOUT_MS * BASE_NS_PER_MS};
+    const coll_context_options options = options_of(j, rank);
     if (takes) {
         (void)close(j->gone[1]);
     }
@@ -143,8 +159,7 @@ static int body(forked_rank *rank, void *user)
         return complain(j, rank->rank, "does not begin", &error);
     }
     if (takes) {
-        struct pollfd gone = {.fd = j->gone[0]};
-        (void)poll(&gone, 1, small_buffers ? PATIENCE_MS : TIMEOUT_MS);
+        await_end(j->gone[0], small_buffers ? PATIENCE_MS : TIMEOUT_MS);
     }
     if (coll_request_wait(&request, &error) != BASE_OK) {
         return complain(j, rank->rank, "fails", &error);
@@ -156,13 +171,104 @@ static int body(forked_rank *rank, void *user)
     return 0;
 }
 
-static void run_job(job j)
+/* Several operations, with which the taker does not even begin before its givers are gone. */
+static int late_body(forked_rank *rank, void *user)
+{
+    static int32_t memory[2 * RANKS_MAX * COUNT_NET];
+    job *j = user;
+    const bool takes = rank->rank == j->taker;
+    base_error error = {.message = ""};
+    coll_context *context = NULL;
+    const coll_context_options options = options_of(j, rank);
+    const coll_op_desc desc = make_desc(j, rank->rank, memory);
+    if (coll_context_create(&options, &context, &error) != BASE_OK ||
+        coll_barrier(coll_context_world(context), &error) != BASE_OK) {
+        return complain(j, rank->rank, "does not begin", &error);
+    }
+    if (takes) {
+        (void)close(j->gone[1]);
+        await_end(j->gone[0], TIMEOUT_MS);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        coll_request *request = NULL;
+        for (size_t e = 0; e < (size_t)j->size * j->count; e++) {
+            memory[e] = takes && j->kind == COLL_BROADCAST ? 0 : element(j, rank->rank, e);
+        }
+        base_status status = i % 2 == 0
+                                 ? coll_run(coll_context_world(context), &desc, &error)
+                                 : coll_start(coll_context_world(context), &desc, &request, &error);
+        status = status == BASE_OK ? coll_request_wait(&request, &error) : status;
+        if (status != BASE_OK || (takes && !is_right(j, desc.recv))) {
+            return complain(j, rank->rank, "has something else, or nothing", &error);
+        }
+    }
+    coll_context_destroy(context);
+    return 0;
+}
+
+/* Rank 0 is the root of a broadcast, and of more when rank 1, which took none, has died. */
+static int root_of_the_dead_body(forked_rank *rank, void *user)
+{
+    job *j = user;
+    int32_t value = 1;
+    base_error error = {.message = ""};
+    base_status status = BASE_OK;
+    coll_context *context = NULL;
+    const coll_context_options options = options_of(j, rank);
+    (void)close(j->gone[1]);
+    if (coll_context_create(&options, &context, &error) != BASE_OK ||
+        coll_barrier(coll_context_world(context), &error) != BASE_OK) {
+        return complain(j, rank->rank, "does not begin", &error);
+    }
+    if (rank->rank == 1) {
+        (void)close(j->given[1]);
+        await_end(j->given[0], TIMEOUT_MS);
+        _exit(0);
+    }
+    status = coll_broadcast(coll_context_world(context), &value, 1, COLL_INT32, 0, &error);
+    if (status != BASE_OK) {
+        return complain(j, rank->rank, "does not give", &error);
+    }
+    (void)close(j->given[1]);
+    await_end(j->gone[0], TIMEOUT_MS);
+    /* News of a connection's end are not read from ZeroMQ before a rank has to wait. */
+    const int rounds = j->transport == COLL_TRANSPORT_TCP ? 1 : UNDERWAY_MAX;
+    for (int i = 0; status == BASE_OK && i < rounds; i++) {
+        status = coll_broadcast(coll_context_world(context), &value, 1, COLL_INT32, 0, &error);
+    }
+    if (status != BASE_ERR_PEER || strstr(error.message, "rank 1 (host") == NULL) {
+        return complain(j, rank->rank, "does not name the dead", &error);
+    }
+    coll_context_destroy(context);
+    return 0;
+}
+
+static void a_leaf_dies(void **state)
+{
+    job j = {.transport = *(const coll_transport *)*state, .kind = COLL_BROADCAST, .size = 2};
+    pid_t pids[2];
+    base_error error;
+    int status = 0;
+    assert_int_equal(pipe(j.gone), 0);
+    assert_int_equal(pipe(j.given), 0);
+    assert_ok(forked_start(2, root_of_the_dead_body, &j, pids, &error), &error);
+    (void)close(j.given[1]);
+    assert_int_equal(waitpid(pids[1], &status, 0), pids[1]);
+    (void)close(j.gone[1]);
+    assert_int_equal(waitpid(pids[0], &status, 0), pids[0]);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    (void)close(j.gone[0]);
+    (void)close(j.given[0]);
+}
+
+static void run_job(job j, forked_body run)
 {
     pid_t pids[RANKS_MAX];
     base_error error;
     int status = 0;
     assert_int_equal(pipe(j.gone), 0);
-    assert_ok(forked_start(j.size, body, &j, pids, &error), &error);
+    assert_ok(forked_start(j.size, run, &j, pids, &error), &error);
     (void)close(j.gone[1]);
     for (int r = 0; r < j.size; r++) {
         assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
@@ -184,7 +290,23 @@ static void givers_leave(void **state)
                       .kind = kind,
                       .count = i % 4 < 2 ? 1 : most,
                       .size = kind == COLL_GATHER || kind == COLL_REDUCE ? 2 + i % 4 / 2 : 2,
-                      .taker = i % 2});
+                      .taker = i % 2},
+                body);
+    }
+}
+
+/* What travels with lines is given before anybody has come for it. */
+static void givers_are_gone(void **state)
+{
+    static const coll_kind kinds[] = {COLL_GATHER, COLL_BROADCAST, COLL_SCATTER, COLL_REDUCE};
+    for (int i = 0; i < 4 * 2 * 2; i++) {
+        const coll_kind kind = kinds[i / 4];
+        run_job((job){.transport = *(const coll_transport *)*state,
+                      .kind = kind,
+                      .count = i % 4 < 2 ? 1 : COUNT_LINE,
+                      .size = kind == COLL_GATHER || kind == COLL_REDUCE ? 2 + i % 4 / 2 : 2,
+                      .taker = i % 2},
+                late_body);
     }
 }
 
@@ -195,7 +317,8 @@ static void a_giver_stays_while_it_holds_data(void **state)
     run_job((job){.transport = *(const coll_transport *)*state,
                   .kind = COLL_GATHER,
                   .count = COUNT_NET,
-                  .size = 2});
+                  .size = 2},
+            body);
     small_buffers = false;
 }
 
@@ -207,6 +330,10 @@ int main(void)
         {"givers leave, shm", givers_leave, NULL, NULL, &transports[0]},
         {"givers leave, tcp", givers_leave, NULL, NULL, &transports[1]},
         {"givers leave, zmq", givers_leave, NULL, NULL, &transports[2]},
+        {"givers are gone, tcp", givers_are_gone, NULL, NULL, &transports[1]},
+        {"givers are gone, zmq", givers_are_gone, NULL, NULL, &transports[2]},
+        {"a leaf dies, tcp", a_leaf_dies, NULL, NULL, &transports[1]},
+        {"a leaf dies, zmq", a_leaf_dies, NULL, NULL, &transports[2]},
         {"a giver stays, tcp", a_giver_stays_while_it_holds_data, NULL, NULL, &transports[1]},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

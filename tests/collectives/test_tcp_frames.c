@@ -271,6 +271,64 @@ static void failure_leaves_the_place_alone(void **state)
     failure_with(""); /* as a peer may have told it */
 }
 
+/* An operation that did not wait for the peer has ended: the peer's line must show the same one. */
+static void lines_are_compared_afterwards(void **state)
+{
+    (void)state;
+    for (int differs = 0; differs < 2; differs++) {
+        stage *s = open_stage(COLL_TCP_AUTH_MAC);
+        coll_line *own = &s->comm.lines[1];
+        own->descriptor = (coll_descriptor){.sequence = 1, .kind = COLL_BROADCAST, .count = 1};
+        atomic_store(&own->word, s->op.word);
+        s->comm.sequence = 1;
+        put_line(s, differs != 0 ? coll_line_word(1, 0x4320) : s->op.word);
+        assert_int_equal(s->comm.failed, differs != 0);
+        if (differs != 0) {
+            assert_int_equal(s->comm.failure.status, BASE_ERR_MISMATCH);
+            assert_non_null(strstr(s->comm.failure.message, "disagree on operation #1"));
+        }
+        close_stage(s);
+    }
+}
+
+/* Lines come one after the other: with one left out, others would not be compared, and a rank could
+ * be further ahead than its own lines are kept. */
+static void lines_come_in_turn(void **state)
+{
+    (void)state;
+    static const uint64_t seconds[] = {0, 1, 2, 3, 33, UINT64_C(0xffffffff)};
+    for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
+        stage *s = open_stage(COLL_TCP_AUTH_MAC);
+        put_line(s, s->op.word);
+        assert_false(s->comm.failed);
+        put_line(s, coll_line_word(seconds[i], 0x1234));
+        assert_int_equal(s->comm.failed, seconds[i] != 2);
+        if (seconds[i] != 2) {
+            assert_int_equal(s->comm.failure.status, BASE_ERR_PEER);
+            assert_non_null(strstr(s->comm.failure.message, "a lost or broken line"));
+        }
+        close_stage(s);
+    }
+}
+
+/* Who has not shown that it has come as far may still need this rank's line. */
+static void lines_that_were_not_answered_are_owed(void **state)
+{
+    (void)state;
+    for (int answered = 0; answered < 2; answered++) {
+        stage *s = open_stage(COLL_TCP_AUTH_OFF);
+        s->comm.sequence = 1;
+        if (answered != 0) {
+            put_line(s, s->op.word);
+        }
+        assert_false(s->net.owed[PEER]);
+        s->context.comms = NULL;
+        coll_net_comm_close(&s->comm);
+        assert_int_equal(s->net.owed[PEER], answered == 0);
+        close_stage(s);
+    }
+}
+
 static size_t drain(const stage *s, uint8_t *data, size_t size_bytes)
 {
     const ssize_t got = recv(s->peer_end, data, size_bytes, MSG_DONTWAIT);
@@ -282,7 +340,7 @@ static void company_keeps_the_order(void **state)
 {
     (void)state;
     enum { FRAME = COLL_FRAME_HEAD_BYTES + 8 };
-    static const coll_net_when when[] = {COLL_NET_SOON, COLL_NET_SOON, COLL_NET_NOW, COLL_NET_SOON};
+    static const coll_net_when when[] = {COLL_NET_SOON, COLL_NET_IDLY, COLL_NET_NOW, COLL_NET_IDLY};
     uint8_t wire[4 * FRAME + 1];
     size_t got = 0;
     stage *s = open_stage(COLL_TCP_AUTH_OFF);
@@ -461,6 +519,9 @@ int main(void)
         cmocka_unit_test(a_place_comes_before_its_frames),
         cmocka_unit_test(other_frames_do_not),
         cmocka_unit_test(failure_leaves_the_place_alone),
+        cmocka_unit_test(lines_are_compared_afterwards),
+        cmocka_unit_test(lines_come_in_turn),
+        cmocka_unit_test(lines_that_were_not_answered_are_owed),
         cmocka_unit_test(company_keeps_the_order),
         cmocka_unit_test(several_at_once_are_several),
         cmocka_unit_test(no_memory_to_send_is_told),

@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "tcp_conn.h"
 
-enum { RANKS = 3, PEER = 1, COMM_ID = 7, PIECES = 8 };
+enum { RANKS = 3, PEER = 1, COMM_ID = 7, PIECES = 8, ENDED = 8 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
@@ -22,6 +22,7 @@ typedef struct stage {
     coll_conn *conn;
     int peer_end;
     uint64_t number;
+    uint32_t lines; /* of the peer's, in the order that they have to come in */
     coll_op op;
     uint8_t *place; /* where op wants its frames; heap, so that its end is watched */
 } stage;
@@ -63,6 +64,13 @@ static void open_comm(stage *s)
                           .chunk_bytes = COLL_CHUNK_BYTES};
     s->context.comms = &s->comm;
     BASE_ASSERT(coll_net_comm_open(&s->comm, 0, &error) == BASE_OK);
+    /* Operations that have ended here; the peer's lines are compared with them. */
+    s->lines = 0;
+    for (uint32_t i = 1; i < ENDED; i++) {
+        s->comm.lines[i].descriptor.sequence = i;
+        atomic_store(&s->comm.lines[i].word, coll_line_word(i, i));
+    }
+    s->comm.sequence = ENDED - 1;
 }
 
 static void close_comm(stage *s)
@@ -168,6 +176,11 @@ static size_t feed_frame(stage *s, const uint8_t *data, size_t size_bytes, coll_
     const size_t used = given < head.body_bytes ? given : head.body_bytes;
     memset(body, 0, sizeof body);
     memcpy(body, data + sizeof head, used);
+    if (head.kind == COLL_FRAME_LINE && head.comm_id == COMM_ID && used > 8 && body[8] % 4 != 0) {
+        s->lines++;
+        const uint64_t word = coll_line_word(s->lines, s->lines + (body[8] % 4 == 1 ? 2 : 0));
+        memcpy(body, &word, sizeof word);
+    }
     if (head.body_bytes > COLL_FRAME_BODY_BYTES_MAX) {
         feed(s, &head, sizeof head);
         return sizeof head + used;
