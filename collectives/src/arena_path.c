@@ -248,26 +248,31 @@ static void copy_piece(uint8_t *to, const uint8_t *from, size_t piece_bytes, siz
     }
 }
 
-/* One piece of one rank's part. The next rank's comes first, so that not all read from one. */
+/* A piece of the ranks' parts, one after the other. The next rank's comes first, so that not all
+ * read from one. */
 static bool pull_copied(coll_op *op)
 {
     const int size = op->comm->size;
-    const int source = (op->comm->rank + 1 + op->source) % size;
-    const size_t size_bytes = coll_shape_part_bytes(op, source);
-    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
-    uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
-    if (coll_shape_takes(op, op->comm->rank, source) && op->sources[source] != NULL && piece > 0) {
-        const uint8_t *from = op->sources[source] + op->shape.part_offset_bytes;
-        if (from != at && !(op->kept && source == op->comm->rank)) {
+    size_t room = COLL_PIECE_BYTES;
+    while (op->source < size && room > 0) {
+        const int source = (op->comm->rank + 1 + op->source) % size;
+        const size_t size_bytes = coll_shape_part_bytes(op, source);
+        const size_t piece = coll_smaller(room, size_bytes - op->offset_bytes);
+        const uint8_t *from = op->sources[source];
+        uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
+        if (coll_shape_takes(op, op->comm->rank, source) && from != NULL &&
+            from + op->shape.part_offset_bytes != at && !(op->kept && source == op->comm->rank)) {
+            from += op->shape.part_offset_bytes;
             copy_piece(at + op->offset_bytes, from + op->offset_bytes, piece, size_bytes);
+            room -= piece;
+            op->offset_bytes += piece;
+            if (op->offset_bytes < size_bytes) {
+                return false;
+            }
         }
-        op->offset_bytes += piece;
-        if (op->offset_bytes < size_bytes) {
-            return false;
-        }
+        op->offset_bytes = 0;
+        op->source++;
     }
-    op->offset_bytes = 0;
-    op->source++;
     return op->source == size;
 }
 

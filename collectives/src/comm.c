@@ -241,6 +241,7 @@ int coll_comm_size(const coll_comm *comm)
 /* Operations made earlier looked for their buffers in other arenas. */
 static void forget_places(coll_comm *comm)
 {
+    comm->arena_changes++;
     comm->blocking->ready = false;
     for (int i = 0; i < COLL_RECENT_OPS; i++) {
         if (comm->recent[i] != NULL) {

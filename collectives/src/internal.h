@@ -124,6 +124,8 @@ struct coll_op {
     size_t offset_bytes;                    /* arena path: done of the slice, or part */
     const uint8_t *sources[COLL_RANKS_MAX]; /* arena path: peers' inputs and outputs, mapped here */
     uint8_t *targets[COLL_RANKS_MAX];
+    coll_place places[COLL_RANKS_MAX]; /* which these, and way, follow from, */
+    uint64_t places_known;             /* while this is 1 + comm->arena_changes */
     coll_plan plan;
     uint8_t *scratch; /* of the plan; holds the whole vector's bytes from scratch_begin on */
     size_t scratch_begin;
@@ -176,6 +178,7 @@ struct coll_comm {
     uint16_t host_words[COLL_HOSTS_WORDS(COLL_RANKS_MAX)];
     coll_arena *arenas;
     uint32_t arenas_made;
+    uint64_t arena_changes; /* arenas made and destroyed */
     int arena_count;
     coll_op *blocking;                /* for the blocking forms, */
     coll_op *recent[COLL_RECENT_OPS]; /* and those made for other buffers lately; NULL: none yet */

@@ -259,6 +259,7 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
 {
     op->ready = false;
     op->routed = false;
+    op->places_known = 0;
     base_status status = check_desc(comm, desc, reterr);
     if (status != BASE_OK) {
         return status;

@@ -130,6 +130,8 @@ void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
 /* The same for those who look: coll_shm_tell tells those who sleep. */
 void coll_shm_show(coll_op *op);
 void coll_shm_advance(coll_op *op, bool *moved);
+/* The same for who has nothing else to do: looks so many times for what it waits for. */
+void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved);
 
 /* shm_copies.c */
 

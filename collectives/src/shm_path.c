@@ -84,6 +84,7 @@ static void take_mixed(coll_op *op, const coll_place *places)
 {
     coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
+    op->places_known = 0;
     for (int rank = 0; rank < comm->size; rank++) {
         op->sources[rank] = places[rank].send_arena == 0
                                 ? shm_slot(link->segments[rank], op->sequence)
@@ -112,6 +113,34 @@ static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
     return next;
 }
 
+static bool is_same_place(const coll_place *a, const coll_place *b)
+{
+    return a->send_arena == b->send_arena && a->recv_arena == b->recv_arena &&
+           a->send_offset_bytes == b->send_offset_bytes &&
+           a->recv_offset_bytes == b->recv_offset_bytes;
+}
+
+/* Whether op can be done in arenas; looked up once for the same places in the same arenas. */
+static bool fits_arenas(coll_op *op, const coll_place *places)
+{
+    const coll_comm *comm = op->comm;
+    const uint64_t known = comm->arena_changes + 1;
+    bool same = op->places_known == known;
+    for (int rank = 0; same && rank < comm->size; rank++) {
+        same = is_same_place(&op->places[rank], &places[rank]);
+    }
+    if (same) {
+        return true;
+    }
+    op->places_known = 0;
+    if (!coll_arena_path_fits(op, places)) {
+        return false;
+    }
+    memcpy(op->places, places, (size_t)comm->size * sizeof *places);
+    op->places_known = known;
+    return true;
+}
+
 static void choose(coll_op *op)
 {
     coll_place places[COLL_RANKS_MAX];
@@ -120,8 +149,7 @@ static void choose(coll_op *op)
         return;
     }
     const bool any = read_places(op, places);
-    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->put_early &&
-        coll_arena_path_fits(op, places)) {
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->put_early && fits_arenas(op, places)) {
         const shm_comm *link = op->comm->link;
         op->path = COLL_PATH_ARENA;
         op->round = link->rounds;
@@ -214,25 +242,29 @@ static coll_stage run(coll_op *op, bool *moved)
     return part_done(op, true, COLL_STAGE_FINISHING);
 }
 
-/* Whether all have done their part that this rank's memory depends on. */
-static bool all_finished(coll_op *op, bool *moved)
+/* Whether the peer has done its part, which this rank's memory depends on. */
+static bool has_finished(const coll_op *op, int peer)
+{
+    const coll_comm *comm = op->comm;
+    const shm_comm *link = comm->link;
+    if (op->way == COLL_WAY_SLICES) {
+        return coll_shm_slice_ended(comm, op->round, peer);
+    }
+    return peer == comm->rank || !coll_arena_path_awaits(op, peer) ||
+           atomic_load(&link->segments[peer]->finished.value) >= op->sequence;
+}
+
+/* Whether all have; each is looked at so many times. */
+static bool all_finished(coll_op *op, unsigned looks, bool *moved)
 {
     const coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
     for (; op->finished < comm->size; op->finished++) {
-        const int peer = op->finished;
-        if (op->way == COLL_WAY_SLICES) {
-            if (!coll_shm_slice_ended(comm, op->round, peer)) {
-                return false;
-            }
-            *moved = true;
-            continue;
+        unsigned look = 0;
+        while (look < looks && !has_finished(op, op->finished)) {
+            look++;
         }
-        if (peer == comm->rank || !coll_arena_path_awaits(op, peer)) {
-            continue;
-        }
-        const uint64_t finished = atomic_load(&link->segments[peer]->finished.value);
-        if (finished < op->sequence) {
+        if (look == looks) {
             return false;
         }
         *moved = true;
@@ -244,11 +276,11 @@ static bool all_finished(coll_op *op, bool *moved)
     return true;
 }
 
-void coll_shm_advance(coll_op *op, bool *moved)
+void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved)
 {
     if (op->stage == COLL_STAGE_ARRIVING) {
         const int arrived = op->arrived;
-        const bool all = coll_shm_arrived(op, 1);
+        const bool all = coll_shm_arrived(op, looks);
         *moved = *moved || all || op->arrived > arrived;
         if (!all) {
             return;
@@ -259,7 +291,12 @@ void coll_shm_advance(coll_op *op, bool *moved)
     if (op->stage == COLL_STAGE_RUNNING && !op->comm->failed) {
         op->stage = run(op, moved);
     }
-    if (op->stage == COLL_STAGE_FINISHING && all_finished(op, moved)) {
+    if (op->stage == COLL_STAGE_FINISHING && all_finished(op, looks, moved)) {
         op->stage = COLL_STAGE_DONE;
     }
+}
+
+void coll_shm_advance(coll_op *op, bool *moved)
+{
+    coll_shm_advance_looking(op, 1, moved);
 }

@@ -24,8 +24,9 @@ static bool finish_soon(coll_op *op, bool *told)
     const bool crowded = comm->context->spins == 0;
     const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
     for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
+        const bool hot = *told && !crowded && turns <= COLL_SHM_SPINS_HOT;
         bool moved = false;
-        coll_shm_advance(op, &moved);
+        coll_shm_advance_looking(op, hot ? COLL_SHM_LOOKS : 1, &moved);
         if (op->stage == COLL_STAGE_DONE) {
             coll_patience_gain(comm->context);
             return true;
@@ -45,7 +46,7 @@ static bool finish_soon(coll_op *op, bool *told)
             turns = 0;
         } else if (crowded) {
             (void)sched_yield();
-        } else if (turns > COLL_SHM_SPINS_HOT) {
+        } else if (!hot) {
             coll_pause();
         }
     }
