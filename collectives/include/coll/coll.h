@@ -30,8 +30,10 @@
  * products and averages.
  *
  * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
- * mismatch of operation, count, type or root is an error on every rank that names both sides. A
- * communicator that has failed is dead: every later call on it returns the first error; destroy it.
+ * mismatch of operation, count, type or root is an error on every rank that names both sides; of
+ * the next call where the operation had ended before its peer was there, as a short broadcast does
+ * for its root. A communicator that has failed is dead: every later call on it returns the first
+ * error; destroy it.
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort alone may be called from any thread at any time. */
