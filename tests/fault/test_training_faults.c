@@ -1,5 +1,6 @@
 /* What goes wrong while the real ranks train. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -58,7 +59,10 @@ static void assert_says(const char *text)
 static void assert_no_temporary_files(void)
 {
     DIR *folder = opendir(run.out);
-    assert_non_null(folder);
+    if (folder == NULL) { /* a rank can be killed before it is made */
+        assert_int_equal(errno, ENOENT);
+        return;
+    }
     for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
         const size_t length = strlen(entry->d_name);
         if (length > 4 && strcmp(entry->d_name + length - 4, ".tmp") == 0) {
