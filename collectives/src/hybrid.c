@@ -210,6 +210,7 @@ const coll_transport_table coll_hybrid_transport = {
     .comm_close = hybrid_comm_close,
     .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
+    .has_given = coll_net_has_given,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .send_begin = hybrid_send_begin,

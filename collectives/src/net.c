@@ -60,7 +60,10 @@ static coll_net_when line_leaves(const coll_op *op, int peer, bool is_taken)
         return COLL_NET_IDLY;
     }
     link->let_go[peer] = op->sequence;
-    return op->path == COLL_PATH_LINE && is_taken ? COLL_NET_NOW : COLL_NET_SOON;
+    if (op->path != COLL_PATH_LINE) {
+        return COLL_NET_AHEAD;
+    }
+    return is_taken ? COLL_NET_NOW : COLL_NET_SOON;
 }
 
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
@@ -87,6 +90,26 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
             coll_net_send_frame(comm, peer, &head, body, line_leaves(op, peer, taken));
         }
     }
+}
+
+/* Whether bytes that a peer takes in op have not all been taken by the system. */
+static bool is_owed(const coll_op *op, int peer)
+{
+    const coll_comm *comm = op->comm;
+    const coll_net *net = coll_net_of(comm->context);
+    const int target = comm->ranks[peer];
+    return net->remote[target] && net->links->is_through != NULL &&
+           !net->links->is_through(comm->context, target) &&
+           (op->path != COLL_PATH_LINE || coll_shape_takes(op, peer, comm->rank));
+}
+
+bool coll_net_has_given(const coll_op *op)
+{
+    int peer = 0;
+    while (peer < op->comm->size && !is_owed(op, peer)) {
+        peer++;
+    }
+    return peer == op->comm->size;
 }
 
 /* Whether op would be further ahead of a peer's newest line than lines are kept for. */
@@ -133,10 +156,10 @@ bool coll_net_awaits(const coll_op *op, int peer)
         return is_withheld(op, peer);
     }
     if (op->path == COLL_PATH_LINE) {
-        return absent && coll_shape_awaits(op, peer);
+        return (absent && coll_shape_awaits(op, peer)) || is_owed(op, peer);
     }
     const int waits_for = op->stage == COLL_STAGE_RUNNING ? coll_exec_waits_for(op) : -1;
-    return waits_for >= 0 ? peer == waits_for : absent;
+    return waits_for >= 0 ? peer == waits_for : absent || is_owed(op, peer);
 }
 
 /* The communicator that a frame is for, and the sender's rank in it; NULL if it is not made here.

@@ -68,8 +68,9 @@ typedef struct coll_net_frames {
 /* When frames are to leave. */
 typedef enum coll_net_when {
     COLL_NET_NOW = 0,
-    COLL_NET_SOON, /* with the next ones, or by the table's push: in this turn in any case */
-    COLL_NET_IDLY, /* with the next ones, or when there is nothing else to do */
+    COLL_NET_AHEAD, /* the next ones follow in this turn, and go before anything is read */
+    COLL_NET_SOON,  /* with the next ones, or by the table's push: in this turn in any case */
+    COLL_NET_IDLY,  /* with the next ones, or when there is nothing else to do */
 } coll_net_when;
 
 /* How frames travel. Ranks are those of the context. */
@@ -81,6 +82,9 @@ typedef struct coll_net_links {
                  coll_net_when when);
     /* Whether a data frame would go now rather than pile up. */
     bool (*has_room)(coll_context *context, int peer);
+    /* Whether the system has all that was handed over for a peer, but for what waits for company.
+     * NULL: always, or threads of the links do the rest. */
+    bool (*is_through)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
     /* A communicator goes: places in it must not be written any more. */
@@ -153,6 +157,7 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
 void coll_net_comm_close(coll_comm *comm);
 bool coll_net_may_announce(const coll_op *op);
 void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
+bool coll_net_has_given(const coll_op *op);
 void coll_net_watch(coll_op *op);
 bool coll_net_awaits(const coll_op *op, int peer);
 void coll_net_distress(coll_comm *comm);

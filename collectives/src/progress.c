@@ -37,14 +37,21 @@ static bool needed_arrived(coll_op *op, bool *moved)
     return enough && !op->comm->failed;
 }
 
+/* A rank that has ended may be elsewhere for long. */
+static bool has_given(const coll_op *op)
+{
+    const coll_transport_table *table = op->comm->table;
+    return table->has_given == NULL || table->has_given(op);
+}
+
 static coll_stage run(coll_op *op, bool *moved)
 {
     if (op->path == COLL_PATH_PLAN) {
         const bool all_here = all_arrived(op, moved);
         const bool ended = !op->comm->failed && coll_exec_advance(op, moved);
-        return all_here && ended ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
+        return all_here && ended && has_given(op) ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
     }
-    if (!needed_arrived(op, moved)) {
+    if (!needed_arrived(op, moved) || !has_given(op)) {
         return COLL_STAGE_RUNNING;
     }
     *moved = true;

@@ -38,7 +38,8 @@ static void tcp_send(coll_context *context, int peer, const coll_net_frames *fra
 {
     coll_tcp *tcp = tcp_of(context);
     coll_conn_send(context, tcp->connections[peer], frames, when);
-    tcp->holds = tcp->holds || when == COLL_NET_SOON;
+    tcp->holds = tcp->holds || when == COLL_NET_SOON || when == COLL_NET_AHEAD;
+    tcp->leads = tcp->leads || when == COLL_NET_AHEAD;
     if (when == COLL_NET_IDLY) {
         tcp->keeps = true;
         tcp->polls = 0;
@@ -50,6 +51,12 @@ static bool tcp_has_room(coll_context *context, int peer)
     return coll_conn_backlog(tcp_of(context)->connections[peer]) < COLL_CONN_BACKLOG_BYTES;
 }
 
+static bool tcp_is_through(coll_context *context, int peer)
+{
+    const coll_conn *conn = tcp_of(context)->connections[peer];
+    return conn->held || coll_conn_backlog(conn) == 0;
+}
+
 static void tcp_forget(coll_context *context, coll_comm *comm)
 {
     const coll_tcp *tcp = tcp_of(context);
@@ -59,7 +66,7 @@ static void tcp_forget(coll_context *context, coll_comm *comm)
 }
 
 static const coll_net_links tcp_net_links = {
-    .send = tcp_send, .has_room = tcp_has_room, .forget = tcp_forget};
+    .send = tcp_send, .has_room = tcp_has_room, .is_through = tcp_is_through, .forget = tcp_forget};
 
 /* Which connections have something to read, where asking is cheaper than trying. */
 static int readable(const coll_tcp *tcp, int *ranks)
@@ -91,6 +98,7 @@ static void flush_held(coll_tcp *tcp)
         }
     }
     tcp->holds = false;
+    tcp->leads = false;
     tcp->keeps = false;
 }
 
@@ -109,7 +117,7 @@ bool coll_tcp_poll(coll_context *context)
     const int *here = tcp->peers;
     int count = tcp->peer_count;
     bool moved = false;
-    if (tcp->holds) {
+    if (tcp->leads) {
         return false; /* what an operation begins with goes first */
     }
     if (count > DIRECT_PEERS) {
@@ -283,6 +291,7 @@ const coll_transport_table coll_tcp_transport = {
     .comm_close = coll_net_comm_close,
     .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
+    .has_given = coll_net_has_given,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .distress = coll_net_distress,

@@ -61,6 +61,9 @@ typedef struct coll_transport_table {
      * failed. False: nothing was done, and the operation has to go the ordinary way. */
     bool (*run)(coll_comm *comm, const coll_op_desc *desc, base_status *status, base_error *reterr);
 
+    /* Whether the bytes that this rank gives in op are on their way, so that peers get them while
+     * it is not in the library. NULL: always. */
+    bool (*has_given)(const coll_op *op);
     /* Tells peers, who may be waiting, that the communicator has failed here, and why. NULL: they
      * find out otherwise. */
     void (*distress)(coll_comm *comm);

@@ -90,7 +90,7 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
     if (when != COLL_NET_NOW && bytes <= sizeof peer->kept - peer->kept_bytes) {
         coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
         peer->kept_bytes += bytes;
-        state->keeping = state->keeping || when == COLL_NET_SOON;
+        state->keeping = state->keeping || when != COLL_NET_IDLY;
         if (when == COLL_NET_IDLY) {
             state->keeping_idly = true;
             state->polls = 0;

@@ -30,6 +30,14 @@ ringfence_test(
 target_link_options(test-coll-rooted PRIVATE -Wl,--wrap=coll_identity_cpus)
 
 ringfence_test(
+  coll-given
+  SOURCES test_given.c
+  LIBS ringfence_test_ranks
+  LABELS ipc
+  TIMEOUT 120)
+target_link_options(test-coll-given PRIVATE -Wl,--wrap=setsockopt)
+
+ringfence_test(
   coll-tcp-parts
   SOURCES test_tcp_parts.c
   LIBS ringfence::coll PkgConfig::SODIUM

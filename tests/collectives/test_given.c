@@ -1,0 +1,199 @@
+/* Ranks that give, over tcp, and need not wait for anybody: what they have given is on its way when
+ * they go elsewhere, and they learn with their next call what has happened meanwhile. Ranks are
+ * threads; their sockets hold next to nothing where that matters. */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "support.h"
+
+enum { SMALL_BYTES = 16 * 1024, TURNS = 2000, CALLS = 12 };
+
+static bool small_buffers;
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length)
+{
+    const int bytes = SMALL_BYTES;
+    const bool buffer = level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF);
+    return buffer && small_buffers ? __real_setsockopt(fd, level, name, &bytes, sizeof bytes)
+                                   : __real_setsockopt(fd, level, name, value, length);
+}
+
+/* Not in the library meanwhile. False: it takes too long. */
+static bool await(atomic_int *word, int value)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (atomic_load(word) < value && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+    return atomic_load(word) >= value;
+}
+
+static void run(int size, bool small, void *user, test_rank_body body)
+{
+    small_buffers = small;
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = size, .transport = COLL_TRANSPORT_TCP, .user = user}, body);
+    small_buffers = false;
+}
+
+/* ---- on its way ---- */
+
+typedef struct gift {
+    size_t count;
+    int ops;
+    bool taker_begins; /* shows that it has come, and goes elsewhere as well */
+} gift;
+
+static coll_op_desc make_desc(const gift *g, int32_t *memory)
+{
+    return (coll_op_desc){.kind = COLL_BROADCAST,
+                          .send = memory,
+                          .recv = memory,
+                          .count = g->count,
+                          .type = COLL_INT32,
+                          .root = 0};
+}
+
+enum { LINE_COUNT = 4096, LINE_OPS = 14, PLAN_COUNT = 1 << 16 };
+
+_Static_assert(PLAN_COUNT >= LINE_COUNT * LINE_OPS, "room for both");
+
+/* Rank 0 starts, looks which operations end, and is not in the library until rank 1 has all of
+ * those. */
+static void gift_body(test_rank *rank)
+{
+    static atomic_int begun;
+    static atomic_int ended; /* operations of rank 0's, and one */
+    static atomic_int taken;
+    static int32_t values[2][PLAN_COUNT];
+    const gift *g = rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *requests[LINE_OPS] = {NULL};
+    int done_count = 0;
+    atomic_store(&begun, 0);
+    atomic_store(&ended, 0);
+    atomic_store(&taken, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    RANK_CHECK(rank, rank->rank == 1 || !g->taker_begins || await(&begun, 1));
+    for (int i = 0; i < g->ops; i++) {
+        int32_t *memory = &values[rank->rank][(size_t)i * LINE_COUNT];
+        const coll_op_desc desc = make_desc(g, memory);
+        memory[g->count - 1] = rank->rank == 0 ? i + 1 : 0;
+        RANK_CHECK(rank, rank->rank == 0 || g->taker_begins || await(&ended, 1));
+        RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
+    }
+    atomic_store(&begun, rank->rank);
+    if (rank->rank == 0) {
+        for (int i = 0; i < TURNS; i++) {
+            RANK_OK(rank, coll_context_progress(rank->context, &rank->error));
+        }
+        for (bool done = true; done && done_count < g->ops;) {
+            RANK_OK(rank, coll_request_test(&requests[done_count], &done, &rank->error));
+            done_count += done;
+        }
+        atomic_store(&ended, 1 + done_count);
+        RANK_CHECK(rank, await(&taken, done_count));
+    }
+    RANK_CHECK(rank, await(&ended, 1));
+    for (int i = done_count; i < g->ops; i++) {
+        RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
+        RANK_CHECK(rank, values[rank->rank][(size_t)i * LINE_COUNT + g->count - 1] == i + 1);
+        (void)atomic_fetch_add(&taken, rank->rank);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void what_was_given_is_on_its_way(void **state)
+{
+    (void)state;
+    gift with_lines = {.count = LINE_COUNT, .ops = LINE_OPS};
+    gift with_plan = {.count = PLAN_COUNT, .ops = 1, .taker_begins = true};
+    run(2, true, &with_lines, gift_body);
+    run(2, true, &with_plan, gift_body);
+    run(2, false, &with_lines, gift_body);
+}
+
+/* ---- news ---- */
+
+typedef enum news {
+    NEWS_OTHER_CALL, /* rank 2 calls something else than the others */
+    NEWS_ROOT_LEFT,
+    NEWS_GIVER_LEFT,
+    NEWS_KINDS,
+} news;
+
+/* Rank 1 gives to rank 0 and takes nothing: it learns with its next call what is known by then, and
+ * not only when it is as far ahead as it may be. */
+static void news_body(test_rank *rank)
+{
+    static atomic_int given;
+    static atomic_int known;
+    const news which = *(const news *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t values[2] = {1, 0};
+    const coll_op_desc reduce = {.kind = COLL_REDUCE,
+                                 .send = &values[0],
+                                 .recv = &values[1],
+                                 .count = 1,
+                                 .type = COLL_INT32,
+                                 .reduce = COLL_SUM};
+    atomic_store(&given, 0);
+    atomic_store(&known, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 1) {
+        RANK_OK(rank, coll_run(comm, &reduce, &rank->error));
+        atomic_store(&given, 1);
+        RANK_CHECK(rank, await(&known, which == NEWS_OTHER_CALL ? 2 : 1));
+        base_status status = BASE_OK; /* the system may have the news still */
+        for (int i = 0; status == BASE_OK && i < CALLS; i++) {
+            (void)sched_yield();
+            status = coll_run(comm, &reduce, &rank->error);
+        }
+        RANK_CHECK(rank, status == (which == NEWS_OTHER_CALL ? BASE_ERR_MISMATCH : BASE_ERR_PEER));
+        RANK_CHECK(rank, strstr(rank->error.message,
+                                which == NEWS_ROOT_LEFT ? "rank 0 (host" : "rank 2 (host"));
+        atomic_store(&known, 3);
+        return;
+    }
+    RANK_CHECK(rank, await(&given, 1));
+    if (which == NEWS_OTHER_CALL) {
+        const base_status status = rank->rank == 0 ? coll_run(comm, &reduce, &rank->error)
+                                                   : coll_barrier(comm, &rank->error);
+        RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+        (void)atomic_fetch_add(&known, 1);
+    } else {
+        RANK_OK(rank, coll_run(comm, &reduce, &rank->error));
+        if (rank->rank == (which == NEWS_ROOT_LEFT ? 0 : 2)) {
+            coll_context_destroy(rank->context);
+            rank->context = NULL;
+            atomic_store(&known, 1);
+        }
+    }
+    RANK_CHECK(rank, await(&known, 3));
+}
+
+static void givers_learn_it_in_time(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NEWS_KINDS; i++) {
+        news which = (news)i;
+        run(3, false, &which, news_body);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_given_is_on_its_way),
+        cmocka_unit_test(givers_learn_it_in_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
