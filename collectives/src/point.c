@@ -244,6 +244,11 @@ bool coll_point_advance(coll_comm *comm)
     return moved;
 }
 
+bool coll_point_is_busy(const coll_comm *comm)
+{
+    return (comm->point->sending | comm->point->receiving) != 0;
+}
+
 const coll_op *coll_point_first(const coll_comm *comm, int peer)
 {
     const coll_point *point = comm->point;

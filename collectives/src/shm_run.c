@@ -76,10 +76,23 @@ static bool copy_soon(coll_op *op, bool *told)
     return false;
 }
 
+/* Whether anything of the context is under way already. A blocking call moves that on as well, so
+ * it goes the ordinary way: a rank that calls nothing but short ones would keep it waiting. */
+static bool is_under_way(const coll_context *context)
+{
+    for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (!comm->failed &&
+            (comm->head != NULL || (comm->point != NULL && coll_point_is_busy(comm)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
                   base_error *reterr)
 {
-    if (comm->head != NULL || comm->blocking->queued || desc->kind == COLL_SEND ||
+    if (is_under_way(comm->context) || comm->blocking->queued || desc->kind == COLL_SEND ||
         desc->kind == COLL_RECEIVE || comm->distressed != 0 ||
         coll_comm_check(comm, NULL) != BASE_OK) {
         return false;

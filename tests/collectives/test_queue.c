@@ -251,6 +251,100 @@ static void test_credit(void **state)
     on_all(2, credit_body);
 }
 
+typedef enum other {
+    OTHER_REDUCE,  /* on another communicator */
+    OTHER_MESSAGE, /* the same */
+    OWN_MESSAGE,   /* on the communicator itself */
+    OTHERS,
+} other;
+
+static bool await(atomic_int *value, int wanted)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (atomic_load(value) < wanted && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+    return atomic_load(value) >= wanted;
+}
+
+/* What ranks 1 and 2 do when rank 0 has started its part. */
+static base_status answer(test_rank *rank, other which, coll_comm *comm, int32_t *values,
+                          coll_request **request)
+{
+    const coll_op_desc reduce = {.kind = COLL_ALL_REDUCE,
+                                 .send = values,
+                                 .recv = &values[1],
+                                 .count = 1,
+                                 .type = COLL_INT32,
+                                 .reduce = COLL_SUM};
+    base_status status = BASE_OK;
+    if (rank->rank == 1 && which == OTHER_REDUCE) {
+        status = coll_start(comm, &reduce, request, &rank->error);
+    } else if (rank->rank == (which == OWN_MESSAGE ? 2 : 1)) {
+        status = coll_send(comm, values, 1, COLL_INT32, 0, &rank->error);
+    }
+    if (status == BASE_OK && rank->rank == 2) {
+        int32_t given = 9;
+        status = coll_broadcast(comm, &given, 1, COLL_INT32, 1, &rank->error);
+    }
+    return status;
+}
+
+/* Rank 0 starts something that ranks 1 and 2 answer later; rank 2 gives a broadcast as well, which
+ * is all that rank 0 calls then. What was started must have ended with it. */
+static void others_body(test_rank *rank)
+{
+    static const int32_t wanted[OTHERS] = {11, 6, 7};
+    static const int pairs[][2] = {{0, 1}, {0, 2}};
+    static atomic_int started;
+    static atomic_int answered;
+    const other which = *(const other *)rank->user;
+    coll_comm *comms[2] = {NULL, NULL};
+    coll_request *request = NULL;
+    int32_t values[2] = {rank->rank + 5, -1};
+    int32_t given = 0;
+    atomic_store(&started, 0);
+    atomic_store(&answered, 0);
+    for (int i = 0; i < 2; i++) {
+        if (rank->rank == 0 || rank->rank == i + 1) {
+            RANK_OK(rank, coll_comm_create(rank->context, pairs[i], 2, &comms[i], &rank->error));
+        }
+    }
+    RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
+    if (rank->rank == 0) {
+        const coll_op_desc desc = {.kind = which == OTHER_REDUCE ? COLL_ALL_REDUCE : COLL_RECEIVE,
+                                   .send = values,
+                                   .recv = &values[1],
+                                   .count = 1,
+                                   .type = COLL_INT32,
+                                   .reduce = COLL_SUM,
+                                   .root = 1};
+        RANK_OK(rank, coll_start(comms[which == OWN_MESSAGE], &desc, &request, &rank->error));
+        atomic_store(&started, 1);
+        RANK_CHECK(rank, await(&answered, 2));
+        RANK_OK(rank, coll_broadcast(comms[1], &given, 1, COLL_INT32, 1, &rank->error));
+        RANK_CHECK(rank, given == 9 && values[1] == wanted[which]);
+    } else {
+        RANK_CHECK(rank, await(&started, 1));
+        RANK_OK(rank, answer(rank, which, comms[rank->rank - 1], values, &request));
+        (void)atomic_fetch_add(&answered, 1);
+    }
+    RANK_OK(rank, coll_request_wait(&request, &rank->error));
+    coll_comm_destroy(comms[0]);
+    coll_comm_destroy(comms[1]);
+}
+
+static void test_blocking_moves_others(void **state)
+{
+    (void)state;
+    for (int i = 0; i < OTHERS; i++) {
+        other which = (other)i;
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM, .user = &which},
+            others_body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_parts_mismatch),
         cmocka_unit_test(test_credit),
+        cmocka_unit_test(test_blocking_moves_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
