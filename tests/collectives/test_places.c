@@ -1,0 +1,270 @@
+/* Operations that are made once and started often, while where ranks' buffers lie changes from one
+ * start to the next: a rank has one operation of each kind and length for every pair of places, in
+ * memory of its own and in arenas, and starts whichever it likes, or calls the same blocking. Now
+ * and then an arena goes and another comes, often at the same address, while operations that lie
+ * elsewhere stay. Ranks are threads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "support.h"
+
+enum {
+    RANKS_MAX = 4,
+    ROUNDS = 6000,
+    PHASE = 16,
+    RENEWAL = 60, /* rounds that an arena lives, about */
+    KINDS = COLL_ALL_TO_ALL,
+    COUNTS = 3,
+    ARENAS = 2,
+    PLACES = 1 + 2 * ARENAS, /* own memory, and two in each arena */
+    COUNT_MAX = 5000,
+    BUFFER_BYTES = COUNT_MAX * RANKS_MAX * 4,
+    OPERATIONS = KINDS * COUNTS * PLACES * PLACES,
+};
+
+static const size_t counts[COUNTS] = {3, 700, COUNT_MAX};
+
+typedef struct pair {
+    uint32_t from;
+    uint32_t to;
+} pair;
+
+typedef struct scene {
+    test_rank *rank;
+    coll_comm *comm;
+    uint32_t common; /* random states: the same on all ranks, */
+    uint32_t own;    /* and this one's */
+    uint32_t kind;
+    uint32_t length;
+    pair pairs[2];
+    coll_arena *arenas[ARENAS];
+    uint8_t *memory[PLACES]; /* send buffer, then recv */
+    coll_op *ops[KINDS][COUNTS][PLACES][PLACES];
+} scene;
+
+static uint32_t draw(uint32_t *state, uint32_t below)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (uint32_t)(((uint64_t)*state * below) >> 32);
+}
+
+static uint32_t element(unsigned round, int rank, size_t i)
+{
+    return round * 2654435761u + (unsigned)rank * 40503u + (unsigned)i * 97u;
+}
+
+static uint32_t sum_of(unsigned round, int size, size_t i)
+{
+    uint32_t sum = 0;
+    for (int rank = 0; rank < size; rank++) {
+        sum += element(round, rank, i);
+    }
+    return sum;
+}
+
+/* Element i of what a rank is to have in recv. */
+static uint32_t expected(const coll_op_desc *d, unsigned round, int rank, int size, size_t i)
+{
+    const size_t first = (size_t)rank * d->count;
+    switch (d->kind) {
+    case COLL_ALL_REDUCE:
+    case COLL_REDUCE:
+        return sum_of(round, size, i);
+    case COLL_REDUCE_SCATTER:
+        return sum_of(round, size, first + i);
+    case COLL_BROADCAST:
+        return element(round, d->root, i);
+    case COLL_SCATTER:
+        return element(round, d->root, first + i);
+    case COLL_ALL_TO_ALL:
+        return element(round, (int)(i / d->count), first + i % d->count);
+    default:
+        return element(round, (int)(i / d->count), i % d->count);
+    }
+}
+
+static bool is_right(const coll_op_desc *d, unsigned round, int rank, int size)
+{
+    const bool whole =
+        d->kind == COLL_ALL_GATHER || d->kind == COLL_GATHER || d->kind == COLL_ALL_TO_ALL;
+    const bool takes = (d->kind != COLL_REDUCE && d->kind != COLL_GATHER) || rank == d->root;
+    const uint32_t *recv = d->recv;
+    for (size_t i = 0; takes && i < d->count * (size_t)(whole ? size : 1); i++) {
+        if (recv[i] != expected(d, round, rank, size, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The operation that was made for it earlier, started; or the same blocking, recalled. */
+static base_status start(scene *s, coll_op **op, const coll_op_desc *desc)
+{
+    base_error *error = &s->rank->error;
+    if (draw(&s->own, 3) == 0) {
+        return coll_run(s->comm, desc, error);
+    }
+    base_status status = *op != NULL ? BASE_OK : coll_op_create(s->comm, desc, op, error);
+    status = status == BASE_OK ? coll_op_start(*op, error) : status;
+    return status == BASE_OK ? coll_op_wait(*op, error) : status;
+}
+
+/* The place at the same offset in the other arena. */
+static uint32_t opposite(uint32_t place)
+{
+    return place == 0 ? 0 : 1 + (place - 1 + 2) % (2 * ARENAS);
+}
+
+/* For a while: one kind and length, and two pairs of places of this rank's own that are alike, so
+ * that what was remembered of them comes back after something else. */
+static void draw_phase(scene *s)
+{
+    s->kind = draw(&s->common, KINDS);
+    s->length = draw(&s->common, COUNTS);
+    const uint32_t from = 1 + draw(&s->own, PLACES - 1);
+    const uint32_t to = draw(&s->own, 2) == 0 ? 0 : 1 + draw(&s->own, PLACES - 1);
+    const pair others[] = {{0, to}, {from, opposite(to)}, {opposite(from), to}};
+    s->pairs[0] = (pair){from, to};
+    s->pairs[1] = others[draw(&s->own, 3)];
+}
+
+static bool one(scene *s, unsigned round)
+{
+    const int size = s->rank->size;
+    const int me = s->rank->rank;
+    const pair *places = &s->pairs[draw(&s->own, 3) == 0];
+    const uint32_t from = places->from;
+    const uint32_t to = places->to;
+    const coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + (int)s->kind),
+                               .send = s->memory[from],
+                               .recv = s->memory[to] + BUFFER_BYTES,
+                               .count = counts[s->length],
+                               .type = COLL_INT32,
+                               .reduce = COLL_SUM,
+                               .root = (int)s->kind % size};
+    uint32_t *send = (uint32_t *)(void *)s->memory[from];
+    for (size_t i = 0; i < desc.count * (size_t)size; i++) {
+        send[i] = element(round, me, i);
+    }
+    memset(s->memory[to] + BUFFER_BYTES, 0xee, BUFFER_BYTES);
+    if (start(s, &s->ops[s->kind][s->length][from][to], &desc) != BASE_OK) {
+        test_rank_fail(s->rank, "round %u: %s", round, s->rank->error.message);
+        return false;
+    }
+    if (desc.kind != COLL_BARRIER && !is_right(&desc, round, me, size)) {
+        test_rank_fail(s->rank, "round %u: %s × %zu from %u to %u is wrong", round,
+                       coll_kind_name(desc.kind), desc.count, from, to);
+        return false;
+    }
+    return true;
+}
+
+/* An arena goes, with the operations that lie in it, and another comes. */
+static bool renew(scene *s, uint32_t arena)
+{
+    coll_op **const ops = &s->ops[0][0][0][0];
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        const uint32_t from = i / PLACES % PLACES;
+        const uint32_t to = i % PLACES;
+        if ((from > 0 && (from - 1) / 2 == arena) || (to > 0 && (to - 1) / 2 == arena)) {
+            coll_op_destroy(ops[i]);
+            ops[i] = NULL;
+        }
+    }
+    coll_arena_destroy(s->arenas[arena]);
+    s->arenas[arena] = NULL;
+    if (coll_arena_create(s->comm, (size_t)4 * BUFFER_BYTES, &s->arenas[arena], &s->rank->error) !=
+        BASE_OK) {
+        test_rank_fail(s->rank, "an arena: %s", s->rank->error.message);
+        return false;
+    }
+    s->memory[1 + 2 * arena] = coll_arena_data(s->arenas[arena]);
+    s->memory[2 + 2 * arena] = s->memory[1 + 2 * arena] + 2 * BUFFER_BYTES;
+    return true;
+}
+
+static void body(test_rank *rank)
+{
+    scene *s = calloc(1, sizeof *s);
+    RANK_CHECK(rank, s != NULL);
+    s->rank = rank;
+    s->comm = coll_context_world(rank->context);
+    s->common = 5;
+    s->own = 100 + (uint32_t)rank->rank;
+    s->memory[0] = malloc((size_t)2 * BUFFER_BYTES);
+    bool good = s->memory[0] != NULL && renew(s, 0) && renew(s, 1);
+    for (unsigned round = 0; good && round < ROUNDS; round++) {
+        if (round % PHASE == 0) {
+            draw_phase(s);
+        }
+        if (draw(&s->common, RENEWAL) == 0) {
+            good = renew(s, draw(&s->common, ARENAS));
+        }
+        good = good && one(s, round);
+    }
+    for (int i = 0; i < OPERATIONS; i++) {
+        coll_op_destroy((&s->ops[0][0][0][0])[i]);
+    }
+    coll_arena_destroy(s->arenas[0]);
+    coll_arena_destroy(s->arenas[1]);
+    free(s->memory[0]);
+    free(s);
+}
+
+static void places_change_between_starts(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= RANKS_MAX; size++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = size, .transport = COLL_TRANSPORT_SHM},
+                              body);
+    }
+}
+
+/* Rank 0 starts an operation whose buffer lay in an arena that is no more: rank 1 remembers where
+ * that was, and must not look there. */
+static void stale_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_arena *arena = NULL;
+    coll_op *op = NULL;
+    int32_t *own = calloc(COUNT_MAX, sizeof *own);
+    RANK_CHECK(rank, own != NULL);
+    RANK_OK(rank, coll_arena_create(comm, COUNT_MAX * sizeof *own, &arena, &rank->error));
+    int32_t *data = rank->rank == 0 ? coll_arena_data(arena) : own;
+    const coll_op_desc desc = {
+        .kind = COLL_BROADCAST, .send = data, .recv = data, .count = COUNT_MAX, .type = COLL_INT32};
+    RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+    for (int i = 0; i < 3; i++) {
+        data[COUNT_MAX - 1] = rank->rank == 0 ? i : -1;
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+        RANK_OK(rank, coll_op_wait(op, &rank->error));
+        RANK_CHECK(rank, data[COUNT_MAX - 1] == i);
+    }
+    coll_arena_destroy(arena);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    base_status status = coll_op_start(op, &rank->error);
+    if (status == BASE_OK) {
+        status = coll_op_wait(op, &rank->error);
+    }
+    RANK_CHECK(rank, status == BASE_ERR_PEER);
+    RANK_CHECK(rank, strstr(rank->error.message, "rank 0 announced a buffer") != NULL);
+    coll_op_destroy(op);
+    free(own);
+}
+
+static void places_in_arenas_that_went_are_refused(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          stale_body);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_change_between_starts),
+        cmocka_unit_test(places_in_arenas_that_went_are_refused),
+    };
+    return cmocka_run_group_tests_name("coll-places", tests, NULL, NULL);
+}
