@@ -1,7 +1,8 @@
 /* A hostile peer on the same host: two of three ranks are played by the input, which writes what it
  * likes to their segments (flag lines, places, slots, counters, claims, failure records) while the
- * first rank runs operations of all kinds. It may make them fail; never read or write out of
- * bounds. */
+ * first rank runs operations of all kinds: those that stand in the queue, started once or again,
+ * and blocking ones, which peers may have come to before. It may make them fail; never read or
+ * write out of bounds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ typedef struct stage {
     uint8_t *heap;
     coll_op *ops[OPERATIONS];
     unsigned started;
+    coll_op_desc blocking; /* the last; of no kind: none yet */
 } stage;
 
 static uint64_t take(input *in, size_t bytes)
@@ -74,7 +76,8 @@ static void make_memory(void)
     }
 }
 
-static void set_up(stage *s)
+/* `spins`: ranks have processors of their own. */
+static void set_up(stage *s, bool spins)
 {
     make_memory();
     memset(s, 0, sizeof *s);
@@ -82,6 +85,8 @@ static void set_up(stage *s)
                                 .transport = COLL_TRANSPORT_SHM,
                                 .algorithm = COLL_ALGORITHM_DIRECT,
                                 .timeout_ns = 1,
+                                .patience = 4,
+                                .spins = spins ? 1 : 0,
                                 .table = &coll_shm_transport,
                                 .identities = s->identities,
                                 .comms = &s->comm,
@@ -119,9 +124,12 @@ static void tear_down(stage *s)
         coll_op_destroy(s->ops[i]);
     }
     coll_op_destroy(s->comm.blocking);
+    for (int i = 0; i < COLL_RECENT_OPS; i++) {
+        coll_op_destroy(s->comm.recent[i]);
+    }
 }
 
-static void start(stage *s, input *in)
+static coll_op_desc draw(stage *s, input *in)
 {
     const uint64_t shape = take(in, 4);
     coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + shape % 9),
@@ -131,6 +139,12 @@ static void start(stage *s, input *in)
                          .root = (int)((shape >> 22) % RANKS)};
     desc.send = (shape >> 30 & 1) != 0 ? s->arena.data : s->heap;
     desc.recv = ((shape >> 31 & 1) != 0 ? s->arena.data : s->heap) + BUFFER_BYTES;
+    return desc;
+}
+
+static void start(stage *s, input *in)
+{
+    const coll_op_desc desc = draw(s, in);
     coll_op **op = &s->ops[s->started % OPERATIONS];
     if (*op != NULL && (*op)->queued) {
         return;
@@ -140,6 +154,66 @@ static void start(stage *s, input *in)
     if (coll_op_create(&s->comm, &desc, op, NULL) == BASE_OK &&
         coll_op_start(*op, NULL) == BASE_OK) {
         s->started++;
+    }
+}
+
+static void start_again(stage *s, input *in)
+{
+    coll_op *op = s->ops[take(in, 1) % OPERATIONS];
+    if (op != NULL && op->stage == COLL_STAGE_DONE) {
+        (void)!coll_op_start(op, NULL);
+    }
+}
+
+/* Shows the next operation as a peer that has come first, and has done its part, if it likes. */
+static void show_next(stage *s, input *in, int peer, uint32_t digest)
+{
+    static const uint32_t numbers[] = {0, 1, 1, 2}; /* of arenas; the last is none */
+    const uint64_t how = take(in, 1);
+    const uint64_t sequence = s->comm.sequence + 1;
+    shm_segment *segment = s->link.segments[peer];
+    coll_line *line = &segment->lines[sequence % COLL_LINE_SLOTS];
+    const coll_place place = {.send_arena = numbers[how % 4],
+                              .recv_arena = numbers[how / 4 % 4],
+                              .send_offset_bytes = (how & 16) != 0 ? take(in, 2) : 0,
+                              .recv_offset_bytes = (how & 16) != 0 ? take(in, 2) : BUFFER_BYTES};
+    memcpy(line->payload, &place, sizeof place);
+    if ((how & 32) != 0) {
+        atomic_store(&segment->finished.value, sequence);
+        atomic_store(&segment->staged.value, s->link.windows + 1);
+        atomic_store(&segment->consumed.value, s->link.windows + 1);
+        atomic_store(&segment->reduced.value, s->link.rounds + 1);
+    }
+    atomic_store(&line->word, coll_line_word(sequence, digest) | (how >> 6 & 1));
+}
+
+/* A blocking operation: another one, or with `again` the same, so that it is recalled. */
+static void run(stage *s, input *in, bool again)
+{
+    coll_op *op = NULL;
+    s->blocking = again && s->blocking.kind != 0 ? s->blocking : draw(s, in);
+    if (coll_op_create(&s->comm, &s->blocking, &op, NULL) != BASE_OK) {
+        return;
+    }
+    for (int peer = 1; peer < RANKS; peer++) {
+        show_next(s, in, peer, op->digest);
+    }
+    coll_op_destroy(op);
+    (void)!coll_run(&s->comm, &s->blocking, NULL);
+}
+
+static void begin(stage *s, input *in, unsigned how)
+{
+    switch (how) {
+    case 0:
+        start(s, in);
+        return;
+    case 1:
+        start_again(s, in);
+        return;
+    default:
+        run(s, in, how == 3);
+        return;
     }
 }
 
@@ -202,14 +276,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     static stage s;
     input in = {data, size_bytes};
-    set_up(&s);
+    set_up(&s, size_bytes > 0 && data[size_bytes - 1] % 2 != 0);
     while (in.left > 0 && !s.comm.failed) {
         const uint64_t action = take(&in, 1);
         const int peer = 1 + (int)(action >> 7);
         switch (action % 8) {
         case 0:
         case 1:
-            start(&s, &in);
+            begin(&s, &in, (unsigned)(action >> 3) % 4);
             break;
         case 2:
         case 3:
