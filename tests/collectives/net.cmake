@@ -22,7 +22,7 @@ target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect)
 
 ringfence_test(
   coll-rooted
-  SOURCES test_rooted.c
+  SOURCES test_rooted.c processors.c
   LIBS ringfence_test_ranks
   LABELS ipc
   TIMEOUT 180

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "grid_case.h"
 #include "grid_pairs.h"
-#include "identity.h"
 #include "internal.h"
+#include "processors.h"
 #include "support.h"
 
 enum { LONG_COUNT = (1 << 20) + 3, LONG_RANKS_MAX = 5, ROWS_MAX = 1000 };
@@ -61,12 +61,10 @@ static const coll_algorithm algorithms[] = {COLL_ALGORITHM_AUTO,
 
 static bool plenty;
 
-int __wrap_coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine);
-int __real_coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine);
-
-int __wrap_coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine)
+static void set_plenty(bool on)
 {
-    return plenty ? COLL_RANKS_MAX : __real_coll_identity_cpus(all, count, mine);
+    plenty = on;
+    test_processors_claim(on ? COLL_RANKS_MAX : 0);
 }
 
 static size_t count_at(int level, int ranks)
@@ -179,7 +177,7 @@ static void test_pairs(void **state)
                         .size_level = i / 2 % LENGTH(sizes),
                         .transport_level = i / 2 / LENGTH(sizes),
                         .plenty_level = i % 2};
-        plenty = job.plenty_level != 0;
+        set_plenty(job.plenty_level != 0);
         test_ranks_as_threads(&(test_ranks_options){.size = sizes[job.size_level],
                                                     .transport = transports[job.transport_level],
                                                     .user = &job},
@@ -250,7 +248,7 @@ static void test_sample(void **state)
     static const int ranks[] = {2, 3, 4, 8};
     (void)state;
     for (int s = 0; s < 2 * LENGTH(ranks); s++) {
-        plenty = s % 2 != 0;
+        set_plenty(s % 2 != 0);
         test_ranks_as_threads(
             &(test_ranks_options){.size = ranks[s / 2], .transport = COLL_TRANSPORT_SHM},
             sample_body);
@@ -346,7 +344,7 @@ int main(int argc, char **argv)
         sample.cases = (int)strtol(argv[3], NULL, 10);
         return cmocka_run_group_tests(samples, NULL, NULL);
     }
-    plenty = argc == 5 && strcmp(argv[4], "plenty") == 0;
+    set_plenty(argc == 5 && strcmp(argv[4], "plenty") == 0);
     if ((argc != 4 && !plenty) || strcmp(argv[1], "--exhaustive") != 0) {
         return argc == 1 ? cmocka_run_group_tests(pairs, NULL, NULL) : 2;
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "identity.h"
+#include "processors.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -19,25 +19,11 @@ enum { RANKS_MAX = 3, COUNT = 16, UNDERWAY_MAX = 16 };
 static const coll_transport transports[] = {COLL_TRANSPORT_TCP, COLL_TRANSPORT_ZMQ};
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 
-static int processors; /* that ranks believe to have */
-
-int __wrap_coll_identity_cpus(const coll_identity *identities, int count,
-                              const coll_identity *identity);
-
-int __wrap_coll_identity_cpus(const coll_identity *identities, int count,
-                              const coll_identity *identity)
-{
-    (void)identities;
-    (void)count;
-    (void)identity;
-    return processors;
-}
-
 /* With a processor for each rank, where lines are put off, and without. */
 static void on_all(int size, int64_t timeout_ns, void *user, test_rank_body body)
 {
     for (int i = 0; i < 2 * TRANSPORTS; i++) {
-        processors = i % 2 == 0 ? size : 1;
+        test_processors_claim(i % 2 == 0 ? size : 1);
         test_ranks_as_threads(&(test_ranks_options){.size = size,
                                                     .transport = transports[i / 2],
                                                     .timeout_ns = timeout_ns,
