@@ -65,6 +65,15 @@ target_link_options(test-coll-tcp-pieces PRIVATE
                     -Wl,--wrap=send,--wrap=sendmsg,--wrap=recv,--wrap=recvmsg)
 
 ringfence_test(
+  coll-company
+  SOURCES test_company.c
+  LIBS ringfence_test_ranks PkgConfig::SODIUM PkgConfig::ZMQ
+  LABELS ipc
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+target_link_options(test-coll-company PRIVATE -Wl,--wrap=send,--wrap=sendmsg,--wrap=zmq_msg_send)
+
+ringfence_test(
   coll-recall
   SOURCES test_recall.c
   LIBS ringfence_test_ranks

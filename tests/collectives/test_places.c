@@ -116,6 +116,12 @@ static uint32_t opposite(uint32_t place)
     return place == 0 ? 0 : 1 + (place - 1 + 2) % (2 * ARENAS);
 }
 
+/* The other place in the same arena. */
+static uint32_t beside(uint32_t place)
+{
+    return place == 0 ? 0 : 1 + ((place - 1) ^ 1);
+}
+
 /* For a while: one kind and length, and two pairs of places of this rank's own that are alike, so
  * that what was remembered of them comes back after something else. */
 static void draw_phase(scene *s)
@@ -124,9 +130,11 @@ static void draw_phase(scene *s)
     s->length = draw(&s->common, COUNTS);
     const uint32_t from = 1 + draw(&s->own, PLACES - 1);
     const uint32_t to = draw(&s->own, 2) == 0 ? 0 : 1 + draw(&s->own, PLACES - 1);
-    const pair others[] = {{0, to}, {from, opposite(to)}, {opposite(from), to}};
+    const pair others[] = {
+        {0, to}, {from, opposite(to)}, {opposite(from), to}, {from, beside(to)}, {beside(from), to},
+    };
     s->pairs[0] = (pair){from, to};
-    s->pairs[1] = others[draw(&s->own, 3)];
+    s->pairs[1] = others[draw(&s->own, sizeof others / sizeof others[0])];
 }
 
 static bool one(scene *s, unsigned round)
