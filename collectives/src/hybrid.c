@@ -93,6 +93,14 @@ static void hybrid_receive_end(coll_comm *comm, int peer, int lane)
     }
 }
 
+/* A message to a rank of this host lies where that rank reads it. */
+static bool hybrid_has_given(const coll_op *op)
+{
+    int place = -1;
+    return (op->desc.kind == COLL_SEND && inside(op->comm, op->desc.root, &place) != NULL) ||
+           coll_net_has_given(op);
+}
+
 /* Makes the communicator inside. */
 static base_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadline_ns,
                                base_error *reterr)
@@ -210,7 +218,7 @@ const coll_transport_table coll_hybrid_transport = {
     .comm_close = hybrid_comm_close,
     .may_announce = coll_net_may_announce,
     .announce = coll_net_announce,
-    .has_given = coll_net_has_given,
+    .has_given = hybrid_has_given,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .send_begin = hybrid_send_begin,

@@ -3,8 +3,9 @@
  * Each pair of ranks has a queue for each direction, apart from the communicator's queue of
  * collectives. A message is one frame of POINT_FIRST_BYTES, a head and the first bytes, and then
  * frames of chunks. The sender does not wait for the receive: it is done when the stream has taken
- * all, which it does as far as its credit goes. The receiver compares the head with what it was
- * asked for, and finds the mismatch; the sender hears of it as of any failure of a peer's.
+ * all, which it does as far as its credit goes, and the transport has it on its way, so that it
+ * arrives while the sender is elsewhere. The receiver compares the head with what it was asked for,
+ * and finds the mismatch; the sender hears of it as of any failure of a peer's.
  *
  * What a rank sends to itself stays in the queues until both ends are there. */
 #include <inttypes.h>
@@ -192,16 +193,35 @@ static bool receive_frame(coll_op *op)
     return true;
 }
 
+static bool is_whole(const coll_op *op)
+{
+    return op->greeted && op->offset_bytes == op->total_bytes;
+}
+
+/* Whether a message, whole, may end: one that this rank gives must be on its way. */
+static bool may_end(const coll_op *op)
+{
+    const coll_transport_table *table = op->comm->table;
+    return op->desc.kind == COLL_RECEIVE || table->has_given == NULL || table->has_given(op);
+}
+
 /* Moves one queue's messages on, as far as credit or frames go. */
 static bool advance_queue(point_queue *queue, bool (*move)(coll_op *op))
 {
     bool moved = false;
     coll_op *op = queue->head;
-    while (op != NULL && !op->comm->failed && move(op)) {
-        moved = true;
-        if (op->offset_bytes == op->total_bytes) {
+    while (op != NULL && !op->comm->failed) {
+        if (!is_whole(op)) {
+            if (!move(op)) {
+                break;
+            }
+            moved = true;
+        } else if (may_end(op)) {
+            moved = true;
             complete(op);
             op = queue->head;
+        } else {
+            break;
         }
     }
     return moved;

@@ -2,14 +2,15 @@
 
 ringfence_test(
   coll-hybrid
-  SOURCES test_hybrid.c grid_case.c
+  SOURCES test_hybrid.c grid_case.c small_sockets.c
   LIBS ringfence_test_ranks ringfence::proto
   LABELS ipc
   TIMEOUT 120
   PRIVATE_OF collectives)
 target_link_options(
   test-coll-hybrid PRIVATE
-  -Wl,--wrap=coll_identity_get,--wrap=coll_interface_choose,--wrap=coll_address_is_loopback)
+  -Wl,--wrap=coll_identity_get,--wrap=coll_interface_choose,--wrap=coll_address_is_loopback
+  -Wl,--wrap=setsockopt)
 
 ringfence_test(
   coll-tcp
@@ -31,7 +32,7 @@ target_link_options(test-coll-rooted PRIVATE -Wl,--wrap=coll_identity_cpus)
 
 ringfence_test(
   coll-given
-  SOURCES test_given.c
+  SOURCES test_given.c small_sockets.c
   LIBS ringfence_test_ranks
   LABELS ipc
   TIMEOUT 120)

@@ -5,26 +5,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "ranks.h"
+#include "small_sockets.h"
 #include "support.h"
 
-enum { SMALL_BYTES = 16 * 1024, TURNS = 2000, CALLS = 12 };
-
-static bool small_buffers;
-
-int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
-int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
-
-int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length)
-{
-    const int bytes = SMALL_BYTES;
-    const bool buffer = level == SOL_SOCKET && (name == SO_SNDBUF || name == SO_RCVBUF);
-    return buffer && small_buffers ? __real_setsockopt(fd, level, name, &bytes, sizeof bytes)
-                                   : __real_setsockopt(fd, level, name, value, length);
-}
+enum { TURNS = 2000, CALLS = 12 };
 
 /* Not in the library meanwhile. False: it takes too long. */
 static bool await(atomic_int *word, int value)
@@ -38,10 +25,10 @@ static bool await(atomic_int *word, int value)
 
 static void run(int size, bool small, void *user, test_rank_body body)
 {
-    small_buffers = small;
+    test_small_sockets = small;
     test_ranks_as_threads(
         &(test_ranks_options){.size = size, .transport = COLL_TRANSPORT_TCP, .user = user}, body);
-    small_buffers = false;
+    test_small_sockets = false;
 }
 
 /* ---- on its way ---- */
@@ -121,6 +108,151 @@ static void what_was_given_is_on_its_way(void **state)
     run(2, false, &with_lines, gift_body);
 }
 
+/* ---- messages ---- */
+
+/* More than small sockets hold, and less than a stream. */
+enum { MESSAGE_COUNT = 50000, MESSAGES = 3, RING_COUNT = (3 << 19) / 4 };
+
+static int32_t messages[2][MESSAGES][RING_COUNT];
+
+static coll_op_desc make_message(const test_rank *rank, int which, size_t count)
+{
+    int32_t *data = messages[rank->rank][which];
+    return (coll_op_desc){.kind = rank->rank == 0 ? COLL_SEND : COLL_RECEIVE,
+                          .send = rank->rank == 0 ? data : NULL,
+                          .recv = rank->rank == 0 ? NULL : data,
+                          .count = count,
+                          .type = COLL_INT32,
+                          .root = 1 - rank->rank};
+}
+
+/* Rank 0 sends, in blocking calls or not, and is not in the library until rank 1 has received what
+ * has ended. */
+static void message_body(test_rank *rank)
+{
+    static atomic_int sent; /* and one */
+    static atomic_int taken;
+    const bool blocking = *(const bool *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *requests[MESSAGES] = {NULL};
+    int done_count = 0;
+    atomic_store(&sent, 0);
+    atomic_store(&taken, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    RANK_CHECK(rank, rank->rank == 0 || blocking || await(&sent, 1));
+    for (int i = 0; i < MESSAGES; i++) {
+        const coll_op_desc desc = make_message(rank, i, MESSAGE_COUNT);
+        messages[rank->rank][i][MESSAGE_COUNT - 1] = rank->rank == 0 ? i + 1 : 0;
+        if (rank->rank == 0 && blocking) {
+            RANK_OK(rank, coll_run(comm, &desc, &rank->error));
+            RANK_CHECK(rank, await(&taken, i + 1));
+            done_count++;
+        } else {
+            RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
+        }
+        if (rank->rank == 1 && blocking) {
+            RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
+            RANK_CHECK(rank, messages[1][i][MESSAGE_COUNT - 1] == i + 1);
+            (void)atomic_fetch_add(&taken, 1);
+        }
+    }
+    if (rank->rank == 0 && !blocking) {
+        for (int i = 0; i < TURNS; i++) {
+            RANK_OK(rank, coll_context_progress(rank->context, &rank->error));
+        }
+        for (bool done = true; done && done_count < MESSAGES;) {
+            RANK_OK(rank, coll_request_test(&requests[done_count], &done, &rank->error));
+            done_count += done;
+        }
+        atomic_store(&sent, 1);
+        RANK_CHECK(rank, await(&taken, done_count));
+    }
+    for (int i = done_count; i < MESSAGES && !blocking; i++) {
+        RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
+        RANK_CHECK(rank, messages[rank->rank][i][MESSAGE_COUNT - 1] == i + 1);
+        (void)atomic_fetch_add(&taken, rank->rank);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void what_was_sent_is_on_its_way(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        bool blocking = i % 2 == 1;
+        run(2, i < 2, &blocking, message_body);
+    }
+}
+
+/* Both send as much as a stream holds before either receives: in the library, they read. */
+static void ring_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    const int peer = 1 - rank->rank;
+    int32_t *data = messages[rank->rank][0];
+    for (int i = 0; i < MESSAGES; i++) {
+        data[RING_COUNT - 1] = rank->rank + 1;
+        RANK_OK(rank, coll_send(comm, data, RING_COUNT, COLL_INT32, peer, &rank->error));
+        RANK_OK(rank, coll_receive(comm, messages[rank->rank][1], RING_COUNT, COLL_INT32, peer,
+                                   &rank->error));
+        RANK_CHECK(rank, messages[rank->rank][1][RING_COUNT - 1] == peer + 1);
+    }
+}
+
+static void a_stream_holds_what_is_promised(void **state)
+{
+    (void)state;
+    run(2, true, NULL, ring_body);
+    run(2, false, NULL, ring_body);
+}
+
+/* Rank 1 is elsewhere for good: whoever sends to it ends by the deadline, or by an abort. */
+static void elsewhere_body(test_rank *rank)
+{
+    static atomic_int begun;
+    static atomic_int over;
+    static coll_context *sender;
+    const bool aborts = *(const bool *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    atomic_store(&begun, 0);
+    atomic_store(&over, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 1) {
+        RANK_CHECK(rank, await(&begun, 1));
+        if (aborts) {
+            coll_context_abort(sender, "enough");
+        }
+        RANK_CHECK(rank, await(&over, 1));
+        return;
+    }
+    sender = rank->context;
+    const coll_op_desc desc = make_message(rank, 0, MESSAGE_COUNT);
+    coll_request *request = NULL;
+    RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
+    atomic_store(&begun, 1);
+    const base_status status = coll_request_wait(&request, &rank->error);
+    atomic_store(&over, 1);
+    RANK_CHECK(rank, status == (aborts ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT));
+    RANK_CHECK(rank, strstr(rank->error.message, aborts ? "enough" : "send int32") != NULL);
+    RANK_CHECK(rank, aborts || strstr(rank->error.message, "waiting for rank 1 (host") != NULL);
+}
+
+static void who_does_not_read_is_named(void **state)
+{
+    (void)state;
+    test_small_sockets = true;
+    for (int i = 0; i < 2; i++) {
+        bool aborts = i == 1;
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = 2,
+                                  .transport = COLL_TRANSPORT_TCP,
+                                  .timeout_ns = (aborts ? 10000 : 200) * BASE_NS_PER_MS,
+                                  .user = &aborts},
+            elsewhere_body);
+    }
+    test_small_sockets = false;
+}
+
 /* ---- news ---- */
 
 typedef enum news {
@@ -193,6 +325,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_given_is_on_its_way),
+        cmocka_unit_test(what_was_sent_is_on_its_way),
+        cmocka_unit_test(a_stream_holds_what_is_promised),
+        cmocka_unit_test(who_does_not_read_is_named),
         cmocka_unit_test(givers_learn_it_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

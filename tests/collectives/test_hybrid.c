@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "grid_case.h"
 #include "identity.h"
 #include "interface.h"
+#include "small_sockets.h"
 #include "support.h"
 
 enum { RANKS_MAX = 6, BYTES = 1 << 23 };
@@ -217,12 +219,49 @@ static void test_root_is_gone(void **state)
     run_layouts(gone_body, layouts, sizeof layouts / sizeof layouts[0]);
 }
 
+/* Rank 0 sends a message to another host, one to its own, and is elsewhere until both are there. */
+static void sent_body(test_rank *rank)
+{
+    enum { COUNT = 22000 }; /* more than the sockets hold, and less than a stream */
+    static int32_t data[3][COUNT];
+    static atomic_int taken;
+    RANK_OK(rank, join(rank, COLL_TRANSPORT_AUTO));
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t *mine = data[rank->rank];
+    atomic_store(&taken, 0);
+    mine[COUNT - 1] = rank->rank == 0 ? 7 : 0;
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_send(comm, mine, COUNT, COLL_INT32, 1, &rank->error));
+        RANK_OK(rank, coll_send(comm, mine, COUNT, COLL_INT32, 2, &rank->error));
+        const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+        while (atomic_load(&taken) < 2 && base_now_ns() < deadline_ns) {
+            (void)sched_yield();
+        }
+        RANK_CHECK(rank, atomic_load(&taken) == 2);
+    } else {
+        RANK_OK(rank, coll_receive(comm, mine, COUNT, COLL_INT32, 0, &rank->error));
+        RANK_CHECK(rank, mine[COUNT - 1] == 7);
+        (void)atomic_fetch_add(&taken, 1);
+    }
+    coll_context_destroy(rank->context);
+}
+
+static void test_what_was_sent_arrives(void **state)
+{
+    (void)state;
+    static const layout layouts[] = {{3, {0, 0, 1}}};
+    test_small_sockets = true;
+    run_layouts(sent_body, layouts, 1);
+    test_small_sockets = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_kinds),      cmocka_unit_test(test_one_rank_per_host),
         cmocka_unit_test(test_shm_is_refused), cmocka_unit_test(test_who_leaves_is_named),
-        cmocka_unit_test(test_root_is_gone),
+        cmocka_unit_test(test_root_is_gone),   cmocka_unit_test(test_what_was_sent_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
