@@ -46,10 +46,26 @@ ringfence_test(
   TIMEOUT 60
   PRIVATE_OF collectives)
 
+# One end of a communicator or a connection, and the test at the other.
+add_library(ringfence_coll_stage STATIC conn_stage.c net_stage.c tcp_peer.c)
+target_include_directories(ringfence_coll_stage PUBLIC . ${CMAKE_SOURCE_DIR}/collectives/src)
+target_link_libraries(
+  ringfence_coll_stage
+  PUBLIC ringfence::coll ringfence_test_support PkgConfig::SODIUM
+  PRIVATE ringfence_options)
+
+ringfence_test(
+  coll-tcp-into
+  SOURCES test_tcp_into.c
+  LIBS ringfence_coll_stage
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+
 ringfence_test(
   coll-tcp-frames
   SOURCES test_tcp_frames.c
-  LIBS ringfence::coll PkgConfig::SODIUM
+  LIBS ringfence_coll_stage
   LABELS unit
   TIMEOUT 60
   PRIVATE_OF collectives)
@@ -58,7 +74,7 @@ target_link_options(test-coll-tcp-frames PRIVATE -Wl,--wrap=malloc,--wrap=aligne
 ringfence_test(
   coll-tcp-pieces
   SOURCES test_tcp_pieces.c
-  LIBS ringfence::coll PkgConfig::SODIUM
+  LIBS ringfence_coll_stage
   LABELS unit
   TIMEOUT 60
   PRIVATE_OF collectives)
@@ -95,7 +111,7 @@ target_link_options(test-coll-tcp-options PRIVATE
 ringfence_test(
   coll-net-lend
   SOURCES test_net_lend.c
-  LIBS ringfence::coll PkgConfig::SODIUM
+  LIBS ringfence_coll_stage
   LABELS unit
   TIMEOUT 60
   PRIVATE_OF collectives)

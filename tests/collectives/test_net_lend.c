@@ -4,16 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net.h"
+#include "net_stage.h"
 #include "support.h"
 
-enum { RANKS = 2, PEER = 1, COMM_ID = 7, CHUNK = 1024, BYTES = 100 };
+enum { CHUNK = 1024, BYTES = 100 };
 
 typedef struct stage {
-    coll_net net; /* first, as a transport has it */
-    coll_context context;
-    coll_comm comm;
-    coll_identity identities[RANKS];
+    net_stage core; /* first */
     uint64_t number;
     int returned[COLL_NET_SLOTS + 1]; /* how often each loan came back */
 } stage;
@@ -51,28 +48,9 @@ static const coll_net_links links = {
 
 static stage *open_stage(void)
 {
-    base_error error = {.message = ""};
-    stage *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);
-    assert_non_null(s);
-    memset(s, 0, sizeof *s);
-    s->net.links = &links;
-    s->net.remote[PEER] = true;
-    s->context = (coll_context){.size = RANKS, .net = s, .identities = s->identities};
-    s->comm = (coll_comm){.context = &s->context,
-                          .table = &coll_zmq_transport,
-                          .size = RANKS,
-                          .ranks = {0, 1},
-                          .id = COMM_ID};
-    s->context.comms = &s->comm;
-    assert_int_equal(coll_net_comm_open(&s->comm, 0, &error), BASE_OK);
-    s->comm.chunk_bytes = CHUNK;
+    stage *s = net_stage_alloc(sizeof *s);
+    net_stage_open(&s->core, &links, &coll_zmq_transport, CHUNK);
     return s;
-}
-
-static void close_comm(stage *s)
-{
-    s->context.comms = NULL;
-    coll_net_comm_close(&s->comm);
 }
 
 /* Lends a frame; `claims` frames of ours are said to have been taken. */
@@ -83,14 +61,14 @@ static bool lend(stage *s, uint8_t *data, int *loan, uint32_t claims)
     coll_comm *comm = NULL;
     const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                   .kind = COLL_FRAME_DATA,
-                                  .comm_id = COMM_ID,
+                                  .comm_id = STAGE_COMM_ID,
                                   .number = s->number++,
                                   .body_bytes = BYTES,
                                   .taken = {claims}};
-    assert_int_equal(coll_net_place(&s->context, PEER, &head, scratch, &body, &comm),
+    assert_int_equal(coll_net_place(&s->core.context, STAGE_PEER, &head, scratch, &body, &comm),
                      COLL_NET_LEND);
-    assert_ptr_equal(comm, &s->comm);
-    return coll_net_lend(comm, PEER, &head, data, loan);
+    assert_ptr_equal(comm, &s->core.comm);
+    return coll_net_lend(comm, STAGE_PEER, &head, data, loan);
 }
 
 static void taken_ones_go_back(void **state)
@@ -101,11 +79,11 @@ static void taken_ones_go_back(void **state)
     for (int i = 0; i < 2 * COLL_NET_SLOTS; i++) {
         assert_true(lend(s, data[i], &s->returned[0], 0));
         assert_int_equal(s->returned[0], i);
-        assert_ptr_equal(coll_net_receive_begin(&s->comm, PEER, 0, BYTES), data[i]);
-        coll_net_receive_end(&s->comm, PEER, 0);
+        assert_ptr_equal(coll_net_receive_begin(&s->core.comm, STAGE_PEER, 0, BYTES), data[i]);
+        coll_net_receive_end(&s->core.comm, STAGE_PEER, 0);
         assert_int_equal(s->returned[0], i + 1);
     }
-    close_comm(s);
+    net_stage_close(&s->core);
     assert_int_equal(s->returned[0], 2 * COLL_NET_SLOTS);
     free(s);
 }
@@ -122,14 +100,14 @@ static void all_others_go_with_the_communicator(void **state)
     }
     const coll_frame_head more = {.magic = COLL_FRAME_MAGIC,
                                   .kind = COLL_FRAME_DATA,
-                                  .comm_id = COMM_ID,
+                                  .comm_id = STAGE_COMM_ID,
                                   .body_bytes = BYTES};
-    assert_int_equal(coll_net_place(&s->context, PEER, &more, data[0], &body, &comm),
+    assert_int_equal(coll_net_place(&s->core.context, STAGE_PEER, &more, data[0], &body, &comm),
                      COLL_NET_BAD); /* there was no credit for it */
-    assert_ptr_equal(coll_net_receive_begin(&s->comm, PEER, 0, BYTES), data[0]);
-    coll_net_receive_end(&s->comm, PEER, 0);
+    assert_ptr_equal(coll_net_receive_begin(&s->core.comm, STAGE_PEER, 0, BYTES), data[0]);
+    coll_net_receive_end(&s->core.comm, STAGE_PEER, 0);
     assert_int_equal(s->returned[1], 0);
-    close_comm(s);
+    net_stage_close(&s->core);
     for (int i = 0; i < COLL_NET_SLOTS; i++) {
         assert_int_equal(s->returned[i], 1);
     }
@@ -143,11 +121,11 @@ static void refused_ones_go_back_too(void **state)
     stage *s = open_stage();
     (void)state;
     assert_false(lend(s, data, &s->returned[0], 1000));
-    assert_true(s->comm.failed);
-    assert_null(coll_net_receive_begin(&s->comm, PEER, 0, BYTES));
+    assert_true(s->core.comm.failed);
+    assert_null(coll_net_receive_begin(&s->core.comm, STAGE_PEER, 0, BYTES));
     assert_false(lend(s, data, &s->returned[1], 1000)); /* takes the same slot */
     assert_int_equal(s->returned[0], 1);
-    close_comm(s);
+    net_stage_close(&s->core);
     assert_int_equal(s->returned[0], 1);
     assert_int_equal(s->returned[1], 1);
     free(s);

@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "conn_stage.h"
 #include "net_comm.h"
 #include "support.h"
-#include "tcp_conn.h"
 
-enum { RANKS = 2, PEER = 1, COMM_ID = 7, OPERATIONS = 12, LANES = 2 };
+enum { OPERATIONS = 12, LANES = 2 };
 
 static uint32_t state_now;
 static uint32_t draw(uint32_t below)
@@ -62,106 +62,37 @@ static size_t total_of(const struct msghdr *message)
     return total;
 }
 
-/* Part by part, so many bytes in all. */
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+/* As many of the bytes as the socket takes or gives, part by part. */
+static ssize_t part_by_part(int fd, const struct msghdr *message, int flags, bool sends)
 {
     const ssize_t piece = piece_of(total_of(message));
-    ssize_t sent = 0;
-    for (size_t i = 0; i < message->msg_iovlen && sent < piece; i++) {
+    ssize_t moved = 0;
+    for (size_t i = 0; i < message->msg_iovlen && moved < piece; i++) {
         const struct iovec *part = &message->msg_iov[i];
-        const size_t left = (size_t)(piece - sent);
+        const size_t left = (size_t)(piece - moved);
         const size_t size = part->iov_len < left ? part->iov_len : left;
-        const ssize_t now = size > 0 ? __real_send(fd, part->iov_base, size, flags) : 0;
+        const ssize_t now = size == 0 ? 0
+                            : sends   ? __real_send(fd, part->iov_base, size, flags)
+                                      : __real_recv(fd, part->iov_base, size, flags);
         if (now < 0) {
-            return sent > 0 ? sent : -1;
+            return moved > 0 ? moved : -1;
         }
-        sent += now;
+        moved += now;
         if ((size_t)now < size) {
             break;
         }
     }
-    return piece < 0 ? -1 : sent;
+    return piece < 0 ? -1 : moved;
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    return part_by_part(fd, message, flags, true);
 }
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 {
-    const ssize_t piece = piece_of(total_of(message));
-    ssize_t got = 0;
-    for (size_t i = 0; i < message->msg_iovlen && got < piece; i++) {
-        const struct iovec *part = &message->msg_iov[i];
-        const size_t left = (size_t)(piece - got);
-        const size_t size = part->iov_len < left ? part->iov_len : left;
-        const ssize_t now = size > 0 ? __real_recv(fd, part->iov_base, size, flags) : 0;
-        if (now < 0) {
-            return got > 0 ? got : -1;
-        }
-        got += now;
-        if ((size_t)now < size) {
-            break;
-        }
-    }
-    return piece < 0 ? -1 : got;
-}
-
-typedef struct side {
-    coll_net net; /* first, as a transport has it */
-    coll_context context;
-    coll_comm comm;
-    coll_identity identities[RANKS];
-    coll_conn *conn;
-} side;
-
-static void send_frames(coll_context *context, int peer, const coll_net_frames *frames,
-                        coll_net_when when)
-{
-    const side *s = context->net;
-    (void)peer;
-    coll_conn_send(context, s->conn, frames, when);
-}
-
-static bool has_room(coll_context *context, int peer)
-{
-    const side *s = context->net;
-    (void)peer;
-    return coll_conn_backlog(s->conn) < COLL_CONN_BACKLOG_BYTES;
-}
-
-static void forget(coll_context *context, coll_comm *comm)
-{
-    const side *s = context->net;
-    coll_conn_forget(s->conn, comm);
-}
-
-static const coll_net_links links = {.send = send_frames, .has_room = has_room, .forget = forget};
-
-static side *open_side(int fd, const coll_seal *seal, size_t chunk_bytes)
-{
-    base_error error = {.message = ""};
-    side *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);
-    assert_non_null(s);
-    memset(s, 0, sizeof *s);
-    s->net.links = &links;
-    s->net.remote[PEER] = true;
-    s->context = (coll_context){.size = RANKS, .net = s, .identities = s->identities};
-    assert_int_equal(coll_conn_create(fd, PEER, seal, seal, &s->conn, &error), BASE_OK);
-    s->comm = (coll_comm){.context = &s->context,
-                          .table = &coll_tcp_transport,
-                          .size = RANKS,
-                          .ranks = {0, 1},
-                          .id = COMM_ID};
-    s->context.comms = &s->comm;
-    assert_int_equal(coll_net_comm_open(&s->comm, 0, &error), BASE_OK);
-    s->comm.chunk_bytes = chunk_bytes;
-    return s;
-}
-
-static void close_side(side *s)
-{
-    s->context.comms = NULL;
-    coll_net_comm_close(&s->comm);
-    coll_conn_destroy(s->conn);
-    coll_net_fini(&s->net);
-    free(s);
+    return part_by_part(fd, message, flags, false);
 }
 
 /* What one side has to send in one operation, and the other to take. */
@@ -179,10 +110,11 @@ typedef struct transfer {
 
 enum { LANE_BYTES = 600000 };
 
-static void begin(transfer *t, side *to, uint64_t sequence)
+static void begin(transfer *t, conn_stage *to, uint64_t sequence)
 {
     static const uint32_t sizes[] = {2, 300, 4000, 33000, 70000, LANE_BYTES};
-    t->op = (coll_op){.comm = &to->comm, .sequence = sequence, .word = coll_line_word(sequence, 3)};
+    t->op = (coll_op){
+        .comm = &to->core.comm, .sequence = sequence, .word = coll_line_word(sequence, 3)};
     t->shown = false;
     t->payload_bytes = draw(3) == 0 ? draw(COLL_INLINE_BYTES_MAX) : draw(100);
     for (size_t lane = 0; lane < LANES; lane++) {
@@ -197,7 +129,7 @@ static void begin(transfer *t, side *to, uint64_t sequence)
     memset(t->target, 0, LANES * LANE_BYTES);
 }
 
-static void send_step(transfer *t, side *from)
+static void send_step(transfer *t, conn_stage *from)
 {
     if (!t->shown) {
         static uint8_t body[COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX];
@@ -205,18 +137,18 @@ static void send_step(transfer *t, side *from)
         memcpy(body + COLL_FRAME_LINE_BYTES, t->data, t->payload_bytes);
         coll_frame_head head = {.kind = COLL_FRAME_LINE,
                                 .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + t->payload_bytes)};
-        coll_net_send_frame(&from->comm, PEER, &head, body,
+        coll_net_send_frame(&from->core.comm, STAGE_PEER, &head, body,
                             draw(2) == 0 ? COLL_NET_SOON : COLL_NET_NOW);
         t->shown = true;
         return;
     }
     const int lane = (int)draw(LANES);
-    t->sent[lane] += coll_net_send_from(&from->comm, PEER, lane,
+    t->sent[lane] += coll_net_send_from(&from->core.comm, STAGE_PEER, lane,
                                         t->data + (size_t)lane * LANE_BYTES + t->sent[lane],
                                         t->size_bytes[lane] - t->sent[lane]);
 }
 
-static void receive_step(transfer *t, side *to)
+static void receive_step(transfer *t, conn_stage *to)
 {
     const int lane = (int)draw(LANES);
     const size_t left = t->size_bytes[lane] - t->got[lane];
@@ -226,17 +158,17 @@ static void receive_step(transfer *t, side *to)
     }
     if (!t->placed[lane] && t->got[lane] == 0 && draw(2) == 0) {
         t->placed[lane] = true;
-        coll_net_receive_into(&t->op, PEER, lane, target, left);
+        coll_net_receive_into(&t->op, STAGE_PEER, lane, target, left);
         return;
     }
-    const size_t size = left < to->comm.chunk_bytes ? left : to->comm.chunk_bytes;
-    const uint8_t *frame = coll_net_receive_begin(&to->comm, PEER, lane, size);
+    const size_t size = left < to->core.comm.chunk_bytes ? left : to->core.comm.chunk_bytes;
+    const uint8_t *frame = coll_net_receive_begin(&to->core.comm, STAGE_PEER, lane, size);
     if (frame != NULL) {
         if (frame != target) {
             memcpy(target, frame, size);
         }
         t->got[lane] += size;
-        coll_net_receive_end(&to->comm, PEER, lane);
+        coll_net_receive_end(&to->core.comm, STAGE_PEER, lane);
     }
 }
 
@@ -248,7 +180,8 @@ static bool is_done(const transfer *t)
         }
     }
     return t->shown &&
-           atomic_load(&t->op.comm->peers[PEER].lines[t->op.sequence % COLL_LINE_SLOTS].word) ==
+           atomic_load(
+               &t->op.comm->peers[STAGE_PEER].lines[t->op.sequence % COLL_LINE_SLOTS].word) ==
                t->op.word;
 }
 
@@ -259,10 +192,10 @@ static void check(const transfer *t)
         assert_memory_equal(t->target + lane * LANE_BYTES, t->data + lane * LANE_BYTES,
                             t->size_bytes[lane]);
     }
-    assert_memory_equal(coll_payload(comm, PEER, t->op.sequence), t->data, t->payload_bytes);
+    assert_memory_equal(coll_payload(comm, STAGE_PEER, t->op.sequence), t->data, t->payload_bytes);
 }
 
-static void turn(transfer *there, transfer *back, side *a, side *b)
+static void turn(transfer *there, transfer *back, conn_stage *a, conn_stage *b)
 {
     switch (draw(8)) {
     case 0:
@@ -278,10 +211,10 @@ static void turn(transfer *there, transfer *back, side *a, side *b)
         receive_step(back, a);
         break;
     case 4:
-        (void)coll_conn_receive(&a->context, a->conn);
+        conn_stage_receive(a);
         break;
     case 5:
-        (void)coll_conn_receive(&b->context, b->conn);
+        conn_stage_receive(b);
         break;
     case 6:
         (void)coll_conn_flush(a->conn);
@@ -296,14 +229,16 @@ static void check_pieces(coll_tcp_auth auth, size_t chunk_bytes, uint32_t seed)
 {
     static const uint8_t key[COLL_SEAL_KEY_BYTES] = {1};
     int ends[2];
-    coll_seal *seal = aligned_alloc(64, (sizeof *seal + 63) / 64 * 64);
+    coll_seal *seal = net_stage_alloc(sizeof *seal);
     transfer there = {.data = malloc(LANES * LANE_BYTES), .target = malloc(LANES * LANE_BYTES)};
     transfer back = {.data = malloc(LANES * LANE_BYTES), .target = malloc(LANES * LANE_BYTES)};
     assert_true(sodium_init() >= 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     coll_seal_init(seal, auth, seed % 2 == 0 && crypto_aead_aes256gcm_is_available() != 0, key);
-    side *a = open_side(ends[0], seal, chunk_bytes);
-    side *b = open_side(ends[1], seal, chunk_bytes);
+    conn_stage *a = net_stage_alloc(sizeof *a);
+    conn_stage *b = net_stage_alloc(sizeof *b);
+    conn_stage_open(a, ends[0], seal, chunk_bytes);
+    conn_stage_open(b, ends[1], seal, chunk_bytes);
     state_now = seed;
     a->conn->packet_bytes = 100 + draw(3000);
     a->conn->short_bytes_max = a->conn->packet_bytes - draw(90);
@@ -312,9 +247,9 @@ static void check_pieces(coll_tcp_auth auth, size_t chunk_bytes, uint32_t seed)
         begin(&back, a, sequence);
         for (long turns = 0; !is_done(&there) || !is_done(&back); turns++) {
             turn(&there, &back, a, b);
-            if (a->comm.failed || b->comm.failed) {
-                fail_msg("seed %u: %s / %s", seed, a->comm.failure.message,
-                         b->comm.failure.message);
+            if (a->core.comm.failed || b->core.comm.failed) {
+                fail_msg("seed %u: %s / %s", seed, a->core.comm.failure.message,
+                         b->core.comm.failure.message);
             }
             if (turns > 20000000) {
                 fail_msg("seed %u: nothing moves", seed);
@@ -323,8 +258,10 @@ static void check_pieces(coll_tcp_auth auth, size_t chunk_bytes, uint32_t seed)
         check(&there);
         check(&back);
     }
-    close_side(a);
-    close_side(b);
+    conn_stage_close(a);
+    conn_stage_close(b);
+    free(a);
+    free(b);
     free(there.data);
     free(there.target);
     free(back.data);

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 
@@ -59,4 +60,20 @@ void fake_job_start_endless(test_program *program, const test_folder *folder)
     fake_job_start(program, folder, FAKE_LIST("--steps", FAKE_ENDLESS, "--log-dir", folder->path),
                    FAKE_LIST("FAKE_LINES=same"));
     test_program_wait_text(program, TEST_STDOUT, "step 3\n");
+}
+
+bool fake_job_left(const test_folder *folder, const char *name)
+{
+    struct stat info;
+    return stat(test_folder_path(folder, name), &info) == 0;
+}
+
+char *fake_job_read(const test_folder *folder, const char *name)
+{
+    void *text = NULL;
+    size_t text_bytes = 0;
+    base_error error;
+    assert_ok(base_file_read(test_folder_path(folder, name), 1 << 20, &text, &text_bytes, &error),
+              &error);
+    return text;
 }

@@ -2,6 +2,8 @@
 #ifndef TEST_FAKE_JOB_H
 #define TEST_FAKE_JOB_H
 
+#include <stdbool.h>
+
 #include "program.h"
 
 /* Fresh folder with data.jsonl and tokenizer.json; nothing of a job is left in it but its --out. */
@@ -16,6 +18,10 @@ void fake_job_start(test_program *program, const test_folder *folder, const char
 /* Starts, waits, checks that no process is left; the exit status. */
 int fake_job_run(test_program *program, const test_folder *folder, const char *const *flags,
                  const char *const *variables);
+
+/* Whether the folder has such a file or folder; and what is in such a file, to be freed. */
+bool fake_job_left(const test_folder *folder, const char *name);
+char *fake_job_read(const test_folder *folder, const char *name);
 
 #define FAKE_ENDLESS "100000000" /* steps */
 

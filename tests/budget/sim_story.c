@@ -1,0 +1,214 @@
+#include "sim_story.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sim_disk.h"
+
+const char *const sim_account_names[SIM_ACCOUNTS] = {"root", "root/a", "root/a/b", "root/c"};
+
+uint32_t sim_pick(sim *self, uint32_t below)
+{
+    self->random ^= self->random << 13;
+    self->random ^= self->random >> 7;
+    self->random ^= self->random << 17;
+    return (uint32_t)((self->random >> 11) % below);
+}
+
+bool sim_broken(sim *self, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (self->why[0] == '\0') {
+        (void)vsnprintf(self->why, sizeof self->why, format, args);
+    }
+    va_end(args);
+    return false;
+}
+
+static int64_t now_ms(const sim *self)
+{
+    return self->clock.wall_ms - self->wall_jump_ms;
+}
+
+static bool same_verdict(sim *self, const char *what, base_status status,
+                         const budget_answer *answer, bool granted)
+{
+    if (status != BASE_OK) {
+        return sim_disk_stopped() || sim_broken(self, "%s: %s", what, self->error.message);
+    }
+    if ((answer->reason == BUDGET_REASON_NONE) != granted) {
+        return sim_broken(self, "%s: %s (%s), the model says %s", what,
+                          budget_reason_name(answer->reason), answer->words,
+                          granted ? "granted" : "refused");
+    }
+    return true;
+}
+
+static budget_authorization claim_of(int run, int account, int64_t amount, int64_t exp_s)
+{
+    budget_authorization claim = {
+        .claims =
+            {
+                .issuer = BUDGET_ISSUER,
+                .audience = BUDGET_AUDIENCE,
+                .subject = "sim",
+                .issued_at = exp_s - 900,
+                .not_before = exp_s - 900,
+                .expires_at = exp_s,
+                .mode = "ddp-nccl",
+                .world_size = SIM_RANKS,
+                .vendor = "runpod",
+                .instances = 1,
+                .gpus = 1,
+                .max_usd_micro = amount,
+                .max_seconds = 3600,
+                .max_attempts = SIM_ATTEMPTS,
+            },
+        .kid = "k4.pid.sim",
+    };
+    (void)snprintf(claim.claims.account, sizeof claim.claims.account, "%s",
+                   sim_account_names[account]);
+    (void)snprintf(claim.claims.label, sizeof claim.claims.label, "run-%d", run);
+    (void)snprintf(claim.claims.jti, sizeof claim.claims.jti, "%032x", run + 1);
+    return claim;
+}
+
+static bool authorize(sim *self, int run)
+{
+    char id[32];
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    budget_answer answer;
+    const int account = (int)sim_pick(self, SIM_ACCOUNTS);
+    const int64_t amount = (int64_t)sim_pick(self, 400) * 10000;
+    const int64_t exp_s = now_ms(self) / 1000 + 900;
+    budget_authorization claim = claim_of(run, account, amount, exp_s);
+    (void)snprintf(id, sizeof id, "request-%d", run);
+    const budget_caller caller = {.client = 1, .request_id = id};
+    const bool retry = self->model.runs[run].asked;
+    const bool granted = retry ? self->model.runs[run].granted
+                               : sim_authorize(&self->model, run, account, amount, exp_s);
+    const base_status status =
+        budget_ledger_authorize(self->ledger, &caller, &claim, payload, &answer, &self->error);
+    if (!same_verdict(self, retry ? "a retry" : "authorize", status, &answer, granted)) {
+        return false;
+    }
+    self->model.runs[run].asked = true;
+    const sim_request *before = &self->requests[run];
+    if (status == BASE_OK && before->released) {
+        answer.replayed = before->answer.replayed;
+        if (memcmp(&answer, &before->answer, sizeof answer) != 0 ||
+            strcmp(payload, before->payload) != 0) {
+            return sim_broken(self, "the retry of run-%d got another answer", run);
+        }
+    }
+    if (status == BASE_OK && self->pending_count < SIM_OPERATIONS_MAX) {
+        self->pending[self->pending_count].run = run;
+        self->pending[self->pending_count].answer = answer;
+        memcpy(self->pending[self->pending_count].payload, payload, sizeof payload);
+        self->pending_count++;
+    }
+    return true;
+}
+
+static bool redeem(sim *self, int run)
+{
+    budget_answer answer;
+    budget_redemption redemption = {.rank = sim_pick(self, SIM_RANKS + 1)};
+    const int last = self->model.runs[run].attempt;
+    const int key = 1 + (int)(sim_pick(self, 4) == 0);
+    redemption.attempt = last - 1 + (int64_t)sim_pick(self, 4);
+    (void)snprintf(redemption.jti, sizeof redemption.jti, "%032x", run + 1);
+    memset(redemption.job_public_key, key, sizeof redemption.job_public_key);
+    const bool granted = sim_redeem(&self->model, run, (int)redemption.rank,
+                                    (int)redemption.attempt, key, now_ms(self));
+    const base_status status =
+        budget_ledger_redeem(self->ledger, &redemption, &answer, &self->error);
+    return same_verdict(self, "redeem", status, &answer, granted);
+}
+
+static bool create(sim *self, int run)
+{
+    budget_answer answer;
+    budget_redemption redemption = {0};
+    (void)snprintf(redemption.jti, sizeof redemption.jti, "%032x", run + 1);
+    const bool granted = sim_create(&self->model, run, now_ms(self));
+    const base_status status =
+        budget_ledger_redeem_create(self->ledger, NULL, &redemption, &answer, &self->error);
+    return same_verdict(self, "create", status, &answer, granted);
+}
+
+static bool outcome(sim *self, int run, uint32_t which)
+{
+    char label[32];
+    budget_answer answer;
+    (void)snprintf(label, sizeof label, "run-%d", run);
+    if (which == 0) {
+        const bool granted = sim_void(&self->model, run);
+        return same_verdict(self, "void",
+                            budget_ledger_void(self->ledger, NULL, label, &answer, &self->error),
+                            &answer, granted);
+    }
+    if (which == 1) {
+        budget_termination termination = {
+            .label = label, .evidence = "gone", .evidence_bytes = 4, .attested_allowed = true};
+        const bool granted = sim_terminate(&self->model, run);
+        return same_verdict(
+            self, "terminated",
+            budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error),
+            &answer, granted);
+    }
+    const int64_t amounts[] = {0, 10000, self->model.runs[run].amount / 2, 4100000};
+    const budget_actual actual = {.label = label, .usd_micro = amounts[sim_pick(self, 4)]};
+    const bool granted = sim_actual(&self->model, run, actual.usd_micro);
+    return same_verdict(
+        self, "record-actual",
+        budget_ledger_record_actual(self->ledger, NULL, &actual, &answer, &self->error), &answer,
+        granted);
+}
+
+static bool acknowledge(sim *self)
+{
+    budget_answer answer;
+    const int account = (int)sim_pick(self, SIM_ACCOUNTS);
+    const bool granted = self->model.accounts[account].frozen;
+    self->model.accounts[account].frozen = false;
+    return same_verdict(self, "acknowledge",
+                        budget_ledger_acknowledge(self->ledger, NULL, sim_account_names[account],
+                                                  &answer, &self->error),
+                        &answer, granted);
+}
+
+static bool expire(sim *self)
+{
+    budget_reservation found[SIM_RUNS];
+    size_t count = 0;
+    const int expected = sim_expire(&self->model, now_ms(self));
+    const base_status status =
+        budget_ledger_expire(self->ledger, SIM_RUNS, found, &count, &self->error);
+    if (status != BASE_OK) {
+        return sim_disk_stopped() || sim_broken(self, "expire: %s", self->error.message);
+    }
+    return (int)count == expected ||
+           sim_broken(self, "%d deadlines passed, the model says %d", (int)count, expected);
+}
+
+bool sim_operate(sim *self)
+{
+    /* mostly one of a few, so that each lives through much */
+    const int run = (int)sim_pick(self, sim_pick(self, 4) == 0 ? SIM_RUNS : 5);
+    const uint32_t what = sim_pick(self, 24);
+    if (what < 6) {
+        return authorize(self, run);
+    }
+    if (what < 14) {
+        return redeem(self, run);
+    }
+    if (what < 17) {
+        return create(self, run);
+    }
+    if (what < 20) {
+        return outcome(self, run, sim_pick(self, 4));
+    }
+    return what < 22 ? expire(self) : acknowledge(self);
+}

@@ -1,0 +1,48 @@
+#include "data_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+int data_set_up(void **state)
+{
+    base_error error;
+    data_fixture *made = calloc(1, sizeof *made);
+    assert_non_null(made);
+    test_folder_make(&made->folder);
+    (void)snprintf(made->path, sizeof made->path, "%s",
+                   test_folder_path(&made->folder, "data.jsonl"));
+    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &made->tokenizer, &error),
+              &error);
+    *state = made;
+    return 0;
+}
+
+int data_tear_down(void **state)
+{
+    data_fixture *made = *state;
+    rank_tokenizer_destroy(made->tokenizer);
+    test_folder_remove(&made->folder);
+    free(made);
+    return 0;
+}
+
+void data_write(const data_fixture *fixture, const char *text)
+{
+    base_error error;
+    assert_ok(base_file_write(fixture->path, text, strlen(text), &error), &error);
+}
+
+rank_data_options data_options(const data_fixture *fixture, int slots, int first, int here)
+{
+    return (rank_data_options){.path = fixture->path,
+                               .tokenizer = fixture->tokenizer,
+                               .slot_count = slots,
+                               .slot_first = first,
+                               .slots_here = here,
+                               .batch = 2,
+                               .context = 32,
+                               .seed = 35000};
+}
