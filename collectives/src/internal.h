@@ -108,7 +108,8 @@ struct coll_op {
 
     uint64_t sequence;
     uint64_t word;
-    uint64_t flight; /* its number in the flight recorder */
+    uint64_t flight;     /* its number in the flight recorder */
+    int64_t deadline_ns; /* of the next wait for it, which began before; 0: counts from then */
     coll_stage stage;
     coll_path path;
     coll_way way;
@@ -343,7 +344,10 @@ void coll_patience_lose(coll_context *context);
 void coll_patience_gain(coll_context *context);
 /* A few cycles for the other side of the cache. */
 void coll_pause(void);
-/* Until op is done, the communicator has failed, or the timeout counted from here has passed. */
+/* Whether the deadline, which is counted from the first look where it is 0, has passed. */
+bool coll_is_late(const coll_context *context, int64_t *deadline_ns);
+/* Until op is done, the communicator has failed, or the timeout, counted from here if op has no
+ * deadline, has passed. */
 BASE_MUST_CHECK base_status coll_wait(coll_op *op, base_error *reterr);
 /* Fails with the reason once the context is aborted. */
 BASE_MUST_CHECK base_status coll_abort_check(coll_context *context, base_error *reterr);

@@ -17,7 +17,8 @@ enum {
     COLL_STREAM_SLOTS = 8,                  /* frames under way in one stream */
     COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,  /* one frame of a stream over sockets, at most, */
     COLL_NET_SLOTS = 4,                     /* and how many are under way */
-    COLL_PIECE_BYTES = 256 * 1024,          /* work between two looks at the abort word */
+    COLL_PIECE_BYTES = 256 * 1024,          /* work between two looks at the abort word, */
+    COLL_MOVES_PER_LOOK = 16,               /* and pieces of it between two at the clock */
     COLL_PAST_CACHE_BYTES = 16 << 20,       /* copies so long are not to stay in the cache */
     COLL_ARENAS_MAX = 64,                   /* living arenas of a communicator */
     COLL_COMM_LISTS_MAX = 1024,             /* different lists of ranks in a context */

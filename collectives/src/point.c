@@ -205,24 +205,29 @@ static bool may_end(const coll_op *op)
     return op->desc.kind == COLL_RECEIVE || table->has_given == NULL || table->has_given(op);
 }
 
-/* Moves one queue's messages on, as far as credit or frames go. */
+/* Moves one queue's messages on, as far as credit or frames go, but no further than a stream is
+ * long: the other side may be adding to it all the time. */
 static bool advance_queue(point_queue *queue, bool (*move)(coll_op *op))
 {
     bool moved = false;
+    int frames = 0;
     coll_op *op = queue->head;
     while (op != NULL && !op->comm->failed) {
         if (!is_whole(op)) {
-            if (!move(op)) {
+            if (frames++ == COLL_STREAM_SLOTS || !move(op)) {
                 break;
             }
             moved = true;
-        } else if (may_end(op)) {
-            moved = true;
-            complete(op);
-            op = queue->head;
-        } else {
+            if (op->offset_bytes < op->total_bytes) {
+                continue;
+            }
+        }
+        if (!may_end(op)) {
             break;
         }
+        moved = true;
+        complete(op);
+        op = queue->head;
     }
     return moved;
 }

@@ -8,6 +8,8 @@
 
 enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
 
+#define NOBODY "none"
+
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
 {
     const coll_identity *who = &comm->context->identities[comm->ranks[rank]];
@@ -36,7 +38,7 @@ static void list_ranks(const coll_op *op, bool (*predicate)(const coll_op *op, i
                        bool wanted, char *text, size_t size_bytes)
 {
     size_t used = 0;
-    (void)snprintf(text, size_bytes, "none");
+    (void)snprintf(text, size_bytes, NOBODY);
     for (int rank = 0; rank < op->comm->size && used + 1 < size_bytes; rank++) {
         if (predicate(op, rank) != wanted) {
             continue;
@@ -155,10 +157,11 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     awaited_text(first, awaited, sizeof awaited);
     list_ranks(first, has_arrived, true, present, sizeof present);
     absent_text(first, absent, sizeof absent);
+    const bool is_busy = first->stage > COLL_STAGE_ARRIVING && strcmp(awaited, NOBODY) == 0;
     (void)coll_comm_fail(
         comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
-        waited_s, awaited, first->stage <= COLL_STAGE_ARRIVING ? "to arrive" : "to do its part",
-        absent, present);
+        waited_s, is_busy ? "nobody: this rank has yet" : awaited,
+        first->stage <= COLL_STAGE_ARRIVING ? "to arrive" : "to do its part", absent, present);
     return keep_failure(comm, reterr);
 }
 

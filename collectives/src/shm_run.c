@@ -17,18 +17,21 @@ static bool is_short(const coll_op *op)
 /* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
  * few turns for the others to run. False: the operation has to stand in the queue. Who sleeps is
  * told when there is time for it, before the first pause, or when there is more to do than a piece,
- * which peers could do at the same time; `told` says whether that came. */
+ * which peers could do at the same time; `told` says whether that came. Where op moves for long,
+ * the deadline is looked at, and holds for the queue, too. */
 static bool finish_soon(coll_op *op, bool *told)
 {
     coll_comm *comm = op->comm;
     const bool crowded = comm->context->spins == 0;
     const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
+    unsigned moves = 0;
     for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
         const bool hot = *told && !crowded && turns <= COLL_SHM_SPINS_HOT;
         bool moved = false;
         coll_shm_advance_looking(op, hot ? COLL_SHM_LOOKS : 1, &moved);
         if (op->stage == COLL_STAGE_DONE) {
             coll_patience_gain(comm->context);
+            op->deadline_ns = 0;
             return true;
         }
         if (op->stage == COLL_STAGE_RUNNING && !is_short(op)) {
@@ -44,6 +47,10 @@ static bool finish_soon(coll_op *op, bool *told)
         }
         if (moved) {
             turns = 0;
+            if (++moves % COLL_MOVES_PER_LOOK == 0 &&
+                coll_is_late(comm->context, &op->deadline_ns)) {
+                return false;
+            }
         } else if (crowded) {
             (void)sched_yield();
         } else if (!hot) {

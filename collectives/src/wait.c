@@ -25,7 +25,8 @@ enum {
 typedef struct waiter {
     coll_context *context;
     coll_op *op;
-    unsigned idle;       /* turns without progress */
+    unsigned moves;      /* turns with progress */
+    unsigned idle;       /* turns without, since the last of those */
     int64_t idle_ns;     /* when they began */
     int64_t deadline_ns; /* 0: not yet computed */
     unsigned yields;     /* since the last progress */
@@ -129,16 +130,24 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     return BASE_OK;
 }
 
+bool coll_is_late(const coll_context *context, int64_t *deadline_ns)
+{
+    if (*deadline_ns == 0) {
+        *deadline_ns = base_deadline_after_ns(context->timeout_ns);
+    }
+    return base_now_ns() >= *deadline_ns;
+}
+
 /* After each turn with progress: nothing is idle, but the deadline holds all the same. */
 static base_status busy_turn(waiter *w, base_error *reterr)
 {
     w->idle = 0;
     w->idle_ns = 0;
     w->yields = 0;
-    if (w->deadline_ns == 0) {
+    if (++w->moves % COLL_MOVES_PER_LOOK != 0 || !coll_is_late(w->context, &w->deadline_ns)) {
         return BASE_OK;
     }
-    return base_now_ns() >= w->deadline_ns ? coll_report_timeout(w->op, reterr) : BASE_OK;
+    return coll_report_timeout(w->op, reterr);
 }
 
 static base_status turn(waiter *w, bool moved, base_error *reterr)
@@ -152,8 +161,9 @@ static base_status turn(waiter *w, bool moved, base_error *reterr)
 
 base_status coll_wait(coll_op *op, base_error *reterr)
 {
-    waiter w = {.context = op->comm->context, .op = op};
+    waiter w = {.context = op->comm->context, .op = op, .deadline_ns = op->deadline_ns};
     base_status status = BASE_OK;
+    op->deadline_ns = 0;
     if (op->stage == COLL_STAGE_DONE && w.context->table->has_threads) {
         (void)sched_yield(); /* the bytes are on their way only then */
     }
