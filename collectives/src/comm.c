@@ -203,6 +203,22 @@ base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **sp
     return coll_comm_create(comm->context, ranks, count, split, reterr);
 }
 
+base_status coll_comm_settle(coll_comm *comm, base_error *reterr)
+{
+    (void)coll_progress(comm->context);
+    base_status status = coll_comm_check(comm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (comm->head != NULL || (comm->point != NULL && coll_point_is_busy(comm))) {
+        return base_fail(reterr, BASE_ERR_STATE, "operations are under way");
+    }
+    if (comm->size > 1 && comm->table->settle != NULL) {
+        comm->table->settle(comm);
+    }
+    return coll_comm_check(comm, reterr);
+}
+
 void coll_comm_destroy(coll_comm *comm)
 {
     if (comm == NULL) {

@@ -226,6 +226,7 @@ const coll_transport_table coll_hybrid_transport = {
     .receive_begin = hybrid_receive_begin,
     .receive_end = hybrid_receive_end,
     .distress = coll_net_distress,
+    .settle = coll_net_settle,
     .poll = coll_tcp_poll,
     .push = coll_tcp_push,
     .sleep = hybrid_sleep,

@@ -85,6 +85,9 @@ typedef struct coll_net_links {
     /* Whether the system has all that was handed over for a peer, but for what waits for company.
      * NULL: always, or threads of the links do the rest. */
     bool (*is_through)(coll_context *context, int peer);
+    /* Sends what waits for company, and tells whether all that was handed over for a peer has come
+     * to its system, as far as these links can tell. */
+    bool (*deliver)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
     /* A communicator goes: places in it must not be written any more. */
@@ -161,6 +164,7 @@ bool coll_net_has_given(const coll_op *op);
 void coll_net_watch(coll_op *op);
 bool coll_net_awaits(const coll_op *op, int peer);
 void coll_net_distress(coll_comm *comm);
+void coll_net_settle(coll_comm *comm);
 size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "net_comm.h"
+
+#define SETTLE_STEP_NS (2 * BASE_NS_PER_MS) /* an answer of the system's is no event */
 
 /* What a failure's frame begins with; the text follows. */
 typedef struct reason_head {
@@ -227,6 +230,49 @@ void coll_net_distress(coll_comm *comm)
                                     .body_bytes = (uint32_t)(sizeof reason + length)};
             coll_net_send_frame(comm, peer, &head, body, COLL_NET_NOW);
         }
+    }
+}
+
+/* A peer that has not shown the newest operation may disagree with it. This rank's line has to be
+ * there before it looks for the last time: of two that do so, one finds the other's. */
+static int find_undelivered(const coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    int found = -1;
+    for (int rank = 0; rank < comm->size; rank++) {
+        const int target = comm->ranks[rank];
+        if (net->remote[target] && !net->left[target] && link->newest[rank] < comm->sequence &&
+            !net->links->deliver(comm->context, target)) {
+            found = rank;
+        }
+    }
+    return found;
+}
+
+static bool has_news(coll_context *context)
+{
+    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
+}
+
+void coll_net_settle(coll_comm *comm)
+{
+    coll_context *context = comm->context;
+    const int64_t deadline_ns = base_deadline_after_ns(context->timeout_ns);
+    int late = find_undelivered(comm);
+    while (late >= 0 && !comm->failed && atomic_load(&context->abort_state) == 0) {
+        const int64_t now_ns = base_now_ns();
+        if (now_ns >= deadline_ns) {
+            char who[160];
+            coll_rank_text(comm, late, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s does not take what was sent to it",
+                                 who);
+            return;
+        }
+        context->table->sleep(context, has_news, now_ns + SETTLE_STEP_NS);
+        late = find_undelivered(comm);
+    }
+    while (!comm->failed && coll_progress(context) && base_now_ns() < deadline_ns) {
     }
 }
 

@@ -313,6 +313,7 @@ const coll_transport_table coll_shm_transport = {
     .run = coll_shm_run,
     .distress = coll_shm_distress,
     .heed = coll_shm_heed,
+    .settle = coll_shm_settle,
     .watch = coll_shm_watch,
     .awaits = coll_shm_awaits,
     .sleep = shm_sleep,

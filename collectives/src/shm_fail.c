@@ -94,6 +94,21 @@ void coll_shm_heed(coll_comm *comm)
     }
 }
 
+/* Each rank shows its lines, and then looks at the other's: one of the two sees what came later. */
+void coll_shm_settle(coll_comm *comm)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
+        if (peer != comm->rank) {
+            (void)coll_shm_walk(comm, peer, comm->announced);
+        }
+    }
+    if (!comm->failed) {
+        coll_shm_hear(comm->context);
+        coll_shm_heed(comm);
+    }
+}
+
 static bool has_hung_up(int sock)
 {
     struct pollfd item = {.fd = sock, .events = 0};

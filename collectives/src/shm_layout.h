@@ -200,6 +200,7 @@ void coll_shm_distress(coll_comm *comm);
 void coll_shm_hear(coll_context *context);
 /* Fails the communicator if a peer has given it up. */
 void coll_shm_heed(coll_comm *comm);
+void coll_shm_settle(coll_comm *comm);
 /* Fails communicators that do not move on because a peer has given up or gone; op is waited for. */
 void coll_shm_watch(coll_op *op);
 bool coll_shm_awaits(const coll_op *op, int peer);

@@ -57,6 +57,15 @@ static bool tcp_is_through(coll_context *context, int peer)
     return conn->held || coll_conn_backlog(conn) == 0;
 }
 
+static bool tcp_deliver(coll_context *context, int peer)
+{
+    coll_conn *conn = tcp_of(context)->connections[peer];
+    int unanswered = 0;
+    (void)coll_conn_flush(conn);
+    return conn->deaf || (coll_conn_backlog(conn) == 0 &&
+                          (ioctl(conn->fd, SIOCOUTQ, &unanswered) != 0 || unanswered == 0));
+}
+
 static void tcp_forget(coll_context *context, coll_comm *comm)
 {
     const coll_tcp *tcp = tcp_of(context);
@@ -65,8 +74,11 @@ static void tcp_forget(coll_context *context, coll_comm *comm)
     }
 }
 
-static const coll_net_links tcp_net_links = {
-    .send = tcp_send, .has_room = tcp_has_room, .is_through = tcp_is_through, .forget = tcp_forget};
+static const coll_net_links tcp_net_links = {.send = tcp_send,
+                                             .has_room = tcp_has_room,
+                                             .is_through = tcp_is_through,
+                                             .deliver = tcp_deliver,
+                                             .forget = tcp_forget};
 
 /* Which connections have something to read, where asking is cheaper than trying. */
 static int readable(const coll_tcp *tcp, int *ranks)
@@ -295,6 +307,7 @@ const coll_transport_table coll_tcp_transport = {
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .distress = coll_net_distress,
+    .settle = coll_net_settle,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,

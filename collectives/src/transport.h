@@ -70,6 +70,10 @@ typedef struct coll_transport_table {
     /* Fails the communicator as the peer has that comm->distressed names. NULL: nobody sets that.
      */
     void (*heed)(coll_comm *comm);
+    /* Nothing is under way, and the communicator is about to go: fails it if some peer is known to
+     * have called something else. Of two ranks that disagree, and show each other that, one learns
+     * it at least, as far as the transport can tell what has arrived. */
+    void (*settle)(coll_comm *comm);
     /* Called now and then while op is waited for: looks for peers that have failed or gone. NULL:
      * poll does. */
     void (*watch)(coll_op *op);

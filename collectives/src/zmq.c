@@ -139,6 +139,13 @@ static bool link_has_room(coll_context *context, int peer)
     return true; /* credits keep far below the sockets' own limits */
 }
 
+static bool link_deliver(coll_context *context, int peer)
+{
+    (void)peer;
+    send_kept(context);
+    return true; /* as far as can be told */
+}
+
 static void link_forget(coll_context *context, coll_comm *comm)
 {
     (void)context; /* frames come whole: none is half placed */
@@ -156,6 +163,7 @@ static void link_give_back(coll_context *context, void *given)
 
 static const coll_net_links zmq_net_links = {.send = link_send,
                                              .has_room = link_has_room,
+                                             .deliver = link_deliver,
                                              .forget = link_forget,
                                              .give_back = link_give_back};
 
@@ -400,6 +408,7 @@ const coll_transport_table coll_zmq_transport = {
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .distress = coll_net_distress,
+    .settle = coll_net_settle,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,

@@ -39,6 +39,14 @@ ringfence_test(
 target_link_options(test-coll-given PRIVATE -Wl,--wrap=setsockopt)
 
 ringfence_test(
+  coll-settle
+  SOURCES test_settle.c
+  LIBS ringfence_test_ranks
+  LABELS ipc
+  TIMEOUT 60)
+target_link_options(test-coll-settle PRIVATE -Wl,--wrap=ioctl)
+
+ringfence_test(
   coll-tcp-parts
   SOURCES test_tcp_parts.c
   LIBS ringfence::coll PkgConfig::SODIUM

@@ -32,8 +32,8 @@
  * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
  * mismatch of operation, count, type or root is an error on every rank that names both sides; of
  * the next call where the operation had ended before its peer was there, as a short broadcast does
- * for its root. A communicator that has failed is dead: every later call on it returns the first
- * error; destroy it.
+ * for its root (coll_comm_settle where no other call is to come). A communicator that has failed is
+ * dead: every later call on it returns the first error; destroy it.
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort alone may be called from any thread at any time. */
@@ -178,7 +178,17 @@ coll_comm *coll_context_world(coll_context *context);
  * the context. */
 BASE_MUST_CHECK base_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, base_error *reterr);
+/* Tells nothing: see coll_comm_settle. */
 void coll_comm_destroy(coll_comm *comm);
+
+/* The last call before a communicator is destroyed (the world: with its context), for programs that
+ * may end with an operation which waits for nobody: tells a mismatch that no other call is left to
+ * tell, else the communicator's first failure. Local: waits for no peer's call, only for what this
+ * rank has sent to arrive (the timeout at most), as coll_context_destroy does. Of two ranks that
+ * disagree and settle, one learns it at least, and the other where it settles after that; over zmq,
+ * which does not say what has arrived, only if the news is here. BASE_ERR_STATE, and nothing has
+ * changed, while an operation is under way. */
+BASE_MUST_CHECK base_status coll_comm_settle(coll_comm *comm, base_error *reterr);
 
 /* Collective over comm: the ranks that pass one colour make a communicator, ordered by key, then by
  * rank in comm. A negative colour takes part and gets NULL. */

@@ -88,9 +88,17 @@ static uint64_t max_rss_bytes(void)
 
 base_status coll_launched_close(coll_launched *launched, base_error *reterr)
 {
+    base_error error = {.message = ""};
     base_status status = BASE_OK;
     if (launched == NULL) {
         return BASE_OK;
+    }
+    if (!launched->failed) {
+        status = coll_comm_settle(coll_context_world(launched->context), &error);
+    }
+    if (status != BASE_OK) {
+        coll_launched_fail(launched, &error);
+        (void)base_fail(reterr, status, "%s", error.message);
     }
     if (!launched->failed) {
         Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;

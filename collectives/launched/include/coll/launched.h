@@ -42,9 +42,10 @@ bool coll_launched_stop_requested(const coll_launched *launched);
  * the others; leave with a non-zero exit code. */
 void coll_launched_fail(coll_launched *launched, const base_error *error);
 
-/* The end of success: tells the launcher, and waits for its goodbye; then destroys the context and
- * closes. After coll_launched_fail it only destroys and closes. NULL is fine. launched is gone
- * whatever is returned. */
+/* The end of success: settles the world (coll_comm_settle), tells the launcher, and waits for its
+ * goodbye; then destroys the context and closes. Where the world has failed, or has operations
+ * under way, that is told in the place of success, and returned. After coll_launched_fail it only
+ * destroys and closes. NULL is fine. launched is gone whatever is returned. */
 base_status coll_launched_close(coll_launched *launched, base_error *reterr);
 
 #if defined(__GNUC__)
