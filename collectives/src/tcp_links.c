@@ -398,6 +398,14 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
     coll_tcp_record *all = calloc((size_t)context->size, sizeof *all);
     meeting *m = calloc(1, sizeof *m);
     base_status status = BASE_OK;
+    if (m != NULL) {
+        *m = (meeting){.context = context,
+                       .connections = connections,
+                       .wanted = wanted,
+                       .all = all,
+                       .auth = options->tcp_auth,
+                       .listener = -1};
+    }
     if (all == NULL || m == NULL) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
         goto out;
@@ -406,12 +414,6 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
         status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "libsodium does not start");
         goto out;
     }
-    *m = (meeting){.context = context,
-                   .connections = connections,
-                   .wanted = wanted,
-                   .all = all,
-                   .auth = options->tcp_auth,
-                   .listener = -1};
     randombytes_buf(mine.share, sizeof mine.share);
     status = coll_interface_choose(options->interface, options->rendezvous_address,
                                    reaches_beyond(context, wanted), mine.address, reterr);
