@@ -222,9 +222,9 @@ static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, co
     uint8_t *copy = malloc(head->body_bytes);
     if (copy != NULL) {
         memcpy(copy, body, head->body_bytes);
-        net->orphans[net->orphan_count++] = (coll_net_orphan){
-            .peer = peer, .body_bytes = head->body_bytes, .head = *head, .body = copy};
     }
+    net->orphans[net->orphan_count++] = (coll_net_orphan){
+        .peer = peer, .body_bytes = head->body_bytes, .head = *head, .body = copy};
 }
 
 /* A rank's lines come in the order of its operations, and none is left out. One of an operation
@@ -334,7 +334,12 @@ static void adopt_orphans(coll_comm *comm)
     }
     net->orphan_count = kept;
     for (int i = 0; i < own_count; i++) {
-        (void)coll_net_commit(comm->context, own[i].peer, &own[i].head, own[i].body);
+        if (own[i].body != NULL) {
+            (void)coll_net_commit(comm->context, own[i].peer, &own[i].head, own[i].body);
+        } else if (coll_net_rank_in(comm, own[i].peer) >= 0) {
+            (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for what rank %d has sent",
+                                 coll_net_rank_in(comm, own[i].peer));
+        }
         free(own[i].body);
     }
 }

@@ -99,7 +99,7 @@ typedef struct coll_net_orphan {
     int peer; /* context rank */
     uint32_t body_bytes;
     coll_frame_head head;
-    uint8_t *body; /* heap */
+    uint8_t *body; /* heap; NULL: there was no memory for it */
 } coll_net_orphan;
 
 /* context->net points here, as the first member of the transport's own state. */
