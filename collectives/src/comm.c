@@ -272,13 +272,14 @@ base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     if (comm->arena_count >= COLL_ARENAS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "more than %d arenas", COLL_ARENAS_MAX);
     }
-    base_status status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    coll_arena *made = calloc(1, sizeof *made);
+    coll_arena *made = calloc(1, sizeof *made); /* while nobody counts on it yet */
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an arena");
+    }
+    base_status status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
+    if (status != BASE_OK) {
+        free(made);
+        return status;
     }
     made->comm = comm;
     made->number = ++comm->arenas_made;
