@@ -17,6 +17,7 @@ struct rank_job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int arrived;
+    bool abandoned;
     unsigned round;
     uint8_t records[2][RANKS_MAX][RECORD_BYTES_MAX];
     char failure[2048];
@@ -58,7 +59,9 @@ static base_status exchange(void *user, const void *mine, void *all, size_t size
     const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
                                    .tv_nsec = deadline_ns % BASE_NS_PER_S};
     while (job->round == round && status == BASE_OK) {
-        if (pthread_cond_timedwait(&job->changed, &job->lock, &until) != 0) {
+        if (job->abandoned) {
+            status = base_fail(reterr, BASE_ERR_PEER, "a rank has left the exchange");
+        } else if (pthread_cond_timedwait(&job->changed, &job->lock, &until) != 0) {
             status = base_fail(reterr, BASE_ERR_TIMEOUT, "the exchange timed out");
         }
     }
@@ -67,6 +70,14 @@ static base_status exchange(void *user, const void *mine, void *all, size_t size
     }
     (void)pthread_mutex_unlock(&job->lock);
     return status;
+}
+
+void test_rank_leave(test_rank *rank)
+{
+    (void)pthread_mutex_lock(&rank->job->lock);
+    rank->job->abandoned = true;
+    (void)pthread_cond_broadcast(&rank->job->changed);
+    (void)pthread_mutex_unlock(&rank->job->lock);
 }
 
 coll_context_options test_rank_options(test_rank *rank)

@@ -41,6 +41,9 @@ void test_ranks_as_threads(const test_ranks_options *options, test_rank_body bod
 /* The options that a rank's context is made with. */
 coll_context_options test_rank_options(test_rank *rank);
 
+/* The rank takes part in no exchange any more: those who wait for it in one are told. */
+void test_rank_leave(test_rank *rank);
+
 /* Notes a failure of the rank (kept: the first of the job). Any thread. */
 void test_rank_fail(test_rank *rank, const char *format, ...) BASE_PRINTF(2, 3);
 
