@@ -16,7 +16,8 @@ enum {
     NONCE_BYTES = 16,
     NAME_BYTES = 16, /* an autobound name is a NUL and five hex digits */
     POLL_SLICE_MS = 20,
-    STRANGERS_MAX = 1024, /* connections refused before giving up */
+    GUESTS_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
+    STRANGERS_MAX = 1024,             /* connections refused before giving up */
 };
 
 /* What the exchange carries. */
@@ -89,13 +90,12 @@ static base_status connect_to(coll_context *context, int rank, const fdpass_reco
     return BASE_OK;
 }
 
-/* Until sock can be read; slices, so that an abort is seen. */
-static base_status wait_readable(coll_context *context, int sock, int64_t deadline_ns,
-                                 base_error *reterr)
+/* Until one of them can be read; slices, so that an abort is seen. */
+static base_status wait_any(coll_context *context, struct pollfd *items, nfds_t count,
+                            int64_t deadline_ns, base_error *reterr)
 {
     for (;;) {
-        struct pollfd item = {.fd = sock, .events = POLLIN};
-        const int ready = poll(&item, 1, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS));
+        const int ready = poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS));
         if (ready > 0) {
             return BASE_OK;
         }
@@ -112,43 +112,70 @@ static base_status wait_readable(coll_context *context, int sock, int64_t deadli
     }
 }
 
-/* Whether the peer on sock runs under this user and knows the nonce; its rank into *rank. */
-static bool is_member(const coll_context *context, int sock, const fdpass_hello *hello,
-                      size_t hello_bytes, const uint8_t *nonce)
+/* Who has connected, and not said yet who it is. */
+typedef struct lobby {
+    int listener;
+    const uint8_t *nonce;
+    int guests[GUESTS_MAX]; /* sockets, in the order in which they came */
+    int guest_count;
+    int strangers; /* sent away */
+} lobby;
+
+static void take_out(lobby *l, int index)
+{
+    l->guest_count--;
+    memmove(&l->guests[index], &l->guests[index + 1],
+            (size_t)(l->guest_count - index) * sizeof l->guests[0]);
+}
+
+static void send_away(lobby *l, int index)
+{
+    (void)close(l->guests[index]);
+    take_out(l, index);
+    l->strangers++;
+}
+
+static bool is_of_this_user(int sock)
 {
     struct ucred who;
     socklen_t length = sizeof who;
-    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.uid != geteuid()) {
-        return false;
-    }
-    return hello_bytes == sizeof *hello && memcmp(hello->nonce, nonce, NONCE_BYTES) == 0 &&
-           hello->rank > (uint32_t)context->rank && hello->rank < (uint32_t)context->size &&
-           context->socks[hello->rank] < 0;
+    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid();
 }
 
-static base_status accept_one(coll_context *context, int listener, const uint8_t *nonce,
-                              int64_t deadline_ns, bool *joined, base_error *reterr)
+/* Takes one guest more; where they are too many, who has said nothing for longest goes. */
+static base_status welcome(lobby *l, base_error *reterr)
 {
-    base_status status = wait_readable(context, listener, deadline_ns, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    const int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    const int sock = accept4(l->listener, NULL, NULL, SOCK_CLOEXEC);
     if (sock < 0) {
         return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED
                    ? BASE_OK
                    : base_fail_errno(reterr, errno, "cannot accept a local connection");
     }
-    fdpass_hello hello = {.rank = 0};
-    status = wait_readable(context, sock, deadline_ns, reterr);
-    const ssize_t got = status == BASE_OK ? recv(sock, &hello, sizeof hello, MSG_DONTWAIT) : -1;
-    if (got > 0 && is_member(context, sock, &hello, (size_t)got, nonce)) {
-        context->socks[hello.rank] = sock;
-        *joined = true;
-        return BASE_OK;
+    if (l->guest_count == GUESTS_MAX) {
+        send_away(l, 0);
     }
-    (void)close(sock);
-    return status;
+    l->guests[l->guest_count++] = sock;
+    if (!is_of_this_user(sock)) {
+        send_away(l, l->guest_count - 1);
+    }
+    return BASE_OK;
+}
+
+/* Hears who a guest is; true if it is a rank that was missing. */
+static bool hear(coll_context *context, lobby *l, int index)
+{
+    fdpass_hello hello = {.rank = 0};
+    const int sock = l->guests[index];
+    const ssize_t got = recv(sock, &hello, sizeof hello, MSG_DONTWAIT);
+    if (got != (ssize_t)sizeof hello || memcmp(hello.nonce, l->nonce, NONCE_BYTES) != 0 ||
+        hello.rank <= (uint32_t)context->rank || hello.rank >= (uint32_t)context->size ||
+        context->socks[hello.rank] >= 0) {
+        send_away(l, index);
+        return false;
+    }
+    take_out(l, index);
+    context->socks[hello.rank] = sock;
+    return true;
 }
 
 static bool is_here(const coll_context *context, int rank)
@@ -156,28 +183,49 @@ static bool is_here(const coll_context *context, int rank)
     return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
 }
 
-/* Ranks of this host above this one connect to it. */
+/* One look at all who are there; how many more of the ranks have come is taken off *missing. */
+static base_status look(coll_context *context, lobby *l, int64_t deadline_ns, int *missing,
+                        base_error *reterr)
+{
+    struct pollfd items[1 + GUESTS_MAX] = {{.fd = l->listener, .events = POLLIN}};
+    const int count = l->guest_count;
+    for (int i = 0; i < count; i++) {
+        items[1 + i] = (struct pollfd){.fd = l->guests[i], .events = POLLIN};
+    }
+    base_status status = wait_any(context, items, (nfds_t)count + 1, deadline_ns, reterr);
+    for (int i = count - 1; status == BASE_OK && i >= 0; i--) {
+        if (items[1 + i].revents != 0 && hear(context, l, i)) {
+            --*missing;
+        }
+    }
+    if (status == BASE_OK && items[0].revents != 0) {
+        status = welcome(l, reterr);
+    }
+    if (status == BASE_OK && l->strangers > STRANGERS_MAX) {
+        status = base_fail(reterr, BASE_ERR_PEER, "%d strangers tried to connect", l->strangers);
+    }
+    return status;
+}
+
+/* Ranks of this host above this one connect to it. Strangers may do so, too, and say nothing. */
 static base_status accept_all(coll_context *context, int listener, const uint8_t *nonce,
                               int64_t deadline_ns, base_error *reterr)
 {
+    lobby l = {.listener = listener, .nonce = nonce};
+    base_status status = BASE_OK;
     int missing = 0;
     for (int rank = context->rank + 1; rank < context->size; rank++) {
         missing += is_here(context, rank);
     }
-    for (int strangers = 0; missing > 0;) {
-        bool joined = false;
-        const base_status status =
-            accept_one(context, listener, nonce, deadline_ns, &joined, reterr);
-        if (status != BASE_OK) {
-            return base_error_prepend(reterr, status, "waiting for %d ranks to connect", missing);
-        }
-        missing -= joined ? 1 : 0;
-        strangers += joined ? 0 : 1;
-        if (strangers > STRANGERS_MAX) {
-            return base_fail(reterr, BASE_ERR_PEER, "%d strangers tried to connect", strangers);
-        }
+    while (status == BASE_OK && missing > 0) {
+        status = look(context, &l, deadline_ns, &missing, reterr);
     }
-    return BASE_OK;
+    while (l.guest_count > 0) {
+        send_away(&l, 0);
+    }
+    return status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, status, "waiting for %d ranks to connect", missing);
 }
 
 base_status coll_fdpass_open(coll_context *context, const coll_context_options *options,
@@ -271,7 +319,8 @@ base_status coll_fdpass_receive(coll_context *context, int rank, uint64_t tag, u
 {
     const coll_identity *peer = &context->identities[rank];
     *fd = -1;
-    const base_status status = wait_readable(context, context->socks[rank], deadline_ns, reterr);
+    struct pollfd item = {.fd = context->socks[rank], .events = POLLIN};
+    const base_status status = wait_any(context, &item, 1, deadline_ns, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "waiting for memory of rank %d (host %s, pid %u)",
                                   rank, peer->host, (unsigned)peer->pid);
