@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ enum {
 
 struct base_file_writer {
     int fd;
+    bool in_place; /* what is there is written into, and never renamed or removed */
     size_t used_bytes;
     char path[BASE_PATH_BYTES];
     char temporary[TEMPORARY_PATH_BYTES];
@@ -100,6 +102,17 @@ base_status base_file_read(const char *path, size_t size_bytes_max, void **data,
     return status;
 }
 
+void base_fd_open_standard(void)
+{
+    int fd = 0;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
 base_status base_fd_write(int fd, const char *name, const void *data, size_t size_bytes,
                           base_error *reterr)
 {
@@ -118,6 +131,24 @@ base_status base_fd_write(int fd, const char *name, const void *data, size_t siz
     return BASE_OK;
 }
 
+/* Whether path is a device, a pipe or a socket, or one of the names by which the system hands out
+ * what is open already (/dev/stdout, /dev/fd/3): a file renamed over it would take it away. */
+static bool is_no_plain_file(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        return false;
+    }
+    const bool link = S_ISLNK(info.st_mode);
+    if (link && stat(path, &info) != 0) {
+        return false;
+    }
+    if (S_ISREG(info.st_mode)) {
+        return link && (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0);
+    }
+    return !S_ISDIR(info.st_mode);
+}
+
 base_status base_file_writer_open(const char *path, base_file_writer **writer, base_error *reterr)
 {
     base_file_writer *made = malloc(sizeof *made);
@@ -130,7 +161,10 @@ base_status base_file_writer_open(const char *path, base_file_writer **writer, b
         return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
     }
     (void)snprintf(made->temporary, sizeof made->temporary, "%s.tmp", path);
-    made->fd = open(made->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    made->in_place = is_no_plain_file(path);
+    made->fd = made->in_place ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY)
+                              : open(made->temporary,
+                                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (made->fd < 0) {
         const base_status status = base_fail_errno(reterr, errno, "cannot write %s", path);
         free(made);
@@ -174,7 +208,7 @@ base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr
     if (close(fd) != 0 && status == BASE_OK) {
         status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
     }
-    if (status == BASE_OK && rename(writer->temporary, writer->path) != 0) {
+    if (status == BASE_OK && !writer->in_place && rename(writer->temporary, writer->path) != 0) {
         status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
     }
     if (status == BASE_OK) {
@@ -193,7 +227,9 @@ void base_file_writer_abandon(base_file_writer *writer)
     if (writer->fd >= 0) {
         (void)close(writer->fd);
     }
-    (void)unlink(writer->temporary);
+    if (!writer->in_place) {
+        (void)unlink(writer->temporary);
+    }
     free(writer);
 }
 

@@ -1,8 +1,11 @@
 #include "base/file.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -58,6 +61,62 @@ static void a_full_disk_is_reported(void **state)
     assert_non_null(strstr(error.message, "/proc/version"));
 }
 
+/* For root a rename over them would succeed. */
+static void devices_and_pipes_stay(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    struct stat info;
+    char got[8] = "";
+    base_file_writer *writer = NULL;
+    test_folder_make(&folder);
+
+    const char *pipe = test_folder_path(&folder, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    const int reader = open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(reader >= 0);
+    assert_ok(base_file_write(pipe, "one", 3, &error), &error);
+    assert_ok(base_file_writer_open(pipe, &writer, &error), &error);
+    base_file_writer_abandon(writer);
+    assert_int_equal(read(reader, got, sizeof got), 3);
+    assert_memory_equal(got, "one", 3);
+    assert_int_equal(lstat(pipe, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(close(reader), 0);
+
+    assert_int_equal(lstat("/dev/full", &info), 0);
+    assert_true(S_ISCHR(info.st_mode)); /* else the next line would write a file there */
+    assert_status(base_file_write("/dev/full", "x", 1, &error), BASE_ERR_IO);
+    assert_non_null(strstr(error.message, "/dev/full"));
+    assert_int_equal(lstat("/dev/full", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+    test_folder_remove(&folder);
+}
+
+/* As /dev/stdout does, where output goes to a file. */
+static void links_of_the_system_are_followed(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    void *data = NULL;
+    size_t size_bytes = 0;
+    char name[64];
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "out");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "a", 1), 1);
+    (void)snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    assert_ok(base_file_write(name, "b", 1, &error), &error);
+    assert_int_equal(close(fd), 0);
+    assert_ok(base_file_read(path, 8, &data, &size_bytes, &error), &error);
+    assert_int_equal(size_bytes, 2);
+    assert_memory_equal(data, "ab", 2);
+    free(data);
+    test_folder_remove(&folder);
+}
+
 static void folders_are_made_with_parents(void **state)
 {
     (void)state;
@@ -78,6 +137,8 @@ int main(void)
         cmocka_unit_test(a_file_comes_back),
         cmocka_unit_test(nothing_appears_before_commit),
         cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(devices_and_pipes_stay),
+        cmocka_unit_test(links_of_the_system_are_followed),
         cmocka_unit_test(folders_are_made_with_parents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

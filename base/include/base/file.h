@@ -1,7 +1,8 @@
 /* Whole files: read with a limit, written to a temporary name and renamed.
  *
  * base_file_writer gathers writes and makes the file appear whole or not at all: until commit only
- * "PATH.tmp" exists, and abandon (or a failed commit) removes it. Not thread safe. */
+ * "PATH.tmp" exists, and abandon (or a failed commit) removes it. What is no plain file (/dev/null,
+ * /dev/stdout, a pipe) is never replaced: it is written into, at once. Not thread safe. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -22,11 +23,16 @@ BASE_MUST_CHECK base_status base_file_read(const char *path, size_t size_bytes_m
 BASE_MUST_CHECK base_status base_fd_read(int fd, const char *name, size_t size_bytes_max,
                                          void **data, size_t *size_bytes, base_error *reterr);
 
+/* Whoever started a program may have closed its standard descriptors: opens /dev/null in their
+ * places, so that nothing else lands there and is written to. For the beginning of main. */
+void base_fd_open_standard(void);
+
 /* Writes all of data to fd, through short writes and EINTR. */
 BASE_MUST_CHECK base_status base_fd_write(int fd, const char *name, const void *data,
                                           size_t size_bytes, base_error *reterr);
 
-/* Makes path hold exactly data: temporary file in the same folder, then rename. */
+/* Makes path hold exactly data: temporary file in the same folder, then rename; or gives data to
+ * the device or pipe that path is. */
 BASE_MUST_CHECK base_status base_file_write(const char *path, const void *data, size_t size_bytes,
                                             base_error *reterr);
 
