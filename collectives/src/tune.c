@@ -425,9 +425,11 @@ base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, coll_kin
         return status;
     }
     coll_tune_layout(comm, &shape);
+    const coll_algorithm chosen =
+        comm->shares_memory ? COLL_ALGORITHM_DIRECT : coll_cost_choose(costs, &shape, kind, bytes);
     *row = (coll_tune_row){.measured_us = median(samples + WARM_UP, TIMED),
                            .predicted_us = coll_cost_us(costs, &shape, kind, algorithm, bytes),
                            .eligible = coll_cost_is_eligible(&shape, kind, algorithm),
-                           .chosen = coll_cost_choose(costs, &shape, kind, bytes) == algorithm};
+                           .chosen = chosen == algorithm};
     return BASE_OK;
 }
