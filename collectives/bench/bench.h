@@ -102,6 +102,7 @@ typedef struct bench_shared {
     int64_t wrong[FORKED_RANKS_MAX];
     coll_transport transport; /* in use */
     coll_algorithm algorithm;
+    bool unwritten; /* not all that rank 0 printed could be */
     int row_count;
     bench_row rows[BENCH_ROWS_MAX];
     int tune_row_count;

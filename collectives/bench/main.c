@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/exitcode.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "options.h"
 #include "run.h"
@@ -11,6 +12,7 @@ int main(int argc, char **argv)
     base_error error = {.status = BASE_OK};
     bench_options options;
     bench_command command = BENCH_COMMAND_RUN;
+    base_fd_open_standard();
     base_log_init("coll-bench: ", BASE_LOG_INFO);
     if (bench_options_parse(argc, argv, &options, &command, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);

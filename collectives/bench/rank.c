@@ -187,6 +187,8 @@ int bench_rank(forked_rank *rank, void *user)
         }
     }
     close_rank(&s);
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
+        s.job->shared->unwritten = true;
+    }
     return status == BASE_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }

@@ -51,8 +51,9 @@ static void reap(children *c, int count, bench_shared *shared)
             continue;
         }
         if (WIFSIGNALED(status) && !c->killed) {
-            if (WTERMSIG(status) == SIGINT) { /* the terminal tells all of us */
-                c->signal = SIGINT;
+            /* The terminal tells all of us of Ctrl-C; a broken pipe is who reads the table. */
+            if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGPIPE) {
+                c->signal = WTERMSIG(status);
             } else {
                 base_log(BASE_LOG_ERROR, "rank %d was ended by signal %d (%s)", r, WTERMSIG(status),
                          sigdescr_np(WTERMSIG(status)));
@@ -108,6 +109,10 @@ static int finish(const bench_options *options, const bench_shared *shared,
     if (!options->tune) {
         bench_table_footer(stdout, options, shared, roofline);
     }
+    if (ferror(stdout) != 0 || shared->unwritten) {
+        base_log(BASE_LOG_ERROR, "the results could not all be written to standard output");
+        code = BASE_EXIT_ERROR;
+    }
     const int64_t wrong = bench_total_wrong(shared);
     if (wrong > 0) {
         base_log(BASE_LOG_ERROR, "%lld wrong values", (long long)wrong);
@@ -138,6 +143,9 @@ base_status bench_check_files(const bench_options *options, base_error *reterr)
         }
         if (stat(paths[i], &there) == 0 && S_ISDIR(there.st_mode)) {
             return base_fail(reterr, BASE_ERR_INVALID, "%s is a folder", paths[i]);
+        }
+        if (stat(paths[i], &there) == 0 && S_ISFIFO(there.st_mode)) {
+            continue; /* opened once, or its reader sees an end before the results */
         }
         status = base_file_writer_open(paths[i], &writer, reterr);
         base_file_writer_abandon(writer);

@@ -127,6 +127,41 @@ static void test_unwritable(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "/nowhere/out.svg"));
 }
 
+/* Results that go nowhere are no success; whoever reads only the first lines is no error. */
+static void test_lost_output(void **state)
+{
+    (void)state;
+    static const char *const variables[] = {NULL};
+    static const char *const lines[] = {
+        "exec " COLL_BENCH_PATH " all_reduce -b 8 -e 8 -n 3 >/dev/full",
+        "exec " COLL_BENCH_PATH " all_reduce --tune -b 8 -e 8 >/dev/full",
+        "exec " COLL_BENCH_PATH " all_reduce -b 8 -e 8 -n 3 -J /dev/full",
+    };
+    static const char *const said[] = {"standard output", "standard output", "/dev/full"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const char *const arguments[] = {"/bin/sh", "-c", lines[i], NULL};
+        test_program_start(&program, arguments, variables);
+        assert_int_equal(test_program_wait(&program), 1);
+        assert_non_null(strstr(program.text[TEST_STDERR], said[i]));
+    }
+    /* The table of who has closed its output must not go to a peer's socket. */
+    static const char *const deaf[] = {
+        "/bin/sh", "-c", "exec " COLL_BENCH_PATH " all_reduce -b 8 -e 8 -n 3 --transport tcp >&-",
+        NULL};
+    test_program_start(&program, deaf, variables);
+    assert_int_equal(test_program_wait(&program), 0);
+
+    static const char *const arguments[] = {
+        COLL_BENCH_PATH, "all_reduce", "-b", "8", "-e", "1M", NULL};
+    test_program_start(&program, arguments, variables);
+    test_program_wait_text(&program, TEST_STDOUT, "\n");
+    assert_int_equal(close(program.fds[TEST_STDOUT]), 0);
+    program.fds[TEST_STDOUT] = -1;
+    assert_int_equal(test_program_wait(&program), 128 + SIGPIPE);
+    assert_string_equal(program.text[TEST_STDERR], "");
+    test_program_assert_no_children();
+}
+
 static void test_interface(void **state)
 {
     (void)state;
@@ -166,6 +201,12 @@ static void test_tune(void **state)
     }
     assert_int_equal(chosen, 2);
     assert_int_equal(rings, 2);
+
+    /* On one host over shared memory there is nothing to choose, whatever the model says. */
+    assert_int_equal(run("--tune -b 8K -e 8K --transport shm", NULL), 0);
+    const char *line = strstr(program.text[TEST_STDOUT], "8192  direct ");
+    assert_non_null(line);
+    assert_ptr_equal(strstr(program.text[TEST_STDOUT], " chosen\n"), strchr(line, '\n') - 7);
 }
 
 /* A rank that dies, or the user's signal, ends all of them. */
@@ -195,9 +236,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),        cmocka_unit_test(test_every_kind),
         cmocka_unit_test(test_wrong_value), cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_interface),
-        cmocka_unit_test(test_plot),        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_tune),
+        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_lost_output),
+        cmocka_unit_test(test_interface),   cmocka_unit_test(test_plot),
+        cmocka_unit_test(test_ends),        cmocka_unit_test(test_tune),
     };
     return cmocka_run_group_tests_name("coll-bench", tests, NULL, NULL);
 }
