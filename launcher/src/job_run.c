@@ -52,9 +52,11 @@ static base_status open_logs(launch_session *session, base_error *reterr)
 static void print_line(void *user, int fd, const char *line, size_t line_bytes)
 {
     launch_session *session = user;
-    const bool chatter = fd == STDOUT_FILENO;
+    /* What our ranks say besides errors is of interest in the job itself only; what a program of
+     * the user's says is what it is run for. */
+    const bool chatter = fd == STDOUT_FILENO && session->options->program == NULL;
     if (chatter && (session->options->quiet || session->options->label != NULL)) {
-        return; /* what ranks say besides errors is of interest in the job itself only */
+        return;
     }
     launch_screen_write(&session->screen, fd, line, line_bytes);
 }

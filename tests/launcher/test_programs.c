@@ -45,6 +45,8 @@ static void output_and_arguments_come_through(void **state)
                          "one", "--ranks"),
                      0);
     assert_non_null(strstr(program.text[TEST_STDOUT], "] one of 3 --ranks\n"));
+    assert_int_equal(RUN("--ranks", "1", "--quiet", "--", "echo", "heard"), 0);
+    assert_non_null(strstr(program.text[TEST_STDOUT], "heard\n"));
     test_program_assert_no_children();
 }
 
