@@ -10,7 +10,8 @@
 #include "base/file.h"
 
 static const char by_hand[] =
-    "a rank is not started by hand; run: launcher --ranks 2 --mode ddp-cpu (no job: %s)";
+    "a rank is not started by hand; run: launcher --ranks 2 --mode ddp-cpu, or, with a program of "
+    "your own: launcher --ranks 2 -- PROGRAM (no job: %s)";
 
 /* A whole number of the environment in [min, max]. */
 static base_status env_number(const char *name, long min, long max, int *value, base_error *reterr)
