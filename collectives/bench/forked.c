@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 
 /* Moves all of data over a link, in the direction of `events` (POLLIN or POLLOUT). */
 static base_status move(int link, short events, void *data, size_t size_bytes, int64_t deadline_ns,

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/status.h"
+
 enum {
     BATCH_MAX = 500,
     SAMPLES_MIN = 20,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+
 const char bench_usage[] =
     "Usage: coll-bench WHAT [OPTION]...\n"
     "       coll-bench [WHAT] --tune [OPTION]...\n"

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "options.h"
 
 enum { SAID_BYTES = 512 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "network_store.h"
 
 enum { CHUNK_BYTES = 32 * 1024 };

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/status.h"
+
 static int ranks_of_host(int ranks, int ranks_per_host, int host)
 {
     const int left = ranks - host * ranks_per_host;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/status.h"
 
 enum { VERSION = 2, LINE_BYTES = 512 };
 

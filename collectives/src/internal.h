@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/status.h"
 #include "coll/coll.h"
 #include "coll/tune.h"
 #include "flight.h"

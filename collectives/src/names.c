@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "coll/coll.h"
 
 #define LENGTH(list) (sizeof(list) / sizeof(list)[0])

@@ -41,9 +41,37 @@ hidden "" "$lib/libcoll.a"
 
 cc "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/shared"
 check "$scratch/shared"
-cc "$example" $(pkg-config --cflags libcoll) "$lib/libcoll.a" \
-    $(pkg-config --libs $(pkg-config --print-requires-private libcoll)) -pthread -lm -o "$scratch/static"
+static_libs=$(pkg-config --static --libs libcoll)
+cc "$example" $(pkg-config --cflags libcoll) ${static_libs/-lcoll/-l:libcoll.a} -o "$scratch/static"
 check "$scratch/static"
+
+# The shared library's users need no headers, and no package files, of what it is made from.
+PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll >/dev/null
+
+# Each header by itself, as strictly as can be, in C and in C++; and the example is C++, too. What a
+# header declares, the library has.
+for header in coll/coll.h coll/tune.h coll/launched.h coll/version.h; do
+    printf '#include <%s>\nint main(void) { return 0; }\n' "$header" | tee "$scratch/one.c" >"$scratch/one.cc"
+    strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+    cc -std=c11 -Wstrict-prototypes $strict $(pkg-config --cflags libcoll) -c "$scratch/one.c" -o "$scratch/one.o"
+    if command -v c++ >/dev/null; then
+        c++ -std=c++11 -Wold-style-cast $strict $(pkg-config --cflags libcoll) -c "$scratch/one.cc" \
+            -o "$scratch/one.o"
+    fi
+done
+if command -v c++ >/dev/null; then
+    c++ -x c++ "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/cplusplus"
+    check "$scratch/cplusplus"
+fi
+declared=$(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -include coll/tune.h \
+    -include coll/version.h -x c /dev/null | grep -o '\<\(coll\|base\)_[a-z_]*(' | tr -d '(' | sort -u)
+for name in $declared; do
+    nm -D --defined-only "$lib/libcoll.so" | grep " T $name\$" >/dev/null || {
+        echo "$name is declared, and libcoll.so does not have it"
+        exit 1
+    }
+done
+echo "headers: right"
 
 mkdir "$scratch/project"
 cat >"$scratch/project/CMakeLists.txt" <<'END'

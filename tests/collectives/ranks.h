@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/status.h"
 #include "coll/coll.h"
 
 typedef struct rank_job rank_job;

@@ -44,10 +44,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/error.h"
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
 #endif
 
 typedef struct coll_context coll_context;
@@ -317,6 +321,10 @@ size_t coll_type_size_bytes(coll_type type);
 
 /* A status as one word, "timeout" say; never NULL. */
 const char *coll_status_name(base_status status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

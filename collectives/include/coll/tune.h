@@ -20,6 +20,10 @@
 #pragma GCC visibility push(default)
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct coll_link_cost {
     double latency_us; /* from send to received, of a small message */
     double message_us; /* of each further message under way at the same time */
@@ -81,6 +85,10 @@ BASE_MUST_CHECK base_status coll_tune_compare(coll_comm *comm, const coll_costs 
                                               coll_kind kind, coll_algorithm algorithm,
                                               size_t whole_bytes, coll_tune_row *row,
                                               base_error *reterr);
+
+#ifdef __cplusplus
+}
+#endif
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

@@ -22,6 +22,10 @@
 #pragma GCC visibility push(default)
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct coll_launched coll_launched;
 
 /* Whether this process was started by a launcher. */
@@ -47,6 +51,10 @@ void coll_launched_fail(coll_launched *launched, const base_error *error);
  * under way, that is told in the place of success, and returned. After coll_launched_fail it only
  * destroys and closes. NULL is fine. launched is gone whatever is returned. */
 base_status coll_launched_close(coll_launched *launched, base_error *reterr);
+
+#ifdef __cplusplus
+}
+#endif
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop
