@@ -1,4 +1,5 @@
-"""Compiles the peers that are installed; ours is built by CMake (target peer-ringfence)."""
+"""Compiles the peers that are installed; ours is built by CMake (target peer-ringfence). What times them is one object
+for all of them, and compiled with the same flags in ours."""
 
 import os
 import shutil
@@ -25,55 +26,57 @@ def compile_into(target, sources, command, trailing=()):
     return done.returncode == 0
 
 
-def build_mpi(folder, programs):
+def build_mpi(folder, common, programs):
     for name in ("openmpi", "mpich"):
         target = os.path.join(folder, f"peer-{name}")
         if not shutil.which(f"mpicc.{name}") or not shutil.which(f"mpirun.{name}"):
             print(f"{name} is left out: not installed")
-        elif compile_into(target, SHARED + ["peer_mpi.c"], [f"mpicc.{name}", f'-DPEER_NAME="{name}"']):
+        elif compile_into(target, [common, "peer_mpi.c"], [f"mpicc.{name}", f'-DPEER_NAME="{name}"']):
             programs[name] = target
 
 
-def build_impi(folder, venv, programs):
+def build_impi(folder, common, venv, programs):
     library = os.path.join(venv or "", "lib")
     if not venv or not os.path.exists(os.path.join(library, "libmpi.so")):
         print("impi (Intel MPI) is left out: no virtual environment with impi-devel")
         return
     target = os.path.join(folder, "peer-impi")
     command = ["gcc", '-DPEER_NAME="impi"', "-I" + os.path.join(venv, "include")]
-    if compile_into(target, SHARED + ["peer_mpi.c"], command, ["-L" + library, "-lmpi"]):
+    if compile_into(target, [common, "peer_mpi.c"], command, ["-L" + library, "-lmpi"]):
         programs["impi"] = target
         programs["impi-venv"] = venv
 
 
-def build_gloo(folder, programs):
+def build_gloo(folder, common, programs):
     if not shutil.which("g++") or not os.path.exists("/usr/include/gloo/allreduce.h"):
         print("gloo is left out: libgloo-dev or g++ is not installed")
         return
-    objects = os.path.join(folder, "peer-common.o")
     for name, define in (("gloo", []), ("gloo-busy", ["-DPEER_BUSY_POLL"])):
         target = os.path.join(folder, f"peer-{name}")
-        if compile_into(objects, SHARED, ["gcc", "-r"]) and compile_into(
-                target, ["peer_gloo.cc"], ["g++", "-std=c++17"] + define, [objects, "-lgloo", "-lpthread"]):
+        command = ["g++", "-std=c++17"] + define
+        if compile_into(target, ["peer_gloo.cc"], command, [common, "-lgloo", "-lpthread"]):
             programs[name] = target
 
 
-def build_floor(folder, programs):
+def build_floor(folder, common, programs):
     target = os.path.join(folder, "peer-floor")
     sources = ["peer_floor.c", "floor_pair.c", "floor_crowd.c", "floor_net.c"]
-    if compile_into(target, SHARED + sources, ["gcc", "-march=native"], ["-lzmq"]):
+    if compile_into(target, [common] + sources, ["gcc", "-march=native"], ["-lzmq"]):
         programs["floor"] = target
 
 
 def build_all(build, venv):
     """Paths of the programs by library; what is missing is said."""
-    folder = os.path.join(build, "peers")
+    folder = os.path.abspath(os.path.join(build, "peers"))
     os.makedirs(folder, exist_ok=True)
     programs = {"ringfence": os.path.join(build, "bin", "peer-ringfence")}
-    build_mpi(folder, programs)
-    build_impi(folder, venv, programs)
-    build_gloo(folder, programs)
-    build_floor(folder, programs)
+    common = os.path.join(folder, "peer-common.o")
+    if not compile_into(common, SHARED, ["gcc", "-r"]):
+        return programs
+    build_mpi(folder, common, programs)
+    build_impi(folder, common, venv, programs)
+    build_gloo(folder, common, programs)
+    build_floor(folder, common, programs)
     if "openmpi" in programs:
         programs["openmpi-tcp"] = programs["openmpi"]
     return programs
