@@ -71,16 +71,14 @@ __attribute__((target("avx512f"))) static inline __m512i add_avx512(__m512i sum,
     return _mm512_add_epi64(sum, _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)));
 }
 
-/* Not _mm512_reduce_add_epi64, whose addition is a signed one. */
+/* In registers; not _mm512_reduce_add_epi64, whose addition is a signed one. */
 __attribute__((target("avx512f"))) static inline uint64_t total_avx512(__m512i sum)
 {
-    uint64_t lanes[8];
-    uint64_t total = 0;
-    _mm512_storeu_si512(lanes, sum);
-    for (int i = 0; i < 8; i++) {
-        total += lanes[i];
-    }
-    return total;
+    const __m256i four =
+        _mm256_add_epi64(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
+    const __m128i two =
+        _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+    return (uint64_t)_mm_cvtsi128_si64(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
 }
 
 /* A piece, loaded once: compilers would rather load it for every pass. */
