@@ -19,7 +19,7 @@ ringfence_test(
   LABELS ipc
   TIMEOUT 120
   PRIVATE_OF collectives)
-target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect)
+target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect,--wrap=zmq_connect)
 
 ringfence_test(
   coll-rooted

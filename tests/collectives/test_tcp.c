@@ -30,7 +30,8 @@ typedef enum deed {
 
 typedef struct meddler {
     deed what;
-    int frame; /* which is meddled with */
+    int frame;                /* which is meddled with */
+    coll_transport transport; /* AUTO: tcp; over zmq nothing is done but delayed */
     coll_tcp_auth auth;
     int64_t delay_ns;
     int64_t timeout_ns;
@@ -48,6 +49,8 @@ static _Thread_local meddler *redirected;
 
 int __real_connect(int fd, const struct sockaddr *address, socklen_t address_bytes);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t address_bytes);
+int __real_zmq_connect(void *socket, const char *endpoint);
+int __wrap_zmq_connect(void *socket, const char *endpoint);
 
 static size_t tag_bytes_of(const meddler *m)
 {
@@ -138,11 +141,29 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t address_byt
     return __real_connect(fd, (struct sockaddr *)&at, sizeof at);
 }
 
+/* ZeroMQ connects in a thread of its own, so the address is changed that it is given. */
+int __wrap_zmq_connect(void *socket, const char *endpoint)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at;
+    char relayed[64];
+    const char *port = strrchr(endpoint, ':');
+    if (redirected == NULL || strncmp(endpoint, "tcp://127.0.0.1:", 16) != 0) {
+        return __real_zmq_connect(socket, endpoint);
+    }
+    to.sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10));
+    meddler *m = redirected;
+    redirected = NULL;
+    m->relay = test_relay_start(&to, &at, m->delay_ns, NULL, NULL);
+    (void)snprintf(relayed, sizeof relayed, "tcp://127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    return __real_zmq_connect(socket, relayed);
+}
+
 static base_status join(test_rank *rank)
 {
     meddler *m = rank->user;
     coll_context_options options = test_rank_options(rank);
-    options.transport = COLL_TRANSPORT_TCP;
+    options.transport = m->transport != COLL_TRANSPORT_AUTO ? m->transport : COLL_TRANSPORT_TCP;
     options.tcp_auth = m->auth;
     options.algorithm = COLL_ALGORITHM_DIRECT; /* nothing to measure */
     options.timeout_ns = m->timeout_ns;
@@ -258,14 +279,16 @@ static void good_body(test_rank *rank)
 static void test_delay_is_waited_for(void **state)
 {
     (void)state;
-    for (int auth = COLL_TCP_AUTH_MAC; auth <= COLL_TCP_AUTH_OFF; auth++) {
+    for (int i = 0; i < 2 * (COLL_TCP_AUTH_OFF + 1); i++) {
         meddler *m = calloc(1, sizeof *m);
         assert_non_null(m);
         *m = (meddler){.what = DEED_NOTHING,
-                       .auth = (coll_tcp_auth)auth,
+                       .transport = i % 2 == 0 ? COLL_TRANSPORT_TCP : COLL_TRANSPORT_ZMQ,
+                       .auth = (coll_tcp_auth)(i / 2),
                        .delay_ns = 5 * BASE_NS_PER_MS,
                        .timeout_ns = 20 * BASE_NS_PER_S};
         run_meddled(m, good_body);
+        assert_non_null(m->relay);
         free(m);
     }
 }
