@@ -156,9 +156,12 @@ base_status base_file_writer_open(const char *path, base_file_writer **writer, b
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
     }
     made->used_bytes = 0;
-    if (snprintf(made->path, sizeof made->path, "%s", path) >= (int)sizeof made->path) {
+    const int length = snprintf(made->path, sizeof made->path, "%s", path);
+    if (length == 0 || length >= (int)sizeof made->path) {
         free(made);
-        return base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
+        return length == 0
+                   ? base_fail(reterr, BASE_ERR_INVALID, "a file has no name")
+                   : base_fail(reterr, BASE_ERR_INVALID, "the path is too long: %.80s…", path);
     }
     (void)snprintf(made->temporary, sizeof made->temporary, "%s.tmp", path);
     made->in_place = is_no_plain_file(path);

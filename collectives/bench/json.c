@@ -68,7 +68,19 @@ base_status bench_json_write(const char *path, const bench_options *options,
     if (text == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the results as JSON");
     }
-    const base_status status = base_file_write(path, text, strlen(text), reterr);
+    base_file_writer *writer = NULL;
+    base_status status = base_file_writer_open(path, &writer, reterr);
+    if (status == BASE_OK) {
+        status = base_file_writer_put(writer, text, strlen(text), reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_file_writer_put(writer, "\n", 1, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_file_writer_commit(writer, reterr);
+    } else {
+        base_file_writer_abandon(writer);
+    }
     free(text);
     return status;
 }

@@ -140,10 +140,24 @@ static base_status run_gnuplot(const char *path, int script_fd, int said_fd, bas
     return BASE_OK;
 }
 
+/* Sizes are drawn by powers of two, which zero is none of. */
+static bool has_sizes(const bench_shared *shared)
+{
+    for (int i = 0; i < shared->row_count; i++) {
+        if (shared->rows[i].size_bytes > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 base_status bench_plot_draw(const char *path, const bench_options *options,
                             const bench_shared *shared, base_error *reterr)
 {
     base_status status = BASE_OK;
+    if (!has_sizes(shared)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no plot: all sizes are 0");
+    }
     const int said_fd = memfd_create("gnuplot-said", MFD_CLOEXEC);
     const int script_fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
     FILE *script = script_fd >= 0 ? fdopen(script_fd, "w+") : NULL;

@@ -59,6 +59,8 @@ static void a_full_disk_is_reported(void **state)
     static char big[200 * 1024];
     assert_status(base_file_write("/proc/version", big, 1, &error), BASE_ERR_IO);
     assert_non_null(strstr(error.message, "/proc/version"));
+    base_file_writer *writer = NULL;
+    assert_status(base_file_writer_open("", &writer, &error), BASE_ERR_INVALID);
 }
 
 /* For root a rename over them would succeed. */

@@ -182,6 +182,9 @@ static void test_plot(void **state)
     (void)snprintf(line, sizeof line, "all_gather -b 8 -e 512 -f 8 -n 3 --plot %s", path);
     assert_int_equal(run(line, NULL), 0);
     assert_int_equal(access(path, R_OK), 0);
+    (void)snprintf(line, sizeof line, "all_gather -b 8 -e 8 -n 3 --ranks 4 --plot %s", path);
+    assert_int_equal(run(line, NULL), 1); /* rounded down to nothing */
+    assert_string_equal(program.text[TEST_STDERR], "coll-bench: error: no plot: all sizes are 0\n");
     test_folder_remove(&folder);
 }
 
