@@ -183,8 +183,10 @@ static void say_entry(flight_writer *writer, const seen_entry *seen, bool first)
         seen->count, seen->bytes, (int)(seen->what >> 32 & 0xffff), coll_algorithm_name(algorithm),
         to_unix_us(writer, seen->began));
     if (seen->ended != 0) {
-        say(writer, ",\"took_us\":%.3f",
-            (double)(seen->ended - seen->began) * writer->ns_per_tick / 1000);
+        /* Not by %f, which writes a comma where the program's locale has one. */
+        const double ns = (double)(seen->ended - seen->began) * writer->ns_per_tick;
+        const uint64_t took_ns = ns > 0 ? (uint64_t)(ns + 0.5) : 0;
+        say(writer, ",\"took_us\":%" PRIu64 ".%03u", took_ns / 1000, (unsigned)(took_ns % 1000));
     }
     say(writer, "}");
 }

@@ -1,5 +1,6 @@
 #include "tune_file.h"
 
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +40,14 @@ static bool skip_line(const char **at, const char *begin, const char *line)
     return true;
 }
 
+/* A file is good for programs of all languages: its figures have a point. NULL: no memory. */
+static locale_t plain_locale(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
 /* "NAME VALUE\n" */
-static bool read_figure(const char **at, const char *name, double *value)
+static bool read_figure(const char **at, const char *name, locale_t plain, double *value)
 {
     const size_t name_bytes = strlen(name);
     if (strncmp(*at, name, name_bytes) != 0 || (*at)[name_bytes] != ' ') {
@@ -48,7 +55,7 @@ static bool read_figure(const char **at, const char *name, double *value)
     }
     const char *number = *at + name_bytes + 1;
     char *rest = NULL;
-    *value = strtod(number, &rest);
+    *value = strtod_l(number, &rest, plain);
     if (*number < '0' || *number > '9' || *rest != '\n' || !isfinite(*value) || *value < 0 ||
         *value > 1e12) {
         return false;
@@ -71,11 +78,18 @@ base_status coll_tune_file_parse(const char *text, const char *key, coll_costs *
     if (!skip_line(&at, "key ", key)) {
         return BASE_OK; /* measured somewhere else */
     }
-    for (int i = 0; i < FIGURES; i++) {
-        if (!read_figure(&at, names[i], &values[i])) {
-            return base_fail(reterr, BASE_ERR_INVALID, "no line '%s NUMBER' where it should be",
-                             names[i]);
-        }
+    const locale_t plain = plain_locale();
+    if (plain == (locale_t)0) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read costs");
+    }
+    int read = 0;
+    while (read < FIGURES && read_figure(&at, names[read], plain, &values[read])) {
+        read++;
+    }
+    freelocale(plain);
+    if (read < FIGURES) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no line '%s NUMBER' where it should be",
+                         names[read]);
     }
     *costs = (coll_costs){.inside = {values[0], values[1], values[2]},
                           .between = {values[3], values[4], values[5]},
@@ -111,9 +125,16 @@ base_status coll_tune_file_write(const char *path, const char *key, const coll_c
                                     costs->between.message_us, costs->between.byte_ns,
                                     costs->reduce_byte_ns,     costs->start_us};
     char text[FILE_BYTES_MAX];
+    const locale_t plain = plain_locale();
+    if (plain == (locale_t)0) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+    }
+    const locale_t before = uselocale(plain);
     int used = snprintf(text, sizeof text, "%skey %s\n", first_line, key);
     for (int i = 0; i < FIGURES; i++) {
         used += snprintf(text + used, sizeof text - (size_t)used, "%s %.6g\n", names[i], values[i]);
     }
+    (void)uselocale(before);
+    freelocale(plain);
     return base_file_write(path, text, (size_t)used, reterr);
 }

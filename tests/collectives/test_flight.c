@@ -1,5 +1,6 @@
 /* The flight recorder: what a dump has, and that it may be taken by anybody at any time. */
 #include <jansson.h>
+#include <locale.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -120,6 +121,19 @@ static void pending_operations_are_there(void **state)
     test_ranks_as_threads(&options, pending_body);
 }
 
+/* JSON is JSON where the program's numbers have commas. */
+static void dumps_know_no_locale(void **state)
+{
+    (void)state;
+    test_folder folder;
+    const test_ranks_options options = {.size = 3, .transport = COLL_TRANSPORT_SHM};
+    test_folder_make(&folder);
+    test_use_comma_locale(&folder);
+    test_ranks_as_threads(&options, completed_body);
+    assert_non_null(setlocale(LC_ALL, "C"));
+    test_folder_remove(&folder);
+}
+
 typedef struct watcher {
     coll_context *context;
     atomic_bool over;
@@ -166,6 +180,7 @@ int main(void)
         cmocka_unit_test(completed_operations_are_there),
         cmocka_unit_test(pending_operations_are_there),
         cmocka_unit_test(any_thread_may_dump),
+        cmocka_unit_test(dumps_know_no_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

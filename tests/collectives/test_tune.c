@@ -1,5 +1,6 @@
 /* The cost model and its choice, the file that keeps its figures, and the ways to force an
  * algorithm. */
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,29 @@ static void test_file_text(void **state)
     }
 }
 
+/* Programs of all languages may share a file. */
+static void test_file_has_points(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    coll_costs costs;
+    bool found = false;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    test_use_comma_locale(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    assert_ok(coll_tune_file_write(path, "k", &slow_between, &error), &error);
+    assert_ok(coll_tune_file_read(path, "k", &costs, &found, &error), &error);
+    assert_non_null(setlocale(LC_ALL, "C"));
+    assert_true(found && memcmp(&costs, &slow_between, sizeof costs) == 0);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_non_null(strstr(text, "inside_message_us 0.5\n"));
+    free(text);
+    test_folder_remove(&folder);
+}
+
 typedef struct cached {
     const char *path;
     base_status status;
@@ -266,7 +290,7 @@ int main(void)
         cmocka_unit_test(test_formulas),       cmocka_unit_test(test_prices_rise),
         cmocka_unit_test(test_choice),         cmocka_unit_test(test_file_text),
         cmocka_unit_test(test_file_is_used),   cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_ranks_disagree),
+        cmocka_unit_test(test_ranks_disagree), cmocka_unit_test(test_file_has_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

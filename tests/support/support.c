@@ -1,9 +1,12 @@
 #include "support.h"
 
 #include <ftw.h>
+#include <locale.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 void test_folder_make(test_folder *folder)
@@ -40,4 +43,19 @@ const char *test_folder_path(const test_folder *folder, const char *name)
     char *path = paths[turn++ % 4];
     (void)snprintf(path, sizeof paths[0], "%s/%s", folder->path, name);
     return path;
+}
+
+void test_use_comma_locale(const test_folder *folder)
+{
+    const char *path = test_folder_path(folder, "comma");
+    const char *const arguments[] = {"localedef", "-i", "de_DE", "-f", "UTF-8", path, NULL};
+    pid_t pid = 0;
+    int ended = 0;
+    if (posix_spawnp(&pid, arguments[0], NULL, NULL, (char *const *)(uintptr_t)arguments,
+                     environ) != 0 ||
+        waitpid(pid, &ended, 0) != pid || setenv("LOCPATH", folder->path, 1) != 0 ||
+        setlocale(LC_ALL, "comma") == NULL || localeconv()->decimal_point[0] != ',') {
+        print_message("skipped: localedef makes no locale (Debian: package locales)\n");
+        skip();
+    }
 }

@@ -48,4 +48,8 @@ void test_folder_remove(test_folder *folder);
 /* folder/name in a static buffer of four that take turns. */
 const char *test_folder_path(const test_folder *folder, const char *name);
 
+/* Makes a locale whose numbers have a comma in the folder, and lets this process use it; skips the
+ * test where it cannot be made. setlocale(LC_ALL, "C") goes back. */
+void test_use_comma_locale(const test_folder *folder);
+
 #endif
