@@ -111,8 +111,11 @@ static char **merge_environment(char variables[][LAUNCH_VARIABLE_BYTES], int cou
 
 static void child_fail(const char *what, const char *path)
 {
+    const char *why = strerrordesc_np(errno);
     (void)!write(STDERR_FILENO, what, strlen(what));
     (void)!write(STDERR_FILENO, path, strlen(path));
+    (void)!write(STDERR_FILENO, ": ", 2);
+    (void)!write(STDERR_FILENO, why != NULL ? why : "?", strlen(why != NULL ? why : "?"));
     (void)!write(STDERR_FILENO, "\n", 1);
     _exit(EXIT_NOT_STARTED);
 }

@@ -1,4 +1,5 @@
 /* Programs of the user's under the real launcher: launcher --ranks N -- PROGRAM. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,6 +176,21 @@ static void what_cannot_be_meant_is_refused(void **state)
     }
 }
 
+/* A script without its first line, say. */
+static void what_is_no_program_is_said_why(void **state)
+{
+    (void)state;
+    test_folder folder;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "script");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+    assert_int_equal(write(fd, "echo 1\n", 7), 7);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(RUN("--ranks", "1", "--", path), 127);
+    assert_non_null(strstr(program.text[TEST_STDERR], "/script: Exec format error\n"));
+    test_folder_remove(&folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +201,7 @@ int main(void)
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
         cmocka_unit_test(a_rank_is_named_by_its_own_pid),
         cmocka_unit_test(what_cannot_be_meant_is_refused),
+        cmocka_unit_test(what_is_no_program_is_said_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
