@@ -39,6 +39,17 @@ hidden() {
 hidden -D "$lib/libcoll.so"
 hidden "" "$lib/libcoll.a"
 
+# Before 1.0, programs made with another minor version must not find it.
+version=$(pkg-config --modversion libcoll)
+case $version in
+0.*) soname=libcoll.so.${version%.*} ;;
+*) soname=libcoll.so.${version%%.*} ;;
+esac
+objdump -p "$lib/libcoll.so" | grep "SONAME *$soname\$" >/dev/null || {
+    echo "libcoll.so $version is not called $soname"
+    exit 1
+}
+
 cc "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/shared"
 check "$scratch/shared"
 static_libs=$(pkg-config --static --libs libcoll)
