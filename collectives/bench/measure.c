@@ -45,19 +45,17 @@ static base_status take(const measuring *m, int batch, bench_sample *sample)
     return status;
 }
 
-/* Rank 0, from the microseconds that an operation takes, dirtying included. */
-static void choose(const measuring *m, double us)
+void bench_choose_samples(int iterations, bool chains, double us, int *samples, int *batch)
 {
-    const bool loops = bench_cell_chains(m->cell);
-    int count = m->options->iterations;
+    int count = iterations;
     if (count == 0) {
         const int least = us > SLOW_US ? SAMPLES_SLOW_MIN : SAMPLES_MIN;
-        const int most = BENCH_SAMPLES_AUTO_MAX * (loops ? BATCH_MAX : 1);
+        const int most = BENCH_SAMPLES_AUTO_MAX * (chains ? BATCH_MAX : 1);
         const double wanted = SPEND_US / (us + 0.001);
         count = wanted < least ? least : wanted > most ? most : (int)wanted;
     }
-    m->shared->batch = !loops ? 1 : count < BATCH_MAX ? count : BATCH_MAX;
-    m->shared->samples = count / m->shared->batch;
+    *samples = chains ? (count + BATCH_MAX - 1) / BATCH_MAX : count;
+    *batch = (count + *samples - 1) / *samples;
 }
 
 static base_status warm_up(const measuring *m)
@@ -74,7 +72,8 @@ static base_status warm_up(const measuring *m)
         best_us = us < best_us ? us : best_us;
     }
     if (m->rank == 0) {
-        choose(m, best_us);
+        bench_choose_samples(m->options->iterations, bench_cell_chains(m->cell), best_us,
+                             &m->shared->samples, &m->shared->batch);
     }
     return status == BASE_OK ? pass(m) : status;
 }

@@ -11,6 +11,11 @@ BASE_MUST_CHECK base_status bench_measure(const bench_options *options, const be
                                           bench_shared *shared, bench_column *column,
                                           base_error *reterr);
 
+/* How many samples, of how many operations each, make so many iterations (0: what fits in a tenth
+ * of a second of operations that take `us`, dirtying included): at least as many, and less than one
+ * sample more. Only chained operations are timed in batches. Pure. */
+void bench_choose_samples(int iterations, bool chains, double us, int *samples, int *batch);
+
 /* Mean and median of the samples of all ranks, in microseconds per operation; cost_ticks, the
  * clock's own, is taken off each sample. Sorts the samples of rank 0. Pure. */
 void bench_summarise(bench_shared *shared, int ranks, uint64_t cost_ticks, double ticks_per_us,

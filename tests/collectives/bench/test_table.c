@@ -173,12 +173,37 @@ static void test_times(void **state)
     free(shared);
 }
 
+/* -n is what is done, but for less than one operation a batch. */
+static void test_iterations(void **state)
+{
+    (void)state;
+    static const int asked[] = {1, 2, 19, 499, 500, 501, 700, 999, 1000, 1001, 99999, 100000};
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        int samples = 0;
+        int batch = 0;
+        bench_choose_samples(asked[i], true, 1.0, &samples, &batch);
+        assert_true(samples >= 1 && batch >= 1 && batch <= 500);
+        assert_in_range(samples * batch, asked[i], asked[i] + samples - 1);
+        bench_choose_samples(asked[i], false, 1.0, &samples, &batch);
+        assert_int_equal(samples, asked[i]);
+        assert_int_equal(batch, 1);
+    }
+    int samples = 0;
+    int batch = 0;
+    bench_choose_samples(0, false, 1e6, &samples, &batch);
+    assert_int_equal(samples, 5);
+    bench_choose_samples(0, true, 0.0, &samples, &batch);
+    assert_int_equal(samples, BENCH_SAMPLES_AUTO_MAX);
+    assert_int_equal(batch, 500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_row),    cmocka_unit_test(test_wide_numbers),
-        cmocka_unit_test(test_header), cmocka_unit_test(test_footer),
-        cmocka_unit_test(test_times),  cmocka_unit_test(test_plot_script),
+        cmocka_unit_test(test_row),        cmocka_unit_test(test_wide_numbers),
+        cmocka_unit_test(test_header),     cmocka_unit_test(test_footer),
+        cmocka_unit_test(test_times),      cmocka_unit_test(test_plot_script),
+        cmocka_unit_test(test_iterations),
     };
     return cmocka_run_group_tests_name("coll-bench-table", tests, NULL, NULL);
 }
