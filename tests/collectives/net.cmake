@@ -22,6 +22,17 @@ ringfence_test(
 target_link_options(test-coll-tcp PRIVATE -Wl,--wrap=connect,--wrap=zmq_connect)
 
 ringfence_test(
+  coll-tcp-meet
+  SOURCES test_tcp_meet.c
+  LIBS ringfence_test_ranks PkgConfig::SODIUM
+  LABELS ipc
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+target_link_options(test-coll-tcp-meet PRIVATE -Wl,--wrap=recv)
+
+ringfence_test(coll-nh SOURCES test_nh.c LABELS unit TIMEOUT 20 PRIVATE_OF collectives)
+
+ringfence_test(
   coll-rooted
   SOURCES test_rooted.c processors.c
   LIBS ringfence_test_ranks

@@ -260,6 +260,7 @@ static void test_abort_wakes(void **state)
     (void)state;
     abort_over(COLL_TRANSPORT_SHM);
     abort_over(COLL_TRANSPORT_ZMQ);
+    abort_over(COLL_TRANSPORT_TCP);
 }
 
 /* What one rank can see to be wrong by itself is refused before anybody hears of it. */

@@ -1,9 +1,12 @@
 /* The cost model and its choice, the file that keeps its figures, and the ways to force an
  * algorithm. */
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "ranks.h"
@@ -245,6 +248,29 @@ static void test_file_is_used(void **state)
     test_folder_remove(&folder);
 }
 
+/* A disk that takes no more: told, and half a file is not left for the next job. */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    test_folder folder;
+    struct rlimit before;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    const char *half = test_folder_path(&folder, "costs.tmp");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 20, .rlim_max = before.rlim_max};
+    void (*const on_excess)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    create_contexts((cached){.path = path, .status = BASE_ERR_IO}, COLL_TRANSPORT_TCP);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, on_excess);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_int_not_equal(access(half, F_OK), 0);
+    create_contexts((cached){.path = path}, COLL_TRANSPORT_TCP);
+    assert_int_equal(access(path, F_OK), 0);
+    test_folder_remove(&folder);
+}
+
 /* The environment decides where the program does not; an unknown name lists the known ones. */
 static void test_environment(void **state)
 {
@@ -287,10 +313,11 @@ static void test_ranks_disagree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formulas),       cmocka_unit_test(test_prices_rise),
-        cmocka_unit_test(test_choice),         cmocka_unit_test(test_file_text),
-        cmocka_unit_test(test_file_is_used),   cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_ranks_disagree), cmocka_unit_test(test_file_has_points),
+        cmocka_unit_test(test_formulas),        cmocka_unit_test(test_prices_rise),
+        cmocka_unit_test(test_choice),          cmocka_unit_test(test_file_text),
+        cmocka_unit_test(test_file_is_used),    cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_environment),     cmocka_unit_test(test_ranks_disagree),
+        cmocka_unit_test(test_file_has_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

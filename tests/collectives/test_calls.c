@@ -1,0 +1,326 @@
+/* What a program calls, as coll.h has it: each blocking call with its own arguments, the names, and
+ * what one rank can see to be wrong by itself: refused, with nothing lost. Ranks are threads. */
+#include <string.h>
+
+#include "ranks.h"
+#include "support.h"
+
+enum { RANKS = 3, COUNT = 5, ARENAS_MAX = 64, LISTS = 20 };
+
+static void over_all(int size, test_rank_body body)
+{
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                                COLL_TRANSPORT_ZMQ};
+    for (int i = 0; i < 3; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = size, .transport = transports[i]},
+                              body);
+    }
+}
+
+static bool says(const test_rank *rank, const char *words)
+{
+    return strstr(rank->error.message, words) != NULL;
+}
+
+/* ---- blocking calls ---- */
+
+/* Element i of what a rank gives; no two are alike. */
+static int32_t element(int rank, int i)
+{
+    return 1000 * (rank + 1) + i;
+}
+
+static void blocking_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    const int me = rank->rank;
+    int32_t given[RANKS * COUNT];
+    int32_t taken[RANKS * COUNT];
+    for (int i = 0; i < RANKS * COUNT; i++) {
+        given[i] = element(me, i);
+    }
+    RANK_OK(rank, coll_all_to_all(comm, given, taken, COUNT, COLL_INT32, &rank->error));
+    for (int i = 0; i < RANKS * COUNT; i++) {
+        RANK_CHECK(rank, taken[i] == element(i / COUNT, me * COUNT + i % COUNT));
+    }
+    RANK_OK(rank,
+            coll_reduce_scatter(comm, given, taken, COUNT, COLL_INT32, COLL_MIN, &rank->error));
+    for (int i = 0; i < COUNT; i++) {
+        RANK_CHECK(rank, taken[i] == element(0, me * COUNT + i));
+    }
+    RANK_OK(rank, coll_all_reduce(comm, given, taken, COUNT, COLL_INT32, COLL_MAX, &rank->error));
+    for (int i = 0; i < COUNT; i++) {
+        RANK_CHECK(rank, taken[i] == element(RANKS - 1, i));
+    }
+    RANK_OK(rank, coll_all_gather(comm, given, taken, COUNT, COLL_INT32, &rank->error));
+    for (int i = 0; i < RANKS * COUNT; i++) {
+        RANK_CHECK(rank, taken[i] == element(i / COUNT, i % COUNT));
+        RANK_CHECK(rank, given[i] == element(me, i)); /* as it was */
+    }
+    RANK_OK(rank, coll_broadcast(comm, given, COUNT, COLL_INT32, 2, &rank->error));
+    RANK_CHECK(rank, given[0] == element(2, 0) && given[COUNT - 1] == element(2, COUNT - 1));
+    RANK_CHECK(rank, given[COUNT] == element(me, COUNT));
+    if (me == 1) {
+        RANK_OK(rank, coll_send(comm, given + COUNT, COUNT, COLL_INT32, 2, &rank->error));
+    } else if (me == 2) {
+        RANK_OK(rank, coll_receive(comm, taken, COUNT, COLL_INT32, 1, &rank->error));
+        RANK_CHECK(rank, taken[0] == element(1, COUNT));
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void blocking_calls_do_what_they_say(void **state)
+{
+    (void)state;
+    over_all(RANKS, blocking_body);
+}
+
+/* ---- options ---- */
+
+static base_status never(void *user, const void *mine, void *all, size_t size_bytes,
+                         int64_t deadline_ns, base_error *reterr)
+{
+    (void)user;
+    (void)mine;
+    (void)all;
+    (void)size_bytes;
+    (void)deadline_ns;
+    return base_fail(reterr, BASE_ERR_STATE, "the exchange was called");
+}
+
+static void options_that_cannot_be_are_refused(void **state)
+{
+    static const uint8_t key[32] = {1};
+    const coll_context_options cases[] = {
+        {.world_size = 0, .exchange = never},
+        {.world_size = 65, .exchange = never},
+        {.world_size = -1, .exchange = never},
+        {.rank = -1, .world_size = 2, .exchange = never},
+        {.rank = 2, .world_size = 2, .exchange = never},
+        {.world_size = 2},
+        {.world_size = 2, .exchange = never, .timeout_ns = -1},
+        {.world_size = 2, .exchange = never, .transport = (coll_transport)99},
+        {.world_size = 2, .exchange = never, .algorithm = (coll_algorithm)99},
+        {.world_size = 2, .exchange = never, .tcp_auth = (coll_tcp_auth)99},
+        {.world_size = 2, .exchange = never, .curve_public_key = key},
+        {.world_size = 2, .exchange = never, .curve_secret_key = key},
+    };
+    const coll_context_options good = {.rank = 63, .world_size = 64, .exchange = never};
+    coll_context *context = NULL;
+    base_error error;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        error.message[0] = '\0';
+        assert_status(coll_context_create(&cases[i], &context, &error), BASE_ERR_INVALID);
+        assert_true(error.message[0] != '\0');
+        assert_null(context);
+    }
+    assert_status(coll_context_create(&good, &context, &error), BASE_ERR_STATE);
+    assert_non_null(strstr(error.message, "connecting 64 ranks: the exchange was called"));
+}
+
+/* Two processes with one number: the caller's own mistake, which only the records show. */
+static void one_place_body(test_rank *rank)
+{
+    static const char words[] = "place 0 of 2 is taken by a process";
+    coll_context_options options = test_rank_options(rank);
+    options.rank = 1;
+    RANK_CHECK(rank,
+               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, says(rank, words) && says(rank, "takes itself for rank 1 of 2"));
+}
+
+static void one_number_is_one_rank(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, one_place_body);
+}
+
+/* ---- communicators and arenas ---- */
+
+static void lists_body(test_rank *rank)
+{
+    const int me = rank->rank;
+    const int other = 1 - me;
+    const struct {
+        int ranks[3];
+        int count;
+    } cases[] = {{{me}, 0},     {{me}, -1},   {{0, 1, 2}, 3}, {{0, 0}, 2},
+                 {{me, -1}, 2}, {{me, 2}, 2}, {{other}, 1},   {{me, 1 << 20}, 2}};
+    coll_comm *comm = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RANK_CHECK(rank, coll_comm_create(rank->context, cases[i].ranks, cases[i].count, &comm,
+                                          &rank->error) == BASE_ERR_INVALID);
+        RANK_CHECK(rank, comm == NULL);
+    }
+    for (int i = 0; i < LISTS; i++) { /* alone, and together in either order */
+        const int both[2] = {i % 2, 1 - i % 2};
+        RANK_OK(rank, coll_comm_create(rank->context, i % 3 == 0 ? &me : both, i % 3 == 0 ? 1 : 2,
+                                       &comm, &rank->error));
+        int32_t sum = 1;
+        RANK_OK(rank, coll_all_reduce(comm, &sum, &sum, 1, COLL_INT32, COLL_SUM, &rank->error));
+        RANK_CHECK(rank, sum == coll_comm_size(comm));
+        RANK_CHECK(rank, coll_comm_rank(comm) == (i % 3 == 0 ? 0 : both[me]));
+        coll_comm_destroy(comm);
+        comm = NULL;
+    }
+}
+
+static void lists_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    over_all(2, lists_body);
+}
+
+static void arenas_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_arena *arenas[ARENAS_MAX] = {NULL};
+    coll_arena *more = NULL;
+    for (int i = 0; i < ARENAS_MAX; i++) {
+        RANK_OK(rank, coll_arena_create(comm, i == 0 ? 0 : 100, &arenas[i], &rank->error));
+    }
+    RANK_CHECK(rank, coll_arena_create(comm, 100, &more, &rank->error) == BASE_ERR_LIMIT);
+    RANK_CHECK(rank, more == NULL && says(rank, "more than 64 arenas"));
+    coll_arena_destroy(arenas[7]);
+    RANK_OK(rank, coll_arena_create(comm, 100, &arenas[7], &rank->error));
+    int32_t *sum = coll_arena_data(arenas[7]);
+    *sum = 1;
+    RANK_OK(rank, coll_all_reduce(comm, sum, sum, 1, COLL_INT32, COLL_SUM, &rank->error));
+    RANK_CHECK(rank, *sum == rank->size);
+    for (int i = 0; i < ARENAS_MAX; i++) {
+        coll_arena_destroy(arenas[i]);
+    }
+    /* Too large for anybody: who is later may hear it from the other. */
+    RANK_CHECK(rank, coll_arena_create(comm, SIZE_MAX, &more, &rank->error) != BASE_OK);
+    RANK_CHECK(rank, more == NULL && says(rank, "18446744073709551615 bytes are too many"));
+    const base_status status = coll_barrier(comm, &rank->error);
+    RANK_CHECK(rank, status == BASE_ERR_LIMIT || status == BASE_ERR_PEER);
+}
+
+static void arenas_have_their_limits(void **state)
+{
+    (void)state;
+    over_all(2, arenas_body);
+}
+
+/* ---- operations ---- */
+
+static void again_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_op *op = NULL;
+    int32_t sum = rank->rank + 1;
+    bool done = false;
+    coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                         .send = &sum,
+                         .recv = &sum,
+                         .count = 1,
+                         .type = COLL_INT32,
+                         .reduce = COLL_SUM};
+    RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+    if (rank->rank == 0) { /* which cannot end before the other has begun */
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+        RANK_CHECK(rank, coll_op_start(op, &rank->error) == BASE_ERR_STATE);
+        RANK_CHECK(rank, says(rank, "under way already"));
+        RANK_OK(rank, coll_op_test(op, &done, &rank->error));
+        RANK_CHECK(rank, !done);
+        RANK_OK(rank, coll_send(comm, &sum, 0, COLL_INT32, 1, &rank->error));
+    } else {
+        RANK_OK(rank, coll_receive(comm, NULL, 0, COLL_INT32, 0, &rank->error));
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+    }
+    RANK_OK(rank, coll_op_wait(op, &rank->error));
+    RANK_CHECK(rank, sum == 3);
+    coll_op_destroy(op);
+    coll_request *none = NULL;
+    RANK_OK(rank, coll_request_test(&none, &done, &rank->error));
+    RANK_CHECK(rank, done);
+    RANK_OK(rank, coll_request_wait(&none, &rank->error));
+    desc.kind = (coll_kind)99;
+    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == BASE_ERR_INVALID);
+    desc.kind = COLL_ALL_REDUCE;
+    desc.algorithm = (coll_algorithm)99;
+    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, none == NULL);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void an_operation_is_started_once_at_a_time(void **state)
+{
+    (void)state;
+    over_all(2, again_body);
+}
+
+/* The communicator fails for both: one side's buffers are gone. */
+static void dropped_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_op *op = NULL;
+    static int32_t data[2][100000];
+    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                               .send = data[rank->rank],
+                               .recv = data[rank->rank],
+                               .count = 100000,
+                               .type = COLL_INT32,
+                               .reduce = COLL_SUM};
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+        coll_op_destroy(op);
+        RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_STATE);
+        RANK_CHECK(rank, says(rank, "destroyed under way"));
+    } else {
+        const base_status status = coll_run(comm, &desc, &rank->error);
+        RANK_CHECK(rank, status == BASE_ERR_PEER);
+        RANK_CHECK(rank, says(rank, "rank 0 (host") && says(rank, "destroyed under way"));
+    }
+}
+
+static void an_operation_destroyed_under_way_is_told(void **state)
+{
+    (void)state;
+    over_all(2, dropped_body);
+}
+
+/* ---- names ---- */
+
+static void names_lead_back(void **state)
+{
+    base_error error;
+    (void)state;
+    for (coll_kind kind = COLL_ALL_REDUCE; kind <= COLL_RECEIVE; kind++) {
+        coll_kind back = (coll_kind)-1;
+        assert_ok(coll_kind_parse(coll_kind_name(kind), &back, &error), &error);
+        assert_int_equal(back, kind);
+    }
+    for (coll_type type = COLL_FLOAT32; type <= COLL_UINT64; type++) {
+        coll_type back = (coll_type)-1;
+        assert_ok(coll_type_parse(coll_type_name(type), &back, &error), &error);
+        assert_int_equal(back, type);
+    }
+    for (coll_reduce reduce = COLL_SUM; reduce <= COLL_AVERAGE; reduce++) {
+        coll_reduce back = (coll_reduce)-1;
+        assert_ok(coll_reduce_parse(coll_reduce_name(reduce), &back, &error), &error);
+        assert_int_equal(back, reduce);
+    }
+    coll_kind kept = COLL_GATHER;
+    assert_status(coll_kind_parse("all", &kept, &error), BASE_ERR_INVALID);
+    assert_int_equal(kept, COLL_GATHER);
+    assert_string_equal(coll_status_name(BASE_ERR_TIMEOUT), "timeout");
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocking_calls_do_what_they_say),
+        cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(one_number_is_one_rank),
+        cmocka_unit_test(lists_that_cannot_be_are_refused),
+        cmocka_unit_test(arenas_have_their_limits),
+        cmocka_unit_test(an_operation_is_started_once_at_a_time),
+        cmocka_unit_test(an_operation_destroyed_under_way_is_told),
+        cmocka_unit_test(names_lead_back),
+    };
+    return cmocka_run_group_tests_name("coll-calls", tests, NULL, NULL);
+}
