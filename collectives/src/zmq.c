@@ -58,8 +58,16 @@ static zmq_state *state_of(const coll_context *context)
     return context->net;
 }
 
-/* What is kept for a peer, and the frames behind it. */
-static void send_message(coll_context *context, int rank, const coll_net_frames *frames)
+static void number_frames(zmq_peer *peer, const coll_net_frames *frames)
+{
+    for (int i = 0; i < frames->count; i++) {
+        frames->heads[i].number = peer->sent++;
+    }
+}
+
+/* What is kept for a peer, and the frames behind it. False: there is no memory, and none of the
+ * frames has gone; the peer was told, in the next one. */
+static bool send_message(coll_context *context, int rank, const coll_net_frames *frames)
 {
     zmq_state *state = state_of(context);
     zmq_peer *peer = &state->peers[rank];
@@ -67,10 +75,11 @@ static void send_message(coll_context *context, int rank, const coll_net_frames 
     int sent = -1;
     if (zmq_msg_init_size(&message, peer->kept_bytes + coll_zmq_frames_bytes(frames)) != 0) {
         coll_net_fail_peer(context, rank, "could not be sent to: no memory");
-        return;
+        return false;
     }
     uint8_t *data = zmq_msg_data(&message);
     memcpy(data, peer->kept, peer->kept_bytes);
+    number_frames(peer, frames);
     coll_zmq_frames_write(frames, data + peer->kept_bytes);
     peer->kept_bytes = 0;
     do {
@@ -80,6 +89,7 @@ static void send_message(coll_context *context, int rank, const coll_net_frames 
         (void)zmq_msg_close(&message);
         peer->refused = true; /* poll says so, when it has read all that is here */
     }
+    return true;
 }
 
 static void link_send(coll_context *context, int rank, const coll_net_frames *frames,
@@ -87,11 +97,9 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
 {
     zmq_state *state = state_of(context);
     zmq_peer *peer = &state->peers[rank];
-    for (int i = 0; i < frames->count; i++) {
-        frames->heads[i].number = peer->sent++;
-    }
     const size_t bytes = coll_zmq_frames_bytes(frames);
     if (when != COLL_NET_NOW && bytes <= sizeof peer->kept - peer->kept_bytes) {
+        number_frames(peer, frames);
         coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
         peer->kept_bytes += bytes;
         state->keeping = state->keeping || when != COLL_NET_IDLY;
@@ -102,7 +110,7 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
         return;
     }
     if (!state->links.encrypted) {
-        send_message(context, rank, frames);
+        (void)send_message(context, rank, frames);
         return;
     }
     /* CURVE takes a message whole at either end: with several, the peer opens one while this rank
@@ -110,7 +118,9 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
     const uint8_t *body = frames->bodies;
     for (int i = 0; i < frames->count; i++) {
         const coll_net_frames frame = {.heads = &frames->heads[i], .count = 1, .bodies = body};
-        send_message(context, rank, &frame);
+        if (!send_message(context, rank, &frame)) {
+            return;
+        }
         body = body == NULL ? NULL : body + frames->heads[i].body_bytes;
     }
 }
@@ -122,7 +132,7 @@ static void send_kept(coll_context *context)
     const coll_net_frames none = {.count = 0};
     for (int rank = 0; rank < context->size; rank++) {
         if (state->peers[rank].kept_bytes > 0) {
-            send_message(context, rank, &none);
+            (void)send_message(context, rank, &none);
         }
     }
     state->keeping = false;
