@@ -142,6 +142,16 @@ static void until_others_go(test_rank *rank)
     RANK_CHECK(rank, taken_sends() < FRAMES / 2);
 }
 
+/* False: it takes too long. */
+static bool await(atomic_bool *word)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (!atomic_load(word) && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+    return atomic_load(word);
+}
+
 static atomic_bool peer_may_begin; /* the second barrier */
 
 /* What follows in the same turn goes before anything is read, though there is something. */
@@ -174,9 +184,7 @@ static void company_body(test_rank *rank)
         atomic_store(&peer_may_begin, false);
     }
     RANK_OK(rank, coll_barrier(comm, &rank->error));
-    while (rank->rank == PEER && !atomic_load(&peer_may_begin)) {
-        (void)sched_yield();
-    }
+    RANK_CHECK(rank, rank->rank == 0 || await(&peer_may_begin));
     rank->context->table->push(rank->context);
     sends = 0;
     for (size_t i = 0; rank->rank == 0 && i < sizeof steps / sizeof steps[0]; i++) {
@@ -205,11 +213,46 @@ static void what_waits_over_zmq_leaves_in_time(void **state)
     check(COLL_TRANSPORT_ZMQ, COLL_TCP_AUTH_OFF);
 }
 
+/* Who takes from a root that is ahead answers every few operations, although nobody waits for its
+ * lines and bytes come in several packets. */
+static void ahead_body(test_rank *rank)
+{
+    enum { CALLS = 12, LEAST = CALLS / COLL_LINES_KEPT - 1 };
+    static atomic_bool given;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_net *net = rank->context->net;
+    int32_t value = 0;
+    if (rank->rank == 0) {
+        atomic_store(&given, false);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    RANK_CHECK(rank, rank->rank == PEER || await(&given));
+    rank->context->spins = 1;
+    net->packet_bytes[1 - rank->rank] = COLL_FRAME_HEAD_BYTES;
+    sends = 0;
+    for (int i = 0; i < CALLS; i++) {
+        value = rank->rank == PEER ? i : -1;
+        RANK_OK(rank, coll_broadcast(comm, &value, 1, COLL_INT32, PEER, &rank->error));
+        RANK_CHECK(rank, value == i);
+    }
+    RANK_CHECK(rank, taken_sends() >= LEAST);
+    atomic_store(&given, true);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void lines_wait_for_a_few_operations_at_most(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_TCP},
+                          ahead_body);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_waits_over_tcp_leaves_in_time),
         cmocka_unit_test(what_waits_over_zmq_leaves_in_time),
+        cmocka_unit_test(lines_wait_for_a_few_operations_at_most),
     };
     return cmocka_run_group_tests_name("coll-company", tests, NULL, NULL);
 }

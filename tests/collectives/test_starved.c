@@ -311,6 +311,7 @@ static void meal_body(test_rank *rank)
     meal m = {.heap = calloc(COUNT, sizeof *m.heap)};
     base_status status = BASE_OK;
     RANK_CHECK(rank, m.heap != NULL);
+    RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
     if (rank->rank == 0) {
         begin(f);
     }
@@ -326,6 +327,7 @@ static void meal_body(test_rank *rank)
                              strstr(rank->error.message, "no memory") != NULL);
     }
     RANK_CHECK(rank, status != BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == BASE_OK || strstr(rank->error.message, "broke") == NULL);
     if (status != BASE_OK && courses[i - 1] == share) {
         status = coll_barrier(m.comm, &rank->error);
         RANK_CHECK(rank, status != BASE_OK && status != BASE_ERR_TIMEOUT);
