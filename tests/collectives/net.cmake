@@ -136,6 +136,15 @@ ringfence_test(
   PRIVATE_OF collectives)
 
 ringfence_test(
+  coll-net-fail
+  SOURCES test_net_fail.c
+  LIBS ringfence_coll_stage
+  LABELS unit
+  TIMEOUT 60
+  PRIVATE_OF collectives)
+target_link_options(test-coll-net-fail PRIVATE -Wl,--wrap=malloc)
+
+ringfence_test(
   coll-net-orphans
   SOURCES test_net_orphans.c
   LIBS ringfence_coll_stage

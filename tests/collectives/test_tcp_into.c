@@ -97,6 +97,26 @@ static void other_frames_do_not(void **state)
     }
 }
 
+/* Nor is more taken from a frame than has come. */
+static void a_frame_has_the_size_that_is_due(void **state)
+{
+    uint8_t data[PEER_CHUNK];
+    (void)state;
+    for (size_t due = 99; due <= 101; due++) {
+        tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_OFF);
+        net_stage_fill(data, sizeof data);
+        tcp_peer_put_line(p, p->op.word);
+        tcp_peer_put_frame(p, COLL_FRAME_DATA, data, 100, 0);
+        const void *frame = coll_net_receive_begin(&p->here.core.comm, STAGE_PEER, 0, due);
+        assert_int_equal(frame != NULL, due == 100);
+        assert_int_equal(p->here.core.comm.failed, due != 100);
+        if (due != 100) {
+            assert_non_null(strstr(p->here.core.comm.failure.message, "a frame of 100 bytes, not"));
+        }
+        tcp_peer_close(p);
+    }
+}
+
 /* Once the communicator has failed, the caller's memory is the caller's. */
 static void failure_with(const char *words)
 {
@@ -197,6 +217,7 @@ int main(void)
         cmocka_unit_test(frames_come_to_their_place),
         cmocka_unit_test(a_place_comes_before_its_frames),
         cmocka_unit_test(other_frames_do_not),
+        cmocka_unit_test(a_frame_has_the_size_that_is_due),
         cmocka_unit_test(failure_leaves_the_place_alone),
         cmocka_unit_test(lines_are_compared_afterwards),
         cmocka_unit_test(lines_come_in_turn),
