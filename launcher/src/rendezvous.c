@@ -352,7 +352,10 @@ static void hear_event(launch_session *session, const proto_bus_event *event)
         rank->link_ended = true;
         if (!rank->finished && !rank->exited && rank->exit_due_ns == 0 &&
             rank->reported_exit_code < 0) {
-            launch_blame(session, LAUNCH_BLAME_LOST, event->rank, BASE_EXIT_ERROR,
+            /* Who has been told to end hangs up. */
+            const bool told = session->abort_sent_ns != 0;
+            launch_blame(session, told ? LAUNCH_BLAME_ABORTED : LAUNCH_BLAME_LOST, event->rank,
+                         BASE_EXIT_ERROR,
                          "rank %d (pid %d): its control connection has ended (it closed it, or "
                          "sent a message over %d bytes)",
                          event->rank, launch_rank_pid(rank), PROTO_RANK_MESSAGE_BYTES_MAX);

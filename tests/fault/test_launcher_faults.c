@@ -142,6 +142,21 @@ static void who_left_is_named_though_others_complain_first(void **state)
     fake_job_teardown(&folder);
 }
 
+/* The others are ended for it, without a word: that their connections end explains nothing. */
+static void who_gives_up_is_named(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    const int exit_status =
+        fake_job_run(&program, &folder, FAKE_LIST("--steps", "5"),
+                     FAKE_LIST("FAKE_WHAT=hang", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_ABORT=1"));
+    if (exit_status != 1 || strstr(program.text[TEST_STDERR], "enough of this") == NULL) {
+        fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
+    }
+    fake_job_teardown(&folder);
+}
+
 static void who_breaks_the_protocol_is_named(void **state)
 {
     (void)state;
@@ -353,6 +368,7 @@ int main(void)
         cmocka_unit_test(what_a_rank_says_after_the_abort_arrives),
         cmocka_unit_test(the_first_cause_gives_the_exit_status),
         cmocka_unit_test(who_left_is_named_though_others_complain_first),
+        cmocka_unit_test(who_gives_up_is_named),
         cmocka_unit_test(who_breaks_the_protocol_is_named),
         cmocka_unit_test(who_does_not_join_is_named),
         cmocka_unit_test(who_is_not_ready_is_named),

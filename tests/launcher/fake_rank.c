@@ -6,6 +6,7 @@
  *   FAKE_AT     when: the number of the point in its life (see at_point)
  *   FAKE_LINES  "same" or "own": a line on stdout at every step
  *   FAKE_HEIR   who exits leaves a child that holds its connection; rank 0 fails for want of it
+ *   FAKE_ABORT  rank 0 gives its own work up at that point, and says so
  *   FAKE_SAY    a deaf rank says where it is
  *   FAKE_DUMP   who fails has a flight record of so many bytes, begun after the abort was heard */
 #include <control.pb-c.h>
@@ -134,6 +135,10 @@ static void at_point(fake_rank *fake, long point)
     const bool heir = getenv("FAKE_HEIR") != NULL;
     if (heir && fake->identity.rank == 0 && fake->at == point) {
         miss(fake, (int)fake->rank);
+    }
+    if (getenv("FAKE_ABORT") != NULL && fake->identity.rank == 0 && fake->at == point) {
+        send_failed(fake, BASE_ERR_ABORTED, "aborted: enough of this", true);
+        leave(fake, BASE_EXIT_ERROR);
     }
     if (what == NULL || fake->rank != env_long("RANK", -1) || fake->at != point ||
         env_long("FAKE_WORLD", env_long("WORLD_SIZE", 0)) != env_long("WORLD_SIZE", 0)) {
