@@ -1,5 +1,5 @@
 /* Ranks as real processes: one that is killed, one that is stopped for a while, sixteen at once,
- * and nothing left behind. */
+ * two jobs at once, and nothing left behind. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +18,9 @@ enum { EXIT_GOOD = 0, EXIT_BAD = 1 };
 typedef struct job {
     coll_transport transport;
     int64_t timeout_ns;
-    int pipe[2]; /* ranks tell the parent how far they are */
+    int pipe[2];  /* ranks tell the parent how far they are */
+    int go[2];    /* where they wait for it, if there is one */
+    int32_t salt; /* in all that a crowd sends */
 } job;
 
 /* What a forked rank says about its failure goes to stderr; its exit code tells the parent. */
@@ -172,35 +174,43 @@ static void test_stopped_rank_goes_on(void **state)
     stop_one(COLL_TRANSPORT_TCP);
 }
 
+static bool told_to_go(const job *j)
+{
+    char byte = 0;
+    return j->go[0] == 0 || (write(j->pipe[1], "r", 1) == 1 && read(j->go[0], &byte, 1) == 1);
+}
+
 /* Rounds of every operation on more ranks than there are processors. */
 static int crowd_body(forked_rank *rank, void *user)
 {
     enum { COUNT = 5000 };
     static int32_t send[COUNT];
     static int32_t recv[16 * COUNT];
+    const job *j = user;
     coll_context *context = NULL;
     base_error error = {.status = BASE_OK};
     const int n = rank->size;
-    CHILD_CHECK(join(rank, user, &context, &error) == BASE_OK, &error);
+    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK && told_to_go(j), &error);
     coll_comm *comm = coll_context_world(context);
     for (int round = 0; round < 5; round++) {
+        const int32_t base = j->salt + round;
         for (int i = 0; i < COUNT; i++) {
-            send[i] = i + rank->rank * 10 + round;
+            send[i] = i + rank->rank * 10 + base;
         }
         CHILD_CHECK(coll_all_reduce(comm, send, recv, COUNT, COLL_INT32, COLL_SUM, &error) ==
                         BASE_OK,
                     &error);
         for (int i = 0; i < COUNT; i++) {
-            CHILD_CHECK(recv[i] == n * (i + round) + 10 * n * (n - 1) / 2, &error);
+            CHILD_CHECK(recv[i] == n * (i + base) + 10 * n * (n - 1) / 2, &error);
         }
         CHILD_CHECK(coll_all_gather(comm, send, recv, COUNT, COLL_INT32, &error) == BASE_OK,
                     &error);
         for (int i = 0; i < n * COUNT; i++) {
-            CHILD_CHECK(recv[i] == i % COUNT + i / COUNT * 10 + round, &error);
+            CHILD_CHECK(recv[i] == i % COUNT + i / COUNT * 10 + base, &error);
         }
-        CHILD_CHECK(coll_broadcast(comm, send, COUNT, COLL_INT32, round, &error) == BASE_OK,
+        CHILD_CHECK(coll_broadcast(comm, send, COUNT, COLL_INT32, round % n, &error) == BASE_OK,
                     &error);
-        CHILD_CHECK(send[7] == 7 + round * 10 + round, &error);
+        CHILD_CHECK(send[7] == 7 + round % n * 10 + base, &error);
     }
     coll_context_destroy(context);
     return EXIT_GOOD;
@@ -221,6 +231,63 @@ static void test_sixteen_ranks(void **state)
     }
 }
 
+static void wait_for_good(const pid_t *pids, int count)
+{
+    for (int r = 0; r < count; r++) {
+        int status = 0;
+        assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_GOOD);
+    }
+}
+
+/* Two jobs that have all joined before the first operation of either; then one of which a rank is
+ * killed meanwhile. */
+static void run_two_jobs(coll_transport transport)
+{
+    enum { RANKS = 3 };
+    job one = {.transport = transport, .timeout_ns = 20 * BASE_NS_PER_S};
+    pid_t pids[2 * RANKS];
+    base_error error;
+    char bytes[2 * RANKS] = {0};
+    int status = 0;
+    assert_int_equal(pipe(one.pipe), 0);
+    assert_int_equal(pipe(one.go), 0);
+    job other = one;
+    other.salt = 1000000;
+    assert_ok(forked_start(RANKS, crowd_body, &one, pids, &error), &error);
+    assert_ok(forked_start(RANKS, crowd_body, &other, pids + RANKS, &error), &error);
+    for (int r = 0; r < 2 * RANKS; r++) {
+        assert_int_equal(read(one.pipe[0], bytes, 1), 1);
+    }
+    assert_int_equal(write(one.go[1], bytes, sizeof bytes), sizeof bytes);
+    wait_for_good(pids, 2 * RANKS);
+
+    assert_ok(forked_start(RANKS, killed_body, &one, pids, &error), &error);
+    assert_ok(forked_start(RANKS, crowd_body, &other, pids + RANKS, &error), &error);
+    for (int r = 0; r < 2 * RANKS - 1; r++) { /* the victim says nothing */
+        assert_int_equal(read(one.pipe[0], bytes, 1), 1);
+    }
+    assert_int_equal(kill(pids[1], SIGKILL), 0);
+    assert_int_equal(waitpid(pids[1], &status, 0), pids[1]);
+    wait_for_good(pids, 1);
+    wait_for_good(pids + 2, 1);
+    assert_int_equal(write(one.go[1], bytes, RANKS), RANKS);
+    wait_for_good(pids + RANKS, RANKS);
+    for (int end = 0; end < 2; end++) {
+        (void)close(one.pipe[end]);
+        (void)close(one.go[end]);
+    }
+}
+
+static void test_two_jobs_at_once(void **state)
+{
+    (void)state;
+    run_two_jobs(COLL_TRANSPORT_SHM);
+    run_two_jobs(COLL_TRANSPORT_ZMQ);
+    run_two_jobs(COLL_TRANSPORT_TCP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_killed_rank_is_named_tcp),
         cmocka_unit_test(test_stopped_rank_goes_on),
         cmocka_unit_test(test_sixteen_ranks),
+        cmocka_unit_test(test_two_jobs_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
