@@ -212,6 +212,8 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
     for (int rank = 0; rank < made->size; rank++) {
         ranks[rank] = rank;
     }
+    /* What the caller's exchange fails with, unless it says more. */
+    (void)base_fail(reterr, BASE_ERR_PEER, "the exchange failed");
     status = meet(made, options, deadline_ns, reterr);
     if (status == BASE_OK) {
         status = choose_transport(made, options, reterr);

@@ -328,6 +328,31 @@ static void test_transports_disagree(void **state)
     test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagree_body);
 }
 
+static base_status fail_silently(void *user, const void *mine, void *all, size_t size_bytes,
+                                 int64_t deadline_ns, base_error *reterr)
+{
+    (void)user;
+    (void)mine;
+    (void)all;
+    (void)size_bytes;
+    (void)deadline_ns;
+    (void)reterr;
+    return BASE_ERR_PEER;
+}
+
+/* What stood in the caller's error before is not made part of the message. */
+static void test_silent_exchange(void **state)
+{
+    (void)state;
+    coll_context *context = NULL;
+    base_error error;
+    const coll_context_options options = {.world_size = 2, .exchange = fail_silently};
+    memset(&error, 'x', sizeof error);
+    assert_status(coll_context_create(&options, &context, &error), BASE_ERR_PEER);
+    assert_string_equal(error.message, "connecting 2 ranks: the exchange failed");
+    assert_status(coll_context_create(&options, &context, NULL), BASE_ERR_PEER);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -359,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_transports_disagree),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_silent_exchange),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

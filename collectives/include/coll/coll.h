@@ -124,7 +124,8 @@ typedef enum coll_tcp_auth {
 
 /* A collective all-gather of small byte strings that the caller already has (the launcher's roster,
  * MPI, a file): puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
- * Called by coll_context_create and coll_arena_create, in the same order on every rank. */
+ * Called by coll_context_create only, a few times, in the same order on every rank. May say why it
+ * fails in *reterr, where that is not NULL. */
 typedef base_status (*coll_exchange)(void *user, const void *mine, void *all, size_t size_bytes,
                                      int64_t deadline_ns, base_error *reterr);
 
