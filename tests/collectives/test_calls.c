@@ -75,6 +75,40 @@ static void blocking_calls_do_what_they_say(void **state)
     over_all(RANKS, blocking_body);
 }
 
+/* Calls that differ in one thing only, from the same memory into the same: each is what it says,
+ * not what the one before it was. */
+static void alike_body(test_rank *rank)
+{
+    static const struct {
+        coll_type type;
+        coll_reduce reduce;
+        uint8_t expected; /* of 0x10 and 0xf0 */
+    } calls[] = {{COLL_UINT8, COLL_MAX, 0xf0},
+                 {COLL_INT8, COLL_MAX, 0x10},
+                 {COLL_UINT8, COLL_MIN, 0x10},
+                 {COLL_INT8, COLL_MIN, 0xf0},
+                 {COLL_INT8, COLL_SUM, 0x00}};
+    enum { CALLS = sizeof calls / sizeof calls[0], ROUNDS = 4 * CALLS };
+    coll_comm *comm = coll_context_world(rank->context);
+    uint8_t given[COUNT];
+    uint8_t taken[COUNT];
+    memset(given, rank->rank == 0 ? 0x10 : 0xf0, COUNT);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int call = i < ROUNDS / 2 ? i % CALLS : i * i % CALLS;
+        memset(taken, 0xee, COUNT);
+        RANK_OK(rank, coll_all_reduce(comm, given, taken, COUNT, calls[call].type,
+                                      calls[call].reduce, &rank->error));
+        RANK_CHECK(rank, taken[0] == calls[call].expected);
+        RANK_CHECK(rank, taken[COUNT - 1] == calls[call].expected);
+    }
+}
+
+static void calls_that_are_alike_are_not_the_same(void **state)
+{
+    (void)state;
+    over_all(2, alike_body);
+}
+
 /* ---- options ---- */
 
 static base_status never(void *user, const void *mine, void *all, size_t size_bytes,
@@ -314,6 +348,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocking_calls_do_what_they_say),
+        cmocka_unit_test(calls_that_are_alike_are_not_the_same),
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(one_number_is_one_rank),
         cmocka_unit_test(lists_that_cannot_be_are_refused),

@@ -3,7 +3,6 @@
  * threads. */
 #include "fdpass.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,18 +142,6 @@ static base_status take(pair *p, int64_t deadline_ns, int *fd, base_error *error
     return coll_fdpass_receive(&p->contexts[0], 1, TAG, BYTES, deadline_ns, fd, error);
 }
 
-static int count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-    assert_non_null(folder);
-    while (readdir(folder) != NULL) {
-        count++;
-    }
-    (void)closedir(folder);
-    return count;
-}
-
 static void what_is_agreed_on_arrives(void **state)
 {
     pair p;
@@ -183,7 +170,7 @@ static void another_label_is_a_mismatch(void **state)
     base_error error = {.message = ""};
     (void)state;
     open_pair(&p);
-    const int before = count_descriptors();
+    const int before = test_open_descriptors();
     for (int i = 0; i < 2; i++) {
         int fd = 0;
         assert_ok(
@@ -194,7 +181,7 @@ static void another_label_is_a_mismatch(void **state)
         assert_int_equal(fd, -1);
         assert_non_null(strstr(error.message, "rank 1 (host there"));
     }
-    assert_int_equal(count_descriptors(), before);
+    assert_int_equal(test_open_descriptors(), before);
     close_pair(&p);
 }
 
@@ -236,7 +223,7 @@ static void more_or_fewer_are_not_kept(void **state)
     pair p;
     (void)state;
     open_pair(&p);
-    const int before = count_descriptors();
+    const int before = test_open_descriptors();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int fd = -1;
         say(&p, cases[i].count, cases[i].size_bytes);
@@ -246,7 +233,7 @@ static void more_or_fewer_are_not_kept(void **state)
         if (fd >= 0) {
             (void)close(fd);
         }
-        assert_int_equal(count_descriptors(), before);
+        assert_int_equal(test_open_descriptors(), before);
     }
     close_pair(&p);
 }

@@ -1,7 +1,6 @@
 /* A rank that gets no memory, no descriptor or no mapping, at any place where it asks for one: it
  * says so, leaves none open, and whoever waits for it learns that it is gone. The build sends
  * libcoll's requests through the counters here. Ranks are threads. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -116,17 +115,6 @@ void *__wrap_mmap(void *at, size_t size, int access, int flags, int fd, off_t of
                                        : MAP_FAILED;
 }
 
-static int open_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-    while (folder != NULL && readdir(folder) != NULL) {
-        count++;
-    }
-    (void)closedir(folder);
-    return count;
-}
-
 static bool works(test_rank *rank)
 {
     int32_t sum = 1;
@@ -188,12 +176,12 @@ static void sweep(const test_ranks_options *options, want what, test_rank_body b
 {
     famine f = {.what = what, .refused = true};
     test_ranks_options own = *options;
-    const int before = open_descriptors();
+    const int before = test_open_descriptors();
     own.user = &f;
     for (; f.refused; f.granted += STRIDE) {
         f.refused = false;
         test_ranks_as_threads(&own, body);
-        if (open_descriptors() != before || f.granted > REQUESTS_MAX) {
+        if (test_open_descriptors() != before || f.granted > REQUESTS_MAX) {
             fail_msg("%s, request %d of %d: descriptors stay open, or there is no end",
                      coll_transport_name(own.transport), f.granted, (int)what);
         }

@@ -120,12 +120,14 @@ static void stranger_body(test_rank *rank)
 
 static void strangers_keep_nobody_from_meeting(void **state)
 {
+    const int before = test_open_descriptors();
     (void)state;
     for (manner how = SILENT; how < MANNERS; how++) {
         test_ranks_as_threads(
             &(test_ranks_options){
                 .size = 2, .transport = COLL_TRANSPORT_TCP, .bare = true, .user = &how},
             stranger_body);
+        assert_int_equal(test_open_descriptors(), before); /* none of a stranger's is left */
     }
 }
 

@@ -1,5 +1,6 @@
 #include "support.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <locale.h>
 #include <spawn.h>
@@ -58,4 +59,16 @@ void test_use_comma_locale(const test_folder *folder)
         print_message("skipped: localedef makes no locale (Debian: package locales)\n");
         skip();
     }
+}
+
+int test_open_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    (void)closedir(folder);
+    return count;
 }

@@ -37,6 +37,9 @@ void _fail(const char *file, int line) __attribute__((noreturn));
         }                                                                                          \
     } while (0)
 
+/* How many descriptors this process has open, by a measure that is for comparing only. */
+int test_open_descriptors(void);
+
 /* A fresh folder under $TMPDIR; removed with all that is in it by test_folder_remove. */
 typedef struct test_folder {
     char path[BASE_PATH_BYTES];
