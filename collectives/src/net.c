@@ -92,26 +92,33 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
     }
 }
 
-/* Whether bytes for a peer have not all been taken by the system. */
-static bool is_under_way(const coll_comm *comm, int peer)
+/* Whether bytes that a peer takes in op have not all been taken by the system. */
+static bool is_owed(const coll_op *op, int peer)
 {
+    const coll_comm *comm = op->comm;
     const coll_net *net = coll_net_of(comm->context);
     const int target = comm->ranks[peer];
     return net->remote[target] && net->links->is_through != NULL &&
-           !net->links->is_through(comm->context, target);
+           !net->links->is_through(comm->context, target) &&
+           (op->path != COLL_PATH_LINE || coll_shape_takes(op, peer, comm->rank));
 }
 
-/* The same of what a peer takes in op. */
-static bool is_owed(const coll_op *op, int peer)
+/* The same of a message, whatever has been handed over behind it: the peer may be out of the
+ * library as soon as it has that. */
+static bool has_sent(const coll_op *op)
 {
-    return is_under_way(op->comm, peer) &&
-           (op->path != COLL_PATH_LINE || coll_shape_takes(op, peer, op->comm->rank));
+    const coll_comm *comm = op->comm;
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    const int target = comm->ranks[op->desc.root];
+    return !net->remote[target] || net->links->has_gone == NULL ||
+           net->links->has_gone(comm->context, target, link->points[op->desc.root]);
 }
 
 bool coll_net_has_given(const coll_op *op)
 {
     if (op->desc.kind == COLL_SEND) {
-        return !is_under_way(op->comm, op->desc.root);
+        return has_sent(op);
     }
     int peer = 0;
     while (peer < op->comm->size && !is_owed(op, peer)) {

@@ -85,6 +85,10 @@ typedef struct coll_net_links {
     /* Whether the system has all that was handed over for a peer, but for what waits for company.
      * NULL: always, or threads of the links do the rest. */
     bool (*is_through)(coll_context *context, int peer);
+    /* How many bytes have been handed over for a peer, and whether the system has so many of them.
+     * Both NULL where is_through is. */
+    uint64_t (*handed)(coll_context *context, int peer);
+    bool (*has_gone)(coll_context *context, int peer, uint64_t bytes);
     /* Sends what waits for company, and tells whether all that was handed over for a peer has come
      * to its system, as far as these links can tell. */
     bool (*deliver)(coll_context *context, int peer);

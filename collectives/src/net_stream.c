@@ -68,10 +68,23 @@ void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes
     return credit(comm, peer, lane) > 0 ? link->sending : NULL;
 }
 
+/* What is handed over from here on is no part of the message. */
+static void mark_point(coll_comm *comm, int peer)
+{
+    coll_net_comm *link = comm->net;
+    const coll_net *net = coll_net_of(comm->context);
+    if (net->links->handed != NULL) {
+        link->points[peer] = net->links->handed(comm->context, comm->ranks[peer]);
+    }
+}
+
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     const coll_net_comm *link = comm->net;
     (void)coll_net_send_from(comm, peer, lane, link->sending, size_bytes);
+    if (lane == COLL_LANE_POINT) {
+        mark_point(comm, peer);
+    }
 }
 
 void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes)

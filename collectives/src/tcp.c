@@ -57,6 +57,18 @@ static bool tcp_is_through(coll_context *context, int peer)
     return conn->held || coll_conn_backlog(conn) == 0;
 }
 
+static uint64_t tcp_handed(coll_context *context, int peer)
+{
+    const coll_conn *conn = tcp_of(context)->connections[peer];
+    return conn->gone_bytes + coll_conn_backlog(conn);
+}
+
+static bool tcp_has_gone(coll_context *context, int peer, uint64_t bytes)
+{
+    const coll_conn *conn = tcp_of(context)->connections[peer];
+    return conn->gone_bytes >= bytes || conn->deaf;
+}
+
 static bool tcp_deliver(coll_context *context, int peer)
 {
     coll_conn *conn = tcp_of(context)->connections[peer];
@@ -77,6 +89,8 @@ static void tcp_forget(coll_context *context, coll_comm *comm)
 static const coll_net_links tcp_net_links = {.send = tcp_send,
                                              .has_room = tcp_has_room,
                                              .is_through = tcp_is_through,
+                                             .handed = tcp_handed,
+                                             .has_gone = tcp_has_gone,
                                              .deliver = tcp_deliver,
                                              .forget = tcp_forget};
 

@@ -46,6 +46,7 @@ typedef struct coll_conn {
     uint8_t *sealed;  /* an encrypted body on its way */
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
+    uint64_t gone_bytes;    /* that the socket took */
     bool held;              /* what was kept waits for company until the end of this turn */
     size_t packet_bytes;    /* what the system sends as one at most; 0: unknown */
     size_t short_bytes_max; /* of a last packet: so much need not be acknowledged at once */
