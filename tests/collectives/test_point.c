@@ -2,6 +2,7 @@
  * among collectives, to oneself, and mismatches that both sides hear of. Ranks are threads. */
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -160,6 +161,23 @@ static bool has(const char *text, const char *part)
     return strstr(text, part) != NULL;
 }
 
+/* What is received where int32 × 4 was sent. */
+static struct {
+    coll_type type;
+    size_t count;
+    const char *words;
+} wanted;
+
+static void names_both(test_rank *rank, int receiver)
+{
+    char who[32];
+    (void)snprintf(who, sizeof who, "rank %d (host", receiver);
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "send int32 × 4"));
+    RANK_CHECK(rank, has(rank->error.message, who));
+    RANK_CHECK(rank, has(rank->error.message, wanted.words));
+}
+
 /* The receiver finds it, and the sender, which may have returned, hears of it on a later call. */
 static void mismatch_body(test_rank *rank)
 {
@@ -169,23 +187,52 @@ static void mismatch_body(test_rank *rank)
     if (rank->rank == 0) {
         status = coll_send(comm, data, 4, COLL_INT32, 1, &rank->error);
     } else if (rank->rank == 1) {
-        status = coll_receive(comm, data, 8, COLL_FLOAT32, 0, &rank->error);
+        status = coll_receive(comm, data, wanted.count, wanted.type, 0, &rank->error);
         RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
     }
     if (status == BASE_OK) {
         status = coll_barrier(comm, &rank->error);
     }
     RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "send int32 × 4"));
-    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
-    RANK_CHECK(rank, has(rank->error.message, "receive float × 8"));
+    names_both(rank, 1);
+}
+
+/* A message to oneself goes from memory to memory: no more than there is room for. */
+static void own_mismatch_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t data[4] = {1, 2, 3, 4};
+    int32_t room[9] = {0};
+    coll_request *send = NULL;
+    const coll_op_desc desc = {
+        .kind = COLL_SEND, .send = data, .count = 4, .type = COLL_INT32, .root = rank->rank};
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_start(comm, &desc, &send, &rank->error));
+        RANK_CHECK(rank, coll_receive(comm, room, wanted.count, wanted.type, 0, &rank->error) ==
+                             BASE_ERR_MISMATCH);
+        names_both(rank, 0);
+        RANK_CHECK(rank, room[0] == 0 && room[3] == 0);
+        RANK_CHECK(rank, coll_request_wait(&send, &rank->error) == BASE_ERR_MISMATCH);
+    }
 }
 
 static void test_mismatch(void **state)
 {
     (void)state;
+    wanted.type = COLL_FLOAT32;
+    wanted.count = 4;
+    wanted.words = "receive float × 4";
     on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
+    on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
+    wanted.type = COLL_INT32;
+    wanted.count = 8;
+    wanted.words = "receive int32 × 8";
+    on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
+    on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
+    wanted.count = 3;
+    wanted.words = "receive int32 × 3";
+    on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
+    on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
 }
 
 /* Nobody sends: the receiver says for whom it waits. */

@@ -255,6 +255,10 @@ static void addresses_are_picked(void **state)
         {"/8", true, NULL, "is no network"},
         {"link", true, NULL, "no interface of this host fits"},
         {"^lo,docker0,eth0,eth1,six", true, NULL, "no interface of this host fits"},
+        {"^docker0,eth0,eth1,six", false, NULL, "no interface of this host fits"}, /* not lo */
+        {"^docker", true, "172.17.0.1", NULL},                                     /* whole names */
+        {"^docker01", true, "172.17.0.1", NULL},
+        {"^,docker0,", true, "10.1.2.3", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char address[COLL_ADDRESS_BYTES] = "";
