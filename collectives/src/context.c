@@ -9,6 +9,7 @@
 enum { SPINS = 1 };
 
 #define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
+#define TUNE_VARIABLE      "RINGFENCE_COLL_TUNE_FILE"
 #define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
 static base_status check_options(const coll_context_options *options, base_error *reterr)
@@ -191,6 +192,14 @@ static base_status forced_algorithm(coll_context *context, base_error *reterr)
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, ALGORITHM_VARIABLE);
 }
 
+/* Where the figures of the cost model are kept; the environment says it where the program does not.
+ */
+static const char *tune_path(const coll_context_options *options)
+{
+    const char *named = options->tune_path != NULL ? options->tune_path : getenv(TUNE_VARIABLE);
+    return named != NULL && named[0] != '\0' ? named : NULL;
+}
+
 base_status coll_context_create(const coll_context_options *options, coll_context **context,
                                 base_error *reterr)
 {
@@ -225,7 +234,7 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
         status = coll_comm_open(made, ranks, made->size, deadline_ns, &made->world, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_tune_context(made, options->tune_path, deadline_ns, reterr);
+        status = coll_tune_context(made, tune_path(options), deadline_ns, reterr);
     }
     if (status != BASE_OK) {
         coll_context_destroy(made);

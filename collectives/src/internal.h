@@ -355,6 +355,8 @@ BASE_MUST_CHECK base_status coll_abort_check(coll_context *context, base_error *
 
 /* report.c */
 
+/* Makes what a peer has said fit for a message: control characters become question marks. */
+void coll_text_clean(char *text);
 /* "rank 1 (host h, pid 42)" for a rank of the communicator. */
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
 /* "all_reduce #17 float × 1024 …, waiting for rank 1 (host h, pid 42)". */

@@ -65,9 +65,7 @@ static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t 
     if (text[0] == '\0') {
         (void)snprintf(text, sizeof text, "a failure without words");
     }
-    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
-        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
-    }
+    coll_text_clean(text);
     coll_rank_text(comm, peer, who, sizeof who);
     coll_net_comm *link = comm->net;
     link->failed_at = head.sequence;

@@ -10,6 +10,13 @@ enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
 
 #define NOBODY "none"
 
+void coll_text_clean(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
+    }
+}
+
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
 {
     const coll_identity *who = &comm->context->identities[comm->ranks[rank]];

@@ -31,9 +31,7 @@ static void copy_text(const shm_distress *distress, char *text, size_t size_byte
 {
     memcpy(text, distress->text, size_bytes);
     text[size_bytes - 1] = '\0';
-    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
-        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
-    }
+    coll_text_clean(text);
 }
 
 /* A peer's failure is this rank's: with its own words where they name whom it is about, else with

@@ -284,6 +284,7 @@ static base_status tell(coll_comm *comm, verdict *news, base_error *reterr)
         return status;
     }
     news->message[sizeof news->message - 1] = '\0';
+    coll_text_clean(news->message);
     return base_fail(reterr, BASE_ERR_IO, "%s", news->message);
 }
 

@@ -216,6 +216,22 @@ static void create_contexts(cached c, coll_transport transport)
         cached_body);
 }
 
+/* Another time to start in a file of costs. */
+static void change_start(const char *path, int start_us)
+{
+    base_error error;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    char *last = strstr(text, "start_us ");
+    assert_non_null(last);
+    char changed[4096];
+    const int used = snprintf(changed, sizeof changed, "%.*sstart_us %d\n",
+                              (int)(last - (char *)text), (char *)text, start_us);
+    assert_ok(base_file_write(path, changed, (size_t)used, &error), &error);
+    free(text);
+}
+
 /* Measured once and kept; the second time the file's figures are taken, which the test changes to
  * see it. Somebody else's file is left alone. */
 static void test_file_is_used(void **state)
@@ -228,15 +244,8 @@ static void test_file_is_used(void **state)
     test_folder_make(&folder);
     const char *path = test_folder_path(&folder, "costs");
     create_contexts((cached){.path = path}, COLL_TRANSPORT_ZMQ);
-    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
-    char *last = strstr(text, "start_us ");
-    assert_non_null(last);
-    char changed[4096];
-    const int used = snprintf(changed, sizeof changed, "%.*sstart_us 4321\n",
-                              (int)(last - (char *)text), (char *)text);
-    assert_ok(base_file_write(path, changed, (size_t)used, &error), &error);
+    change_start(path, 4321);
     create_contexts((cached){.path = path, .start_us = 4321}, COLL_TRANSPORT_ZMQ);
-    free(text);
     assert_ok(base_file_write(path, "mine\n", 5, &error), &error);
     create_contexts((cached){.path = path, .status = BASE_ERR_INVALID}, COLL_TRANSPORT_ZMQ);
     assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
@@ -245,6 +254,29 @@ static void test_file_is_used(void **state)
     create_contexts(
         (cached){.path = test_folder_path(&folder, "no/such/folder"), .status = BASE_ERR_IO},
         COLL_TRANSPORT_ZMQ);
+    test_folder_remove(&folder);
+}
+
+/* The environment names a file where the program does not; an empty name is none. */
+static void test_environment_names_file(void **state)
+{
+    (void)state;
+    static const char variable[] = "RINGFENCE_COLL_TUNE_FILE";
+    test_folder folder;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    const char *other = test_folder_path(&folder, "other");
+    assert_int_equal(setenv(variable, path, 1), 0);
+    create_contexts((cached){.path = other}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(access(other, F_OK), 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(access(path, F_OK), 0);
+    change_start(path, 4321);
+    create_contexts((cached){.start_us = 4321}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(setenv(variable, "", 1), 0);
+    create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(unsetenv(variable), 0);
     test_folder_remove(&folder);
 }
 
@@ -317,7 +349,7 @@ int main(void)
         cmocka_unit_test(test_choice),          cmocka_unit_test(test_file_text),
         cmocka_unit_test(test_file_is_used),    cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_environment),     cmocka_unit_test(test_ranks_disagree),
-        cmocka_unit_test(test_file_has_points),
+        cmocka_unit_test(test_file_has_points), cmocka_unit_test(test_environment_names_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

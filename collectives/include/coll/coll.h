@@ -147,7 +147,9 @@ typedef struct coll_context_options {
     const char *rendezvous_address; /* numeric address of whoever relays `exchange` */
     coll_tcp_auth tcp_auth;
     const uint8_t *job_key; /* 32 bytes that only the job's ranks know; NULL: agreed by exchange */
-    const char *tune_path;  /* cached cost model, read if there, else written; NULL: measured */
+    /* Cached cost model, of rank 0: read if there, else written. NULL: the environment variable
+     * RINGFENCE_COLL_TUNE_FILE where it is set, else measured each time. */
+    const char *tune_path;
     /* CURVE for the zmq transport, where tcp_auth is not OFF: key pair of this rank, 32 raw bytes
      * each. NULL: the transport makes a pair of its own and exchanges the public halves through
      * `exchange`. */
