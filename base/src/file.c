@@ -131,8 +131,21 @@ base_status base_fd_write(int fd, const char *name, const void *data, size_t siz
     return BASE_OK;
 }
 
-/* Whether path is a device, a pipe or a socket, or one of the names by which the system hands out
- * what is open already (/dev/stdout, /dev/fd/3): a file renamed over it would take it away. */
+/* Whether path is one of the names by which the system hands out what is open already: /dev/stdout,
+ * /dev/fd/3, /proc/self/fd/3. Other links there (in /dev/shm, say) are as good as elsewhere. */
+static bool names_descriptor(const char *path)
+{
+    if (strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0) {
+        return true;
+    }
+    const char *number = strrchr(path, '/');
+    return number != NULL && number - path >= 3 && strncmp(number - 3, "/fd", 3) == 0 &&
+           (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0) &&
+           number[1] != '\0' && strspn(number + 1, "0123456789") == strlen(number + 1);
+}
+
+/* Whether path is a device, a pipe, a socket or an open file: a file renamed over it would take it
+ * away. */
 static bool is_no_plain_file(const char *path)
 {
     struct stat info;
@@ -144,7 +157,7 @@ static bool is_no_plain_file(const char *path)
         return false;
     }
     if (S_ISREG(info.st_mode)) {
-        return link && (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0);
+        return link && names_descriptor(path);
     }
     return !S_ISDIR(info.st_mode);
 }

@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,28 @@ static void links_of_the_system_are_followed(void **state)
     test_folder_remove(&folder);
 }
 
+/* Also where the way to them leads through the system's own names. */
+static void other_links_are_replaced(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    void *data = NULL;
+    size_t size_bytes = 0;
+    char name[PATH_MAX];
+    test_folder_make(&folder);
+    const char *link = test_folder_path(&folder, "link");
+    assert_ok(base_file_write(test_folder_path(&folder, "old"), "a", 1, &error), &error);
+    assert_int_equal(symlink("old", link), 0);
+    (void)snprintf(name, sizeof name, "/proc/self/root%s", link);
+    assert_ok(base_file_write(name, "b", 1, &error), &error);
+    assert_ok(base_file_read(link, 8, &data, &size_bytes, &error), &error);
+    assert_int_equal(size_bytes, 1);
+    assert_memory_equal(data, "b", 1);
+    free(data);
+    test_folder_remove(&folder);
+}
+
 static void folders_are_made_with_parents(void **state)
 {
     (void)state;
@@ -141,6 +164,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(devices_and_pipes_stay),
         cmocka_unit_test(links_of_the_system_are_followed),
+        cmocka_unit_test(other_links_are_replaced),
         cmocka_unit_test(folders_are_made_with_parents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
