@@ -240,6 +240,9 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
         coll_context_destroy(made);
         return base_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
     }
+    if (reterr != NULL) {
+        *reterr = (base_error){.status = BASE_OK}; /* nothing has failed after all */
+    }
     *context = made;
     return BASE_OK;
 }

@@ -353,6 +353,28 @@ static void test_silent_exchange(void **state)
     assert_status(coll_context_create(&options, &context, NULL), BASE_ERR_PEER);
 }
 
+static base_status exchange_alone(void *user, const void *mine, void *all, size_t size_bytes,
+                                  int64_t deadline_ns, base_error *reterr)
+{
+    (void)user;
+    (void)deadline_ns;
+    (void)reterr;
+    memcpy(all, mine, size_bytes);
+    return BASE_OK;
+}
+
+static void test_success_has_no_words(void **state)
+{
+    (void)state;
+    coll_context *context = NULL;
+    base_error error = {.status = BASE_OK, .message = ""};
+    const coll_context_options options = {.world_size = 1, .exchange = exchange_alone};
+    assert_status(coll_context_create(&options, &context, &error), BASE_OK);
+    coll_context_destroy(context);
+    assert_int_equal(error.status, BASE_OK);
+    assert_string_equal(error.message, "");
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -385,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_transports_disagree),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_silent_exchange),
+        cmocka_unit_test(test_success_has_no_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
