@@ -1,7 +1,10 @@
 /* What a program calls, as coll.h has it: each blocking call with its own arguments, the names, and
  * what one rank can see to be wrong by itself: refused, with nothing lost. Ranks are threads. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -317,6 +320,36 @@ static void an_operation_destroyed_under_way_is_told(void **state)
     over_all(2, dropped_body);
 }
 
+/* Who waits for a rank whose program gives up hears of it, and why. */
+static void abort_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    static atomic_bool heard;
+    const char *words = rank->rank == 0 ? "aborted: no more money" : ") was aborted: no more money";
+    atomic_store(&heard, false);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 0) {
+        coll_context_abort(rank->context, "no more money");
+        RANK_CHECK(rank, coll_context_progress(rank->context, &rank->error) == BASE_ERR_ABORTED);
+    }
+    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
+    RANK_CHECK(rank, says(rank, words));
+    RANK_CHECK(rank, rank->rank == 0 || says(rank, "rank 0 (host"));
+    if (rank->rank == 1) {
+        atomic_store(&heard, true);
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (!atomic_load(&heard) && base_now_ns() < deadline_ns) {
+        (void)sched_yield(); /* elsewhere, and not gone */
+    }
+}
+
+static void an_abort_is_told(void **state)
+{
+    (void)state;
+    over_all(2, abort_body);
+}
+
 /* ---- names ---- */
 
 static void names_lead_back(void **state)
@@ -355,6 +388,7 @@ int main(void)
         cmocka_unit_test(arenas_have_their_limits),
         cmocka_unit_test(an_operation_is_started_once_at_a_time),
         cmocka_unit_test(an_operation_destroyed_under_way_is_told),
+        cmocka_unit_test(an_abort_is_told),
         cmocka_unit_test(names_lead_back),
     };
     return cmocka_run_group_tests_name("coll-calls", tests, NULL, NULL);
