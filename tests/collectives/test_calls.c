@@ -42,6 +42,7 @@ static void blocking_body(test_rank *rank)
     for (int i = 0; i < RANKS * COUNT; i++) {
         given[i] = element(me, i);
     }
+    memset(taken, 0, sizeof taken);
     RANK_OK(rank, coll_all_to_all(comm, given, taken, COUNT, COLL_INT32, &rank->error));
     for (int i = 0; i < RANKS * COUNT; i++) {
         RANK_CHECK(rank, taken[i] == element(i / COUNT, me * COUNT + i % COUNT));
@@ -51,10 +52,12 @@ static void blocking_body(test_rank *rank)
     for (int i = 0; i < COUNT; i++) {
         RANK_CHECK(rank, taken[i] == element(0, me * COUNT + i));
     }
+    memset(taken, 0, sizeof taken);
     RANK_OK(rank, coll_all_reduce(comm, given, taken, COUNT, COLL_INT32, COLL_MAX, &rank->error));
     for (int i = 0; i < COUNT; i++) {
         RANK_CHECK(rank, taken[i] == element(RANKS - 1, i));
     }
+    memset(taken, 0, sizeof taken);
     RANK_OK(rank, coll_all_gather(comm, given, taken, COUNT, COLL_INT32, &rank->error));
     for (int i = 0; i < RANKS * COUNT; i++) {
         RANK_CHECK(rank, taken[i] == element(i / COUNT, i % COUNT));
