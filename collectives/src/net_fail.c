@@ -256,6 +256,7 @@ static bool has_news(coll_context *context)
 void coll_net_settle(coll_comm *comm)
 {
     coll_context *context = comm->context;
+    const coll_net_comm *link = comm->net;
     const int64_t deadline_ns = base_deadline_after_ns(context->timeout_ns);
     int late = find_undelivered(comm);
     while (late >= 0 && !comm->failed && atomic_load(&context->abort_state) == 0) {
@@ -271,6 +272,10 @@ void coll_net_settle(coll_comm *comm)
         late = find_undelivered(comm);
     }
     while (!comm->failed && coll_progress(context) && base_now_ns() < deadline_ns) {
+    }
+    /* Of an operation that this rank will not come to. */
+    if (!comm->failed && link->told != NULL) {
+        take_failure(comm, link->told_by, link->told, link->told_bytes);
     }
 }
 

@@ -111,6 +111,44 @@ static void a_mismatch_is_told(void **state)
     }
 }
 
+/* Ranks 1 and 2 disagree on an operation that rank 0 never comes to. */
+static void others_body(test_rank *rank)
+{
+    static atomic_int failed;
+    static atomic_int heard;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 0;
+    atomic_store(&failed, 0);
+    atomic_store(&heard, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank != 0) {
+        RANK_CHECK(rank, coll_broadcast(comm, &value, 1, COLL_INT32, 3 - rank->rank,
+                                        &rank->error) == BASE_ERR_MISMATCH);
+        (void)atomic_fetch_add(&failed, 1);
+        RANK_CHECK(rank, await(&heard, 1));
+        return;
+    }
+    RANK_CHECK(rank, await(&failed, 2));
+    const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
+    base_status status = BASE_OK;
+    while (status == BASE_OK && base_now_ns() < deadline_ns) {
+        status = coll_comm_settle(comm, &rank->error); /* the news may be on its way */
+    }
+    atomic_store(&heard, 1);
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
+}
+
+static void what_others_disagree_on_is_told(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transports[t]},
+                              others_body);
+    }
+}
+
 /* Rank 0 gives, settles and leaves before rank 1 takes; and nothing was wrong. */
 static void agreement_body(test_rank *rank)
 {
@@ -218,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mismatch_is_told),
+        cmocka_unit_test(what_others_disagree_on_is_told),
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_is_under_way_stays),
         cmocka_unit_test(who_takes_nothing_is_named),
