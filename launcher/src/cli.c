@@ -468,7 +468,7 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         break;
     }
     free(options);
-    if (fflush(stdout) != 0 && exit_status == BASE_EXIT_DONE) {
+    if ((fflush(stdout) != 0 || ferror(stdout) != 0) && exit_status == BASE_EXIT_DONE) {
         base_log(BASE_LOG_ERROR, "cannot write to standard output");
         exit_status = BASE_EXIT_ERROR;
     }

@@ -363,6 +363,18 @@ static void warn_of_growth(launch_session *session)
     }
 }
 
+/* What ranks have said is a part of the result: whoever keeps it must hear that it is not whole. */
+static void tell_lost_output(launch_session *session)
+{
+    launch_job_result *result = session->result;
+    if (session->screen.lost != 0) {
+        launch_screen_say(&session->screen, "error: cannot write to standard output: %s",
+                          strerror(session->screen.lost));
+        result->exit_status =
+            result->exit_status == BASE_EXIT_DONE ? BASE_EXIT_ERROR : result->exit_status;
+    }
+}
+
 base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
                            base_error *reterr)
 {
@@ -405,6 +417,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     }
     if (status == BASE_OK) {
         warn_of_growth(&session);
+        tell_lost_output(&session);
     }
     session_close(&session);
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);

@@ -14,7 +14,8 @@ enum { WIDTH_DEFAULT = 80, WIDTH_MAX = 512 };
 
 static const char erase_line[] = "\r\033[K";
 
-static void write_all(int fd, const char *text, size_t length)
+/* 0, or what the system says of a descriptor that takes no more. */
+static int write_all(int fd, const char *text, size_t length)
 {
     while (length > 0) {
         const ssize_t written = write(fd, text, length);
@@ -22,11 +23,12 @@ static void write_all(int fd, const char *text, size_t length)
             continue;
         }
         if (written <= 0) {
-            return; /* nobody is left to tell */
+            return written < 0 ? errno : EIO;
         }
         text += written;
         length -= (size_t)written;
     }
+    return 0;
 }
 
 void launch_screen_init(launch_screen *screen, bool quiet)
@@ -41,7 +43,7 @@ void launch_screen_init(launch_screen *screen, bool quiet)
 void launch_screen_clear(launch_screen *screen)
 {
     if (screen->drawn) {
-        write_all(STDERR_FILENO, erase_line, sizeof erase_line - 1);
+        (void)write_all(STDERR_FILENO, erase_line, sizeof erase_line - 1);
         screen->drawn = false;
     }
 }
@@ -55,7 +57,10 @@ void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t
     }
     memcpy(whole, line, line_bytes);
     whole[line_bytes] = '\n';
-    write_all(fd, whole, line_bytes + 1);
+    const int reason = write_all(fd, whole, line_bytes + 1);
+    if (fd == STDOUT_FILENO && reason != EPIPE && screen->lost == 0) {
+        screen->lost = reason;
+    }
 }
 
 void launch_screen_say(launch_screen *screen, const char *format, ...)
@@ -91,6 +96,6 @@ void launch_screen_progress(launch_screen *screen, const char *text)
     /* the last column stays free, so that no terminal wraps */
     const int length =
         snprintf(line, sizeof line, "%s%.*s", erase_line, (int)launch_screen_width() - 1, text);
-    write_all(STDERR_FILENO, line, (size_t)length);
+    (void)write_all(STDERR_FILENO, line, (size_t)length);
     screen->drawn = true;
 }

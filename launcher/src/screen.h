@@ -1,7 +1,8 @@
 /* What the user sees: whole lines, and on a terminal one progress line below them.
  *
  * The progress line is on stderr. Any other line first erases it; it is drawn again with the next
- * progress. Nothing here fails: when nobody listens, nothing is said. One thread. */
+ * progress. Nothing here fails: when nobody listens, nothing is said; but what stdout could not
+ * take for another reason than that is noted. One thread. */
 #ifndef LAUNCH_SCREEN_H
 #define LAUNCH_SCREEN_H
 
@@ -14,6 +15,7 @@ typedef struct launch_screen {
     bool terminal; /* stderr is one that can redraw a line */
     bool quiet;    /* no progress */
     bool drawn;    /* the progress line stands there now */
+    int lost;      /* errno of the first line that stdout did not take; 0: none */
 } launch_screen;
 
 void launch_screen_init(launch_screen *screen, bool quiet);

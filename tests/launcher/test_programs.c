@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/exitcode.h"
 #include "program.h"
 
 static test_program program; /* its buffers are big */
@@ -48,6 +49,21 @@ static void output_and_arguments_come_through(void **state)
     assert_non_null(strstr(program.text[TEST_STDOUT], "] one of 3 --ranks\n"));
     assert_int_equal(RUN("--ranks", "1", "--quiet", "--", "echo", "heard"), 0);
     assert_non_null(strstr(program.text[TEST_STDOUT], "heard\n"));
+    test_program_assert_no_children();
+}
+
+/* A full disk costs what ranks have said, and is told; a reader who has gone costs nothing. */
+static void output_that_is_lost_is_told(void **state)
+{
+    (void)state;
+    static const char full[] = "exec " FAKE_LAUNCHER_PATH " --no-bind --ranks 2 -- echo word";
+    char command[1024];
+    (void)snprintf(command, sizeof command, "%s >/dev/full", full);
+    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), BASE_EXIT_ERROR);
+    assert_non_null(strstr(program.text[TEST_STDERR], "standard output: No space left"));
+    (void)snprintf(command, sizeof command, "{ { %s; echo $? >&3; } | true; } 3>&1", full + 5);
+    assert_int_equal(run((const char *const[]){"/bin/sh", "-c", command, NULL}), 0);
+    assert_string_equal(program.text[TEST_STDOUT], "0\n");
     test_program_assert_no_children();
 }
 
@@ -195,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_and_arguments_come_through),
+        cmocka_unit_test(output_that_is_lost_is_told),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
         cmocka_unit_test(what_a_program_leaves_behind_ends_with_it),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
