@@ -47,6 +47,7 @@ static void blocking_body(test_rank *rank)
     for (int i = 0; i < RANKS * COUNT; i++) {
         RANK_CHECK(rank, taken[i] == element(i / COUNT, me * COUNT + i % COUNT));
     }
+    memset(taken, 0, sizeof taken);
     RANK_OK(rank,
             coll_reduce_scatter(comm, given, taken, COUNT, COLL_INT32, COLL_MIN, &rank->error));
     for (int i = 0; i < COUNT; i++) {
