@@ -92,19 +92,22 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
     }
 }
 
-/* Whether bytes that a peer takes in op have not all been taken by the system. */
+/* Whether bytes that a peer takes in op have not all been taken by the system, whatever has been
+ * handed over behind them for other communicators, or as messages: the peer may be out of the
+ * library as soon as it has those. */
 static bool is_owed(const coll_op *op, int peer)
 {
     const coll_comm *comm = op->comm;
     const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
     const int target = comm->ranks[peer];
     return net->remote[target] && net->links->is_through != NULL &&
            !net->links->is_through(comm->context, target) &&
+           !net->links->has_gone(comm->context, target, link->given[peer]) &&
            (op->path != COLL_PATH_LINE || coll_shape_takes(op, peer, comm->rank));
 }
 
-/* The same of a message, whatever has been handed over behind it: the peer may be out of the
- * library as soon as it has that. */
+/* The same of a message. */
 static bool has_sent(const coll_op *op)
 {
     const coll_comm *comm = op->comm;

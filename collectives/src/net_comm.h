@@ -31,7 +31,8 @@ typedef struct coll_net_comm {
     uint64_t least;                         /* and at least so much all of them */
     uint64_t gave[COLL_RANKS_MAX];          /* newest operation that each took something of, */
     uint64_t let_go[COLL_RANKS_MAX];        /* and whose line was not kept back */
-    uint64_t points[COLL_RANKS_MAX];        /* bytes handed over for each, up to a message's last */
+    uint64_t given[COLL_RANKS_MAX];  /* bytes handed over for each, up to an operation's last */
+    uint64_t points[COLL_RANKS_MAX]; /* and up to a message's */
     uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
     size_t told_bytes;
     int told_by;

@@ -18,6 +18,15 @@ static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool tel
     }
 }
 
+/* What is handed over from here on is no part of what was given. */
+static void mark(const coll_comm *comm, int peer, uint64_t *given)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    if (net->links->handed != NULL) {
+        given[peer] = net->links->handed(comm->context, comm->ranks[peer]);
+    }
+}
+
 void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const void *body,
                          coll_net_when when)
 {
@@ -25,6 +34,10 @@ void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const
     const coll_net_frames frame = {.heads = head, .count = 1, .bodies = body};
     fill_head(comm, peer, head, when != COLL_NET_IDLY);
     net->links->send(comm->context, comm->ranks[peer], &frame, when);
+    if (head->kind == COLL_FRAME_LINE) {
+        coll_net_comm *link = comm->net;
+        mark(comm, peer, link->given);
+    }
 }
 
 /* How many frames there is credit for. */
@@ -40,7 +53,7 @@ static int credit(const coll_comm *comm, int peer, int lane)
 
 size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes)
 {
-    const coll_net_comm *link = comm->net;
+    coll_net_comm *link = comm->net;
     const coll_net *net = coll_net_of(comm->context);
     const int allowed = credit(comm, peer, lane);
     coll_frame_head heads[COLL_FRAMES_AT_ONCE];
@@ -57,6 +70,7 @@ size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data,
     if (frames.count > 0) {
         link->streams[peer][lane].sent += (uint64_t)frames.count;
         net->links->send(comm->context, comm->ranks[peer], &frames, COLL_NET_NOW);
+        mark(comm, peer, lane == COLL_LANE_POINT ? link->points : link->given);
     }
     return taken;
 }
@@ -68,23 +82,10 @@ void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes
     return credit(comm, peer, lane) > 0 ? link->sending : NULL;
 }
 
-/* What is handed over from here on is no part of the message. */
-static void mark_point(coll_comm *comm, int peer)
-{
-    coll_net_comm *link = comm->net;
-    const coll_net *net = coll_net_of(comm->context);
-    if (net->links->handed != NULL) {
-        link->points[peer] = net->links->handed(comm->context, comm->ranks[peer]);
-    }
-}
-
 void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
 {
     const coll_net_comm *link = comm->net;
     (void)coll_net_send_from(comm, peer, lane, link->sending, size_bytes);
-    if (lane == COLL_LANE_POINT) {
-        mark_point(comm, peer);
-    }
 }
 
 void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes)
