@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/limits.h"
 
 enum {
@@ -17,6 +20,8 @@ enum {
     READ_FIRST_BYTES = 16 * 1024,
     TEMPORARY_PATH_BYTES = BASE_PATH_BYTES + 32,
 };
+
+#define TURN_NS (5 * BASE_NS_PER_S) /* to wait for another that writes the same path */
 
 struct base_file_writer {
     int fd;
@@ -162,6 +167,48 @@ static bool is_no_plain_file(const char *path)
     return !S_ISDIR(info.st_mode);
 }
 
+/* Whether fd is still what the path names: nobody has renamed or removed it. */
+static bool is_named(int fd, const char *path)
+{
+    struct stat named;
+    struct stat open_file;
+    return lstat(path, &named) == 0 && fstat(fd, &open_file) == 0 &&
+           named.st_dev == open_file.st_dev && named.st_ino == open_file.st_ino;
+}
+
+/* An empty temporary file for this writer alone: those who write one path take turns. What a writer
+ * that was killed has left is taken over. -1 and errno: there is none; EBUSY: another takes long.
+ */
+static int open_temporary(const char *path)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(TURN_NS);
+    do {
+        const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0) {
+            return -1;
+        }
+        const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!busy && is_named(fd, path) && ftruncate(fd, 0) == 0) {
+            return fd;
+        }
+        (void)close(fd);
+        if (busy) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = BASE_NS_PER_MS}, NULL);
+        }
+    } while (base_now_ns() < deadline_ns);
+    errno = EBUSY;
+    return -1;
+}
+
+/* Lets the next one write the same path. */
+static void end_turn(int fd)
+{
+    if (fd >= 0) {
+        (void)flock(fd, LOCK_UN); /* whoever was forked meanwhile has the descriptor, too */
+        (void)close(fd);
+    }
+}
+
 base_status base_file_writer_open(const char *path, base_file_writer **writer, base_error *reterr)
 {
     base_file_writer *made = malloc(sizeof *made);
@@ -179,8 +226,7 @@ base_status base_file_writer_open(const char *path, base_file_writer **writer, b
     (void)snprintf(made->temporary, sizeof made->temporary, "%s.tmp", path);
     made->in_place = is_no_plain_file(path);
     made->fd = made->in_place ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY)
-                              : open(made->temporary,
-                                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+                              : open_temporary(made->temporary);
     if (made->fd < 0) {
         const base_status status = base_fail_errno(reterr, errno, "cannot write %s", path);
         free(made);
@@ -219,19 +265,18 @@ base_status base_file_writer_put(base_file_writer *writer, const void *data, siz
 base_status base_file_writer_commit(base_file_writer *writer, base_error *reterr)
 {
     base_status status = writer_flush(writer, reterr);
-    const int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0 && status == BASE_OK) {
+    const int turn = fcntl(writer->fd, F_DUPFD_CLOEXEC, 0);
+    if (close(writer->fd) != 0 && status == BASE_OK) {
         status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
     }
     if (status == BASE_OK && !writer->in_place && rename(writer->temporary, writer->path) != 0) {
         status = base_fail_errno(reterr, errno, "cannot write %s", writer->path);
     }
-    if (status == BASE_OK) {
-        free(writer);
-    } else {
-        base_file_writer_abandon(writer);
+    if (status != BASE_OK && !writer->in_place) {
+        (void)unlink(writer->temporary);
     }
+    end_turn(turn);
+    free(writer);
     return status;
 }
 
@@ -240,12 +285,10 @@ void base_file_writer_abandon(base_file_writer *writer)
     if (writer == NULL) {
         return;
     }
-    if (writer->fd >= 0) {
-        (void)close(writer->fd);
-    }
     if (!writer->in_place) {
         (void)unlink(writer->temporary);
     }
+    end_turn(writer->fd);
     free(writer);
 }
 

@@ -196,7 +196,8 @@ static base_status forced_algorithm(coll_context *context, base_error *reterr)
  */
 static const char *tune_path(const coll_context_options *options)
 {
-    const char *named = options->tune_path != NULL ? options->tune_path : getenv(TUNE_VARIABLE);
+    const char *named =
+        options->tune_path != NULL ? options->tune_path : secure_getenv(TUNE_VARIABLE);
     return named != NULL && named[0] != '\0' ? named : NULL;
 }
 

@@ -151,13 +151,15 @@ static base_status welcome(lobby *l, base_error *reterr)
                    ? BASE_OK
                    : base_fail_errno(reterr, errno, "cannot accept a local connection");
     }
+    if (!is_of_this_user(sock)) {
+        (void)close(sock);
+        l->strangers++;
+        return BASE_OK;
+    }
     if (l->guest_count == GUESTS_MAX) {
         send_away(l, 0);
     }
     l->guests[l->guest_count++] = sock;
-    if (!is_of_this_user(sock)) {
-        send_away(l, l->guest_count - 1);
-    }
     return BASE_OK;
 }
 

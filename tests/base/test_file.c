@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,51 @@ static void nothing_appears_before_commit(void **state)
     assert_int_not_equal(stat(path, &info), 0);
     base_file_writer_abandon(writer);
     assert_int_not_equal(stat(path, &info), 0);
+    assert_int_not_equal(stat(test_folder_path(&folder, "a.tmp"), &info), 0);
+    test_folder_remove(&folder);
+}
+
+typedef struct rival {
+    const char *path;
+    char letter;
+    int failed;
+} rival;
+
+static void *write_often(void *user)
+{
+    enum { TIMES = 200, BYTES = 100 };
+    rival *r = user;
+    char text[BYTES];
+    base_error error;
+    memset(text, r->letter, sizeof text);
+    for (int i = 0; i < TIMES; i++) {
+        r->failed += base_file_write(r->path, text, sizeof text, &error) != BASE_OK;
+    }
+    return NULL;
+}
+
+/* Whoever comes last has written all of it. */
+static void who_writes_one_path_takes_turns(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    pthread_t thread;
+    struct stat info;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "a");
+    rival one = {.path = path, .letter = '1'};
+    rival two = {.path = path, .letter = '2'};
+    assert_int_equal(pthread_create(&thread, NULL, write_often, &one), 0);
+    (void)write_often(&two);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(one.failed + two.failed, 0);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_int_equal(size_bytes, 100);
+    assert_int_equal(strspn(text, *(char *)text == '1' ? "1" : "2"), size_bytes);
+    free(text);
     assert_int_not_equal(stat(test_folder_path(&folder, "a.tmp"), &info), 0);
     test_folder_remove(&folder);
 }
@@ -161,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_comes_back),
         cmocka_unit_test(nothing_appears_before_commit),
+        cmocka_unit_test(who_writes_one_path_takes_turns),
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(devices_and_pipes_stay),
         cmocka_unit_test(links_of_the_system_are_followed),

@@ -1,8 +1,10 @@
 /* Whole files: read with a limit, written to a temporary name and renamed.
  *
  * base_file_writer gathers writes and makes the file appear whole or not at all: until commit only
- * "PATH.tmp" exists, and abandon (or a failed commit) removes it. What is no plain file (/dev/null,
- * /dev/stdout, a pipe) is never replaced: it is written into, at once. Not thread safe. */
+ * "PATH.tmp" exists, and abandon (or a failed commit) removes it. Processes and threads that write
+ * one path take turns; who waits longer than some seconds for another fails. What is no plain file
+ * (/dev/null, /dev/stdout, a pipe) is never replaced: it is written into, at once. A writer is for
+ * one thread at a time. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
