@@ -293,25 +293,42 @@ static void an_operation_is_started_once_at_a_time(void **state)
     over_all(2, again_body);
 }
 
+/* Until the other rank, a thread of this process, has come so far. */
+static void await(atomic_bool *flag)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (!atomic_load(flag) && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+}
+
 /* The communicator fails for both: one side's buffers are gone. */
 static void dropped_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
     coll_op *op = NULL;
-    static int32_t data[2][100000];
+    enum { LENGTH = 1 << 20 }; /* more than is taken in before a peer has come */
+    static int32_t data[2][LENGTH];
+    static atomic_bool dropped; /* until then rank 1 does no part of it */
     const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
                                .send = data[rank->rank],
                                .recv = data[rank->rank],
-                               .count = 100000,
+                               .count = LENGTH,
                                .type = COLL_INT32,
                                .reduce = COLL_SUM};
+    if (rank->rank == 1) {
+        atomic_store(&dropped, false);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
     if (rank->rank == 0) {
         RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
         RANK_OK(rank, coll_op_start(op, &rank->error));
         coll_op_destroy(op);
+        atomic_store(&dropped, true);
         RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_STATE);
         RANK_CHECK(rank, says(rank, "destroyed under way"));
     } else {
+        await(&dropped);
         const base_status status = coll_run(comm, &desc, &rank->error);
         RANK_CHECK(rank, status == BASE_ERR_PEER);
         RANK_CHECK(rank, says(rank, "rank 0 (host") && says(rank, "destroyed under way"));
@@ -328,10 +345,18 @@ static void an_operation_destroyed_under_way_is_told(void **state)
 static void abort_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
+    static atomic_bool passed; /* rank 1 has nothing to hear in the first barrier any more */
     static atomic_bool heard;
     const char *words = rank->rank == 0 ? "aborted: no more money" : ") was aborted: no more money";
-    atomic_store(&heard, false);
+    if (rank->rank == 1) {
+        atomic_store(&passed, false);
+        atomic_store(&heard, false);
+    }
     RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 1) {
+        atomic_store(&passed, true);
+    }
+    await(&passed);
     if (rank->rank == 0) {
         coll_context_abort(rank->context, "no more money");
         RANK_CHECK(rank, coll_context_progress(rank->context, &rank->error) == BASE_ERR_ABORTED);
@@ -342,10 +367,7 @@ static void abort_body(test_rank *rank)
     if (rank->rank == 1) {
         atomic_store(&heard, true);
     }
-    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
-    while (!atomic_load(&heard) && base_now_ns() < deadline_ns) {
-        (void)sched_yield(); /* elsewhere, and not gone */
-    }
+    await(&heard); /* elsewhere, and not gone */
 }
 
 static void an_abort_is_told(void **state)
