@@ -12,7 +12,7 @@
 #include "support.h"
 
 #define PATIENCE_NS (10 * BASE_NS_PER_S)
-#define SHORT_NS    (200 * BASE_NS_PER_MS)
+#define SHORT_NS    BASE_NS_PER_S
 
 static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
                                             COLL_TRANSPORT_ZMQ};
