@@ -148,9 +148,8 @@ static size_t push(coll_conn *conn, const struct iovec *parts, int count, bool m
     if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
         conn->deaf = true;
     }
-    const size_t taken = sent > 0 ? (size_t)sent : 0;
-    conn->gone_bytes += taken;
-    return taken;
+    conn->gone_bytes += sent > 0 ? (size_t)sent : 0;
+    return sent > 0 ? (size_t)sent : 0;
 }
 
 /* The same; a short last packet by a call of its own. */

@@ -15,36 +15,16 @@ typedef struct stage {
     int returned[COLL_NET_SLOTS + 1]; /* how often each loan came back */
 } stage;
 
-static void send_nothing(coll_context *context, int peer, const coll_net_frames *frames,
-                         coll_net_when when)
-{
-    (void)context;
-    (void)peer;
-    (void)frames;
-    (void)when;
-}
-
-static bool has_room(coll_context *context, int peer)
-{
-    (void)context;
-    (void)peer;
-    return true;
-}
-
-static void forget(coll_context *context, coll_comm *comm)
-{
-    (void)context;
-    (void)comm;
-}
-
 static void give_back(coll_context *context, void *loan)
 {
     (void)context;
     ++*(int *)loan;
 }
 
-static const coll_net_links links = {
-    .send = send_nothing, .has_room = has_room, .forget = forget, .give_back = give_back};
+static const coll_net_links links = {.send = net_stage_send_nothing,
+                                     .has_room = net_stage_has_room,
+                                     .forget = net_stage_forget,
+                                     .give_back = give_back};
 
 static stage *open_stage(void)
 {

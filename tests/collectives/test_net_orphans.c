@@ -19,29 +19,8 @@ void *__wrap_malloc(size_t size)
     return no_memory ? NULL : __real_malloc(size);
 }
 
-static void send_nothing(coll_context *context, int peer, const coll_net_frames *frames,
-                         coll_net_when when)
-{
-    (void)context;
-    (void)peer;
-    (void)frames;
-    (void)when;
-}
-
-static bool has_room(coll_context *context, int peer)
-{
-    (void)context;
-    (void)peer;
-    return true;
-}
-
-static void forget(coll_context *context, coll_comm *comm)
-{
-    (void)context;
-    (void)comm;
-}
-
-static const coll_net_links links = {.send = send_nothing, .has_room = has_room, .forget = forget};
+static const coll_net_links links = {
+    .send = net_stage_send_nothing, .has_room = net_stage_has_room, .forget = net_stage_forget};
 
 static net_stage *open_stage(void)
 {

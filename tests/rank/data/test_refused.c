@@ -55,11 +55,11 @@ static void a_line_has_a_limit(void **state)
     const rank_data_options options = data_options(fixture, 2, 0, 1);
     for (size_t over = 0; over < 2; over++) {
         /* A short line, one of most + over bytes, and another short one. */
-        size_t used = (size_t)sprintf(text, "{\"text\":\"a\"}\n{\"text\":\"");
+        size_t used = (size_t)snprintf(text, 4 * most, "{\"text\":\"a\"}\n{\"text\":\"");
         const size_t fill = most + over - strlen("{\"text\":\"\"}");
         memset(text + used, 'x', fill);
         used += fill;
-        used += (size_t)sprintf(text + used, "\"}\n{\"text\":\"c\"}");
+        used += (size_t)snprintf(text + used, 4 * most - used, "\"}\n{\"text\":\"c\"}");
         assert_ok(base_file_write(fixture->path, text, used, &error), &error);
         const base_status status = rank_data_open(&options, &data, &error);
         assert_int_equal(status, over ? BASE_ERR_INVALID : BASE_OK);
