@@ -1,3 +1,5 @@
+/* The failing half of base/assert.h: prints condition, file and line, and aborts. Reached only from
+ * the BASE_ASSERT macro. */
 #include "base/assert.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Bounds-checked little-endian cursors and overflow-checked size arithmetic. Used by every decoder
+ * of binary data: key files, leases, identities of ranks, the ledger's journal, safetensors. */
 #include "base/bytes.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Monotonic clock, absolute deadlines, and the time stamps of records. Every blocking loop of the
+ * tree takes its time from here. */
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -30,6 +32,14 @@ int base_deadline_poll_ms(int64_t deadline_ns, int max_ms)
     }
     const int64_t left_ms = (left_ns - 1) / BASE_NS_PER_MS + 1;
     return left_ms < max_ms ? (int)left_ms : max_ms;
+}
+
+int64_t base_thread_cpu_ns(void)
+{
+    struct timespec used;
+    const int failed = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    BASE_ASSERT(failed == 0);
+    return (int64_t)used.tv_sec * BASE_NS_PER_S + used.tv_nsec;
 }
 
 void base_timestamp(char text[BASE_TIMESTAMP_BYTES])

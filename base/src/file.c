@@ -1,3 +1,5 @@
+/* Whole files, read with a limit and replaced atomically through PATH.tmp, and plain descriptor
+ * I/O. Called wherever a checkpoint, key, policy, receipt or record is read or written. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -7,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/lock.h"
 
 enum {
     WRITER_BUFFER_BYTES = 64 * 1024,
@@ -177,8 +179,8 @@ static bool is_named(int fd, const char *path)
 }
 
 /* An empty temporary file for this writer alone: those who write one path take turns. What a writer
- * that was killed has left is taken over. -1 and errno: there is none; EBUSY: another takes long.
- */
+ * that was killed has left is taken over. -1 and errno: there is none; EBUSY:
+ * another takes long. */
 static int open_temporary(const char *path)
 {
     const int64_t deadline_ns = base_deadline_after_ns(TURN_NS);
@@ -187,7 +189,7 @@ static int open_temporary(const char *path)
         if (fd < 0) {
             return -1;
         }
-        const bool busy = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        const bool busy = base_lock_try(fd, path, NULL) == BASE_ERR_BUSY;
         if (!busy && is_named(fd, path) && ftruncate(fd, 0) == 0) {
             return fd;
         }
@@ -204,7 +206,7 @@ static int open_temporary(const char *path)
 static void end_turn(int fd)
 {
     if (fd >= 0) {
-        (void)flock(fd, LOCK_UN); /* whoever was forked meanwhile has the descriptor, too */
+        base_lock_drop(fd); /* whoever was forked meanwhile has the descriptor, too */
         (void)close(fd);
     }
 }

@@ -1,4 +1,8 @@
+/* Log lines on stderr, one write(2) each. Called by the mains and top levels of the programs;
+ * libraries return errors instead. */
 #include "base/log.h"
+
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -48,6 +52,9 @@ void base_log(base_log_level level, const char *format, ...)
     if ((size_t)length > sizeof line - 2) {
         length = (int)sizeof line - 2;
     }
+    line[length] = '\0';
+    base_text_escape(line, sizeof line - 1);
+    length = (int)strlen(line);
     line[length++] = '\n';
     const int errno_before = errno;
     write_all(line, (size_t)length);

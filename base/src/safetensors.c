@@ -1,3 +1,5 @@
+/* Parses and checks the header of a safetensors file that lies in memory. Called by rank/checkpoint
+ * to load models and by `launcher compare`. */
 #include "base/safetensors.h"
 
 #include <jansson.h>

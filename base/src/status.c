@@ -1,3 +1,5 @@
+/* Makes error messages: base_fail starts one, base_error_prepend puts a layer's context before it.
+ * Called by every function that can fail. */
 #include "base/status.h"
 
 #include <stdarg.h>

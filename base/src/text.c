@@ -1,3 +1,5 @@
+/* Escapes control characters in place, and shortens a text between UTF-8 characters. Called by
+ * log.c and by every page or message that quotes text from a file or a peer. */
 #include "base/text.h"
 
 #include <stdbool.h>
@@ -36,4 +38,32 @@ void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES])
     memcpy(shown, text, length);
     memcpy(shown + length, text[length] != '\0' ? "…" : "",
            text[length] != '\0' ? sizeof "…" : sizeof "");
+}
+
+static bool is_control(char character)
+{
+    return (unsigned char)character < ' ' || character == 0x7f;
+}
+
+void base_text_escape(char *text, size_t size_bytes)
+{
+    enum { ESCAPED_BYTES = 4 };
+    static const char digits[] = "0123456789abcdef";
+    size_t length = strlen(text);
+    for (size_t i = 0; i < length; i++) {
+        if (!is_control(text[i])) {
+            continue;
+        }
+        if (length + ESCAPED_BYTES - 1 >= size_bytes) {
+            text[i] = '?';
+            continue;
+        }
+        const unsigned char byte = (unsigned char)text[i];
+        memmove(text + i + ESCAPED_BYTES, text + i + 1, length - i);
+        memcpy(text + i, "\\x", 2);
+        text[i + 2] = digits[byte >> 4];
+        text[i + 3] = digits[byte & 15];
+        length += ESCAPED_BYTES - 1;
+        i += ESCAPED_BYTES - 1;
+    }
 }

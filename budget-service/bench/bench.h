@@ -16,7 +16,4 @@ int bench_verify(void);
 int bench_authorizations(void);
 int bench_million(void);
 
-/* Sorts the samples and gives that part of them, 0.5 say. */
-int64_t bench_percentile(int64_t *samples_ns, size_t count, double part);
-
 #endif

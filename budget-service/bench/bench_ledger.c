@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/percentile.h"
 #include "budget/audit.h"
 #include "budget/ledger.h"
 #include "budget/token.h"
@@ -146,13 +147,6 @@ static int64_t status_ns(void)
     return base_now_ns() - from_ns;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const int64_t left = *(const int64_t *)a;
-    const int64_t right = *(const int64_t *)b;
-    return (left > right) - (left < right);
-}
-
 static int64_t audit_ns(void)
 {
     budget_audit *audit = NULL;
@@ -201,16 +195,14 @@ int main(int argc, char **argv)
     const int64_t fill_ns = base_now_ns() - from_ns;
     const int64_t status = status_ns();
     const int64_t audit = audit_ns();
-    qsort(self.times, (size_t)self.count, sizeof self.times[0], compare);
     budget_ledger_head(self.ledger, &sequence, head);
     (void)getrusage(RUSAGE_SELF, &usage);
-    const int64_t p50 = self.times[self.count / 2];
-    const int64_t p99 = self.times[self.count * 99 / 100];
+    const double p50 = base_percentile_int64(self.times, (size_t)self.count, 0.50);
+    const double p99 = base_percentile_int64(self.times, (size_t)self.count, 0.99);
     printf("{\"rows\":%llu,\"fill_s\":%.1f,\"status_ms\":%.2f,\"audit_s\":%.2f,"
            "\"authorize_p50_ms\":%.2f,\"authorize_p99_ms\":%.2f,\"memory_mb\":%.1f}\n",
            (unsigned long long)sequence, (double)fill_ns / 1e9, (double)status / 1e6,
-           (double)audit / 1e9, (double)p50 / 1e6, (double)p99 / 1e6,
-           (double)usage.ru_maxrss / 1024);
+           (double)audit / 1e9, p50 / 1e6, p99 / 1e6, (double)usage.ru_maxrss / 1024);
     budget_ledger_close(self.ledger);
     char command[128];
     (void)snprintf(command, sizeof command, "rm -r '%s'", self.dir);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "base/percentile.h"
 #include "bench.h"
 #include "budget/token.h"
 #include "proto/digest.h"
@@ -81,7 +82,7 @@ int bench_verify(void)
         samples_ns[i < 0 ? 0 : i] = base_now_ns() - begin_ns;
     }
     (void)printf("verify a token offline: p50 %.1f us, p99 %.1f us (%zu bytes, %d keys)\n",
-                 (double)bench_percentile(samples_ns, ROUNDS, 0.50) / 1000,
-                 (double)bench_percentile(samples_ns, ROUNDS, 0.99) / 1000, strlen(c.token), KEYS);
+                 base_percentile_int64(samples_ns, ROUNDS, 0.50) / 1000,
+                 base_percentile_int64(samples_ns, ROUNDS, 0.99) / 1000, strlen(c.token), KEYS);
     return BASE_EXIT_DONE;
 }

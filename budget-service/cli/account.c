@@ -1,4 +1,5 @@
-/* account create, list, set-cap, acknowledge. */
+/* The commands account create, list, set-cap and acknowledge. Run by the table of commands in
+ * options.c. */
 #include "cli.h"
 
 static bool account_operand(const cli_args *args)

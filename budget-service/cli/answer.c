@@ -1,8 +1,11 @@
+/* Prints results, errors and refusals as words or as one JSON object, and formats money, times and
+ * accounts. Called by every command of cli/. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "budget/time.h"
 #include "cli.h"
 
@@ -28,6 +31,7 @@ int cli_error(const cli_args *args, int exit_code, const char *format, ...)
     va_start(values, format);
     (void)vsnprintf(message, sizeof message, format, values);
     va_end(values);
+    base_text_escape(message, sizeof message);
     if (args->json) {
         (void)cli_object(json_pack("{s:s, s:i}", "error", message, "exit", exit_code));
     } else {
@@ -79,6 +83,9 @@ static void refused_as_json(const budget_client *client, budget_verdict verdict,
 static void refused_in_words(const budget_client *client, budget_verdict verdict,
                              const char *message)
 {
+    char shown[BASE_ERROR_MESSAGE_BYTES];
+    (void)snprintf(shown, sizeof shown, "%s", message);
+    base_text_escape(shown, sizeof shown);
     if (verdict == BUDGET_EXCEEDED && client != NULL) {
         const budget_refusal *refusal = budget_client_refusal(client);
         (void)fprintf(stderr, "budget-service: refused: over the cap of %s: %s left, %s asked\n",
@@ -87,10 +94,10 @@ static void refused_in_words(const budget_client *client, budget_verdict verdict
     } else if (verdict == BUDGET_UNKNOWN && client != NULL) {
         (void)fprintf(stderr,
                       "budget-service: outcome unknown: %s; ask again with --request-id %s\n",
-                      message, budget_client_request_id(client));
+                      shown, budget_client_request_id(client));
     } else {
         (void)fprintf(stderr, "budget-service: %s%s\n",
-                      verdict == BUDGET_FAILED ? "" : "refused: ", message);
+                      verdict == BUDGET_FAILED ? "" : "refused: ", shown);
     }
 }
 
@@ -161,7 +168,8 @@ void cli_warn(const budget_account *account)
     if (account->frozen) {
         (void)fprintf(stderr,
                       "budget-service: warning: %s is frozen: an actual was above its "
-                      "reservation; an admin runs: budget-service account acknowledge %s\n",
+                      "reservation, or credits above the cost; an admin runs: budget-service "
+                      "account acknowledge %s\n",
                       account->name, account->name);
     }
     if (cli_percent(account) >= CLI_HINT_PERCENT) {

@@ -1,4 +1,5 @@
-/* authorize. */
+/* The command authorize: makes a request from options and JOB.json, and stores the token. Run by
+ * the table of commands in options.c. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,20 @@ static bool read_hours(const cli_args *args, int64_t *seconds)
     return true;
 }
 
+/* 0 on the wire is "not said", so it must not come from somebody who did say it. */
+static bool read_price(const cli_args *args, const char *text, int64_t *micro)
+{
+    if (!cli_money(args, "--max-price", text, micro)) {
+        return false;
+    }
+    if (*micro > 0) {
+        return true;
+    }
+    (void)cli_error(args, BASE_EXIT_USAGE, "--max-price %s: above 0; leave it out for the policy's",
+                    text);
+    return false;
+}
+
 static bool read_numbers(const cli_args *args, budget_ask *ask)
 {
     const char *price = args->options[CLI_MAX_PRICE];
@@ -37,8 +52,7 @@ static bool read_numbers(const cli_args *args, budget_ask *ask)
            cli_integer(args, CLI_GPUS, 1, NUMBER_MAX, &ask->gpus) &&
            cli_integer(args, CLI_MAX_ATTEMPTS, 1, NUMBER_MAX, &ask->max_attempts) &&
            read_hours(args, &ask->max_seconds) &&
-           (price == NULL ||
-            cli_money(args, "--max-price", price, &ask->max_price_usd_micro_per_hour));
+           (price == NULL || read_price(args, price, &ask->max_price_usd_micro_per_hour));
 }
 
 static bool read_texts(const cli_args *args, budget_ask *ask)
@@ -96,7 +110,7 @@ static bool out_is_free(const cli_args *args)
 }
 
 /* A token is leave to spend: its file is ours alone. The same token once more is fine. */
-static int put_token(const cli_args *args, const char *token)
+static int put_token(const cli_args *args, const budget_client *client, const char *token)
 {
     char there[BUDGET_TOKEN_BYTES + 1];
     char line[BUDGET_TOKEN_BYTES + 1];
@@ -114,13 +128,14 @@ static int put_token(const cli_args *args, const char *token)
     return budget_secret_file_create(path, line, (size_t)length, &error) == BASE_OK
                ? BASE_EXIT_DONE
                : cli_error(args, BASE_EXIT_ERROR,
-                           "granted, but %s; ask again with another --out and the same request id",
-                           error.message);
+                           "granted, but %s; for the token ask again with another --out and "
+                           "--request-id %s",
+                           error.message, budget_client_request_id(client));
 }
 
 static int show_grant(const cli_args *args, budget_client *client, const budget_grant *grant)
 {
-    const int exit_code = put_token(args, grant->token);
+    const int exit_code = put_token(args, client, grant->token);
     const budget_account binding = {.cap_usd_micro = grant->cap_usd_micro,
                                     .reserved_usd_micro =
                                         grant->cap_usd_micro - grant->remaining_after_usd_micro,

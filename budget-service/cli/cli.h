@@ -47,6 +47,7 @@ typedef enum cli_option {
     CLI_CREATE,
     CLI_INSTANCE_ID,
     CLI_LINE_ID,
+    CLI_PARTIAL,
     CLI_EVIDENCE,
     CLI_BILL,
     CLI_AS_OF,
@@ -54,6 +55,7 @@ typedef enum cli_option {
     CLI_KEYRING,
     CLI_ROLE,
     CLI_ACCEPT_CHECKPOINT,
+    CLI_ACCEPT_AUDIT,
     CLI_CHECKPOINT,
     CLI_OPTION_COUNT,
 } cli_option;
@@ -131,8 +133,8 @@ bool cli_copy(const cli_args *args, const char *name, const char *text, char *in
 /* Prints the object on one line and releases it. Returns DONE. */
 int cli_object(json_t *object);
 
-/* An error that is not a verdict: says it, in words or as {"error":…,"exit":…}; returns exit_code.
- */
+/* An error that is not a verdict: says it, in words or as {"error":…,"exit":…};
+ * returns exit_code. */
 int cli_error(const cli_args *args, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,3 +1,5 @@
+/* Formats the ledger for `budget-service export`: JSON lines, hledger journal, Markdown page.
+ * Called by report.c. */
 #include "export_text.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* attach, record-actual, terminated, void. */
+/* The commands attach, record-actual, terminated and void. Run by the table of commands in
+ * options.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,13 +63,26 @@ static int run_attach(const cli_args *args)
     return finish(args, client, verdict, &why, "attached");
 }
 
+/* "0.50"; "-0.50": less than was recorded before. */
+static bool read_cost(const cli_args *args, const char *text, int64_t *usd_micro)
+{
+    const bool less = text[0] == '-';
+    if (!cli_money(args, "USD", text + (less ? 1 : 0), usd_micro)) {
+        return false;
+    }
+    *usd_micro = less ? -*usd_micro : *usd_micro;
+    return true;
+}
+
 static int run_record_actual(const cli_args *args)
 {
     int exit_code = BASE_EXIT_USAGE;
-    budget_actual actual = {.label = args->operands[0], .line_id = args->options[CLI_LINE_ID]};
+    budget_actual actual = {.label = args->operands[0],
+                            .line_id = args->options[CLI_LINE_ID],
+                            .partial = args->options[CLI_PARTIAL] != NULL};
     void *evidence = NULL;
     base_error why = {0};
-    if (!label_operand(args) || !cli_money(args, "USD", args->operands[1], &actual.usd_micro) ||
+    if (!label_operand(args) || !read_cost(args, args->operands[1], &actual.usd_micro) ||
         !read_evidence(args, &evidence, &actual.evidence_bytes)) {
         return BASE_EXIT_USAGE;
     }
@@ -125,9 +139,13 @@ const cli_command cli_fact_commands[] = {
      .operands = "LABEL USD",
      .operand_count = 2,
      .optional = CLI_CLIENT_OPTIONS | CLI_BIT(CLI_REQUEST_ID) | CLI_BIT(CLI_EVIDENCE) |
-                 CLI_BIT(CLI_LINE_ID),
+                 CLI_BIT(CLI_LINE_ID) | CLI_BIT(CLI_PARTIAL),
      .summary = "record what it cost: a line of the bill",
-     .details = "What is left of the reservation returns once termination is proven as well.",
+     .details =
+         "Once termination has been proven, this is the final cost, and what is left of the\n"
+         "reservation returns. With --partial it does not: more may come. "
+         "Where too much was\nrecorded, -0.50 takes some of it back; a run never counts "
+         "less than nothing.",
      .run = run_record_actual},
     {.name = "terminated",
      .operands = "LABEL",

@@ -1,12 +1,12 @@
+/* Takes the lock of a service's directory, which a running service holds. Called by commands that
+ * change keys (keys.c) or audit offline (offline_audit.c). */
 #include "folder_lock.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/lock.h"
 
 base_status folder_lock(const char *dir, int *lock, base_error *reterr)
 {
@@ -14,16 +14,9 @@ base_status folder_lock(const char *dir, int *lock, base_error *reterr)
     if (snprintf(path, sizeof path, "%s/run/lock", dir) >= (int)sizeof path) {
         return base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long: %s", dir);
     }
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot open %s", path);
-    }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        (void)close(fd);
-        return base_fail(reterr, BASE_ERR_BUSY, "the service of %s is running", dir);
-    }
-    *lock = fd;
-    return BASE_OK;
+    const base_status status = base_lock_file(path, lock, reterr);
+    return status == BASE_ERR_BUSY ? base_fail(reterr, status, "the service of %s is running", dir)
+                                   : status;
 }
 
 void folder_unlock(int lock)

@@ -1,3 +1,5 @@
+/* Reads mode, world size and digest from JOB.json. Called by `authorize` and by the commands that
+ * check or redeem a token (token.c). */
 #include "job_file.h"
 
 #include <jansson.h>
@@ -16,12 +18,14 @@ static base_status parse(const char *text, size_t text_bytes, job_file *job, bas
         return base_fail(reterr, BASE_ERR_INVALID, "line %d: %s", json_error.line, json_error.text);
     }
     base_status status = BASE_OK;
-    const json_t *mode = json_object_get(json, "mode");
-    const json_t *world_size = json_object_get(json, "world_size");
+    const json_t *group = json_object_get(json, "job");
+    const json_t *mode = json_object_get(group, "mode");
+    const json_t *world_size = json_object_get(group, "world_size");
     if (!json_is_string(mode) || !json_is_integer(world_size)) {
-        status = base_fail(reterr, BASE_ERR_INVALID,
-                           "a job must say \"mode\" and \"world_size\": launcher --write-job makes "
-                           "one");
+        status =
+            base_fail(reterr, BASE_ERR_INVALID,
+                      "a job must say \"job\": {\"mode\", \"world_size\"}: launcher --write-job "
+                      "makes one");
     } else if (!budget_name_ok(json_string_value(mode), sizeof job->mode, false) ||
                json_integer_value(world_size) < 1) {
         status = base_fail(reterr, BASE_ERR_INVALID, "\"mode\" or \"world_size\" is out of range");

@@ -1,3 +1,5 @@
+/* Makes, stores and wipes the CURVE key pair under which `redeem` redeems a job. Called
+ * by token.c. */
 #include "job_key.h"
 
 #include <errno.h>

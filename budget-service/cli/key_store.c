@@ -1,3 +1,5 @@
+/* Makes, opens and lists the signing keys of a service's directory. Called by init and serve
+ * (service.c), the key commands (keys.c) and the offline audit. */
 #include "key_store.h"
 
 #include <errno.h>

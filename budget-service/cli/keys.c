@@ -1,8 +1,13 @@
-/* key list, rotate, revoke, export. */
+/* The commands key list, rotate, revoke and export. Run by the table of commands in options.c. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "budget/policy.h"
+#include "budget/secret_file.h"
 #include "budget/time.h"
 #include "cli.h"
 #include "folder_lock.h"
@@ -150,7 +155,9 @@ static int run_key_rotate(const cli_args *args)
     if (args->json) {
         return cli_object(json_pack("{s:s}", "kid", active->kid));
     }
-    (void)printf("%s signs from now on; send keyring.json to whoever verifies\n", active->kid);
+    (void)printf("%s signs from now on; send keyring.json to whoever verifies (as root: "
+                 "install-keyring)\n",
+                 active->kid);
     return BASE_EXIT_DONE;
 }
 
@@ -176,7 +183,7 @@ static int run_key_revoke(const cli_args *args)
             json_pack("{s:s, s:s}", "kid", key->kid, "revoked_at", cli_time(key->revoked_at)));
     }
     (void)printf("%s verifies nothing any more; restart the service, and send keyring.json to "
-                 "whoever verifies%s\n",
+                 "whoever verifies (as root: install-keyring)%s\n",
                  key->kid,
                  key_store_active(&store) == NULL ? "; then: budget-service key rotate" : "");
     return BASE_EXIT_DONE;
@@ -212,6 +219,83 @@ static int run_key_export(const cli_args *args)
     return exit_code;
 }
 
+/* The folder's keyring, read as it is: root takes it from the service's user, who owns both. */
+static base_status read_for_install(const char *dir, budget_keyring *keyring, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES + sizeof "/keyring.json"];
+    struct stat folder;
+    struct stat file;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    (void)snprintf(path, sizeof path, "%s/keyring.json", dir);
+    if (stat(dir, &folder) != 0 || stat(path, &file) != 0) {
+        return base_fail_errno(reterr, errno, "cannot look at %s", path);
+    }
+    if (file.st_uid != folder.st_uid || (file.st_mode & 022) != 0 || (folder.st_mode & 022) != 0) {
+        return base_fail(reterr, BASE_ERR_AUTH,
+                         "%s: others than the owner of %s may have written it; nothing was "
+                         "installed",
+                         path, dir);
+    }
+    base_status status = base_file_read(path, BUDGET_KEYRING_BYTES_MAX, &text, &text_bytes, reterr);
+    if (status == BASE_OK) {
+        status = budget_keyring_parse(text, text_bytes, keyring, reterr);
+        status = status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
+    }
+    free(text);
+    return status;
+}
+
+/* Root's, readable by all, in a directory of root's. */
+static base_status install(const budget_keyring *keyring, base_error *reterr)
+{
+    char dir[] = BUDGET_KEYRING_ANCHOR;
+    *strrchr(dir, '/') = '\0';
+    if (mkdir(dir, 0755) != 0 && errno != EEXIST) {
+        return base_fail_errno(reterr, errno, "cannot make %s", dir);
+    }
+    base_status status = budget_trusted_directory_check(dir, reterr);
+    if (status == BASE_OK) {
+        status = budget_keyring_write(BUDGET_KEYRING_ANCHOR, keyring, reterr);
+    }
+    if (status == BASE_OK && (chmod(dir, 0755) != 0 || chmod(BUDGET_KEYRING_ANCHOR, 0644) != 0)) {
+        status = base_fail_errno(reterr, errno, "cannot let all read %s", BUDGET_KEYRING_ANCHOR);
+    }
+    return status;
+}
+
+static int run_install_keyring(const cli_args *args)
+{
+    static budget_keyring keyring;
+    char dir[BASE_PATH_BYTES];
+    int exit_code = BASE_EXIT_USAGE;
+    base_error error = {0};
+    if (!cli_dir(args, dir, &exit_code)) {
+        return exit_code;
+    }
+    if (geteuid() != 0) {
+        return cli_error(args, BASE_EXIT_USAGE,
+                         "only root installs a keyring: who launches jobs must not be able to");
+    }
+    base_status status = read_for_install(dir, &keyring, &error);
+    if (status == BASE_OK) {
+        status = install(&keyring, &error);
+    }
+    if (status != BASE_OK) {
+        return cli_status(args, &error);
+    }
+    if (args->json) {
+        return cli_object(
+            json_pack("{s:s, s:i}", "installed", BUDGET_KEYRING_ANCHOR, "keys", keyring.count));
+    }
+    (void)printf("%s: ranks on this machine accept the tokens of these keys and no others\n",
+                 BUDGET_KEYRING_ANCHOR);
+    for (int i = 0; i < keyring.count; i++) {
+        (void)printf("  %s  %s\n", keyring.keys[i].kid, key_state(&keyring.keys[i]));
+    }
+    return BASE_EXIT_DONE;
+}
+
 const cli_command cli_key_commands[] = {
     {.name = "key list",
      .operands = "",
@@ -235,5 +319,12 @@ const cli_command cli_key_commands[] = {
      .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_OUT),
      .summary = "the keyring: what a verifier needs",
      .run = run_key_export},
+    {.name = "install-keyring",
+     .operands = "",
+     .optional = CLI_BIT(CLI_DIR),
+     .summary = "as root: let this machine's ranks accept these keys and no others",
+     .details = "Copies DIR/keyring.json to " BUDGET_KEYRING_ANCHOR ", which every rank believes "
+                "before what its launcher\nnames. Again after each key rotate and key revoke.",
+     .run = run_install_keyring},
 };
 const int cli_key_command_count = sizeof cli_key_commands / sizeof cli_key_commands[0];

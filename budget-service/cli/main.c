@@ -1,3 +1,4 @@
+/* The budget-service program: hardens the process, then runs the command that was named. */
 #include <stdio.h>
 
 #include "base/log.h"

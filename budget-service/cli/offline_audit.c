@@ -1,3 +1,5 @@
+/* Audits a copy of the ledger while no service runs, and checks its signed checkpoints. Called by
+ * `budget-service audit` (report.c). */
 #include "offline_audit.h"
 
 #include <errno.h>

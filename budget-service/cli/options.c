@@ -42,6 +42,7 @@ static const option_words words[CLI_OPTION_COUNT] = {
     [CLI_CREATE] = {"create", NULL, "leave to create one instance: once per token"},
     [CLI_INSTANCE_ID] = {"instance-id", "ID", "the vendor's id of the instance"},
     [CLI_LINE_ID] = {"line-id", "ID", "the bill's line; recorded once"},
+    [CLI_PARTIAL] = {"partial", NULL, "more of its cost may come: nothing returns yet"},
     [CLI_EVIDENCE] = {"evidence", "FILE", "kept, with its digest"},
     [CLI_BILL] = {"bill", "FILE", "the vendor's bill"},
     [CLI_AS_OF] = {"as-of", "TIME", "until when the bill goes, as 2026-01-02T03:04:05Z"},
@@ -50,6 +51,8 @@ static const option_words words[CLI_OPTION_COUNT] = {
     [CLI_CHECKPOINT] = {"checkpoint", "FILE", "a copy of DIR/checkpoints, kept elsewhere"},
     [CLI_ACCEPT_CHECKPOINT] = {"accept-checkpoint", NULL,
                                "an admin has looked: go on though the checkpoint does not fit"},
+    [CLI_ACCEPT_AUDIT] = {"accept-audit", NULL,
+                          "an admin has looked: go on though the ledger does not audit"},
     [CLI_ROLE] = {"role", "ROLE", "request, reconcile or admin"},
 };
 _Static_assert((int)CLI_OPTION_COUNT <= 64, "options fit a mask");

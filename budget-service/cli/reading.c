@@ -1,4 +1,5 @@
-/* remaining, total-spent, status, list. */
+/* The commands remaining, total-spent, status and list. Run by the table of commands in
+ * options.c. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -106,6 +107,10 @@ json_t *cli_entry_json(const budget_entry *entry)
     (void)json_object_set_new(object, "actual_usd_micro",
                               entry->actual_known ? json_integer(entry->actual_usd_micro)
                                                   : json_null());
+    if (entry->credit_usd_micro != 0) {
+        (void)json_object_set_new(object, "credit_usd_micro",
+                                  json_integer(entry->credit_usd_micro));
+    }
     return object;
 }
 
@@ -147,22 +152,24 @@ static void report_alarm(void *user, const budget_entry *entry)
 
 static int show_report(const cli_args *args, report_sink *sink, const budget_report *report)
 {
-    const bool attention =
-        report->alarms_total > 0 || report->frozen_total > 0 || report->clock_alarm[0] != '\0';
+    const bool attention = report->alarms_total > 0 || report->frozen_total > 0 ||
+                           report->clock_alarm[0] != '\0' || report->audit_finding[0] != '\0';
     const int exit_code =
         attention && args->options[CLI_CHECK] != NULL ? BASE_EXIT_NEEDS_ATTENTION : BASE_EXIT_DONE;
     if (args->json) {
-        (void)cli_object(json_pack(
-            "{s:O, s:O, s:I, s:I, s:I, s:s, s:b}", "accounts", sink->accounts, "alarms",
-            sink->alarms, "accounts_total", (json_int_t)report->accounts_total, "frozen_total",
-            (json_int_t)report->frozen_total, "alarms_total", (json_int_t)report->alarms_total,
-            "clock_alarm", report->clock_alarm, "needs_attention", attention));
+        (void)cli_object(
+            json_pack("{s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:b}", "accounts", sink->accounts,
+                      "alarms", sink->alarms, "accounts_total", (json_int_t)report->accounts_total,
+                      "frozen_total", (json_int_t)report->frozen_total, "alarms_total",
+                      (json_int_t)report->alarms_total, "clock_alarm", report->clock_alarm,
+                      "audit_finding", report->audit_finding, "needs_attention", attention));
         return exit_code;
     }
+    if (report->audit_finding[0] != '\0') {
+        (void)printf("ALARM the ledger does not audit: %s\n", report->audit_finding);
+    }
     if (report->clock_alarm[0] != '\0') {
-        (void)printf(
-            "ALARM %s; after a true correction an admin runs: budget-service clock repair\n",
-            report->clock_alarm);
+        (void)printf("ALARM %s\n", report->clock_alarm);
     }
     (void)printf("%" PRIu64 " account%s, %" PRIu64 " frozen, %" PRIu64 " past the deadline\n",
                  report->accounts_total, report->accounts_total == 1 ? "" : "s",
@@ -200,10 +207,14 @@ static void list_entry(void *user, const budget_entry *entry)
         (void)json_array_append_new(entries, cli_entry_json(entry));
         return;
     }
-    (void)printf("%-28s %-20s %-20s %10s %10s  %s\n", entry->label, entry->account, entry->state,
+    (void)printf("%-28s %-20s %-20s %10s %10s  %s", entry->label, entry->account, entry->state,
                  cli_usd(entry->reserved_usd_micro),
                  entry->actual_known ? cli_usd(entry->actual_usd_micro) : "unknown",
                  cli_time(entry->authorized_at));
+    if (entry->credit_usd_micro != 0) {
+        (void)printf("  credited %s more than it cost", cli_usd(entry->credit_usd_micro));
+    }
+    (void)printf("\n");
 }
 
 static int run_list(const cli_args *args)

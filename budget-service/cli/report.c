@@ -1,4 +1,4 @@
-/* reconcile, export, audit. */
+/* The commands reconcile, export and audit. Run by the table of commands in options.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "offline_audit.h"
 #include "proto/digest.h"
 
-static bool read_format(const cli_args *args, budget_bill_format *format)
+static bool read_format(const cli_args *args, const budget_bill_format **format)
 {
     base_error error = {0};
-    *format = BUDGET_BILL_GUESS;
+    *format = NULL; /* guessed */
     if (args->options[CLI_FORMAT] != NULL &&
         budget_bill_format_parse(args->options[CLI_FORMAT], format, &error) != BASE_OK) {
         (void)cli_error(args, BASE_EXIT_USAGE, "--format: %s", error.message);
@@ -40,14 +40,16 @@ static base_status bill_from_charges(const budget_charge *charges, size_t count,
         (void)snprintf(made[i].instance_id, sizeof made[i].instance_id, "%s",
                        charges[i].instance_id);
         made[i].usd_micro = charges[i].usd_micro;
+        made[i].at_s = charges[i].at_s;
+        made[i].until_s = charges[i].until_s;
     }
     *lines = made;
     return BASE_OK;
 }
 
 /* Reads the bill's file; *lines is the caller's to free. */
-static base_status read_bill(const cli_args *args, budget_bill_format format, budget_bill *bill,
-                             budget_bill_line **lines, base_error *reterr)
+static base_status read_bill(const cli_args *args, const budget_bill_format *format,
+                             budget_bill *bill, budget_bill_line **lines, base_error *reterr)
 {
     void *bytes = NULL;
     size_t size_bytes = 0;
@@ -102,15 +104,21 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
     const int exit_code = all ? BASE_EXIT_DONE : BASE_EXIT_NOT_RECONCILED;
     if (args->json) {
         (void)cli_object(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched", (json_int_t)result->matched,
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched", (json_int_t)result->matched,
             "missing_in_bill", (json_int_t)result->missing_in_bill, "missing_in_ledger",
             (json_int_t)result->missing_in_ledger, "differing", (json_int_t)result->differing,
-            "unknown", (json_int_t)result->unknown, "reconciled", all, "differences", differences));
+            "unknown", (json_int_t)result->unknown, "passed_over", (json_int_t)result->passed_over,
+            "reconciled", all, "differences", differences));
     } else {
         (void)printf("%" PRIu64 " matched, %" PRIu64 " missing in the bill, %" PRIu64
                      " missing in the ledger, %" PRIu64 " differing, %" PRIu64 " unknown\n",
                      result->matched, result->missing_in_bill, result->missing_in_ledger,
                      result->differing, result->unknown);
+        if (result->passed_over > 0) {
+            (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
+                         result->passed_over, result->passed_over == 1 ? "" : "s",
+                         args->options[CLI_AS_OF]);
+        }
     }
     return exit_code;
 }
@@ -141,7 +149,7 @@ static int run_reconcile(const cli_args *args)
 {
     budget_bill bill = {.vendor = args->options[CLI_VENDOR]};
     budget_bill_line *lines = NULL;
-    budget_bill_format format;
+    const budget_bill_format *format;
     const char *as_of = args->options[CLI_AS_OF];
     base_error error = {0};
     if (!read_format(args, &format)) {

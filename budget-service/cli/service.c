@@ -1,4 +1,4 @@
-/* init and serve. */
+/* The commands init and serve. Run by the table of commands in options.c. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -136,8 +136,8 @@ typedef struct serving {
     bool no_source;
 } serving;
 
-/* Retired keys whose tokens may still be asked for again are opened as well, where they are there.
- */
+/* Retired keys whose tokens may still be asked for again are opened as well,
+ * where they are there. */
 static base_status open_keys(serving *state, const budget_passphrase *passphrase,
                              const budget_public_key *active, base_error *reterr)
 {
@@ -232,6 +232,7 @@ static int run_serve(const cli_args *args)
         .listen = args->options[CLI_LISTEN],
         .listen_redeem = args->options[CLI_LISTEN_REDEEM],
         .accept_checkpoint = args->options[CLI_ACCEPT_CHECKPOINT] != NULL,
+        .accept_audit = args->options[CLI_ACCEPT_AUDIT] != NULL,
         .signer = {.unlock = unlock, .find = find, .release = release, .user = &state},
         .ready = ready,
         .ready_user = &state,
@@ -258,7 +259,8 @@ const cli_command cli_service_commands[] = {
     {.name = "serve",
      .operands = "",
      .optional = CLI_BIT(CLI_DIR) | PASSPHRASE_OPTIONS | CLI_BIT(CLI_LISTEN) |
-                 CLI_BIT(CLI_LISTEN_REDEEM) | CLI_BIT(CLI_ACCEPT_CHECKPOINT),
+                 CLI_BIT(CLI_LISTEN_REDEEM) | CLI_BIT(CLI_ACCEPT_CHECKPOINT) |
+                 CLI_BIT(CLI_ACCEPT_AUDIT),
      .summary = "run the service; prints one line when it is ready",
      .details = PASSPHRASE_HELP,
      .run = run_serve},

@@ -1,9 +1,10 @@
-/* redeem and verify. */
+/* The commands redeem and verify. Run by the table of commands in options.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "budget/receipt.h"
 #include "budget/secret_file.h"
 #include "budget/time.h"
 #include "budget/token.h"
@@ -164,8 +165,8 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
     }
     for (int first = 0; first < ranks && exit_code == BASE_EXIT_DONE; first += ANSWER_RANKS) {
         const int count = ranks - first < ANSWER_RANKS ? ranks - first : ANSWER_RANKS;
-        const budget_verdict verdict =
-            budget_redeem(options, token, first, count, attempt, redemption, &why);
+        const budget_redeem_ranks some = {.first = first, .count = count, .attempt = attempt};
+        const budget_verdict verdict = budget_redeem(options, token, &some, redemption, &why);
         if (verdict != BUDGET_GRANTED) {
             exit_code = cli_refused(args, NULL, verdict, &why, NULL);
         } else if (put_receipts(folder, first, redemption, &why) != BASE_OK) {
@@ -174,6 +175,10 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
         not_after = redemption->not_after;
     }
     free(redemption);
+    int64_t now_s = 0;
+    if (exit_code == BASE_EXIT_DONE && budget_receipt_now(folder, &now_s, &why) != BASE_OK) {
+        exit_code = cli_status(args, &why); /* the clock begins beside them */
+    }
     if (exit_code != BASE_EXIT_DONE) {
         return exit_code;
     }

@@ -1,3 +1,5 @@
+/* Turns options into values (money, integers, directory) and opens a client for them; mistakes are
+ * reported here. Called by every command of cli/. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Questions of role admin. */
+/* Calls of role admin: accounts, clients, the ledger's clock. Called by the commands of cli/. */
 #include <string.h>
 
 #include "client_impl.h"

@@ -309,8 +309,11 @@ static budget_verdict ask_once(budget_client *client, request_type *request, int
         return BUDGET_FAILED;
     }
     (void)ringfence__budget__request__pack(request, packed);
-    const budget_link_result result = budget_link_ask(
-        &client->link, packed, request_bytes, request->request_id, deadline_ns, response, why);
+    const budget_question question = {.request = packed,
+                                      .request_bytes = request_bytes,
+                                      .request_id = request->request_id,
+                                      .deadline_ns = deadline_ns};
+    const budget_link_result result = budget_link_ask(&client->link, &question, response, why);
     free(packed != small ? packed : NULL);
     if (result != BUDGET_LINK_ANSWERED) {
         return result == BUDGET_LINK_NOT_SENT ? BUDGET_FAILED : BUDGET_UNKNOWN;

@@ -1,4 +1,5 @@
-/* Questions of role reconcile. */
+/* Calls of role reconcile: record a cost, reconcile a bill, audit. Called by the commands of
+ * cli/. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ budget_verdict budget_record_actual(budget_client *client, const budget_actual *
     body.label = budget_wire_text(actual->label);
     body.usd_micro = actual->usd_micro;
     body.line_id = budget_wire_text(actual->line_id);
+    body.partial = actual->partial;
     body.evidence.data = (uint8_t *)(uintptr_t)actual->evidence;
     body.evidence.len = actual->evidence != NULL ? actual->evidence_bytes : 0;
     request.body_case = BUDGET_REQUEST(RECORD_ACTUAL);
@@ -39,6 +41,7 @@ static void fill_line(const budget_bill_line *from, Ringfence__Budget__BillLine 
     line->instance_id = budget_wire_text(from->instance_id);
     line->usd_micro = from->usd_micro;
     line->at = from->at_s;
+    line->until = from->until_s;
 }
 
 static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
@@ -51,6 +54,7 @@ static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
         .missing_in_ledger = got->missing_in_ledger,
         .differing = got->differing,
         .unknown = got->unknown,
+        .passed_over = got->passed_over,
     };
     for (size_t i = 0; i < got->n_differences && difference_fn != NULL; i++) {
         budget_difference difference;

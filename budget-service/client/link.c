@@ -1,3 +1,5 @@
+/* Sends one request over CURVE and waits for its answer, reconnecting until the deadline. Called by
+ * client.c, and by redeem_calls.c for the redeem endpoint. */
 #include "link.h"
 
 #include <budget.pb-c.h>
@@ -17,25 +19,6 @@ enum {
     POLL_MS_MAX = 1000,
     AGAIN_MS = 50, /* between two connections */
 };
-
-base_status budget_endpoint_check(const char *endpoint, base_error *reterr)
-{
-    const size_t path_bytes_max = sizeof((struct sockaddr_un *)0)->sun_path - 1;
-    if (strncmp(endpoint, "tcp://", 6) == 0) {
-        return BASE_OK;
-    }
-    if (strncmp(endpoint, "ipc://", 6) != 0 || endpoint[6] != '/') {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s: must be ipc:///PATH or tcp://ADDRESS:PORT",
-                         endpoint);
-    }
-    if (strlen(endpoint + 6) > path_bytes_max) {
-        return base_fail(reterr, BASE_ERR_LIMIT,
-                         "%s: %zu characters, and a Unix socket's path has at most %zu: choose a "
-                         "folder with a shorter name, or tcp://",
-                         endpoint + 6, strlen(endpoint + 6), path_bytes_max);
-    }
-    return BASE_OK;
-}
 
 base_status budget_link_open(budget_link *link, const char *endpoint, const proto_keypair *keys,
                              const uint8_t service_public_key[PROTO_KEY_BYTES], base_error *reterr)
@@ -101,18 +84,15 @@ static base_status reconnect(budget_link *link, base_error *reterr)
 }
 
 /* Where a question stands. */
-typedef struct question {
-    const void *request;
-    size_t request_bytes;
-    const char *request_id;
-    int64_t deadline_ns;
+typedef struct asking {
+    const budget_question *question;
     bool sent_ever;
     bool sent_here; /* over the connection there is now */
-} question;
+} asking;
 
-/* An answer to this question, if one is there. Others are of questions given up, and are dropped.
- */
-static base_status take_answer(budget_link *link, const question *asked,
+/* An answer to this question, if one is there.
+ * Others are of questions given up, and are dropped. */
+static base_status take_answer(budget_link *link, const asking *asked,
                                Ringfence__Budget__Response **response, base_error *why)
 {
     for (;;) {
@@ -125,7 +105,8 @@ static base_status take_answer(budget_link *link, const question *asked,
         const base_status status = budget_response_unpack(
             zmq_msg_data(&message), zmq_msg_size(&message), &link->arena, response, why);
         (void)zmq_msg_close(&message);
-        if (status != BASE_OK || strcmp((*response)->request_id, asked->request_id) == 0) {
+        if (status != BASE_OK ||
+            strcmp((*response)->request_id, asked->question->request_id) == 0) {
             return status;
         }
     }
@@ -141,7 +122,7 @@ static base_status look_at_events(budget_link *link, base_error *why)
         case PROTO_BUS_REFUSED:
             return base_fail(why, BASE_ERR_AUTH,
                              "the service at %s does not admit this key: it has been revoked, or "
-                             "belongs to another service",
+                             "belongs to another service, or the service has too many connections",
                              link->endpoint);
         case PROTO_BUS_UNREACHABLE:
             return base_fail(why, BASE_ERR_PEER,
@@ -157,24 +138,24 @@ static base_status look_at_events(budget_link *link, base_error *why)
     return BASE_OK;
 }
 
-static void wait_for_more(budget_link *link, const question *asked)
+static void wait_for_more(budget_link *link, const asking *asked)
 {
     zmq_pollitem_t items[] = {
         {.socket = link->socket, .events = ZMQ_POLLIN | (asked->sent_here ? 0 : ZMQ_POLLOUT)},
         {.socket = link->monitor, .events = ZMQ_POLLIN},
     };
-    const int wait_ms = base_deadline_poll_ms(asked->deadline_ns, POLL_MS_MAX);
+    const int wait_ms = base_deadline_poll_ms(asked->question->deadline_ns, POLL_MS_MAX);
     (void)zmq_poll(items, link->socket != NULL ? 2 : 0,
                    link->socket != NULL || wait_ms < AGAIN_MS ? wait_ms : AGAIN_MS);
 }
 
-/* One look at the connection. BASE_ERR_BUSY: wait; BASE_OK: answered; else the connection failed.
- */
-static base_status advance(budget_link *link, question *asked,
-                           Ringfence__Budget__Response **response, base_error *why)
+/* One look at the connection. BASE_ERR_BUSY: wait; BASE_OK: answered;
+ * else the connection failed. */
+static base_status advance(budget_link *link, asking *asked, Ringfence__Budget__Response **response,
+                           base_error *why)
 {
-    if (!asked->sent_here &&
-        proto_zmq_send(link->socket, asked->request, asked->request_bytes, ZMQ_DONTWAIT) >= 0) {
+    if (!asked->sent_here && proto_zmq_send(link->socket, asked->question->request,
+                                            asked->question->request_bytes, ZMQ_DONTWAIT) >= 0) {
         asked->sent_here = true;
         asked->sent_ever = true;
     }
@@ -186,14 +167,13 @@ static base_status advance(budget_link *link, question *asked,
     return status;
 }
 
-budget_link_result budget_link_ask(budget_link *link, const void *request, size_t request_bytes,
-                                   const char *request_id, int64_t deadline_ns,
+budget_link_result budget_link_ask(budget_link *link, const budget_question *question,
                                    Ringfence__Budget__Response **response, base_error *why)
 {
-    question asked = {request, request_bytes, request_id, deadline_ns, false, false};
+    asking asked = {.question = question};
     bool reused = link->socket != NULL; /* it may have died while nobody asked */
     base_status status = BASE_ERR_TIMEOUT;
-    while (base_now_ns() < deadline_ns) {
+    while (base_now_ns() < question->deadline_ns) {
         if (link->socket == NULL) {
             status = reconnect(link, why);
             asked.sent_here = false;

@@ -39,14 +39,17 @@ BASE_MUST_CHECK base_status budget_link_open(budget_link *link, const char *endp
 /* Wipes the keys. A zeroed link is fine. */
 void budget_link_close(budget_link *link);
 
-/* Blocks until deadline_ns. *response lives until the next question. */
-BASE_MUST_CHECK budget_link_result budget_link_ask(budget_link *link, const void *request,
-                                                   size_t request_bytes, const char *request_id,
-                                                   int64_t deadline_ns,
+typedef struct budget_question {
+    const void *request; /* packed */
+    size_t request_bytes;
+    const char *request_id; /* the answer's as well */
+    int64_t deadline_ns;
+} budget_question;
+
+/* Blocks until the deadline. *response lives until the next question. */
+BASE_MUST_CHECK budget_link_result budget_link_ask(budget_link *link,
+                                                   const budget_question *question,
                                                    struct Ringfence__Budget__Response **response,
                                                    base_error *why);
-
-/* "ipc://PATH" whose path fits a Unix socket, or "tcp://…". BASE_ERR_LIMIT, BASE_ERR_INVALID. */
-BASE_MUST_CHECK base_status budget_endpoint_check(const char *endpoint, base_error *reterr);
 
 #endif

@@ -1,4 +1,5 @@
-/* Questions that change nothing. */
+/* Calls that change nothing: accounts, reservations, status, exports. Called by the commands of
+ * cli/. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@ bool budget_entry_from(const Ringfence__Budget__Entry *from, budget_entry *entry
         .reserved_usd_micro = from->reserved_usd_micro,
         .actual_usd_micro = from->actual_usd_micro,
         .actual_known = from->actual_known,
+        .credit_usd_micro = from->credit_usd_micro,
         .authorized_at = from->authorized_at,
         .redeemed_at = from->redeemed_at,
         .deadline = from->deadline,
@@ -111,6 +113,7 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
         .alarms_total = got->alarms_total,
     };
     (void)snprintf(report->clock_alarm, sizeof report->clock_alarm, "%s", got->clock_alarm);
+    (void)snprintf(report->audit_finding, sizeof report->audit_finding, "%s", got->audit_finding);
     for (size_t i = 0; i < got->n_accounts && sinks->account != NULL; i++) {
         budget_account account;
         if (!budget_account_from(got->accounts[i], &account)) {

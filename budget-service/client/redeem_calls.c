@@ -55,8 +55,12 @@ static budget_verdict ask_redeem(const budget_redeem_options *options,
         return BUDGET_BAD_TOKEN;
     }
     (void)ringfence__budget__request__pack(&request, packed);
-    const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
-    switch (budget_link_ask(link, packed, packed_bytes, request_id, deadline_ns, response, why)) {
+    const budget_question question = {.request = packed,
+                                      .request_bytes = packed_bytes,
+                                      .request_id = request_id,
+                                      .deadline_ns =
+                                          base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS)};
+    switch (budget_link_ask(link, &question, response, why)) {
     case BUDGET_LINK_NOT_SENT:
         return BUDGET_FAILED;
     case BUDGET_LINK_NO_ANSWER:
@@ -72,33 +76,34 @@ static budget_verdict ask_redeem(const budget_redeem_options *options,
 }
 
 budget_verdict budget_redeem(const budget_redeem_options *options, const char *token,
-                             int first_rank, int ranks, int attempt, budget_redemption *redemption,
+                             const budget_redeem_ranks *ranks, budget_redemption *redemption,
                              base_error *why)
 {
     budget_link link = {0};
     budget_wire_response *response = NULL;
     Ringfence__Budget__Redeem body = RINGFENCE__BUDGET__REDEEM__INIT;
-    if (first_rank < 0 || ranks <= 0 || ranks > BUDGET_REDEEM_RANKS_MAX || attempt <= 0) {
+    if (ranks->first < 0 || ranks->count <= 0 || ranks->count > BUDGET_REDEEM_RANKS_MAX ||
+        ranks->attempt <= 0) {
         (void)base_fail(why, BASE_ERR_INVALID, "ranks %d … %d, attempt %d: out of range",
-                        first_rank, first_rank + ranks - 1, attempt);
+                        ranks->first, ranks->first + ranks->count - 1, ranks->attempt);
         return BUDGET_FAILED;
     }
     if (open_link(options, &link, why) != BASE_OK) {
         return BUDGET_FAILED;
     }
     body.token = budget_wire_text(token);
-    body.first_rank = (uint32_t)first_rank;
-    body.ranks = (uint32_t)ranks;
-    body.attempt = (uint32_t)attempt;
+    body.first_rank = (uint32_t)ranks->first;
+    body.ranks = (uint32_t)ranks->count;
+    body.attempt = (uint32_t)ranks->attempt;
     budget_verdict verdict = ask_redeem(options, &body, &link, &response, why);
     if (verdict == BUDGET_GRANTED) {
         const Ringfence__Budget__Redeemed *got = response->redeemed;
         redemption->not_after = got->not_after;
         redemption->seconds_left = got->max_seconds_left;
-        redemption->count = ranks;
-        bool good = got->n_receipts == (size_t)ranks &&
+        redemption->count = ranks->count;
+        bool good = got->n_receipts == (size_t)ranks->count &&
                     budget_copy_text(redemption->jti, sizeof redemption->jti, got->jti);
-        for (int i = 0; i < ranks && good; i++) {
+        for (int i = 0; i < ranks->count && good; i++) {
             good = budget_copy_text(redemption->receipts[i], sizeof redemption->receipts[i],
                                     got->receipts[i]);
         }

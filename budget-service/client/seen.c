@@ -1,3 +1,5 @@
+/* Stores the newest ledger row that a client has seen, to notice a ledger set back to an older
+ * state. Called by client.c around each answer. */
 #include "seen.h"
 
 #include <errno.h>
@@ -7,10 +9,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "proto/digest.h"
 
 enum {
@@ -95,20 +97,17 @@ base_status budget_seen_update(const budget_seen *seen, const budget_seen_row *r
 {
     char line[LINE_BYTES + 1];
     budget_seen_row old;
-    int locked = -1;
-    do {
-        locked = flock(seen->fd, LOCK_EX);
-    } while (locked != 0 && errno == EINTR);
-    if (locked != 0) {
-        return base_fail_errno(reterr, errno, "cannot lock what is remembered of the ledger");
+    base_status status = base_lock_wait(seen->fd, "what is remembered of the ledger", reterr);
+    if (status != BASE_OK) {
+        return status;
     }
-    base_status status = budget_seen_read(seen, &old, reterr);
+    status = budget_seen_read(seen, &old, reterr);
     if (status == BASE_OK && row->sequence > old.sequence) {
         format(row, line);
         if (pwrite(seen->fd, line, LINE_BYTES, 0) != LINE_BYTES) {
             status = base_fail_errno(reterr, errno, "cannot remember the ledger's newest row");
         }
     }
-    (void)flock(seen->fd, LOCK_UN);
+    base_lock_drop(seen->fd);
     return status;
 }

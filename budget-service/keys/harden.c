@@ -1,3 +1,5 @@
+/* Forbids core dumps and tracing of this process. Called at the start of every command (cli/main.c)
+ * and by the service itself. */
 #include "budget/harden.h"
 
 #include <errno.h>

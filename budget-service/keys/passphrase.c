@@ -1,3 +1,5 @@
+/* Reads the passphrase from a file, a descriptor, a systemd credential or the terminal, into locked
+ * memory. Called by the commands that unlock or make a signing key. */
 #include "budget/passphrase.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Signing keys in locked memory, and their password-wrapped form on disk (PASERK k4.secret-pw).
+ * Called by cli/key_store.c, and by the commands that start or make a service (cli/service.c). */
 #include "budget/secret_key.h"
 
 #include <sodium.h>

@@ -1,3 +1,6 @@
+/* Ledger operations on accounts: create, set a cap, acknowledge, list; and the chain of an account
+ * and its parents, which the other operations load. Called by server/ and, to replay a journal, by
+ * audit/. */
 #include <string.h>
 
 #include "budget/money.h"

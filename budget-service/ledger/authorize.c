@@ -1,10 +1,12 @@
+/* The ledger operation that grants or refuses an authorization, and reserves its amount on the
+ * whole chain. Called by server/handle_authorize.c and audit/replay.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "budget/money.h"
 #include "ledger_core.h"
-#include "mutation.h"
+#include "rules/mutation.h"
 
 /* The claims as stored: what authorizing and replaying end with. */
 static base_status load_payload(budget_ledger *ledger, uint64_t sequence,
@@ -40,10 +42,8 @@ base_status budget_ledger_claims(budget_ledger *ledger, const char *jti,
 {
     ledger_reservation found;
     memset(authorization, 0, sizeof *authorization);
-    base_status status = reservation_load(ledger, SQL_RESERVATION_BY_LABEL, jti, &found, reterr);
-    if (status == BASE_ERR_NOTFOUND) {
-        status = reservation_load(ledger, SQL_RESERVATION_BY_JTI, jti, &found, reterr);
-    }
+    const base_status status =
+        reservation_load(ledger, SQL_RESERVATION_BY_JTI, jti, &found, reterr);
     return status == BASE_OK ? load_payload(ledger, found.sequence, authorization, payload, reterr)
                              : status;
 }
@@ -66,8 +66,8 @@ static base_status refuse_money(ledger_op *op, budget_reason reason, const ledge
     chain_answer(chain, chain, which, op->answer);
     if (reason == BUDGET_REASON_ACCOUNT_FROZEN) {
         return op_refuse(op, reason,
-                         "account %s is frozen: an actual was above its reservation; an admin must "
-                         "acknowledge it",
+                         "account %s is frozen: an actual was above its reservation, or credits "
+                         "above the cost; an admin must acknowledge it",
                          chain->names[which]);
     }
     budget_money_format(op->answer->remaining_before_usd_micro, left);

@@ -1,3 +1,5 @@
+/* Checks a vendor's termination evidence against the instances of a reservation. Called by
+ * outcome.c before a run counts as terminated. */
 #include "evidence.h"
 
 #include <jansson.h>

@@ -1,3 +1,5 @@
+/* Writes rows of the ledger as JSON lines, as an hledger journal and as a Markdown page. The
+ * service calls it to append to spend.jsonl (server/spend.c). */
 #include "budget/export.h"
 
 #include <inttypes.h>
@@ -24,6 +26,8 @@ static const char *event_name(budget_kind kind)
         return "voided";
     case BUDGET_KIND_EXPIRE:
         return "deadline-passed";
+    case BUDGET_KIND_FINAL:
+        return "final";
     default:
         return NULL;
     }
@@ -70,6 +74,11 @@ bool budget_export_jsonl(const budget_row *row, char text[BUDGET_EXPORT_LINE_BYT
                        row->kind == BUDGET_KIND_ACTUAL ? row->posted_delta : row->usd_micro);
     }
     if (row->kind == BUDGET_KIND_ACTUAL) {
+        const size_t used = strlen(text);
+        if (row->usd_micro != row->posted_delta) { /* of a credit above what was posted */
+            (void)snprintf(text + used, BUDGET_EXPORT_LINE_BYTES - used,
+                           ",\"uncounted_usd_micro\":%" PRId64, row->usd_micro - row->posted_delta);
+        }
         append(text, BUDGET_EXPORT_LINE_BYTES, "line_id", row->text);
     }
     append(text, BUDGET_EXPORT_LINE_BYTES, "state", budget_state_name(row->state));

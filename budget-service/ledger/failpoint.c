@@ -1,4 +1,5 @@
-/* Compiled into test builds only (BUDGET_FAILPOINTS). */
+/* Stops the process at a named point, for tests of crashes (compiled in with BUDGET_FAILPOINTS
+ * only). Called by the ledger and by the server's batch. */
 #include "failpoint.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+/* Reads, writes and hashes rows of the journal. Called by operation.c for each change, and by
+ * audit/ to check the chain. */
 #include "journal.h"
 
 #include <sodium.h>
@@ -94,6 +96,42 @@ bool journal_read(const store_db *store, store_sql sql, journal_row *row)
         row->body = NULL;
     }
     return good;
+}
+
+enum actual_flag { ACTUAL_FINAL = 1, ACTUAL_EVIDENCE = 2 };
+
+size_t journal_actual_write(const journal_actual *actual, uint8_t data[JOURNAL_ACTUAL_BYTES_MAX])
+{
+    const uint8_t flags = (uint8_t)((actual->final ? ACTUAL_FINAL : 0) |
+                                    (actual->evidence != NULL ? ACTUAL_EVIDENCE : 0));
+    base_writer writer = base_writer_make(data, JOURNAL_ACTUAL_BYTES_MAX);
+    base_write_u64(&writer, (uint64_t)actual->billed);
+    base_write_bytes(&writer, &flags, 1);
+    if (actual->evidence != NULL) {
+        base_write_bytes(&writer, actual->evidence, BUDGET_DIGEST_BYTES);
+    }
+    base_write_bytes(&writer, actual->instance, actual->instance_bytes);
+    BASE_ASSERT(!writer.failed);
+    return writer.offset_bytes;
+}
+
+bool journal_actual_read(const journal_row *row, journal_actual *actual)
+{
+    base_reader reader = base_reader_make(row->data, row->data_bytes);
+    memset(actual, 0, sizeof *actual);
+    actual->billed = (int64_t)base_read_u64(&reader);
+    const uint8_t *flags = base_read_bytes(&reader, 1);
+    if (flags == NULL || (*flags & ~(ACTUAL_FINAL | ACTUAL_EVIDENCE)) != 0) {
+        return false;
+    }
+    actual->final = (*flags & ACTUAL_FINAL) != 0;
+    if ((*flags & ACTUAL_EVIDENCE) != 0) {
+        actual->evidence = base_read_bytes(&reader, BUDGET_DIGEST_BYTES);
+    }
+    const size_t used = 8 + 1 + (actual->evidence != NULL ? BUDGET_DIGEST_BYTES : 0);
+    actual->instance = (const char *)row->data + used;
+    actual->instance_bytes = row->data_bytes - used;
+    return !reader.failed && actual->instance_bytes < BUDGET_INSTANCE_BYTES;
 }
 
 size_t journal_answer_write(const budget_answer *answer, uint8_t data[JOURNAL_ANSWER_BYTES_MAX])

@@ -1,6 +1,6 @@
 /* One row of the journal, and the chain: each row's hash covers the hash before it and every column
- * of the row, so that an edited, deleted, reordered or inserted row breaks the chain at its place.
- */
+ * of the row, so that an edited, deleted, reordered or inserted row breaks the chain at its
+ * place. */
 #ifndef BUDGET_JOURNAL_H
 #define BUDGET_JOURNAL_H
 
@@ -20,8 +20,8 @@ enum {
     JOURNAL_ROW_BYTES_MAX = 16 * 1024, /* encoded, for the hash */
 };
 
-/* Texts and blobs are borrowed: from the caller when it is written, from the statement when read.
- */
+/* Texts and blobs are borrowed: from the caller when it is written,
+ * from the statement when read. */
 typedef struct journal_row {
     uint64_t sequence;
     int64_t at_ms; /* ledger time */
@@ -58,6 +58,23 @@ BASE_MUST_CHECK base_status journal_insert(store_db *store, const journal_row *r
 /* The current row of a statement that selects JOURNAL_COLUMNS. False: hash or body has a wrong
  * length (hash is zeros then). */
 bool journal_read(const store_db *store, store_sql sql, journal_row *row);
+
+/* What the data of a row of kind ACTUAL holds; the blobs and texts point into the row. */
+typedef struct journal_actual {
+    int64_t billed;          /* what the bill's line says; 0: no line */
+    bool final;              /* a person says that no more will come */
+    const uint8_t *evidence; /* BUDGET_DIGEST_BYTES; NULL: none */
+    const char *instance;    /* of the line: instance_bytes without a NUL */
+    size_t instance_bytes;
+} journal_actual;
+
+enum { JOURNAL_ACTUAL_BYTES_MAX = 8 + 1 + BUDGET_DIGEST_BYTES + BUDGET_INSTANCE_BYTES };
+
+/* Returns the bytes written. */
+size_t journal_actual_write(const journal_actual *actual, uint8_t data[JOURNAL_ACTUAL_BYTES_MAX]);
+
+/* False: malformed. */
+bool journal_actual_read(const journal_row *row, journal_actual *actual);
 
 /* The part of an answer that its other columns do not hold. Returns the bytes written. */
 size_t journal_answer_write(const budget_answer *answer, uint8_t data[JOURNAL_ANSWER_BYTES_MAX]);

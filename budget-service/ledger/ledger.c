@@ -1,3 +1,5 @@
+/* Opens, creates and closes a ledger, and runs its batches: begin, commit, rollback, ledger time.
+ * Called by server/, by the offline audit and by benchmarks. */
 #include "budget/ledger.h"
 
 #include <errno.h>
@@ -6,85 +8,72 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/lock.h"
 #include "budget/token.h"
 #include "failpoint.h"
 #include "ledger_core.h"
-#include "mutation.h"
+#include "rules/mutation.h"
 
 static base_status lock_folder(budget_ledger *ledger, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 16];
     (void)snprintf(path, sizeof path, "%s/ledger.lock", ledger->dir);
-    ledger->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (ledger->lock_fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot open %s", path);
-    }
-    if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno == EWOULDBLOCK
-                   ? base_fail(reterr, BASE_ERR_BUSY, "%s: another service has this ledger open",
-                               ledger->dir)
-                   : base_fail_errno(reterr, errno, "cannot lock %s", path);
-    }
-    return BASE_OK;
+    const base_status status = base_lock_file(path, &ledger->lock_fd, reterr);
+    return status == BASE_ERR_BUSY
+               ? base_fail(reterr, status, "%s: another service has this ledger open", ledger->dir)
+               : status;
 }
 
-static base_status save_anchor(budget_ledger *ledger, base_error *reterr)
+/* The line of ledger time, as GENESIS and BOOT rows keep it: at at_ms, CLOCK_BOOTTIME stood at so
+ * much, of that boot. */
+static void note_boot(ledger_op *op)
 {
-    const budget_clock_anchor *anchor = &ledger->anchor;
-    const struct {
-        const char *key;
-        int64_t number;
-        const char *text;
-    } rows[] = {
-        {"anchor-boot", anchor->clock.boot_ms, anchor->clock.boot_id},
-        {"anchor-ledger", anchor->ledger_ms, NULL},
-        {"anchor-offset", anchor->offset_ms, NULL},
-    };
-    base_status status = BASE_OK;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == BASE_OK; i++) {
-        status = store_run(&ledger->store, reterr, SQL_META_PUT, "tit", rows[i].key, rows[i].number,
-                           rows[i].text);
-    }
-    return status;
+    const budget_clock *clock = &op->ledger->anchor.clock;
+    base_writer writer = base_writer_make(op->data, sizeof op->data);
+    base_write_u64(&writer, (uint64_t)clock->boot_ms);
+    base_write_bytes(&writer, clock->boot_id, sizeof clock->boot_id);
+    op->row.data = op->data;
+    op->row.data_bytes = writer.offset_bytes;
 }
 
-static base_status load_number(budget_ledger *ledger, const char *key, int64_t *number, char *text,
-                               base_error *reterr)
+static base_status load_boot(budget_ledger *ledger, base_error *reterr)
 {
-    bool row = false;
-    base_status status = store_query(&ledger->store, reterr, SQL_META_GET, "t", key);
-    status = status == BASE_OK ? store_next(&ledger->store, SQL_META_GET, &row, reterr) : status;
-    if (status != BASE_OK || !row) {
-        return status != BASE_OK ? status
-                                 : base_fail(reterr, BASE_ERR_INVALID, "%s lacks its %s",
-                                             ledger->store.path, key);
+    bool there = false;
+    journal_row row;
+    store_db *store = &ledger->store;
+    budget_clock_anchor *anchor = &ledger->anchor;
+    base_status status = store_query(store, reterr, SQL_JOURNAL_BOOT, "");
+    status = status == BASE_OK ? store_next(store, SQL_JOURNAL_BOOT, &there, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
     }
-    *number = store_int(&ledger->store, SQL_META_GET, 0);
-    if (text != NULL) {
-        store_copy_text(&ledger->store, SQL_META_GET, 1, text, BUDGET_BOOT_ID_BYTES);
+    if (there && journal_read(store, SQL_JOURNAL_BOOT, &row)) {
+        base_reader reader = base_reader_make(row.data, row.data_bytes);
+        anchor->ledger_ms = row.at_ms;
+        anchor->clock.boot_ms = (int64_t)base_read_u64(&reader);
+        const void *boot_id = base_read_bytes(&reader, sizeof anchor->clock.boot_id);
+        there = boot_id != NULL;
+        if (there) {
+            memcpy(anchor->clock.boot_id, boot_id, sizeof anchor->clock.boot_id - 1);
+        }
     }
-    store_done(&ledger->store, SQL_META_GET);
-    return BASE_OK;
+    store_done(store, SQL_JOURNAL_BOOT);
+    return there ? BASE_OK
+                 : base_fail(reterr, BASE_ERR_INVALID, "%s does not say when it was begun",
+                             store->path);
 }
 
-/* The newest row gives head and sequence, and how far ledger time had come. */
+/* The newest row gives head and sequence, the offset, and how far ledger time had come. */
 static base_status load_state(budget_ledger *ledger, base_error *reterr)
 {
     journal_row last;
     bool row = false;
     store_db *store = &ledger->store;
     budget_clock_anchor *anchor = &ledger->anchor;
-    base_status status =
-        load_number(ledger, "anchor-boot", &anchor->clock.boot_ms, anchor->clock.boot_id, reterr);
-    if (status == BASE_OK) {
-        status = load_number(ledger, "anchor-ledger", &anchor->ledger_ms, NULL, reterr);
-    }
-    if (status == BASE_OK) {
-        status = load_number(ledger, "anchor-offset", &anchor->offset_ms, NULL, reterr);
-    }
+    base_status status = load_boot(ledger, reterr);
     status = status == BASE_OK ? store_query(store, reterr, SQL_JOURNAL_LAST, "") : status;
     status = status == BASE_OK ? store_next(store, SQL_JOURNAL_LAST, &row, reterr) : status;
     if (status != BASE_OK) {
@@ -98,8 +87,9 @@ static base_status load_state(budget_ledger *ledger, base_error *reterr)
     }
     ledger->sequence = last.sequence;
     memcpy(ledger->head, last.hash, sizeof ledger->head);
+    anchor->offset_ms = last.offset_ms;
     if (last.at_ms > anchor->ledger_ms) {
-        /* The row is newer than the anchor: on the anchor's own line, its moment is known. */
+        /* The row is newer than the boot's: on that boot's own line, its moment is known. */
         anchor->clock.boot_ms += last.at_ms - anchor->ledger_ms;
         anchor->ledger_ms = last.at_ms;
     }
@@ -107,13 +97,25 @@ static base_status load_state(budget_ledger *ledger, base_error *reterr)
     return BASE_OK;
 }
 
-static base_status genesis(budget_ledger *ledger, base_error *reterr)
+/* A row that the ledger itself makes. */
+static base_status note(budget_ledger *ledger, budget_kind kind, const char *text,
+                        base_error *reterr)
 {
     budget_answer answer;
     ledger_op op;
     base_status status = op_begin(&op, ledger, NULL, &answer, reterr);
-    op.row.kind = BUDGET_KIND_GENESIS;
+    op.row.kind = kind;
+    op.row.text = text;
+    if (kind == BUDGET_KIND_GENESIS || kind == BUDGET_KIND_BOOT) {
+        note_boot(&op);
+    }
     return op_end(&op, status == BASE_OK ? op_grant(&op) : status);
+}
+
+base_status budget_ledger_accept_audit(budget_ledger *ledger, const char *finding,
+                                       base_error *reterr)
+{
+    return note(ledger, BUDGET_KIND_AUDIT_ACCEPTED, finding, reterr);
 }
 
 static budget_ledger *make(const budget_ledger_options *options, base_error *reterr)
@@ -165,8 +167,7 @@ base_status budget_ledger_create(const budget_ledger_options *options, base_erro
             (budget_clock_anchor){.ledger_ms = options->clock.wall_ms, .clock = options->clock};
         status = budget_ledger_begin(ledger, &options->clock, reterr);
     }
-    status = status == BASE_OK ? save_anchor(ledger, reterr) : status;
-    status = status == BASE_OK ? genesis(ledger, reterr) : status;
+    status = status == BASE_OK ? note(ledger, BUDGET_KIND_GENESIS, NULL, reterr) : status;
     if (status == BASE_OK) {
         ledger->checkpoint_fd = open(ledger->checkpoint_path,
                                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -179,18 +180,17 @@ base_status budget_ledger_create(const budget_ledger_options *options, base_erro
     return status;
 }
 
-/* Every start is noted in the anchor, and a checkpoint that an admin accepted in the journal. */
+/* The first start after a boot is noted in the journal, and a checkpoint that an admin accepted. */
 static base_status start(budget_ledger *ledger, const budget_ledger_options *options, bool accepted,
                          base_error *reterr)
 {
+    const bool booted = strcmp(ledger->anchor.clock.boot_id, options->clock.boot_id) != 0;
     base_status status = budget_ledger_begin(ledger, &options->clock, reterr);
-    status = status == BASE_OK ? save_anchor(ledger, reterr) : status;
+    if (status == BASE_OK && booted) {
+        status = note(ledger, BUDGET_KIND_BOOT, NULL, reterr);
+    }
     if (status == BASE_OK && accepted) {
-        budget_answer answer;
-        ledger_op op;
-        status = op_begin(&op, ledger, NULL, &answer, reterr);
-        op.row.kind = BUDGET_KIND_CHECKPOINT_ACCEPTED;
-        status = op_end(&op, status == BASE_OK ? op_grant(&op) : status);
+        status = note(ledger, BUDGET_KIND_CHECKPOINT_ACCEPTED, NULL, reterr);
     }
     return status == BASE_OK ? budget_ledger_commit(ledger, reterr) : status;
 }
@@ -377,8 +377,7 @@ base_status budget_ledger_clock_repair(budget_ledger *ledger, const budget_calle
         ledger->now.wall_ms = wall_of(ledger, ledger->now.ledger_ms);
         op.row.kind = BUDGET_KIND_CLOCK;
         op.row.amount = ledger->anchor.offset_ms - offset_ms;
-        status = save_anchor(ledger, reterr);
-        status = status == BASE_OK ? op_grant(&op) : status;
+        status = op_grant(&op);
     }
     return op_end(&op, status);
 }

@@ -23,9 +23,12 @@ struct budget_ledger {
     uint64_t batch_sequence;
     uint8_t batch_head[BUDGET_DIGEST_BYTES];
     budget_clock_anchor batch_anchor; /* to put back on rollback */
+    const journal_row *again; /* an audit's scratch: the row that the next operation must make, and
+                               * that is not inserted; NULL in every other ledger */
+    bool made_again;          /* it made that very row */
 };
 
-enum { OP_DATA_BYTES = 128 };
+enum { OP_DATA_BYTES = JOURNAL_ACTUAL_BYTES_MAX };
 
 /* One operation in progress. row gathers what is written when it ends. */
 typedef struct ledger_op {
@@ -48,13 +51,23 @@ BASE_MUST_CHECK base_status op_begin(ledger_op *op, budget_ledger *ledger,
                                      const budget_caller *caller, budget_answer *answer,
                                      base_error *reterr);
 
-/* Ends it with a refusal, remembered when the caller has a request id. format: words for a person.
- */
+/* Ends it with a refusal, remembered when the caller has a request id.
+ * format: words for a person. */
 BASE_MUST_CHECK base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, ...)
     BASE_PRINTF(3, 4);
 
 /* Ends it with a row: op->row but for sequence, times, client, request and answer. */
 BASE_MUST_CHECK base_status op_grant(ledger_op *op);
+
+BASE_MUST_CHECK base_status op_refuse_overflow(ledger_op *op);
+
+/* Keeps the bytes under their digest. */
+BASE_MUST_CHECK base_status op_keep_evidence(ledger_op *op, const void *bytes, size_t size_bytes,
+                                             uint8_t digest[BUDGET_DIGEST_BYTES]);
+
+/* BASE_ERR_INVALID: empty, or too long; NULL is fine. */
+BASE_MUST_CHECK base_status evidence_size_check(const void *evidence, size_t size_bytes,
+                                                base_error *reterr);
 
 /* Passes status on, and loses the batch unless it is BASE_OK or BASE_ERR_INVALID (nothing written
  * yet). Every operation returns through this. */
@@ -85,8 +98,9 @@ enum ledger_flag {
     FLAG_CREATED = 2,
     FLAG_EXPIRED = 4,
     FLAG_TERMINATED = 8,
-    FLAG_COST_KNOWN = 16,
+    FLAG_BILLED = 16,
     FLAG_ATTESTED = 32,
+    FLAG_FINAL = 64,
 };
 
 typedef struct ledger_reservation {
@@ -105,13 +119,13 @@ typedef struct ledger_reservation {
     bool attested;
     bool has_evidence;
     uint8_t evidence[BUDGET_DIGEST_BYTES];
-    int64_t authorized_ms; /* wall time, these four */
+    int64_t authorized_ms; /* wall time, these three */
     int64_t started_ms;    /* the last redemption or leave to create; 0: none */
-    int64_t terminated_ms;
     int64_t actual_ms;
 } ledger_reservation;
 
 int64_t reservation_flags(const ledger_reservation *reservation);
+void reservation_set_flags(budget_rule_reservation *rule, int64_t flags);
 
 /* The current row of a statement that selects RESERVATION_COLUMNS. */
 void reservation_read(const store_db *store, store_sql sql, ledger_reservation *reservation);
@@ -122,6 +136,10 @@ BASE_MUST_CHECK base_status reservation_load(budget_ledger *ledger, store_sql sq
 BASE_MUST_CHECK base_status reservation_load_id(budget_ledger *ledger, int64_t id,
                                                 ledger_reservation *reservation,
                                                 base_error *reterr);
+
+/* The reservation of a label, into op->row as well. False: *status tells why, or there is no such
+ * label and that is refused. */
+bool op_load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status);
 
 /* Writes `after` over `before` and the difference into the chain, and the deltas into op->row.
  * *overflow: a sum would overflow, nothing is written. */
@@ -139,8 +157,30 @@ BASE_MUST_CHECK base_status reservation_public(budget_ledger *ledger,
 BASE_MUST_CHECK base_status text_check(const char *what, const char *text, size_t size_bytes,
                                        base_error *reterr);
 
-/* Wall time of a ledger time, and back; 0 stays 0. */
+/* Wall time of a ledger time; 0 stays 0. */
 int64_t wall_of(const budget_ledger *ledger, int64_t ledger_ms);
+
+/* A line of a bill as it was recorded before. */
+typedef struct ledger_line {
+    const char *vendor;   /* in: these four */
+    const char *instance; /* "": the line names none */
+    const char *id;       /* counts within its vendor and instance */
+    int64_t reservation;  /* the run that the line is about */
+    bool known;           /* out: there is one, and */
+    bool elsewhere;       /* it belongs to another run, or it cannot be told which it is */
+    int64_t amount;
+    uint64_t sequence; /* its row */
+} ledger_line;
+
+/* actual.c: looks it up by vendor, instance and id. Within its run a line is also known where it
+ * named an instance then and does not now, or the other way round. */
+BASE_MUST_CHECK base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *reterr);
+
+/* final.c: the cost of reservation `id` is final by this bill, with a row that says so, unless the
+ * rules say that it is not; nothing is written then. */
+BASE_MUST_CHECK base_status reservation_finalize(budget_ledger *ledger, const budget_caller *caller,
+                                                 int64_t id, const budget_rule_bill *bill,
+                                                 base_error *reterr);
 
 /* checkpoint.c: the file is opened and checked against the journal; a line is appended. */
 BASE_MUST_CHECK base_status checkpoint_open(budget_ledger *ledger, bool accept, bool *accepted,

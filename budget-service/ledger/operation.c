@@ -1,3 +1,6 @@
+/* The frame of every ledger operation: replay of a remembered request, grant or refusal, one
+ * journal row, checks of texts and evidence. Called by the operations in this directory. */
+#include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -5,7 +8,7 @@
 #include "budget/token.h"
 #include "failpoint.h"
 #include "ledger_core.h"
-#include "mutation.h"
+#include "rules/mutation.h"
 
 base_status text_check(const char *what, const char *text, size_t size_bytes, base_error *reterr)
 {
@@ -117,6 +120,18 @@ static base_status remember(ledger_op *op)
                      (int64_t)op->row.sequence);
 }
 
+/* In an audit's scratch the row that was made must be the one that is replayed. */
+static base_status insert(ledger_op *op)
+{
+    budget_ledger *ledger = op->ledger;
+    if (ledger->again == NULL) {
+        return journal_insert(op->store, &op->row, op->reterr);
+    }
+    ledger->made_again = op->row.sequence == ledger->again->sequence &&
+                         memcmp(op->row.hash, ledger->again->hash, sizeof op->row.hash) == 0;
+    return BASE_OK;
+}
+
 base_status op_grant(ledger_op *op)
 {
     uint8_t answer[JOURNAL_ANSWER_BYTES_MAX];
@@ -131,9 +146,14 @@ base_status op_grant(ledger_op *op)
     row->reason = op->answer->reason;
     row->answer_bytes = journal_answer_write(op->answer, answer);
     row->answer = answer;
+    if (ledger->again != NULL) {
+        /* What a person was told stays as it was told: balances that were wrong then, and words. */
+        row->answer_bytes = ledger->again->answer_bytes;
+        row->answer = ledger->again->answer;
+    }
     BUDGET_FAILPOINT("before-update");
     base_status status = journal_hash(row, ledger->batch_head, row->hash, op->reterr);
-    status = status == BASE_OK ? journal_insert(op->store, row, op->reterr) : status;
+    status = status == BASE_OK ? insert(op) : status;
     status = status == BASE_OK ? remember(op) : status;
     if (status != BASE_OK) {
         return status == BASE_ERR_INVALID ? BASE_ERR_STATE : status;
@@ -164,6 +184,41 @@ base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, .
     op->row.data = NULL;
     op->row.data_bytes = 0;
     return op_grant(op);
+}
+
+bool op_load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status)
+{
+    *status = reservation_load(op->ledger, SQL_RESERVATION_BY_LABEL, label, found, op->reterr);
+    if (*status == BASE_ERR_NOTFOUND) {
+        *status = op_refuse(op, BUDGET_REASON_LABEL_UNKNOWN, "there is no label %s", label);
+        return false;
+    }
+    if (*status == BASE_OK) {
+        op_about(op, found->id, found->account, found->label);
+    }
+    return *status == BASE_OK;
+}
+
+base_status op_refuse_overflow(ledger_op *op)
+{
+    return op_refuse(op, BUDGET_REASON_OVERFLOW, "the sum would leave what money may be");
+}
+
+base_status op_keep_evidence(ledger_op *op, const void *bytes, size_t size_bytes,
+                             uint8_t digest[BUDGET_DIGEST_BYTES])
+{
+    (void)crypto_generichash(digest, BUDGET_DIGEST_BYTES, bytes, size_bytes, NULL, 0);
+    return store_run(op->store, op->reterr, SQL_EVIDENCE_INSERT, "bb", digest,
+                     (size_t)BUDGET_DIGEST_BYTES, bytes, size_bytes);
+}
+
+base_status evidence_size_check(const void *evidence, size_t size_bytes, base_error *reterr)
+{
+    if (evidence != NULL && (size_bytes == 0 || size_bytes > BUDGET_EVIDENCE_BYTES_MAX)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "evidence has 1 to %d bytes",
+                         BUDGET_EVIDENCE_BYTES_MAX);
+    }
+    return BASE_OK;
 }
 
 base_status op_end(ledger_op *op, base_status status)

@@ -1,48 +1,10 @@
+/* What came of an authorization, but for its cost: instances, termination, voids, deadlines. */
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "budget/money.h"
 #include "evidence.h"
 #include "ledger_core.h"
-
-/* The reservation of a label, or a refusal: *status tells, and false that there is none. */
-static bool load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status)
-{
-    *status = reservation_load(op->ledger, SQL_RESERVATION_BY_LABEL, label, found, op->reterr);
-    if (*status == BASE_ERR_NOTFOUND) {
-        *status = op_refuse(op, BUDGET_REASON_LABEL_UNKNOWN, "there is no label %s", label);
-        return false;
-    }
-    if (*status == BASE_OK) {
-        op_about(op, found->id, found->account, found->label);
-    }
-    return *status == BASE_OK;
-}
-
-static base_status overflow_refused(ledger_op *op)
-{
-    return op_refuse(op, BUDGET_REASON_OVERFLOW, "the sum would leave what money may be");
-}
-
-static base_status keep_evidence(ledger_op *op, const void *bytes, size_t size_bytes,
-                                 uint8_t digest[BUDGET_DIGEST_BYTES])
-{
-    (void)crypto_generichash(digest, BUDGET_DIGEST_BYTES, bytes, size_bytes, NULL, 0);
-    return store_run(op->store, op->reterr, SQL_EVIDENCE_INSERT, "bb", digest,
-                     (size_t)BUDGET_DIGEST_BYTES, bytes, size_bytes);
-}
-
-static base_status check_evidence(const void *evidence, size_t size_bytes, base_error *reterr)
-{
-    if (evidence != NULL && (size_bytes == 0 || size_bytes > BUDGET_EVIDENCE_BYTES_MAX)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "evidence has 1 to %d bytes",
-                         BUDGET_EVIDENCE_BYTES_MAX);
-    }
-    return BASE_OK;
-}
 
 /* ---- attach ---- */
 
@@ -66,7 +28,7 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     bool row = false;
     int64_t count = 0;
     op->row.text = instance_id;
-    if (!load(op, label, &found, &status)) {
+    if (!op_load(op, label, &found, &status)) {
         return status;
     }
     status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "t", instance_id);
@@ -116,135 +78,6 @@ base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *cal
     return op_end(&op, status);
 }
 
-/* ---- actuals ---- */
-
-/* A line that was recorded before: the same is the same answer, another is refused. */
-static base_status find_line(ledger_op *op, const budget_actual *actual, int64_t reservation,
-                             bool *known)
-{
-    bool row = false;
-    base_status status = store_query(op->store, op->reterr, SQL_LINE_GET, "t", actual->line_id);
-    status = status == BASE_OK ? store_next(op->store, SQL_LINE_GET, &row, op->reterr) : status;
-    *known = row;
-    if (status != BASE_OK || !row) {
-        return status;
-    }
-    const bool same = store_int(op->store, SQL_LINE_GET, 0) == reservation &&
-                      store_int(op->store, SQL_LINE_GET, 1) == actual->billed_usd_micro;
-    const uint64_t sequence = (uint64_t)store_int(op->store, SQL_LINE_GET, 2);
-    store_done(op->store, SQL_LINE_GET);
-    return same ? op_replay(op, sequence)
-                : op_refuse(op, BUDGET_REASON_LINE_USED,
-                            "the bill's line %s was recorded before, otherwise", actual->line_id);
-}
-
-static void warn_frozen(ledger_op *op, const ledger_reservation *reservation)
-{
-    char posted[BUDGET_MONEY_BYTES];
-    char amount[BUDGET_MONEY_BYTES];
-    budget_money_format(reservation->rule.posted, posted);
-    budget_money_format(reservation->rule.amount, amount);
-    (void)snprintf(op->answer->words, sizeof op->answer->words,
-                   "%s cost %s USD, above its %s USD: the account is frozen until an admin "
-                   "acknowledges",
-                   reservation->label, posted, amount);
-}
-
-static base_status write_actual(ledger_op *op, const budget_actual *actual,
-                                const ledger_reservation *before, ledger_reservation *after,
-                                bool freeze)
-{
-    uint8_t digest[BUDGET_DIGEST_BYTES];
-    bool overflow = false;
-    base_status status = BASE_OK;
-    base_writer writer = base_writer_make(op->data, sizeof op->data);
-    base_write_u64(&writer, actual->line_id != NULL ? (uint64_t)actual->billed_usd_micro : 0);
-    if (actual->evidence != NULL) {
-        status = keep_evidence(op, actual->evidence, actual->evidence_bytes, digest);
-        base_write_bytes(&writer, digest, sizeof digest);
-        if (!after->rule.terminated) {
-            after->has_evidence = true;
-            memcpy(after->evidence, digest, sizeof digest);
-        }
-    }
-    after->actual_ms = op->ledger->now.wall_ms;
-    after->billed += actual->line_id != NULL ? actual->billed_usd_micro : 0;
-    status = status == BASE_OK ? reservation_apply(op, before, after, freeze, &overflow) : status;
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (overflow) {
-        return overflow_refused(op);
-    }
-    if (freeze) {
-        warn_frozen(op, after);
-    }
-    op->row.kind = BUDGET_KIND_ACTUAL;
-    op->row.data = op->data;
-    op->row.data_bytes = writer.offset_bytes;
-    status = op_grant(op);
-    if (status == BASE_OK && actual->line_id != NULL) {
-        status = store_run(op->store, op->reterr, SQL_LINE_INSERT, "tiii", actual->line_id,
-                           before->id, actual->billed_usd_micro, (int64_t)op->row.sequence);
-    }
-    return status;
-}
-
-static base_status record(ledger_op *op, const budget_actual *actual)
-{
-    ledger_reservation before;
-    base_status status = BASE_OK;
-    bool known = false;
-    bool freeze = false;
-    op->row.text = actual->line_id;
-    op->row.amount = actual->usd_micro;
-    op->answer->asked_usd_micro = actual->usd_micro;
-    if (!load(op, actual->label, &before, &status)) {
-        return status;
-    }
-    if (actual->line_id != NULL) {
-        status = find_line(op, actual, before.id, &known);
-        if (status != BASE_OK || known) {
-            return status;
-        }
-    }
-    ledger_reservation after = before;
-    int64_t billed = 0;
-    const budget_reason reason = budget_rule_actual(&after.rule, actual->usd_micro, &freeze);
-    if (reason != BUDGET_REASON_NONE ||
-        !budget_money_add(before.billed, actual->billed_usd_micro, &billed)) {
-        return overflow_refused(op);
-    }
-    return write_actual(op, actual, &before, &after, freeze);
-}
-
-base_status budget_ledger_record_actual(budget_ledger *ledger, const budget_caller *caller,
-                                        const budget_actual *actual, budget_answer *answer,
-                                        base_error *reterr)
-{
-    ledger_op op;
-    const int64_t limit = BUDGET_MONEY_MICRO_MAX;
-    base_status status = text_check("a label", actual->label, BUDGET_LABEL_BYTES, reterr);
-    if (status == BASE_OK && actual->line_id != NULL) {
-        status = text_check("a line's id", actual->line_id, BUDGET_LINE_BYTES, reterr);
-    }
-    if (status == BASE_OK) {
-        status = check_evidence(actual->evidence, actual->evidence_bytes, reterr);
-    }
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (actual->usd_micro > limit || actual->usd_micro < (actual->line_id != NULL ? -limit : 0) ||
-        actual->billed_usd_micro > limit || actual->billed_usd_micro < -limit) {
-        return base_fail(reterr, BASE_ERR_INVALID, "an actual is between 0 and a billion dollars");
-    }
-    status = op_begin(&op, ledger, caller, answer, reterr);
-    if (status == BASE_OK && !op.replayed) {
-        status = record(&op, actual);
-    }
-    return op_end(&op, status);
-}
-
 /* ---- termination ---- */
 
 static base_status load_instances(ledger_op *op, int64_t reservation, evidence_expected *expected)
@@ -268,7 +101,7 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     base_error why = {0};
     base_status status = BASE_OK;
     bool overflow = false;
-    if (!load(op, termination->label, &before, &status)) {
+    if (!op_load(op, termination->label, &before, &status)) {
         return status;
     }
     evidence_expected expected = {
@@ -287,20 +120,18 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
         return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.200s", why.message);
     }
     ledger_reservation after = before;
-    const budget_reason reason = budget_rule_terminated(&after.rule);
+    const budget_reason reason = budget_rule_terminated(&after.rule, &op->ledger->now);
     if (reason != BUDGET_REASON_NONE) {
         return op_refuse(op, reason, "%s is %s", before.label,
                          budget_state_name(before.rule.state));
     }
-    status = keep_evidence(op, termination->evidence, termination->evidence_bytes, after.evidence);
+    status =
+        op_keep_evidence(op, termination->evidence, termination->evidence_bytes, after.evidence);
     after.has_evidence = true;
     after.attested = termination->attested && (before.attested || !before.rule.terminated);
-    if (before.terminated_ms == 0) {
-        after.terminated_ms = op->ledger->now.wall_ms;
-    }
     status = status == BASE_OK ? reservation_apply(op, &before, &after, false, &overflow) : status;
     if (status != BASE_OK || overflow) {
-        return status != BASE_OK ? status : overflow_refused(op);
+        return status != BASE_OK ? status : op_refuse_overflow(op);
     }
     op->data[0] = (uint8_t)termination->attested;
     memcpy(op->data + 1, after.evidence, sizeof after.evidence);
@@ -317,9 +148,10 @@ base_status budget_ledger_terminated(budget_ledger *ledger, const budget_caller 
     ledger_op op;
     base_status status = text_check("a label", termination->label, BUDGET_LABEL_BYTES, reterr);
     if (status == BASE_OK) {
-        status = termination->evidence == NULL
-                     ? base_fail(reterr, BASE_ERR_INVALID, "termination needs evidence")
-                     : check_evidence(termination->evidence, termination->evidence_bytes, reterr);
+        status =
+            termination->evidence == NULL
+                ? base_fail(reterr, BASE_ERR_INVALID, "termination needs evidence")
+                : evidence_size_check(termination->evidence, termination->evidence_bytes, reterr);
     }
     if (status != BASE_OK) {
         return status;
@@ -338,7 +170,8 @@ static base_status void_it(ledger_op *op, const char *label)
     ledger_reservation before;
     base_status status = BASE_OK;
     bool overflow = false;
-    if (!load(op, label, &before, &status)) {
+    int64_t instances = 0;
+    if (!op_load(op, label, &before, &status)) {
         return status;
     }
     ledger_reservation after = before;
@@ -347,9 +180,14 @@ static base_status void_it(ledger_op *op, const char *label)
         return op_refuse(op, reason, "%s is %s: only what was never redeemed can be voided", label,
                          budget_state_name(before.rule.state));
     }
-    status = reservation_apply(op, &before, &after, false, &overflow);
+    status = count_instances(op, before.id, &instances);
+    if (status == BASE_OK && instances > 0) { /* made without leave, and billed all the same */
+        return op_refuse(op, BUDGET_REASON_STATE,
+                         "%s has an instance: its money returns by terminated and its cost", label);
+    }
+    status = status == BASE_OK ? reservation_apply(op, &before, &after, false, &overflow) : status;
     if (status != BASE_OK || overflow) {
-        return status != BASE_OK ? status : overflow_refused(op);
+        return status != BASE_OK ? status : op_refuse_overflow(op);
     }
     op->row.kind = BUDGET_KIND_VOID;
     return op_grant(op);
@@ -405,9 +243,6 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
         ledger_reservation after = before;
         if (!budget_rule_expire(&after.rule, &ledger->now)) {
             break;
-        }
-        if (after.rule.terminated) {
-            after.terminated_ms = ledger->now.wall_ms;
         }
         op.row.kind = BUDGET_KIND_EXPIRE;
         status = reservation_apply(&op, &before, &after, false, &overflow);

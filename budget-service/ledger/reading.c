@@ -1,3 +1,5 @@
+/* Queries without effects: reservations by label or instance, overdue ones, journal rows. Called by
+ * server/ and by reconcile.c. */
 #include <string.h>
 
 #include "ledger_core.h"
@@ -97,10 +99,9 @@ static const uint8_t *evidence_of(const journal_row *row)
     if (row->kind == BUDGET_KIND_TERMINATED && row->data_bytes == 1 + BUDGET_DIGEST_BYTES) {
         return (const uint8_t *)row->data + 1;
     }
-    if (row->kind == BUDGET_KIND_ACTUAL && row->data_bytes == 8 + BUDGET_DIGEST_BYTES) {
-        return (const uint8_t *)row->data + 8;
-    }
-    return NULL;
+    journal_actual actual;
+    return row->kind == BUDGET_KIND_ACTUAL && journal_actual_read(row, &actual) ? actual.evidence
+                                                                                : NULL;
 }
 
 static bool visit_row(budget_ledger *ledger, const journal_row *row,

@@ -18,7 +18,9 @@ typedef struct matched_line {
     const budget_charge *charge;
     int64_t reservation; /* 0: none */
     bool known;          /* recorded before */
+    bool elsewhere;      /* then: for another run, or as another line of this bill too */
     int64_t recorded;    /* then: as this */
+    uint64_t sequence;   /* then: in this row */
 } matched_line;
 
 typedef struct reconciler {
@@ -26,9 +28,8 @@ typedef struct reconciler {
     const budget_caller *caller;
     const budget_reconcile_options *options;
     budget_reconciled *result;
-    void (*visit)(void *context, const budget_finding *finding);
-    void *context;
     base_error *reterr;
+    int64_t as_of_ms; /* wall time, not after now */
     matched_line *lines;
     size_t count;
 } reconciler;
@@ -48,19 +49,20 @@ const char *budget_finding_name(budget_finding_kind kind)
 static void report(reconciler *self, const budget_finding *finding)
 {
     self->result->counts[finding->kind]++;
-    if (self->visit != NULL && finding->kind != BUDGET_FINDING_MATCHED) {
-        self->visit(self->context, finding);
+    if (self->options->visit != NULL && finding->kind != BUDGET_FINDING_MATCHED) {
+        self->options->visit(self->options->context, finding);
     }
 }
 
 /* ---- which reservation each line is about ---- */
 
-/* By label, else by instance; 0 when the ledger knows neither. */
-static base_status find_reservation(reconciler *self, const budget_charge *charge, int64_t *id)
+/* By label, else by instance; 0 when the ledger knows neither, or as another vendor's. */
+static base_status match_line(reconciler *self, matched_line *line)
 {
     budget_reservation found;
+    const budget_charge *charge = line->charge;
+    const char *vendor = self->options->vendor;
     base_status status = BASE_ERR_NOTFOUND;
-    *id = 0;
     if (charge->label[0] != '\0') {
         status = budget_ledger_find(self->ledger, charge->label, &found, self->reterr);
     }
@@ -68,24 +70,25 @@ static base_status find_reservation(reconciler *self, const budget_charge *charg
         status =
             budget_ledger_find_instance(self->ledger, charge->instance_id, &found, self->reterr);
     }
-    if (status == BASE_OK) {
-        *id = found.id;
+    if (status == BASE_ERR_NOTFOUND || (status == BASE_OK && vendor != NULL && vendor[0] != '\0' &&
+                                        strcmp(vendor, found.vendor) != 0)) {
+        return BASE_OK;
     }
-    return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
-}
-
-static base_status find_recorded(reconciler *self, matched_line *line)
-{
-    bool row = false;
-    store_db *store = &self->ledger->store;
-    base_status status = store_query(store, self->reterr, SQL_LINE_GET, "t", line->charge->line_id);
-    status = status == BASE_OK ? store_next(store, SQL_LINE_GET, &row, self->reterr) : status;
-    if (status == BASE_OK && row) {
-        line->known = true;
-        line->reservation = store_int(store, SQL_LINE_GET, 0);
-        line->recorded = store_int(store, SQL_LINE_GET, 1);
-        store_done(store, SQL_LINE_GET);
+    if (status != BASE_OK) {
+        return status;
     }
+    ledger_line recorded = {
+        .vendor = found.vendor,
+        .instance = charge->instance_id,
+        .id = charge->line_id,
+        .reservation = found.id,
+    };
+    status = line_find(self->ledger, &recorded, self->reterr);
+    line->reservation = found.id;
+    line->known = recorded.known;
+    line->elsewhere = recorded.elsewhere;
+    line->recorded = recorded.amount;
+    line->sequence = recorded.sequence;
     return status;
 }
 
@@ -109,12 +112,10 @@ static base_status match_lines(reconciler *self)
         matched_line *line = &self->lines[self->count];
         *line = (matched_line){.charge = charge};
         if (charge->at_s > self->options->as_of_s) {
+            self->result->passed_over++;
             continue;
         }
-        base_status status = find_recorded(self, line);
-        if (status == BASE_OK && !line->known) {
-            status = find_reservation(self, charge, &line->reservation);
-        }
+        const base_status status = match_line(self, line);
         if (status != BASE_OK) {
             return status;
         }
@@ -131,15 +132,25 @@ static int by_id(const void *a, const void *b)
 {
     const matched_line *left = a;
     const matched_line *right = b;
-    return strcmp(left->charge->line_id, right->charge->line_id);
+    const int order = strcmp(left->charge->line_id, right->charge->line_id);
+    return order != 0 ? order : strcmp(left->charge->instance_id, right->charge->instance_id);
+}
+
+static int by_sequence(const void *a, const void *b)
+{
+    const uint64_t left = ((const matched_line *)a)->sequence;
+    const uint64_t right = ((const matched_line *)b)->sequence;
+    return (left > right) - (left < right);
 }
 
 static int by_reservation(const void *a, const void *b)
 {
     const matched_line *left = a;
     const matched_line *right = b;
-    const int order =
-        (left->reservation > right->reservation) - (left->reservation < right->reservation);
+    int order = (left->reservation > right->reservation) - (left->reservation < right->reservation);
+    if (order == 0) { /* charges before credits, so that no sum is below 0 on the way */
+        order = (left->charge->usd_micro < 0) - (right->charge->usd_micro < 0);
+    }
     return order != 0 ? order : by_id(a, b);
 }
 
@@ -148,21 +159,24 @@ static int by_reservation(const void *a, const void *b)
 typedef struct label_sums {
     int64_t bill;     /* of these lines, as they are now */
     int64_t recorded; /* of those known, as they were recorded */
-    int64_t fresh;    /* of those not known */
+    int64_t changed_count;
+    int64_t total; /* billed by the lines before and by those not known */
     size_t fresh_count;
-    bool failed; /* a sum left the int64 */
+    bool failed; /* a line is another run's, or a sum leaves what money may be */
 } label_sums;
 
-static label_sums add_up(const matched_line *lines, size_t count)
+static label_sums add_up(int64_t billed_before, const matched_line *lines, size_t count)
 {
-    label_sums sums = {0};
+    label_sums sums = {.total = billed_before};
     for (size_t i = 0; i < count; i++) {
         const int64_t amount = lines[i].charge->usd_micro;
-        bool good = budget_money_add(sums.bill, amount, &sums.bill);
+        bool good = !lines[i].elsewhere && budget_money_add(sums.bill, amount, &sums.bill);
         if (lines[i].known) {
             good = good && budget_money_add(sums.recorded, lines[i].recorded, &sums.recorded);
+            sums.changed_count += amount != lines[i].recorded;
         } else {
-            good = good && budget_money_add(sums.fresh, amount, &sums.fresh);
+            good = good && budget_money_add(sums.total, amount, &sums.total) &&
+                   sums.total <= BUDGET_MONEY_MICRO_MAX && sums.total >= -BUDGET_MONEY_MICRO_MAX;
             sums.fresh_count++;
         }
         sums.failed = sums.failed || !good;
@@ -186,6 +200,7 @@ static base_status record_lines(reconciler *self, const char *label, const match
             .label = label,
             .usd_micro = lines[i].charge->usd_micro - by_hand,
             .line_id = lines[i].charge->line_id,
+            .instance_id = lines[i].charge->instance_id,
             .billed_usd_micro = lines[i].charge->usd_micro,
         };
         by_hand = 0;
@@ -199,6 +214,92 @@ static base_status record_lines(reconciler *self, const char *label, const match
     return status;
 }
 
+/* The latest end of a period billed for the instance (NULL: for any); 0: none is said. A period
+ * that is not over at as_of_s is billed in part, like a vendor's hour or day that goes on. */
+static int64_t latest_until(const matched_line *lines, size_t count, const char *instance,
+                            bool unnamed, int64_t as_of_s)
+{
+    int64_t latest_s = 0;
+    for (size_t i = 0; i < count; i++) {
+        const budget_charge *charge = lines[i].charge;
+        const bool named = charge->instance_id[0] != '\0';
+        const bool ours =
+            instance == NULL || (named ? strcmp(charge->instance_id, instance) == 0 : unnamed);
+        if (ours && charge->usd_micro > 0 && charge->until_s > latest_s &&
+            charge->until_s <= as_of_s) {
+            latest_s = charge->until_s;
+        }
+    }
+    return latest_s;
+}
+
+/* Until when every attached instance is billed by these lines, wall time; 0: one is not. A line
+ * that names no instance counts where there is one at most. Credits bill no time. */
+static base_status billed_until(reconciler *self, const ledger_reservation *found,
+                                const matched_line *lines, size_t count, int64_t *until_ms)
+{
+    bool row = true;
+    int64_t instances = 0;
+    int64_t least_s = INT64_MAX;
+    const int64_t as_of_s = self->as_of_ms / 1000;
+    store_db *store = &self->ledger->store;
+    base_status status = store_query(store, self->reterr, SQL_INSTANCE_WALK, "i", found->id);
+    while (status == BASE_OK && row) {
+        status = store_next(store, SQL_INSTANCE_WALK, &row, self->reterr);
+        if (status == BASE_OK && row) {
+            const char *instance = store_text(store, SQL_INSTANCE_WALK, 0);
+            const int64_t until_s =
+                latest_until(lines, count, instance, found->instances == 1, as_of_s);
+            least_s = until_s < least_s ? until_s : least_s;
+            instances++;
+        }
+    }
+    store_done(store, SQL_INSTANCE_WALK);
+    if (instances == 0 && found->instances == 1) {
+        least_s = latest_until(lines, count, NULL, true, as_of_s);
+        instances = 1;
+    }
+    *until_ms = instances == found->instances ? least_s * 1000 : 0;
+    return status;
+}
+
+/* Are the label's lines what is posted? by_hand: what a person recorded, and no bill has shown. */
+static bool lines_match(const ledger_reservation *found, const label_sums *sums, int64_t by_hand)
+{
+    if (sums->failed) {
+        return false;
+    }
+    /* What this bill says beyond the lines recorded before. */
+    const int64_t news = sums->bill - sums->recorded;
+    const int64_t difference = news - by_hand;
+    const int64_t rounding =
+        ((int64_t)sums->fresh_count + sums->changed_count) * (int64_t)ROUNDING_MICRO;
+    /* "It cost nothing" is a word by hand as well. */
+    const bool said_nothing = found->rule.final && found->rule.total == 0 && !found->rule.billed;
+    if (by_hand == 0 && !said_nothing) {
+        return sums->changed_count == 0; /* new lines alone, or none */
+    }
+    return difference <= rounding && difference >= -rounding;
+}
+
+static base_status finalize(reconciler *self, const ledger_reservation *found,
+                            const matched_line *lines, size_t count)
+{
+    const budget_ledger *ledger = self->ledger;
+    budget_rule_bill bill = {
+        .until_ms = self->as_of_ms - ledger->anchor.offset_ms,
+        .settling_ms = 1000 * budget_policy_settling_seconds(self->options->policy, found->vendor),
+    };
+    base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms);
+    if (bill.billed_until_ms != 0) {
+        bill.billed_until_ms -= ledger->anchor.offset_ms;
+    }
+    const budget_caller caller = {.client = self->caller != NULL ? self->caller->client : 0};
+    return status == BASE_OK
+               ? reservation_finalize(self->ledger, &caller, found->id, &bill, self->reterr)
+               : status;
+}
+
 static base_status reconcile_label(reconciler *self, const matched_line *lines, size_t count)
 {
     ledger_reservation found;
@@ -207,29 +308,26 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     if (status != BASE_OK) {
         return status;
     }
-    const label_sums sums = add_up(lines, count);
-    /* What a person recorded, and no bill has shown yet. */
-    const int64_t by_hand = found.rule.posted - found.billed;
-    /* What this bill says beyond the lines recorded before. */
-    const int64_t news = sums.bill - sums.recorded;
-    const int64_t difference = news - by_hand;
-    const int64_t rounding = (int64_t)count * ROUNDING_MICRO;
-    /* "It cost nothing" is a word by hand as well. */
-    const bool said_nothing = found.rule.cost_known && found.rule.posted == 0 && found.billed == 0;
-    const bool none_by_hand =
-        by_hand == 0 && !said_nothing && sums.fresh_count > 0 && news == sums.fresh;
-    const bool same = !sums.failed && difference <= rounding && difference >= -rounding;
-    const bool matched = !sums.failed && (none_by_hand || same);
+    const label_sums sums = add_up(found.billed, lines, count);
+    const int64_t by_hand = found.rule.total - found.billed;
+    const bool matched = lines_match(&found, &sums, by_hand);
+    const bool credited = matched && sums.total < 0;
     const budget_finding finding = {
-        .kind = matched ? BUDGET_FINDING_MATCHED : BUDGET_FINDING_DIFFERING,
+        .kind = matched && !credited ? BUDGET_FINDING_MATCHED : BUDGET_FINDING_DIFFERING,
         .label = found.label,
         .instance_id = lines[0].charge->instance_id,
         .line_id = count == 1 ? lines[0].charge->line_id : "",
-        .ledger_usd_micro = sums.recorded + by_hand,
+        .ledger_usd_micro = credited ? 0 : sums.recorded + by_hand,
         .bill_usd_micro = sums.bill,
     };
     report(self, &finding);
-    return matched ? record_lines(self, found.label, lines, count, by_hand) : BASE_OK;
+    if (matched) {
+        status = record_lines(self, found.label, lines, count, by_hand);
+    }
+    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED) {
+        status = finalize(self, &found, lines, count);
+    }
+    return status;
 }
 
 /* ---- what the bill does not have ---- */
@@ -254,13 +352,11 @@ static bool is_billed(const reconciler *self, const budget_reservation *run)
             high = middle;
         }
     }
-    return (low < self->count && self->lines[low].reservation == run->id) ||
-           run->billed_usd_micro != 0;
+    return (low < self->count && self->lines[low].reservation == run->id) || run->on_bill;
 }
 
 static void look_for(reconciler *self, const budget_reservation *run)
 {
-    const int64_t as_of_ms = self->options->as_of_s * 1000;
     budget_finding finding = {
         .kind = BUDGET_FINDING_MATCHED,
         .label = run->label,
@@ -268,7 +364,7 @@ static void look_for(reconciler *self, const budget_reservation *run)
         .line_id = "",
         .ledger_usd_micro = run->posted_usd_micro,
     };
-    if (!is_expected(self, run) || is_billed(self, run) || run->authorized_ms > as_of_ms) {
+    if (!is_expected(self, run) || is_billed(self, run) || run->authorized_ms > self->as_of_ms) {
         return;
     }
     switch (run->state) {
@@ -312,19 +408,45 @@ static base_status look_for_missing(reconciler *self)
     return status;
 }
 
+/* An id counts within its instance; but a line of the run that names none may be any of them. */
+static base_status refuse_twins(reconciler *self)
+{
+    qsort(self->lines, self->count, sizeof *self->lines, by_id);
+    const matched_line *unnamed = NULL; /* sorted before the others of its id */
+    for (size_t i = 0; i < self->count; i++) {
+        const matched_line *line = &self->lines[i];
+        const char *id = line->charge->line_id;
+        if ((i > 0 && by_id(line - 1, line) == 0) ||
+            (unnamed != NULL && unnamed->reservation == line->reservation &&
+             strcmp(unnamed->charge->line_id, id) == 0)) {
+            return base_fail(self->reterr, BASE_ERR_INVALID, "the bill has two lines of the id %s",
+                             id);
+        }
+        unnamed = line->charge->instance_id[0] == '\0' ? line : unnamed;
+    }
+    return BASE_OK;
+}
+
+/* Two lines that are both known as the one recorded row: it cannot be told which it is. */
+static void mark_ambiguous(reconciler *self)
+{
+    qsort(self->lines, self->count, sizeof *self->lines, by_sequence);
+    for (size_t i = 1; i < self->count; i++) {
+        matched_line *line = &self->lines[i];
+        if (line->known && line->sequence == line[-1].sequence) {
+            line->elsewhere = line[-1].elsewhere = true;
+        }
+    }
+}
+
 static base_status run(reconciler *self)
 {
     base_status status = match_lines(self);
+    status = status == BASE_OK ? refuse_twins(self) : status;
     if (status != BASE_OK || self->count == 0) {
         return status;
     }
-    qsort(self->lines, self->count, sizeof *self->lines, by_id);
-    for (size_t i = 1; i < self->count; i++) {
-        if (by_id(&self->lines[i - 1], &self->lines[i]) == 0) {
-            return base_fail(self->reterr, BASE_ERR_INVALID, "the bill has two lines of the id %s",
-                             self->lines[i].charge->line_id);
-        }
-    }
+    mark_ambiguous(self);
     qsort(self->lines, self->count, sizeof *self->lines, by_reservation);
     for (size_t first = 0; first < self->count && status == BASE_OK;) {
         size_t end = first + 1;
@@ -340,19 +462,20 @@ static base_status run(reconciler *self)
 
 base_status budget_reconcile_run(budget_ledger *ledger, const budget_caller *caller,
                                  const budget_reconcile_options *options, budget_reconciled *result,
-                                 void (*visit)(void *context, const budget_finding *finding),
-                                 void *context, base_error *reterr)
+                                 base_error *reterr)
 {
     reconciler self = {
         .ledger = ledger,
         .caller = caller,
         .options = options,
         .result = result,
-        .visit = visit,
-        .context = context,
         .reterr = reterr,
     };
     memset(result, 0, sizeof *result);
+    self.as_of_ms = ledger->now.wall_ms;
+    if (options->as_of_s < self.as_of_ms / 1000) {
+        self.as_of_ms = options->as_of_s > 0 ? options->as_of_s * 1000 : 0;
+    }
     self.lines = calloc(options->count + 1, sizeof *self.lines);
     if (self.lines == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to reconcile");

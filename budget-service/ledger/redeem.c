@@ -1,3 +1,5 @@
+/* Ledger operations that redeem a token: a rank's place in an attempt, and the permit to create an
+ * instance. Called by server/handle_facts.c and audit/replay.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +27,12 @@ static base_status refuse(ledger_op *op, budget_reason reason,
         return op_refuse(op, reason, "%s is at attempt %" PRId64 ": %" PRId64 " is over", label,
                          rule->attempt, redemption->attempt);
     case BUDGET_REASON_JOB_KEY:
-        return op_refuse(op, reason, "%s was redeemed by another job", label);
+        return op_refuse(
+            op, reason,
+            "%s was redeemed under another job key: each launch makes one of its own. "
+            "Restart inside a launch (--max-restarts), keep the key (redeem --out DIR, "
+            "then --receipts DIR), or authorize a new label",
+            label);
     case BUDGET_REASON_TOKEN_EXPIRED:
         return op_refuse(op, reason, "the token of %s has expired unused; authorize anew", label);
     case BUDGET_REASON_DEADLINE_PASSED:

@@ -1,15 +1,28 @@
+/* Loads and stores reservations, and applies a rule's effect to one and to its chain of accounts.
+ * Called by the operations in this directory that change a reservation. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ledger_core.h"
-#include "mutation.h"
+#include "rules/mutation.h"
 
 int64_t reservation_flags(const ledger_reservation *reservation)
 {
     const budget_rule_reservation *rule = &reservation->rule;
     return (rule->local ? FLAG_LOCAL : 0) | (rule->created ? FLAG_CREATED : 0) |
            (rule->expired ? FLAG_EXPIRED : 0) | (rule->terminated ? FLAG_TERMINATED : 0) |
-           (rule->cost_known ? FLAG_COST_KNOWN : 0) | (reservation->attested ? FLAG_ATTESTED : 0);
+           (rule->billed ? FLAG_BILLED : 0) | (rule->final ? FLAG_FINAL : 0) |
+           (reservation->attested ? FLAG_ATTESTED : 0);
+}
+
+void reservation_set_flags(budget_rule_reservation *rule, int64_t flags)
+{
+    rule->local = (flags & FLAG_LOCAL) != 0;
+    rule->created = (flags & FLAG_CREATED) != 0;
+    rule->expired = (flags & FLAG_EXPIRED) != 0;
+    rule->terminated = (flags & FLAG_TERMINATED) != 0;
+    rule->billed = (flags & FLAG_BILLED) != 0;
+    rule->final = (flags & FLAG_FINAL) != 0;
 }
 
 void reservation_read(const store_db *store, store_sql sql, ledger_reservation *reservation)
@@ -25,16 +38,12 @@ void reservation_read(const store_db *store, store_sql sql, ledger_reservation *
     store_copy_text(store, sql, 5, reservation->vendor, sizeof reservation->vendor);
     store_copy_text(store, sql, 6, reservation->mode, sizeof reservation->mode);
     rule->amount = store_int(store, sql, 7);
-    rule->posted = store_int(store, sql, 8);
+    rule->total = store_int(store, sql, 8);
     reservation->billed = store_int(store, sql, 9);
     rule->held = store_int(store, sql, 10);
     rule->state = (budget_state)store_int(store, sql, 11);
     const int64_t flags = store_int(store, sql, 12);
-    rule->local = (flags & FLAG_LOCAL) != 0;
-    rule->created = (flags & FLAG_CREATED) != 0;
-    rule->expired = (flags & FLAG_EXPIRED) != 0;
-    rule->terminated = (flags & FLAG_TERMINATED) != 0;
-    rule->cost_known = (flags & FLAG_COST_KNOWN) != 0;
+    reservation_set_flags(rule, flags);
     reservation->attested = (flags & FLAG_ATTESTED) != 0;
     rule->deadline_ms = store_int(store, sql, 13);
     rule->max_seconds = store_int(store, sql, 14);
@@ -43,16 +52,17 @@ void reservation_read(const store_db *store, store_sql sql, ledger_reservation *
     rule->attempt = store_int(store, sql, 17);
     rule->max_attempts = store_int(store, sql, 18);
     reservation->instances = store_int(store, sql, 19);
+    rule->ended_ms = store_int(store, sql, 23);
     rule->has_key = store_blob(store, sql, 20, &bytes) != NULL;
     store_copy_blob(store, sql, 20, rule->job_public_key, sizeof rule->job_public_key);
     reservation->has_evidence = store_blob(store, sql, 21, &bytes) != NULL;
     store_copy_blob(store, sql, 21, reservation->evidence, sizeof reservation->evidence);
     reservation->authorized_ms = store_int(store, sql, 22);
-    reservation->terminated_ms = store_int(store, sql, 23);
     reservation->actual_ms = store_int(store, sql, 24);
     store_copy_text(store, sql, 25, reservation->subject, sizeof reservation->subject);
     store_copy_text(store, sql, 26, reservation->instance_type, sizeof reservation->instance_type);
     reservation->started_ms = store_int(store, sql, 27);
+    rule->posted = budget_rule_posted(rule->total);
 }
 
 static base_status load_one(budget_ledger *ledger, store_sql sql, const char *what,
@@ -128,12 +138,12 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
         return status;
     }
     return store_run_one(op->store, op->reterr, SQL_RESERVATION_UPDATE, "iiiiiiiibbiiiii",
-                         before->id, rule->posted, after->billed, rule->held, (int64_t)rule->state,
+                         before->id, rule->total, after->billed, rule->held, (int64_t)rule->state,
                          reservation_flags(after), rule->deadline_ms, rule->attempt,
                          rule->has_key ? rule->job_public_key : NULL, sizeof rule->job_public_key,
                          after->has_evidence ? after->evidence : NULL, sizeof after->evidence,
-                         after->terminated_ms, after->actual_ms, before->rule.posted,
-                         before->rule.held, after->started_ms);
+                         rule->ended_ms, after->actual_ms, before->rule.total, before->rule.held,
+                         after->started_ms);
 }
 
 base_status reservation_public(budget_ledger *ledger, const ledger_reservation *reservation,
@@ -156,15 +166,17 @@ base_status reservation_public(budget_ledger *ledger, const ledger_reservation *
         .state = rule->state,
         .amount_usd_micro = rule->amount,
         .posted_usd_micro = rule->posted,
+        .total_usd_micro = rule->total,
         .billed_usd_micro = reservation->billed,
         .held_usd_micro = rule->held,
         .authorized_ms = reservation->authorized_ms,
-        .actual_known = rule->cost_known,
+        .actual_known = budget_rule_cost_known(rule),
+        .on_bill = rule->billed,
         .redeemed_ms = rule->deadline_ms == 0
                            ? 0
                            : wall_of(ledger, rule->deadline_ms) - rule->max_seconds * 1000,
         .deadline_ms = wall_of(ledger, rule->deadline_ms),
-        .terminated_ms = reservation->terminated_ms,
+        .terminated_ms = wall_of(ledger, rule->ended_ms),
         .actual_ms = reservation->actual_ms,
         .attempt = rule->attempt,
         .created = rule->created,

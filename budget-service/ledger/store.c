@@ -1,3 +1,5 @@
+/* The SQLite connection: settings, prepared statements, errors, commit. Called by everything in
+ * ledger/, and by audit/ for its scratch database. */
 #include "store.h"
 
 #include <errno.h>
@@ -15,6 +17,7 @@
 enum {
     WAL_PAGES_MAX = 1000, /* then the log is moved into the database */
     CACHE_KIB = 16 * 1024,
+    SCRATCH_CACHE_KIB = 32 * 1024,
 };
 
 /* What SQLite said, as a status; a failed sync or a damaged file breaks the store. */
@@ -31,6 +34,8 @@ static base_status failed(store_db *store, int code, base_error *reterr, const c
         return base_fail(reterr, BASE_ERR_IO, "%s: no space left for %s", doing, store->path);
     case SQLITE_READONLY:
         return base_fail(reterr, BASE_ERR_IO, "%s: %s is read-only", doing, store->path);
+    case SQLITE_CONSTRAINT:
+        return base_fail(reterr, BASE_ERR_STATE, "%s: %s: %s", doing, store->path, words);
     case SQLITE_NOMEM:
         return base_fail(reterr, BASE_ERR_MEMORY, "%s: no memory", doing);
     case SQLITE_CORRUPT:
@@ -77,7 +82,9 @@ static base_status check_version(store_db *store, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "%s is not a ledger", store->path);
     }
     if (values[1] != STORE_VERSION) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is a ledger of version %lld, not %d",
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s is a ledger of version %lld, and this is for version %d: keep it, and "
+                         "begin a new one in another folder (docs/LEDGER.md, Versions)",
                          store->path, (long long)values[1], STORE_VERSION);
     }
     return BASE_OK;
@@ -86,6 +93,10 @@ static base_status check_version(store_db *store, base_error *reterr)
 static base_status configure(store_db *store, bool create, base_error *reterr)
 {
     char sql[256];
+    /* No trigger and no view is ours: one that somebody put into the file does nothing. */
+    (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     (void)snprintf(sql, sizeof sql,
                    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA cell_size_check=ON;"
                    "PRAGMA trusted_schema=OFF; PRAGMA cache_size=-%d;",
@@ -158,6 +169,27 @@ base_status store_open(store_db *store, const char *path, const char *vfs, bool 
     if (status == BASE_OK && vfs == NULL) {
         status = watch(store, reterr);
     }
+    if (status != BASE_OK) {
+        store_close(store);
+    }
+    return status;
+}
+
+base_status store_open_scratch(store_db *store, base_error *reterr)
+{
+    char sql[256];
+    memset(store, 0, sizeof *store);
+    (void)snprintf(store->path, sizeof store->path, "a temporary ledger");
+    const int flags =
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    const int code = sqlite3_open_v2("", &store->db, flags, NULL);
+    (void)snprintf(sql, sizeof sql,
+                   "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF; PRAGMA cache_size=-%d;"
+                   "BEGIN;",
+                   SCRATCH_CACHE_KIB);
+    base_status status = code == SQLITE_OK ? execute(store, sql, reterr)
+                                           : failed(store, code, reterr, "cannot open a ledger");
+    status = status == BASE_OK ? execute(store, schema_sql, reterr) : status;
     if (status != BASE_OK) {
         store_close(store);
     }

@@ -20,11 +20,10 @@ typedef enum store_sql {
     SQL_BEGIN,
     SQL_COMMIT,
     SQL_ROLLBACK,
-    SQL_META_GET,
-    SQL_META_PUT,
     SQL_JOURNAL_INSERT,
     SQL_JOURNAL_GET,
     SQL_JOURNAL_LAST,
+    SQL_JOURNAL_BOOT,
     SQL_JOURNAL_WALK,
     SQL_JOURNAL_HASH,
     SQL_REQUEST_GET,
@@ -53,6 +52,7 @@ typedef enum store_sql {
     SQL_REDEMPTION_GET,
     SQL_REDEMPTION_INSERT,
     SQL_LINE_GET,
+    SQL_LINE_OF_RUN,
     SQL_LINE_INSERT,
     SQL_INSTANCE_GET,
     SQL_INSTANCE_INSERT,
@@ -68,11 +68,6 @@ typedef enum store_sql {
     SQL_CLIENT_WALK,
     SQL_CLIENT_COUNT,
     SQL_AUDIT_WALK,
-    SQL_AUDIT_RESERVATIONS,
-    SQL_AUDIT_REQUESTS,
-    SQL_AUDIT_REDEMPTIONS,
-    SQL_AUDIT_LINES,
-    SQL_AUDIT_INSTANCES,
     SQL_COUNT_,
 } store_sql;
 
@@ -90,6 +85,10 @@ typedef struct store_db {
  * budget_ledger_open. */
 BASE_MUST_CHECK base_status store_open(store_db *store, const char *path, const char *vfs,
                                        bool create, base_error *reterr);
+
+/* An empty ledger in a temporary database of its own, in memory until it outgrows the cache, inside
+ * a transaction that is never committed. */
+BASE_MUST_CHECK base_status store_open_scratch(store_db *store, base_error *reterr);
 void store_close(store_db *store);
 
 /* Runs a statement that gives no rows. format has one letter for each parameter: i int64_t, t const

@@ -6,18 +6,17 @@
 
 enum {
     STORE_APPLICATION_ID = 0x52464c47, /* "RFLG" */
-    STORE_VERSION = 1,
+    STORE_VERSION = 3,
 };
 
 static const char schema_sql[] =
-    "CREATE TABLE meta(key TEXT PRIMARY KEY, number INTEGER NOT NULL, text TEXT) STRICT,"
-    " WITHOUT ROWID;"
     "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
     " offset_ms INTEGER NOT NULL, kind INTEGER NOT NULL, reason INTEGER NOT NULL,"
     " client INTEGER NOT NULL, request TEXT, body BLOB, reservation INTEGER NOT NULL,"
     " account INTEGER NOT NULL, label TEXT, text TEXT, amount INTEGER NOT NULL,"
     " reserved_delta INTEGER NOT NULL, posted_delta INTEGER NOT NULL, state INTEGER NOT NULL,"
     " answer BLOB NOT NULL, data BLOB, hash BLOB NOT NULL) STRICT;"
+    "CREATE INDEX journal_boot ON journal(seq) WHERE kind IN (1, 18);" /* GENESIS, BOOT */
     "CREATE TABLE account(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
     " parent INTEGER NOT NULL, cap INTEGER NOT NULL, posted INTEGER NOT NULL,"
     " reserved INTEGER NOT NULL CHECK(reserved >= 0), frozen INTEGER NOT NULL) STRICT;"
@@ -25,12 +24,12 @@ static const char schema_sql[] =
     " jti TEXT NOT NULL UNIQUE, account INTEGER NOT NULL, seq INTEGER NOT NULL,"
     " vendor TEXT NOT NULL, mode TEXT NOT NULL, subject TEXT NOT NULL,"
     " instance_type TEXT NOT NULL, amount INTEGER NOT NULL,"
-    " posted INTEGER NOT NULL, billed INTEGER NOT NULL, held INTEGER NOT NULL CHECK(held >= 0),"
+    " total INTEGER NOT NULL, billed INTEGER NOT NULL, held INTEGER NOT NULL CHECK(held >= 0),"
     " state INTEGER NOT NULL, flags INTEGER NOT NULL, deadline_ms INTEGER NOT NULL,"
     " max_seconds INTEGER NOT NULL, expires_at_s INTEGER NOT NULL, world_size INTEGER NOT NULL,"
     " attempt INTEGER NOT NULL, max_attempts INTEGER NOT NULL, instances INTEGER NOT NULL,"
     " job_key BLOB, evidence BLOB, authorized_ms INTEGER NOT NULL,"
-    " terminated_ms INTEGER NOT NULL, actual_ms INTEGER NOT NULL,"
+    " ended_ms INTEGER NOT NULL, actual_ms INTEGER NOT NULL,"
     " started_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX reservation_due ON reservation(deadline_ms) WHERE state = 2 AND deadline_ms > 0;"
     "CREATE INDEX reservation_overdue ON reservation(deadline_ms) WHERE state = 3;"
@@ -39,8 +38,10 @@ static const char schema_sql[] =
     " STRICT, WITHOUT ROWID;"
     "CREATE TABLE request(client INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,"
     " seq INTEGER NOT NULL, PRIMARY KEY(client, id)) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE line(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, amount INTEGER NOT NULL,"
-    " seq INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE line(vendor TEXT NOT NULL, instance TEXT NOT NULL, id TEXT NOT NULL,"
+    " reservation INTEGER NOT NULL, amount INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " PRIMARY KEY(vendor, instance, id)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX line_reservation ON line(reservation, id);"
     "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT NULL)"
     " STRICT, WITHOUT ROWID;"
     "CREATE INDEX instance_reservation ON instance(reservation);"
@@ -54,21 +55,21 @@ static const char schema_sql[] =
     "seq, at_ms, offset_ms, kind, reason, client, request, body, reservation, account, label,"     \
     " text, amount, reserved_delta, posted_delta, state, answer, data, hash"
 #define RESERVATION_COLUMNS                                                                        \
-    "id, label, jti, account, seq, vendor, mode, amount, posted, billed, held, state, flags,"      \
+    "id, label, jti, account, seq, vendor, mode, amount, total, billed, held, state, flags,"       \
     " deadline_ms, max_seconds, expires_at_s, world_size, attempt, max_attempts, instances,"       \
-    " job_key, evidence, authorized_ms, terminated_ms, actual_ms, subject, instance_type,"         \
+    " job_key, evidence, authorized_ms, ended_ms, actual_ms, subject, instance_type,"              \
     " started_ms"
 
 static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_BEGIN] = "BEGIN",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_META_GET] = "SELECT number, text FROM meta WHERE key = ?1",
-    [SQL_META_PUT] = "INSERT OR REPLACE INTO meta(key, number, text) VALUES(?1, ?2, ?3)",
     [SQL_JOURNAL_INSERT] = "INSERT INTO journal(" JOURNAL_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5,"
                            " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     [SQL_JOURNAL_GET] = "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq = ?1",
     [SQL_JOURNAL_LAST] = "SELECT " JOURNAL_COLUMNS " FROM journal ORDER BY seq DESC LIMIT 1",
+    [SQL_JOURNAL_BOOT] = "SELECT " JOURNAL_COLUMNS " FROM journal WHERE kind IN (1, 18)"
+                         " ORDER BY seq DESC LIMIT 1",
     [SQL_JOURNAL_WALK] =
         "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2",
     [SQL_JOURNAL_HASH] = "SELECT hash FROM journal WHERE seq = ?1",
@@ -92,9 +93,9 @@ static const char *const statement_sql[SQL_COUNT_] = {
         " 0, 0, ?8, 1, ?9, 0, ?10, ?11, ?12, 0, ?13, ?14, NULL, NULL, ?15, 0, 0,"
         " ?16, ?17, 0)",
     [SQL_RESERVATION_UPDATE] =
-        "UPDATE reservation SET posted = ?2, billed = ?3, held = ?4, state = ?5, flags = ?6,"
-        " deadline_ms = ?7, attempt = ?8, job_key = ?9, evidence = ?10, terminated_ms = ?11,"
-        " actual_ms = ?12, started_ms = ?15 WHERE id = ?1 AND posted = ?13 AND held = ?14",
+        "UPDATE reservation SET total = ?2, billed = ?3, held = ?4, state = ?5, flags = ?6,"
+        " deadline_ms = ?7, attempt = ?8, job_key = ?9, evidence = ?10, ended_ms = ?11,"
+        " actual_ms = ?12, started_ms = ?15 WHERE id = ?1 AND total = ?13 AND held = ?14",
     [SQL_RESERVATION_LAST] = "SELECT coalesce(max(id), 0) FROM reservation",
     [SQL_RESERVATION_BY_LABEL] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE label = ?1",
     [SQL_RESERVATION_BY_JTI] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE jti = ?1",
@@ -113,8 +114,12 @@ static const char *const statement_sql[SQL_COUNT_] = {
         "SELECT seq FROM redemption WHERE reservation = ?1 AND attempt = ?2 AND rank = ?3",
     [SQL_REDEMPTION_INSERT] =
         "INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_LINE_GET] = "SELECT reservation, amount, seq FROM line WHERE id = ?1",
-    [SQL_LINE_INSERT] = "INSERT INTO line(id, reservation, amount, seq) VALUES(?1, ?2, ?3, ?4)",
+    [SQL_LINE_GET] = "SELECT reservation, amount, seq FROM line WHERE vendor = ?1"
+                     " AND instance = ?2 AND id = ?3",
+    [SQL_LINE_OF_RUN] = "SELECT reservation, amount, seq FROM line WHERE reservation = ?1"
+                        " AND id = ?2 AND (instance = '' OR ?3 = '') LIMIT 2",
+    [SQL_LINE_INSERT] = "INSERT INTO line(vendor, instance, id, reservation, amount, seq)"
+                        " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
     [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1",
     [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, reservation, seq) VALUES(?1, ?2, ?3)",
     [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = ?1",
@@ -131,15 +136,6 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_CLIENT_WALK] = "SELECT id, name, key, role, revoked FROM client ORDER BY id",
     [SQL_AUDIT_WALK] =
         "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-    [SQL_AUDIT_RESERVATIONS] =
-        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > ?1 ORDER BY id LIMIT ?2",
-    [SQL_AUDIT_REQUESTS] = "SELECT seq, client, id FROM request WHERE (client, id) > (?1, ?2)"
-                           " ORDER BY client, id LIMIT ?3",
-    [SQL_AUDIT_REDEMPTIONS] = "SELECT seq, reservation, attempt, rank FROM redemption"
-                              " WHERE (reservation, attempt, rank) > (?1, ?2, ?3)"
-                              " ORDER BY reservation, attempt, rank LIMIT ?4",
-    [SQL_AUDIT_LINES] = "SELECT seq, id FROM line WHERE id > ?1 ORDER BY id LIMIT ?2",
-    [SQL_AUDIT_INSTANCES] = "SELECT seq, id FROM instance WHERE id > ?1 ORDER BY id LIMIT ?2",
     [SQL_CLIENT_COUNT] = "SELECT coalesce(max(id), 0) FROM client",
 };
 

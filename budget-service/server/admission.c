@@ -1,3 +1,5 @@
+/* Decides which CURVE keys may connect. Called on the ZAP thread of proto/src/zap.c; sockets.c
+ * replaces the list when clients change. */
 #include "admission.h"
 
 #include <sodium.h>

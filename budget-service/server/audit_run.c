@@ -133,6 +133,57 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
     return status == BASE_OK ? service_reply(service, item, reterr) : status;
 }
 
+/* What an audit came to holds for every grant from now on. */
+static void take_report(budget_service *service, const budget_audit_report *report)
+{
+    (void)snprintf(service->finding, sizeof service->finding, "%s", report->finding);
+    if (!report->good) {
+        base_log(BASE_LOG_ERROR, "AUDIT: %s%s", report->finding,
+                 service_halted(service) ? "; nothing is granted" : "; accepted by an admin");
+    }
+}
+
+bool service_halted(const budget_service *service)
+{
+    return service->finding[0] != '\0' && strcmp(service->finding, service->accepted) != 0;
+}
+
+static base_status note_acceptance(budget_service *service, base_error *reterr)
+{
+    base_status status = budget_ledger_begin(service->ledger, &service->clock, reterr);
+    if (status == BASE_OK) {
+        status = budget_ledger_accept_audit(service->ledger, service->accepted, reterr);
+    }
+    return status == BASE_OK ? budget_ledger_commit(service->ledger, reterr) : status;
+}
+
+base_status service_audit_first(budget_service *service, base_error *reterr)
+{
+    budget_audit *audit = NULL;
+    bool done = false;
+    base_status status = budget_audit_begin(service->ledger, &audit, reterr);
+    while (status == BASE_OK && !done) {
+        status = budget_audit_step(audit, SERVICE_AUDIT_FIRST_ROWS, &done, reterr);
+    }
+    const bool good = status == BASE_OK && budget_audit_get(audit)->good;
+    if (status == BASE_OK) {
+        if (service->options->accept_audit) {
+            memcpy(service->accepted, budget_audit_get(audit)->finding, sizeof service->accepted);
+        }
+        take_report(service, budget_audit_get(audit));
+    }
+    budget_audit_end(audit);
+    if (status != BASE_OK || good) {
+        return status;
+    }
+    return service->options->accept_audit
+               ? note_acceptance(service, reterr)
+               : base_fail(reterr, BASE_ERR_MISMATCH,
+                           "the ledger does not audit: %.300s; compare it with a backup; an admin "
+                           "who has looked goes on with: serve --accept-audit",
+                           service->finding);
+}
+
 base_status service_audit_slice(budget_service *service, base_error *reterr)
 {
     struct service_audit *running = service->audit;
@@ -142,9 +193,7 @@ base_status service_audit_slice(budget_service *service, base_error *reterr)
         return status;
     }
     const budget_audit_report *report = budget_audit_get(running->audit);
-    if (!report->good) {
-        base_log(BASE_LOG_ERROR, "AUDIT: %s", report->finding);
-    }
+    take_report(service, report);
     for (int i = 0; i < running->count && status == BASE_OK; i++) {
         status = answer(service, &running->waiters[i], report, reterr);
     }

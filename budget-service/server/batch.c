@@ -11,50 +11,64 @@
 #include "proto/socket.h"
 #include "service.h"
 
-/* Takes all frames of one message. *frames: 0 when none waits; else the first two are in routing
- * and body, and further ones have been dropped. */
-static base_status take(void *socket, zmq_msg_t *routing, zmq_msg_t *body, int *frames,
-                        base_error *reterr)
+typedef struct received_message {
+    zmq_msg_t routing;
+    zmq_msg_t body;
+    int frames; /* with further ones, which have been dropped; 0: no message */
+} received_message;
+
+/* Takes all frames of one message, if one waits. */
+static base_status take(void *socket, received_message *message, base_error *reterr)
 {
     bool more = true;
-    *frames = 0;
+    message->frames = 0;
     while (more) {
         zmq_msg_t frame;
         (void)zmq_msg_init(&frame);
         if (proto_zmq_recv(socket, &frame, ZMQ_DONTWAIT) < 0) {
             const int code = zmq_errno();
             (void)zmq_msg_close(&frame);
-            return *frames == 0 && code == EAGAIN
+            return message->frames == 0 && code == EAGAIN
                        ? BASE_OK
                        : proto_zmq_fail(reterr, "cannot receive questions");
         }
         more = zmq_msg_more(&frame) != 0;
-        if (*frames < 2) {
-            (void)zmq_msg_move(*frames == 0 ? routing : body, &frame);
+        if (message->frames < 2) {
+            (void)zmq_msg_move(message->frames == 0 ? &message->routing : &message->body, &frame);
         }
         (void)zmq_msg_close(&frame);
-        *frames += 1;
+        message->frames += 1;
     }
     return BASE_OK;
 }
 
 /* One message, judged and handled; *taken: the item has an answer (or will have). A message of the
  * wrong form is not answered: its connection is ended. */
-static base_status handle_message(budget_service *service, int endpoint, zmq_msg_t *routing,
-                                  zmq_msg_t *body, int frames, bool *taken, base_error *reterr)
+static base_status handle_message(budget_service *service, int endpoint, received_message *message,
+                                  bool *taken, base_error *reterr)
 {
+    zmq_msg_t *body = &message->body;
     service_item *item = &service->items[service->item_count];
     Ringfence__Budget__Request *request = NULL;
     base_error words = {0};
     *taken = false;
     service_item_reset(item);
-    const size_t id_bytes = zmq_msg_size(routing);
-    if (frames != 1 + SERVICE_FRAMES_MAX || id_bytes == 0 || id_bytes > SERVICE_ROUTING_ID_BYTES) {
+    const size_t id_bytes = zmq_msg_size(&message->routing);
+    if (message->frames != 1 + SERVICE_FRAMES_MAX || id_bytes == 0 ||
+        id_bytes > SERVICE_ROUTING_ID_BYTES) {
         service_connections_end(&service->connections[endpoint], zmq_msg_get(body, ZMQ_SRCFD));
         return BASE_OK;
     }
+    /* The ranks of a job redeem under one key:
+     * there the limit of all connections is the only one. */
+    const int key_max =
+        endpoint == SERVICE_ENDPOINT_ASK ? SERVICE_CONNECTIONS_KEY_MAX : SERVICE_CONNECTIONS_MAX;
+    if (!service_connections_asked(&service->connections[endpoint], zmq_msg_get(body, ZMQ_SRCFD),
+                                   zmq_msg_gets(body, "User-Id"), key_max)) {
+        return BASE_OK;
+    }
     item->endpoint = endpoint;
-    memcpy(item->routing_id, zmq_msg_data(routing), id_bytes);
+    memcpy(item->routing_id, zmq_msg_data(&message->routing), id_bytes);
     item->routing_id_bytes = id_bytes;
     *taken = true;
     if (budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body), &service->arena, &request,
@@ -73,22 +87,20 @@ static base_status fill(budget_service *service, bool *received, base_error *ret
     *received = true;
     for (int i = 0; service->item_count < SERVICE_BATCH_MAX && (waiting[0] || waiting[1]); i++) {
         const int endpoint = i % SERVICE_ENDPOINTS;
-        zmq_msg_t routing;
-        zmq_msg_t body;
-        int frames = 0;
+        received_message message;
         bool taken = false;
-        (void)zmq_msg_init(&routing);
-        (void)zmq_msg_init(&body);
-        if (take(service->sockets[endpoint], &routing, &body, &frames, reterr) != BASE_OK) {
+        (void)zmq_msg_init(&message.routing);
+        (void)zmq_msg_init(&message.body);
+        if (take(service->sockets[endpoint], &message, reterr) != BASE_OK) {
             *received = false;
             status = BASE_ERR_IO;
-        } else if (frames > 0) {
-            status = handle_message(service, endpoint, &routing, &body, frames, &taken, reterr);
+        } else if (message.frames > 0) {
+            status = handle_message(service, endpoint, &message, &taken, reterr);
             service->item_count += taken ? 1 : 0;
         }
-        waiting[endpoint] = frames > 0;
-        (void)zmq_msg_close(&routing);
-        (void)zmq_msg_close(&body);
+        waiting[endpoint] = message.frames > 0;
+        (void)zmq_msg_close(&message.routing);
+        (void)zmq_msg_close(&message.body);
         if (status != BASE_OK) {
             return status;
         }

@@ -1,3 +1,5 @@
+/* Tracks the connections of one endpoint by its monitor events, and closes them when memory grows.
+ * Called by sockets.c and batch.c. */
 #include "connections.h"
 
 #include <errno.h>
@@ -46,23 +48,65 @@ void service_connections_close(service_connections *connections)
     }
 }
 
+static void forget(service_connections *connections, int i)
+{
+    connections->count--;
+    memmove(&connections->list[i], &connections->list[i + 1],
+            (size_t)(connections->count - i) * sizeof connections->list[0]);
+}
+
 static void came(service_connections *connections, int fd)
 {
+    int silent = 0;
+    while (silent < connections->count && connections->list[silent].user[0] != '\0') {
+        silent++;
+    }
+    if (connections->count == SERVICE_CONNECTIONS_MAX && silent < connections->count) {
+        (void)shutdown(connections->list[silent].fd, SHUT_RDWR);
+        forget(connections, silent);
+    }
     if (connections->count == SERVICE_CONNECTIONS_MAX) {
         (void)shutdown(fd, SHUT_RDWR);
         return;
     }
-    connections->fds[connections->count++] = fd;
+    connections->list[connections->count++] = (service_connection){.fd = fd};
+}
+
+static int find(const service_connections *connections, int fd)
+{
+    int i = 0;
+    while (i < connections->count && connections->list[i].fd != fd) {
+        i++;
+    }
+    return i < connections->count ? i : -1;
 }
 
 static void went(service_connections *connections, int fd)
 {
-    for (int i = 0; i < connections->count; i++) {
-        if (connections->fds[i] == fd) {
-            connections->fds[i] = connections->fds[--connections->count];
-            return;
-        }
+    const int i = find(connections, fd);
+    if (i >= 0) {
+        forget(connections, i);
     }
+}
+
+bool service_connections_asked(service_connections *connections, int fd, const char *user,
+                               int key_max)
+{
+    int same = 0;
+    service_connections_update(connections);
+    const int mine = find(connections, fd);
+    if (mine < 0 || user == NULL || connections->list[mine].user[0] != '\0') {
+        return true;
+    }
+    for (int i = 0; i < connections->count; i++) {
+        same += strcmp(connections->list[i].user, user) == 0 ? 1 : 0;
+    }
+    if (same >= key_max) {
+        (void)shutdown(fd, SHUT_RDWR);
+        return false;
+    }
+    (void)snprintf(connections->list[mine].user, sizeof connections->list[mine].user, "%s", user);
+    return true;
 }
 
 void service_connections_update(service_connections *connections)
@@ -95,17 +139,15 @@ void service_connections_update(service_connections *connections)
 
 void service_connections_end(service_connections *connections, int fd)
 {
-    for (int i = 0; i < connections->count; i++) {
-        if (connections->fds[i] == fd) {
-            (void)shutdown(fd, SHUT_RDWR);
-        }
+    if (find(connections, fd) >= 0) {
+        (void)shutdown(fd, SHUT_RDWR);
     }
 }
 
 void service_connections_end_all(service_connections *connections)
 {
     for (int i = 0; i < connections->count; i++) {
-        (void)shutdown(connections->fds[i], SHUT_RDWR);
+        (void)shutdown(connections->list[i].fd, SHUT_RDWR);
     }
 }
 

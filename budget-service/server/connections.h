@@ -5,16 +5,23 @@
 #ifndef BUDGET_SERVER_CONNECTIONS_H
 #define BUDGET_SERVER_CONNECTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
 #include "limits.h"
+#include "proto/zap.h"
+
+typedef struct service_connection {
+    int fd;
+    char user[PROTO_ZAP_USER_BYTES]; /* whose key asked over it; empty: nobody has asked anything */
+} service_connection;
 
 typedef struct service_connections {
     void *socket;
     void *monitor; /* PAIR, to poll */
     int count;
-    int fds[SERVICE_CONNECTIONS_MAX];
+    service_connection list[SERVICE_CONNECTIONS_MAX]; /* the oldest first */
 } service_connections;
 
 /* Before the socket is bound. */
@@ -23,8 +30,14 @@ BASE_MUST_CHECK base_status service_connections_open(service_connections *connec
                                                      base_error *reterr);
 void service_connections_close(service_connections *connections);
 
-/* Takes all news; a connection above the limit is shut at once. */
+/* Takes all news. At the limit a new connection takes the place of the oldest over which nothing
+ * was ever asked; where there is none, it is shut. */
 void service_connections_update(service_connections *connections);
+
+/* Somebody asks over the connection with this descriptor. False: this key has key_max others that
+ * it asks over; the connection is shut. */
+bool service_connections_asked(service_connections *connections, int fd, const char *user,
+                               int key_max);
 
 /* Shuts the one with this descriptor, if it is there. */
 void service_connections_end(service_connections *connections, int fd);

@@ -1,4 +1,5 @@
 /* What came of an authorization, and redeeming. */
+#include <stdio.h>
 #include <string.h>
 
 #include "budget/token.h"
@@ -7,22 +8,56 @@
 
 typedef Ringfence__Budget__Request request_type;
 
+/* A client of role request acts on what it asked for itself, and on nothing of others. *refused:
+ * the item holds the refusal. A label that is not there is the ledger's to refuse. */
+static base_status refuse_others(budget_service *service, const service_question *question,
+                                 const char *label, service_item *item, bool *refused,
+                                 base_error *reterr)
+{
+    budget_reservation found;
+    char words[BUDGET_WORDS_BYTES];
+    *refused = false;
+    if (question->client->role != BUDGET_ROLE_REQUEST) {
+        return BASE_OK;
+    }
+    const base_status status = budget_ledger_find(service->ledger, label, &found, NULL);
+    if (status != BASE_OK) {
+        return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
+    }
+    *refused = strcmp(found.subject, question->client->name) != 0;
+    if (!*refused) {
+        return BASE_OK;
+    }
+    (void)snprintf(words, sizeof words, "%.100s is another client's: ask it, or an admin", label);
+    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words, reterr);
+}
+
 base_status service_attach(budget_service *service, const service_question *question,
                            service_item *item, base_error *reterr)
 {
     const Ringfence__Budget__Attach *body = question->request->attach;
     budget_answer answer;
-    const base_status status = budget_ledger_attach(service->ledger, &question->caller, body->label,
-                                                    body->instance_id, &answer, reterr);
+    bool refused = false;
+    base_status status = refuse_others(service, question, body->label, item, &refused, reterr);
+    if (status != BASE_OK || refused) {
+        return status;
+    }
+    status = budget_ledger_attach(service->ledger, &question->caller, body->label,
+                                  body->instance_id, &answer, reterr);
     return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
 }
 
 base_status service_void(budget_service *service, const service_question *question,
                          service_item *item, base_error *reterr)
 {
+    const char *label = question->request->void_->label;
     budget_answer answer;
-    const base_status status = budget_ledger_void(service->ledger, &question->caller,
-                                                  question->request->void_->label, &answer, reterr);
+    bool refused = false;
+    base_status status = refuse_others(service, question, label, item, &refused, reterr);
+    if (status != BASE_OK || refused) {
+        return status;
+    }
+    status = budget_ledger_void(service->ledger, &question->caller, label, &answer, reterr);
     return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
 }
 
@@ -40,7 +75,12 @@ base_status service_terminated(budget_service *service, const service_question *
     if (body->evidence.len == 0) {
         return base_fail(reterr, BASE_ERR_INVALID, "termination without any evidence");
     }
-    const base_status status =
+    bool refused = false;
+    base_status status = refuse_others(service, question, body->label, item, &refused, reterr);
+    if (status != BASE_OK || refused) {
+        return status;
+    }
+    status =
         budget_ledger_terminated(service->ledger, &question->caller, &termination, &answer, reterr);
     return status == BASE_OK ? service_item_answer(item, &answer, reterr) : status;
 }
@@ -54,6 +94,8 @@ base_status service_record_actual(budget_service *service, const service_questio
         .label = body->label,
         .usd_micro = body->usd_micro,
         .line_id = body->line_id[0] != '\0' ? body->line_id : NULL,
+        .billed_usd_micro = body->usd_micro,
+        .final = !body->partial,
         .evidence = body->evidence.len > 0 ? body->evidence.data : NULL,
         .evidence_bytes = body->evidence.len,
     };
@@ -122,6 +164,26 @@ static base_status redeem_ranks(budget_service *service, const service_question 
     return BASE_OK;
 }
 
+/* The signature says that a key of ours signed these claims; the ledger says which were granted. A
+ * jti that it does not know is refused where it is redeemed. */
+static base_status compare_claims(budget_service *service, const budget_claims *claims, bool *same,
+                                  base_error *reterr)
+{
+    budget_authorization granted;
+    char stored[BUDGET_CLAIMS_JSON_BYTES];
+    char shown[BUDGET_CLAIMS_JSON_BYTES];
+    size_t shown_bytes = 0;
+    base_status status =
+        budget_ledger_claims(service->ledger, claims->jti, &granted, stored, reterr);
+    *same = status == BASE_ERR_NOTFOUND;
+    if (status != BASE_OK) {
+        return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
+    }
+    status = budget_claims_write(claims, shown, &shown_bytes, reterr);
+    *same = status == BASE_OK && strcmp(stored, shown) == 0;
+    return status;
+}
+
 base_status service_redeem(budget_service *service, const service_question *question,
                            service_item *item, base_error *reterr)
 {
@@ -133,6 +195,16 @@ base_status service_redeem(budget_service *service, const service_question *ques
         body->token, strlen(body->token), &service->keyring, BUDGET_ANY_TIME, &claims, &why);
     if (verdict != BUDGET_TOKEN_OK) {
         return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_BAD_TOKEN, why.message,
+                                   reterr);
+    }
+    bool same = false;
+    const base_status status = compare_claims(service, &claims, &same, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (!same) {
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_BAD_TOKEN,
+                                   "the token does not say what the ledger granted under its jti",
                                    reterr);
     }
     return body->create ? redeem_create(service, question, &claims, item, reterr)

@@ -1,4 +1,5 @@
-/* Questions that change nothing. */
+/* Requests that change nothing: accounts, reservations, status. Called by judge.c once the
+ * caller's role allows it. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,7 @@ static void fill_entry(const budget_reservation *from, entry_row *row, entry_tex
     row->reserved_usd_micro = from->amount_usd_micro;
     row->actual_usd_micro = from->posted_usd_micro;
     row->actual_known = from->actual_known;
+    row->credit_usd_micro = from->posted_usd_micro - from->total_usd_micro;
     row->mode = text(from->mode);
     row->vendor = text(from->vendor);
     row->instance_type = text(from->instance_type);
@@ -297,6 +299,7 @@ static base_status put_status(budget_service *service, const account_page *accou
     report.alarms_total = (uint64_t)overdue;
     report.frozen_total = (uint64_t)frozen;
     report.clock_alarm = clock_alarm;
+    report.audit_finding = service->finding;
     part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
     part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_STATUS;
     part.status = &report;

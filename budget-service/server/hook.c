@@ -1,7 +1,10 @@
+/* Forks the helper process that runs the policy's hook, and passes alarms to it through a pipe.
+ * Started by service.c; alarms come from usage.c and reaper.c. */
 #include "hook.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -111,6 +114,17 @@ base_status service_hook_tell(service_hook *hook, const char *json, base_error *
         return base_fail(reterr, BASE_ERR_BUSY, "the policy's hook is busy: an alarm was not told");
     }
     return base_fail(reterr, BASE_ERR_PEER, "the process of the policy's hook is gone");
+}
+
+base_status service_hook_tell_object(service_hook *hook, json_t *object, base_error *reterr)
+{
+    char *json = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    const base_status status = json != NULL
+                                   ? service_hook_tell(hook, json, reterr)
+                                   : base_fail(reterr, BASE_ERR_MEMORY, "no memory for an alarm");
+    json_decref(object);
+    free(json);
+    return status;
 }
 
 void service_hook_stop(service_hook *hook)

@@ -22,6 +22,11 @@ BASE_MUST_CHECK base_status service_hook_start(service_hook *hook, const char *c
 BASE_MUST_CHECK base_status service_hook_tell(service_hook *hook, const char *json,
                                               base_error *reterr);
 
+/* The same from a JSON object, which it takes over; NULL: BASE_ERR_MEMORY. */
+struct json_t;
+BASE_MUST_CHECK base_status service_hook_tell_object(service_hook *hook, struct json_t *object,
+                                                     base_error *reterr);
+
 /* Lets it end what it is doing, and waits. */
 void service_hook_stop(service_hook *hook);
 

@@ -1,3 +1,5 @@
+/* Builds the packed answer to one request, verdict and parts. Called by the request handlers and by
+ * batch.c. */
 #include "item.h"
 
 #include <stdlib.h>

@@ -124,6 +124,23 @@ static base_status judge_client(budget_service *service, const service_question 
     return BASE_OK;
 }
 
+/* A ledger that does not audit grants nothing: no money, no start of a job, no creation permit. */
+static bool grants(const Ringfence__Budget__Request *request)
+{
+    return request->body_case == BODY(AUTHORIZE) || request->body_case == BODY(REDEEM);
+}
+
+static base_status refuse_halted(const budget_service *service, service_item *item,
+                                 base_error *reterr)
+{
+    char words[BUDGET_TEXT_BYTES_MAX + 1];
+    (void)snprintf(words, sizeof words,
+                   "the ledger does not audit (%.200s): nothing is granted until an admin has "
+                   "looked and starts the service with --accept-audit",
+                   service->finding);
+    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, words, reterr);
+}
+
 static base_status judge_redeemer(const service_question *question, service_item *item,
                                   service_handler *handler, base_error *reterr)
 {
@@ -160,6 +177,9 @@ base_status service_judge(budget_service *service, const char *user_id,
     }
     if (status != BASE_OK || handler == NULL) {
         return status;
+    }
+    if (grants(request) && service_halted(service)) {
+        return refuse_halted(service, item, reterr);
     }
     digest_body(service, request, question.caller.body_blake2b256);
     base_error words = {0};

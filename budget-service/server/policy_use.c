@@ -1,3 +1,5 @@
+/* Loads policy.json of the service's directory, and releases it. Called by service.c at start and
+ * end. */
 #include "policy_use.h"
 
 #include <stdio.h>

@@ -26,13 +26,7 @@ static void raise_alarm(budget_service *service, const budget_reservation *passe
                                "label", passed->label, "account", passed->account, "vendor",
                                passed->vendor, "jti", passed->jti, "deadline", when,
                                "reserved_usd_micro", (json_int_t)passed->held_usd_micro);
-    char *json = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(object);
-    const base_status status = json != NULL
-                                   ? service_hook_tell(&service->hook, json, &why)
-                                   : base_fail(&why, BASE_ERR_MEMORY, "no memory for an alarm");
-    free(json);
-    if (status != BASE_OK) {
+    if (service_hook_tell_object(&service->hook, object, &why) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", why.message);
     }
 }
@@ -81,6 +75,10 @@ base_status service_reap(budget_service *service, base_error *reterr)
     }
     for (size_t i = 0; i < count; i++) {
         raise_alarm(service, &passed[i]);
+    }
+    status = service_usage_look(service, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     return next_due(service, reterr);
 }

@@ -1,8 +1,11 @@
-/* The bill against the ledger. */
+/* The request to reconcile a bill with the ledger. Called by judge.c once the caller's role
+ * allows it. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "budget/money.h"
 #include "budget/reconcile.h"
+#include "budget/time.h"
 #include "budget/wire.h"
 #include "service.h"
 
@@ -53,6 +56,11 @@ static bool copy(char *into, size_t into_bytes, const char *text)
     return true;
 }
 
+static bool is_time(int64_t time_s)
+{
+    return time_s >= 0 && time_s <= BUDGET_TIME_S_MAX;
+}
+
 /* The lines of a request as charges; the caller frees them. */
 static base_status read_lines(const Ringfence__Budget__Reconcile *body, budget_charge **charges,
                               base_error *reterr)
@@ -70,8 +78,15 @@ static base_status read_lines(const Ringfence__Budget__Reconcile *body, budget_c
             return base_fail(reterr, BASE_ERR_INVALID, "line %zu of the bill: a name too long",
                              i + 1);
         }
+        if (line->usd_micro > BUDGET_MONEY_MICRO_MAX || line->usd_micro < -BUDGET_MONEY_MICRO_MAX ||
+            !is_time(line->at) || !is_time(line->until)) {
+            free(made);
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "line %zu of the bill: an amount or a time out of range", i + 1);
+        }
         made[i].usd_micro = line->usd_micro;
         made[i].at_s = line->at;
+        made[i].until_s = line->until;
     }
     *charges = made;
     return BASE_OK;
@@ -90,6 +105,7 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
     reconciled.missing_in_ledger = (uint64_t)result->counts[BUDGET_FINDING_MISSING_IN_LEDGER];
     reconciled.differing = (uint64_t)result->counts[BUDGET_FINDING_DIFFERING];
     reconciled.unknown = (uint64_t)result->counts[BUDGET_FINDING_UNKNOWN];
+    reconciled.passed_over = (uint64_t)result->passed_over;
     reconciled.differences = all->pointers;
     reconciled.n_differences = all->count;
     part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
@@ -113,11 +129,14 @@ base_status service_reconcile(budget_service *service, const service_question *q
         const budget_reconcile_options options = {
             .as_of_s = body->as_of,
             .vendor = body->vendor,
+            .policy = service->policy,
             .charges = charges,
             .count = body->n_lines,
+            .visit = collect,
+            .context = all,
         };
-        status = budget_reconcile_run(service->ledger, &question->caller, &options, &result,
-                                      collect, all, reterr);
+        status =
+            budget_reconcile_run(service->ledger, &question->caller, &options, &result, reterr);
     }
     if (status == BASE_OK) {
         status = put_result(&result, all, item, reterr);

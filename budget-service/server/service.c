@@ -2,13 +2,11 @@
 #include "service.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,8 +14,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "budget/harden.h"
+#include "budget/secret_file.h"
 #include "budget/service_files.h"
 #include "budget/token.h"
 #include "budget/wire.h"
@@ -42,14 +42,10 @@ static base_status open_run_folder(budget_service *service, base_error *reterr)
                          path, path);
     }
     (void)snprintf(path, sizeof path, "%s/run/lock", service->dir);
-    service->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (service->lock_fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot open %s", path);
-    }
-    if (flock(service->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        return base_fail(reterr, BASE_ERR_BUSY, "another service serves %s", service->dir);
-    }
-    return BASE_OK;
+    const base_status status = base_lock_file(path, &service->lock_fd, reterr);
+    return status == BASE_ERR_BUSY
+               ? base_fail(reterr, status, "another service serves %s", service->dir)
+               : status;
 }
 
 static base_status block_signals(budget_service *service, base_error *reterr)
@@ -168,6 +164,9 @@ static base_status open_all(budget_service *service, base_error *reterr)
         status = open_ledger(service, reterr);
     }
     if (status == BASE_OK) {
+        status = service_audit_first(service, reterr);
+    }
+    if (status == BASE_OK) {
         status = make_memory(service, reterr);
     }
     if (status == BASE_OK) {
@@ -248,6 +247,7 @@ static void close_all(budget_service *service)
     const budget_signer *signer = &service->options->signer;
     service_sockets_close(service);
     service_audit_free(service);
+    service_usage_free(service->usage);
     service_spend_close(service);
     budget_ledger_close(service->ledger);
     if (service->secret != NULL) {
@@ -286,6 +286,9 @@ base_status budget_serve(const budget_serve_options *options, base_error *reterr
     base_status status = BASE_OK;
     if (realpath(options->dir, made->dir) == NULL) {
         status = base_fail_errno(why, errno, "cannot open %s", options->dir);
+    }
+    if (status == BASE_OK) {
+        status = budget_trusted_directory_check(made->dir, why);
     }
     if (status == BASE_OK) {
         status = open_all(made, why);

@@ -9,6 +9,7 @@
 #include "admission.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "budget/audit.h"
 #include "budget/clock.h"
 #include "budget/keyring.h"
 #include "budget/ledger.h"
@@ -56,8 +57,11 @@ typedef struct budget_service {
     int item_count;
     bool clients_changed; /* in this batch: the admission list follows the commit */
 
-    struct service_audit *audit; /* the one that runs, and who waits for it */
+    struct service_audit *audit;               /* the one that runs, and who waits for it */
+    char finding[BUDGET_AUDIT_FINDING_BYTES];  /* of the last audit; empty: it was good */
+    char accepted[BUDGET_AUDIT_FINDING_BYTES]; /* the finding that an admin goes on with */
     int64_t reaper_due_ns;
+    struct service_usage *usage; /* accounts near their caps */
     service_hook hook;
     struct service_spend *spend; /* spend.jsonl */
 } budget_service;
@@ -163,6 +167,12 @@ void service_flood_check(budget_service *service);
 /* Deadlines that have passed: to the ledger, then to the log and the hook. */
 BASE_MUST_CHECK base_status service_reap(budget_service *service, base_error *reterr);
 
+/* ---- usage.c */
+
+/* Tells of accounts that have passed 80 % of their cap since the last look. */
+BASE_MUST_CHECK base_status service_usage_look(budget_service *service, base_error *reterr);
+void service_usage_free(struct service_usage *usage); /* NULL is fine */
+
 /* ---- audit_run.c */
 
 bool service_audit_runs(const budget_service *service);
@@ -170,6 +180,13 @@ bool service_audit_runs(const budget_service *service);
 /* A slice of the audit that runs; answers when it is done. */
 BASE_MUST_CHECK base_status service_audit_slice(budget_service *service, base_error *reterr);
 void service_audit_free(budget_service *service);
+
+/* The whole ledger before anything is granted.
+ * BASE_ERR_MISMATCH: it is bad, and nobody accepts it. */
+BASE_MUST_CHECK base_status service_audit_first(budget_service *service, base_error *reterr);
+
+/* The last audit found what no admin has accepted: nothing is granted. */
+bool service_halted(const budget_service *service);
 
 /* ---- spend.c */
 

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "budget/wire.h"
-#include "client/link.h"
 #include "proto/socket.h"
 #include "service.h"
 

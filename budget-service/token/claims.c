@@ -1,3 +1,5 @@
+/* Checks, writes and parses the claims of a token, by one table of fields. Called by the server,
+ * the ledger, verify.c and the command line. */
 #include "budget/claims.h"
 
 #include <inttypes.h>

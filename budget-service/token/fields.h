@@ -42,8 +42,8 @@ typedef struct budget_fields {
 BASE_MUST_CHECK base_status budget_fields_check(const budget_fields *fields, const void *object,
                                                 base_error *reterr);
 
-/* Checks, then writes compact JSON with sorted keys and a NUL; BASE_ERR_LIMIT when it does not fit.
- */
+/* Checks, then writes compact JSON with sorted keys and a NUL;
+ * BASE_ERR_LIMIT when it does not fit. */
 BASE_MUST_CHECK base_status budget_fields_write(const budget_fields *fields, const void *object,
                                                 char *text, size_t text_size_bytes,
                                                 base_error *reterr);

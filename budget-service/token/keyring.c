@@ -1,11 +1,18 @@
+/* Reads, writes and searches the keyring file of public keys. Called by the service, the launcher
+ * and the ranks' gate to find the key of a token. */
 #include "budget/keyring.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "budget/secret_file.h"
 #include "fields.h"
 
 enum { KEYRING_VERSION = 1 };
@@ -167,7 +174,17 @@ base_status budget_keyring_read(const char *path, budget_keyring *keyring, base_
 {
     void *text = NULL;
     size_t text_bytes = 0;
-    base_status status = base_file_read(path, BUDGET_KEYRING_BYTES_MAX, &text, &text_bytes, reterr);
+    base_status status = BASE_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        return errno == ENOENT ? base_fail(reterr, BASE_ERR_NOTFOUND, "%s is not there", path)
+                               : base_fail_errno(reterr, errno, "cannot open %s", path);
+    }
+    status = budget_trusted_file_check(path, fd, reterr);
+    if (status == BASE_OK) {
+        status = base_fd_read(fd, path, BUDGET_KEYRING_BYTES_MAX, &text, &text_bytes, reterr);
+    }
+    (void)close(fd);
     if (status == BASE_OK) {
         status = budget_keyring_parse(text, text_bytes, keyring, reterr);
         if (status != BASE_OK) {
@@ -176,6 +193,14 @@ base_status budget_keyring_read(const char *path, budget_keyring *keyring, base_
     }
     free(text);
     return status;
+}
+
+const char *budget_keyring_choose(const char *named)
+{
+    struct stat file;
+    /* One that cannot be looked at, or a link to nowhere, is there: reading it says why it fails. */
+    const bool none = lstat(BUDGET_KEYRING_ANCHOR, &file) != 0 && errno == ENOENT;
+    return none ? named : BUDGET_KEYRING_ANCHOR;
 }
 
 base_status budget_keyring_write(const char *path, const budget_keyring *keyring,
@@ -187,6 +212,11 @@ base_status budget_keyring_write(const char *path, const budget_keyring *keyring
     if (status == BASE_OK) {
         text[text_bytes] = '\n'; /* in the place of the NUL */
         status = base_file_write(path, text, text_bytes + 1, reterr);
+    }
+    struct stat file;
+    if (status == BASE_OK && stat(path, &file) == 0 && S_ISREG(file.st_mode) &&
+        (file.st_mode & 022) != 0 && chmod(path, file.st_mode & 0755) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot shut %s to others", path);
     }
     free(text);
     return status;

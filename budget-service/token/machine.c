@@ -1,3 +1,5 @@
+/* Reads the id of this machine from /etc/machine-id, else the boot id. Called for vendor "local":
+ * by `authorize`, by the launcher's lease, and by the gate. */
 #include "budget/machine.h"
 
 #include <stdbool.h>

@@ -1,3 +1,5 @@
+/* Parses, formats, adds and rounds micro-dollars. Called wherever an amount is read or shown, and
+ * for costs and sums. */
 #include "budget/money.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Strict base64url, and PASERK texts and ids of keys. Called by paseto.c, keyring.c, token.c and
+ * keys/secret_key.c. */
 #include "paserk.h"
 
 #include <sodium.h>

@@ -1,3 +1,4 @@
+/* PASETO v4.public: encodes, signs, decodes and checks a signature. Called by token.c alone. */
 #include "paseto.h"
 
 #include <sodium.h>

@@ -1,3 +1,5 @@
+/* Signs, verifies and checks receipts of redemption. Signed by server/sign.c; verified by the
+ * launcher's lease and by the ranks' gate. */
 #include "budget/receipt.h"
 
 #include <inttypes.h>
@@ -52,18 +54,17 @@ budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes
 {
     budget_token_parts parts;
     budget_receipt parsed = {0};
-    const budget_public_key *key = NULL;
     const budget_verdict_token verdict =
-        budget_token_open(token, token_bytes, keyring, BUDGET_ASSERTION_RECEIPT, &parts, &key, why);
+        budget_token_open(token, token_bytes, keyring, BUDGET_ASSERTION_RECEIPT, &parts, why);
     if (verdict != BUDGET_TOKEN_OK) {
         return verdict;
     }
     if (budget_fields_parse(&table, parts.payload, parts.payload_bytes, &parsed, why) != BASE_OK) {
         return BUDGET_TOKEN_BAD_CLAIMS;
     }
-    if (key->retired_at != 0 && parsed.issued_at > key->retired_at) {
+    if (parts.key->retired_at != 0 && parsed.issued_at > parts.key->retired_at) {
         (void)base_fail(why, BASE_ERR_AUTH, "the key %s had been retired when the receipt was made",
-                        key->kid);
+                        parts.kid);
         return BUDGET_TOKEN_RETIRED_KEY;
     }
     *receipt = parsed;

@@ -1,3 +1,5 @@
+/* Creates and reads files that hold secrets, and checks who could have written a trusted file or
+ * directory. Called for keys, tokens, receipts and the keyring. */
 #include "budget/secret_file.h"
 
 #include <errno.h>
@@ -67,6 +69,43 @@ static bool read_only_mount(int fd)
     return fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0;
 }
 
+/* Ours or root's, and written by nobody else. advice: what to do else. */
+static base_status check_owner(const char *path, const struct stat *file, const char *advice,
+                               base_error *reterr)
+{
+    const uid_t me = geteuid();
+    if (file->st_uid != me && file->st_uid != 0) {
+        return base_fail(reterr, BASE_ERR_AUTH, "%s belongs to user %u, not to us (%u) or root",
+                         path, (unsigned)file->st_uid, (unsigned)me);
+    }
+    return (file->st_mode & 022) == 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_AUTH, "%s may be written by others (mode %04o): %s",
+                           path, (unsigned)file->st_mode & 07777U, advice);
+}
+
+base_status budget_trusted_file_check(const char *path, int fd, base_error *reterr)
+{
+    struct stat file;
+    if (fstat(fd, &file) != 0) {
+        return base_fail_errno(reterr, errno, "cannot look at %s", path);
+    }
+    return S_ISREG(file.st_mode)
+               ? check_owner(path, &file, "chmod 644 it, and look what it holds", reterr)
+               : base_fail(reterr, BASE_ERR_AUTH, "%s is not a regular file", path);
+}
+
+base_status budget_trusted_directory_check(const char *path, base_error *reterr)
+{
+    struct stat directory;
+    if (stat(path, &directory) != 0) {
+        return base_fail_errno(reterr, errno, "cannot look at %s", path);
+    }
+    return S_ISDIR(directory.st_mode)
+               ? check_owner(path, &directory, "chmod 700 it, and look who has been there", reterr)
+               : base_fail(reterr, BASE_ERR_AUTH, "%s is not a directory", path);
+}
+
 static base_status check(const char *path, int fd, base_error *reterr)
 {
     struct stat file;
@@ -78,15 +117,10 @@ static base_status check(const char *path, int fd, base_error *reterr)
     }
     const uid_t me = geteuid();
     const unsigned mode = file.st_mode & 07777;
-    if (file.st_uid != me && file.st_uid != 0) {
-        return base_fail(reterr, BASE_ERR_AUTH, "%s belongs to user %u, not to us (%u) or root",
-                         path, (unsigned)file.st_uid, (unsigned)me);
-    }
-    if ((mode & 022) != 0) {
-        return base_fail(reterr, BASE_ERR_AUTH,
-                         "%s may be written by others (mode %04o): chmod 600 it, and make a new "
-                         "secret",
-                         path, mode);
+    const base_status status =
+        check_owner(path, &file, "chmod 600 it, and make a new secret", reterr);
+    if (status != BASE_OK) {
+        return status;
     }
     const bool mounted = file.st_uid == 0 && (me != 0 || behind_link(path) || read_only_mount(fd));
     if ((mode & 077) != 0 && !mounted) {

@@ -1,3 +1,5 @@
+/* RFC 3339 times, parsed and formatted. Called for claims, receipts, bills and evidence, and to
+ * show times. */
 #include "budget/time.h"
 
 #include <stdbool.h>

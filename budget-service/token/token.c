@@ -1,3 +1,5 @@
+/* Signs, opens and decodes tokens: PASETO with our footer and assertion. Called by server/sign.c,
+ * verify.c and receipt.c, and to read token files. */
 #include "budget/token.h"
 
 #include <jansson.h>
@@ -119,6 +121,7 @@ budget_verdict_token budget_token_decode(const char *token, size_t token_bytes,
                                          budget_token_parts *parts, base_error *why)
 {
     const char *wrong = budget_paseto_decode(token, token_bytes, parts);
+    parts->key = NULL;
     if (wrong != NULL) {
         return refuse(why, BUDGET_TOKEN_MALFORMED, wrong);
     }
@@ -144,8 +147,7 @@ static budget_verdict_token wrong_signature(const budget_token_parts *parts, con
 
 budget_verdict_token budget_token_open(const char *token, size_t token_bytes,
                                        const budget_keyring *keyring, const char *assertion,
-                                       budget_token_parts *parts, const budget_public_key **key_out,
-                                       base_error *why)
+                                       budget_token_parts *parts, base_error *why)
 {
     const budget_verdict_token verdict = budget_token_decode(token, token_bytes, parts, why);
     if (verdict != BUDGET_TOKEN_OK) {
@@ -163,9 +165,7 @@ budget_verdict_token budget_token_open(const char *token, size_t token_bytes,
     if (!budget_paseto_signature_ok(parts, assertion, key->key)) {
         return wrong_signature(parts, assertion, key->key, why);
     }
-    if (key_out != NULL) {
-        *key_out = key;
-    }
+    parts->key = key;
     return BUDGET_TOKEN_OK;
 }
 

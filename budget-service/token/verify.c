@@ -1,3 +1,5 @@
+/* Verifies a token against keyring, time and job, and names what is wrong. Called by the launcher,
+ * the ranks' gate, the server and `budget-service verify`. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -40,18 +42,17 @@ budget_verdict_token budget_token_verify(const char *token, size_t token_bytes,
 {
     budget_token_parts parts;
     budget_claims parsed;
-    const budget_public_key *key = NULL;
-    budget_verdict_token verdict = budget_token_open(
-        token, token_bytes, keyring, BUDGET_ASSERTION_AUTHORIZATION, &parts, &key, why);
+    budget_verdict_token verdict =
+        budget_token_open(token, token_bytes, keyring, BUDGET_ASSERTION_AUTHORIZATION, &parts, why);
     if (verdict != BUDGET_TOKEN_OK) {
         return verdict;
     }
     if (budget_claims_parse(parts.payload, parts.payload_bytes, &parsed, why) != BASE_OK) {
         return BUDGET_TOKEN_BAD_CLAIMS;
     }
-    if (key_was_retired(key, &parsed)) {
+    if (key_was_retired(parts.key, &parsed)) {
         (void)base_fail(why, BASE_ERR_AUTH, "the key %s had been retired when the token was made",
-                        key->kid);
+                        parts.kid);
         return BUDGET_TOKEN_RETIRED_KEY;
     }
     verdict = check_times(&parsed, now_s, why);

@@ -1,3 +1,5 @@
+/* One cell of coll-bench: allocates the buffers of a collective at one size, runs it, and checks
+ * the result. Made by rank.c, timed by measure.c. */
 #include "cell.h"
 
 #include <string.h>
@@ -34,14 +36,14 @@ static void place_in(bench_cell *cell, uint8_t **send, uint8_t **recv, int rank)
 }
 
 bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row,
-                           const bench_data *data, bool in_place, void *send, void *recv)
+                           const bench_data *data, bool in_place, const bench_buffers *buffers)
 {
     const int rank = coll_comm_rank(comm);
     const int ranks = coll_comm_size(comm);
     const bool at_root = row->root == rank;
     const size_t element_bytes = coll_type_size_bytes(row->type);
-    uint8_t *from = send;
-    uint8_t *to = recv;
+    uint8_t *from = buffers->send;
+    uint8_t *to = buffers->recv;
     bench_cell cell = {.comm = comm,
                        .data = data,
                        .desc = {.kind = kind,

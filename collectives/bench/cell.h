@@ -18,9 +18,14 @@ typedef struct bench_cell {
     bool checkable;
 } bench_cell;
 
+typedef struct bench_buffers {
+    void *send;
+    void *recv;
+} bench_buffers;
+
 /* send and recv: room for the layout's counts each. row: type, reduce and root are read. */
 bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row,
-                           const bench_data *data, bool in_place, void *send, void *recv);
+                           const bench_data *data, bool in_place, const bench_buffers *buffers);
 
 /* Writes the input anew, and rubbish where output is to come. */
 void bench_cell_dirty(const bench_cell *cell);

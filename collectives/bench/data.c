@@ -1,3 +1,5 @@
+/* The numbers that coll-bench sends, the results that must come out, and the layout of buffers.
+ * Called by cell.c, and by measure.c for the bus bandwidth. */
 #include "data.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Forks ranks and gives them an exchange over socket pairs. Called by run.c, by rank.c in each
+ * child, and by tests that need real processes. */
 #include "forked.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Ranks as processes forked from this one, for the benchmark and for tests of real processes: no
- * launcher, no network. The exchange goes over socket pairs made before the fork, through rank 0.
- */
+ * launcher, no network. The exchange goes over socket pairs made before the fork,
+ * through rank 0. */
 #ifndef COLL_BENCH_FORKED_H
 #define COLL_BENCH_FORKED_H
 

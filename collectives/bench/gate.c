@@ -1,3 +1,5 @@
+/* A spinning barrier in shared memory, CPU binding and the time-stamp counter. Called by the
+ * benchmark's ranks before each timed batch, and by tests/peers for other libraries. */
 #include "gate.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* Writes coll-bench's results as JSON. Called by run.c for --json. */
 #include "json.h"
 
 #include <jansson.h>

@@ -1,3 +1,5 @@
+/* Times a cell on all ranks and summarizes the samples. Called by rank.c for each row; tests call
+ * the summary alone. */
 #include "measure.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Parses coll-bench's command line, which takes nccl-tests' flags. Called by main.c; the other
+ * files take names and sizes of kinds from here. */
 #include "options.h"
 
 #include <errno.h>

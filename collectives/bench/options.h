@@ -8,8 +8,8 @@ typedef enum bench_command { BENCH_COMMAND_RUN, BENCH_COMMAND_HELP } bench_comma
 
 extern const char bench_usage[];
 
-/* "64", "4K", "16M" within [min, max]; units of either case are powers of 1024. BASE_ERR_INVALID.
- */
+/* "64", "4K", "16M" within [min, max]; units of either case are powers of 1024.
+ * BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status bench_parse_size(const char *text, size_t min, size_t max,
                                              size_t *value, base_error *reterr);
 

@@ -1,3 +1,4 @@
+/* Draws latency and bandwidth against size by gnuplot. Called by run.c for --plot. */
 #include "plot.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* One forked rank of coll-bench: makes its context, and measures all sizes, types and operations.
+ * Called by run.c in each child. */
 #include "rank.h"
 
 #include <sched.h>
@@ -101,9 +103,10 @@ static base_status measure_row(state *s, bench_row *row, const bench_data *data)
     if (prints) {
         bench_table_row_begin(stdout, row);
     }
+    const bench_buffers buffers = {.send = s->send, .recv = s->recv};
     for (int place = 0; status == BASE_OK && place < 2; place++) {
         const bench_cell cell = bench_cell_make(coll_context_world(s->context), options->kind, row,
-                                                data, place == 1, s->send, s->recv);
+                                                data, place == 1, &buffers);
         status = bench_measure(options, &cell, shared, &row->columns[place], &s->error);
         if (status == BASE_OK && prints) {
             bench_table_column(stdout, &row->columns[place]);

@@ -1,3 +1,5 @@
+/* Measures the memory bandwidth and core-to-core latency of this host. Called by run.c before the
+ * ranks, for the ceiling that the table shows. */
 #include "roofline.h"
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+/* A run of coll-bench: forks the ranks, waits for them, and writes table, JSON and plot. Called by
+ * main.c. */
 #include "run.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Prints coll-bench's header, rows and footer in nccl-tests' form. Called by rank.c on rank 0, and
+ * by run.c at the end. */
 #include "table.h"
 
 #include <string.h>

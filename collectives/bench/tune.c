@@ -1,3 +1,5 @@
+/* Prints the cost model's prediction beside the measured time of each algorithm. Called by rank.c
+ * for --tune. */
 #include "tune.h"
 
 #include <assert.h>
@@ -50,8 +52,9 @@ static base_status compare(const bench_options *options, coll_comm *comm, const 
                            bench_tune_row *row, base_error *reterr)
 {
     coll_tune_row compared;
-    const base_status status = coll_tune_compare(comm, costs, options->kind, row->algorithm,
-                                                 row->size_bytes, &compared, reterr);
+    const coll_tune_case which = {
+        .kind = options->kind, .algorithm = row->algorithm, .whole_bytes = row->size_bytes};
+    const base_status status = coll_tune_compare(comm, costs, &which, &compared, reterr);
     if (status == BASE_OK) {
         row->predicted_us = compared.predicted_us;
         row->measured_us = compared.measured_us;

@@ -1,3 +1,4 @@
+/* The version of libcoll, for programs that are linked with it. */
 #include "version.h"
 
 const char *coll_version(void)

@@ -1,3 +1,4 @@
+/* Simulates the plans of all ranks on a modelled network, event by event. Called by sweep.c. */
 #include "network.h"
 
 #include <stdlib.h>

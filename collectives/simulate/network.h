@@ -10,7 +10,7 @@
 #define COLL_SIMULATE_NETWORK_H
 
 #include "coll/tune.h"
-#include "plan.h"
+#include "plan/plan.h"
 
 enum { SIMULATE_RANKS_MAX = 4096 };
 

@@ -1,3 +1,5 @@
+/* Simulates every algorithm for rising numbers of ranks, and plots the times beside the cost
+ * model's. Called by coll-simulate's main.c. */
 #include "sweep.h"
 
 #include <errno.h>
@@ -37,7 +39,7 @@ static base_status run_row(const sweep_options *options, sweep_row *row, base_er
         host_of[rank] = (uint16_t)(rank / options->ranks_per_host);
     }
     coll_hosts_make(&hosts, host_of, row->ranks, words);
-    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
         const coll_plan plan = {.algorithm = (coll_algorithm)i,
                                 .kind = options->kind,
                                 .ranks = row->ranks,
@@ -67,7 +69,7 @@ static void print_head(const sweep_options *options, FILE *out)
                   options->costs.inside.byte_ns, options->costs.between.latency_us,
                   options->costs.between.message_us, options->costs.between.byte_ns,
                   options->costs.reduce_byte_ns, "ranks");
-    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
         (void)fprintf(out, " %21s", coll_algorithm_name((coll_algorithm)i));
     }
     (void)fputc('\n', out);
@@ -76,7 +78,7 @@ static void print_head(const sweep_options *options, FILE *out)
 static void print_row(const sweep_row *row, FILE *out)
 {
     (void)fprintf(out, "%7d", row->ranks);
-    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
         (void)fprintf(out, " %10.1f/%10.1f", row->simulated_us[i], row->formula_us[i]);
     }
     (void)fputc('\n', out);
@@ -118,14 +120,14 @@ static void write_script(const sweep_options *options, const sweep *result, FILE
                   coll_kind_name(options->kind), options->whole_bytes, options->ranks_per_host);
     for (int r = 0; r < result->row_count; r++) {
         (void)fprintf(out, "%d", result->rows[r].ranks);
-        for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+        for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
             (void)fprintf(out, " %g %g", result->rows[r].simulated_us[i],
                           result->rows[r].formula_us[i]);
         }
         (void)fputc('\n', out);
     }
     (void)fputs("END\nplot", out);
-    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_TWO_LEVEL; i++) {
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
         (void)fprintf(out,
                       "%s $rows using 1:%d with points lc %d pt 7 title \"%s\", $rows using 1:%d "
                       "with lines lc %d notitle",

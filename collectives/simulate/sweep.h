@@ -7,7 +7,7 @@
 
 #include "network.h"
 
-enum { SWEEP_ROWS_MAX = 32, SWEEP_ALGORITHMS = COLL_ALGORITHM_TWO_LEVEL + 1 };
+enum { SWEEP_ROWS_MAX = 32, SWEEP_ALGORITHMS = COLL_ALGORITHM_LAST + 1 };
 
 typedef struct sweep_options {
     coll_kind kind;

@@ -38,6 +38,34 @@ launch_axis launch_axis_count(double high, int tick_count)
     return axis;
 }
 
+enum { LOG_TICK_COUNT = 3 }; /* in a decade: 1, 2, 5 */
+
+/* Tick i, as a value: 0 is 1, 1 is 2, -1 is 0.5. */
+static double log_tick(int i)
+{
+    const int within = ((i % LOG_TICK_COUNT) + LOG_TICK_COUNT) % LOG_TICK_COUNT;
+    const int decade = (i - within) / LOG_TICK_COUNT;
+    return (within == 0 ? 1 : within == 1 ? 2 : 5) * pow(10, decade);
+}
+
+launch_axis launch_axis_log(double low, double high)
+{
+    int first = LOG_TICK_COUNT * (int)floor(log10(low));
+    while (log_tick(first + 1) <= low * (1 + 1e-9)) {
+        first++;
+    }
+    int last = first + 1;
+    while (log_tick(last) < high * (1 - 1e-9)) {
+        last++;
+    }
+    return (launch_axis){
+        .low = log10(log_tick(first)),
+        .high = log10(log_tick(last)),
+        .tick = 1,
+        .logarithmic = true,
+    };
+}
+
 double launch_plot_x(const launch_plot *plot, double value)
 {
     return plot->left + (value - plot->x.low) / (plot->x.high - plot->x.low) * plot->width;
@@ -67,31 +95,73 @@ static void put_x_ticks(launch_text *text, const launch_plot *plot)
         if (value > plot->x.high + 1e-9 * plot->x.tick) {
             break;
         }
-        launch_text_printf(text,
-                           "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
-                           launch_plot_x(plot, value), plot->top + plot->height + 18);
+        /* one at the right end would stand out of the drawing */
+        const double x = launch_plot_x(plot, value);
+        const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
+        launch_text_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
+                           at_end ? plot->left + plot->width + MARGIN_RIGHT : x,
+                           plot->top + plot->height + 18, at_end ? "end" : "middle");
         put_tick(text, &plot->x, value);
         launch_text_put(text, "</text>");
+    }
+}
+
+static void put_x_label(launch_text *text, const launch_plot *plot)
+{
+    launch_text_printf(
+        text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
+        plot->left + plot->width / 2, plot->top + plot->height + 38, plot->x_label);
+}
+
+/* A line across at this height, and the beginning of its label. */
+static void put_y_line(launch_text *text, const launch_plot *plot, double value, bool is_axis)
+{
+    const double y = launch_plot_y(plot, value);
+    launch_text_printf(text,
+                       "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                       "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
+                       is_axis ? "axis" : "grid", plot->left, plot->left + plot->width, y, y,
+                       plot->left - 8, y + 4);
+}
+
+static void put_log_ticks(launch_text *text, const launch_plot *plot)
+{
+    int i = LOG_TICK_COUNT * (int)floor(plot->y.low);
+    while (log10(log_tick(i)) < plot->y.low - 1e-9) {
+        i++;
+    }
+    for (int n = 0; n < TICKS_MAX && log10(log_tick(i)) <= plot->y.high + 1e-9; n++, i++) {
+        put_y_line(text, plot, log10(log_tick(i)), n == 0);
+        launch_text_printf(text, "%g</text>", log_tick(i));
     }
 }
 
 static void put_y_ticks(launch_text *text, const launch_plot *plot)
 {
     const double first = ceil(plot->y.low / plot->y.tick - 1e-9);
+    if (plot->y.logarithmic) {
+        put_log_ticks(text, plot);
+        return;
+    }
     for (int i = 0; i < TICKS_MAX; i++) {
         const double value = (first + i) * plot->y.tick;
-        const double y = launch_plot_y(plot, value);
         if (value > plot->y.high + 1e-9 * plot->y.tick) {
             break;
         }
-        launch_text_printf(text,
-                           "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                           "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
-                           i == 0 ? "axis" : "grid", plot->left, plot->left + plot->width, y, y,
-                           plot->left - 8, y + 4);
+        put_y_line(text, plot, value, i == 0);
         put_tick(text, &plot->y, value);
         launch_text_put(text, "</text>");
     }
+}
+
+void launch_plot_x_axis(launch_text *text, const launch_plot *plot)
+{
+    const double bottom = plot->top + plot->height;
+    launch_text_printf(text,
+                       "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>",
+                       plot->left, plot->left + plot->width, bottom, bottom);
+    put_x_ticks(text, plot);
+    put_x_label(text, plot);
 }
 
 void launch_plot_begin(launch_text *text, const launch_plot *plot)
@@ -103,9 +173,7 @@ void launch_plot_begin(launch_text *text, const launch_plot *plot)
                        plot->left + plot->width + MARGIN_RIGHT, bottom + MARGIN_BELOW, plot->title);
     put_y_ticks(text, plot);
     put_x_ticks(text, plot);
-    launch_text_printf(
-        text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>",
-        plot->left + plot->width / 2, bottom + 38, plot->x_label);
+    put_x_label(text, plot);
     launch_text_printf(text, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">%s</text>", 4.0,
                        plot->top - 12, plot->y_label);
 }

@@ -11,6 +11,7 @@ typedef struct launch_axis {
     double high;
     double tick; /* between two ticks: 1, 2 or 5 times a power of ten */
     int decimals;
+    bool logarithmic; /* the values are logarithms to base 10; ticks at 1, 2 and 5 times a power */
 } launch_axis;
 
 /* An axis that holds low … high in about tick_count steps. With `round` its ends are ticks too.
@@ -19,6 +20,9 @@ launch_axis launch_axis_make(double low, double high, int tick_count, bool round
 
 /* An axis of things that are counted, 0 … high: no tick between whole numbers. */
 launch_axis launch_axis_count(double high, int tick_count);
+
+/* An axis of values above 0 by their logarithm, ending at 1, 2 or 5 times a power of ten. */
+launch_axis launch_axis_log(double low, double high);
 
 /* A drawing area with its axes. Lengths are in SVG units; the page scales the whole. */
 typedef struct launch_plot {
@@ -48,8 +52,18 @@ double launch_plot_y(const launch_plot *plot, double value);
 void launch_plot_begin(launch_text *text, const launch_plot *plot);
 void launch_plot_end(launch_text *text);
 
+/* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
+void launch_plot_x_axis(launch_text *text, const launch_plot *plot);
+
+/* Up to how many ranks the ideal line goes: as many as were measured or as there are CPUs; 0 where
+ * one rank was not measured. */
+int launch_chart_ideal_ranks(const launch_run *run);
+
 /* The report's drawings. Each puts a sentence instead where there is nothing to draw. */
-void launch_chart_loss(launch_text *text, const launch_run *run);
+void launch_chart_loss(launch_text *text, const launch_run *run, bool logarithmic);
+/* Share of held-out sentences that are corrected exactly;
+ * nothing where --eval-every was not given. */
+void launch_chart_accuracy(launch_text *text, const launch_run *run);
 void launch_chart_scaling(launch_text *text, const launch_run *run);
 void launch_chart_breakdown(launch_text *text, const launch_run *run);
 void launch_chart_step_times(launch_text *text, const launch_run *run);

@@ -48,6 +48,11 @@ static void gather_loss(const launch_run *run, loss_points *points)
     }
 }
 
+static double loss_y(const launch_plot *plot, double loss)
+{
+    return launch_plot_y(plot, plot->y.logarithmic ? log10(loss) : loss);
+}
+
 /* A line through the points, each the mean of those up to `reach` before and after it (as many on
  * both sides, so that a falling curve is not shifted). */
 static void put_loss_line(launch_text *text, const launch_plot *plot, const loss_points *points,
@@ -63,7 +68,7 @@ static void put_loss_line(launch_text *text, const launch_plot *plot, const loss
             sum += points->loss[k];
         }
         launch_text_printf(text, "%.1f,%.1f ", launch_plot_x(plot, points->step[i]),
-                           launch_plot_y(plot, sum / (double)(2 * half + 1)));
+                           loss_y(plot, sum / (double)(2 * half + 1)));
     }
     launch_text_put(text, "\"/>");
 }
@@ -81,13 +86,92 @@ static void put_loss_hints(launch_text *text, const launch_plot *plot, const los
     }
 }
 
-void launch_chart_loss(launch_text *text, const launch_run *run)
+static bool was_evaluated(const launch_run *run, size_t step)
+{
+    const launch_step *own = &run->steps->ranks[0].steps[step];
+    return own->evaluated && own->heldout_sentences > 0 && isfinite(own->heldout_loss);
+}
+
+static double accuracy(const launch_step *step)
+{
+    return 100 * (double)step->heldout_correct / (double)step->heldout_sentences;
+}
+
+/* Whether there is any; the range of losses grows to hold the held-out ones. */
+static bool add_heldout(const launch_run *run, loss_points *points)
+{
+    bool any = false;
+    for (size_t i = 0; i < run->summary->steps_done; i++) {
+        if (was_evaluated(run, i)) {
+            const double loss = run->steps->ranks[0].steps[i].heldout_loss;
+            points->low = fmin(points->low, loss);
+            points->high = fmax(points->high, loss);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* A line through what --eval-every has found: of losses, or of accuracies. */
+static void put_heldout(launch_text *text, const launch_plot *plot, const launch_run *run,
+                        bool is_loss)
+{
+    launch_text line = {0};
+    for (size_t i = 0; i < run->summary->steps_done; i++) {
+        const launch_step *step = &run->steps->ranks[0].steps[i];
+        if (!was_evaluated(run, i)) {
+            continue;
+        }
+        const double x = launch_plot_x(plot, (double)i);
+        const double y =
+            is_loss ? loss_y(plot, step->heldout_loss) : launch_plot_y(plot, accuracy(step));
+        launch_text_printf(&line, "%.1f,%.1f ", x, y);
+        launch_text_printf(text,
+                           "<circle class=\"heldout-point\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>"
+                           "step %zu: held-out loss %.4f, %.1f %% exact</title></circle>",
+                           x, y, i, step->heldout_loss, accuracy(step));
+    }
+    launch_text_printf(text, "<polyline class=\"heldout\" points=\"%s\"/>",
+                       line.data != NULL ? line.data : "");
+    text->failed = text->failed || line.failed;
+    launch_text_fini(&line);
+}
+
+void launch_chart_accuracy(launch_text *text, const launch_run *run)
+{
+    loss_points unused = {0};
+    if (!add_heldout(run, &unused)) {
+        return;
+    }
+    const size_t steps = run->summary->steps_done;
+    const launch_plot plot = {
+        .left = 52,
+        .top = 30,
+        .width = LAUNCH_CHART_WIDTH_HALF - 52 - 14,
+        .height = 150,
+        .x = launch_axis_count(steps > 1 ? (double)(steps - 1) : 1, 8),
+        .y = launch_axis_make(0, 100, 5, true),
+        .x_label = "step",
+        .y_label = "% of held-out sentences exact",
+        .title = "Held-out accuracy against step",
+    };
+    launch_plot_begin(text, &plot);
+    put_heldout(text, &plot, run, false);
+    launch_plot_end(text);
+}
+
+void launch_chart_loss(launch_text *text, const launch_run *run, bool logarithmic)
 {
     static const char NOTHING[] = "<p class=\"none\">No loss was reported.</p>\n";
     loss_points points = {0};
     gather_loss(run, &points);
     if (points.count == 0) {
         launch_text_put(text, NOTHING);
+        return;
+    }
+    const bool heldout = add_heldout(run, &points);
+    if (logarithmic && !(points.low > 0)) {
+        launch_text_put(text, "<p class=\"none\">A loss of 0 has no logarithm.</p>\n");
         return;
     }
     const double last_step = points.count > 1 ? (double)(run->summary->steps_done - 1) : 1;
@@ -97,8 +181,9 @@ void launch_chart_loss(launch_text *text, const launch_run *run)
         .width = LAUNCH_CHART_WIDTH_HALF - 52 - 14,
         .height = 250,
         .x = launch_axis_count(last_step, 8),
-        .y = launch_axis_make(points.low < 1 && points.low >= 0 ? 0 : points.low, points.high, 5,
-                              true),
+        .y = logarithmic ? launch_axis_log(points.low, points.high)
+                         : launch_axis_make(points.low < 1 && points.low >= 0 ? 0 : points.low,
+                                            points.high, 5, true),
         .x_label = "step",
         .y_label = "loss",
         .title = "Loss against step",
@@ -108,34 +193,59 @@ void launch_chart_loss(launch_text *text, const launch_run *run)
     put_loss_line(text, &plot, &points, "loss-smooth", points.count / SMOOTHING_SHARE);
     if (points.count == 1) { /* no line to see */
         launch_text_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>",
-                           launch_plot_x(&plot, points.step[0]),
-                           launch_plot_y(&plot, points.loss[0]));
+                           launch_plot_x(&plot, points.step[0]), loss_y(&plot, points.loss[0]));
     }
     put_loss_hints(text, &plot, &points);
+    if (heldout) {
+        put_heldout(text, &plot, run, true);
+    }
     launch_plot_end(text);
 }
 
-/* Tokens per second of one rank as the smallest measurement has it: the slope of the ideal line. */
-static double ideal_slope(const launch_summary *summary)
+/* How far the slowest and the fastest round lie apart. */
+static void put_spread(launch_text *text, const launch_plot *plot,
+                       const launch_scaling_point *point)
 {
-    return summary->scaling[0].tokens_per_second / summary->scaling[0].ranks;
+    const double x = launch_plot_x(plot, point->ranks);
+    if (isfinite(point->tokens_per_second_low) && isfinite(point->tokens_per_second_high)) {
+        launch_text_printf(text,
+                           "<line class=\"spread\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\">"
+                           "<title>%.0f to %.0f tokens/s in %d rounds</title></line>",
+                           x, x, launch_plot_y(plot, point->tokens_per_second_low),
+                           launch_plot_y(plot, point->tokens_per_second_high),
+                           point->tokens_per_second_low, point->tokens_per_second_high,
+                           point->rounds);
+    }
 }
 
 static void put_point(launch_text *text, const launch_plot *plot, const launch_run *run,
                       const launch_scaling_point *point)
 {
+    const launch_summary *summary = run->summary;
     const double x = launch_plot_x(plot, point->ranks);
     const double y = launch_plot_y(plot, point->tokens_per_second);
-    const double factor = point->tokens_per_second / ideal_slope(run->summary);
+    const double speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, point);
     const bool at_end = x > plot->left + plot->width - 140;
+    put_spread(text, plot, point);
     launch_text_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>", x, y);
     launch_text_printf(text, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-                       at_end ? x - 12 : x + 12, y + (at_end ? 22 : 18), at_end ? "end" : "start");
+                       at_end ? x - 12 : x + 12, y + (at_end ? -12 : 18), at_end ? "end" : "start");
     launch_text_count(text, (unsigned long long)llround(point->tokens_per_second));
-    if (run->summary->scaling[0].ranks == 1 && point->ranks > 1) {
-        launch_text_printf(text, " (%.2f×)", factor);
+    if (point->ranks > 1 && isfinite(speedup)) {
+        launch_text_printf(text, " (%.2f×)", speedup);
     }
     launch_text_put(text, "</text>");
+}
+
+int launch_chart_ideal_ranks(const launch_run *run)
+{
+    const launch_summary *summary = run->summary;
+    const int most =
+        summary->scaling_count > 0 ? summary->scaling[summary->scaling_count - 1].ranks : 0;
+    if (launch_summary_point(summary, 1) == NULL) {
+        return 0;
+    }
+    return most < run->facts->cpus_allowed ? most : run->facts->cpus_allowed;
 }
 
 void launch_chart_scaling(launch_text *text, const launch_run *run)
@@ -146,10 +256,13 @@ void launch_chart_scaling(launch_text *text, const launch_run *run)
         return;
     }
     const int most = summary->scaling[summary->scaling_count - 1].ranks;
-    const double slope = ideal_slope(summary);
-    double highest = slope * most;
+    const int ideal_ranks = launch_chart_ideal_ranks(run);
+    const double ideal =
+        ideal_ranks * summary->scaling[0].tokens_per_second; /* the first is of 1 */
+    double highest = ideal;
     for (int i = 0; i < summary->scaling_count; i++) {
         highest = fmax(highest, summary->scaling[i].tokens_per_second);
+        highest = fmax(highest, summary->scaling[i].tokens_per_second_high); /* NaN is passed by */
     }
     const launch_plot plot = {
         .left = 58,
@@ -163,10 +276,12 @@ void launch_chart_scaling(launch_text *text, const launch_run *run)
         .title = "Tokens per second against processes",
     };
     launch_plot_begin(text, &plot);
-    launch_text_printf(text,
-                       "<line class=\"ideal\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",
-                       launch_plot_x(&plot, 0), launch_plot_y(&plot, 0), launch_plot_x(&plot, most),
-                       launch_plot_y(&plot, slope * most));
+    if (ideal_ranks > 0) {
+        launch_text_printf(
+            text, "<line class=\"ideal\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",
+            launch_plot_x(&plot, 0), launch_plot_y(&plot, 0), launch_plot_x(&plot, ideal_ranks),
+            launch_plot_y(&plot, ideal));
+    }
     launch_text_put(text, "<polyline class=\"measured\" points=\"");
     for (int i = 0; i < summary->scaling_count; i++) {
         launch_text_printf(text, "%.1f,%.1f ", launch_plot_x(&plot, summary->scaling[i].ranks),

@@ -1,47 +1,37 @@
 /* Where the milliseconds went: by rank, and over the run. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/percentile.h"
 #include "record/chart.h"
 
-enum { PARTS = 4, BAR_HEIGHT = 26, ROW_HEIGHT = 38, HINTS_MAX = 100 };
+enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38 };
 
-static const char *const PART_CLASSES[PARTS] = {"compute", "exposed", "optimizer", "other"};
-static const char *const PART_NAMES[PARTS] = {"forward and backward", "waiting for the all-reduce",
-                                              "optimizer", "other"};
 static const double LABEL_WIDTH_MIN = 56; /* a bar narrower than this has no label inside */
 
-static void parts_of(const launch_breakdown *from, double parts[PARTS])
-{
-    parts[0] = from->compute_ms;
-    parts[1] = from->exposed_ms;
-    parts[2] = from->optimizer_ms;
-    parts[3] = from->other_ms;
-}
-
-static void put_bar(launch_text *text, const launch_plot *plot, int rank,
+static void put_bar(launch_text *text, const launch_plot *plot, int row, const char *name,
                     const launch_breakdown *from)
 {
-    const double y = plot->top + rank * ROW_HEIGHT + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
-    double parts[PARTS];
+    const double y = plot->top + row * ROW_HEIGHT + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
     double done_ms = 0;
-    parts_of(from, parts);
-    launch_text_printf(text, "<text class=\"row\" x=\"4\" y=\"%.1f\">rank %d</text>", y + 18, rank);
-    for (int p = 0; p < PARTS; p++) {
+    launch_text_printf(text, "<text class=\"row\" x=\"4\" y=\"%.1f\">%s</text>", y + 18, name);
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        const double ms = from->part_ms[p];
         const double x = launch_plot_x(plot, done_ms);
-        const double width = launch_plot_x(plot, done_ms + parts[p]) - x;
+        const double width = launch_plot_x(plot, done_ms + ms) - x;
         launch_text_printf(text,
                            "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\">"
-                           "<title>rank %d: %s %.3f ms, %.1f %%</title></rect>",
-                           PART_CLASSES[p], x, y, width, BAR_HEIGHT, rank, PART_NAMES[p], parts[p],
-                           launch_share_percent(parts[p], from->step_ms));
+                           "<title>%s: %s %.3f ms, %.1f %%</title></rect>",
+                           launch_part_key(p), x, y, width, BAR_HEIGHT, name, launch_part_name(p),
+                           ms, launch_share_percent(ms, from->step_ms));
         if (width >= LABEL_WIDTH_MIN) {
             launch_text_printf(text,
                                "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\" "
                                "text-anchor=\"middle\">%.2f ms</text>",
-                               x + width / 2, y + 18, parts[p]);
+                               x + width / 2, y + 18, ms);
         }
-        done_ms += parts[p];
+        done_ms += ms;
     }
     launch_text_printf(text, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.2f ms</text>",
                        launch_plot_x(plot, from->step_ms) + 8, y + 18, from->step_ms);
@@ -50,9 +40,9 @@ static void put_bar(launch_text *text, const launch_plot *plot, int rank,
 void launch_chart_breakdown(launch_text *text, const launch_run *run)
 {
     const launch_breakdown *ranks = run->summary->ranks;
-    const int all = (int)run->job->world_size;
+    const int all = (int)run->job->job.world_size;
     const int shown = all < LAUNCH_CHART_RANKS_MAX ? all : LAUNCH_CHART_RANKS_MAX;
-    double longest_ms = 0;
+    double longest_ms = run->summary->slowest.step_ms;
     for (int r = 0; r < shown; r++) {
         longest_ms = fmax(longest_ms, ranks[r].step_ms);
     }
@@ -64,7 +54,7 @@ void launch_chart_breakdown(launch_text *text, const launch_run *run)
         .left = 66,
         .top = 4,
         .width = LAUNCH_CHART_WIDTH - 66 - 90,
-        .height = shown * (double)ROW_HEIGHT,
+        .height = (shown + 1) * (double)ROW_HEIGHT,
         .x = launch_axis_make(0, longest_ms, 8, false),
         .y = {.low = 0, .high = 1, .tick = 2},
     };
@@ -72,8 +62,11 @@ void launch_chart_breakdown(launch_text *text, const launch_run *run)
                        "<svg class=\"chart\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
                        "aria-label=\"Mean step time by rank, in parts\">",
                        LAUNCH_CHART_WIDTH, plot.top + plot.height + 6);
+    put_bar(text, &plot, 0, "slowest", &run->summary->slowest);
     for (int r = 0; r < shown; r++) {
-        put_bar(text, &plot, r, &ranks[r]);
+        char name[32];
+        (void)snprintf(name, sizeof name, "rank %d", r);
+        put_bar(text, &plot, r + 1, name, &ranks[r]);
     }
     launch_plot_end(text);
     if (shown < all) {
@@ -81,44 +74,25 @@ void launch_chart_breakdown(launch_text *text, const launch_run *run)
     }
 }
 
-/* The mean over all ranks of one stretch of steps, in stacked order: parts[3] is the whole. */
-static void column_of(const launch_run *run, size_t first, size_t end, double parts[PARTS])
+/* One stretch of steps, in stacked order: the last is the whole. */
+static void column_of(const launch_run *run, size_t first, size_t end, double tops[LAUNCH_PARTS])
 {
-    double compute = 0;
-    double exposed = 0;
-    double optimizer = 0;
-    double whole = 0;
-    const int ranks = run->steps->world_size;
-    for (int r = 0; r < ranks; r++) {
-        for (size_t i = first; i < end; i++) {
-            const launch_step *step = &run->steps->ranks[r].steps[i];
-            compute += (double)step->compute_ns;
-            exposed += (double)step->allreduce_exposed_ns;
-            optimizer += (double)step->optimizer_ns;
-            whole += (double)step->step_ns;
-        }
+    const launch_breakdown mean =
+        launch_breakdown_of(run->steps, LAUNCH_SLOWEST_RANK, first, end - first);
+    double top_ms = 0;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        top_ms += mean.part_ms[p];
+        tops[p] = top_ms;
     }
-    const double scale = 1e-6 / ((double)(end - first) * ranks);
-    parts[0] = compute * scale;
-    parts[1] = parts[0] + exposed * scale;
-    parts[2] = parts[1] + optimizer * scale;
-    parts[3] = fmax(parts[2], whole * scale);
 }
 
 typedef struct columns {
     size_t count;
     size_t steps;
-    double parts[LAUNCH_CHART_COLUMNS_MAX][PARTS];
+    double tops[LAUNCH_CHART_COLUMNS_MAX][LAUNCH_PARTS];
     double high; /* of the axis: rare slow steps are cut */
     double highest;
 } columns;
-
-static int by_value(const void *left, const void *right)
-{
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
 
 static void gather_columns(const launch_run *run, columns *gathered)
 {
@@ -128,27 +102,27 @@ static void gather_columns(const launch_run *run, columns *gathered)
     gathered->count = steps < LAUNCH_CHART_COLUMNS_MAX ? steps : LAUNCH_CHART_COLUMNS_MAX;
     for (size_t c = 0; c < gathered->count; c++) {
         column_of(run, c * steps / gathered->count, (c + 1) * steps / gathered->count,
-                  gathered->parts[c]);
-        wholes[c] = gathered->parts[c][PARTS - 1];
+                  gathered->tops[c]);
+        wholes[c] = gathered->tops[c][LAUNCH_PARTS - 1];
     }
-    qsort(wholes, gathered->count, sizeof wholes[0], by_value);
+    base_sort(wholes, gathered->count);
     gathered->highest = gathered->count > 0 ? wholes[gathered->count - 1] : 0;
-    gathered->high = fmin(gathered->highest, 1.6 * launch_percentile(wholes, gathered->count, 0.5));
+    gathered->high = fmin(gathered->highest, 1.6 * base_percentile(wholes, gathered->count, 0.5));
 }
 
 /* One part's area: along the top of it, then back along the bottom, in steps. */
 static void put_area(launch_text *text, const launch_plot *plot, const columns *gathered, int part)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
-    launch_text_printf(text, "<path class=\"%s\" d=\"", PART_CLASSES[part]);
+    launch_text_printf(text, "<path class=\"%s\" d=\"", launch_part_key(part));
     for (size_t c = 0; c < gathered->count; c++) {
-        const double y = launch_plot_y(plot, fmin(gathered->parts[c][part], plot->y.high));
+        const double y = launch_plot_y(plot, fmin(gathered->tops[c][part], plot->y.high));
         launch_text_printf(text, "%s%.1f %.1fH%.1f", c == 0 ? "M" : "L",
                            launch_plot_x(plot, (double)c * width), y,
                            launch_plot_x(plot, (double)(c + 1) * width));
     }
     for (size_t c = gathered->count; c-- > 0;) {
-        const double below = part == 0 ? 0 : gathered->parts[c][part - 1];
+        const double below = part == 0 ? 0 : gathered->tops[c][part - 1];
         launch_text_printf(text, "L%.1f %.1fH%.1f", launch_plot_x(plot, (double)(c + 1) * width),
                            launch_plot_y(plot, fmin(below, plot->y.high)),
                            launch_plot_x(plot, (double)c * width));
@@ -160,15 +134,18 @@ static void put_hints(launch_text *text, const launch_plot *plot, const columns 
 {
     const double width = (double)gathered->steps / (double)gathered->count;
     for (size_t c = 0; c < gathered->count; c++) {
-        const double *parts = gathered->parts[c];
+        const double *tops = gathered->tops[c];
         const double x = launch_plot_x(plot, (double)c * width);
         launch_text_printf(text,
                            "<rect class=\"hint\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
-                           "height=\"%.1f\"><title>step %.0f: %.2f ms = %.2f compute + %.2f "
-                           "all-reduce + %.2f optimizer + %.2f other</title></rect>",
+                           "height=\"%.1f\"><title>step %.0f: %.2f ms",
                            x, plot->top, launch_plot_x(plot, (double)(c + 1) * width) - x,
-                           plot->height, floor((double)c * width), parts[3], parts[0],
-                           parts[1] - parts[0], parts[2] - parts[1], parts[3] - parts[2]);
+                           plot->height, floor((double)c * width), tops[LAUNCH_PARTS - 1]);
+        for (int p = 0; p < LAUNCH_PARTS; p++) {
+            launch_text_printf(text, " %s %.2f %s", p == 0 ? "=" : "+",
+                               p == 0 ? tops[0] : tops[p] - tops[p - 1], launch_part_name(p));
+        }
+        launch_text_put(text, "</title></rect>");
     }
 }
 
@@ -206,7 +183,7 @@ void launch_chart_step_times(launch_text *text, const launch_run *run)
             .title = "Step time over the run, in parts",
         };
         launch_plot_begin(text, &plot);
-        for (int p = 0; p < PARTS; p++) {
+        for (int p = 0; p < LAUNCH_PARTS; p++) {
             put_area(text, &plot, gathered, p);
         }
         if (run->summary->measured_first > 0) {

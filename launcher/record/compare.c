@@ -1,3 +1,5 @@
+/* `launcher compare A B`: compares two checkpoints tensor by tensor and reports the largest
+ * differences. Called by cli.c. */
 #include "record/compare.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Gathers what a record says of machine, build and load: host, CPU, memory, compiler, steal time.
+ * Called by record.c. */
 #include "record/facts.h"
 
 #include <math.h>
@@ -8,6 +10,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "build_commit.h"
 #include "build_info.h"
 #include "record/text.h"
@@ -21,7 +24,7 @@ static void find_cpu_model(char *model, size_t size_bytes)
         const char *colon = strchr(line, ':');
         if (colon != NULL && strncmp(line, "model name", strlen("model name")) == 0) {
             line[strcspn(line, "\n")] = '\0';
-            launch_utf8_copy(model, size_bytes, colon + 1 + strspn(colon + 1, " "));
+            base_utf8_copy(model, size_bytes, colon + 1 + strspn(colon + 1, " "));
             break;
         }
     }
@@ -35,7 +38,7 @@ static void find_machine(launch_facts *facts)
     struct utsname system;
     cpu_set_t allowed;
     if (uname(&system) == 0) {
-        launch_utf8_copy(facts->host, sizeof facts->host, system.nodename);
+        base_utf8_copy(facts->host, sizeof facts->host, system.nodename);
         (void)snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.80s %.60s", system.sysname,
                        system.release, system.machine);
     }
@@ -65,7 +68,7 @@ static void shorten_path(const char *path, char *shortened, size_t size_bytes)
             rest = real + length + 1;
         }
     }
-    launch_utf8_copy(shortened, size_bytes, rest);
+    base_utf8_copy(shortened, size_bytes, rest);
     free(real);
 }
 
@@ -75,10 +78,41 @@ double launch_load_average(void)
     return getloadavg(&load, 1) == 1 ? load : NAN;
 }
 
+/* The first line of /proc/stat: user nice system idle iowait irq softirq steal, then guests' time,
+ * which is in user and nice already. */
+launch_cpu_times launch_cpu_times_now(void)
+{
+    enum { STEAL = 7, FIELDS = 8 };
+    launch_cpu_times times = {0};
+    char line[512] = "";
+    FILE *stat = fopen("/proc/stat", "re");
+    if (stat != NULL && fgets(line, sizeof line, stat) != NULL && strncmp(line, "cpu ", 4) == 0) {
+        char *at = line + 4;
+        for (int i = 0; i < FIELDS; i++) {
+            const uint64_t ticks = strtoull(at, &at, 10);
+            times.all += ticks;
+            times.stolen += i == STEAL ? ticks : 0;
+        }
+    }
+    if (stat != NULL) {
+        (void)fclose(stat);
+    }
+    return times;
+}
+
+double launch_steal_share(launch_cpu_times before, launch_cpu_times after)
+{
+    if (before.all == 0 || after.all <= before.all || after.stolen < before.stolen) {
+        return NAN;
+    }
+    return (double)(after.stolen - before.stolen) / (double)(after.all - before.all);
+}
+
 void launch_facts_gather(launch_facts *facts, const launch_file_digest *data)
 {
     memset(facts, 0, sizeof *facts);
     facts->load_before = NAN;
+    facts->steal_share = NAN;
     find_machine(facts);
     if (data->path[0] != '\0') {
         shorten_path(data->path, facts->data_path, sizeof facts->data_path);

@@ -17,7 +17,9 @@ typedef struct launch_facts {
     int cpus_online;
     int cpus_allowed; /* this process may run on; at least 1 */
     uint64_t memory_bytes;
-    double load_before;              /* 1-minute load average before the run; NaN when unknown */
+    double load_before; /* 1-minute load average before the run; NaN when unknown */
+    double steal_share; /* of all CPU time during the run, taken by the host of this virtual
+                         * machine; NaN when unknown */
     char data_path[BASE_PATH_BYTES]; /* relative to the current folder where it lies below it */
     uint64_t data_bytes;
     char data_sha256[PROTO_DIGEST_HEX_BYTES]; /* empty when the file could not be read */
@@ -31,7 +33,19 @@ typedef struct launch_facts {
 /* The machine's 1-minute load average; NaN when it cannot be known. */
 double launch_load_average(void);
 
-/* Looks everything up but load_before; what cannot be found out is left empty. data: finished. */
+/* What the machine's CPUs have done since it started, in ticks. */
+typedef struct launch_cpu_times {
+    uint64_t all; /* 0: not known */
+    uint64_t stolen;
+} launch_cpu_times;
+
+launch_cpu_times launch_cpu_times_now(void);
+
+/* The share that was stolen between two moments; NaN when it cannot be known. */
+double launch_steal_share(launch_cpu_times before, launch_cpu_times after);
+
+/* Looks everything up but load_before and steal_share; what cannot be found out is left empty.
+ * data: finished. */
 void launch_facts_gather(launch_facts *facts, const launch_file_digest *data);
 
 #endif

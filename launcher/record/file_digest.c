@@ -1,3 +1,5 @@
+/* Computes the SHA-256 of the training file on a low-priority thread. Started when record.c opens a
+ * record, joined when it is finished. */
 #include "record/file_digest.h"
 
 #include <signal.h>

@@ -1,3 +1,5 @@
+/* Writes flight.html and each rank's flight-rank-N.json from the ranks' flight records. Called by
+ * cli.c when a job has failed or a dump was asked for. */
 #include "record/flight_page.h"
 
 #include <inttypes.h>
@@ -8,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "record/flight_timeline.h"
 #include "record/report.h"
 #include "record/text.h"
 
@@ -230,7 +233,7 @@ static base_status write_page(const flight_page *page, const char *path, const c
                            "<meta name=\"viewport\" content=\"width=device-width\">"
                            "<title>Flight records</title><style>");
     launch_text_put(&text, LAUNCH_REPORT_STYLE);
-    launch_text_put(&text, "section{margin-top:28px;overflow-x:auto}td,th{text-align:left}"
+    launch_text_put(&text, "section{margin-top:16px;overflow-x:auto}td,th{text-align:left}"
                            "</style><main><h1>Flight records</h1>");
     if (cause[0] != '\0') {
         launch_text_put(&text, "<p class=\"message\">");
@@ -238,6 +241,7 @@ static base_status write_page(const flight_page *page, const char *path, const c
         launch_text_put(&text, "</p>");
     }
     put_ranks(page, &text);
+    launch_flight_timeline(page->ranks, page->count, &text);
     for (int i = 0; i < page->comm_count; i++) {
         put_comm(page, page->comms[i], &text);
     }

@@ -1,9 +1,9 @@
 /* The ranks' flight records, folded into one page: FOLDER/flight.html, and each rank's own in
  * FOLDER/flight-rank-N.json.
  *
- * The page says who was waiting for whom, where the ranks stand in each communicator, where they
- * disagree on an operation, and what each did last. Texts come from ranks and are not believed:
- * what is no such JSON is shown as missing. */
+ * The page has a timeline of each rank's operations, and says who was waiting for whom, where the
+ * ranks stand in each communicator, where they disagree on an operation, and what each did last.
+ * Texts come from ranks and are not believed: what is no such JSON is shown as missing. */
 #ifndef LAUNCH_FLIGHT_PAGE_H
 #define LAUNCH_FLIGHT_PAGE_H
 

@@ -6,7 +6,9 @@
 
 /* Differences below this share of a step are noise on a shared machine, and said to be. */
 static const double NOISE_SHARE = 0.03;
-static const double BUSY_SHARE = 0.5; /* load per core from which a machine counts as busy */
+static const double EVIDENT_SHARE = 0.5; /* of a loss: what explains so much of it is its cause */
+static const double STEAL_SHARE = 0.01;  /* of CPU time: above, the host has others to serve */
+static const double BUSY_SHARE = 0.5;    /* load per core from which a machine counts as busy */
 
 static void put_ms(launch_text *text, double ms)
 {
@@ -14,75 +16,127 @@ static void put_ms(launch_text *text, double ms)
     launch_text_put(text, " ms");
 }
 
-/* Where the median step of this run went. */
+/* Where the mean step of this run went: parts that add up to it. */
 static void tell_step(const launch_run *run, launch_text *text)
 {
-    const launch_summary *summary = run->summary;
-    const double step_ms = summary->step_ms.p50;
-    launch_text_put(text, "The median step took ");
-    put_ms(text, step_ms);
-    launch_text_put(text, ": ");
-    put_ms(text, summary->compute_ms.p50);
-    launch_text_printf(text, " (%.1f %%) of forward and backward, ",
-                       launch_share_percent(summary->compute_ms.p50, step_ms));
-    put_ms(text, summary->exposed_ms.p50);
-    launch_text_printf(text, " (%.1f %%) of waiting for the all-reduce and ",
-                       launch_share_percent(summary->exposed_ms.p50, step_ms));
-    put_ms(text, summary->optimizer_ms.p50);
-    launch_text_printf(text, " (%.1f %%) of AdamW. ",
-                       launch_share_percent(summary->optimizer_ms.p50, step_ms));
+    static const char *const WORDS[LAUNCH_PARTS] = {
+        [LAUNCH_PART_COMPUTE] = "forward and backward",
+        [LAUNCH_PART_OVERLAPPED] = "all-reduce calls while backward ran",
+        [LAUNCH_PART_EXCHANGE] = "exchanging gradients after it",
+        [LAUNCH_PART_WAITING] = "waiting for the last rank to get there",
+        [LAUNCH_PART_OPTIMIZER] = "AdamW",
+        [LAUNCH_PART_OTHER] = "other work",
+    };
+    const launch_breakdown *step = &run->summary->slowest;
+    const bool alone = run->job->job.world_size == 1;
+    bool first = true;
+    launch_text_put(text, alone ? "The mean step took " : "The slowest rank's mean step took ");
+    put_ms(text, step->step_ms);
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        if (!(step->part_ms[p] > 0)) {
+            continue;
+        }
+        launch_text_put(text, first ? ": " : p == LAUNCH_PARTS - 1 ? " and " : ", ");
+        put_ms(text, step->part_ms[p]);
+        launch_text_printf(text, " (%.1f %%) of %s",
+                           launch_share_percent(step->part_ms[p], step->step_ms), WORDS[p]);
+        first = false;
+    }
+    launch_text_put(text, ". ");
 }
 
 /* How much of the all-reduce ran behind backward. */
 static void tell_overlap(const launch_run *run, launch_text *text)
 {
-    const double total_ms = run->summary->allreduce_ms.p50;
-    const double exposed_ms = run->summary->exposed_ms.p50;
+    const launch_breakdown *step = &run->summary->slowest;
+    const double total_ms = launch_breakdown_allreduce_ms(step);
+    const double overlapped_ms = step->part_ms[LAUNCH_PART_OVERLAPPED];
     if (!(total_ms > 0)) {
         return;
     }
     launch_text_put(text, "Inside the collective calls the all-reduce took ");
     put_ms(text, total_ms);
-    if (exposed_ms < total_ms) {
+    if (overlapped_ms > 0) {
         launch_text_printf(text, ", %.0f %% of it while backward still ran. ",
-                           launch_share_percent(total_ms - exposed_ms, total_ms));
+                           launch_share_percent(overlapped_ms, total_ms));
     } else {
         launch_text_put(text, ", none of it while backward still ran. ");
     }
 }
 
-/* The comparison with one process: speed-up, efficiency, and what each rank's step gained. */
-static void tell_scaling(const launch_run *run, const launch_scaling_point *one, launch_text *text)
+/* One rank alone and all ranks of the job, as they were measured in turns. */
+typedef struct comparison {
+    const launch_scaling_point *one;
+    const launch_scaling_point *all;
+    double speedup;
+    double longer_ms;             /* a step of all, beyond one of one rank alone */
+    double more_ms[LAUNCH_PARTS]; /* the same by part */
+    double more_cpu_ms;           /* CPU time of forward and backward; NaN: not known */
+    bool is_noise;                /* the rounds differ among themselves as much */
+} comparison;
+
+static comparison compare(const launch_run *run, const launch_scaling_point *one)
 {
     const launch_summary *summary = run->summary;
-    const int ranks = (int)run->job->world_size;
-    const double speedup = summary->tokens_per_second / one->tokens_per_second;
-    launch_text_printf(text,
-                       "%d processes handled %.0f tokens/s where one handled %.0f: %.2f times as "
-                       "many, %.0f %% of the ideal %d. ",
-                       ranks, summary->tokens_per_second, one->tokens_per_second, speedup,
-                       100 * speedup / ranks, ranks);
-    const double longer_ms = summary->step_ms.p50 - one->step_ms_p50;
-    const double compute_ms = summary->compute_ms.p50 - one->compute_ms_p50;
-    if (!isfinite(longer_ms) || !isfinite(compute_ms)) {
+    comparison made = {
+        .one = one,
+        .all = launch_summary_point(summary, (int)run->job->job.world_size),
+    };
+    made.speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, made.all);
+    made.longer_ms = made.all->slowest.step_ms - one->slowest.step_ms;
+    made.more_cpu_ms = made.all->slowest.compute_cpu_ms - one->slowest.compute_cpu_ms;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        made.more_ms[p] = made.all->slowest.part_ms[p] - one->slowest.part_ms[p];
+    }
+    made.is_noise =
+        made.longer_ms <= NOISE_SHARE * one->slowest.step_ms ||
+        made.all->tokens_per_second_high >= made.all->ranks * one->tokens_per_second_low;
+    return made;
+}
+
+static void put_speed(launch_text *text, const launch_scaling_point *point)
+{
+    launch_text_printf(text, "%.0f tokens/s", point->tokens_per_second);
+    if (isfinite(point->tokens_per_second_low) && isfinite(point->tokens_per_second_high)) {
+        launch_text_printf(text, " (%.0f to %.0f in %d rounds)", point->tokens_per_second_low,
+                           point->tokens_per_second_high, point->rounds);
+    }
+}
+
+/* The comparison with one process: speed-up, efficiency, and what each rank's step gained. */
+static void tell_scaling(const comparison *found, launch_text *text)
+{
+    const int ranks = found->all->ranks;
+    const launch_breakdown *one = &found->one->slowest;
+    const launch_breakdown *all = &found->all->slowest;
+    launch_text_put(text, found->all->rounds > 0 ? "Measured in turns, " : "");
+    launch_text_printf(text, "%d processes handled ", ranks);
+    put_speed(text, found->all);
+    launch_text_put(text, " where one handled ");
+    put_speed(text, found->one);
+    launch_text_printf(text, ": %.2f times as many, %.0f %% of the ideal %d. ", found->speedup,
+                       100 * found->speedup / ranks, ranks);
+    if (!isfinite(found->longer_ms)) {
         return;
     }
     launch_text_put(text,
                     "Every rank has its own batch, so scaling would be ideal if a step took as "
                     "long as alone, ");
-    put_ms(text, one->step_ms_p50);
-    if (longer_ms <= NOISE_SHARE * one->step_ms_p50) {
-        launch_text_put(text, "; it took no longer, within the noise of a shared machine. ");
+    put_ms(text, one->step_ms);
+    if (found->is_noise) {
+        launch_text_put(text, "; it took no longer, within the noise of these measurements. ");
         return;
     }
     launch_text_put(text, "; it took ");
-    put_ms(text, longer_ms);
+    put_ms(text, found->longer_ms);
     launch_text_printf(text,
                        " more. Forward and backward took %.2f ms alone and take %.2f ms now; ",
-                       one->compute_ms_p50, summary->compute_ms.p50);
-    launch_text_put(text, "waiting for the all-reduce, which one process never does, costs ");
-    put_ms(text, summary->exposed_ms.p50);
-    launch_text_put(text, ". ");
+                       one->part_ms[LAUNCH_PART_COMPUTE], all->part_ms[LAUNCH_PART_COMPUTE]);
+    launch_text_put(text, "the all-reduce, which one process never does, costs ");
+    put_ms(text, launch_breakdown_allreduce_ms(all));
+    launch_text_put(text, ", of which ");
+    put_ms(text, all->part_ms[LAUNCH_PART_WAITING]);
+    launch_text_put(text, " is waiting for the last rank. ");
 }
 
 static bool is_overloaded(const launch_run *run)
@@ -116,41 +170,77 @@ static void tell_contention(const launch_run *run, launch_text *text)
     }
 }
 
-/* Why: what the ranks had to share. Whether other work was named. */
-static bool tell_cause(const launch_run *run, const launch_scaling_point *one, launch_text *text)
+/* Why forward and backward take longer than alone, as far as there is evidence for it: the time a
+ * rank was without a CPU is what it took beyond the CPU time it had. */
+static void tell_slower_compute(const launch_run *run, const comparison *found, launch_text *text)
 {
-    const launch_summary *summary = run->summary;
-    const int ranks = (int)run->job->world_size;
+    const double wall_ms =
+        found->more_ms[LAUNCH_PART_COMPUTE] + found->more_ms[LAUNCH_PART_OVERLAPPED];
+    const double without_ms = wall_ms - found->more_cpu_ms;
+    const double steal = run->facts->steal_share;
+    launch_text_put(text, "slower forward and backward, ");
+    if (!isfinite(found->more_cpu_ms)) {
+        launch_text_put(text, "probably because cores that work at once share the memory, the "
+                              "last-level cache and the power budget; the ranks' CPU time, which "
+                              "would tell that from waiting for a core, was not measured.");
+    } else if (without_ms > EVIDENT_SHARE * wall_ms) {
+        launch_text_put(text, "because a rank was without a core for ");
+        put_ms(text, without_ms);
+        launch_text_put(text, " a step longer than alone (elapsed time less its CPU time): other "
+                              "work or other ranks had the cores.");
+    } else if (steal > STEAL_SHARE) {
+        launch_text_printf(text,
+                           "probably because the host of this virtual machine gave %.1f %% of the "
+                           "CPU time to others (steal time).",
+                           100 * steal);
+    } else {
+        launch_text_printf(text,
+                           "and it is the cores that were slower: CPU time rose from %.2f ms to "
+                           "%.2f ms a step",
+                           found->one->slowest.compute_cpu_ms, found->all->slowest.compute_cpu_ms);
+        launch_text_put(text, isfinite(steal) ? ", with no steal time to speak of" : "");
+        launch_text_put(text, ". Cores that work at once share the memory, the last-level cache "
+                              "and the power budget.");
+    }
+}
+
+/* Why: what the ranks had to share. Whether other work was named. */
+static bool tell_cause(const launch_run *run, const comparison *found, launch_text *text)
+{
+    const int ranks = found->all->ranks;
     const int cores = run->facts->cpus_allowed;
-    const double lost_compute_ms = summary->compute_ms.p50 - one->compute_ms_p50;
-    const double speedup = summary->tokens_per_second / one->tokens_per_second;
-    if (ranks > cores && speedup <= cores) {
+    const double exchange_ms =
+        found->more_ms[LAUNCH_PART_OVERLAPPED] + found->more_ms[LAUNCH_PART_EXCHANGE];
+    const double waiting_ms = found->more_ms[LAUNCH_PART_WAITING];
+    const double compute_ms = found->more_ms[LAUNCH_PART_COMPUTE];
+    if (ranks > cores && found->speedup <= cores) {
         launch_text_printf(text,
                            "%d ranks share %d core%s, so they take turns and more processes cannot "
                            "add speed: the ideal here is %d times one process, not %d.",
                            ranks, cores, cores == 1 ? "" : "s", cores, ranks);
         return false;
     }
-    if (!isfinite(lost_compute_ms) ||
-        !(summary->step_ms.p50 > (1 + NOISE_SHARE) * one->step_ms_p50)) {
+    if (!isfinite(found->longer_ms) || found->is_noise) {
         return false; /* nothing was lost that could be told from noise */
     }
-    if (summary->tokens_per_second <= one->tokens_per_second) {
+    if (found->speedup <= 1) {
         launch_text_put(text,
                         "More processes were slower than one here: what a step gained in length "
                         "outweighs the extra batches. ");
     }
     tell_contention(run, text);
-    launch_text_put(text,
-                    is_contended(run) ? "Beside that, the larger loss is " : "The larger loss is ");
-    if (summary->exposed_ms.p50 > lost_compute_ms) {
+    launch_text_put(text, is_contended(run) ? "Beside that, the largest loss is "
+                                            : "The largest loss is ");
+    if (compute_ms >= exchange_ms && compute_ms >= waiting_ms) {
+        tell_slower_compute(run, found, text);
+    } else if (exchange_ms >= waiting_ms) {
         launch_text_printf(text,
                            "the exchange of %.2f MB of gradients a step; a larger batch would "
                            "spread it over more tokens.",
                            (double)run->end->model_params * sizeof(float) / 1e6);
     } else {
-        launch_text_put(text, "that cores which work at once share the memory, the last-level "
-                              "cache and the power budget, so each computes slower than alone.");
+        launch_text_put(text, "waiting: in each step all ranks wait for the one that ends backward "
+                              "last.");
     }
     return is_contended(run);
 }
@@ -172,7 +262,7 @@ static void tell_not_measured(const launch_run *run, launch_text *text)
         reason = end->scaling_failed[i].ranks == 1 ? end->scaling_failed[i].reason : reason;
     }
     launch_text_printf(text, "%d processes together handled %.0f tokens/s. ",
-                       (int)run->job->world_size, run->summary->tokens_per_second);
+                       (int)run->job->job.world_size, run->summary->tokens_per_second);
     if (reason != NULL) {
         launch_text_printf(text,
                            "Measuring one process alone failed (%s), so their speed-up is not "
@@ -192,8 +282,9 @@ static bool tell_against_one(const launch_run *run, launch_text *text)
         tell_not_measured(run, text);
         return false;
     }
-    tell_scaling(run, one, text);
-    return tell_cause(run, one, text);
+    const comparison found = compare(run, one);
+    tell_scaling(&found, text);
+    return tell_cause(run, &found, text);
 }
 
 /* A warning where other work had the machine, unless that is told already. */
@@ -218,7 +309,7 @@ static void tell_load(const launch_run *run, launch_text *text)
 void launch_lesson_write(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
-    const int ranks = (int)run->job->world_size;
+    const int ranks = (int)run->job->job.world_size;
     bool told = false;
     if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
         launch_text_put(text, "No step was finished by every rank, so nothing was measured.");

@@ -1,10 +1,12 @@
 /* manifest.json: everything about a run in one object. What was not measured is null. */
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "record/run.h"
 
 static const double MS_PER_NS = 1e-6;
@@ -46,7 +48,7 @@ static json_t *make_string(const char *value)
     if (clean == NULL) {
         return NULL;
     }
-    launch_utf8_copy(clean, size_bytes, value);
+    base_utf8_copy(clean, size_bytes, value);
     json_t *string = json_string(clean);
     free(clean);
     return string;
@@ -73,6 +75,20 @@ static void put_spread(sheet *page, const char *key, launch_spread spread)
     put_sheet(page, key, part);
 }
 
+/* Where a step went; nulls where nothing was measured. */
+static void put_breakdown(sheet *page, const char *key, const launch_breakdown *breakdown)
+{
+    sheet parts = sheet_make();
+    put_real(&parts, "step_ms", breakdown->step_ms);
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%s_ms", launch_part_key(p));
+        put_real(&parts, name, breakdown->part_ms[p]);
+    }
+    put_real(&parts, "compute_cpu_ms", breakdown->compute_cpu_ms);
+    put_sheet(page, key, parts);
+}
+
 static double speed_at(const launch_run *run, int ranks)
 {
     const launch_scaling_point *point = launch_summary_point(run->summary, ranks);
@@ -82,10 +98,10 @@ static double speed_at(const launch_run *run, int ranks)
 static void put_headline(sheet *page, const launch_run *run)
 {
     const launch_summary *summary = run->summary;
-    put_int(page, "seed", (uint64_t)run->job->seed);
-    put_string(page, "lab", LAUNCH_RECORD_LAB);
+    put_int(page, "seed", (uint64_t)run->job->job.seed);
+    put_string(page, "lab", proto_mode_get(run->job->job.mode)->lab);
     put_string(page, "backend", run->backend);
-    put_int(page, "world_size", (uint64_t)run->job->world_size);
+    put_int(page, "world_size", (uint64_t)run->job->job.world_size);
     put_int(page, "model_params", run->end->model_params);
     put_int(page, "steps", summary->steps_done);
     put_real(page, "allreduce_p50_ms", summary->allreduce_ms.p50);
@@ -97,6 +113,18 @@ static void put_headline(sheet *page, const launch_run *run)
             ? json_null()
             : json_boolean(summary->byte_equivalent == LAUNCH_YES));
     put_string(page, "lesson_notes", run->lesson_notes);
+}
+
+/* The cause of a failure; else, of a training that has gone wrong without an error, that. */
+static void put_message(sheet *page, const launch_run *run)
+{
+    const launch_summary *summary = run->summary;
+    const bool lost = launch_loss_grew(summary->loss_first, summary->loss_last);
+    const bool told = run->end->message != NULL && run->end->message[0] != '\0';
+    char words[LAUNCH_LOSS_WORDS_BYTES];
+    launch_loss_words(summary->loss_first, summary->loss_last, words);
+    put(page, "loss_grew", isnan(summary->loss_last) ? json_null() : json_boolean(lost));
+    put_string(page, "message", lost && !told ? words : run->end->message);
 }
 
 static void put_origin(sheet *page, const launch_run *run)
@@ -118,9 +146,10 @@ static void put_origin(sheet *page, const launch_run *run)
     put(page, "argv", argv);
     put_string(page, "started_at", run->started_at);
     put_string(page, "ended_at", run->ended_at);
-    put_real(page, "wall_seconds", run->end->wall_seconds);
+    put_real(page, "wall_seconds", run->wall_seconds);
+    put_real(page, "job_seconds", run->end->job_seconds);
     put(page, "exit_status", json_integer(run->end->exit_status));
-    put_string(page, "message", run->end->message);
+    put_message(page, run);
 }
 
 static void put_surroundings(sheet *page, const launch_run *run)
@@ -137,6 +166,7 @@ static void put_surroundings(sheet *page, const launch_run *run)
     put_int(page, "memory_bytes", facts->memory_bytes);
     put_string(page, "kernel", facts->kernel);
     put_real(page, "load_average_before", facts->load_before);
+    put_real(page, "cpu_steal_share", facts->steal_share);
     put_string(page, "unbound_because", run->end->unbound);
     put_string(page, "transport", run->end->transport);
     put_string(page, "algorithm", run->end->algorithm);
@@ -160,32 +190,33 @@ static void put_job(sheet *page, const launch_run *run)
 
     sheet model = sheet_make();
     put_string(&model, "architecture", "GPT-2, pre-norm, tied embedding");
-    put_int(&model, "vocab_size", (uint64_t)job->vocab_size);
-    put_int(&model, "width", (uint64_t)job->width);
-    put_int(&model, "layers", (uint64_t)job->layers);
-    put_int(&model, "heads", (uint64_t)job->heads);
-    put_int(&model, "context", (uint64_t)job->context);
+    put_int(&model, "vocab_size", (uint64_t)job->model.vocab_size);
+    put_int(&model, "width", (uint64_t)job->model.width);
+    put_int(&model, "layers", (uint64_t)job->model.layers);
+    put_int(&model, "heads", (uint64_t)job->model.heads);
+    put_int(&model, "context", (uint64_t)job->model.context);
     put_sheet(page, "model", model);
 
     sheet training = sheet_make();
-    put_string(&training, "mode", job->mode);
-    put_int(&training, "steps_asked_for", (uint64_t)job->steps);
-    put_int(&training, "batch", (uint64_t)job->batch);
-    put_int(&training, "micro_batches", (uint64_t)job->micro_batches);
+    put_string(&training, "mode", proto_mode_name(job->job.mode));
+    put_int(&training, "steps_asked_for", (uint64_t)job->train.steps);
+    put_int(&training, "batch", (uint64_t)job->train.batch);
+    put_int(&training, "micro_batches", (uint64_t)job->train.micro_batches);
     put_string(&training, "optimizer", "AdamW");
-    put_real(&training, "learning_rate", job->learning_rate);
-    put_real(&training, "learning_rate_min", job->learning_rate_min);
-    put_string(&training, "schedule", job->schedule);
-    put_int(&training, "warmup_steps", (uint64_t)job->warmup_steps);
-    put_real(&training, "beta1", job->beta1);
-    put_real(&training, "beta2", job->beta2);
-    put_real(&training, "epsilon", job->epsilon);
-    put_real(&training, "weight_decay", job->weight_decay);
-    put_real(&training, "clip_norm", job->clip_norm);
-    put_string(&training, "loss_on", job->loss_on);
-    put_string(&training, "timing", job->timing);
-    put_int(&training, "bucket_bytes", (uint64_t)job->bucket_bytes);
-    put_int(&training, "threads_per_rank", (uint64_t)job->threads_per_rank);
+    put_real(&training, "learning_rate", job->train.learning_rate);
+    put_real(&training, "learning_rate_min", job->train.learning_rate_min);
+    put_string(&training, "schedule", proto_schedule_name(job->train.schedule));
+    put_int(&training, "warmup_steps", (uint64_t)job->train.warmup_steps);
+    put_real(&training, "beta1", job->train.beta1);
+    put_real(&training, "beta2", job->train.beta2);
+    put_real(&training, "epsilon", job->train.epsilon);
+    put_real(&training, "weight_decay", job->train.weight_decay);
+    put_real(&training, "clip_norm", job->train.clip_norm);
+    put_string(&training, "loss_on", proto_loss_on_name(job->data.loss_on));
+    put_int(&training, "eval_every", (uint64_t)job->infer.eval_every);
+    put_string(&training, "timing", proto_timing_name(job->parallel.timing));
+    put_int(&training, "bucket_bytes", (uint64_t)job->parallel.bucket_bytes);
+    put_int(&training, "threads_per_rank", (uint64_t)job->parallel.threads_per_rank);
     put_sheet(page, "training", training);
 }
 
@@ -195,12 +226,15 @@ static void put_results(sheet *page, const launch_run *run)
     sheet measured = sheet_make();
     const bool any = summary->steps_done > 0;
     put(&measured, "first_step",
-        any ? json_integer((json_int_t)summary->measured_first) : json_null());
+        any ? json_integer((json_int_t)(run->steps->first + summary->measured_first))
+            : json_null());
     put(&measured, "last_step",
-        any ? json_integer((json_int_t)summary->steps_done - 1) : json_null());
+        any ? json_integer((json_int_t)(run->steps->first + summary->steps_done) - 1)
+            : json_null());
     put_string(&measured, "percentiles", "linear interpolation between the two closest values");
     put_string(&measured, "step_ms_is", "the slowest rank's time in each step");
     put_sheet(page, "measured_over", measured);
+    put_breakdown(page, "mean_step", &summary->slowest);
     put_spread(page, "step_ms", summary->step_ms);
     put_spread(page, "compute_ms", summary->compute_ms);
     put_spread(page, "allreduce_ms", summary->allreduce_ms);
@@ -215,12 +249,8 @@ static void put_results(sheet *page, const launch_run *run)
 
 static void put_eval(sheet *page, const launch_run *run)
 {
-    uint64_t total = 0;
-    uint64_t correct = 0;
-    for (int r = 0; run->end->ranks != NULL && r < run->job->world_size; r++) {
-        total += run->end->ranks[r].eval_total;
-        correct += run->end->ranks[r].eval_correct;
-    }
+    const uint64_t total = run->summary->eval_total;
+    const uint64_t correct = run->summary->eval_correct;
     if (total == 0) {
         put(page, "eval", json_null());
         return;
@@ -230,6 +260,30 @@ static void put_eval(sheet *page, const launch_run *run)
     put_int(&eval, "correct", correct);
     put_real(&eval, "exact_match", (double)correct / (double)total);
     put_sheet(page, "eval", eval);
+}
+
+/* What --eval-every has found, in the order of the steps. */
+static void put_eval_curve(sheet *page, const launch_run *run)
+{
+    json_t *curve = json_array();
+    for (size_t i = 0; i < run->summary->steps_done; i++) {
+        const launch_step *step = &run->steps->ranks[0].steps[i];
+        if (!step->evaluated) {
+            continue;
+        }
+        sheet point = sheet_make();
+        put_int(&point, "step", i);
+        put_real(&point, "loss", step->loss_global);
+        put_real(&point, "heldout_loss", step->heldout_loss);
+        put_int(&point, "sentences", step->heldout_sentences);
+        put_int(&point, "correct", step->heldout_correct);
+        put_real(&point, "exact_match",
+                 (double)step->heldout_correct / (double)step->heldout_sentences);
+        if (point.failed || json_array_append_new(curve, point.object) != 0) {
+            page->failed = true;
+        }
+    }
+    put(page, "eval_curve", curve);
 }
 
 static void put_finished(sheet *row, const launch_rank_facts *facts)
@@ -264,7 +318,6 @@ static json_t *make_cpus(const launch_rank_facts *facts)
 
 static json_t *make_rank(const launch_run *run, int rank)
 {
-    const launch_breakdown *parts = &run->summary->ranks[rank];
     sheet row = sheet_make();
     put_int(&row, "rank", (uint64_t)rank);
     if (run->end->ranks != NULL) {
@@ -280,11 +333,7 @@ static json_t *make_rank(const launch_run *run, int rank)
         base_text_shorten(facts->first_sentence, shown);
         put_string(&row, "first_sentence", shown);
     }
-    put_real(&row, "compute_ms_mean", parts->compute_ms);
-    put_real(&row, "allreduce_exposed_ms_mean", parts->exposed_ms);
-    put_real(&row, "optimizer_ms_mean", parts->optimizer_ms);
-    put_real(&row, "other_ms_mean", parts->other_ms);
-    put_real(&row, "step_ms_mean", parts->step_ms);
+    put_breakdown(&row, "mean_step", &run->summary->ranks[rank]);
     if (row.failed) {
         json_decref(row.object);
         return NULL;
@@ -294,15 +343,18 @@ static json_t *make_rank(const launch_run *run, int rank)
 
 static json_t *make_point(const launch_run *run, const launch_scaling_point *point)
 {
-    const double alone = speed_at(run, 1);
+    const launch_summary *summary = run->summary;
+    const double speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, point);
     sheet row = sheet_make();
     put_int(&row, "ranks", (uint64_t)point->ranks);
+    put_int(&row, "rounds", (uint64_t)point->rounds);
+    put_int(&row, "steps", point->steps);
     put_real(&row, "tokens_per_sec", point->tokens_per_second);
-    put_real(&row, "speedup", point->tokens_per_second / alone);
-    put_real(&row, "efficiency", point->tokens_per_second / alone / point->ranks);
-    put_real(&row, "step_ms_median", point->step_ms_p50);
-    put_real(&row, "compute_ms_median", point->compute_ms_p50);
-    put_real(&row, "allreduce_ms_median", point->allreduce_ms_p50);
+    put_real(&row, "tokens_per_sec_low", point->tokens_per_second_low);
+    put_real(&row, "tokens_per_sec_high", point->tokens_per_second_high);
+    put_real(&row, "speedup", speedup);
+    put_real(&row, "efficiency", speedup / point->ranks);
+    put_breakdown(&row, "mean_step", &point->slowest);
     if (row.failed) {
         json_decref(row.object);
         return NULL;
@@ -337,7 +389,7 @@ static void put_lists(sheet *page, const launch_run *run)
             page->failed = true;
         }
     }
-    for (int r = 0; r < run->job->world_size; r++) {
+    for (int r = 0; r < run->job->job.world_size; r++) {
         if (json_array_append_new(ranks, make_rank(run, r)) != 0) {
             page->failed = true;
         }
@@ -356,6 +408,7 @@ base_status launch_manifest_write(const launch_run *run, launch_text *text, base
     put_job(&page, run);
     put_results(&page, run);
     put_eval(&page, run);
+    put_eval_curve(&page, run);
     put_lists(&page, run);
     char *json =
         page.failed ? NULL : json_dumps(page.object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));

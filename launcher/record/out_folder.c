@@ -1,3 +1,5 @@
+/* The output directory of a run: locks it, and moves or removes an older record once the job has
+ * begun. Called by record.c. */
 #include "record/out_inputs.h"
 
 #include <dirent.h>
@@ -7,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 
 enum { LOCK_ATTEMPTS = 8 };
 
@@ -71,10 +73,10 @@ static base_status lock_folder(const char *path, int *fd, base_error *reterr)
         if (*fd < 0) {
             return base_fail_errno(reterr, errno, "cannot open the folder %s", path);
         }
-        if (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
-            status = errno == EWOULDBLOCK ? busy(path, *fd, reterr)
-                                          : base_fail_errno(reterr, errno, "cannot lock %s", path);
-        } else if (fstat(*fd, &locked) == 0 && stat(path, &standing) == 0 &&
+        status = base_lock_try(*fd, path, reterr);
+        if (status == BASE_ERR_BUSY) {
+            status = busy(path, *fd, reterr);
+        } else if (status == BASE_OK && fstat(*fd, &locked) == 0 && stat(path, &standing) == 0 &&
                    locked.st_ino == standing.st_ino && locked.st_dev == standing.st_dev) {
             return BASE_OK;
         }

@@ -1,6 +1,5 @@
 /* What lies in the output folder: a run's own files, and what the job reads there. For
- * out_folder.c.
- */
+ * out_folder.c. */
 #ifndef LAUNCH_OUT_INPUTS_H
 #define LAUNCH_OUT_INPUTS_H
 

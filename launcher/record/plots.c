@@ -1,3 +1,5 @@
+/* Writes the data and script of the plots, and runs gnuplot on them with a time limit. Called by
+ * record.c when a run is finished. */
 #include "record/plots.h"
 
 #include <errno.h>
@@ -14,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
+#include "record/chart.h"
 
 enum { COMPLAINT_BYTES = 300, PATH_BYTES = BASE_PATH_BYTES + 64 };
 
@@ -29,26 +33,26 @@ static const char SCRIPT_HEAD[] =
     "set lmargin 12\n"
     "set rmargin 4\n";
 
-static const char SCRIPT_SCALING[] =
-    "\n"
-    "set output 'scaling.png'\n"
-    "set title 'Tokens per second against processes'\n"
-    "set xlabel 'processes'\n"
-    "set ylabel 'tokens per second'\n"
-    "set key top left Left reverse samplen 3\n"
-    "stats 'scaling.dat' using 1 name 'RANKS' nooutput\n"
-    "stats 'scaling.dat' using (column(2) > column(3) ? column(2) : column(3)) name 'SPEED' "
-    "nooutput\n"
-    "set xrange [0:RANKS_max + 0.5]\n"
-    "set yrange [0:1.12 * SPEED_max]\n"
-    "if (RANKS_max <= 16) set xtics 1\n"
-    "stats 'scaling.dat' using 3 name 'IDEAL' nooutput\n"
-    "plot sample [0:RANKS_max] '+' using 1:(IDEAL_max / RANKS_max * column(1)) with lines "
-    "dashtype 2 linewidth 2 linecolor rgb '#5c6877' title 'ideal', \\\n"
-    "     'scaling.dat' using 1:2 with linespoints pointtype 7 pointsize 1.8 linewidth 3 "
+static const char SCRIPT_SCALING[] = "\n"
+                                     "set output 'scaling.png'\n"
+                                     "set xlabel 'processes'\n"
+                                     "set ylabel 'tokens per second'\n"
+                                     "set key top left Left reverse samplen 3\n"
+                                     "stats 'scaling.dat' using 1 name 'RANKS' nooutput\n"
+                                     "set xrange [0:RANKS_max + 0.5]\n"
+                                     "set yrange [0:*]\n"
+                                     "set offsets 0, 0, graph 0.1, 0\n"
+                                     "if (RANKS_max <= 16) set xtics 1\n"
+                                     "plot ";
+
+static const char SCRIPT_SCALING_MEASURED[] =
+    "'scaling.dat' using 1:2:3:4 with yerrorbars pointtype 7 pointsize 0 linewidth 2 linecolor rgb "
+    "'#86aee6' title 'slowest and fastest round', \\\n"
+    "     '' using 1:2 with linespoints pointtype 7 pointsize 1.8 linewidth 3 "
     "linecolor rgb '#2f6fd0' title 'measured', \\\n"
     "     '' using 1:2:(sprintf('%.0f', column(2))) with labels offset 0,-1.6 notitle\n"
     "unset key\n"
+    "set offsets 0, 0, 0, 0\n"
     "set xtics autofreq\n";
 
 static const char SCRIPT_LOSS[] =
@@ -74,10 +78,12 @@ static const char SCRIPT_STEP_TIME[] =
     "set boxwidth 0.6\n"
     "set xrange [-0.7:*]\n"
     "set yrange [0:*]\n"
-    "plot 'steptime.dat' using 2:xtic(1) linecolor rgb '#3f7fd9' title 'forward and backward', \\\n"
-    "     '' using 3 linecolor rgb '#d9483b' title 'waiting for the all-reduce', \\\n"
-    "     '' using 4 linecolor rgb '#d99a1c' title 'optimizer', \\\n"
-    "     '' using 5 linecolor rgb '#98a3b0' title 'other'\n";
+    "plot 'steptime.dat' using 2:xtic(1) linecolor rgb '#3f7fd9' title columnheader(2), \\\n"
+    "     '' using 3 linecolor rgb '#7b5cd6' title columnheader(3), \\\n"
+    "     '' using 4 linecolor rgb '#d9483b' title columnheader(4), \\\n"
+    "     '' using 5 linecolor rgb '#f0938a' title columnheader(5), \\\n"
+    "     '' using 6 linecolor rgb '#d99a1c' title columnheader(6), \\\n"
+    "     '' using 7 linecolor rgb '#98a3b0' title columnheader(7)\n";
 
 /* Saves the text under that name and frees it. */
 static base_status save(const launch_out_folder *folder, const char *name, launch_text *text,
@@ -95,14 +101,11 @@ static base_status write_scaling(const launch_out_folder *folder, const launch_r
 {
     const launch_summary *summary = run->summary;
     launch_text text = {0};
-    launch_text_put(&text, "# processes  tokens_per_second  ideal  step_ms_p50  compute_ms_p50  "
-                           "allreduce_ms_p50\n");
+    launch_text_put(&text, "# processes  tokens_per_second  slowest_round  fastest_round\n");
     for (int i = 0; i < summary->scaling_count; i++) {
         const launch_scaling_point *point = &summary->scaling[i];
-        const double slope = summary->scaling[0].tokens_per_second / summary->scaling[0].ranks;
-        launch_text_printf(&text, "%d %.3f %.3f %.6f %.6f %.6f\n", point->ranks,
-                           point->tokens_per_second, slope * point->ranks, point->step_ms_p50,
-                           point->compute_ms_p50, point->allreduce_ms_p50);
+        launch_text_printf(&text, "%d %.3f %.3f %.3f\n", point->ranks, point->tokens_per_second,
+                           point->tokens_per_second_low, point->tokens_per_second_high);
     }
     return save(folder, "scaling.dat", &text, reterr);
 }
@@ -114,24 +117,71 @@ static base_status write_loss(const launch_out_folder *folder, const launch_run 
     launch_text_put(&text, "# step  loss  learning_rate  grad_norm\n");
     for (size_t i = 0; i < run->summary->steps_done; i++) {
         const launch_step *step = &run->steps->ranks[0].steps[i];
-        launch_text_printf(&text, "%zu %.9g %.9g %.9g\n", i,
+        launch_text_printf(&text, "%llu %.9g %.9g %.9g\n", (unsigned long long)step->step,
                            isfinite(step->loss_global) ? step->loss_global : NAN,
                            step->learning_rate, step->grad_norm);
     }
     return save(folder, "loss.dat", &text, reterr);
 }
 
+static void put_step_time(launch_text *text, const char *name, const launch_breakdown *breakdown)
+{
+    launch_text_put(text, name);
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        launch_text_printf(text, " %.6f", breakdown->part_ms[p]);
+    }
+    launch_text_put(text, "\n");
+}
+
 static base_status write_step_times(const launch_out_folder *folder, const launch_run *run,
                                     base_error *reterr)
 {
     launch_text text = {0};
-    launch_text_put(&text, "# rank  compute_ms  allreduce_exposed_ms  optimizer_ms  other_ms\n");
-    for (int r = 0; r < run->job->world_size && run->summary->steps_done > 0; r++) {
-        const launch_breakdown *part = &run->summary->ranks[r];
-        launch_text_printf(&text, "%d %.6f %.6f %.6f %.6f\n", r, part->compute_ms, part->exposed_ms,
-                           part->optimizer_ms, part->other_ms);
+    launch_text_put(&text, "rank");
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        launch_text_printf(&text, " \"%s\"", launch_part_name(p));
+    }
+    launch_text_put(&text, "\n");
+    if (run->summary->steps_done > 0) {
+        put_step_time(&text, "slowest", &run->summary->slowest);
+    }
+    for (int r = 0; r < run->job->job.world_size && run->summary->steps_done > 0; r++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "%d", r);
+        put_step_time(&text, name, &run->summary->ranks[r]);
     }
     return save(folder, "steptime.dat", &text, reterr);
+}
+
+/* Words for a string in gnuplot's double quotes: what has a meaning there is left out. */
+static void put_words(launch_text *text, const char *words)
+{
+    for (; *words != '\0'; words++) {
+        const char letter[2] = {*words, '\0'};
+        launch_text_put(text, strchr("\"\\`", *words) == NULL ? letter : "");
+    }
+}
+
+/* Machine and commit stand in the picture, and the ideal line where it was measured. */
+static void put_scaling_script(launch_text *text, const launch_run *run)
+{
+    const launch_facts *facts = run->facts;
+    const int ideal_ranks = launch_chart_ideal_ranks(run);
+    launch_text_put(text, "\nset title \"Tokens per second against processes\\n");
+    put_words(text, facts->cpu[0] != '\0' ? facts->cpu : facts->host);
+    launch_text_printf(text, ", %d CPU%s, commit ", facts->cpus_allowed,
+                       facts->cpus_allowed == 1 ? "" : "s");
+    put_words(text, facts->git_commit);
+    launch_text_put(text, "\" noenhanced");
+    launch_text_put(text, SCRIPT_SCALING);
+    if (ideal_ranks > 0) {
+        launch_text_printf(text,
+                           "sample [0:%d] '+' using 1:(%.3f * column(1)) with lines dashtype 2 "
+                           "linewidth 2 linecolor rgb '#5c6877' title 'one process times as "
+                           "many', \\\n     ",
+                           ideal_ranks, run->summary->scaling[0].tokens_per_second);
+    }
+    launch_text_put(text, SCRIPT_SCALING_MEASURED);
 }
 
 /* A drawing without data would end gnuplot, so it is left out. */
@@ -141,7 +191,7 @@ static base_status write_script(const launch_out_folder *folder, const launch_ru
     launch_text text = {0};
     launch_text_put(&text, SCRIPT_HEAD);
     if (run->summary->scaling_count > 0) {
-        launch_text_put(&text, SCRIPT_SCALING);
+        put_scaling_script(&text, run);
     }
     if (isfinite(run->summary->loss_first) && run->summary->steps_done > 1) {
         launch_text_put(&text, SCRIPT_LOSS);
@@ -235,7 +285,7 @@ static void read_complaint(int output_fd, char complaint[COMPLAINT_BYTES])
          line = strtok_r(NULL, "\n", &rest)) {
         line += strspn(line, " \t");
         if (line[0] != '\0' && line[0] != '^') {
-            launch_utf8_copy(complaint, COMPLAINT_BYTES, line);
+            base_utf8_copy(complaint, COMPLAINT_BYTES, line);
         }
     }
 }

@@ -1,10 +1,14 @@
+/* The record of a run: timings.jsonl as steps arrive, and manifest, plots and report at the end.
+ * Called by cli.c, which passes on what ranks report. */
 #include "record/record.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "record/out_folder.h"
@@ -15,8 +19,7 @@
 enum {
     PATH_BYTES = BASE_PATH_BYTES + 64,
     STREAM_BUFFER_BYTES = 64 * 1024,
-    RECENT_STEPS = 10,    /* of the progress line's tokens per second */
-    RECENT_VALUES = 4096, /* of its all-reduce p50, at most */
+    STEP_LINE_BYTES_MAX = 1024, /* a line of timings.jsonl has fewer */
 };
 
 #define FLUSH_EVERY_NS (500 * BASE_NS_PER_MS) /* so that a reader sees the run go on */
@@ -30,9 +33,13 @@ struct launch_record {
     launch_file_digest data;
     FILE *timings;
     int64_t flushed_ns;
+    int64_t started_ns; /* of started_at */
     double load_before;
+    launch_cpu_times cpu_before; /* when training began */
     bool begun;
-    bool write_failed; /* and launch_record_step has said so */
+    bool write_failed; /* timings.jsonl has lost lines: that was told, and it gets no more */
+    bool has_manifest;
+    bool whole; /* all that belongs to it was written */
     char timings_path[PATH_BYTES];
     char started_at[BASE_TIMESTAMP_BYTES];
 };
@@ -40,7 +47,7 @@ struct launch_record {
 static base_status open_timings(launch_record *record, base_error *reterr)
 {
     launch_out_folder_path(&record->folder, "timings.jsonl", record->timings_path);
-    record->timings = fopen(record->timings_path, "we");
+    record->timings = fopen(record->timings_path, "w+e");
     if (record->timings == NULL) {
         return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
     }
@@ -55,13 +62,14 @@ static base_status open_folder(launch_record *record, base_error *reterr)
     char files[2][PATH_BYTES];
     const char *inputs[LAUNCH_INPUTS_MAX];
     int count = 0;
-    if (job->checkpoint[0] != '\0') {
-        (void)snprintf(files[0], sizeof files[0], "%s/model.safetensors", job->checkpoint);
-        (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->checkpoint);
+    if (job->model.checkpoint[0] != '\0') {
+        (void)snprintf(files[0], sizeof files[0], "%s/model.safetensors", job->model.checkpoint);
+        (void)snprintf(files[1], sizeof files[1], "%s/config.json", job->model.checkpoint);
         inputs[count++] = files[0];
         inputs[count++] = files[1];
     }
-    const char *const named[] = {job->tokenizer, job->data, job->heldout};
+    const char *const named[] = {job->data.tokenizer, job->data.train, job->data.heldout,
+                                 job->infer.prompts};
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
         if (named[i][0] != '\0') {
             inputs[count++] = named[i];
@@ -89,9 +97,10 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->options.job = &made->job;
     made->folder.fd = -1;
     base_timestamp(made->started_at);
+    made->started_ns = base_now_ns();
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
-    base_status status = launch_steps_init(&made->steps, (int)made->job.world_size, reterr);
+    base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size, reterr);
     if (status == BASE_OK) {
         status = open_folder(made, reterr);
     }
@@ -99,26 +108,9 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
         launch_record_close(made);
         return status;
     }
-    launch_file_digest_start(&made->data, made->job.data);
+    launch_file_digest_start(&made->data, made->job.data.train);
     *record = made;
     return BASE_OK;
-}
-
-base_status launch_record_begin(launch_record *record, base_error *reterr)
-{
-    if (record->begun) {
-        return base_fail(reterr, BASE_ERR_STATE, "the record has begun already");
-    }
-    record->begun = true;
-    base_status status = launch_out_folder_make_way(&record->folder, reterr);
-    if (record->folder.moved_to[0] != '\0') {
-        launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
-                           record->folder.moved_to);
-    }
-    if (status == BASE_OK) {
-        status = open_timings(record, reterr);
-    }
-    return status;
 }
 
 /* "null" for what JSON has no number for. */
@@ -145,6 +137,8 @@ static void print_step(FILE *stream, const launch_step *step)
     print_real(stream, "loss_global", step->loss_global);
     (void)fprintf(stream, ", \"tokens\": %llu", (unsigned long long)step->tokens);
     print_ms(stream, "compute_ms", step->compute_ns);
+    print_real(stream, "compute_cpu_ms",
+               step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * 1e-6 : NAN);
     print_ms(stream, "allreduce_ms", step->allreduce_ns);
     print_ms(stream, "allreduce_exposed_ms", step->allreduce_exposed_ns);
     print_ms(stream, "optimizer_ms", step->optimizer_ns);
@@ -153,18 +147,90 @@ static void print_step(FILE *stream, const launch_step *step)
                   (unsigned long long)step->bytes_sent, (unsigned long long)step->epoch);
     print_real(stream, "learning_rate", step->learning_rate);
     print_real(stream, "grad_norm", step->grad_norm);
+    if (step->evaluated) {
+        print_real(stream, "heldout_loss", step->heldout_loss);
+        (void)fprintf(stream, ", \"heldout_sentences\": %llu, \"heldout_correct\": %llu",
+                      (unsigned long long)step->heldout_sentences,
+                      (unsigned long long)step->heldout_correct);
+    }
     (void)fputs("}\n", stream);
 }
 
+/* Ends the file with its last whole line, and writes no more to it: a reader of a full disk's
+ * record finds lines, not a piece of one. */
+static void cut_to_lines(launch_record *record)
+{
+    char tail[STEP_LINE_BYTES_MAX];
+    const int fd = fileno(record->timings);
+    const off_t end = lseek(fd, 0, SEEK_END);
+    const off_t from = end > (off_t)sizeof tail ? end - (off_t)sizeof tail : 0;
+    ssize_t got = end > 0 ? pread(fd, tail, (size_t)(end - from), from) : 0;
+    while (got > 0 && tail[got - 1] != '\n') {
+        got--;
+    }
+    __fpurge(record->timings);
+    if (got >= 0) {
+        (void)!ftruncate(fd, from + got);
+    }
+    record->write_failed = true;
+}
+
 /* The stream keeps its error flag, so one look after the writing is enough. */
+static base_status check_timings(launch_record *record, bool failed, base_error *reterr)
+{
+    const int reason = errno;
+    if (!failed && !ferror(record->timings)) {
+        return BASE_OK;
+    }
+    cut_to_lines(record);
+    return base_fail_errno(reterr, reason != 0 ? reason : EIO, "cannot write %s",
+                           record->timings_path);
+}
+
 static base_status flush_timings(launch_record *record, base_error *reterr)
 {
     errno = 0;
-    if (fflush(record->timings) != 0 || ferror(record->timings)) {
-        return base_fail_errno(reterr, errno != 0 ? errno : EIO, "cannot write %s",
-                               record->timings_path);
+    return check_timings(record, fflush(record->timings) != 0, reterr);
+}
+
+/* timings.jsonl again, from the steps that are kept. */
+static base_status write_kept(launch_record *record, base_error *reterr)
+{
+    errno = 0;
+    __fpurge(record->timings);
+    rewind(record->timings);
+    const bool failed = ftruncate(fileno(record->timings), 0) != 0;
+    for (size_t i = 0; i < launch_steps_count(&record->steps); i++) {
+        for (int r = 0; r < record->steps.world_size; r++) {
+            print_step(record->timings, &record->steps.ranks[r].steps[i]);
+        }
     }
-    return BASE_OK;
+    const base_status status = check_timings(record, failed, reterr);
+    return status == BASE_OK ? flush_timings(record, reterr) : status;
+}
+
+static base_status begin_first(launch_record *record, base_error *reterr)
+{
+    record->begun = true;
+    record->cpu_before = launch_cpu_times_now();
+    const base_status status = launch_out_folder_make_way(&record->folder, reterr);
+    if (record->folder.moved_to[0] != '\0') {
+        launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
+                           record->folder.moved_to);
+    }
+    return status == BASE_OK ? open_timings(record, reterr) : status;
+}
+
+base_status launch_record_begin(launch_record *record, uint64_t first_step, base_error *reterr)
+{
+    if (record->begun && record->timings == NULL) {
+        return base_fail(reterr, BASE_ERR_STATE, "the record is finished");
+    }
+    launch_steps_go_on_from(&record->steps, first_step);
+    if (!record->begun) {
+        return begin_first(record, reterr);
+    }
+    return record->write_failed ? BASE_OK : write_kept(record, reterr);
 }
 
 base_status launch_record_step(launch_record *record, const launch_step *step, base_error *reterr)
@@ -172,57 +238,28 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
     if (record->timings == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record has not begun");
     }
-    const base_status status = launch_steps_add(&record->steps, step, reterr);
-    if (status != BASE_OK) {
+    base_status status = launch_steps_add(&record->steps, step, reterr);
+    if (status != BASE_OK || record->write_failed) {
         return status;
     }
     errno = 0;
     print_step(record->timings, step);
-    if (ferror(record->timings)) {
-        record->write_failed = true;
-        return base_fail_errno(reterr, errno != 0 ? errno : EIO, "cannot write %s",
-                               record->timings_path);
-    }
+    status = check_timings(record, false, reterr);
     const int64_t now_ns = base_now_ns();
-    if (now_ns - record->flushed_ns < FLUSH_EVERY_NS) {
-        return BASE_OK;
+    if (status != BASE_OK || now_ns - record->flushed_ns < FLUSH_EVERY_NS) {
+        return status;
     }
     record->flushed_ns = now_ns;
-    const base_status flushed = flush_timings(record, reterr);
-    record->write_failed = flushed != BASE_OK;
-    return flushed;
+    return flush_timings(record, reterr);
 }
 
-double launch_record_tokens_per_second(const launch_record *record)
-{
-    const size_t done = launch_steps_count(&record->steps);
-    const size_t recent = done < RECENT_STEPS ? done : RECENT_STEPS;
-    return launch_steps_tokens_per_second(&record->steps, done - recent, recent);
-}
-
-double launch_record_allreduce_ms_p50(const launch_record *record)
-{
-    double values[RECENT_VALUES];
-    const int world_size = record->steps.world_size;
-    const size_t done = launch_steps_count(&record->steps);
-    const size_t fit = RECENT_VALUES / (size_t)world_size;
-    const size_t wanted = done - done / 2;
-    const size_t taken = wanted < fit ? wanted : fit;
-    size_t count = 0;
-    for (int r = 0; r < world_size; r++) {
-        for (size_t i = done - taken; i < done; i++) {
-            values[count++] = (double)record->steps.ranks[r].steps[i].allreduce_ns * 1e-6;
-        }
-    }
-    return launch_spread_of(values, count).p50;
-}
-
+/* What has failed before was told then. */
 static base_status close_timings(launch_record *record, base_error *reterr)
 {
-    const base_status status = flush_timings(record, reterr);
+    const base_status status = record->write_failed ? BASE_OK : flush_timings(record, reterr);
     FILE *timings = record->timings;
     record->timings = NULL;
-    if (fclose(timings) != 0 && status == BASE_OK) {
+    if (fclose(timings) != 0 && status == BASE_OK && !record->write_failed) {
         return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
     }
     return status;
@@ -270,7 +307,9 @@ static base_status write_results(launch_record *record, const launch_run *run, b
     base_status status = launch_manifest_write(run, &manifest, &error);
     note_failure(&first, reterr, status, &error);
     if (status == BASE_OK) {
-        note_failure(&first, reterr, save(record, "manifest.json", &manifest, &error), &error);
+        status = save(record, "manifest.json", &manifest, &error);
+        record->has_manifest = status == BASE_OK;
+        note_failure(&first, reterr, status, &error);
         note_failure(&first, reterr, write_report(record, run, manifest.data, &error), &error);
     }
     launch_text_fini(&manifest);
@@ -311,6 +350,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
     launch_file_digest_finish(&record->data);
     launch_facts_gather(&facts, &record->data);
     facts.load_before = record->load_before;
+    facts.steal_share = launch_steal_share(record->cpu_before, launch_cpu_times_now());
     launch_run run = {
         .out = record->folder.path,
         .job = &record->job,
@@ -323,6 +363,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
     };
     memcpy(run.started_at, record->started_at, sizeof run.started_at);
     base_timestamp(run.ended_at);
+    run.wall_seconds = (double)(base_now_ns() - record->started_ns) / BASE_NS_PER_S;
     launch_run_backend(end, &backend);
     launch_lesson_write(&run, &lesson);
     run.backend = backend.data;
@@ -354,7 +395,15 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
         launch_summary_fini(&summary);
     }
     launch_out_folder_settle(&record->folder);
-    return record->write_failed ? BASE_OK : first;
+    record->whole = first == BASE_OK && !record->write_failed;
+    return first == BASE_OK || record->has_manifest
+               ? first
+               : base_error_prepend(reterr, first, "this run has no manifest.json");
+}
+
+bool launch_record_is_whole(const launch_record *record)
+{
+    return record->whole;
 }
 
 const char *launch_record_notes(const launch_record *record)

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "proto/digest.h"
 #include "proto/job.h"
+#include "record/breakdown.h"
 
 enum { LAUNCH_RECORD_PLOT_SECONDS = 20 };
 
@@ -29,6 +30,7 @@ typedef struct launch_step {
     double loss_global;
     uint64_t tokens;
     int64_t compute_ns;
+    int64_t compute_cpu_ns; /* 0: not known */
     int64_t allreduce_ns;
     int64_t allreduce_exposed_ns;
     int64_t optimizer_ns;
@@ -37,6 +39,10 @@ typedef struct launch_step {
     uint64_t epoch;
     double learning_rate;
     double grad_norm;
+    bool evaluated; /* --eval-every: the fields below are there, the same for all ranks */
+    double heldout_loss;
+    uint64_t heldout_sentences;
+    uint64_t heldout_correct;
 } launch_step;
 
 /* What is known of one rank at its end. */
@@ -60,13 +66,16 @@ typedef struct launch_rank_facts {
     uint64_t eval_correct;
 } launch_rank_facts;
 
-/* One point of the scaling curve. */
+/* One point of the scaling curve: measured in several rounds, each number of ranks once in every
+ * round, so that what else the machine does meets all of them. */
 typedef struct launch_scaling_point {
     int ranks;
-    double tokens_per_second;
-    double step_ms_p50;
-    double allreduce_ms_p50;
-    double compute_ms_p50;
+    int rounds;                    /* 0: not measured apart, the figures are the run's own */
+    size_t steps;                  /* that were measured, in all rounds */
+    double tokens_per_second;      /* of all these steps */
+    double tokens_per_second_low;  /* of the slowest round */
+    double tokens_per_second_high; /* and of the fastest */
+    launch_breakdown slowest;      /* the slowest rank's step, of all rounds */
 } launch_scaling_point;
 
 /* A number of ranks that could not be measured. */
@@ -100,7 +109,7 @@ typedef struct launch_record_end {
     int scaling_count;
     const launch_scaling_failure *scaling_failed;
     int scaling_failed_count;
-    double wall_seconds;
+    double job_seconds; /* of the job itself, without what was measured after it */
 } launch_record_end;
 
 /* Makes and takes the folder (lock: BASE_ERR_BUSY names the other process), and changes nothing in
@@ -108,33 +117,37 @@ typedef struct launch_record_end {
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
-/* The job is ready: moves an old record away, or removes it, and opens timings.jsonl. What the job
- * reads out of the folder (its checkpoint, say) stays readable at its place. Once. */
-BASE_MUST_CHECK base_status launch_record_begin(launch_record *record, base_error *reterr);
+/* The job is ready, and its next step is first_step: moves an old record away, or removes it, and
+ * opens timings.jsonl. What the job reads out of the folder (its checkpoint, say) stays readable at
+ * its place.
+ *
+ * Again, when the job was started anew: the record goes on from first_step. Later steps, which an
+ * attempt before may have reported, leave memory and timings.jsonl. */
+BASE_MUST_CHECK base_status launch_record_begin(launch_record *record, uint64_t first_step,
+                                                base_error *reterr);
 
-/* Keeps the step and appends it to timings.jsonl; after begin. Each rank's steps come in order,
- * from 0; BASE_ERR_INVALID otherwise. */
+/* Keeps the step and appends it to timings.jsonl; after begin. Where that fails, the file ends with
+ * its last whole line and gets no more. Each rank's steps come in order,
+ * from begin's first_step on; BASE_ERR_INVALID otherwise. */
 BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const launch_step *step,
                                                base_error *reterr);
 
-/* Running figures for the progress line: all ranks' tokens per second over the last steps, and the
- * p50 of allreduce_ms over the second half so far (of its newest steps, when there are many). NaN
- * when not known yet. */
-double launch_record_tokens_per_second(const launch_record *record);
-double launch_record_allreduce_ms_p50(const launch_record *record);
-
 /* Writes manifest.json, scaling data, plots and report.html. Goes on after a failed file and
- * returns the first error. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once, after
- * begin: BASE_ERR_STATE otherwise. */
+ * returns the first error that was not told before; it says so where there is no manifest. Blocks:
+ * gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once, after begin: BASE_ERR_STATE otherwise. */
 BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
                                                  const launch_record_end *end, base_error *reterr);
+
+/* After finish: whether timings.jsonl has every step and every file was written. Pictures, which
+ * plots.gp draws later, do not count. */
+bool launch_record_is_whole(const launch_record *record);
 
 /* Lines for the user, each with its newline: after begin, where an older record went; after finish,
  * what could not be drawn and why. Empty when there is nothing to say; owned by the record. */
 const char *launch_record_notes(const launch_record *record);
 
-/* Releases the lock and frees; where the record never began, nothing of it is left. NULL is fine.
- */
+/* Releases the lock and frees; where the record never began, nothing of it is left.
+ * NULL is fine. */
 void launch_record_close(launch_record *record);
 
 #endif

@@ -1,6 +1,9 @@
+/* Writes report.html from the run, its summary and its charts. Called by record.c at the end of a
+ * run. */
 #include "record/report.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "record/chart.h"
@@ -24,10 +27,10 @@ static void put_head(const launch_run *run, launch_text *text)
         launch_text_printf(text, "ended with status %d", run->end->exit_status);
     }
     launch_text_printf(text, "</span></div><p class=\"sub\">%d process%s trained a model of ",
-                       (int)run->job->world_size, run->job->world_size == 1 ? "" : "es");
+                       (int)run->job->job.world_size, run->job->job.world_size == 1 ? "" : "es");
     launch_text_count(text, run->end->model_params);
     launch_text_printf(text, " parameters for %zu step%s, in %.1f s, on ", run->summary->steps_done,
-                       run->summary->steps_done == 1 ? "" : "s", run->end->wall_seconds);
+                       run->summary->steps_done == 1 ? "" : "s", run->end->job_seconds);
     launch_text_html(text, run->facts->host[0] != '\0' ? run->facts->host : "this machine");
     if (run->facts->cpu[0] != '\0') {
         launch_text_put(text, " (");
@@ -36,6 +39,13 @@ static void put_head(const launch_run *run, launch_text *text)
     }
     launch_text_printf(text, ". Started %.10s at %.8s UTC.</p>\n", run->started_at,
                        run->started_at + 11);
+    if (launch_loss_grew(run->summary->loss_first, run->summary->loss_last)) {
+        char words[LAUNCH_LOSS_WORDS_BYTES];
+        launch_loss_words(run->summary->loss_first, run->summary->loss_last, words);
+        launch_text_put(text, "<p class=\"message\">");
+        launch_text_html(text, words);
+        launch_text_put(text, "</p>\n");
+    }
     if (run->end->message != NULL && run->end->message[0] != '\0') {
         launch_text_put(text, "<p class=\"message\">");
         launch_text_html(text, run->end->message);
@@ -70,8 +80,7 @@ static void put_ms(launch_text *text, double ms, int decimals)
 static void put_speed_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
-    const launch_scaling_point *one = launch_summary_point(summary, 1);
-    const int ranks = (int)run->job->world_size;
+    const int ranks = (int)run->job->job.world_size;
     card_begin(text, "Speed");
     if (isfinite(summary->tokens_per_second)) {
         launch_text_count(text, (unsigned long long)llround(summary->tokens_per_second));
@@ -80,8 +89,10 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
     }
     card_end(text, "tokens per second");
     if (ranks > 1) {
+        const launch_scaling_point *own = launch_summary_point(summary, ranks);
         const double speedup =
-            one != NULL ? summary->tokens_per_second / one->tokens_per_second : NAN;
+            own != NULL ? launch_scaling_speedup(summary->scaling, summary->scaling_count, own)
+                        : NAN;
         card_begin(text, "Speed-up");
         launch_text_number(text, speedup, 2);
         launch_text_put(text, isfinite(speedup) ? "×" : "");
@@ -94,8 +105,8 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
         launch_text_put(text, "</span></div>\n");
     }
     card_begin(text, "Step");
-    put_ms(text, summary->step_ms.p50, 2);
-    launch_text_put(text, "</b><span class=\"more\">median; p95 ");
+    put_ms(text, summary->slowest.step_ms, 2);
+    launch_text_put(text, "</b><span class=\"more\">mean of the slowest rank; p95 ");
     put_ms(text, summary->step_ms.p95, 2);
     launch_text_put(text, "</span></div>\n");
 }
@@ -103,13 +114,14 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
 static void put_outcome_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
-    const double share = 100 * summary->exposed_ms.p50 / summary->step_ms.p50;
-    if (run->job->world_size > 1) {
+    const double exposed_ms = launch_breakdown_exposed_ms(&summary->slowest);
+    if (run->job->job.world_size > 1) {
         card_begin(text, "All-reduce wait");
-        put_ms(text, summary->exposed_ms.p50, summary->exposed_ms.p50 < 1 ? 3 : 2);
+        put_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
         launch_text_put(text, "</b><span class=\"more\">");
-        if (isfinite(share)) {
-            launch_text_printf(text, "median; %.1f %% of a step", share);
+        if (isfinite(exposed_ms)) {
+            launch_text_printf(text, "mean; %.1f %% of a step",
+                               launch_share_percent(exposed_ms, summary->slowest.step_ms));
         }
         launch_text_put(text, "</span></div>\n");
     }
@@ -118,7 +130,16 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
     launch_text_put(text, "</b><span class=\"more\">at the start ");
     launch_text_number(text, summary->loss_first, 3);
     launch_text_put(text, "</span></div>\n");
-    if (run->job->world_size > 1) {
+    if (summary->eval_total > 0) {
+        card_begin(text, "Held-out accuracy");
+        launch_text_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
+                           100 * (double)summary->eval_correct / (double)summary->eval_total);
+        launch_text_count(text, summary->eval_correct);
+        launch_text_put(text, " of ");
+        launch_text_count(text, summary->eval_total);
+        launch_text_put(text, " sentences exact</span></div>\n");
+    }
+    if (run->job->job.world_size > 1) {
         static const char *const ANSWERS[][2] = {
             {"not known", "not all ranks finished"},
             {"<span class=\"bad\">differ</span>", "the ranks ended with other bits"},
@@ -131,38 +152,50 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
     }
 }
 
+static void put_part_row(launch_text *text, const launch_breakdown *breakdown, const char *name)
+{
+    launch_text_printf(text, "<tr><td>%s</td>", name);
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        launch_text_printf(text, "<td class=\"n\">%.3f ms (%.1f %%)</td>", breakdown->part_ms[p],
+                           launch_share_percent(breakdown->part_ms[p], breakdown->step_ms));
+    }
+    launch_text_printf(text, "<td class=\"n\">%.3f ms</td></tr>\n", breakdown->step_ms);
+}
+
 static void put_part_rows(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
-    const int all = (int)run->job->world_size;
-    launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
-                          "<th class=\"n\">forward and backward</th><th class=\"n\">waiting</th>"
-                          "<th class=\"n\">optimizer</th><th class=\"n\">other</th>"
-                          "<th class=\"n\">mean step</th></tr></thead><tbody>\n");
+    const int all = (int)run->job->job.world_size;
+    launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th></th>");
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        launch_text_printf(text, "<th class=\"n\">%s</th>", launch_part_name(p));
+    }
+    launch_text_put(text, "<th class=\"n\">step</th></tr></thead><tbody>\n");
+    put_part_row(text, &summary->slowest, "slowest");
     for (int r = 0; r < all && r < LAUNCH_CHART_RANKS_MAX; r++) {
-        const launch_breakdown *part = &summary->ranks[r];
-        const double values[] = {part->compute_ms, part->exposed_ms, part->optimizer_ms,
-                                 part->other_ms};
-        launch_text_printf(text, "<tr><td class=\"n\">%d</td>", r);
-        for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-            launch_text_printf(text, "<td class=\"n\">%.3f ms (%.1f %%)</td>", values[i],
-                               launch_share_percent(values[i], part->step_ms));
-        }
-        launch_text_printf(text, "<td class=\"n\">%.3f ms</td></tr>\n", part->step_ms);
+        char name[32];
+        (void)snprintf(name, sizeof name, "rank %d", r);
+        put_part_row(text, &summary->ranks[r], name);
     }
     launch_text_put(text, "</tbody></table></div>");
 }
 
+static void put_key(launch_text *text)
+{
+    launch_text_put(text, "<ul class=\"key\">");
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        launch_text_printf(text, "<li><i class=\"%s\"></i>%s</li>", launch_part_key(p),
+                           launch_part_name(p));
+    }
+    launch_text_put(text, "</ul>\n");
+}
+
 static void put_time_sections(const launch_run *run, launch_text *text)
 {
-    static const char KEY[] =
-        "<ul class=\"key\"><li><i class=\"compute\"></i>forward and backward</li><li><i "
-        "class=\"exposed\"></i>waiting for the all-reduce</li><li><i "
-        "class=\"optimizer\"></i>optimizer"
-        "</li><li><i class=\"other\"></i>other</li></ul>\n";
-    launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">One "
-                          "step of each rank, on average over the last half of the run.</p>\n");
-    launch_text_put(text, KEY);
+    launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
+                          "mean step over the last half of the run: of the slowest rank in each "
+                          "step, which is the job's time, and of each rank.</p>\n");
+    put_key(text);
     launch_text_put(text, "<div class=\"scroll\">");
     launch_chart_breakdown(text, run);
     launch_text_put(text, "</div>");
@@ -171,8 +204,8 @@ static void put_time_sections(const launch_run *run, launch_text *text)
     }
     launch_text_put(text,
                     "</section>\n<section><h2>Step by step</h2><p class=\"hintline\">The same "
-                    "parts over the whole run, averaged over the ranks.</p>\n");
-    launch_text_put(text, KEY);
+                    "parts of the slowest rank's step, over the whole run.</p>\n");
+    put_key(text);
     launch_text_put(text, "<div class=\"scroll\">");
     launch_chart_step_times(text, run);
     launch_text_put(text, "</div></section>\n");
@@ -184,13 +217,26 @@ static void put_curves(const launch_run *run, launch_text *text)
                     "<div class=\"pair\"><section><h2>What the model learned</h2>"
                     "<p class=\"hintline\">Loss per token over all ranks; lower is better.</p>"
                     "<ul class=\"key\"><li><i class=\"solid\"></i>smoothed</li>"
-                    "<li><i class=\"faint\"></i>each step</li></ul>\n");
-    launch_chart_loss(text, run);
+                    "<li><i class=\"faint\"></i>each step</li>");
+    launch_text_put(text, run->job->infer.eval_every > 0
+                              ? "<li><i class=\"held\"></i>held-out sentences</li></ul>\n"
+                              : "</ul>\n");
+    launch_text_put(text, "<input type=\"radio\" name=\"axis\" id=\"linear\" checked=\"checked\"/>"
+                          "<label for=\"linear\">linear</label>"
+                          "<input type=\"radio\" name=\"axis\" id=\"log\"/>"
+                          "<label for=\"log\">logarithmic</label>\n<div class=\"linear\">");
+    launch_chart_loss(text, run, false);
+    launch_text_put(text, "</div><div class=\"log\">");
+    launch_chart_loss(text, run, true);
+    launch_text_put(text, "</div>");
+    launch_chart_accuracy(text, run);
     launch_text_put(text,
                     "</section><section><h2>How it scales</h2><p class=\"hintline\">Tokens per "
-                    "second with more processes, each with a batch of its own.</p>"
+                    "second with more processes, each with a batch of its own. The bars show the "
+                    "slowest and the fastest round.</p>"
                     "<ul class=\"key\"><li><i class=\"solid\"></i>measured</li>"
-                    "<li><i class=\"dash\"></i>ideal</li></ul>\n");
+                    "<li><i class=\"dash\"></i>one process times as many, up to the number of "
+                    "CPUs</li></ul>\n");
     launch_chart_scaling(text, run);
     launch_text_put(text, "</section></div>\n");
 }

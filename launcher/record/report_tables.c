@@ -45,7 +45,7 @@ static void put_rank(launch_text *text, int rank, const launch_rank_facts *facts
 
 void launch_report_ranks(const launch_run *run, launch_text *text)
 {
-    const int all = (int)run->job->world_size;
+    const int all = (int)run->job->job.world_size;
     const int shown = all < RANKS_SHOWN ? all : RANKS_SHOWN;
     launch_text_put(
         text, "<section><h2>The ranks</h2><p class=\"hintline\">Each is a process with its own "
@@ -83,9 +83,11 @@ void launch_report_terms(launch_text *text)
         {"All-reduce",
          "The exchange that adds up the ranks' gradients. It starts while backward still "
          "runs, so part of it costs nothing."},
-        {"Waiting for it",
-         "The exposed part of the all-reduce: backward is done, the sum is not. The "
+        {"All-reduce after backward",
+         "Backward is done, the sum is not: the time that the last rank to get there needs. The "
          "price of having several processes."},
+        {"Waiting for the last rank",
+         "What another rank spends there beyond that: the slowest one holds up all."},
         {"Optimizer", "AdamW turns the summed gradient into a change of every parameter."},
         {"Other", "What is left of a step: bookkeeping, and time without a core."},
         {"Loss",

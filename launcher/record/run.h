@@ -16,6 +16,7 @@ typedef struct launch_run {
     char **argv;
     char started_at[BASE_TIMESTAMP_BYTES];
     char ended_at[BASE_TIMESTAMP_BYTES];
+    double wall_seconds; /* from one to the other */
     const launch_steps *steps;
     const launch_summary *summary;
     const launch_facts *facts;
@@ -23,9 +24,6 @@ typedef struct launch_run {
     const char *lesson_notes;
     const char *backend;
 } launch_run;
-
-/* The lab this record belongs to. */
-#define LAUNCH_RECORD_LAB "01-ddp-on-cpu"
 
 /* The command line, quoted for a shell. */
 void launch_run_command(const launch_run *run, launch_text *text);

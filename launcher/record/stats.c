@@ -1,25 +1,10 @@
+/* Mean and percentiles of an array, and shares in percent. Called by summary.c, job/figures.c and
+ * the pages. */
 #include "record/stats.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-double launch_percentile(const double *sorted, size_t count, double fraction)
-{
-    if (count == 0) {
-        return NAN;
-    }
-    const double position = fraction * (double)(count - 1);
-    const size_t below = (size_t)position;
-    const size_t above = below + 1 < count ? below + 1 : below;
-    return sorted[below] + (sorted[above] - sorted[below]) * (position - (double)below);
-}
-
-static int by_value(const void *left, const void *right)
-{
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
+#include "base/percentile.h"
 
 launch_spread launch_spread_of(double *values, size_t count)
 {
@@ -27,14 +12,14 @@ launch_spread launch_spread_of(double *values, size_t count)
     if (count == 0) {
         return (launch_spread){NAN, NAN, NAN};
     }
-    qsort(values, count, sizeof *values, by_value);
+    base_sort(values, count);
     for (size_t i = 0; i < count; i++) {
         sum += values[i];
     }
     return (launch_spread){
         .mean = sum / (double)count,
-        .p50 = launch_percentile(values, count, 0.5),
-        .p95 = launch_percentile(values, count, 0.95),
+        .p50 = base_percentile(values, count, 0.5),
+        .p95 = base_percentile(values, count, 0.95),
     };
 }
 

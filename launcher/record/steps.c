@@ -1,3 +1,5 @@
+/* Stores each rank's reported steps and says how many are complete. Filled by rendezvous.c and
+ * record.c; read for progress, figures and summary. */
 #include "record/steps.h"
 
 #include <math.h>
@@ -26,6 +28,19 @@ void launch_steps_fini(launch_steps *steps)
     memset(steps, 0, sizeof *steps);
 }
 
+void launch_steps_go_on_from(launch_steps *steps, uint64_t next)
+{
+    const size_t kept = next > steps->first ? (size_t)(next - steps->first) : 0;
+    bool whole = kept > 0; /* every rank has all of them */
+    for (int r = 0; r < steps->world_size; r++) {
+        whole = whole && steps->ranks[r].count >= kept;
+    }
+    for (int r = 0; r < steps->world_size; r++) {
+        steps->ranks[r].count = whole ? kept : 0;
+    }
+    steps->first = whole ? steps->first : next;
+}
+
 base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_error *reterr)
 {
     if (step->rank < 0 || step->rank >= steps->world_size) {
@@ -33,9 +48,10 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
                          steps->world_size);
     }
     launch_rank_steps *rank = &steps->ranks[step->rank];
-    if (step->step != rank->count) {
-        return base_fail(reterr, BASE_ERR_INVALID, "rank %d reported step %llu, expected %zu",
-                         step->rank, (unsigned long long)step->step, rank->count);
+    if (step->step != steps->first + rank->count) {
+        return base_fail(reterr, BASE_ERR_INVALID, "rank %d reported step %llu, expected %llu",
+                         step->rank, (unsigned long long)step->step,
+                         (unsigned long long)(steps->first + rank->count));
     }
     if (rank->count == rank->capacity) {
         const size_t capacity = rank->capacity == 0 ? STEPS_FIRST : rank->capacity * 2;

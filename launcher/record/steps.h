@@ -1,7 +1,8 @@
 /* The steps of a run as the ranks reported them, kept in memory until the record is finished.
  *
- * Each rank reports step 0, 1, 2, … in order; ranks may be ahead of each other. A step is complete
- * when every rank has reported it. One thread. */
+ * Each rank reports its steps in order, from `first` on: 0, or where the checkpoint that a run goes
+ * on from was written. Ranks may be ahead of each other. A step is complete when every rank has
+ * reported it. Indices count from `first`. One thread. */
 #ifndef LAUNCH_STEPS_H
 #define LAUNCH_STEPS_H
 
@@ -17,12 +18,17 @@ typedef struct launch_rank_steps {
 
 typedef struct launch_steps {
     int world_size;
+    uint64_t first;           /* the number of the step with index 0 */
     launch_rank_steps *ranks; /* (world_size) */
 } launch_steps;
 
 BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_size,
                                               base_error *reterr);
 void launch_steps_fini(launch_steps *steps);
+
+/* The next step of every rank is `next`: what was kept of it and later ones is forgotten. Where
+ * nothing earlier is left, `first` becomes `next`. */
+void launch_steps_go_on_from(launch_steps *steps, uint64_t next);
 
 /* BASE_ERR_INVALID for a rank that is none or a step that is not that rank's next. */
 BASE_MUST_CHECK base_status launch_steps_add(launch_steps *steps, const launch_step *step,

@@ -1,10 +1,14 @@
+/* Computes the figures of a run from its steps: speed, times, spread, scaling, growth of the loss.
+ * Called by record.c and job/figures.c. */
 #include "record/summary.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double MS_PER_NS = 1e-6;
+static const double LOSS_GROWTH = 10; /* the last loss over the first, from which it is lost */
 
 typedef int64_t (*step_field)(const launch_step *step);
 
@@ -26,11 +30,6 @@ static int64_t exposed_of(const launch_step *step)
 static int64_t optimizer_of(const launch_step *step)
 {
     return step->optimizer_ns;
-}
-
-static int64_t step_of(const launch_step *step)
-{
-    return step->step_ns;
 }
 
 /* All ranks' values of the measured steps; scratch holds (steps × ranks). */
@@ -56,54 +55,28 @@ static launch_spread slowest_spread(const launch_steps *steps, const launch_summ
     return launch_spread_of(scratch, count);
 }
 
-static double mean_ms(const launch_rank_steps *rank, const launch_summary *summary,
-                      step_field field)
-{
-    double sum = 0;
-    for (size_t i = summary->measured_first; i < summary->steps_done; i++) {
-        sum += (double)field(&rank->steps[i]) * MS_PER_NS;
-    }
-    return sum / (double)(summary->steps_done - summary->measured_first); /* 0/0: NaN */
-}
-
-static launch_breakdown breakdown_of(const launch_rank_steps *rank, const launch_summary *summary)
-{
-    launch_breakdown parts = {
-        .compute_ms = mean_ms(rank, summary, compute_of),
-        .exposed_ms = mean_ms(rank, summary, exposed_of),
-        .optimizer_ms = mean_ms(rank, summary, optimizer_of),
-        .step_ms = mean_ms(rank, summary, step_of),
-    };
-    const double known_ms = parts.compute_ms + parts.exposed_ms + parts.optimizer_ms;
-    parts.other_ms = parts.step_ms - known_ms;
-    if (parts.other_ms < 0) { /* the clocks were read apart */
-        parts.other_ms = 0;
-        parts.step_ms = known_ms;
-    }
-    return parts;
-}
-
 static int by_ranks(const void *left, const void *right)
 {
     return ((const launch_scaling_point *)left)->ranks -
            ((const launch_scaling_point *)right)->ranks;
 }
 
-/* The points handed over, less any of this run's own world size, and this run's own. */
+/* The points handed over, and this run's own where its number of ranks is not among them. */
 static void gather_scaling(launch_summary *summary, int world_size, const launch_record_end *end)
 {
     for (int i = 0; i < end->scaling_count; i++) {
-        if (end->scaling[i].ranks != world_size && isfinite(end->scaling[i].tokens_per_second)) {
+        if (isfinite(end->scaling[i].tokens_per_second)) {
             summary->scaling[summary->scaling_count++] = end->scaling[i];
         }
     }
-    if (isfinite(summary->tokens_per_second)) {
+    if (launch_summary_point(summary, world_size) == NULL && isfinite(summary->tokens_per_second)) {
         summary->scaling[summary->scaling_count++] = (launch_scaling_point){
             .ranks = world_size,
+            .steps = summary->steps_done - summary->measured_first,
             .tokens_per_second = summary->tokens_per_second,
-            .step_ms_p50 = summary->step_ms.p50,
-            .allreduce_ms_p50 = summary->allreduce_ms.p50,
-            .compute_ms_p50 = summary->compute_ms.p50,
+            .tokens_per_second_low = NAN,
+            .tokens_per_second_high = NAN,
+            .slowest = summary->slowest,
         };
     }
     qsort(summary->scaling, (size_t)summary->scaling_count, sizeof *summary->scaling, by_ranks);
@@ -133,11 +106,14 @@ static void judge_equivalence(launch_summary *summary, int world_size,
 
 static void total_up(launch_summary *summary, const launch_steps *steps)
 {
+    const size_t first = summary->measured_first;
+    const size_t count = summary->steps_done - first;
+    summary->slowest = launch_breakdown_of(steps, LAUNCH_SLOWEST_RANK, first, count);
     for (int r = 0; r < steps->world_size; r++) {
         for (size_t i = 0; i < summary->steps_done; i++) {
             summary->tokens += steps->ranks[r].steps[i].tokens;
         }
-        summary->ranks[r] = breakdown_of(&steps->ranks[r], summary);
+        summary->ranks[r] = launch_breakdown_of(steps, r, first, count);
     }
     summary->loss_first = NAN;
     summary->loss_last = NAN;
@@ -145,6 +121,17 @@ static void total_up(launch_summary *summary, const launch_steps *steps)
         summary->loss_first = steps->ranks[0].steps[0].loss_global;
         summary->loss_last = steps->ranks[0].steps[summary->steps_done - 1].loss_global;
     }
+}
+
+bool launch_loss_grew(double first, double last)
+{
+    return first > 0 && last > LOSS_GROWTH * first;
+}
+
+void launch_loss_words(double first, double last, char words[LAUNCH_LOSS_WORDS_BYTES])
+{
+    (void)snprintf(words, LAUNCH_LOSS_WORDS_BYTES,
+                   "the loss grew from %.3g to %.6g: a smaller --lr may help", first, last);
 }
 
 base_status launch_summary_init(launch_summary *summary, const launch_steps *steps,
@@ -174,6 +161,10 @@ base_status launch_summary_init(launch_summary *summary, const launch_steps *ste
     total_up(summary, steps);
     gather_scaling(summary, steps->world_size, end);
     judge_equivalence(summary, steps->world_size, end->ranks);
+    for (int r = 0; end->ranks != NULL && r < steps->world_size; r++) {
+        summary->eval_total += end->ranks[r].eval_total;
+        summary->eval_correct += end->ranks[r].eval_correct;
+    }
     return BASE_OK;
 }
 
@@ -192,4 +183,15 @@ const launch_scaling_point *launch_summary_point(const launch_summary *summary, 
         }
     }
     return NULL;
+}
+
+double launch_scaling_speedup(const launch_scaling_point *points, int point_count,
+                              const launch_scaling_point *point)
+{
+    for (int i = 0; i < point_count; i++) {
+        if (points[i].ranks == 1 && points[i].tokens_per_second > 0) {
+            return point->tokens_per_second / points[i].tokens_per_second;
+        }
+    }
+    return NAN;
 }

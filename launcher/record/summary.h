@@ -2,22 +2,14 @@
  *
  * Speeds and times are taken over the last half of the complete steps, because the first half is
  * warm-up: steps measured_first … steps_done - 1. A spread is over all ranks' values of these
- * steps; step_ms is over the slowest rank of each step, which is what the job waits for. Pure. */
+ * steps; step_ms is over the slowest rank of each step, which is what the job waits for. `slowest`
+ * says where the mean of step_ms went. Pure. */
 #ifndef LAUNCH_SUMMARY_H
 #define LAUNCH_SUMMARY_H
 
 #include "record/record.h"
 #include "record/stats.h"
 #include "record/steps.h"
-
-/* Where one rank's average step went. The parts add up to step_ms. */
-typedef struct launch_breakdown {
-    double compute_ms;
-    double exposed_ms;
-    double optimizer_ms;
-    double other_ms; /* what is left: reporting, bookkeeping, being scheduled out */
-    double step_ms;
-} launch_breakdown;
 
 typedef enum launch_answer { LAUNCH_UNKNOWN = -1, LAUNCH_NO = 0, LAUNCH_YES = 1 } launch_answer;
 
@@ -33,12 +25,23 @@ typedef struct launch_summary {
     double loss_first;        /* over all ranks; NaN when unknown */
     double loss_last;
     uint64_t tokens;               /* of all complete steps */
-    launch_breakdown *ranks;       /* (world_size); NaN when nothing was measured */
+    launch_breakdown slowest;      /* where the slowest rank's step went */
+    launch_breakdown *ranks;       /* (world_size): where each rank's went */
     launch_scaling_point *scaling; /* by rising ranks, this run included */
     int scaling_count;
     launch_answer byte_equivalent; /* all ranks ended with the same parameters */
     double max_abs_difference;     /* NaN when unknown */
+    uint64_t eval_total;           /* held-out sentences judged by all ranks; 0: none */
+    uint64_t eval_correct;
 } launch_summary;
+
+enum { LAUNCH_LOSS_WORDS_BYTES = 128 };
+
+/* Whether a training is lost: its loss has grown tenfold. False where either is not known. */
+bool launch_loss_grew(double first, double last);
+
+/* "the loss grew from 6.25 to 100: a smaller --lr may help". */
+void launch_loss_words(double first, double last, char words[LAUNCH_LOSS_WORDS_BYTES]);
 
 BASE_MUST_CHECK base_status launch_summary_init(launch_summary *summary, const launch_steps *steps,
                                                 const launch_record_end *end, base_error *reterr);
@@ -46,5 +49,9 @@ void launch_summary_fini(launch_summary *summary);
 
 /* The scaling point of that many ranks, or NULL when it was not measured. */
 const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks);
+
+/* A point's speed-up over the one of one rank; NaN where there is none of one rank. */
+double launch_scaling_speedup(const launch_scaling_point *points, int point_count,
+                              const launch_scaling_point *point);
 
 #endif

@@ -1,3 +1,5 @@
+/* A growing text buffer with formatting, HTML and shell quoting. Used by everything in record/ that
+ * writes a page, a manifest or a plot. */
 #include "record/text.h"
 
 #include <math.h>
@@ -8,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 static const char REPLACEMENT[] = "\xef\xbf\xbd"; /* U+FFFD */
 
@@ -61,49 +64,10 @@ void launch_text_printf(launch_text *text, const char *format, ...)
     text->length_bytes += (size_t)needed;
 }
 
-size_t launch_utf8_length(const char *string)
-{
-    const uint8_t *byte = (const uint8_t *)string;
-    if (byte[0] < 0x80) {
-        return byte[0] != 0;
-    }
-    const size_t length = byte[0] >= 0xf0 ? 4 : byte[0] >= 0xe0 ? 3 : 2;
-    if (byte[0] < 0xc2 || byte[0] > 0xf4) {
-        return 0;
-    }
-    for (size_t i = 1; i < length; i++) {
-        if ((byte[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    const bool overlong =
-        (byte[0] == 0xe0 && byte[1] < 0xa0) || (byte[0] == 0xf0 && byte[1] < 0x90);
-    const bool surrogate = byte[0] == 0xed && byte[1] > 0x9f;
-    const bool too_high = byte[0] == 0xf4 && byte[1] > 0x8f;
-    return overlong || surrogate || too_high ? 0 : length;
-}
-
-void launch_utf8_copy(char *copy, size_t size_bytes, const char *string)
-{
-    size_t used = 0;
-    while (*string != '\0') {
-        const size_t length = launch_utf8_length(string);
-        const char *from = length > 0 ? string : REPLACEMENT;
-        const size_t from_bytes = length > 0 ? length : sizeof REPLACEMENT - 1;
-        if (used + from_bytes + 1 > size_bytes) {
-            break;
-        }
-        memcpy(copy + used, from, from_bytes);
-        used += from_bytes;
-        string += length > 0 ? length : 1;
-    }
-    copy[used] = '\0';
-}
-
 void launch_text_html(launch_text *text, const char *string)
 {
     while (*string != '\0') {
-        const size_t length = launch_utf8_length(string);
+        const size_t length = base_utf8_length(string, SIZE_MAX);
         const char *entity = *string == '&'    ? "&amp;"
                              : *string == '<'  ? "&lt;"
                              : *string == '>'  ? "&gt;"

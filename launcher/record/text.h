@@ -38,11 +38,4 @@ BASE_MUST_CHECK base_status launch_text_save(const launch_text *text, const char
                                              base_error *reterr);
 void launch_text_fini(launch_text *text);
 
-/* Bytes of the UTF-8 character at string (1 … 4), or 0 where it is none (overlong forms, surrogates
- * and bytes over U+10FFFF are none). */
-size_t launch_utf8_length(const char *string);
-
-/* Copies string, with bytes that are no UTF-8 as U+FFFD, cut between characters. */
-void launch_utf8_copy(char *copy, size_t size_bytes, const char *string);
-
 #endif

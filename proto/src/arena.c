@@ -1,3 +1,5 @@
+/* A fixed block of memory from which protobuf-c unpacks one message at a time. Used by envelope.c,
+ * and by the wire code of budget-service. */
 #include "proto/arena.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* The encrypted ROUTER/DEALER link between launcher and ranks, and which rank a message came from.
+ * Called by the launcher's job loop and by the control thread of a rank (proto/client). */
 #include "proto/bus.h"
 
 #include <control.pb-c.h>
@@ -343,9 +345,12 @@ base_status proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelo
             status = base_fail(reterr, BASE_ERR_INVALID, "a message of %d frames", count);
         }
         if (status == BASE_OK) {
-            status = proto_envelope_unpack(zmq_msg_data(&body), zmq_msg_size(&body),
-                                           launcher ? PROTO_SIDE_RANK : PROTO_SIDE_LAUNCHER,
-                                           bus->world_size, &bus->arena, envelope, reterr);
+            const proto_envelope_source source = {.from = launcher ? PROTO_SIDE_RANK
+                                                                   : PROTO_SIDE_LAUNCHER,
+                                                  .world_size = bus->world_size,
+                                                  .arena = &bus->arena};
+            status = proto_envelope_unpack(zmq_msg_data(&body), zmq_msg_size(&body), &source,
+                                           envelope, reterr);
         }
     }
     (void)zmq_msg_close(&routing);

@@ -1,3 +1,5 @@
+/* SHA-256 and BLAKE2b-256 by libsodium. Called to compare parameters between ranks, to pin input
+ * files, and to bind a token to its JOB.json. */
 #include "proto/digest.h"
 
 #include <errno.h>

@@ -1,35 +1,22 @@
+/* Unpacks an Envelope of control.proto and checks its version, body, sizes and texts. Called by
+ * bus.c for each message received, and to name bodies in errors. */
 #include "proto/envelope.h"
 
 #include <control.pb-c.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
 
 typedef Ringfence__Control__Envelope envelope_type;
 
-/* The length of the UTF-8 sequence at text, 0 where there is none. */
-static int utf8_length(const unsigned char *text)
-{
-    const int length = text[0] < 0x80                       ? 1
-                       : text[0] >= 0xc2 && text[0] <= 0xdf ? 2
-                       : (text[0] & 0xf0) == 0xe0           ? 3
-                       : text[0] >= 0xf0 && text[0] <= 0xf4 ? 4
-                                                            : 0;
-    for (int i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
-
 void proto_text_tame(char *text)
 {
     unsigned char *at = (unsigned char *)text;
     while (*at != '\0') {
-        const int length = utf8_length(at);
+        const size_t length = base_utf8_length((const char *)at, SIZE_MAX);
         const bool control = at[0] < 0x20 && at[0] != '\n' && at[0] != '\t';
         const bool c1 = length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
         if (length == 0 || control || at[0] == 0x7f || c1) {
@@ -105,7 +92,8 @@ static bool failed_fits(const Ringfence__Control__Failed *failed)
 static bool step_fits(const Ringfence__Control__Step *step)
 {
     return step->compute_ns >= 0 && step->allreduce_ns >= 0 && step->allreduce_exposed_ns >= 0 &&
-           step->optimizer_ns >= 0 && step->step_ns >= 0;
+           step->optimizer_ns >= 0 && step->step_ns >= 0 && step->compute_cpu_ns >= 0 &&
+           step->heldout_correct <= step->heldout_sentences;
 }
 
 /* What a rank may say. */
@@ -124,6 +112,12 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT:
         return text_fits(envelope->output->prompt, PROTO_TEXT_BYTES_MAX) &&
                text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED:
+        return true;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE:
+        return envelope->piece->answered <= envelope->piece->prompts &&
+               envelope->piece->prompts <= PROTO_PROMPTS_MAX &&
+               text_fits(envelope->piece->text, PROTO_TEXT_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
         return failed_fits(envelope->failed);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
@@ -156,12 +150,12 @@ static bool launcher_body_fits(const envelope_type *envelope, int world_size)
     }
 }
 
-base_status proto_envelope_unpack(const void *data, size_t size_bytes, proto_side from,
-                                  int world_size, proto_arena *arena, envelope_type **envelope,
+base_status proto_envelope_unpack(const void *data, size_t size_bytes,
+                                  const proto_envelope_source *source, envelope_type **envelope,
                                   base_error *reterr)
 {
-    arena->used_bytes = 0;
-    ProtobufCAllocator allocator = {proto_arena_alloc, proto_arena_free, arena};
+    source->arena->used_bytes = 0;
+    ProtobufCAllocator allocator = {proto_arena_alloc, proto_arena_free, source->arena};
     envelope_type *message = ringfence__control__envelope__unpack(&allocator, size_bytes, data);
     if (message == NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -174,8 +168,9 @@ base_status proto_envelope_unpack(const void *data, size_t size_bytes, proto_sid
                          "are not of the same build",
                          message->version, PROTO_CONTROL_VERSION);
     }
-    const bool fits = from == PROTO_SIDE_RANK ? rank_body_fits(message, world_size)
-                                              : launcher_body_fits(message, world_size);
+    const bool fits = source->from == PROTO_SIDE_RANK
+                          ? rank_body_fits(message, source->world_size)
+                          : launcher_body_fits(message, source->world_size);
     if (!fits) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "a message \"%s\" of %zu bytes that breaks the control protocol",

@@ -1,3 +1,6 @@
+/* Makes the keys of a job, and writes and reads the key file that a rank inherits in a memfd.
+ * Written by launcher/job/start.c, read by proto/client; budget-service uses the key pairs
+ * alone. */
 #include "proto/key.h"
 
 #include <errno.h>

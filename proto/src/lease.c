@@ -1,3 +1,5 @@
+/* Serializes the lease (token, receipt, how to redeem) that a rank of a cloud-touching mode
+ * inherits. Written by launcher/budget/lease.c, read by rank/gate. */
 #include "proto/lease.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Connection events of a ZeroMQ socket, read from its monitor socket. Used by bus.c and by the
+ * budget client's link.c to notice a lost peer or a failed handshake. */
 #include "proto/monitor.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Opens ZeroMQ contexts and sockets with every option set from one table, and sends and receives
+ * single frames. All ZeroMQ code outside collectives/ opens its sockets here. */
 #include "proto/socket.h"
 
 #include <errno.h>

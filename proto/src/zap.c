@@ -1,3 +1,5 @@
+/* The ZAP admission thread of a ZeroMQ context: asks its caller's function about each CURVE key.
+ * Started by bus.c for a job, and by budget-service for its clients. */
 #include "proto/zap.h"
 
 #include <errno.h>

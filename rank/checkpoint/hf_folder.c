@@ -1,12 +1,12 @@
-/* A folder that Hugging Face's transformers reads: GPT2LMHeadModel and its tokenizer. */
+/* A folder that Hugging Face's transformers reads: model, configuration, tokenizer. */
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "model/family.h"
 #include "rank/checkpoint.h"
 
 enum {
@@ -16,7 +16,6 @@ enum {
 };
 
 static const char END_TOKEN[] = "<|endoftext|>";
-static const double NORM_EPSILON = 1e-5;
 
 static void join(char path[FILE_PATH_BYTES], const char *folder, const char *name)
 {
@@ -42,30 +41,6 @@ static base_status write_json(const char *folder, const char *name, json_t *obje
     return status;
 }
 
-static json_t *model_config(const rank_model_config *config)
-{
-    const int end_id = config->vocab_size - 1;
-    json_t *object = json_pack("{s:[s], s:s, s:s, s:b}", "architectures", "GPT2LMHeadModel",
-                               "model_type", "gpt2", "dtype", "float32", "tie_word_embeddings", 1);
-    json_t *shape =
-        json_pack("{s:i, s:i, s:i, s:i, s:i, s:n, s:i}", "n_embd", config->width, "n_layer",
-                  config->layers, "n_head", config->heads, "n_positions", config->context, "n_ctx",
-                  config->context, "n_inner", "vocab_size", config->vocab_size);
-    json_t *rest =
-        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:i}", "activation_function",
-                  "gelu_new", "layer_norm_epsilon", NORM_EPSILON, "initializer_range", 0.02,
-                  "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1,
-                  "use_cache", 1, "bos_token_id", end_id, "eos_token_id", end_id);
-    if (object == NULL || json_object_update(object, shape) != 0 ||
-        json_object_update(object, rest) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
-    json_decref(shape);
-    json_decref(rest);
-    return object;
-}
-
 static base_status copy_tokenizer(const char *folder, const char *tokenizer_path,
                                   base_error *reterr)
 {
@@ -84,7 +59,7 @@ static base_status copy_tokenizer(const char *folder, const char *tokenizer_path
 
 base_status rank_checkpoint_write(const char *folder, const rank_model_config *config,
                                   const float *params, const char *tokenizer_path,
-                                  base_error *reterr)
+                                  const char *prompt_suffix, base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
     const int end_id = config->vocab_size - 1;
@@ -98,95 +73,41 @@ base_status rank_checkpoint_write(const char *folder, const rank_model_config *c
                             reterr);
     }
     if (status == BASE_OK) {
-        status = write_json(folder, "generation_config.json",
-                            json_pack("{s:i, s:i, s:b}", "bos_token_id", end_id, "eos_token_id",
-                                      end_id, "do_sample", 0),
-                            reterr);
+        status =
+            write_json(folder, "generation_config.json",
+                       json_pack("{s:i, s:i, s:b, s:s}", "bos_token_id", end_id, "eos_token_id",
+                                 end_id, "do_sample", 0, "prompt_suffix", prompt_suffix),
+                       reterr);
     }
     if (status == BASE_OK) {
-        status = write_json(folder, "config.json", model_config(config), reterr);
+        status = write_json(folder, "config.json", config->family->describe(config), reterr);
     }
     if (status == BASE_OK) {
         join(path, folder, "model.safetensors");
-        status = rank_safetensors_write(path, config, params, "transformer.", reterr);
+        status = rank_safetensors_write(path, config, params, config->family->file_prefix, reterr);
     }
     return status;
-}
-
-/* One positive integer of config.json. */
-static base_status read_int(const json_t *object, const char *key, int *value, base_error *reterr)
-{
-    const json_t *entry = json_object_get(object, key);
-    const json_int_t number = json_integer_value(entry);
-    if (!json_is_integer(entry) || number < 1 || number > INT32_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive integer", key);
-    }
-    *value = (int)number;
-    return BASE_OK;
-}
-
-static base_status want_string(const json_t *object, const char *key, const char *wanted,
-                               base_error *reterr)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    if (value == NULL || strcmp(value, wanted) != 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\"", key, wanted);
-    }
-    return BASE_OK;
-}
-
-/* What our model has no switch for must be as our model is. */
-static base_status check_fixed(const json_t *object, int width, base_error *reterr)
-{
-    const json_t *inner = json_object_get(object, "n_inner");
-    const json_t *epsilon = json_object_get(object, "layer_norm_epsilon");
-    base_status status = want_string(object, "model_type", "gpt2", reterr);
-    if (status == BASE_OK) {
-        status = want_string(object, "activation_function", "gelu_new", reterr);
-    }
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (inner != NULL && !json_is_null(inner) &&
-        json_integer_value(inner) != 4 * (json_int_t)width) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "n_inner must be null or 4 x n_embd");
-    }
-    if (epsilon != NULL && !(fabs(json_number_value(epsilon) - NORM_EPSILON) < 1e-12)) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "layer_norm_epsilon must be 1e-5");
-    }
-    if (json_is_false(json_object_get(object, "tie_word_embeddings"))) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "tie_word_embeddings must be true");
-    }
-    return BASE_OK;
 }
 
 static base_status parse_config(const void *text, size_t text_bytes, rank_model_config *config,
                                 base_error *reterr)
 {
     json_error_t flaw;
-    rank_model_config read = {0};
+    rank_model_config read = {.family = NULL};
     json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &flaw);
     if (!json_is_object(object)) {
         json_decref(object);
         return base_fail(reterr, BASE_ERR_INVALID, "no JSON object");
     }
-    const struct {
-        const char *key;
-        int *value;
-    } fields[] = {
-        {"vocab_size", &read.vocab_size}, {"n_embd", &read.width},        {"n_layer", &read.layers},
-        {"n_head", &read.heads},          {"n_positions", &read.context},
-    };
-    base_status status = BASE_OK;
-    for (size_t i = 0; status == BASE_OK && i < sizeof fields / sizeof fields[0]; i++) {
-        status = read_int(object, fields[i].key, fields[i].value, reterr);
-    }
-    if (status == BASE_OK) {
-        status = check_fixed(object, read.width, reterr);
-    }
-    if (status == BASE_OK) {
-        status = rank_model_config_check(&read, reterr);
-    }
+    const char *type = json_string_value(json_object_get(object, "model_type"));
+    const rank_family *family = type != NULL ? rank_family_find(type) : NULL;
+    base_status status =
+        family != NULL ? family->configure(object, &read, reterr)
+        : type != NULL ? base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                                   "model_type \"%s\" is none that "
+                                   "this program knows",
+                                   type)
+                       : base_fail(reterr, BASE_ERR_INVALID, "model_type is missing or no string");
     if (status == BASE_OK) {
         *config = read;
     }

@@ -9,6 +9,8 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "checkpoint/match.h"
+#include "model/family.h"
 #include "rank/checkpoint.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -23,7 +25,8 @@ static bool add_entry(json_t *header, const rank_tensor *tensor, const char *pre
     (void)snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
     json_t *shape = json_array();
     for (int i = 0; i < tensor->dims; i++) {
-        if (json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i])) != 0) {
+        const size_t extent = tensor->shape[tensor->transposed ? tensor->dims - 1 - i : i];
+        if (json_array_append_new(shape, json_integer((json_int_t)extent)) != 0) {
             json_decref(shape);
             return false;
         }
@@ -54,6 +57,34 @@ static char *make_header(const rank_model_config *config, const char *prefix)
     return text;
 }
 
+/* to (columns, rows) = the transpose of from (rows, columns). */
+static void transpose(const float *from, size_t rows, size_t columns, float *to)
+{
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < columns; j++) {
+            to[j * rows + i] = from[i * columns + j];
+        }
+    }
+}
+
+static base_status put_tensor(base_file_writer *writer, const rank_tensor *tensor,
+                              const float *params, base_error *reterr)
+{
+    const float *from = params + tensor->offset;
+    const size_t size_bytes = tensor->count * sizeof *from;
+    if (!tensor->transposed) {
+        return base_file_writer_put(writer, from, size_bytes, reterr);
+    }
+    float *turned = malloc(size_bytes);
+    if (turned == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write tensor %s", tensor->name);
+    }
+    transpose(from, tensor->shape[0], tensor->shape[1], turned);
+    const base_status status = base_file_writer_put(writer, turned, size_bytes, reterr);
+    free(turned);
+    return status;
+}
+
 base_status rank_safetensors_write(const char *path, const rank_model_config *config,
                                    const float *params, const char *prefix, base_error *reterr)
 {
@@ -77,10 +108,14 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
         {length, sizeof length},
         {header, text_bytes},
         {SPACES, padding_bytes},
-        {params, rank_model_param_count(config) * sizeof(float)},
     };
     for (size_t i = 0; status == BASE_OK && i < sizeof parts / sizeof parts[0]; i++) {
         status = base_file_writer_put(writer, parts[i].data, parts[i].size_bytes, reterr);
+    }
+    for (int i = 0; status == BASE_OK && i < rank_model_tensor_count(config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(config, i, &tensor);
+        status = put_tensor(writer, &tensor, params, reterr);
     }
     if (status == BASE_OK) {
         status = base_file_writer_commit(writer, reterr);
@@ -91,64 +126,68 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     return status;
 }
 
-static const base_safetensor *find_tensor(const base_safetensors *file, const char *name)
+/* A tensor that is optional and not in the file is zero. */
+static void copy_tensor(const base_safetensors *file, const base_safetensor *found,
+                        const rank_tensor *wanted, float *params)
 {
-    char prefixed[NAME_BYTES];
-    const base_safetensor *found = base_safetensors_find(file, name);
+    float *to = params + wanted->offset;
     if (found == NULL) {
-        (void)snprintf(prefixed, sizeof prefixed, "transformer.%s", name);
-        found = base_safetensors_find(file, prefixed);
+        memset(to, 0, wanted->count * sizeof *to);
+        return;
     }
-    return found;
+    memcpy(to, file->data + found->offset_bytes, found->size_bytes);
 }
 
-/* The file's tensor for one of the model's, with the type and shape the model wants. */
-static base_status match_tensor(const base_safetensors *file, const rank_tensor *wanted,
-                                const base_safetensor **found, base_error *reterr)
+/* Where the file holds the transpose, `scratch` takes it for a moment. */
+static void turn_tensor(const rank_tensor *tensor, float *params, float *scratch)
 {
-    *found = find_tensor(file, wanted->name);
-    if (*found == NULL) {
-        return base_fail(reterr, BASE_ERR_INVALID, "no tensor %s in it", wanted->name);
-    }
-    if (strcmp((*found)->dtype, "F32") != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "tensor %s is %s, not F32", wanted->name,
-                         (*found)->dtype);
-    }
-    bool same = (*found)->dims == wanted->dims;
-    for (int i = 0; same && i < wanted->dims; i++) {
-        same = (*found)->shape[i] == wanted->shape[i];
-    }
-    if (!same || (*found)->count != wanted->count) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "tensor %s has another shape than the model's configuration says",
-                         wanted->name);
-    }
+    float *at = params + tensor->offset;
+    memcpy(scratch, at, tensor->count * sizeof *at);
+    transpose(scratch, tensor->shape[1], tensor->shape[0], at);
+}
+
+static base_status compare_in_memory(void *user, const base_safetensor *a, const base_safetensor *b,
+                                     bool *same, base_error *reterr)
+{
+    const uint8_t *data = user;
+    (void)reterr;
+    *same = memcmp(data + a->offset_bytes, data + b->offset_bytes, a->size_bytes) == 0;
     return BASE_OK;
+}
+
+static size_t transposed_count_max(const rank_model_config *config)
+{
+    size_t most = 0;
+    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(config, i, &tensor);
+        most = tensor.transposed && tensor.count > most ? tensor.count : most;
+    }
+    return most;
 }
 
 /* Checks every tensor first, then copies. */
 static base_status take_tensors(const base_safetensors *file, const rank_model_config *config,
                                 float *params, base_error *reterr)
 {
-    const int count = rank_model_tensor_count(config);
-    if (file->count != (size_t)count) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%zu tensors in it, the model has %d",
-                         file->count, count);
+    const rank_same_bytes same = {compare_in_memory, (void *)file->data};
+    const base_status status = rank_tensors_check(file, config, &same, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
-    for (int copying = 0; copying < 2; copying++) {
-        for (int i = 0; i < count; i++) {
-            rank_tensor wanted;
-            const base_safetensor *found = NULL;
-            rank_model_tensor(config, i, &wanted);
-            const base_status status = match_tensor(file, &wanted, &found, reterr);
-            if (status != BASE_OK) {
-                return status;
-            }
-            if (copying) {
-                memcpy(params + wanted.offset, file->data + found->offset_bytes, found->size_bytes);
-            }
+    float *scratch = malloc((transposed_count_max(config) + 1) * sizeof *scratch);
+    if (scratch == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to turn tensors round");
+    }
+    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+        rank_tensor wanted;
+        rank_model_tensor(config, i, &wanted);
+        copy_tensor(file, rank_tensors_find(file, config->family, &wanted), &wanted, params);
+        if (wanted.transposed) {
+            turn_tensor(&wanted, params, scratch);
         }
     }
+    free(scratch);
     return BASE_OK;
 }
 
@@ -159,8 +198,11 @@ base_status rank_safetensors_read(const char *path, const rank_model_config *con
     size_t size_bytes = 0;
     size_t size_bytes_max = 0;
     base_safetensors file;
-    if (!base_mul_size(rank_model_param_count(config), sizeof(float), &size_bytes_max) ||
-        !base_add_size(size_bytes_max, sizeof(uint64_t) + RANK_SAFETENSORS_HEADER_BYTES_MAX,
+    /* Twice the model, since tied tensors may stand there twice; and what is ignored. */
+    if (!base_mul_size(rank_model_param_count(config), 2 * sizeof(float), &size_bytes_max) ||
+        !base_add_size(size_bytes_max,
+                       RANK_SAFETENSORS_IGNORED_BYTES_MAX + sizeof(uint64_t) +
+                           RANK_SAFETENSORS_HEADER_BYTES_MAX,
                        &size_bytes_max)) {
         return base_fail(reterr, BASE_ERR_LIMIT, "the model is too large to read %s", path);
     }

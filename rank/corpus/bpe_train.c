@@ -1,3 +1,5 @@
+/* Learns byte-pair merges from the training sentences. Called by output.c, which writes them as
+ * tokenizer.json. */
 #include "bpe_train.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* Gives a sentence its capitals and its full stop. Called by generate.c for a part of the training
+ * lines. */
 #include "dress.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Makes all lines of the corpus from the grammar, and splits off the held-out ones. Called by
+ * corpus-gen's main.c. */
 #include "generate.h"
 
 #include <stdlib.h>

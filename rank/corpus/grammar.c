@@ -1,3 +1,5 @@
+/* Loads the grammar's tables and checks them against each other. Called by corpus-gen's main.c;
+ * generate.c and pattern.c read the result. */
 #include "grammar.h"
 
 #include <stdlib.h>

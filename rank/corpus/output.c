@@ -1,3 +1,4 @@
+/* Writes train.jsonl, heldout.jsonl and tokenizer.json. Called by corpus-gen's main.c. */
 #include "output.h"
 
 #include <stdio.h>

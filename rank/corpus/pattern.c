@@ -1,3 +1,5 @@
+/* Fills the slots of a sentence pattern with words that a seed chooses. Called by generate.c for
+ * the wrong and the right sentence of a line. */
 #include "pattern.h"
 
 #include <stdbool.h>

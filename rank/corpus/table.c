@@ -1,3 +1,5 @@
+/* Reads a file of tab-separated cells and refuses everything else with file and line. Called by
+ * grammar.c for each table. */
 #include "table.h"
 
 #include <stdbool.h>

@@ -1,3 +1,5 @@
+/* Byte-pair encoding without files: builds the merge tables and merges one piece. Called by
+ * tokenizer.c, tokenizer_file.c and corpus-gen. */
 #include "bpe.h"
 
 #include <stdbool.h>

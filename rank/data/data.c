@@ -1,3 +1,5 @@
+/* Opens the data file for one rank's slots, and cuts its sentences into batches epoch by epoch.
+ * Called by train/ for training and for the held-out loss. */
 #include "rank/data.h"
 
 #include <inttypes.h>
@@ -169,8 +171,8 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
 }
 
 /* Whether the sentence has more tokens than the context. Most fit by the quick bound. A token has
- * at least one byte, so tokenizing goes on, piece by piece, only until the rest fits in any case.
- */
+ * at least one byte, so tokenizing goes on, piece by piece,
+ * only until the rest fits in any case. */
 static base_status is_too_long(rank_data *data, const sentence *one, bool *too_long,
                                base_error *reterr)
 {

@@ -1,3 +1,4 @@
+/* Reads a file line by line in blocks. Called by data.c and by pairs.c. */
 #include "lines.h"
 
 #include <errno.h>

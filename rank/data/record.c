@@ -1,70 +1,17 @@
+/* Reads one JSON line of a data file, in place where it is plain and by jansson otherwise. Called
+ * by data.c and by pairs.c. */
 #include "record.h"
 
 #include <jansson.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "rank/data.h"
 
 enum { MEMBERS_MAX = 8, CONTROL_MAX = 0x1f };
 
 static const char ARROW[] = RANK_DATA_ARROW " ";
-
-/* Length of the sequence that starts with a lead byte, and the smallest code point it may hold. */
-static size_t sequence_bytes(uint8_t lead, uint32_t *smallest)
-{
-    if (lead >= 0xc2 && lead <= 0xdf) {
-        *smallest = 0x80;
-        return 2;
-    }
-    if (lead >= 0xe0 && lead <= 0xef) {
-        *smallest = 0x800;
-        return 3;
-    }
-    if (lead >= 0xf0 && lead <= 0xf4) {
-        *smallest = 0x10000;
-        return 4;
-    }
-    return 0;
-}
-
-bool rank_utf8_valid(const char *text, size_t bytes)
-{
-    const uint8_t *at = (const uint8_t *)text;
-    const uint8_t *end = at + bytes;
-    while (at < end) {
-        uint64_t eight = 0;
-        if (end - at >= 8) {
-            memcpy(&eight, at, sizeof eight);
-            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
-                at += 8;
-                continue;
-            }
-        }
-        if (*at < 0x80) {
-            at++;
-            continue;
-        }
-        uint32_t smallest = 0;
-        const size_t size = sequence_bytes(*at, &smallest);
-        if (size == 0 || (size_t)(end - at) < size) {
-            return false;
-        }
-        uint32_t codepoint = *at & (0x7fU >> size);
-        for (size_t i = 1; i < size; i++) {
-            if ((at[i] & 0xc0) != 0x80) {
-                return false;
-            }
-            codepoint = codepoint << 6 | (at[i] & 0x3f);
-        }
-        if (codepoint < smallest || codepoint > 0x10ffff ||
-            (codepoint >= 0xd800 && codepoint <= 0xdfff)) {
-            return false;
-        }
-        at += size;
-    }
-    return true;
-}
 
 size_t rank_record_arrow_end(const char *text, size_t text_bytes)
 {
@@ -201,7 +148,7 @@ bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *re
             return false;
         }
         if (*at == '}') {
-            return skip_spaces(at + 1, end) == end && rank_utf8_valid(line, line_bytes) &&
+            return skip_spaces(at + 1, end) == end && base_utf8_valid(line, line_bytes) &&
                    check(record, NULL) == BASE_OK;
         }
     }
@@ -222,7 +169,7 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
         return base_fail(reterr, BASE_ERR_INVALID,
                          "starts with a UTF-8 byte order mark; remove it");
     }
-    if (!rank_utf8_valid(line, line_bytes)) {
+    if (!base_utf8_valid(line, line_bytes)) {
         return base_fail(reterr, BASE_ERR_INVALID, "not UTF-8");
     }
     json_t *root = json_loadb(line, line_bytes, JSON_REJECT_DUPLICATES, &json_error);

@@ -39,6 +39,4 @@ bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *re
 /* Bytes of the text up to and with the arrow that a space follows (the first one); 0: none. */
 size_t rank_record_arrow_end(const char *text, size_t text_bytes);
 
-bool rank_utf8_valid(const char *text, size_t bytes);
-
 #endif

@@ -1,3 +1,5 @@
+/* The order of a slot's sentences in one epoch, as a seeded shuffle. Called by data.c when an epoch
+ * begins. */
 #include "slot.h"
 
 typedef struct split_mix {

@@ -1,3 +1,5 @@
+/* Encodes and decodes text, with a cache of pieces already encoded. Called by data.c, and by
+ * generate/ for prompts and answers. */
 #include "rank/tokenizer.h"
 
 #include <stdbool.h>

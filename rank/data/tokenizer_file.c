@@ -1,3 +1,4 @@
+/* Reads and writes tokenizer.json, strictly. Read by tokenizer.c, written by corpus-gen. */
 #include "tokenizer_file.h"
 
 #include <jansson.h>

@@ -1,3 +1,5 @@
+/* The gate itself: checks token, receipt and machine, redeems this rank's place, and arms the
+ * deadline. Called by src/modes.c before a mode that may cost money; run.c releases the pass. */
 #include "rank/gate.h"
 
 #include <errno.h>
@@ -43,8 +45,8 @@ static base_status check_environment(const gate *at, base_error *reterr)
         const char *name;
         const char *value;
     } settings[] = {
-        {"RINGFENCE_COLL_ALGORITHM", job->algorithm},
-        {"RINGFENCE_COLL_TRANSPORT", job->transport},
+        {"RINGFENCE_COLL_ALGORITHM", proto_algorithm_name(job->parallel.algorithm)},
+        {"RINGFENCE_COLL_TRANSPORT", proto_transport_name(job->parallel.transport)},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         const char *set = getenv(settings[i].name);
@@ -65,8 +67,8 @@ static base_status read_lease(gate *at, base_error *reterr)
     const long fd = text != NULL ? strtol(text, &end, 10) : -1;
     if (text == NULL || end == text || *end != '\0' || errno != 0 || fd <= STDERR_FILENO ||
         fd > 1 << 20 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
-        return base_fail(reterr, BASE_ERR_AUTH, "mode %s needs a token: %s", at->facts->job->mode,
-                         what_to_run);
+        return base_fail(reterr, BASE_ERR_AUTH, "mode %s needs a token: %s",
+                         proto_mode_name(at->facts->job->job.mode), what_to_run);
     }
     const base_status status = proto_lease_read((int)fd, &at->lease, reterr);
     (void)close((int)fd);
@@ -75,8 +77,7 @@ static base_status read_lease(gate *at, base_error *reterr)
 
 static base_status read_keyring(gate *at, base_error *reterr)
 {
-    const bool anchored = access(RANK_GATE_KEYRING, F_OK) == 0;
-    const char *path = anchored ? RANK_GATE_KEYRING : at->lease.keyring;
+    const char *path = budget_keyring_choose(at->lease.keyring);
     const base_status status = budget_keyring_read(path, &at->keyring, reterr);
     return status == BASE_OK ? status : base_error_prepend(reterr, status, "the keyring %s", path);
 }
@@ -94,7 +95,8 @@ static base_status check_token(gate *at, base_error *reterr)
                             first_use ? at->now_s : BUDGET_ANY_TIME, &at->claims, &why);
     if (verdict == BUDGET_TOKEN_OK) {
         verdict = budget_token_check_job(&at->claims, facts->job_bytes, facts->job_size,
-                                         facts->job->mode, facts->job->world_size, &why);
+                                         proto_mode_name(facts->job->job.mode),
+                                         facts->job->job.world_size, &why);
     }
     if (verdict != BUDGET_TOKEN_OK) {
         return base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s",
@@ -127,8 +129,10 @@ static base_status redeem(gate *at, const char **receipt, base_error *reterr)
         .service_public_key = at->lease.service_public_key,
         .job_key = &key,
     };
-    const budget_verdict verdict = budget_redeem(&options, at->lease.token, at->facts->rank, 1,
-                                                 at->lease.attempt, &at->redemption, &why);
+    const budget_redeem_ranks self = {
+        .first = at->facts->rank, .count = 1, .attempt = at->lease.attempt};
+    const budget_verdict verdict =
+        budget_redeem(&options, at->lease.token, &self, &at->redemption, &why);
     proto_wipe(&key, sizeof key);
     if (verdict != BUDGET_GRANTED || at->redemption.count != 1) {
         at->exit_code =

@@ -1,152 +1,76 @@
+/* A whole model on one device: memory for one micro-batch, and the passes of its family. */
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
-#include "model/state.h"
-#include "rank/model.h"
+#include "model/family.h"
 
-enum {
-    ALIGN_FLOATS = 16,
-    TOKENS_MAX = 1 << 20,
-    HUGE_PAGE_BYTES = 2 << 20,
+enum { TOKENS_MAX = 1 << 20 };
+
+struct rank_model {
+    rank_model_config config;
+    rank_run run;
+    rank_saved saved;
 };
 
-/* Hands out pieces of one block of memory; with begin NULL it only counts. */
-typedef struct cutter {
-    float *begin;
-    size_t used; /* floats */
-} cutter;
-
-static void *cut(cutter *from, size_t count)
+static const float *need_flat(void *weights, size_t offset, size_t count)
 {
-    float *piece = from->begin != NULL ? from->begin + from->used : NULL;
-    from->used += (count + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
-    return piece;
+    const float *params = weights;
+    (void)count;
+    return params + offset;
 }
 
-static void cut_norm(cutter *from, norm_state *norm, size_t tokens, size_t width)
+rank_hooks rank_hooks_flat(const float *params)
 {
-    norm->x = cut(from, tokens * width);
-    norm->out = cut(from, tokens * width);
-    norm->mean = cut(from, tokens);
-    norm->rstd = cut(from, tokens);
+    return (rank_hooks){.need = need_flat, .weights = (void *)params};
 }
 
-static void cut_block(cutter *from, block_state *block, const rank_model_config *config,
-                      size_t tokens)
+static rank_shape make_shape(const rank_model_options *options)
 {
-    const size_t width = (size_t)config->width;
-    cut_norm(from, &block->norm1, tokens, width);
-    block->qkv = cut(from, tokens * 3 * width);
-    block->row_max = cut(from, tokens * (size_t)config->heads);
-    block->row_scale = cut(from, tokens * (size_t)config->heads);
-    block->attention = cut(from, tokens * width);
-    cut_norm(from, &block->norm2, tokens, width);
-    block->up = cut(from, tokens * WIDENING * width);
+    return (rank_shape){.config = options->config,
+                        .backend = options->device->backend,
+                        .end_layer = options->config->layers,
+                        .token_count_max = (size_t)options->token_count_max,
+                        .training = options->training};
 }
 
-static size_t smaller(size_t a, size_t b)
+static base_status fill(rank_model *made, base_error *reterr)
 {
-    return a < b ? a : b;
-}
-
-size_t rank_segment_max(const rank_model *model)
-{
-    return smaller((size_t)model->config.context, model->token_count_max);
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The buffer that several uses share, none at the same time. A row of logits always fits. */
-static size_t wide_floats(const rank_model *model)
-{
-    const size_t width = (size_t)model->config.width;
-    const size_t chunk = smaller(ROW_CHUNK, model->token_count_max);
-    const size_t gelu = chunk * WIDENING * width;
-    const size_t dqkv = larger(chunk, rank_segment_max(model)) * 3 * width;
-    return larger(larger(gelu, dqkv), (size_t)model->config.vocab_size);
-}
-
-/* Sets every pointer into memory (NULL while counting); returns the floats needed. */
-static size_t cut_all(rank_model *model, float *memory)
-{
-    cutter from = {.begin = memory};
-    const size_t tokens = model->token_count_max;
-    const size_t width = (size_t)model->config.width;
-    for (int i = 0; i < model->config.layers; i++) {
-        if (i == 0 || model->for_training) {
-            cut_block(&from, &model->blocks[i], &model->config, tokens);
-        } else {
-            model->blocks[i] = model->blocks[0]; /* nothing is kept for backward */
-        }
+    rank_run *run = &made->run;
+    void *work = NULL;
+    const size_t work_bytes = made->config.family->work_floats(&run->shape) * sizeof(float);
+    base_status status = rank_saved_create(&run->shape, &run->device, &made->saved, reterr);
+    if (status == BASE_OK) {
+        status = run->device.backend->alloc(run->device.queue, RANK_MEMORY_WORK, work_bytes, &work,
+                                            reterr);
     }
-    cut_norm(&from, &model->norm_final, tokens, width);
-    const size_t wide_count = wide_floats(model);
-    model->wide = cut(&from, wide_count);
-    model->logit_rows_at_once = smaller(ROW_CHUNK, wide_count / (size_t)model->config.vocab_size);
-    if (model->for_training) {
-        model->dx = cut(&from, tokens * width);
-        model->dbranch = cut(&from, tokens * width);
-        model->weights_t = cut(&from, (2 * WIDENING + 1) * width * width);
-    }
-    model->attention_scratch =
-        cut(&from, model->kernels->attention_scratch(width / (size_t)model->config.heads,
-                                                     rank_segment_max(model)));
-    model->positions = cut(&from, tokens);
-    model->active = cut(&from, tokens);
-    model->active_targets = cut(&from, tokens);
-    return from.used;
+    run->work = work;
+    return status;
 }
 
-static base_status allocate(rank_model *model, base_error *reterr)
-{
-    model->blocks = calloc((size_t)model->config.layers, sizeof *model->blocks);
-    if (model->blocks == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "model: no memory for %d layers",
-                         model->config.layers);
-    }
-    const size_t bytes = cut_all(model, NULL) * sizeof(float);
-    if (posix_memalign(&model->memory, HUGE_PAGE_BYTES, bytes) != 0) {
-        model->memory = NULL;
-        return base_fail(reterr, BASE_ERR_MEMORY, "model: no memory for %zu bytes of activations",
-                         bytes);
-    }
-    /* Fewer translations to look up; where the system refuses, nothing else changes. */
-    (void)madvise(model->memory, bytes, MADV_HUGEPAGE);
-    (void)cut_all(model, model->memory);
-    return BASE_OK;
-}
-
-base_status rank_model_create(const rank_model_config *config, int token_count_max,
-                              int for_training, rank_model **model, base_error *reterr)
+base_status rank_model_create(const rank_model_options *options, rank_model **model,
+                              base_error *reterr)
 {
     *model = NULL;
-    base_status status = rank_model_config_check(config, reterr);
+    base_status status = rank_model_config_check(options->config, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    if (token_count_max < 1 || token_count_max > TOKENS_MAX) {
+    if (options->token_count_max < 1 || options->token_count_max > TOKENS_MAX) {
         return base_fail(reterr, BASE_ERR_INVALID, "model: %d tokens in a batch, it must be 1 … %d",
-                         token_count_max, TOKENS_MAX);
+                         options->token_count_max, TOKENS_MAX);
     }
-    status = rank_kernels_check(reterr);
-    if (status != BASE_OK) {
-        return status;
+    if (options->training && options->config->family->backward == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not train",
+                         options->config->family->model_types[0]);
     }
     rank_model *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "model: no memory");
     }
-    made->config = *config;
-    made->token_count_max = (size_t)token_count_max;
-    made->for_training = for_training != 0;
-    made->kernels = rank_kernels_get();
-    rank_layout_make(config, &made->layout);
-    rank_matmul_init();
-    status = allocate(made, reterr);
+    made->config = *options->config;
+    made->run.device = *options->device;
+    made->run.shape = make_shape(options);
+    made->run.shape.config = &made->config;
+    status = fill(made, reterr);
     if (status != BASE_OK) {
         rank_model_destroy(made);
         return status;
@@ -160,17 +84,56 @@ void rank_model_destroy(rank_model *model)
     if (model == NULL) {
         return;
     }
-    free(model->memory);
-    free(model->blocks);
+    rank_saved_destroy(&model->saved);
+    model->run.device.backend->release(model->run.device.queue, model->run.work);
     free(model);
 }
 
-const char *rank_model_instruction_set(void)
+/* What the device has written, once it has. */
+static base_status finish(rank_model *model, rank_result *result, base_error *reterr)
 {
-    return rank_kernels_get()->name;
+    const rank_device *device = &model->run.device;
+    const base_status status = device->backend->sync(device->queue, reterr);
+    if (result != NULL) {
+        *result = (rank_result){.loss_sum = *model->saved.loss,
+                                .target_count = (int64_t)model->saved.rows.target_count};
+    }
+    return status;
 }
 
-const char *rank_model_matrix_library(void)
+base_status rank_model_train(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,
+                             float *grads, rank_result *result, base_error *reterr)
 {
-    return rank_matmul_library();
+    rank_run *run = &model->run;
+    rank_saved *saved = &model->saved;
+    *result = (rank_result){.target_count = 0};
+    if (!run->shape.training) {
+        return base_fail(reterr, BASE_ERR_STATE, "model: made for forward only");
+    }
+    const base_status status = rank_rows_place(saved, batch, NULL, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    run->hooks = hooks;
+    model->config.family->forward(run, &(rank_forward_args){.saved = saved});
+    model->config.family->backward(run, &(rank_backward_args){.saved = saved, .grads = grads});
+    return finish(model, result, reterr);
+}
+
+base_status rank_model_forward(rank_model *model, const rank_hooks *hooks, const rank_batch *batch,
+                               const rank_logits *logits, rank_result *result, base_error *reterr)
+{
+    rank_run *run = &model->run;
+    rank_saved *saved = &model->saved;
+    if (result != NULL) {
+        *result = (rank_result){.target_count = 0};
+    }
+    const base_status status = rank_rows_place(saved, batch, logits, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    run->hooks = hooks;
+    model->config.family->forward(
+        run, &(rank_forward_args){.saved = saved, .logits = logits, .want_loss = true});
+    return finish(model, result, reterr);
 }

@@ -1,3 +1,4 @@
+/* The learning rate of a step: warm-up, then constant or cosine. Called by train/step.c. */
 #include "rank/optim.h"
 
 #include <math.h>

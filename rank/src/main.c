@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
-#include "worker.h"
+#include "run.h"
 
 static const char help[] = "rank: one peer of a Ringfence job.\n"
                            "\n"

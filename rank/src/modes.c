@@ -4,41 +4,31 @@
  * behind rank_gate_enter: tests/rank/gate looks at the symbols of all objects to see that. */
 #include "modes.h"
 
-#include <string.h>
-
 #include "base/assert.h"
+#include "generate/mode.h"
+#include "train/mode.h"
 
 typedef struct rank_mode {
-    const char *name;
     base_status (*run)(rank_worker *worker, base_error *reterr);
     base_status (*run_cloud)(rank_worker *worker, const rank_pass *pass, base_error *reterr);
 } rank_mode;
 
-static const rank_mode modes[] = {
-    {.name = "ddp-cpu", .run = rank_mode_train},
-    {.name = "generate", .run = rank_mode_generate},
-    {.name = "gate-check", .run_cloud = rank_cloud_gate_check},
+static const rank_mode modes[PROTO_MODE_COUNT] = {
+    [PROTO_MODE_DDP_CPU] = {.run = rank_mode_train},
+    [PROTO_MODE_GENERATE] = {.run = rank_mode_generate},
+    [PROTO_MODE_TP_CPU] = {.run = rank_mode_generate},
+    [PROTO_MODE_GATE_CHECK] = {.run_cloud = rank_cloud_gate_check},
 };
-
-static const rank_mode *find_mode(const char *name)
-{
-    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        if (strcmp(modes[i].name, name) == 0) {
-            return &modes[i];
-        }
-    }
-    return NULL;
-}
 
 base_status rank_modes_enter(rank_worker *worker, base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
-    const rank_mode *mode = find_mode(job->mode);
-    if (mode == NULL) {
+    const rank_mode *mode = &modes[job->job.mode];
+    if (mode->run == NULL && mode->run_cloud == NULL) {
         return base_fail(reterr, BASE_ERR_UNSUPPORTED, "this rank does not know the mode %s",
-                         job->mode);
+                         proto_mode_name(job->job.mode));
     }
-    BASE_ASSERT(proto_mode_is_cloud(job->mode) == (mode->run_cloud != NULL));
+    BASE_ASSERT(proto_mode_costs_money(job->job.mode) == (mode->run_cloud != NULL));
     if (mode->run_cloud == NULL) {
         return BASE_OK;
     }
@@ -53,8 +43,7 @@ base_status rank_modes_enter(rank_worker *worker, base_error *reterr)
 
 base_status rank_modes_run(rank_worker *worker, base_error *reterr)
 {
-    const rank_mode *mode = find_mode(worker->identity.job.mode);
-    BASE_ASSERT(mode != NULL);
+    const rank_mode *mode = &modes[worker->identity.job.job.mode];
     if (mode->run_cloud == NULL) {
         return mode->run(worker, reterr);
     }

@@ -4,19 +4,15 @@
 
 #include "base/status.h"
 #include "rank/gate.h"
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Before joining, before anything is touched: is the mode known, and if it may cost money, does the
- * gate let this rank in? Then worker->pass is set; else worker->exit_code says what to leave with.
- */
+ * gate let this rank in? Then worker->pass is set;
+ * else worker->exit_code says what to leave with. */
 BASE_MUST_CHECK base_status rank_modes_enter(rank_worker *worker, base_error *reterr);
 
 /* After joining: runs it. */
 BASE_MUST_CHECK base_status rank_modes_run(rank_worker *worker, base_error *reterr);
-
-/* The modes. Each sends Finished itself. */
-BASE_MUST_CHECK base_status rank_mode_train(rank_worker *worker, base_error *reterr);
-BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);
 
 /* What may cost money takes a pass. gate-check does what every such mode does first, and then one
  * all-reduce and a barrier on the CPU instead of work. */

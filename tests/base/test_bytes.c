@@ -1,3 +1,4 @@
+/* base/bytes.h: what is written reads back, the end is never passed, sizes do not overflow. */
 #include "base/bytes.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* base/file.h: whole files, writers in turns, full disks, devices, pipes and links. */
 #include "base/file.h"
 
 #include <fcntl.h>

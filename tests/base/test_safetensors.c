@@ -1,3 +1,4 @@
+/* base/safetensors.h: headers that are valid, truncated, hostile, or changed by one byte. */
 #include "base/safetensors.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* base/status.h: messages gain context, are cut at their size, and carry errno's words. */
 #include <errno.h>
 #include <string.h>
 

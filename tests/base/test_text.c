@@ -1,3 +1,4 @@
+/* base/text.h: texts shortened between characters, and control characters escaped. */
 #include "base/text.h"
 
 #include <stdio.h>
@@ -47,12 +48,27 @@ static void half_a_character_at_the_end_is_left_out(void **state)
     assert_string_equal(shown, "ab…");
 }
 
+static void control_characters_are_shown(void **state)
+{
+    (void)state;
+    char text[32] = "a\x1b[31m\nb\x7f é";
+    char full[8] = "ab\ncd\n";
+    base_text_escape(text, sizeof text);
+    assert_string_equal(text, "a\\x1b[31m\\x0ab\\x7f é");
+    base_text_escape(full, sizeof full); /* no room for four characters */
+    assert_string_equal(full, "ab?cd?");
+    char edge[10] = "ab\ncd\n";
+    base_text_escape(edge, sizeof edge);
+    assert_string_equal(edge, "ab\\x0acd?");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_texts_are_copied),
         cmocka_unit_test(long_texts_are_cut_between_characters),
         cmocka_unit_test(half_a_character_at_the_end_is_left_out),
+        cmocka_unit_test(control_characters_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

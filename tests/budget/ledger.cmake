@@ -4,10 +4,13 @@ target_link_libraries(
   PUBLIC ringfence::budget-guard ringfence_test_support PkgConfig::SQLITE PkgConfig::SODIUM
   PRIVATE ringfence_options)
 
-foreach(noun IN ITEMS audit bill ledger policy reconcile rules)
+foreach(noun IN ITEMS audit bill export ledger policy reconcile rules)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 180)
 endforeach()
+ringfence_test(budget-journal SOURCES test_journal.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10
+               PRIVATE_OF budget-service)
+target_include_directories(test-budget-journal PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger)
 ringfence_test(
   budget-ledger-faults
   SOURCES test_ledger_faults.c sim_disk.c
@@ -15,17 +18,16 @@ ringfence_test(
   LABELS fault
   TIMEOUT 180)
 
-# The same sources with ten seeded bugs in them, for the simulation alone.
-get_directory_property(
-  ledger_sources DIRECTORY ${PROJECT_SOURCE_DIR}/budget-service/ledger DEFINITION
-  BUDGET_LEDGER_SOURCES)
+# The same sources with thirteen seeded bugs in them, for the simulation alone.
+get_directory_property(ledger_sources DIRECTORY ${PROJECT_SOURCE_DIR}/budget-service DEFINITION
+                       BUDGET_LEDGER_SOURCES)
 set(mutant_sources)
 foreach(source IN LISTS ledger_sources)
-  list(APPEND mutant_sources ${PROJECT_SOURCE_DIR}/budget-service/ledger/${source})
+  list(APPEND mutant_sources ${PROJECT_SOURCE_DIR}/budget-service/${source})
 endforeach()
 ringfence_test(
   budget-ledger-sim
-  SOURCES test_ledger_sim.c sim_disk.c sim_model.c sim_story.c ${mutant_sources}
+  SOURCES test_ledger_sim.c sim_bill.c sim_disk.c sim_model.c sim_story.c ${mutant_sources}
   LIBS ringfence::budget ringfence::proto PkgConfig::SQLITE PkgConfig::SODIUM PkgConfig::JANSSON
   LABELS fault
   TIMEOUT 240
@@ -34,3 +36,5 @@ target_compile_definitions(test-budget-ledger-sim PRIVATE BUDGET_MUTATIONS)
 target_include_directories(
   test-budget-ledger-sim PRIVATE ${PROJECT_SOURCE_DIR}/budget-service/ledger
                                  ${PROJECT_SOURCE_DIR}/budget-service/include)
+add_test(NAME budget-ledger-sim-million COMMAND test-budget-ledger-sim 1000000)
+set_tests_properties(budget-ledger-sim-million PROPERTIES LABELS "slow;fault" TIMEOUT 1800)

@@ -1,3 +1,5 @@
+/* A ledger in a temporary directory, with clocks that tests set. Used by the tests of the ledger
+ * and its audit. */
 #include "ledger_fixture.h"
 
 #include <stdio.h>
@@ -153,7 +155,12 @@ budget_answer fixture_line(ledger_fixture *fixture, const char *label, int64_t u
 {
     budget_answer answer;
     const budget_actual actual = {
-        .label = label, .usd_micro = usd_micro, .line_id = line, .billed_usd_micro = usd_micro};
+        .label = label,
+        .usd_micro = usd_micro,
+        .line_id = line,
+        .billed_usd_micro = usd_micro,
+        .final = line == NULL,
+    };
     IN_BATCH(fixture,
              budget_ledger_record_actual(fixture->ledger, NULL, &actual, &answer, &fixture->error));
     return answer;

@@ -42,6 +42,8 @@ budget_answer fixture_authorize(ledger_fixture *fixture, const char *account, co
 budget_answer fixture_redeem(ledger_fixture *fixture, const char *label, int64_t rank,
                              int64_t attempt, uint8_t key);
 budget_answer fixture_create(ledger_fixture *fixture, const char *label);
+
+/* By hand, and final; a line of a bill is not. */
 budget_answer fixture_actual(ledger_fixture *fixture, const char *label, int64_t usd_micro);
 budget_answer fixture_line(ledger_fixture *fixture, const char *label, int64_t usd_micro,
                            const char *line);

@@ -1,3 +1,4 @@
+/* Sample claims, a key and a signed token. Used by the tests of claims and tokens. */
 #include "sample_token.h"
 
 #include <sodium.h>

@@ -1,6 +1,6 @@
 /* budget-serve-test DIR [LISTEN]: the service as it is, but for its signing key, which lies bare in
- * DIR/test.key, and for the failpoints that it is compiled with. Prints "ready" and its endpoints.
- */
+ * DIR/test.key, and for the failpoints that it is compiled with.
+ * Prints "ready" and its endpoints. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -81,6 +81,7 @@ int main(int argc, char **argv)
     const budget_serve_options options = {
         .dir = argv[1],
         .listen = argc > 2 ? argv[2] : NULL,
+        .accept_audit = getenv("BUDGET_ACCEPT_AUDIT") != NULL,
         .signer = {.unlock = unlock, .release = release, .user = argv[1]},
         .ready = ready,
     };

@@ -26,7 +26,7 @@ function(ringfence_service_test name)
   string(REPLACE "-" "_" file ${name})
   ringfence_test(
     budget-${name} SOURCES test_${file}.c service_fixture.c service_raw.c LIBS ringfence::budget-guard PkgConfig::ZMQ
-    PkgConfig::SODIUM LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} ARGS ${ARG_ARGS})
+    PkgConfig::SODIUM PkgConfig::SQLITE LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} ARGS ${ARG_ARGS})
   target_include_directories(test-budget-${name} PRIVATE ${PROJECT_SOURCE_DIR}/budget-service)
   add_dependencies(test-budget-${name} budget-serve-test)
   target_compile_definitions(test-budget-${name}
@@ -36,6 +36,7 @@ endfunction()
 ringfence_service_test(service LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-facts LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-tampered LABELS ipc TIMEOUT 60)
 # Sanitizers have allocators of their own, which do not say how much memory is in use.
 ringfence_service_test(service-hostile LABELS ipc dev-only TIMEOUT 120)
 ringfence_service_test(service-race LABELS ipc TIMEOUT 60)

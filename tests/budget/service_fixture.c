@@ -1,3 +1,5 @@
+/* Starts a budget-service of the test's own, with clients of every role. Used by the tests of the
+ * service. */
 #include "service_fixture.h"
 
 #include <errno.h>

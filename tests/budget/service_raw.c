@@ -1,3 +1,5 @@
+/* Requests and sockets that do not go through the client library. Used by the tests of hostile and
+ * racing clients. */
 #include "service_raw.h"
 
 #include <stdio.h>
@@ -59,10 +61,12 @@ void raw_ask(budget_link *link, Ringfence__Budget__Request *request,
 {
     base_error why = {0};
     uint8_t data[BUDGET_REDEEM_BYTES_MAX];
-    const size_t data_bytes = raw_pack(request, data, sizeof data);
-    if (budget_link_ask(link, data, data_bytes, request->request_id,
-                        base_deadline_after_ns(ANSWER_MS * BASE_NS_PER_MS), response,
-                        &why) != BUDGET_LINK_ANSWERED) {
+    const budget_question question = {.request = data,
+                                      .request_bytes = raw_pack(request, data, sizeof data),
+                                      .request_id = request->request_id,
+                                      .deadline_ns =
+                                          base_deadline_after_ns(ANSWER_MS * BASE_NS_PER_MS)};
+    if (budget_link_ask(link, &question, response, &why) != BUDGET_LINK_ANSWERED) {
         fail_msg("no answer: %s", why.message);
     }
 }

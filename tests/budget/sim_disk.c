@@ -1,3 +1,5 @@
+/* A disk in memory as a SQLite VFS, with failures and crashes on demand. Used by the simulation and
+ * by test_ledger_faults.c. */
 #include "sim_disk.h"
 
 #include <sqlite3.h>

@@ -1,11 +1,29 @@
+/* A second, naive implementation of the ledger's rules. sim_story.c and sim_bill.c compare the
+ * ledger with it. */
 #include "sim_model.h"
+
+#include <string.h>
+
+int64_t sim_total(const sim_run *run)
+{
+    int64_t total = run->by_hand;
+    for (int i = 0; i < SIM_LINES; i++) {
+        total += run->known[i] ? run->billed[i] : 0;
+    }
+    return total;
+}
+
+static int64_t posted_of(const sim_run *run)
+{
+    return sim_total(run) > 0 ? sim_total(run) : 0;
+}
 
 int64_t sim_held(const sim_run *run)
 {
-    if (!run->granted || run->voided || (run->terminated && run->cost_known)) {
+    if (!run->granted || run->voided || (run->terminated && run->final)) {
         return 0;
     }
-    return run->posted >= run->amount ? 0 : run->amount - run->posted;
+    return posted_of(run) >= run->amount ? 0 : run->amount - posted_of(run);
 }
 
 static bool below(const sim_model *model, int account, int above)
@@ -32,9 +50,20 @@ int64_t sim_posted(const sim_model *model, int account)
     int64_t sum = 0;
     for (int i = 0; i < SIM_RUNS; i++) {
         const sim_run *run = &model->runs[i];
-        sum += run->granted && below(model, run->account, account) ? run->posted : 0;
+        sum += run->granted && below(model, run->account, account) ? posted_of(run) : 0;
     }
     return sum;
+}
+
+int64_t sim_left(const sim_model *model, int account)
+{
+    int64_t least = INT64_MAX;
+    for (; account >= 0; account = model->accounts[account].parent) {
+        const int64_t left = model->accounts[account].cap - sim_posted(model, account) -
+                             sim_reserved(model, account);
+        least = left < least ? left : least;
+    }
+    return least;
 }
 
 bool sim_frozen(const sim_model *model, int account)
@@ -114,35 +143,168 @@ bool sim_void(sim_model *model, int run)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided || found->terminated || found->deadline_ms != 0 ||
-        found->posted != 0) {
+        found->cost) {
         return false;
     }
     found->voided = true;
     return true;
 }
 
-bool sim_actual(sim_model *model, int run, int64_t amount)
+/* After something was added to what it cost: must a person look? */
+static void look(sim_model *model, sim_run *run, int64_t added, bool billed)
+{
+    run->cost = run->cost || billed || sim_total(run) != 0;
+    if ((added > 0 && sim_total(run) > (run->voided ? 0 : run->amount)) ||
+        (added < 0 && sim_total(run) < 0)) {
+        model->accounts[run->account].frozen = true;
+    }
+}
+
+bool sim_actual(sim_model *model, int run, int64_t amount, bool partial)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted) {
         return false;
     }
-    found->posted += amount;
-    found->cost_known = found->cost_known || found->posted != 0 || found->terminated;
-    if (amount > 0 && found->posted > (found->voided ? 0 : found->amount)) {
-        model->accounts[found->account].frozen = true;
-    }
+    found->by_hand += amount;
+    found->final = found->final || (found->terminated && !partial);
+    look(model, found, amount, false);
     return true;
 }
 
-bool sim_terminate(sim_model *model, int run)
+bool sim_actual_line(sim_model *model, const sim_line *line, bool partial)
+{
+    sim_run *found = &model->runs[line->run];
+    if (!found->granted) {
+        return false;
+    }
+    if (found->known[line->number]) {
+        return found->billed[line->number] == line->amount;
+    }
+    found->known[line->number] = true;
+    found->billed[line->number] = line->amount;
+    found->final = found->final || (found->terminated && !partial);
+    look(model, found, line->amount, true);
+    return true;
+}
+
+bool sim_terminate(sim_model *model, int run, int64_t now_ms)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided) {
         return false;
     }
+    if (!found->terminated) {
+        found->ended_ms = now_ms;
+    }
     found->terminated = true;
     return true;
+}
+
+/* ---- bills ---- */
+
+/* Do a run's lines on a bill, beside what is recorded, need nobody to look? */
+static bool agrees(const sim_run *run, const sim_line *lines, int count)
+{
+    int64_t news = 0;
+    int changed = 0;
+    int fresh = 0;
+    bool billed = false;
+    for (int i = 0; i < SIM_LINES; i++) {
+        billed = billed || run->known[i];
+    }
+    for (int i = 0; i < count; i++) {
+        const int number = lines[i].number;
+        news += lines[i].amount - (run->known[number] ? run->billed[number] : 0);
+        fresh += !run->known[number];
+        changed += run->known[number] && lines[i].amount != run->billed[number];
+    }
+    if (run->by_hand == 0 && (!run->final || billed)) {
+        return changed == 0;
+    }
+    const int64_t off = news - run->by_hand;
+    return (off < 0 ? -off : off) <= 5000 * (int64_t)(fresh + changed);
+}
+
+static bool final_by(const sim_run *run, const sim_line *lines, int count, int64_t as_of_ms)
+{
+    int64_t until_s = 0;
+    for (int i = 0; i < count; i++) {
+        const bool over = lines[i].until_s * 1000 <= as_of_ms;
+        until_s =
+            over && lines[i].amount > 0 && lines[i].until_s > until_s ? lines[i].until_s : until_s;
+    }
+    return run->terminated && !run->voided && as_of_ms >= run->ended_ms &&
+           (until_s * 1000 >= run->ended_ms ||
+            as_of_ms >= run->ended_ms + INT64_C(1000) * SIM_SETTLING_S);
+}
+
+/* One run's lines, charges first. */
+static void reconcile_run(sim_model *model, const sim_line *lines, int count, int64_t as_of_ms,
+                          sim_counts *counts)
+{
+    sim_run *run = &model->runs[lines[0].run];
+    if (!agrees(run, lines, count)) {
+        counts->differing++;
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        const int number = lines[i].number;
+        if (!run->known[number]) {
+            const int64_t before = sim_total(run);
+            run->known[number] = true;
+            run->billed[number] = lines[i].amount;
+            run->by_hand = 0;
+            counts->recorded++;
+            look(model, run, sim_total(run) - before, true);
+        }
+    }
+    if (sim_total(run) - run->by_hand < 0) {
+        counts->differing++;
+        return;
+    }
+    counts->matched++;
+    run->final = run->final || final_by(run, lines, count, as_of_ms);
+}
+
+/* Charges before credits, then by id. */
+static bool comes_after(const sim_line *left, const sim_line *right)
+{
+    if ((left->amount < 0) != (right->amount < 0)) {
+        return left->amount < 0;
+    }
+    return strcmp(left->id, right->id) > 0;
+}
+
+sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int64_t as_of_s,
+                         int64_t now_ms)
+{
+    sim_counts counts = {0};
+    const int64_t as_of_ms = as_of_s < now_ms / 1000 ? as_of_s * 1000 : now_ms;
+    for (int run = 0; run < SIM_RUNS; run++) {
+        sim_line its[SIM_LINES];
+        int its_count = 0;
+        for (int i = 0; i < count; i++) {
+            if (lines[i].run != run) {
+                continue;
+            }
+            if (lines[i].at_s > as_of_s) {
+                counts.passed_over++;
+            } else if (!model->runs[run].granted) {
+                counts.strays++;
+            } else {
+                int at = its_count++;
+                for (; at > 0 && comes_after(&its[at - 1], &lines[i]); at--) {
+                    its[at] = its[at - 1];
+                }
+                its[at] = lines[i];
+            }
+        }
+        if (its_count > 0) {
+            reconcile_run(model, its, its_count, as_of_ms, &counts);
+        }
+    }
+    return counts;
 }
 
 int sim_expire(sim_model *model, int64_t now_ms)

@@ -1,13 +1,20 @@
 /* A second, naive implementation of the rules, to hold the ledger against: sums are taken anew each
- * time, and nothing is shared with rules.c. It says granted or refused, and what balances follow.
- */
+ * time, and nothing is shared with rules.c.
+ * It says granted or refused, and what balances follow. */
 #ifndef SIM_MODEL_H
 #define SIM_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SIM_ACCOUNTS = 4, SIM_RUNS = 24, SIM_RANKS = 2, SIM_ATTEMPTS = 3 };
+enum {
+    SIM_ACCOUNTS = 4,
+    SIM_RUNS = 24,
+    SIM_RANKS = 2,
+    SIM_ATTEMPTS = 3,
+    SIM_LINES = 6, /* of a run, on bills */
+    SIM_SETTLING_S = 1800,
+};
 
 /* 0 is the root; parents come before children. */
 typedef struct sim_account {
@@ -21,36 +28,68 @@ typedef struct sim_run {
     bool asked; /* its request was stored, granted or refused */
     int account;
     int64_t amount;
-    int64_t posted;
+    int64_t by_hand; /* Σ of what persons said, and no bill has taken the place of */
+    bool known[SIM_LINES];
+    int64_t billed[SIM_LINES]; /* the lines known, as they were recorded */
     int64_t exp_s;
     int64_t deadline_ms;
     int attempt;
     int key;
     bool seen[SIM_ATTEMPTS + 1][SIM_RANKS];
     bool created;
+    bool cost; /* it had one, and be it that a credit took it back */
     bool voided;
     bool terminated;
+    int64_t ended_ms;
     bool expired;
-    bool cost_known;
+    bool final;
+    int true_count; /* what the vendor of an honest story has charged for it so far */
+    int64_t true_lines[SIM_LINES];
+    bool true_complete; /* it will charge no more */
 } sim_run;
+
+/* A line of a bill. */
+typedef struct sim_line {
+    int run;
+    int number; /* 0 … SIM_LINES - 1 */
+    int64_t amount;
+    int64_t at_s;
+    int64_t until_s;
+    char id[16];
+} sim_line;
+
+typedef struct sim_counts {
+    int matched;
+    int differing;
+    int strays;
+    int passed_over;
+    int recorded;
+} sim_counts;
 
 typedef struct sim_model {
     sim_account accounts[SIM_ACCOUNTS];
     sim_run runs[SIM_RUNS];
 } sim_model;
 
+int64_t sim_total(const sim_run *run);
 int64_t sim_held(const sim_run *run);
 int64_t sim_reserved(const sim_model *model, int account);
 int64_t sim_posted(const sim_model *model, int account);
-bool sim_frozen(const sim_model *model, int account); /* it, or a parent */
+int64_t sim_left(const sim_model *model, int account); /* in it, and in its parents */
+bool sim_frozen(const sim_model *model, int account);  /* it, or a parent */
 
 /* Each changes the model when it says true: granted. */
 bool sim_authorize(sim_model *model, int run, int account, int64_t amount, int64_t exp_s);
 bool sim_redeem(sim_model *model, int run, int rank, int attempt, int key, int64_t now_ms);
 bool sim_create(sim_model *model, int run, int64_t now_ms);
 bool sim_void(sim_model *model, int run);
-bool sim_actual(sim_model *model, int run, int64_t amount);
-bool sim_terminate(sim_model *model, int run);
+bool sim_actual(sim_model *model, int run, int64_t amount, bool partial);
+
+/* A person records a line of the bill. */
+bool sim_actual_line(sim_model *model, const sim_line *line, bool partial);
+bool sim_terminate(sim_model *model, int run, int64_t now_ms);
+sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int64_t as_of_s,
+                         int64_t now_ms);
 int sim_expire(sim_model *model, int64_t now_ms); /* how many did */
 
 #endif

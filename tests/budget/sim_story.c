@@ -1,3 +1,5 @@
+/* Random operations drawn from one seed, on the ledger and on the model side by side. Called by
+ * test_ledger_sim.c. */
 #include "sim_story.h"
 
 #include <stdio.h>
@@ -26,13 +28,13 @@ bool sim_broken(sim *self, const char *format, ...)
     return false;
 }
 
-static int64_t now_ms(const sim *self)
+int64_t sim_now_ms(const sim *self)
 {
     return self->clock.wall_ms - self->wall_jump_ms;
 }
 
-static bool same_verdict(sim *self, const char *what, base_status status,
-                         const budget_answer *answer, bool granted)
+bool sim_same_verdict(sim *self, const char *what, base_status status, const budget_answer *answer,
+                      bool granted)
 {
     if (status != BASE_OK) {
         return sim_disk_stopped() || sim_broken(self, "%s: %s", what, self->error.message);
@@ -80,8 +82,11 @@ static bool authorize(sim *self, int run)
     char payload[BUDGET_CLAIMS_JSON_BYTES];
     budget_answer answer;
     const int account = (int)sim_pick(self, SIM_ACCOUNTS);
-    const int64_t amount = (int64_t)sim_pick(self, 400) * 10000;
-    const int64_t exp_s = now_ms(self) / 1000 + 900;
+    const int64_t all = sim_left(&self->model, account);
+    const bool greedy = all > 0 && sim_pick(self, 3) != 0; /* so that caps are reached */
+    const int64_t amount =
+        greedy ? all / (1 + (int64_t)sim_pick(self, 5)) : (int64_t)sim_pick(self, 250) * 10000;
+    const int64_t exp_s = sim_now_ms(self) / 1000 + 900;
     budget_authorization claim = claim_of(run, account, amount, exp_s);
     (void)snprintf(id, sizeof id, "request-%d", run);
     const budget_caller caller = {.client = 1, .request_id = id};
@@ -90,7 +95,7 @@ static bool authorize(sim *self, int run)
                                : sim_authorize(&self->model, run, account, amount, exp_s);
     const base_status status =
         budget_ledger_authorize(self->ledger, &caller, &claim, payload, &answer, &self->error);
-    if (!same_verdict(self, retry ? "a retry" : "authorize", status, &answer, granted)) {
+    if (!sim_same_verdict(self, retry ? "a retry" : "authorize", status, &answer, granted)) {
         return false;
     }
     self->model.runs[run].asked = true;
@@ -116,15 +121,16 @@ static bool redeem(sim *self, int run)
     budget_answer answer;
     budget_redemption redemption = {.rank = sim_pick(self, SIM_RANKS + 1)};
     const int last = self->model.runs[run].attempt;
-    const int key = 1 + (int)(sim_pick(self, 4) == 0);
-    redemption.attempt = last - 1 + (int64_t)sim_pick(self, 4);
+    const int key = 1 + (int)(sim_pick(self, 8) == 0);
+    const bool first = last == 0 && sim_pick(self, 4) != 0;
+    redemption.attempt = first ? 1 : last - 1 + (int64_t)sim_pick(self, 4);
     (void)snprintf(redemption.jti, sizeof redemption.jti, "%032x", run + 1);
     memset(redemption.job_public_key, key, sizeof redemption.job_public_key);
     const bool granted = sim_redeem(&self->model, run, (int)redemption.rank,
-                                    (int)redemption.attempt, key, now_ms(self));
+                                    (int)redemption.attempt, key, sim_now_ms(self));
     const base_status status =
         budget_ledger_redeem(self->ledger, &redemption, &answer, &self->error);
-    return same_verdict(self, "redeem", status, &answer, granted);
+    return sim_same_verdict(self, "redeem", status, &answer, granted);
 }
 
 static bool create(sim *self, int run)
@@ -132,10 +138,10 @@ static bool create(sim *self, int run)
     budget_answer answer;
     budget_redemption redemption = {0};
     (void)snprintf(redemption.jti, sizeof redemption.jti, "%032x", run + 1);
-    const bool granted = sim_create(&self->model, run, now_ms(self));
+    const bool granted = sim_create(&self->model, run, sim_now_ms(self));
     const base_status status =
         budget_ledger_redeem_create(self->ledger, NULL, &redemption, &answer, &self->error);
-    return same_verdict(self, "create", status, &answer, granted);
+    return sim_same_verdict(self, "create", status, &answer, granted);
 }
 
 static bool outcome(sim *self, int run, uint32_t which)
@@ -145,26 +151,20 @@ static bool outcome(sim *self, int run, uint32_t which)
     (void)snprintf(label, sizeof label, "run-%d", run);
     if (which == 0) {
         const bool granted = sim_void(&self->model, run);
-        return same_verdict(self, "void",
-                            budget_ledger_void(self->ledger, NULL, label, &answer, &self->error),
-                            &answer, granted);
+        return sim_same_verdict(
+            self, "void", budget_ledger_void(self->ledger, NULL, label, &answer, &self->error),
+            &answer, granted);
     }
     if (which == 1) {
         budget_termination termination = {
             .label = label, .evidence = "gone", .evidence_bytes = 4, .attested_allowed = true};
-        const bool granted = sim_terminate(&self->model, run);
-        return same_verdict(
+        const bool granted = sim_terminate(&self->model, run, sim_now_ms(self));
+        return sim_same_verdict(
             self, "terminated",
             budget_ledger_terminated(self->ledger, NULL, &termination, &answer, &self->error),
             &answer, granted);
     }
-    const int64_t amounts[] = {0, 10000, self->model.runs[run].amount / 2, 4100000};
-    const budget_actual actual = {.label = label, .usd_micro = amounts[sim_pick(self, 4)]};
-    const bool granted = sim_actual(&self->model, run, actual.usd_micro);
-    return same_verdict(
-        self, "record-actual",
-        budget_ledger_record_actual(self->ledger, NULL, &actual, &answer, &self->error), &answer,
-        granted);
+    return sim_person(self, run);
 }
 
 static bool acknowledge(sim *self)
@@ -173,17 +173,18 @@ static bool acknowledge(sim *self)
     const int account = (int)sim_pick(self, SIM_ACCOUNTS);
     const bool granted = self->model.accounts[account].frozen;
     self->model.accounts[account].frozen = false;
-    return same_verdict(self, "acknowledge",
-                        budget_ledger_acknowledge(self->ledger, NULL, sim_account_names[account],
-                                                  &answer, &self->error),
-                        &answer, granted);
+    return sim_same_verdict(self, "acknowledge",
+                            budget_ledger_acknowledge(self->ledger, NULL,
+                                                      sim_account_names[account], &answer,
+                                                      &self->error),
+                            &answer, granted);
 }
 
 static bool expire(sim *self)
 {
     budget_reservation found[SIM_RUNS];
     size_t count = 0;
-    const int expected = sim_expire(&self->model, now_ms(self));
+    const int expected = sim_expire(&self->model, sim_now_ms(self));
     const base_status status =
         budget_ledger_expire(self->ledger, SIM_RUNS, found, &count, &self->error);
     if (status != BASE_OK) {
@@ -193,22 +194,34 @@ static bool expire(sim *self)
            sim_broken(self, "%d deadlines passed, the model says %d", (int)count, expected);
 }
 
+/* Mostly one of a few, so that each lives through much, and later on others. */
+int sim_pick_run(sim *self)
+{
+    const int first = (int)(self->steps / SIM_STEPS_A_RUN);
+    return sim_pick(self, 4) == 0 || first > SIM_RUNS - SIM_RUNS_AT_ONCE
+               ? (int)sim_pick(self, SIM_RUNS)
+               : first + (int)sim_pick(self, SIM_RUNS_AT_ONCE);
+}
+
 bool sim_operate(sim *self)
 {
-    /* mostly one of a few, so that each lives through much */
-    const int run = (int)sim_pick(self, sim_pick(self, 4) == 0 ? SIM_RUNS : 5);
-    const uint32_t what = sim_pick(self, 24);
+    const int run = sim_pick_run(self);
+    const uint32_t what = sim_pick(self, 30);
+    self->steps++;
     if (what < 6) {
         return authorize(self, run);
     }
-    if (what < 14) {
+    if (what < (self->honest ? 11 : 15)) {
         return redeem(self, run);
     }
-    if (what < 17) {
+    if (what < (self->honest ? 14 : 17)) {
         return create(self, run);
     }
-    if (what < 20) {
+    if (what < 21) {
         return outcome(self, run, sim_pick(self, 4));
     }
-    return what < 22 ? expire(self) : acknowledge(self);
+    if (what < 26) {
+        return sim_bill(self);
+    }
+    return what < 28 ? expire(self) : acknowledge(self);
 }

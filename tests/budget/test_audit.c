@@ -1,3 +1,4 @@
+/* budget/audit.h: an untouched ledger is good, and each edit of its file is found at its row. */
 #include "budget/audit.h"
 
 #include <fcntl.h>
@@ -191,7 +192,7 @@ static const struct {
     {"UPDATE journal SET kind = 99 WHERE seq = 7", 7},
     {"UPDATE journal SET request = NULL, body = NULL WHERE request IS NOT NULL", 15},
     {"DELETE FROM journal WHERE seq = 8", 8},
-    {"DELETE FROM journal WHERE seq = 1", 1},
+    {"DELETE FROM journal WHERE seq = 2", 2},
     {"UPDATE journal SET seq = 100 WHERE seq = 8; UPDATE journal SET seq = 8 WHERE seq = 9;"
      " UPDATE journal SET seq = 9 WHERE seq = 100",
      8},
@@ -212,6 +213,9 @@ static const struct {
     {"UPDATE reservation SET state = 1 WHERE label = 'late'", 6},
     {"UPDATE reservation SET deadline_ms = deadline_ms + 1 WHERE label = 'late'", 6},
     {"UPDATE reservation SET flags = 0 WHERE label = 'run'", 4},
+    {"UPDATE reservation SET flags = flags | 64 WHERE label = 'run'", 4},
+    {"UPDATE reservation SET total = 0 WHERE label = 'run'", 4},
+    {"UPDATE reservation SET ended_ms = ended_ms + 1 WHERE label = 'run'", 4},
     {"UPDATE reservation SET job_key = zeroblob(32) WHERE label = 'run'", 4},
     {"UPDATE reservation SET label = 'mine' WHERE label = 'late'", 6},
     {"UPDATE reservation SET jti = '00000000000000000000000000000009' WHERE label = 'late'", 6},
@@ -224,26 +228,45 @@ static const struct {
     {"UPDATE reservation SET world_size = 20 WHERE label = 'late'", 6},
     {"UPDATE reservation SET max_attempts = 30 WHERE label = 'late'", 6},
     {"UPDATE reservation SET instances = 10 WHERE label = 'late'", 6},
-    {"UPDATE reservation SET seq = 4 WHERE label = 'late'", 4},
+    {"UPDATE reservation SET seq = 4 WHERE label = 'late'", 6},
     {"UPDATE reservation SET authorized_ms = 0 WHERE label = 'late'", 6},
     {"UPDATE reservation SET started_ms = 0 WHERE label = 'late'", 6},
-    {"UPDATE reservation SET terminated_ms = 1000 WHERE label = 'late'", 6},
+    {"UPDATE reservation SET ended_ms = 1000 WHERE label = 'late'", 6},
     {"UPDATE reservation SET evidence = zeroblob(32) WHERE label = 'run'", 4},
     {"UPDATE reservation SET flags = flags | 32 WHERE label = 'run'", 4},
     {"UPDATE account SET parent = 0 WHERE name = 'phase/lab'", 0},
-    {"UPDATE meta SET number = 5 WHERE key = 'anchor-offset'", 0},
+    {"UPDATE reservation SET job_key = "
+     "x'0101010101010101000000000000000000000000000000000000000000000000' WHERE label = 'run'",
+     4},
+    {"UPDATE reservation SET evidence = CAST(substr(evidence, 1, 31) || x'00' AS BLOB)"
+     " WHERE label = 'run'",
+     4},
+    {"UPDATE reservation SET actual_ms = actual_ms + 1 WHERE label = 'run'", 4},
+    {"CREATE TRIGGER t AFTER INSERT ON reservation BEGIN UPDATE account SET cap = cap + 1; END;"
+     " UPDATE account SET cap = cap",
+     0},
+    {"CREATE VIEW v AS SELECT 1; UPDATE account SET cap = cap", 0},
+    {"CREATE INDEX i ON account(cap); UPDATE account SET cap = cap", 0},
+    {"DROP INDEX reservation_due; UPDATE account SET cap = cap", 0},
+    {"CREATE TABLE t(x); UPDATE account SET cap = cap", 0},
+    {"ALTER TABLE account ADD COLUMN x INTEGER; UPDATE account SET cap = cap", 0},
+    {"UPDATE journal SET data = zeroblob(length(data)) WHERE seq = 1", 1}, /* where time began */
     {"UPDATE request SET body = randomblob(32)", 15},
     {"UPDATE line SET amount = 1 WHERE id = 'line-1'", 16},
     {"UPDATE instance SET reservation = 2", 9},
-    {"DELETE FROM reservation WHERE label = 'late'", 0},
-    {"DELETE FROM reservation WHERE label = 'run'", 0},
+    {"DELETE FROM reservation WHERE label = 'late'", 6},
+    {"DELETE FROM reservation WHERE label = 'run'", 4},
     {"DELETE FROM redemption WHERE rank = 1", 11},
-    {"INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(1, 3, 0, 10)", 0},
+    {"INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(1, 3, 0, 10)", 10},
     {"DELETE FROM request", 15},
     {"UPDATE request SET id = 'other'", 15},
-    {"INSERT INTO request(client, id, body, seq) VALUES(1, 'mine', zeroblob(32), 4)", 0},
+    {"INSERT INTO request(client, id, body, seq) VALUES(1, 'mine', zeroblob(32), 4)", 4},
+    {"UPDATE line SET instance = 'pod-2' WHERE id = 'line-1'", 16},
+    {"UPDATE line SET vendor = 'vast' WHERE id = 'line-1'", 16},
     {"DELETE FROM line WHERE id = 'line-1'", 16},
-    {"INSERT INTO line(id, reservation, amount, seq) VALUES('line-9', 1, 1, 16)", 0},
+    {"INSERT INTO line(vendor, instance, id, reservation, amount, seq) VALUES('runpod', '', "
+     "'line-9', 1, 1, 16)",
+     16},
     {"DELETE FROM instance", 9},
     {"UPDATE evidence SET bytes = x'00'", 17},
     {"DELETE FROM evidence", 17},
@@ -286,7 +309,17 @@ static void a_cut_journal_is_refused_and_named(void **state)
     fixture_reopen(fixture);
     const budget_audit_report report = audit(fixture, 100);
     assert_false(report.good);
-    assert_non_null(strstr(report.finding, "not what the journal makes of it"));
+    assert_string_equal(report.finding, "account, id 1: posted is 1250000, and the journal makes "
+                                        "it 250000");
+}
+
+static void a_ledger_without_its_beginning_is_refused(void **state)
+{
+    ledger_fixture *fixture = *state;
+    edit(fixture, "DELETE FROM journal WHERE seq = 1");
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_INVALID);
+    assert_non_null(strstr(fixture->error.message, "does not say when it was begun"));
 }
 
 static void a_restored_backup_is_noticed(void **state)
@@ -382,6 +415,7 @@ int main(void)
         LEDGER_TEST(rows_may_come_meanwhile),
         LEDGER_TEST(every_edit_is_found),
         LEDGER_TEST(a_cut_journal_is_refused_and_named),
+        LEDGER_TEST(a_ledger_without_its_beginning_is_refused),
         LEDGER_TEST(a_restored_backup_is_noticed),
         LEDGER_TEST(checkpoints_are_believed_when_signed),
         LEDGER_TEST(a_torn_checkpoint_is_mended),

@@ -1,3 +1,4 @@
+/* budget/bill.h: the vendors' bills are read, and what is no bill is refused. */
 #include "budget/bill.h"
 
 #include <stdlib.h>
@@ -7,12 +8,23 @@
 
 enum { CHARGES = 8 };
 
-static size_t read_all(const char *text, budget_bill_format format, budget_charge found[CHARGES])
+/* By its name; NULL: the bill's own text says which. */
+static const budget_bill_format *format_of(const char *name)
+{
+    const budget_bill_format *format = NULL;
+    if (name != NULL) {
+        assert_int_equal(budget_bill_format_parse(name, &format, NULL), BASE_OK);
+    }
+    return format;
+}
+
+static size_t read_all(const char *text, const char *format, budget_charge found[CHARGES])
 {
     base_error error = {0};
     budget_charge *charges = NULL;
     size_t count = 0;
-    assert_ok(budget_bill_parse(text, strlen(text), format, &charges, &count, &error), &error);
+    assert_ok(budget_bill_parse(text, strlen(text), format_of(format), &charges, &count, &error),
+              &error);
     assert_true(count <= CHARGES);
     memcpy(found, charges, count * sizeof *charges);
     free(charges);
@@ -28,7 +40,7 @@ static void runpod_bills_are_read(void **state)
         " {\"amount\": 1.2e-5, \"podId\": \"abc\", \"time\": \"2026-11-21T00:00:00Z\"},"
         " {\"amount\": 0.29, \"podId\": \"de\\\"f\", \"name\": \"lab02-run1\", \"time\": null}]";
     budget_charge found[CHARGES];
-    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 3);
+    assert_int_equal(read_all(text, NULL, found), 3);
     assert_int_equal(found[0].usd_micro, 100000);
     assert_string_equal(found[0].instance_id, "abc");
     assert_int_equal(found[0].at_s, 1795132800);
@@ -54,12 +66,12 @@ static void vast_bills_are_read(void **state)
         " \"amount\": 2.5, \"start\": 1633036800,"
         " \"metadata\": {\"label\": \"run9\"}}], \"total\": 1}";
     budget_charge found[CHARGES];
-    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 2);
+    assert_int_equal(read_all(text, NULL, found), 2);
     assert_int_equal(found[0].usd_micro, 1000000);
     assert_string_equal(found[0].instance_id, "123");
     assert_int_equal(found[0].at_s, 1633036800);
     assert_int_equal(found[1].usd_micro, 1);
-    assert_int_equal(read_all(newer, BUDGET_BILL_VAST_JSON, found), 1);
+    assert_int_equal(read_all(newer, "vast-json", found), 1);
     assert_string_equal(found[0].instance_id, "77");
     assert_string_equal(found[0].label, "run9");
 }
@@ -76,7 +88,7 @@ static void focus_bills_are_read(void **state)
         "\r\n"
         "2,USD,\"two\nlines\",2026-11-20T02:00:00Z,i-2,";
     budget_charge found[CHARGES];
-    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 3);
+    assert_int_equal(read_all(text, NULL, found), 3);
     assert_int_equal(found[0].usd_micro, 4);
     assert_string_equal(found[0].label, "run1");
     assert_int_equal(found[1].usd_micro, -1500000);
@@ -92,7 +104,7 @@ static void plain_csv_is_read(void **state)
                                "run1,0.10,L-1,2026-11-20\n"
                                "run2,3,L-2,1795132800\n";
     budget_charge found[CHARGES];
-    assert_int_equal(read_all(text, BUDGET_BILL_GUESS, found), 2);
+    assert_int_equal(read_all(text, NULL, found), 2);
     assert_string_equal(found[0].line_id, "L-1");
     assert_int_equal(found[0].at_s, 1795132800);
     assert_int_equal(found[1].at_s, 1795132800);
@@ -108,8 +120,8 @@ static void lines_without_an_id_get_one(void **state)
                                  "run1,1,2026-11-20\nrun1,1,2026-11-20\n";
     budget_charge a[CHARGES];
     budget_charge b[CHARGES];
-    assert_int_equal(read_all(first, BUDGET_BILL_CSV, a), 2);
-    assert_int_equal(read_all(second, BUDGET_BILL_CSV, b), 4);
+    assert_int_equal(read_all(first, "csv", a), 2);
+    assert_int_equal(read_all(second, "csv", b), 4);
     assert_string_not_equal(a[0].line_id, a[1].line_id);
     assert_string_equal(a[0].line_id, b[1].line_id);
     assert_string_equal(a[1].line_id, b[2].line_id);
@@ -120,47 +132,53 @@ static void what_is_no_bill_is_refused(void **state)
 {
     (void)state;
     static const struct {
-        budget_bill_format format;
+        const char *format;
         const char *text;
     } cases[] = {
-        {BUDGET_BILL_CSV, "label,cost\nrun1,1\n"},
-        {BUDGET_BILL_CSV, "label,usd\nrun1\n"},
-        {BUDGET_BILL_CSV, "label,usd\nrun1,\n"},
-        {BUDGET_BILL_CSV, "label,usd\nrun1,1,2\n"},
-        {BUDGET_BILL_CSV, "label,usd\nrun1,NaN\n"},
-        {BUDGET_BILL_CSV, "label,usd\n\"run1,1\n"},
-        {BUDGET_BILL_CSV, "label,usd\n\"run\"1,1\n"},
-        {BUDGET_BILL_CSV, "label,usd,usd\nrun1,1,1\n"},
-        {BUDGET_BILL_CSV, "label,usd,currency\nrun1,1,EUR\n"},
-        {BUDGET_BILL_CSV, "label,usd,time\nrun1,1,yesterday\n"},
-        {BUDGET_BILL_CSV, "label,usd,line_id\nrun1,1,a\nrun2,1,a\n"},
-        {BUDGET_BILL_FOCUS_CSV, "BilledCost,ResourceId\n1,a\n"},
-        {BUDGET_BILL_FOCUS_CSV, "BilledCost,BillingCurrency\n1,EUR\n"},
-        {BUDGET_BILL_RUNPOD_JSON, "{}"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\"}]"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": null}]"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 01}]"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 1.}]"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 1, \"amount\": 2}]"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a\", \"amount\": 1]"},
-        {BUDGET_BILL_RUNPOD_JSON, "[{\"podId\": \"a"},
-        {BUDGET_BILL_RUNPOD_JSON, "[1]"},
-        {BUDGET_BILL_VAST_JSON, "[{\"type\": \"surprise\", \"amount\": 1}]"},
-        {BUDGET_BILL_GUESS, ""},
+        {"csv", "label,cost\nrun1,1\n"},
+        {"csv", "label,usd\nrun1\n"},
+        {"csv", "label,usd\nrun1,\n"},
+        {"csv", "label,usd\nrun1,1,2\n"},
+        {"csv", "label,usd\nrun1,NaN\n"},
+        {"csv", "label,usd\n\"run1,1\n"},
+        {"csv", "label,usd\n\"run\"1,1\n"},
+        {"csv", "label,usd,usd\nrun1,1,1\n"},
+        {"csv", "label,usd,currency\nrun1,1,EUR\n"},
+        {"csv", "label,usd,time\nrun1,1,yesterday\n"},
+        {"csv", "label,usd,line_id\nrun1,1,a\nrun2,1,a\n"},
+        {"focus-csv", "BilledCost,ResourceId\n1,a\n"},
+        {"focus-csv", "BilledCost,BillingCurrency\n1,EUR\n"},
+        {"runpod-json", "{}"},
+        {"runpod-json", "[{\"podId\": \"a\"}]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": null}]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 01}]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1.}]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1, \"amount\": 2}]"},
+        {"runpod-json", "[{\"podId\": \"a\", \"amount\": 1]"},
+        {"runpod-json", "[{\"podId\": \"a"},
+        {"runpod-json", "[1]"},
+        {"vast-json", "[{\"type\": \"surprise\", \"amount\": 1}]"},
+        {NULL, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         budget_charge *charges = NULL;
         size_t count = 0;
-        const base_status status = budget_bill_parse(cases[i].text, strlen(cases[i].text),
-                                                     cases[i].format, &charges, &count, NULL);
+        const base_status status =
+            budget_bill_parse(cases[i].text, strlen(cases[i].text), format_of(cases[i].format),
+                              &charges, &count, NULL);
         if (status != BASE_ERR_INVALID) {
             fail_msg("\"%s\" is taken for a bill", cases[i].text);
         }
     }
+    base_error error;
+    const budget_bill_format *format = NULL;
+    assert_status(budget_bill_format_parse("pdf", &format, &error), BASE_ERR_INVALID);
+    assert_string_equal(error.message, "no such format of a bill: pdf (there are runpod-json, "
+                                       "vast-json, focus-csv and csv)");
     budget_charge *charges = NULL;
     size_t count = 0;
     assert_status(
-        budget_bill_parse("label,usd\nr\0n,1\n", 16, BUDGET_BILL_CSV, &charges, &count, NULL),
+        budget_bill_parse("label,usd\nr\0n,1\n", 16, format_of("csv"), &charges, &count, NULL),
         BASE_ERR_INVALID);
 }
 

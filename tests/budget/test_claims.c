@@ -1,3 +1,4 @@
+/* budget/claims.h and keyring.h: canonical writing, strict reading, limits. */
 #include "budget/claims.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
+/* budget/ledger.h: every operation and its refusals, one scenario per test. */
 #include "budget/ledger.h"
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -132,6 +134,9 @@ static void money_returns_after_proof_and_cost(void **state)
     check(fixture, "phase", 3 * USD / 2, USD / 2);
     assert_reason(fixture_prove(fixture, "run", "pod-2"), BUDGET_REASON_EVIDENCE);
     assert_granted(fixture_prove(fixture, "run", "pod-1"));
+    check(fixture, "phase", 3 * USD / 2, USD / 2); /* said while it ran: not the whole cost */
+    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_granted(fixture_actual(fixture, "run", 0));
     check(fixture, "phase", 0, USD / 2);
     check(fixture, "phase/lab", 0, USD / 2);
     assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_POSTED);
@@ -139,6 +144,40 @@ static void money_returns_after_proof_and_cost(void **state)
     assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
     assert_reason(fixture_line(fixture, "run", USD / 8, "line-7"), BUDGET_REASON_LINE_USED);
     check(fixture, "phase", 0, 3 * USD / 4);
+}
+
+static void a_partial_cost_gives_nothing_back(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    const budget_actual partial = {.label = "run", .usd_micro = USD / 2};
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", 2 * USD));
+    assert_granted(fixture_create(fixture, "run"));
+    assert_granted(fixture_attest(fixture, "run"));
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_record_actual(fixture->ledger, NULL, &partial, &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    check(fixture, "phase", 3 * USD / 2, USD / 2);
+    assert_granted(fixture_actual(fixture, "run", USD / 2));
+    check(fixture, "phase", 0, USD);
+}
+
+/* A ledger whose rows were made by other rules is refused, and not read by these. */
+static void a_ledger_of_another_version_is_refused(void **state)
+{
+    ledger_fixture *fixture = *state;
+    sqlite3 *db = NULL;
+    budget_ledger_close(fixture->ledger);
+    fixture->ledger = NULL;
+    assert_int_equal(sqlite3_open(test_folder_path(&fixture->folder, "ledger.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
+                  BASE_ERR_INVALID);
+    assert_non_null(
+        strstr(fixture->error.message, "a ledger of version 1, and this is for version 3"));
 }
 
 /* What a driver saw before there was an instance proves nothing. */
@@ -216,6 +255,18 @@ static void a_redeemed_token_cannot_be_voided(void **state)
     assert_reason(fixture_void(fixture, "nothing"), BUDGET_REASON_LABEL_UNKNOWN);
 }
 
+static void a_label_with_an_instance_cannot_be_voided(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase/lab", "run", 3 * USD));
+    assert_granted(fixture_attach(fixture, "run", "pod-1"));
+    assert_reason(fixture_void(fixture, "run"), BUDGET_REASON_STATE);
+    check(fixture, "phase", 3 * USD, 0);
+    assert_granted(fixture_prove(fixture, "run", "pod-1"));
+    assert_granted(fixture_actual(fixture, "run", USD));
+    check(fixture, "phase", 0, USD);
+}
+
 static void attempts_go_in_order_and_fence(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -275,6 +326,36 @@ static void a_deadline_without_proof_keeps_the_money(void **state)
     check(fixture, "phase", USD, 0);
     assert_granted(fixture_actual(fixture, "run", USD / 4));
     check(fixture, "phase", 0, USD / 4);
+}
+
+/* Vendor local costs nothing and gets no bill: its deadline ends it, and what it held is free. */
+static void a_local_run_ends_at_its_deadline(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_answer answer;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    budget_authorization claim = fixture_claim(fixture, "phase/lab", "mine", USD);
+    (void)snprintf(claim.claims.vendor, sizeof claim.claims.vendor, "local");
+    (void)snprintf(claim.claims.machine_id, sizeof claim.claims.machine_id, "%032d", 1);
+    claim.claims.max_usd_micro = 0;
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_granted(answer);
+    assert_granted(fixture_redeem(fixture, "mine", 0, 1, 1));
+    fixture_pass(fixture, 3599);
+    assert_int_equal(fixture_expire(fixture), 0);
+    assert_int_equal(fixture_find(fixture, "mine").state, BUDGET_STATE_CREATED);
+    fixture_pass(fixture, 1);
+    assert_int_equal(fixture_expire(fixture), 0); /* nobody is alarmed */
+    const budget_reservation found = fixture_find(fixture, "mine");
+    assert_int_equal(found.state, BUDGET_STATE_POSTED);
+    assert_int_equal(found.posted_usd_micro, 0);
+    assert_int_equal(found.held_usd_micro, 0);
+    assert_int_equal(found.terminated_ms, fixture->clock.wall_ms);
+    check(fixture, "phase", 0, 0);
 }
 
 static void clock_jumps_neither_expire_nor_revive(void **state)
@@ -398,13 +479,17 @@ int main(void)
         LEDGER_TEST(a_retry_gets_the_same_bytes),
         LEDGER_TEST(a_refused_request_stays_refused),
         LEDGER_TEST(money_returns_after_proof_and_cost),
+        LEDGER_TEST(a_partial_cost_gives_nothing_back),
+        LEDGER_TEST(a_ledger_of_another_version_is_refused),
         LEDGER_TEST(evidence_from_before_the_start_proves_nothing),
         LEDGER_TEST(nothing_comes_back_for_a_cost_of_nothing_while_it_runs),
         LEDGER_TEST(an_overrun_freezes_until_acknowledged),
         LEDGER_TEST(a_redeemed_token_cannot_be_voided),
+        LEDGER_TEST(a_label_with_an_instance_cannot_be_voided),
         LEDGER_TEST(attempts_go_in_order_and_fence),
         LEDGER_TEST(a_token_unused_at_its_exp_is_worth_nothing),
         LEDGER_TEST(a_deadline_without_proof_keeps_the_money),
+        LEDGER_TEST(a_local_run_ends_at_its_deadline),
         LEDGER_TEST(clock_jumps_neither_expire_nor_revive),
         LEDGER_TEST(a_repaired_clock_keeps_the_time_that_was_left),
         LEDGER_TEST(a_second_service_is_refused),

@@ -1,3 +1,4 @@
+/* budget/money.h: amounts read and written, exact roundings, no overflow. */
 #include "budget/money.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* budget/policy.h: defaults and limits of accounts, and policies that are refused. */
 #include "budget/policy.h"
 
 #include <stdio.h>
@@ -92,6 +93,49 @@ static void the_strictest_limit_holds(void **state)
     claims = claim("phase/lab");
     (void)snprintf(claims.vendor, sizeof claims.vendor, "vast");
     assert_int_equal(judged(policy, claims, "vendor \"vast\""), BUDGET_REASON_POLICY);
+    budget_policy_destroy(policy);
+}
+
+/* Every number that a policy may limit: as much as the limit is fine,
+ * one more is refused by name. */
+static void every_number_has_its_limit(void **state)
+{
+    (void)state;
+    budget_policy *policy = parse(
+        "{\"version\": 1, \"accounts\": {\"*\": {\"limits\": {\"instances\": 2, \"world_size\": 8,"
+        " \"max_attempts\": 3, \"max_price\": \"1\", \"max_hours\": \"1\", \"max_usd\": "
+        "\"50\"}}}}");
+    const budget_claims good = {
+        .account = "phase",
+        .vendor = "runpod",
+        .world_size = 8,
+        .instances = 2,
+        .gpus = 4,
+        .max_attempts = 3,
+        .max_seconds = 3600,
+        .max_price_usd_micro_per_hour = 1000000,
+        .max_usd_micro = 50000000,
+    };
+    const struct {
+        size_t offset_bytes;
+        const char *says;
+    } numbers[] = {
+        {offsetof(budget_claims, instances), "instances"},
+        {offsetof(budget_claims, world_size), "a world size"},
+        {offsetof(budget_claims, max_attempts), "attempts up to 3"},
+        {offsetof(budget_claims, max_seconds), "seconds"},
+        {offsetof(budget_claims, max_price_usd_micro_per_hour), "a price per hour"},
+        {offsetof(budget_claims, max_usd_micro), "an amount"},
+    };
+    assert_int_equal(judged(policy, good, ""), BUDGET_REASON_NONE);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        budget_claims claims = good;
+        int64_t number = 0;
+        memcpy(&number, (const char *)&claims + numbers[i].offset_bytes, sizeof number);
+        number++;
+        memcpy((char *)&claims + numbers[i].offset_bytes, &number, sizeof number);
+        assert_int_equal(judged(policy, claims, numbers[i].says), BUDGET_REASON_POLICY);
+    }
     budget_policy_destroy(policy);
 }
 
@@ -200,15 +244,39 @@ static void no_account_and_no_hours_are_the_policys(void **state)
     assert_int_equal(budget_policy_parse(odd, strlen(odd), &policy, &error), BASE_ERR_INVALID);
 }
 
+static void the_policy_says_when_a_vendor_has_settled(void **state)
+{
+    (void)state;
+    base_error error = {0};
+    budget_policy *policy =
+        parse("{\"version\": 1, \"vendors\": {\"runpod\": {\"settling_hours\": \"1.5\"}}}");
+    assert_int_equal(budget_policy_settling_seconds(policy, "runpod"), 5400);
+    assert_int_equal(budget_policy_settling_seconds(policy, "vast"), BUDGET_POLICY_SETTLING_S);
+    assert_int_equal(budget_policy_settling_seconds(NULL, "runpod"), 48 * 3600);
+    budget_policy_destroy(policy);
+    const char *const bad[] = {"0", "-1", "1e9", "8785"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char words[128];
+        (void)snprintf(words, sizeof words,
+                       "{\"version\": 1, \"vendors\": {\"x\": {\"settling_hours\": \"%s\"}}}",
+                       bad[i]);
+        assert_int_equal(budget_policy_parse(words, strlen(words), &policy, &error),
+                         BASE_ERR_INVALID);
+        assert_non_null(strstr(error.message, "settling_hours is not more than 0 hours"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_default_is_taken),
         cmocka_unit_test(the_strictest_limit_holds),
+        cmocka_unit_test(every_number_has_its_limit),
         cmocka_unit_test(an_amount_covers_what_it_may_cost),
         cmocka_unit_test(a_misspelt_policy_is_refused),
         cmocka_unit_test(the_first_policy_is_good),
         cmocka_unit_test(no_account_and_no_hours_are_the_policys),
+        cmocka_unit_test(the_policy_says_when_a_vendor_has_settled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
+/* budget/reconcile.h: bills against the ledger, and when what is left of a reservation returns. */
 #include "budget/reconcile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "budget/export.h"
 #include "ledger_fixture.h"
 
 enum { FINDINGS = 8 };
@@ -42,24 +42,30 @@ static void note(void *context, const budget_finding *finding)
     seen->count++;
 }
 
-static budget_reconciled reconcile(ledger_fixture *fixture, const char *bill, findings_seen *found)
+static budget_reconciled reconcile_until(ledger_fixture *fixture, const char *bill,
+                                         findings_seen *found, int64_t as_of_s)
 {
+    const budget_bill_format *csv = NULL;
     budget_charge *charges = NULL;
     budget_reconciled result;
     size_t count = 0;
     memset(found, 0, sizeof *found);
-    assert_ok(
-        budget_bill_parse(bill, strlen(bill), BUDGET_BILL_CSV, &charges, &count, &fixture->error),
-        &fixture->error);
+    assert_ok(budget_bill_format_parse("csv", &csv, &fixture->error), &fixture->error);
+    assert_ok(budget_bill_parse(bill, strlen(bill), csv, &charges, &count, &fixture->error),
+              &fixture->error);
     const budget_reconcile_options options = {
-        .as_of_s = fixture->clock.wall_ms / 1000, .charges = charges, .count = count};
+        .as_of_s = as_of_s, .charges = charges, .count = count, .visit = note, .context = found};
     fixture_begin(fixture);
-    assert_ok(budget_reconcile_run(fixture->ledger, NULL, &options, &result, note, found,
-                                   &fixture->error),
+    assert_ok(budget_reconcile_run(fixture->ledger, NULL, &options, &result, &fixture->error),
               &fixture->error);
     fixture_commit(fixture);
     free(charges);
     return result;
+}
+
+static budget_reconciled reconcile(ledger_fixture *fixture, const char *bill, findings_seen *found)
+{
+    return reconcile_until(fixture, bill, found, fixture->clock.wall_ms / 1000);
 }
 
 static void expect(const budget_reconciled *result, int matched, int missing_in_bill,
@@ -110,7 +116,9 @@ static void a_bill_that_fits_is_matched_and_posted(void **state)
         assert_int_equal(result.recorded, again == 0 ? 5 : 0);
         assert_int_equal(spent(fixture), 500000 + 1000000 + 1234567);
     }
-    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_POSTED);
+    /* said by a person to be all, or only billed so far */
+    assert_int_equal(fixture_find(fixture, "b").state, BUDGET_STATE_POSTED);
+    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_TERMINATED_UNBILLED);
     /* the next bill brings another line, and a credit */
     const budget_reconciled result =
         reconcile(fixture, "label,usd,line_id\nb,0.05,7\na,-0.1,8\n", &found);
@@ -188,6 +196,18 @@ static void a_bill_above_its_reservation_freezes(void **state)
     assert_int_equal(spent(fixture), 2000001);
 }
 
+static void a_sum_out_of_range_is_differing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    run(fixture, "a", -1);
+    run(fixture, "b", -1);
+    const budget_reconciled result =
+        reconcile(fixture, "label,usd,line_id\na,600000000,1\na,600000000,2\nb,1,3\n", &found);
+    expect(&result, 1, 0, 0, 1, 0);
+    assert_int_equal(spent(fixture), USD); /* the other run's */
+}
+
 static void two_lines_of_one_id_are_refused(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -198,83 +218,258 @@ static void two_lines_of_one_id_are_refused(void **state)
         .as_of_s = INT64_MAX / 1000, .charges = charges, .count = 2};
     run(fixture, "a", -1);
     fixture_begin(fixture);
-    assert_status(budget_reconcile_run(fixture->ledger, NULL, &options, &result, NULL, NULL, NULL),
+    assert_status(budget_reconcile_run(fixture->ledger, NULL, &options, &result, NULL),
                   BASE_ERR_INVALID);
     fixture_commit(fixture);
     assert_int_equal(spent(fixture), 0);
 }
 
-/* ---- exports ---- */
-
-typedef struct text_buffer {
-    char text[16384];
-    size_t used;
-} text_buffer;
-
-static base_status put(void *context, const char *text, base_error *reterr)
-{
-    text_buffer *buffer = context;
-    const size_t length = strlen(text);
-    if (buffer->used + length >= sizeof buffer->text) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the test's buffer is full");
-    }
-    memcpy(buffer->text + buffer->used, text, length + 1);
-    buffer->used += length;
-    return BASE_OK;
-}
-
-static bool put_jsonl(void *context, const budget_row *row)
-{
-    char text[BUDGET_EXPORT_LINE_BYTES];
-    return !budget_export_jsonl(row, text) || put(context, text, NULL) == BASE_OK;
-}
-
-static bool put_hledger(void *context, const budget_row *row)
-{
-    char text[BUDGET_EXPORT_LINE_BYTES];
-    return !budget_export_hledger(row, text) || put(context, text, NULL) == BASE_OK;
-}
-
-static void contains(const text_buffer *buffer, const char *text)
-{
-    if (strstr(buffer->text, text) == NULL) {
-        fail_msg("there is no \"%s\" in:\n%s", text, buffer->text);
-    }
-}
-
-static void exports_say_what_the_ledger_holds(void **state)
+/* A line that names no instance may be the one of its id that does: never silence. */
+static void a_line_without_its_instance_is_no_second_one(void **state)
 {
     ledger_fixture *fixture = *state;
-    static text_buffer jsonl;
-    static text_buffer hledger;
-    static text_buffer page;
-    assert_granted(fixture_account(fixture, "phase/lab02", 5 * USD));
-    assert_granted(fixture_authorize(fixture, "phase/lab02", "one", 2 * USD));
-    assert_granted(fixture_create(fixture, "one"));
-    assert_granted(fixture_line(fixture, "one", 1234567, "line-1"));
-    assert_granted(fixture_attest(fixture, "one"));
-    run(fixture, "two", -1);
-    assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_jsonl, &jsonl, &fixture->error),
+    findings_seen found;
+    budget_reconciled result;
+    budget_charge charges[2] = {
+        {.line_id = "1", .label = "a", .instance_id = "pod-a", .usd_micro = USD},
+        {.line_id = "1", .label = "a", .usd_micro = USD}};
+    const budget_reconcile_options options = {
+        .as_of_s = fixture->clock.wall_ms / 1000, .charges = charges, .count = 2};
+    run(fixture, "a", -1);
+    fixture_begin(fixture);
+    assert_status(budget_reconcile_run(fixture->ledger, NULL, &options, &result, NULL),
+                  BASE_ERR_INVALID);
+    fixture_commit(fixture);
+    assert_int_equal(spent(fixture), 0);
+    result = reconcile(fixture, "label,usd,line_id\na,0.5,1\n", &found);
+    expect(&result, 1, 0, 0, 0, 0);
+    result =
+        reconcile(fixture, "label,instance_id,usd,line_id\na,pod-a,0.5,1\na,pod-b,0.5,1\n", &found);
+    expect(&result, 0, 0, 0, 1, 0);
+    assert_int_equal(spent(fixture), 500000);
+}
+
+/* ---- what comes back, and when ---- */
+
+enum { HOUR = 3600, SETTLING_S = 48 * HOUR };
+
+static void check_phase(ledger_fixture *fixture, int64_t posted, int64_t reserved)
+{
+    const budget_account found = fixture_balance(fixture, "phase");
+    assert_int_equal(found.posted_usd_micro, posted);
+    assert_int_equal(found.reserved_usd_micro, reserved);
+}
+
+/* A credit of more than the run cost gives back what it cost, and calls a person. */
+static void a_credit_never_raises_the_cap(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    budget_answer answer;
+    run(fixture, "a", -1);
+    run(fixture, "b", 2 * USD);
+    const char *bill = "label,usd,line_id\na,-500.00,1\na,1.00,2\n";
+    for (int again = 0; again < 2; again++) { /* and it is not forgotten */
+        const budget_reconciled result = reconcile(fixture, bill, &found);
+        expect(&result, 0, 1, 0, 1, 0);
+        assert_int_equal(result.frozen, again == 0);
+        assert_string_equal(found.findings[0].label, "a");
+        check_phase(fixture, 2 * USD, 2 * USD); /* a has ended, at a cost that is not final */
+        assert_true(fixture_balance(fixture, "phase").frozen);
+    }
+    const budget_reservation credited = fixture_find(fixture, "a");
+    assert_int_equal(credited.posted_usd_micro, 0);
+    assert_int_equal(credited.total_usd_micro, -499 * USD);
+    assert_reason(fixture_authorize(fixture, "phase", "c", 1), BUDGET_REASON_ACCOUNT_FROZEN);
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_acknowledge(fixture->ledger, NULL, "phase", &answer, &fixture->error),
               &fixture->error);
-    assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_hledger, &hledger, &fixture->error),
-              &fixture->error);
-    assert_ok(budget_export_markdown(fixture->ledger, put, &page, &fixture->error),
-              &fixture->error);
-    contains(&jsonl, "{\"seq\":4,\"at\":\"2026-11-18T11:06:40Z\",\"event\":\"authorized\","
-                     "\"label\":\"one\",\"account\":\"phase/lab02\",\"usd\":\"2.00\","
-                     "\"usd_micro\":2000000,\"state\":\"reserved\"}\n");
-    contains(&jsonl, "\"event\":\"actual\",\"label\":\"one\",\"account\":\"phase/lab02\","
-                     "\"usd\":\"1.234567\",\"usd_micro\":1234567,\"line_id\":\"line-1\"");
-    contains(&jsonl, "\"event\":\"terminated\",\"label\":\"one\",\"account\":\"phase/lab02\","
-                     "\"state\":\"posted\",\"proof\":\"attested\",\"evidence_blake2b256\":\"");
-    contains(&hledger, "2026-11-18 one | line-1  ; seq: 6\n"
-                       "    expenses:cloud:phase:lab02  1.234567 USD\n"
-                       "    liabilities:cloud\n\n");
-    contains(&page, "Spent in all: 1.234567 USD.");
-    contains(&page, "| phase/lab02 | 5.00 | 1.234567 | 0.00 | 3.765433 |");
-    contains(&page, "| one | 2026-11-18 | phase/lab02 | runpod | 2.00 | 1.234567 | posted | `");
-    contains(&page, "(attested) |");
-    contains(&page, "| two | 2026-11-18 | phase | runpod | 2.00 | unknown | terminated-unbilled |");
+    fixture_commit(fixture);
+    assert_reason(fixture_authorize(fixture, "phase", "c", 46 * USD + 1), BUDGET_REASON_EXCEEDED);
+    assert_granted(fixture_actual(fixture, "a", 0)); /* a person: that was all */
+    check_phase(fixture, 2 * USD, 0);
+    assert_reason(fixture_authorize(fixture, "phase", "d", 48 * USD + 1), BUDGET_REASON_EXCEEDED);
+    assert_granted(fixture_authorize(fixture, "phase", "e", 48 * USD));
+}
+
+/* A vendor numbers the lines of each instance from 1. */
+static void an_id_counts_within_its_instance(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    run(fixture, "22", -1);
+    run(fixture, "23", -1);
+    budget_reconciled result =
+        reconcile(fixture, "instance_id,usd,line_id\npod-22,0.5,1\n", &found);
+    expect(&result, 1, 1, 0, 0, 0);
+    result = reconcile(fixture, "instance_id,usd,line_id\npod-23,0.7,1\n", &found);
+    expect(&result, 1, 0, 0, 0, 0);
+    assert_int_equal(result.recorded, 1);
+    assert_int_equal(spent(fixture), 1200000);
+    result = reconcile(fixture, "instance_id,usd,line_id\npod-23,0.7,1\npod-22,0.5,1\n", &found);
+    expect(&result, 2, 0, 0, 0, 0);
+    /* without its instance it is still known by its run; with another amount it is differing */
+    result = reconcile(fixture, "label,usd,line_id\n23,0.7,1\n", &found);
+    expect(&result, 1, 0, 0, 0, 0);
+    result = reconcile(fixture, "label,usd,line_id\n22,0.501,1\n", &found);
+    expect(&result, 0, 0, 0, 1, 0);
+    assert_string_equal(found.findings[0].label, "22");
+    /* the same line for another run is differing */
+    result = reconcile(fixture, "label,instance_id,usd,line_id\n22,pod-23,0.7,1\n", &found);
+    expect(&result, 0, 0, 0, 1, 0);
+    assert_string_equal(found.findings[0].label, "22");
+    assert_int_equal(spent(fixture), 1200000);
+}
+
+/* Two known lines that changed against each other come to the same sum, and differ. */
+static void changes_do_not_cancel_out(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    run(fixture, "a", -1);
+    budget_reconciled result = reconcile(fixture, "label,usd,line_id\na,0.5,1\na,0.7,2\n", &found);
+    expect(&result, 1, 0, 0, 0, 0);
+    result = reconcile(fixture, "label,usd,line_id\na,0.6,1\na,0.6,2\n", &found);
+    expect(&result, 0, 0, 0, 1, 0);
+}
+
+static void a_bill_is_one_vendors(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_reconciled result;
+    const budget_charge charge = {.line_id = "1", .instance_id = "pod-a", .usd_micro = 1};
+    budget_reconcile_options options = {
+        .as_of_s = fixture->clock.wall_ms / 1000, .vendor = "vast", .charges = &charge, .count = 1};
+    run(fixture, "a", -1);
+    for (int i = 0; i < 2; i++) {
+        fixture_begin(fixture);
+        assert_ok(budget_reconcile_run(fixture->ledger, NULL, &options, &result, &fixture->error),
+                  &fixture->error);
+        fixture_commit(fixture);
+        expect(&result, i, 0, 1 - i, 0, 0);
+        options.vendor = "runpod";
+    }
+}
+
+static void a_credit_is_kept_by_record_actual_too(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 9 * USD));
+    assert_granted(fixture_create(fixture, "a"));
+    assert_granted(fixture_line(fixture, "a", USD, "1"));
+    const budget_answer answer = fixture_line(fixture, "a", -500 * USD, "2");
+    assert_granted(answer);
+    assert_non_null(strstr(answer.words, "a was credited 499.00 USD more than it cost"));
+    check_phase(fixture, 0, 9 * USD);
+    assert_granted(fixture_line(fixture, "a", 500 * USD, "3"));
+    check_phase(fixture, USD, 8 * USD); /* the credit counts against what is billed later */
+}
+
+/* A bill of a part, and then the rest of it: at no time is there room for more than the cap. */
+static void a_partial_bill_releases_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 50 * USD));
+    assert_granted(fixture_create(fixture, "a"));
+    assert_granted(fixture_attach(fixture, "a", "pod-a"));
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    budget_reconciled result =
+        reconcile(fixture, "instance_id,usd,line_id\npod-a,0.69,1\n", &found);
+    expect(&result, 1, 0, 0, 0, 0);
+    check_phase(fixture, 690000, 50 * USD - 690000);
+    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_reason(fixture_authorize(fixture, "phase", "b", 1), BUDGET_REASON_EXCEEDED);
+    result = reconcile(fixture, "instance_id,usd,line_id\npod-a,0.69,1\npod-a,49.31,2\n", &found);
+    expect(&result, 1, 0, 0, 0, 0);
+    check_phase(fixture, 50 * USD, 0);
+}
+
+/* The rest returns by a bill that goes so far beyond the end as the vendor's settling time. */
+static void a_settled_bill_releases_the_rest(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const char *bill = "label,usd,line_id\na,0.69,1\n";
+    const int64_t end_s = fixture->clock.wall_ms / 1000;
+    run(fixture, "a", -1);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 690000, 1310000);
+    (void)reconcile_until(fixture, bill, &found, end_s + 3 * SETTLING_S); /* before it is so late */
+    fixture_pass(fixture, SETTLING_S - 1);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 690000, 1310000);
+    fixture_pass(fixture, 1);
+    (void)reconcile_until(fixture, bill, &found, end_s + SETTLING_S - 1); /* not far enough */
+    (void)reconcile(fixture, "label,usd,line_id\n", &found);              /* does not show it */
+    (void)reconcile(fixture, "label,usd,line_id\na,0.70,1\n", &found);    /* does not agree */
+    check_phase(fixture, 690000, 1310000);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 690000, 0);
+    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_POSTED);
+    (void)reconcile(fixture, "label,usd,line_id\na,0.01,2\n", &found); /* late, and still a fact */
+    check_phase(fixture, 700000, 0);
+}
+
+/* Or by a bill whose periods reach the proven end. */
+static void a_bill_to_the_end_releases_the_rest(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    run(fixture, "a", -1);
+    const int64_t end_s = fixture->clock.wall_ms / 1000;
+    const struct {
+        int64_t until_s;
+        const char *usd;
+        const char *instance;
+        int64_t reserved;
+    } bills[] = {
+        {end_s - 1, "0.5", "pod-a", 1500000},     /* not until the end */
+        {end_s, "0.4", "pod-b", 1100000},         /* of another instance */
+        {end_s + HOUR, "-0.1", "pod-a", 1200000}, /* a credit bills no time */
+        {end_s + 61, "0.1", "pod-a", 1100000},    /* a period that goes on may still grow */
+        {end_s, "0.1", "pod-a", 0},
+    };
+    fixture_pass(fixture, 60);
+    for (size_t i = 0; i < sizeof bills / sizeof bills[0]; i++) {
+        (void)snprintf(bill, sizeof bill, "label,instance_id,usd,line_id,until\na,%s,%s,%zu,%lld\n",
+                       bills[i].instance, bills[i].usd, i, (long long)bills[i].until_s);
+        (void)reconcile(fixture, bill, &found);
+        assert_int_equal(found.count, 0);
+        assert_int_equal(fixture_balance(fixture, "phase").reserved_usd_micro, bills[i].reserved);
+    }
+}
+
+/* Each of two instances must be billed until then. */
+static void every_instance_is_billed_to_the_end(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    budget_answer answer;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    char bill[256];
+    budget_authorization claim = fixture_claim(fixture, "phase", "two", 9 * USD);
+    claim.claims.instances = 2;
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_granted(fixture_create(fixture, "two"));
+    assert_granted(fixture_attach(fixture, "two", "pod-1"));
+    assert_granted(fixture_attach(fixture, "two", "pod-2"));
+    assert_granted(fixture_attest(fixture, "two"));
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    (void)snprintf(bill, sizeof bill,
+                   "label,instance_id,usd,line_id,until\ntwo,pod-1,1,1,%lld\ntwo,,1,2,%lld\n",
+                   end_s, end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 7 * USD);
+    (void)snprintf(bill, sizeof bill,
+                   "instance_id,usd,line_id,until\npod-1,1,1,%lld\npod-2,1,3,%lld\n", end_s, end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 3 * USD, 0);
 }
 
 int main(void)
@@ -286,8 +481,18 @@ int main(void)
         LEDGER_TEST(rounding_is_half_a_cent_a_line),
         LEDGER_TEST(what_is_missing_is_named),
         LEDGER_TEST(a_bill_above_its_reservation_freezes),
+        LEDGER_TEST(a_sum_out_of_range_is_differing),
         LEDGER_TEST(two_lines_of_one_id_are_refused),
-        LEDGER_TEST(exports_say_what_the_ledger_holds),
+        LEDGER_TEST(a_line_without_its_instance_is_no_second_one),
+        LEDGER_TEST(a_credit_never_raises_the_cap),
+        LEDGER_TEST(an_id_counts_within_its_instance),
+        LEDGER_TEST(changes_do_not_cancel_out),
+        LEDGER_TEST(a_bill_is_one_vendors),
+        LEDGER_TEST(a_credit_is_kept_by_record_actual_too),
+        LEDGER_TEST(a_partial_bill_releases_nothing),
+        LEDGER_TEST(a_settled_bill_releases_the_rest),
+        LEDGER_TEST(a_bill_to_the_end_releases_the_rest),
+        LEDGER_TEST(every_instance_is_billed_to_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "budget/money.h"
 #include "support.h"
 
-enum { DEPTH = 8, AMOUNT = 4, STEPS = 14, CAP = 10 };
+enum { DEPTH = 7, AMOUNT = 4, STEPS = 19, CAP = 10 };
 
 static const uint8_t key_one[32] = {1};
 static const uint8_t key_two[32] = {2};
@@ -24,7 +24,7 @@ static void check_step(const budget_rule_reservation *before, const budget_rule_
     assert_int_equal(after->amount, before->amount);
     if (after->held < before->held) {
         /* money goes from held to posted, or back when voided or when it is over */
-        const bool over = after->terminated && after->cost_known;
+        const bool over = after->terminated && after->final;
         const bool voided = after->state == BUDGET_STATE_VOIDED;
         assert_true(over || voided || before->held - after->held <= after->posted - before->posted);
     }
@@ -32,6 +32,17 @@ static void check_step(const budget_rule_reservation *before, const budget_rule_
         assert_int_equal(after->attempt, 0);
         assert_false(after->created);
     }
+    /* what a credit frees was posted for this run, and until it is over nothing is freed */
+    const int64_t used_before = before->held + before->posted;
+    const int64_t used = after->held + after->posted;
+    const bool closed = after->final || after->state == BUDGET_STATE_VOIDED;
+    assert_true(after->posted >= 0);
+    assert_true(closed || used >= AMOUNT);
+    assert_true(used >= used_before || closed || used_before - used <= before->posted);
+    assert_int_equal(after->state == BUDGET_STATE_POSTED, after->terminated && after->final);
+    assert_int_equal(after->ended_ms != 0, after->terminated);
+    assert_false(before->final && !after->final);
+    assert_false(after->final && !after->terminated);
     assert_false(before->terminated && !after->terminated);
     assert_false(before->expired && !after->expired);
     assert_true(after->attempt >= before->attempt);
@@ -41,13 +52,43 @@ static void check_step(const budget_rule_reservation *before, const budget_rule_
     assert_true(step >= 0);
 }
 
+/* The total, and whether the rules call a person, is a sum and two comparisons. */
+static budget_reason take_cost(budget_rule_reservation *reservation, int64_t amount, bool final)
+{
+    bool freeze = false;
+    const int64_t total = reservation->total + amount;
+    const bool voided = reservation->state == BUDGET_STATE_VOIDED;
+    const budget_rule_cost cost = {.amount = amount, .billed = amount < 0, .final = final};
+    const budget_reason reason = budget_rule_actual(reservation, &cost, &freeze);
+    assert_int_equal(reservation->total, total);
+    assert_int_equal(reservation->posted, total > 0 ? total : 0);
+    assert_true(reservation->state != BUDGET_STATE_RESERVED || (total == 0 && amount >= 0));
+    assert_int_equal(freeze,
+                     (amount > 0 && total > (voided ? 0 : AMOUNT)) || (amount < 0 && total < 0));
+    return reason;
+}
+
+static budget_reason take_bill(budget_rule_reservation *reservation, int64_t until_ms,
+                               int64_t billed_until_ms, const budget_rule_now *now)
+{
+    const budget_rule_bill bill = {
+        .until_ms = until_ms, .billed_until_ms = billed_until_ms, .settling_ms = 5000};
+    const budget_rule_reservation before = *reservation;
+    const budget_reason reason = budget_rule_finalize(reservation, &bill, now);
+    const int64_t seen_ms = until_ms < now->ledger_ms ? until_ms : now->ledger_ms;
+    const bool expected = before.terminated && !before.final && before.billed &&
+                          seen_ms >= before.ended_ms &&
+                          (billed_until_ms >= before.ended_ms || seen_ms >= before.ended_ms + 5000);
+    assert_int_equal(reason == BUDGET_REASON_NONE, expected);
+    return reason;
+}
+
 static budget_reason take_step(budget_rule_reservation *reservation, int step)
 {
     const budget_rule_now early = {.ledger_ms = 1000, .wall_ms = 1000};
     const budget_rule_now late = {.ledger_ms = 100000, .wall_ms = 100000};
     const budget_rule_now *now = step % 2 == 0 ? &early : &late;
     budget_rule_tuple tuple = {.rank = 0, .job_public_key = key_one};
-    bool freeze = false;
     bool foreign = false;
     budget_reason reason = BUDGET_REASON_NONE;
     switch (step) {
@@ -77,14 +118,21 @@ static budget_reason take_step(budget_rule_reservation *reservation, int step)
     case 8:
         return budget_rule_void(reservation);
     case 9:
-        return budget_rule_actual(reservation, 0, &freeze);
+        return take_cost(reservation, 0, true);
     case 10:
-        reason = budget_rule_actual(reservation, 3, &freeze);
-        assert_int_equal(freeze, reservation->posted >
-                                     (reservation->state == BUDGET_STATE_VOIDED ? 0 : AMOUNT));
-        return reason;
+        return take_cost(reservation, 3, false);
     case 11:
-        return budget_rule_terminated(reservation);
+        return budget_rule_terminated(reservation, &early);
+    case 14:
+        return take_cost(reservation, -2, false);
+    case 15:
+        return take_cost(reservation, 1, true);
+    case 16:
+        return take_bill(reservation, 100000, 0, &early);
+    case 17:
+        return take_bill(reservation, 100000, 0, &late);
+    case 18:
+        return take_bill(reservation, 1000, 1000, &late);
     default:
         return budget_rule_expire(reservation, now) ? BUDGET_REASON_NONE : BUDGET_REASON_STATE;
     }
@@ -165,12 +213,14 @@ static void sums_at_the_end_of_the_int64_are_refused(void **state)
     budget_rule_reservation before;
     memset(&before, 0, sizeof before);
     budget_rule_reserve(&before, 5);
-    before.posted = BUDGET_MONEY_MICRO_MAX;
+    before.total = before.posted = BUDGET_MONEY_MICRO_MAX;
     budget_rule_reservation after = before;
-    assert_int_equal(budget_rule_actual(&after, 1, &freeze), BUDGET_REASON_OVERFLOW);
-    assert_memory_equal(&before, &after, sizeof before);
-    assert_int_equal(budget_rule_actual(&after, INT64_MAX, &freeze), BUDGET_REASON_OVERFLOW);
-    assert_int_equal(budget_rule_actual(&after, INT64_MIN, &freeze), BUDGET_REASON_OVERFLOW);
+    for (int i = 0; i < 3; i++) {
+        const int64_t amounts[] = {1, INT64_MAX, INT64_MIN};
+        const budget_rule_cost cost = {.amount = amounts[i]};
+        assert_int_equal(budget_rule_actual(&after, &cost, &freeze), BUDGET_REASON_OVERFLOW);
+        assert_memory_equal(&before, &after, sizeof before);
+    }
     after.posted += 1;
     chain.accounts[0] = (budget_rule_account){.posted = INT64_MAX / 4, .reserved = 5};
     assert_false(budget_rule_effect(&chain, &before, &after, false));

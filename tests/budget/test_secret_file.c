@@ -1,3 +1,4 @@
+/* budget/secret_file.h: who may have written or read a secret decides whether it is accepted. */
 #include "budget/secret_file.h"
 
 #include <fcntl.h>

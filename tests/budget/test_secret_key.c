@@ -1,3 +1,5 @@
+/* budget/secret_key.h and passphrase.h: wrapped keys, PASERK's test vectors, and where a passphrase
+ * comes from. */
 #include "budget/secret_key.h"
 
 #include <fcntl.h>

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "budget/secret_file.h"
+#include "budget/token.h"
 #include "proto/key.h"
 #include "service_fixture.h"
 
@@ -110,6 +112,24 @@ static budget_redeem_options redeemer(const service_fixture *fixture, budget_job
     return (budget_redeem_options){.dir = fixture->dir, .job_key = key};
 }
 
+/* One for each of four ranks, of the first attempt. */
+static void check_receipts(const service_fixture *fixture, const budget_redemption *redemption,
+                           const budget_job_key *job)
+{
+    base_error why;
+    for (int rank = 0; rank < 4; rank++) {
+        budget_receipt receipt;
+        const char *text = redemption->receipts[rank];
+        assert_int_equal(budget_receipt_verify(text, strlen(text), &fixture->keyring,
+                                               BUDGET_ANY_TIME, &receipt, &why),
+                         BUDGET_TOKEN_OK);
+        assert_int_equal(receipt.rank, rank);
+        assert_int_equal(receipt.attempt, 1);
+        assert_int_equal(receipt.not_after, redemption->not_after);
+        assert_memory_equal(receipt.job_public_key, job->public_key, sizeof job->public_key);
+    }
+}
+
 static void test_redeem(void **state)
 {
     const service_fixture *fixture = *state;
@@ -125,35 +145,47 @@ static void test_redeem(void **state)
     const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
 
-    assert_verdict(budget_redeem(&mine, "v4.public.nonsense", 0, 1, 1, &redemption, &why),
+    assert_verdict(budget_redeem(&mine, "v4.public.nonsense", &(budget_redeem_ranks){0, 1, 1},
+                                 &redemption, &why),
                    BUDGET_BAD_TOKEN, &why);
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 5, 1, &redemption, &why), BUDGET_BAD_TOKEN,
-                   &why); /* five ranks of four */
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 4, 1, &redemption, &why), BUDGET_GRANTED,
-                   &why);
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 4, 1, &again, &why), BUDGET_GRANTED, &why);
+    assert_verdict(
+        budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 5, 1}, &redemption, &why),
+        BUDGET_BAD_TOKEN, &why); /* five ranks of four */
+    assert_verdict(
+        budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 4, 1}, &redemption, &why),
+        BUDGET_GRANTED, &why);
+    assert_verdict(budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 4, 1}, &again, &why),
+                   BUDGET_GRANTED, &why);
     assert_memory_equal(redemption.receipts, again.receipts, sizeof again.receipts);
-    for (int rank = 0; rank < 4; rank++) {
-        budget_receipt receipt;
-        const char *text = redemption.receipts[rank];
-        assert_int_equal(budget_receipt_verify(text, strlen(text), &fixture->keyring,
-                                               BUDGET_ANY_TIME, &receipt, &why),
-                         BUDGET_TOKEN_OK);
-        assert_int_equal(receipt.rank, rank);
-        assert_int_equal(receipt.attempt, 1);
-        assert_int_equal(receipt.not_after, redemption.not_after);
-        assert_memory_equal(receipt.job_public_key, job.public_key, sizeof job.public_key);
-    }
-    assert_verdict(budget_redeem(&his, grant.token, 0, 4, 1, &again, &why), BUDGET_BAD_TOKEN, &why);
-    assert_verdict(budget_redeem(&his, grant.token, 0, 4, 2, &again, &why), BUDGET_BAD_TOKEN, &why);
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 4, 3, &again, &why), BUDGET_BAD_TOKEN,
-                   &why); /* not the last + 1 */
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 4, 2, &again, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 4, 1, &again, &why), BUDGET_BAD_TOKEN,
-                   &why); /* fenced */
+    assert_in_range(redemption.seconds_left, 3600 - 60, 3600); /* of the hour that was asked */
+    check_receipts(fixture, &redemption, &job);
+    assert_verdict(budget_redeem(&his, grant.token, &(budget_redeem_ranks){0, 4, 1}, &again, &why),
+                   BUDGET_BAD_TOKEN, &why);
+    assert_verdict(budget_redeem(&his, grant.token, &(budget_redeem_ranks){0, 4, 2}, &again, &why),
+                   BUDGET_BAD_TOKEN, &why);
+    assert_verdict(budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 4, 3}, &again, &why),
+                   BUDGET_BAD_TOKEN, &why); /* not the last + 1 */
+    assert_verdict(budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 4, 2}, &again, &why),
+                   BUDGET_GRANTED, &why);
+    assert_verdict(budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 4, 1}, &again, &why),
+                   BUDGET_BAD_TOKEN, &why); /* fenced */
     assert_verdict(budget_void(client, "run-1", &why), BUDGET_REFUSED, &why);
 
+    char forged[BUDGET_TOKEN_BYTES];
+    budget_claims claims;
+    uint8_t secret[BUDGET_SECRET_KEY_BYTES];
+    size_t secret_bytes = 0;
     int64_t not_after = 0;
+    assert_ok(budget_secret_file_read(test_folder_path(&fixture->folder, "test.key"), secret,
+                                      sizeof secret, &secret_bytes, &why),
+              &why);
+    assert_int_equal(budget_token_verify(grant.token, strlen(grant.token), &fixture->keyring,
+                                         BUDGET_ANY_TIME, &claims, &why),
+                     BUDGET_TOKEN_OK);
+    claims.instances = 8; /* signed with the service's own key, and never granted */
+    assert_ok(budget_token_sign(&claims, secret, forged, &why), &why);
+    assert_verdict(budget_redeem_create(&mine, forged, &not_after, &why), BUDGET_BAD_TOKEN, &why);
+    assert_non_null(strstr(why.message, "does not say what the ledger granted"));
     assert_verdict(budget_redeem_create(&mine, grant.token, &not_after, &why), BUDGET_GRANTED,
                    &why);
     assert_int_equal(not_after, redemption.not_after);
@@ -175,8 +207,9 @@ static void test_life_of_an_authorization(void **state)
     const budget_ask ask = fixture_ask("phase35/lab02", "run-1", USD(2));
     const budget_ask other = fixture_ask("phase35/lab02", "run-2", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 1, 1, &redemption, &why), BUDGET_GRANTED,
-                   &why);
+    assert_verdict(
+        budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
+        BUDGET_GRANTED, &why);
     assert_verdict(budget_attach(client, "run-1", "i-1", &why), BUDGET_GRANTED, &why);
     const budget_actual actual = {.label = "run-1", .usd_micro = USD(0.5), .line_id = "line-1"};
     assert_verdict(budget_record_actual(admin, &actual, &why), BUDGET_GRANTED, &why);
@@ -185,6 +218,14 @@ static void test_life_of_an_authorization(void **state)
     assert_int_equal(chain.accounts[1].remaining_usd_micro, USD(1)); /* nothing came back yet */
     assert_verdict(budget_terminated(client, "run-1", "gone", 4, &why), BUDGET_REFUSED, &why);
     assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_remaining(client, "phase35/lab02", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[1].remaining_usd_micro, USD(1)); /* more of it may come */
+    const budget_actual part = {.label = "run-1", .usd_micro = 0, .partial = true};
+    assert_verdict(budget_record_actual(admin, &part, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_remaining(client, "phase35/lab02", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[1].remaining_usd_micro, USD(1));
+    const budget_actual all = {.label = "run-1", .usd_micro = 0};
+    assert_verdict(budget_record_actual(admin, &all, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_remaining(client, "phase35/lab02", &chain, &why), BUDGET_GRANTED, &why);
     assert_int_equal(chain.accounts[1].remaining_usd_micro, USD(2.5));
     int64_t spent = 0;

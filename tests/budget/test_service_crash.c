@@ -59,8 +59,8 @@ static void ask_record_once(budget_client *client, ask_record *record)
     }
 }
 
-/* After a restart: every question is asked again and granted, and the accounts hold exactly those.
- */
+/* After a restart: every question is asked again and granted,
+ * and the accounts hold exactly those. */
 static void settle(const service_fixture *fixture, const char *client_name, ask_record *records,
                    int count)
 {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "budget/wire.h"
 #include "proto/key.h"
 #include "service_fixture.h"
 
@@ -62,8 +63,9 @@ static void begin_run(const service_fixture *fixture, const char *label, int64_t
     budget_ask ask = fixture_ask("phase35", label, USD(1));
     ask.max_seconds = seconds;
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
-    assert_verdict(budget_redeem(&mine, grant.token, 0, 1, 1, &redemption, &why), BUDGET_GRANTED,
-                   &why);
+    assert_verdict(
+        budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
+        BUDGET_GRANTED, &why);
     budget_client_close(client);
 }
 
@@ -71,6 +73,24 @@ static void note_alarm(void *user, const budget_entry *entry)
 {
     (void)snprintf(user, BUDGET_LABEL_BYTES, "%s", entry->label);
     assert_string_equal(entry->state, "expired-unconfirmed");
+}
+
+/* Up to the next '}' of what comes through fd. */
+static void read_told(int fd, char *told, size_t told_bytes)
+{
+    size_t filled = 0;
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    told[0] = '\0';
+    while (strchr(told, '}') == NULL) {
+        struct pollfd waited = {.fd = fd, .events = POLLIN};
+        if (poll(&waited, 1, base_deadline_poll_ms(deadline_ns, WAIT_MS)) != 1) {
+            fail_msg("no alarm, but: %s", told);
+        }
+        const ssize_t got = read(fd, told + filled, told_bytes - 1 - filled);
+        assert_true(got >= 0);
+        filled += (size_t)got;
+        told[filled] = '\0';
+    }
 }
 
 /* The hook writes what it is told into a FIFO: opening it waits for the alarm. */
@@ -89,17 +109,7 @@ static void test_deadline_alarm_and_hook(void **state)
     fixture_start(fixture);
     fixture_account(fixture, "phase35", USD(5));
     begin_run(fixture, "run-1", 1);
-    size_t filled = 0;
-    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
-    while (strchr(told, '}') == NULL) {
-        struct pollfd waited = {.fd = fd, .events = POLLIN};
-        if (poll(&waited, 1, base_deadline_poll_ms(deadline_ns, WAIT_MS)) != 1) {
-            fail_msg("no alarm, but: %s", told);
-        }
-        const ssize_t got = read(fd, told + filled, sizeof told - 1 - filled);
-        assert_true(got >= 0);
-        filled += (size_t)got;
-    }
+    read_told(fd, told, sizeof told);
     (void)close(fd);
     assert_non_null(strstr(told, "\"event\":\"deadline-passed\""));
     assert_non_null(strstr(told, "\"label\":\"run-1\""));
@@ -113,6 +123,44 @@ static void test_deadline_alarm_and_hook(void **state)
     budget_chain chain;
     assert_verdict(budget_remaining(client, "phase35", &chain, &why), BUDGET_GRANTED, &why);
     assert_int_equal(chain.accounts[0].reserved_usd_micro, USD(1)); /* nothing came back */
+    budget_client_close(client);
+}
+
+/* Each account that comes to 80 % of its cap is told once:
+ * the second line is the other account's. */
+static void test_hook_hears_of_a_cap(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    char extra[2 * BASE_PATH_BYTES];
+    char told[4096];
+    const char *fifo = test_folder_path(&fixture->folder, "alarm");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'\"]", fifo);
+    write_policy(fixture, extra);
+    const int fd = open(fifo, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    fixture_start(fixture);
+    fixture_account(fixture, "phase", USD(10));
+    fixture_account(fixture, "phase/lab", USD(5));
+    budget_client *client = fixture_client(fixture, "request", 0);
+    const double amounts[] = {3.9, 0.1, 0.5};
+    for (size_t i = 0; i < 3; i++) { /* 78 %, 80 %, 90 % of the lab's */
+        const char *const labels[] = {"a", "b", "c"};
+        const budget_ask ask = fixture_ask("phase/lab", labels[i], USD(amounts[i]));
+        assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+        if (i == 1) {
+            read_told(fd, told, sizeof told);
+            assert_non_null(strstr(told, "\"event\":\"account-used\""));
+            assert_non_null(strstr(told, "\"account\":\"phase/lab\""));
+            assert_non_null(strstr(told, "\"reserved_usd_micro\":4000000"));
+        }
+    }
+    const budget_ask ask = fixture_ask("phase", "d", USD(3.5));
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    read_told(fd, told, sizeof told);
+    assert_non_null(strstr(told, "\"account\":\"phase\""));
+    (void)close(fd);
     budget_client_close(client);
 }
 
@@ -160,6 +208,91 @@ static void test_spend_and_export(void **state)
     assert_int_equal(lines, exported);
 }
 
+static char *read_spend(const service_fixture *fixture, size_t *bytes)
+{
+    base_error why;
+    void *data = NULL;
+    assert_ok(base_file_read(test_folder_path(&fixture->folder, "spend.jsonl"), FILE_BYTES_MAX,
+                             &data, bytes, &why),
+              &why);
+    return data;
+}
+
+/* Wherever a crash cuts the file off, it is the same again after the next start. */
+static void test_a_cut_spend_line_is_written_anew(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char extra[BASE_PATH_BYTES + 64];
+    size_t bytes = 0;
+    (void)snprintf(extra, sizeof extra, "\"spend\": \"%s/spend.jsonl\"", fixture->dir);
+    write_policy(fixture, extra);
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(500));
+    begin_run(fixture, "run-1", 3600);
+    begin_run(fixture, "run-2", 3600);
+    assert_int_equal(fixture_stop(fixture), 0);
+    char *whole = read_spend(fixture, &bytes);
+    const char *last = (const char *)memrchr(whole, '\n', bytes - 1) + 1;
+    const size_t cuts[] = {bytes - 1, bytes - 2, (size_t)(last - whole) + 1, (size_t)(last - whole),
+                           3,         0};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        size_t again_bytes = 0;
+        assert_ok(base_file_write(test_folder_path(&fixture->folder, "spend.jsonl"), whole, cuts[i],
+                                  &why),
+                  &why);
+        fixture_start(fixture);
+        assert_int_equal(fixture_stop(fixture), 0);
+        char *again = read_spend(fixture, &again_bytes);
+        if (again_bytes != bytes || memcmp(again, whole, bytes) != 0) {
+            fail_msg("cut after %zu of %zu bytes, then: %s", cuts[i], bytes, again);
+        }
+        free(again);
+    }
+    free(whole);
+}
+
+typedef struct exported_lines {
+    int count;
+    long sequence; /* of the last one */
+} exported_lines;
+
+static void follow_line(void *user, const char *line)
+{
+    exported_lines *lines = user;
+    const char *sequence = strstr(line, "\"seq\":");
+    assert_non_null(sequence);
+    const long found = strtol(sequence + strlen("\"seq\":"), NULL, 10);
+    assert_true(found > lines->sequence);
+    lines->sequence = found;
+    lines->count++;
+}
+
+/* More events than an answer holds: each once, in order. */
+static void test_export_goes_on_page_by_page(void **state)
+{
+    enum { EVENTS = BUDGET_PAGE_MAX + 5 };
+    service_fixture *fixture = *state;
+    base_error why;
+    static budget_grant grant;
+    exported_lines lines = {0};
+    write_policy(fixture, "\"token_seconds\": 900");
+    fixture_start(fixture);
+    fixture_account(fixture, "phase35", USD(500));
+    budget_client *client = fixture_client(fixture, "request", 0);
+    for (int i = 0; i < EVENTS; i++) {
+        char label[32];
+        (void)snprintf(label, sizeof label, "run-%d", i);
+        const budget_ask ask = fixture_ask("phase35", label, USD(0.1));
+        assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    }
+    budget_client_close(client);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_export(admin, follow_line, &lines, &why), BUDGET_GRANTED, &why);
+    budget_client_close(admin);
+    assert_int_equal(lines.count, EVENTS);
+}
+
 static void count_difference(void *user, const budget_difference *difference)
 {
     assert_string_equal(difference->label, "run-2");
@@ -193,6 +326,17 @@ static void test_bill_and_audit(void **state)
     assert_int_equal(result.matched, 1);
     assert_int_equal(result.differing, 1);
     assert_int_equal(differences, 1);
+    const budget_bill_line strange[] = {
+        {.line_id = "l-3", .label = "run-1", .usd_micro = INT64_MIN},
+        {.line_id = "l-3", .label = "run-1", .usd_micro = INT64_MAX},
+        {.line_id = "l-3", .label = "run-1", .usd_micro = 1, .until_s = INT64_MAX},
+        {.line_id = "l-3", .label = "run-1", .usd_micro = 1, .at_s = INT64_MIN},
+    };
+    for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
+        const budget_bill one = {.as_of = 4000000000, .lines = &strange[i], .count = 1};
+        assert_verdict(budget_reconcile(admin, &one, count_difference, &differences, &result, &why),
+                       BUDGET_REFUSED, &why);
+    }
     assert_verdict(budget_audit(admin, &audit, &why), BUDGET_GRANTED, &why);
     assert_true(audit.good);
     assert_true(audit.rows > 8);
@@ -206,9 +350,6 @@ static void test_locked_memory(void **state)
     char path[64];
     char line[256];
     long locked_kib = 0;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the sanitizers' mlock locks nothing */
-#endif
     fixture_start(fixture);
     (void)snprintf(path, sizeof path, "/proc/%d/status", (int)fixture->pid);
     FILE *file = fopen(path, "re");
@@ -219,7 +360,12 @@ static void test_locked_memory(void **state)
         }
     }
     (void)fclose(file);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    /* sanitizers lock nothing */
     assert_true(locked_kib > 0);
+#else
+    (void)locked_kib;
+#endif
     /* not dumpable: its /proc entries are root's, whoever runs it */
     struct stat status;
     (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)fixture->pid);
@@ -292,7 +438,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_spend_and_export, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_export_goes_on_page_by_page, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bill_and_audit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_sync, setup, teardown),

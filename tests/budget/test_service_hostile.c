@@ -121,6 +121,7 @@ static void test_malformed(void **state)
     void *socket = raw_socket(&hostile->service, hostile->context, "request");
     Ringfence__Budget__Request request = RINGFENCE__BUDGET__REQUEST__INIT;
     Ringfence__Budget__Status status = RINGFENCE__BUDGET__STATUS__INIT;
+    fixture_account(&hostile->service, "phase", 1);
     assert_int_equal(zmq_connect(socket, hostile->service.endpoint), 0);
 
     memset(data, 0xff, sizeof data);
@@ -145,6 +146,19 @@ static void test_malformed(void **state)
     assert_int_equal(raw_verdict(socket, &hostile->arena),
                      RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED);
 
+    Ringfence__Budget__TotalSpent spent = RINGFENCE__BUDGET__TOTAL_SPENT__INIT;
+    spent.account = (char *)(uintptr_t) "phaseXother";
+    request.request_id = (char *)(uintptr_t) "nul";
+    request.body_case = RINGFENCE__BUDGET__REQUEST__BODY_TOTAL_SPENT;
+    request.total_spent = &spent;
+    size_bytes = raw_pack(&request, data, sizeof data);
+    *(char *)memchr(data, 'X', size_bytes) = '\0'; /* what C reads is "phase", an account */
+    assert_true(send_all(socket, data, size_bytes, 0) >= 0);
+    assert_int_equal(raw_verdict(socket, &hostile->arena),
+                     RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED);
+
+    request.body_case = RINGFENCE__BUDGET__REQUEST__BODY_STATUS;
+    request.status = &status;
     request.request_id = (char *)(uintptr_t) "good";
     size_bytes = raw_pack(&request, data, sizeof data);
     assert_true(send_all(socket, data, size_bytes, 0) >= 0);
@@ -230,7 +244,8 @@ static int connect_bare(const service_fixture *fixture)
     return fd;
 }
 
-/* Connections that say nothing: those above the limit are closed at once, all of them in time. */
+/* Connections that say nothing: more than there may be keep nobody out,
+ * and all are closed in time. */
 static void test_silent_connections(void **state)
 {
     hostile_test *hostile = *state;
@@ -238,6 +253,9 @@ static void test_silent_connections(void **state)
     for (int i = 0; i < IDLE_CONNECTIONS; i++) {
         fds[i] = connect_bare(&hostile->service);
     }
+    struct pollfd newest = {.fd = fds[IDLE_CONNECTIONS - 1], .events = POLLIN};
+    assert_int_equal(poll(&newest, 1, WAIT_MS), 1); /* greeted, or closed: all have been accepted */
+    assert_alive(&hostile->service);
     const int64_t deadline_ns = base_deadline_after_ns(2 * WAIT_MS * BASE_NS_PER_MS);
     for (int i = 0; i < IDLE_CONNECTIONS; i++) {
         bool open = true;
@@ -255,6 +273,45 @@ static void test_silent_connections(void **state)
 }
 
 /* A client that asks and does not read: its answers are dropped, others are served. */
+/* One key that asks over as many connections as it may: a further one gets no answer until another
+ * is closed, and other clients notice nothing. */
+static void test_one_key_with_many_connections(void **state)
+{
+    enum { CONNECTIONS_OF_A_KEY = 32 /* docs/WIRE.md */ };
+    hostile_test *hostile = *state;
+    static budget_link links[CONNECTIONS_OF_A_KEY + 1];
+    budget_link *further = &links[CONNECTIONS_OF_A_KEY];
+    uint8_t data[256];
+    base_error why;
+    Ringfence__Budget__Request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    Ringfence__Budget__Status status = RINGFENCE__BUDGET__STATUS__INIT;
+    Ringfence__Budget__Response *response = NULL;
+    request.body_case = RINGFENCE__BUDGET__REQUEST__BODY_STATUS;
+    request.status = &status;
+    fixture_add_client(&hostile->service, "greedy", "request");
+    for (int i = 0; i <= CONNECTIONS_OF_A_KEY; i++) {
+        raw_open(&hostile->service, "greedy", &links[i]);
+    }
+    for (int i = 0; i < CONNECTIONS_OF_A_KEY; i++) {
+        raw_ask(&links[i], &request, &response);
+        assert_int_equal(response->verdict, RINGFENCE__BUDGET__VERDICT__VERDICT_DONE);
+    }
+    request.request_id = (char *)(uintptr_t) "further";
+    budget_question question = {.request = data,
+                                .request_bytes = raw_pack(&request, data, sizeof data),
+                                .request_id = "further",
+                                .deadline_ns = base_deadline_after_ns(BASE_NS_PER_S)};
+    assert_int_not_equal(budget_link_ask(further, &question, &response, &why),
+                         BUDGET_LINK_ANSWERED);
+    assert_alive(&hostile->service);
+    budget_link_close(&links[0]);
+    question.deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    assert_int_equal(budget_link_ask(further, &question, &response, &why), BUDGET_LINK_ANSWERED);
+    for (int i = 1; i <= CONNECTIONS_OF_A_KEY; i++) {
+        budget_link_close(&links[i]);
+    }
+}
+
 static void test_client_that_does_not_read(void **state)
 {
     enum { QUESTIONS = 2000 };
@@ -286,6 +343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_million_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_mechanisms, setup, teardown),
         cmocka_unit_test_setup_teardown(test_silent_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_key_with_many_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(test_client_that_does_not_read, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

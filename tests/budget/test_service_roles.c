@@ -111,6 +111,38 @@ static void test_roles_and_messages(void **state)
     }
 }
 
+/* Roles are about messages; whose label it is counts as well. */
+static void test_a_label_is_its_clients(void **state)
+{
+    const service_fixture *fixture = *state;
+    static budget_grant grant;
+    base_error why;
+    static const char evidence[] = "seen";
+    fixture_account(fixture, "phase", USD(10));
+    fixture_add_client(fixture, "other", "request");
+    budget_client *owner = fixture_client(fixture, "request", 0);
+    budget_client *other = fixture_client(fixture, "other", 0);
+    budget_client *admin = fixture_client(fixture, "admin", 0);
+    const char *const labels[] = {"mine", "mine-too", "mine-as-well"};
+    for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
+        const budget_ask ask = fixture_ask("phase", labels[i], USD(1));
+        assert_verdict(budget_authorize(owner, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    }
+    assert_verdict(budget_void(other, "mine", &why), BUDGET_REFUSED, &why);
+    assert_string_equal(budget_client_refusal(other)->code, "FORBIDDEN");
+    assert_non_null(strstr(why.message, "another client's"));
+    assert_verdict(budget_attach(other, "mine", "pod-1", &why), BUDGET_REFUSED, &why);
+    assert_verdict(budget_terminated(other, "mine", evidence, sizeof evidence, &why),
+                   BUDGET_REFUSED, &why);
+    assert_string_equal(budget_client_refusal(other)->code, "FORBIDDEN");
+    assert_verdict(budget_attach(owner, "mine", "pod-1", &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_void(owner, "mine-too", &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_void(admin, "mine-as-well", &why), BUDGET_GRANTED, &why);
+    budget_client_close(owner);
+    budget_client_close(other);
+    budget_client_close(admin);
+}
+
 static void test_revoked_on_an_open_connection(void **state)
 {
     const service_fixture *fixture = *state;
@@ -137,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_roles_and_messages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_label_is_its_clients, setup, teardown),
         cmocka_unit_test_setup_teardown(test_revoked_on_an_open_connection, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+/* budget/time.h: RFC 3339 times read, refused and written. */
 #include "budget/time.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* budget/token.h and receipt.h: every flipped bit, cut and forged part of a token is refused. */
 #include "budget/token.h"
 
 #include <sodium.h>

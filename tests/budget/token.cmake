@@ -22,4 +22,8 @@ set_target_properties(token-tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BIN
 target_link_libraries(token-tool PRIVATE ringfence_options ringfence::budget-guard)
 
 add_test(NAME budget-cli COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli.sh ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(budget-cli PROPERTIES LABELS "integration;dev-only" TIMEOUT 120)
+set_tests_properties(budget-cli PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
+                                           SKIP_RETURN_CODE 77)
+add_test(NAME budget-anchor COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/anchor.sh ${CMAKE_BINARY_DIR}/bin)
+set_tests_properties(budget-anchor PROPERTIES LABELS "integration;dev-only" TIMEOUT 120
+                                              SKIP_RETURN_CODE 77)

@@ -1,5 +1,6 @@
 /* The ranks' flight records in one page: asked for, after a failure, and of a user's program. */
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,9 @@ static void after_a_rank_was_killed(void **state)
     assert_true(first > 1 && second > 1);
     assert_int_equal(kill(second, SIGKILL), 0);
     assert_int_equal(test_program_wait(&run.program), 128 + SIGKILL);
+    const char *said = strstr(run.program.text[TEST_STDERR], "error: rank 1");
+    assert_non_null(said);
+    assert_non_null(strstr(said, "flight.html")); /* the error first, then where to look */
     json_t *json = flight_of(0);
     const char *reason = json_string_value(json_object_get(json, "reason"));
     assert_non_null(strstr(reason, "rank 1"));
@@ -113,11 +117,64 @@ static void the_page_shows_who_disagrees(void **state)
     test_folder_remove(&folder);
 }
 
+static double attribute_of(const char *element, const char *name)
+{
+    const char *at = strstr(element, name);
+    assert_non_null(at);
+    return strtod(at + strlen(name), NULL);
+}
+
+/* Two ranks on one clock: what began 10 ms later in 50 lies so much to the right; what is pending
+ * goes on to the right end; nonsense is left out. */
+static void the_timeline_has_one_clock(void **state)
+{
+    (void)state;
+    static const char *const records[] = {
+        "{\"rank\":0,\"host\":\"a\",\"pid\":1,\"pending\":[{\"comm\":\"7\",\"sequence\":2,"
+        "\"operation\":\"barrier\",\"began_unix_us\":1000050000}],\"completed\":[{\"comm\":\"7\","
+        "\"sequence\":1,\"operation\":\"all_reduce\",\"type\":\"float\",\"count\":10,"
+        "\"began_unix_us\":1000000000,\"took_us\":20000}]}",
+        "{\"rank\":1,\"host\":\"a\",\"pid\":2,\"pending\":[],\"completed\":[{\"comm\":\"7\","
+        "\"sequence\":1,\"operation\":\"all_reduce\",\"type\":\"<b>\",\"count\":10,"
+        "\"began_unix_us\":1000010000,\"took_us\":10000},{\"comm\":\"7\",\"sequence\":3,"
+        "\"operation\":\"broadcast\",\"began_unix_us\":-5,\"took_us\":-1}]}",
+        NULL,
+    };
+    test_folder folder;
+    base_error error;
+    void *page = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    assert_ok(launch_flight_write(folder.path, records, 3, "because", &error), &error);
+    assert_ok(base_file_read(test_folder_path(&folder, "flight.html"), 1 << 20, &page, &size_bytes,
+                             &error),
+              &error);
+    const char *first = strstr(page, "<rect class=\"compute\"");
+    const char *second = strstr(first + 1, "<rect class=\"compute\"");
+    const char *pending = strstr(page, "<rect class=\"exchange\"");
+    assert_true(first != NULL && second != NULL && pending != NULL);
+    assert_null(strstr(second + 1, "<rect "));
+    const double zero = attribute_of(first, " x=\"");
+    const double ms = attribute_of(first, " width=\"") / 20; /* it took 20 ms */
+    assert_true(fabs(attribute_of(second, " x=\"") - (zero + 10 * ms)) < 0.1);
+    assert_true(fabs(attribute_of(second, " width=\"") - 10 * ms) < 0.1);
+    assert_true(fabs(attribute_of(pending, " x=\"") - (zero + 50 * ms)) < 0.1);
+    assert_true(fabs(attribute_of(pending, " width=\"") - 5 * ms) < 0.1); /* to the right end */
+    assert_non_null(strstr(page, "#1 all_reduce float × 10, communicator 7: began at 0.000 ms, "
+                                 "took 20.000 ms</title>"));
+    assert_non_null(strstr(page, "began at 50.000 ms, pending</title>"));
+    assert_non_null(strstr(page, "no record</text>"));
+    assert_null(strstr(page, "<b>"));
+    free(page);
+    test_folder_remove(&folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(asked_for_while_it_trains),
         cmocka_unit_test(after_a_rank_was_killed),
+        cmocka_unit_test(the_timeline_has_one_clock),
         cmocka_unit_test(the_page_shows_who_disagrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,7 @@ static void the_first_cause_gives_the_exit_status(void **state)
         {"segv", "1", "6", 139, "rank 1 (pid"},
         {"segv", "0", "6", 139, "was ended by SIGSEGV after "},
         {"die-slowly", "1", "6", 137, "was ended by SIGKILL after "},
+        {"abort-slowly", "1", "6", 134, "was ended by SIGABRT after "},
         {"exit", "1", "2", 3, "left with exit code 3 while starting, without a word"},
         {"exit", "0", "7", 3, "left with exit code 3 after "},
         {"silent", "1", "6", 1, "left with exit code 0 after 2 steps"},
@@ -166,7 +167,7 @@ static void who_breaks_the_protocol_is_named(void **state)
         {"oversize", "1", "6", 1, "rank 1 (pid"},
         {"mute", "0", "6", 1, "rank 0 (pid"},
         {"parameters", "1", "3", 1, "starts from other parameters than rank 0"},
-        {"shard", "1", "3", 1, "the shards have 19 sentences, the data 20"},
+        {"shard", "1", "3", 1, "has 9 of 20 sentences, its shard is of 10"},
         {"wrong-key", "1", "1", 1, "the launcher refused this rank's key"},
         {"other-rank", "1", "1", 1, "says that it is rank 0"},
     };
@@ -174,6 +175,21 @@ static void who_breaks_the_protocol_is_named(void **state)
     fake_job_setup(&folder);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         check_fault(&folder, FAKE_LIST("--steps", "5"), &faults[i]);
+    }
+    fake_job_teardown(&folder);
+}
+
+/* Two wrong numbers of sentences whose sum is right. */
+static void shards_are_checked_one_by_one(void **state)
+{
+    (void)state;
+    test_folder folder;
+    fake_job_setup(&folder);
+    const int exit_status =
+        fake_job_run(&program, &folder, FAKE_LIST("--steps", "5"), FAKE_LIST("FAKE_UNEVEN=1"));
+    if (exit_status != 1 ||
+        strstr(program.text[TEST_STDERR], "has 11 of 20 sentences, its shard is of 10") == NULL) {
+        fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
     fake_job_teardown(&folder);
 }
@@ -370,6 +386,7 @@ int main(void)
         cmocka_unit_test(who_left_is_named_though_others_complain_first),
         cmocka_unit_test(who_gives_up_is_named),
         cmocka_unit_test(who_breaks_the_protocol_is_named),
+        cmocka_unit_test(shards_are_checked_one_by_one),
         cmocka_unit_test(who_does_not_join_is_named),
         cmocka_unit_test(who_is_not_ready_is_named),
         cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),

@@ -1,5 +1,5 @@
-/* Ctrl-C, Ctrl-Z and the rest, sent to a launcher with fake ranks; and one that is killed itself.
- */
+/* Ctrl-C, Ctrl-Z and the rest, sent to a launcher with fake ranks;
+ * and one that is killed itself. */
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -27,16 +27,21 @@ static void check(const budget_charge *charges, size_t count)
     }
 }
 
+static void parse(const uint8_t *data, size_t size_bytes, const budget_bill_format *format)
+{
+    budget_charge *charges = NULL;
+    size_t count = 0;
+    if (budget_bill_parse(data, size_bytes, format, &charges, &count, NULL) == BASE_OK) {
+        check(charges, count);
+        free(charges);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    for (int format = BUDGET_BILL_GUESS; format <= BUDGET_BILL_CSV; format++) {
-        budget_charge *charges = NULL;
-        size_t count = 0;
-        if (budget_bill_parse(data, size_bytes, (budget_bill_format)format, &charges, &count,
-                              NULL) == BASE_OK) {
-            check(charges, count);
-            free(charges);
-        }
+    parse(data, size_bytes, NULL);
+    for (size_t i = 0; budget_bill_format_at(i) != NULL; i++) {
+        parse(data, size_bytes, budget_bill_format_at(i));
     }
     return 0;
 }

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "tcp_conn.h"
+#include "transport/tcp/conn.h"
+#include "transport/tcp/tcp.h"
 
 enum { RANKS = 3, PEER = 1, COMM_ID = 7, PIECES = 8, ENDED = 8 };
 
@@ -166,7 +167,7 @@ static size_t feed_frame(stage *s, const uint8_t *data, size_t size_bytes, coll_
     }
     memcpy(&head, data, sizeof head);
     head.magic = COLL_FRAME_MAGIC;
-    head.kind = COLL_FRAME_LINE + head.kind % COLL_FRAME_FAILED;
+    head.kind = COLL_FRAME_LINE + head.kind % COLL_FRAME_WAITS;
     head.lane %= COLL_LANES + 1;
     head.comm_id = (head.comm_id & 7) == 0 ? head.comm_id : COMM_ID;
     head.number = s->number++;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "tcp_handshake.h"
+#include "transport/tcp/handshake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

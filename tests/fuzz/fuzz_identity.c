@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "identity.h"
+#include "core/identity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

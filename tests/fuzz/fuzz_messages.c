@@ -1,11 +1,11 @@
 /* A message of the zmq transport, from a peer that says what it likes: frames are taken out of it
- * within its bounds, each once, until the sizes do not fit; what was written comes back as it was.
- */
+ * within its bounds, each once, until the sizes do not fit;
+ * what was written comes back as it was. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "zmq_frames.h"
+#include "transport/zmq/frames.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

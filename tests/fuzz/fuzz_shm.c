@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "shm_layout.h"
+#include "core/failure.h"
+#include "core/progress.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/shm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

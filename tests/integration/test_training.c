@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "coll/coll.h"
 #include "training.h"
 
 #define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -65,14 +66,14 @@ static void ranks_and_micro_batches_nest(void **state)
 static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
 {
     (void)state;
-    static const char *const transports[] = {"shm", "zmq"};
+    static const char *const transports[] = {"shm", "tcp", "zmq"};
     static const char *const algorithms[] = {
         "ring", "tree", "direct", "recursive_doubling", "halving_doubling", "two_level"};
     enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
-    static const char *const ranks[] = {"2", "3", "4"};
-    for (size_t n = 0; n < 3; n++) {
+    static const char *const ranks[] = {"3", "4"};
+    for (size_t n = 0; n < 2; n++) {
         for (size_t a = 0; a < ALGORITHMS; a++) {
-            for (size_t t = 0; t < 2; t++) {
+            for (size_t t = 0; t < 3; t++) {
                 char name[64];
                 training_run *run = t == 0 ? &one : &two;
                 (void)snprintf(name, sizeof name, "%s-%s-%s", transports[t], algorithms[a],
@@ -86,12 +87,49 @@ static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
                     (void)snprintf(file, sizeof file, "state-rank-%d.safetensors", rank);
                     training_assert_same_file(run, "state-rank-0.safetensors", run, file);
                 }
+                /* one algorithm has one order, whatever carries it */
+                training_assert_same_file(&one, "state-rank-0.safetensors", run,
+                                          "state-rank-0.safetensors");
             }
-            /* one algorithm has one order, whatever carries it */
-            training_assert_same_file(&one, "state-rank-0.safetensors", &two,
-                                      "state-rank-0.safetensors");
         }
     }
+}
+
+/* After `auto` the record has what ran. */
+static void the_record_names_the_algorithm_that_ran(void **state)
+{
+    (void)state;
+    static const char *const transports[] = {"shm", "tcp", "zmq"};
+    for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+        char name[32];
+        coll_algorithm known = COLL_ALGORITHM_AUTO;
+        char *rest = NULL;
+        base_error error;
+        (void)snprintf(name, sizeof name, "auto-%s", transports[t]);
+        training_expect(&one, &folder, name, 0,
+                        FLAGS("--ranks", "2", "--transport", transports[t], "--steps", "2"));
+        json_t *manifest = training_manifest(&one);
+        char algorithms[256];
+        (void)snprintf(algorithms, sizeof algorithms, "%s",
+                       json_string_value(json_object_get(manifest, "algorithm")));
+        for (char *at = strtok_r(algorithms, "+", &rest); at != NULL;
+             at = strtok_r(NULL, "+", &rest)) {
+            assert_ok(coll_algorithm_parse(at, &known, &error), &error);
+            assert_int_not_equal(known, COLL_ALGORITHM_AUTO);
+        }
+        assert_int_not_equal(known, COLL_ALGORITHM_AUTO); /* one at least */
+        json_decref(manifest);
+    }
+}
+
+/* Nothing is trained and nothing written where no sentence fits. */
+static void a_context_that_fits_no_sentence_is_refused(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "short", 2, FLAGS("--ranks", "2", "--context", "2"));
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "error: --context 2: none of the "));
+    assert_null(strstr(one.program.text[TEST_STDERR], "step 1/"));
+    assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
 static void the_record_says_what_happened(void **state)
@@ -142,8 +180,8 @@ static void a_checkpoint_generates(void **state)
     (void)state;
     training_expect(&one, &folder, "model", 0, FLAGS("--ranks", "2"));
     const char *const generate[] = {
-        LAUNCHER_PATH,       "--mode",   "generate",  "--checkpoint", one.out, "--prompt",
-        "he goed to school", "--prompt", "i has eat", "--new-tokens", "8",     NULL};
+        LAUNCHER_PATH,       "--mode",   "generate",  "--checkpoint",     one.out, "--prompt",
+        "he goed to school", "--prompt", "i has eat", "--max-new-tokens", "8",     NULL};
     char first[2][4096];
     for (int run = 0; run < 2; run++) {
         test_program_start(&two.program, generate, (const char *const[]){NULL});
@@ -235,6 +273,46 @@ static void malformed_data_is_refused_by_line(void **state)
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
+static int launch(training_run *run, const char *const *arguments)
+{
+    test_program_start(&run->program, arguments, (const char *const[]){NULL});
+    return test_program_wait(&run->program);
+}
+
+/* JOB.json names what is below --root by its path from there: with the root at another place, it
+ * runs as it was written, digests included; without one, or with other data, it does not. */
+static void a_job_moves_with_its_root(void **state)
+{
+    (void)state;
+    static const char lines[] = "{\"text\":\"one two three\"}\n{\"text\":\"four five six\"}\n";
+    char at[7][BASE_PATH_BYTES + 32];
+    static const char *const names[] = {
+        "here",          "here/data.jsonl",     "here/out", "JOB.json", "elsewhere",
+        "elsewhere/out", "elsewhere/data.jsonl"};
+    base_error error;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)snprintf(at[i], sizeof at[i], "%s/%s", folder.path, names[i]);
+    }
+    assert_ok(base_mkdirs(at[0], &error), &error);
+    assert_ok(base_file_write(at[1], lines, sizeof lines - 1, &error), &error);
+    const char *const write[] = {LAUNCHER_PATH, "--root",  at[0], "--data",      at[1], "--out",
+                                 at[2],         "--steps", "2",   "--write-job", at[3], NULL};
+    const char *const rooted[] = {LAUNCHER_PATH,  "--job",     at[3],        "--root", at[4],
+                                  "--no-scaling", "--no-bind", "--no-plots", NULL};
+    const char *const rootless[] = {LAUNCHER_PATH, "--job", at[3], NULL};
+    assert_int_equal(launch(&one, write), 0);
+    assert_int_equal(rename(at[0], at[4]), 0);
+    assert_int_equal(launch(&one, rooted), 0);
+    (void)snprintf(one.out, sizeof one.out, "%s", at[5]);
+    json_decref(training_manifest(&one));
+
+    assert_int_equal(launch(&one, rootless), 2);
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "below the job's root"));
+    assert_ok(base_file_write(at[6], lines, sizeof lines - 2, &error), &error);
+    assert_int_equal(launch(&one, rooted), 1);
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "is not the file that the job names"));
+}
+
 /* Sets the embedding of the last position, which short sentences do not use. */
 static void set_last_position(const training_run *run, float value)
 {
@@ -298,12 +376,15 @@ int main(void)
         cmocka_unit_test(the_same_command_gives_the_same_bits),
         cmocka_unit_test(ranks_and_micro_batches_nest),
         cmocka_unit_test(every_way_of_all_reduce_keeps_ranks_equal),
+        cmocka_unit_test(the_record_names_the_algorithm_that_ran),
+        cmocka_unit_test(a_context_that_fits_no_sentence_is_refused),
         cmocka_unit_test(the_record_says_what_happened),
         cmocka_unit_test(a_checkpoint_generates),
         cmocka_unit_test(training_goes_on_in_the_same_folder),
         cmocka_unit_test(a_rank_without_sentences_joins_in),
         cmocka_unit_test(a_long_sentence_is_shortened),
         cmocka_unit_test(malformed_data_is_refused_by_line),
+        cmocka_unit_test(a_job_moves_with_its_root),
         cmocka_unit_test(parameters_out_of_range_are_warned_of),
         cmocka_unit_test(a_stop_saves_the_record_so_far),
     };

@@ -1,3 +1,4 @@
+/* Starts real training jobs and reads what they leave. Used by the integration and fault tests. */
 #include "training.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Real jobs of the real launcher and rank, small ones: shared by the integration and fault tests.
- */
+/* Real jobs of the real launcher and rank, small ones:
+ * shared by the integration and fault tests. */
 #ifndef TEST_TRAINING_H
 #define TEST_TRAINING_H
 

@@ -1,3 +1,4 @@
+/* Starts the real launcher with fake ranks. Used by the tests of launcher and faults. */
 #include "fake_job.h"
 
 #include <stdio.h>

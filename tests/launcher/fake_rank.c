@@ -87,7 +87,7 @@ static void hang_up(fake_rank *fake)
 }
 
 /* Its connection ends before it does: not until it is sent SIGTERM. */
-static void die_slowly(fake_rank *fake)
+static void die_slowly(fake_rank *fake, int signal_number)
 {
     int heard = 0;
     sigset_t term;
@@ -96,7 +96,7 @@ static void die_slowly(fake_rank *fake)
     (void)sigprocmask(SIG_BLOCK, &term, NULL);
     hang_up(fake);
     (void)sigwait(&term, &heard);
-    (void)raise(SIGKILL);
+    (void)raise(signal_number);
 }
 
 static void leave(fake_rank *fake, int exit_code)
@@ -126,6 +126,19 @@ static void miss(fake_rank *fake, int rank)
     }
     send_failed(fake, BASE_ERR_PEER, "a peer has gone", true);
     leave(fake, BASE_EXIT_ERROR);
+}
+
+/* Hangs, and does not mind SIGTERM. */
+static void play_deaf(void)
+{
+    (void)signal(SIGTERM, SIG_IGN);
+    if (getenv("FAKE_SAY") != NULL) {
+        (void)printf("here I stay\n");
+        (void)fflush(stdout);
+    }
+    for (;;) {
+        (void)pause();
+    }
 }
 
 /* Reached a point of its life: misbehaves here, when it is told to. */
@@ -162,15 +175,8 @@ static void at_point(fake_rank *fake, long point)
         for (;;) {
             (void)pause();
         }
-    } else if (strcmp(what, "deaf") == 0) { /* hangs, and does not mind SIGTERM */
-        (void)signal(SIGTERM, SIG_IGN);
-        if (getenv("FAKE_SAY") != NULL) {
-            (void)printf("here I stay\n");
-            (void)fflush(stdout);
-        }
-        for (;;) {
-            (void)pause();
-        }
+    } else if (strcmp(what, "deaf") == 0) {
+        play_deaf();
     } else if (strcmp(what, "fail") == 0) {
         send_failed(fake, BASE_ERR_IO, "the disk is full", false);
         leave(fake, 5);
@@ -184,7 +190,9 @@ static void at_point(fake_rank *fake, long point)
             (void)pause();
         }
     } else if (strcmp(what, "die-slowly") == 0) {
-        die_slowly(fake);
+        die_slowly(fake, SIGKILL);
+    } else if (strcmp(what, "abort-slowly") == 0) {
+        die_slowly(fake, SIGABRT);
     } else if (strcmp(what, "wrong-key") == 0) {
         proto_keypair_make(&fake->client->key.rank);
     } else if (strcmp(what, "other-rank") == 0) {
@@ -233,7 +241,7 @@ static void exchange(fake_rank *fake)
     const int32_t mine = fake->identity.rank;
     const base_status status = proto_client_exchange(
         fake->client, &mine, all, sizeof mine,
-        base_deadline_after_ns(fake->identity.job.timeout_ms * BASE_NS_PER_MS), &error);
+        base_deadline_after_ns(fake->identity.job.parallel.timeout_ms * BASE_NS_PER_MS), &error);
     if (status != BASE_OK) {
         fail(fake, &error);
     }
@@ -260,6 +268,10 @@ static void ready(fake_rank *fake)
     message.params_blake2b256.len = sizeof digest;
     message.sentences_total = 10 * (uint64_t)fake->identity.world_size;
     message.sentences_shard = fake->wrong_shard ? 9 : 10;
+    if (getenv("FAKE_UNEVEN") != NULL) { /* the first rank has one of the second's */
+        message.sentences_shard += fake->identity.rank == 0;
+        message.sentences_shard -= fake->identity.rank == 1;
+    }
     message.first_sentence = sentence;
     message.transport = transport;
     message.algorithm = algorithm;
@@ -299,7 +311,7 @@ static void finish(fake_rank *fake)
     message.params_sha256.len = sizeof digest;
     message.steps_done = fake->step;
     message.byte_equal = true;
-    if (fake->identity.job.eval) {
+    if (fake->identity.job.infer.eval) {
         message.eval_total = 500;
         message.eval_correct = 456;
     }
@@ -339,12 +351,12 @@ int main(void)
     at_point(&fake, POINT_JOINED);
     exchange(&fake);
     at_point(&fake, POINT_EXCHANGED);
-    const bool training = strcmp(fake.identity.job.mode, "ddp-cpu") == 0;
+    const bool training = proto_mode_get(fake.identity.job.job.mode)->trains;
     if (training) {
         ready(&fake);
         at_point(&fake, POINT_READY);
         exchange(&fake); /* as the trainer: nothing before all are ready */
-        const long steps = (long)fake.identity.job.steps;
+        const long steps = (long)fake.identity.job.train.steps;
         for (long i = 0; i < steps; i++) {
             step(&fake);
             fake.step++;

@@ -1,3 +1,5 @@
+/* Starts a program, waits for its output, signals it, and finds what it leaves behind. Used by
+ * tests of whole programs. */
 #include "program.h"
 
 #include <errno.h>

@@ -1,8 +1,10 @@
 /* Whole jobs of well-behaved fake ranks under the real launcher: what they say, what they leave,
  * and where. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -58,15 +60,35 @@ static void the_summary_says_what_happened(void **state)
     fake_job_teardown(&folder);
 }
 
+/* The first step, each tenth of the job and the last step, whatever the machine's speed. */
 static void progress_is_a_few_plain_lines(void **state)
 {
     (void)state;
+    static const struct {
+        const char *steps;
+        int lines;
+    } jobs[] = {{"1", 1}, {"7", 7}, {"10", 10}, {"25", 10}, {"200", 11}};
     test_folder folder;
     fake_job_setup(&folder);
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "200"), NULL), 0);
-    const int lines = count_lines(program.text[TEST_STDERR], "tokens/s");
-    assert_in_range(lines, 1, 12);
-    assert_null(strchr(program.text[TEST_STDERR], '\r'));
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        char first[32];
+        char last[32];
+        assert_int_equal(fake_job_run(&program, &folder,
+                                      FAKE_LIST("--steps", jobs[i].steps, "--overwrite"), NULL),
+                         0);
+        const char *err = program.text[TEST_STDERR];
+        assert_int_equal(count_lines(err, "tokens/s"), jobs[i].lines);
+        (void)snprintf(first, sizeof first, "step 1/%s ", jobs[i].steps);
+        (void)snprintf(last, sizeof last, "step %s/%s ", jobs[i].steps, jobs[i].steps);
+        assert_non_null(strstr(err, first));
+        assert_non_null(strstr(err, last));
+        assert_null(strchr(err, '\r'));
+    }
+    const char *err = program.text[TEST_STDERR];
+    assert_non_null(strstr(err, "step 100/200  loss 0.0625  2.05M tokens/s  "
+                                "all-reduce p50 0.10 ms  1 s left\n"));
+    assert_non_null(strstr(err, "step 200/200  loss 0.0312  2.05M tokens/s  "
+                                "all-reduce p50 0.10 ms  0 s left\n"));
     fake_job_teardown(&folder);
 }
 
@@ -97,10 +119,16 @@ static void scaling_is_measured_after_the_job(void **state)
     start_measured(&folder, NULL);
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
-    assert_non_null(strstr(program.text[TEST_STDOUT], "measured: 1024000 tokens/s on 1 rank"));
+    const char *out = program.text[TEST_STDOUT];
+    assert_non_null(strstr(out, "measured: 2048000 tokens/s on 2 ranks (2048000 to 2048000 in 3 "
+                                "rounds), 2.00 x one rank\n"));
+    assert_non_null(
+        strstr(out, "measured: 1024000 tokens/s on 1 rank (1024000 to 1024000 in 3 rounds)\n"));
     char *manifest = fake_job_read(&folder, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": 1024000"));
     assert_non_null(strstr(manifest, "\"tokens_per_sec_2proc\": 2048000"));
+    assert_non_null(strstr(manifest, "\"speedup\": 2.0,"));
+    assert_non_null(strstr(manifest, "\"rounds\": 3"));
     assert_non_null(strstr(manifest, "\"scaling_failed\": []"));
     free(manifest);
     fake_job_teardown(&folder);
@@ -182,21 +210,31 @@ static void output_is_prefixed_and_collapsed(void **state)
     fake_job_teardown(&folder);
 }
 
+/* A checkpoint as far as the launcher looks into it; its path. */
+static void make_model(const test_folder *folder, char *model, size_t size_bytes)
+{
+    static const char config[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
+                                 "\"n_head\": 4, \"n_positions\": 64}";
+    base_error error;
+    assert_ok(base_mkdirs(test_folder_path(folder, "model"), &error), &error);
+    assert_ok(base_file_write(test_folder_path(folder, "model/config.json"), config,
+                              sizeof config - 1, &error),
+              &error);
+    static const char tensors[] = "\2\0\0\0\0\0\0\0{}"; /* a header without a tensor */
+    assert_ok(base_file_write(test_folder_path(folder, "model/model.safetensors"), tensors,
+                              sizeof tensors - 1, &error),
+              &error);
+    (void)snprintf(model, size_bytes, "%s/model", folder->path);
+}
+
 static void generated_texts_come_in_order(void **state)
 {
     (void)state;
-    static const char config[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
-                                 "\"n_head\": 4, \"n_positions\": 64}";
     test_folder folder;
-    base_error error;
     fake_job_setup(&folder);
-    assert_ok(base_mkdirs(test_folder_path(&folder, "model"), &error), &error);
-    assert_ok(base_file_write(test_folder_path(&folder, "model/config.json"), config,
-                              sizeof config - 1, &error),
-              &error);
     char model[BASE_PATH_BYTES + 32]; /* test_folder_path has few buffers */
     char heldout[BASE_PATH_BYTES + 32];
-    (void)snprintf(model, sizeof model, "%s/model", folder.path);
+    make_model(&folder, model, sizeof model);
     (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", folder.path);
     assert_int_equal(fake_job_run(&program, &folder,
                                   FAKE_LIST("--mode", "generate", "--checkpoint", model, "--prompt",
@@ -207,6 +245,27 @@ static void generated_texts_come_in_order(void **state)
     assert_string_equal(program.text[TEST_STDOUT], "he went to school\nhe went to school\n"
                                                    "held-out exact match: 456/500 (91.2 %)\n");
     assert_false(fake_job_left(&folder, "out"));
+    fake_job_teardown(&folder);
+}
+
+/* A checkpoint is parameters and nothing else: the first line says so. */
+static void a_run_from_a_checkpoint_says_what_that_is(void **state)
+{
+    (void)state;
+    static const char first[] = "launcher: --checkpoint: the parameters are those of ";
+    test_folder folder;
+    char model[BASE_PATH_BYTES + 32];
+    fake_job_setup(&folder);
+    make_model(&folder, model, sizeof model);
+    const char *const flags[] = {"--steps", "3", "--checkpoint", model, "--quiet", NULL};
+    assert_int_equal(fake_job_run(&program, &folder, flags, NULL), 0);
+    assert_string_equal(program.text[TEST_STDERR], "");
+    assert_int_equal(
+        fake_job_run(&program, &folder, FAKE_LIST("--steps", "3", "--checkpoint", model), NULL), 0);
+    assert_memory_equal(program.text[TEST_STDERR], first, sizeof first - 1);
+    assert_non_null(strstr(program.text[TEST_STDERR],
+                           "model; the optimizer is fresh, and the data starts from the "
+                           "beginning\n"));
     fake_job_teardown(&folder);
 }
 
@@ -256,9 +315,45 @@ static void a_loss_that_grows_is_warned_of(void **state)
         fake_job_run(&program, &folder, FAKE_LIST("--ranks", "1", "--steps", "4"), variables), 0);
     assert_non_null(strstr(program.text[TEST_STDERR],
                            "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n"));
+    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"loss_grew\": true"));
+    assert_non_null(strstr(manifest, "\"message\": \"the loss grew from 6.25 to 100: a smaller"));
+    free(manifest);
     assert_int_equal(
         fake_job_run(&program, &folder, FAKE_LIST("--ranks", "1", "--steps", "3"), variables), 0);
     assert_null(strstr(program.text[TEST_STDERR], "the loss grew"));
+    manifest = fake_job_read(&folder, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"loss_grew\": false"));
+    assert_non_null(strstr(manifest, "\"message\": null"));
+    free(manifest);
+    fake_job_teardown(&folder);
+}
+
+/* No file may have more than 16 KiB, as on a full disk: nobody is pointed to a record that is not
+ * whole. */
+static void a_full_disk_leaves_no_record_to_point_to(void **state)
+{
+    (void)state;
+    test_folder folder;
+    struct rlimit before;
+    fake_job_setup(&folder);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN); /* as the launcher then does, too */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const int exit_status = fake_job_run(&program, &folder, FAKE_LIST("--steps", "2000"), NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(exit_status, 1);
+    assert_non_null(
+        strstr(program.text[TEST_STDERR], "error: cannot write ")); /* the first cause */
+    assert_non_null(strstr(program.text[TEST_STDERR], "out/timings.jsonl: File too large"));
+    assert_null(strstr(program.text[TEST_STDOUT], "record: "));
+    char *lines = fake_job_read(&folder, "out/timings.jsonl");
+    assert_int_equal(lines[strlen(lines) - 1], '\n');
+    free(lines);
+    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    assert_non_null(strstr(manifest, "\"exit_status\": 1"));
+    free(manifest);
     fake_job_teardown(&folder);
 }
 
@@ -273,7 +368,9 @@ int main(void)
         cmocka_unit_test(ranks_without_cpus_of_their_own_are_told),
         cmocka_unit_test(output_is_prefixed_and_collapsed),
         cmocka_unit_test(generated_texts_come_in_order),
+        cmocka_unit_test(a_run_from_a_checkpoint_says_what_that_is),
         cmocka_unit_test(out_is_one_folder_by_any_name),
+        cmocka_unit_test(a_full_disk_leaves_no_record_to_point_to),
         cmocka_unit_test(a_loss_that_grows_is_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

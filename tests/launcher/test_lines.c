@@ -1,4 +1,5 @@
-#include "lines.h"
+/* job/lines.h: equal lines of several ranks are merged, in order and within memory. */
+#include "job/lines.h"
 
 #include <stdio.h>
 #include <string.h>

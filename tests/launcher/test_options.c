@@ -1,8 +1,9 @@
+/* launch/options.h: from the command line to the job. */
 #include "launch/options.h"
 
 #include <string.h>
 
-#include "scaling.h"
+#include "cli/scaling.h"
 #include "support.h"
 
 enum { ARGS_MAX = 32 };
@@ -32,13 +33,13 @@ static void nothing_said_is_the_default_job(void **state)
     base_error error;
     assert_ok(parse(&options, WORDS(), &error), &error);
     assert_int_equal(options.action, LAUNCH_ACTION_RUN);
-    assert_string_equal(options.job.mode, "ddp-cpu");
-    assert_int_equal(options.job.world_size, 2);
-    assert_int_equal(options.job.steps, 100);
-    assert_int_equal(options.job.batch, 16);
-    assert_int_equal(options.job.context, 64);
-    assert_int_equal(options.job.seed, 35000);
-    assert_int_equal(options.job.timeout_ms, 300000);
+    assert_int_equal(options.job.job.mode, PROTO_MODE_DDP_CPU);
+    assert_int_equal(options.job.job.world_size, 2);
+    assert_int_equal(options.job.train.steps, 100);
+    assert_int_equal(options.job.train.batch, 16);
+    assert_int_equal(options.job.model.context, 64);
+    assert_int_equal(options.job.job.seed, 35000);
+    assert_int_equal(options.job.parallel.timeout_ms, 300000);
     assert_true(options.bind);
     assert_true(options.plots);
     assert_false(options.overwrite);
@@ -56,21 +57,21 @@ static void flags_reach_the_job(void **state)
                           "--no-bind", "--eval", "--out", "/o/", "--loss-on", "all", "--clip", "0"),
                     &error),
               &error);
-    assert_int_equal(options.job.world_size, 4);
-    assert_int_equal(options.job.steps, 7);
-    assert_true(options.job.learning_rate == 1e-3);
-    assert_true(options.job.learning_rate_min == 1e-4);
-    assert_string_equal(options.job.schedule, "cosine");
-    assert_int_equal(options.job.warmup_steps, 3);
-    assert_int_equal(options.job.timeout_ms, 1500);
-    assert_int_equal(options.job.join_timeout_ms, 2000);
-    assert_int_equal(options.job.bucket_bytes, 4096);
-    assert_int_equal(options.job.micro_batches, 2);
+    assert_int_equal(options.job.job.world_size, 4);
+    assert_int_equal(options.job.train.steps, 7);
+    assert_true(options.job.train.learning_rate == 1e-3);
+    assert_true(options.job.train.learning_rate_min == 1e-4);
+    assert_int_equal(options.job.train.schedule, PROTO_SCHEDULE_COSINE);
+    assert_int_equal(options.job.train.warmup_steps, 3);
+    assert_int_equal(options.job.parallel.timeout_ms, 1500);
+    assert_int_equal(options.job.parallel.join_timeout_ms, 2000);
+    assert_int_equal(options.job.parallel.bucket_bytes, 4096);
+    assert_int_equal(options.job.train.micro_batches, 2);
     assert_false(options.bind);
-    assert_true(options.job.eval);
-    assert_string_equal(options.job.out, "/o");
-    assert_string_equal(options.job.loss_on, "all");
-    assert_true(options.job.clip_norm == 0);
+    assert_true(options.job.infer.eval);
+    assert_string_equal(options.job.output.directory, "/o");
+    assert_int_equal(options.job.data.loss_on, PROTO_LOSS_ON_ALL);
+    assert_true(options.job.train.clip_norm == 0);
 }
 
 static void relative_paths_become_absolute(void **state)
@@ -79,8 +80,8 @@ static void relative_paths_become_absolute(void **state)
     static launch_options options;
     base_error error;
     assert_ok(parse(&options, WORDS("--out", "here", "--log-dir", "logs"), &error), &error);
-    assert_int_equal(options.job.out[0], '/');
-    assert_non_null(strstr(options.job.out, "/here"));
+    assert_int_equal(options.job.output.directory[0], '/');
+    assert_non_null(strstr(options.job.output.directory, "/here"));
     assert_int_equal(options.log_dir[0], '/');
 }
 
@@ -92,11 +93,20 @@ static void generate_takes_prompts(void **state)
     assert_ok(
         parse(&options, WORDS("--mode", "generate", "--prompt", "a b", "--prompt", "c"), &error),
         &error);
-    assert_string_equal(options.job.prompt, "a b\nc");
-    assert_int_equal(options.job.world_size, 1);
+    assert_int_equal(options.prompt_count, 2);
+    assert_string_equal(options.prompts[0], "a b");
+    assert_string_equal(options.prompts[1], "c");
+    assert_int_equal(options.job.job.world_size, 1);
     assert_ok(parse(&options, WORDS("--mode", "generate", "--eval", "--ranks", "2"), &error),
               &error);
-    assert_int_equal(options.job.world_size, 2);
+    assert_int_equal(options.job.job.world_size, 2);
+    assert_ok(parse(&options, WORDS("--mode", "generate", "--prompts", "/p.jsonl"), &error),
+              &error);
+    assert_string_equal(options.job.infer.prompts, "/p.jsonl");
+    assert_status(
+        parse(&options, WORDS("--mode", "generate", "--prompts", "/p", "--prompt", "a"), &error),
+        BASE_ERR_INVALID);
+    assert_status(parse(&options, WORDS("--prompts", "/p"), &error), BASE_ERR_INVALID);
     assert_status(parse(&options, WORDS("--mode", "generate"), &error), BASE_ERR_INVALID);
     assert_status(parse(&options, WORDS("--mode", "generate", "--prompt", "a\nb"), &error),
                   BASE_ERR_INVALID);
@@ -122,8 +132,9 @@ static void what_is_measured_after_a_job(void **state)
     base_error error;
     int ranks[LAUNCH_SCALING_POINTS_MAX];
     assert_ok(parse(&options, WORDS("--steps", "50"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 1);
-    assert_int_equal(ranks[0], 1);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 2);
+    assert_int_equal(ranks[0], 2); /* the job's own, under the same conditions */
+    assert_int_equal(ranks[1], 1);
     assert_ok(parse(&options, WORDS("--steps", "49"), &error), &error);
     assert_int_equal(launch_scaling_plan(&options, ranks), 0);
     assert_ok(parse(&options, WORDS("--ranks", "1"), &error), &error);
@@ -131,9 +142,12 @@ static void what_is_measured_after_a_job(void **state)
     assert_ok(parse(&options, WORDS("--no-scaling"), &error), &error);
     assert_int_equal(launch_scaling_plan(&options, ranks), 0);
     assert_ok(parse(&options, WORDS("--scaling", "1,2,4,4", "--steps", "5"), &error), &error);
-    assert_int_equal(launch_scaling_plan(&options, ranks), 2); /* 2 is the job itself */
-    assert_int_equal(ranks[0], 1);
-    assert_int_equal(ranks[1], 4);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 3);
+    assert_int_equal(ranks[0], 2);
+    assert_int_equal(ranks[1], 1);
+    assert_int_equal(ranks[2], 4);
+    assert_ok(parse(&options, WORDS("--scaling", "2"), &error), &error);
+    assert_int_equal(launch_scaling_plan(&options, ranks), 0);
 }
 
 int main(void)

@@ -1,3 +1,5 @@
+/* Reads the *.fixture files of tests/oracle: named lists of numbers. Used by tests that compare
+ * with another implementation. */
 #include "fixture.h"
 
 #include <stdio.h>

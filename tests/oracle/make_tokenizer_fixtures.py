@@ -13,9 +13,6 @@ import random
 import shutil
 import sys
 
-from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
-
 HERE = pathlib.Path(__file__).parent
 
 TEXTS = [
@@ -99,6 +96,8 @@ def slot_order(seed, slot, epoch, count):
 
 
 def main():
+    from tokenizers import Tokenizer  # not above: others want slot_order alone
+    from transformers import PreTrainedTokenizerFast
     source = pathlib.Path(sys.argv[1])
     target = HERE / "tokenizer.json"
     if source.resolve() != target.resolve():

@@ -1,3 +1,4 @@
+/* proto/bus.h: ranks told by their keys, strangers kept out, signals and garbage survived. */
 #include "proto/bus.h"
 
 #include <control.pb-c.h>

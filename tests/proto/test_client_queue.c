@@ -1,3 +1,4 @@
+/* The client's queue: messages come out as they went in, and a full queue takes no more. */
 #include "queue.h"
 
 #include <string.h>

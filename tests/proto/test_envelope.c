@@ -1,3 +1,4 @@
+/* proto/envelope.h: who may say what, bounded sizes and memory, and tamed texts. */
 #include "proto/envelope.h"
 
 #include <control.pb-c.h>
@@ -17,8 +18,8 @@ static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side f
     assert_true(ringfence__control__envelope__get_packed_size(sent) <= sizeof packed);
     const size_t size_bytes = ringfence__control__envelope__pack(sent, packed);
     assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
-    const base_status status =
-        proto_envelope_unpack(packed, size_bytes, from, 2, &arena, &got, &error);
+    const proto_envelope_source source = {.from = from, .world_size = 2, .arena = &arena};
+    const base_status status = proto_envelope_unpack(packed, size_bytes, &source, &got, &error);
     proto_arena_fini(&arena);
     return status;
 }
@@ -98,9 +99,10 @@ static void a_small_message_cannot_take_much_memory(void **state)
         packed[i + 1] = 0;
     }
     assert_ok(proto_arena_init(&arena, ARENA_BYTES, &error), &error);
-    assert_status(
-        proto_envelope_unpack(packed, sizeof packed, PROTO_SIDE_LAUNCHER, 2, &arena, &got, &error),
-        BASE_ERR_INVALID);
+    const proto_envelope_source source = {
+        .from = PROTO_SIDE_LAUNCHER, .world_size = 2, .arena = &arena};
+    assert_status(proto_envelope_unpack(packed, sizeof packed, &source, &got, &error),
+                  BASE_ERR_INVALID);
     proto_arena_fini(&arena);
 }
 

@@ -1,9 +1,11 @@
+/* proto/job.h: JOB.json read and written canonically, its limits, and its paths. */
 #include "proto/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "support.h"
 
 static char *default_text(void)
@@ -13,7 +15,7 @@ static char *default_text(void)
     char *text = NULL;
     size_t text_bytes = 0;
     proto_job_defaults(&job);
-    assert_ok(proto_job_write(&job, &text, &text_bytes, &error), &error);
+    assert_ok(proto_job_write(&job, "", &text, &text_bytes, &error), &error);
     assert_int_equal(text_bytes, strlen(text));
     return text;
 }
@@ -41,21 +43,21 @@ static void a_job_comes_back(void **state)
     char *text = NULL;
     size_t text_bytes = 0;
     proto_job_defaults(&job);
-    job.learning_rate = 0.1; /* not exact in binary */
-    job.eval = true;
-    job.seed = INT64_C(4503599627370496);
-    (void)snprintf(job.data, sizeof job.data, "/data/é \"x\".jsonl");
-    (void)snprintf(job.prompt, sizeof job.prompt, "one\ntwo");
-    assert_ok(proto_job_write(&job, &text, &text_bytes, &error), &error);
+    job.train.learning_rate = 0.1; /* not exact in binary */
+    job.infer.eval = true;
+    job.job.seed = INT64_C(4503599627370496);
+    (void)snprintf(job.data.train, sizeof job.data.train, "/data/é \"x\".jsonl");
+    (void)snprintf(job.infer.prompts, sizeof job.infer.prompts, "below/the root.jsonl");
+    assert_ok(proto_job_write(&job, "", &text, &text_bytes, &error), &error);
     assert_ok(proto_job_parse(text, text_bytes, &parsed, &error), &error);
 
     char *again = NULL;
-    assert_true(parsed.learning_rate == 0.1);
-    assert_true(parsed.eval);
-    assert_true(parsed.seed == job.seed);
-    assert_string_equal(parsed.data, job.data);
-    assert_string_equal(parsed.prompt, "one\ntwo");
-    assert_ok(proto_job_write(&parsed, &again, &text_bytes, &error), &error);
+    assert_true(parsed.train.learning_rate == 0.1);
+    assert_true(parsed.infer.eval);
+    assert_true(parsed.job.seed == job.job.seed);
+    assert_string_equal(parsed.data.train, job.data.train);
+    assert_string_equal(parsed.infer.prompts, "below/the root.jsonl");
+    assert_ok(proto_job_write(&parsed, "", &again, &text_bytes, &error), &error);
     assert_string_equal(again, text);
     free(again);
     free(text);
@@ -67,8 +69,11 @@ static void the_text_is_canonical(void **state)
     char *text = default_text();
     assert_null(strchr(text, ' '));
     assert_null(strchr(text, '\n'));
-    assert_true(strncmp(text, "{\"algorithm\":\"auto\",\"batch\":16,", 31) == 0);
-    assert_non_null(strstr(text, "\"world_size\":2}"));
+    static const char begins[] =
+        "{\"data\":{\"heldout\":\"\",\"heldout_sha256\":\"\",\"loss_on\":\"correction\",";
+    assert_true(strncmp(text, begins, sizeof begins - 1) == 0);
+    assert_non_null(strstr(text, "\"job\":{\"mode\":\"ddp-cpu\",\"seed\":35000,\"version\":2,"
+                                 "\"world_size\":2},"));
     free(text);
 }
 
@@ -84,7 +89,7 @@ static void what_is_wrong_is_named(void **state)
         {"\"batch\":16", "\"batch\":\"16\"", "batch"},
         {"\"batch\":16", "\"batch\":16.5", "batch"},
         {"\"batch\":16", "\"batch\":65536,\"batch\":1", "batch"},
-        {"\"batch\":16,", "", "\"batch\" is missing"},
+        {"\"batch\":16,", "", "\"train.batch\" is missing"},
         {"\"batch\":16", "\"batches\":16", "batches"},
         {"\"beta1\":0.9", "\"beta1\":1.0", "beta1"},
         {"\"epsilon\":", "\"epsilon\":0.0,\"x\":", "x"},
@@ -92,7 +97,26 @@ static void what_is_wrong_is_named(void **state)
         {"\"context\":64", "\"context\":65536,\"a\":1", "a"},
         {"\"mode\":\"ddp-cpu\"", "\"mode\":\"magic\"", "'magic'"},
         {"\"mode\":\"ddp-cpu\"", "\"mode\":\"ddp\"", "'ddp'"},
-        {"\"out\":\"\"", "\"out\":\"relative\"", "absolute"},
+        {"\"mode\":\"ddp-cpu\"", "\"mode\":\"ddp-nccl\"", "'ddp-nccl'"},
+        {"\"directory\":\"\"", "\"directory\":\"../elsewhere\"",
+         "output.directory: '../elsewhere'"},
+        {"\"version\":2,", "", "key \"job.version\" is missing"},
+        {"\"version\":2", "\"version\":3", "job.version: 3: must be 2"},
+        {"\"version\":2", "\"version\":2,\"steps\":100", "unknown key \"job.steps\""},
+        {"{\"data\"", "{\"steps\":100,\"data\"", "unknown key \"steps\""},
+        {"{\"data\"", "{\"train.steps\":100,\"data\"", "unknown key \"train.steps\""},
+        {"\"output\":{\"directory\":\"\"}", "\"output\":\"\"", "output must be an object"},
+        {"\"output\":{\"directory\":\"\"},", "", "\"output.directory\" is missing"},
+        {"\"baseline\":false", "\"baseline\":true", "infer.baseline"},
+        {"\"temperature\":0.0", "\"temperature\":-1.0", "infer.temperature"},
+        {"\"temperature\":0.0", "\"temperature\":0.0001", "infer.temperature 0.0001"},
+        {"\"temperature\":0.0", "\"temperature\":1001.0", "infer.temperature"},
+        {"\"top_p\":1.0", "\"top_p\":0.0", "infer.top_p"},
+        {"\"top_p\":1.0", "\"top_p\":1.5", "infer.top_p"},
+        {"\"top_p\":1.0", "\"top_p\":0.5", "infer.top_p without infer.temperature"},
+        {"\"top_k\":0", "\"top_k\":1025", "infer.top_k"},
+        {"\"top_k\":0", "\"top_k\":3", "infer.top_k without infer.temperature"},
+        {"\"sampling_seed\":0", "\"sampling_seed\":-1", "infer.sampling_seed"},
         {"\"eval\":false", "\"eval\":0", "eval"},
         {"\"steps\":100", "\"steps\":9223372036854775808", "JOB.json"},
         {"\"world_size\":2", "\"world_size\":4097", "world_size"},
@@ -118,12 +142,12 @@ static void limits_hold_on_both_sides(void **state)
     char *text = NULL;
     size_t text_bytes = 0;
     proto_job_defaults(&job);
-    job.batch = 65536;
-    job.context = 65536; /* each in range, together too many tokens */
-    assert_status(proto_job_write(&job, &text, &text_bytes, &error), BASE_ERR_INVALID);
+    job.train.batch = 65536;
+    job.model.context = 65536; /* each in range, together too many tokens */
+    assert_status(proto_job_write(&job, "", &text, &text_bytes, &error), BASE_ERR_INVALID);
     proto_job_defaults(&job);
-    memcpy(job.data, "/\xff", 3);
-    assert_status(proto_job_write(&job, &text, &text_bytes, &error), BASE_ERR_INVALID);
+    memcpy(job.data.train, "/\xff", 3);
+    assert_status(proto_job_write(&job, "", &text, &text_bytes, &error), BASE_ERR_INVALID);
 
     char *big = calloc(1, PROTO_JOB_BYTES_MAX + 1);
     assert_non_null(big);
@@ -137,29 +161,31 @@ static void a_field_is_set_from_a_text(void **state)
     base_error error;
     proto_job job;
     proto_job_defaults(&job);
-    assert_ok(proto_job_set(&job, "steps", "7", &error), &error);
-    assert_ok(proto_job_set(&job, "learning_rate", "1e-3", &error), &error);
-    assert_ok(proto_job_set(&job, "transport", "zmq", &error), &error);
-    assert_ok(proto_job_set(&job, "eval", "true", &error), &error);
-    assert_int_equal(job.steps, 7);
-    assert_true(job.learning_rate == 1e-3);
-    assert_string_equal(job.transport, "zmq");
-    assert_true(job.eval);
+    assert_ok(proto_job_set(&job, "train.steps", "7", &error), &error);
+    assert_ok(proto_job_set(&job, "train.learning_rate", "1e-3", &error), &error);
+    assert_ok(proto_job_set(&job, "parallel.transport", "zmq", &error), &error);
+    assert_ok(proto_job_set(&job, "infer.eval", "true", &error), &error);
+    assert_int_equal(job.train.steps, 7);
+    assert_true(job.train.learning_rate == 1e-3);
+    assert_int_equal(job.parallel.transport, PROTO_TRANSPORT_ZMQ);
+    assert_true(job.infer.eval);
 
     static const char *const wrong[][2] = {
-        {"steps", "7x"},
-        {"steps", ""},
-        {"steps", "0"},
-        {"steps", "1e3"},
-        {"steps", "99999999999999999999"},
-        {"learning_rate", "x"},
-        {"beta1", "1"},
-        {"clip_norm", "nan"},
-        {"clip_norm", "inf"},
-        {"transport", "udp"},
-        {"tcp_auth", "none"},
-        {"eval", "yes"},
-        {"out", "relative"},
+        {"train.steps", "7x"},
+        {"train.steps", ""},
+        {"train.steps", "0"},
+        {"train.steps", "1e3"},
+        {"train.steps", "99999999999999999999"},
+        {"train.learning_rate", "x"},
+        {"train.beta1", "1"},
+        {"train.clip_norm", "nan"},
+        {"train.clip_norm", "inf"},
+        {"parallel.transport", "udp"},
+        {"parallel.tcp_auth", "none"},
+        {"infer.eval", "yes"},
+        {"output.directory", ""},
+        {"job.mode", "ddp-nccl"},
+        {"job.version", "1"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         if (proto_job_set(&job, wrong[i][0], wrong[i][1], &error) != BASE_ERR_INVALID) {
@@ -169,12 +195,61 @@ static void a_field_is_set_from_a_text(void **state)
     assert_status(proto_job_set(&job, "nothing", "1", &error), BASE_ERR_NOTFOUND);
 }
 
+/* What is below the root is written by its path from there, and found below another. */
+static void paths_follow_the_root(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_job job;
+    proto_job parsed;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    proto_job_defaults(&job);
+    (void)snprintf(job.data.train, sizeof job.data.train, "/root/data/train.jsonl");
+    (void)snprintf(job.data.heldout, sizeof job.data.heldout, "/rooted/heldout.jsonl");
+    (void)snprintf(job.output.directory, sizeof job.output.directory, "/root");
+    assert_ok(proto_job_write(&job, "/root", &text, &text_bytes, &error), &error);
+    assert_ok(proto_job_parse(text, text_bytes, &parsed, &error), &error);
+    assert_string_equal(parsed.data.train, "data/train.jsonl");
+    assert_string_equal(parsed.data.heldout, "/rooted/heldout.jsonl");
+    assert_string_equal(parsed.output.directory, "/root");
+    assert_string_equal(parsed.data.tokenizer, "");
+    free(text);
+
+    proto_job unrooted = parsed;
+    assert_status(proto_job_resolve(&unrooted, "", &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "data.train is data/train.jsonl"));
+    assert_status(proto_job_resolve(&unrooted, "relative", &error), BASE_ERR_INVALID);
+    assert_ok(proto_job_resolve(&parsed, "/elsewhere", &error), &error);
+    assert_string_equal(parsed.data.train, "/elsewhere/data/train.jsonl");
+    assert_string_equal(parsed.data.heldout, "/rooted/heldout.jsonl");
+    assert_string_equal(parsed.data.tokenizer, "");
+}
+
+/* The seeds of the fuzzer are jobs, and not refused at their first byte. */
+static void the_corpus_is_read(void **state)
+{
+    (void)state;
+    static const char *const seeds[] = {CORPUS "/gate_check", CORPUS "/train"};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        base_error error;
+        proto_job job;
+        void *text = NULL;
+        size_t text_bytes = 0;
+        assert_ok(base_file_read(seeds[i], PROTO_JOB_BYTES_MAX, &text, &text_bytes, &error),
+                  &error);
+        assert_ok(proto_job_parse(text, text_bytes, &job, &error), &error);
+        free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_comes_back),          cmocka_unit_test(the_text_is_canonical),
         cmocka_unit_test(what_is_wrong_is_named),    cmocka_unit_test(a_field_is_set_from_a_text),
-        cmocka_unit_test(limits_hold_on_both_sides),
+        cmocka_unit_test(limits_hold_on_both_sides), cmocka_unit_test(paths_follow_the_root),
+        cmocka_unit_test(the_corpus_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

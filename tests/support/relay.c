@@ -1,3 +1,5 @@
+/* A TCP relay in a thread, which lets a test see, change and delay what passes. Used by
+ * test_tcp.c. */
 #include "relay.h"
 
 #include <errno.h>

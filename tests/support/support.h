@@ -37,6 +37,11 @@ void _fail(const char *file, int line) __attribute__((noreturn));
         }                                                                                          \
     } while (0)
 
+/* The exit code of a test program, or script, of which a part could not run here, while the rest
+ * passed: ctest then says "skipped". cmocka's skip() in any test has it returned in place of 0 by
+ * cmocka_run_group_tests. */
+enum { TEST_EXIT_SKIPPED = 77 };
+
 /* How many descriptors this process has open, by a measure that is for comparing only. */
 int test_open_descriptors(void);
 

@@ -4,6 +4,7 @@
 
 enum {
     BASE_RANKS_MAX = 4096,          /* ranks in one job */
+    BASE_COLL_RANKS_MAX = 64,       /* of a job whose ranks all meet in collectives */
     BASE_PATH_BYTES = 4096,         /* with the final NUL, as PATH_MAX */
     BASE_HOSTNAME_BYTES = 256,      /* with the final NUL */
     BASE_JSON_LINE_BYTES = 1 << 20, /* one line of JSONL */

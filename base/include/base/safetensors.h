@@ -44,8 +44,8 @@ typedef struct base_safetensors {
 } base_safetensors;
 
 /* Parses size_bytes at file, which the caller keeps alive as long as *parsed is used. Every flaw is
- * BASE_ERR_INVALID with what is wrong; a header longer than header_bytes_max is BASE_ERR_LIMIT. On
- * failure *parsed is empty and needs no release. */
+ * BASE_ERR_INVALID with what is wrong. Nothing behind the header is looked at. A header longer than
+ * header_bytes_max is BASE_ERR_LIMIT. On failure *parsed is empty and needs no release. */
 BASE_MUST_CHECK base_status base_safetensors_parse(const void *file, size_t size_bytes,
                                                    size_t header_bytes_max,
                                                    base_safetensors *parsed, base_error *reterr);

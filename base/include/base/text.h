@@ -13,4 +13,9 @@ enum {
  * goes on. A character that the end of the text cuts off is left out. */
 void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES]);
 
+/* Replaces each control character of the text (an ESC, a newline) by "\\x1b", where size_bytes
+ * leaves room, else by '?': what strangers wrote does nothing to a terminal and makes no second
+ * line. */
+void base_text_escape(char *text, size_t size_bytes);
+
 #endif

@@ -1,10 +1,10 @@
-/* The audit: walks the whole journal again and recomputes everything that follows from it.
+/* The audit: makes the whole journal again and compares everything that follows from it.
  *
- * Of every row: its number, its hash over the row before, that it is what the rules allow after the
- * rows before it (the same rules.c that decided), and that the tables hold what the row says. Then,
- * at the newest row: every account's balances and every reservation against the recomputed ones,
- * and that the tables hold nothing besides. It goes in slices, between batches, on the ledger's own
- * connection: rows that come meanwhile are walked too. */
+ * Every row's number is the next one, and its hash goes over the row before. Then the operation
+ * that the row records is done again, in a temporary ledger that begins empty: the same code must
+ * decide the same and come to the same row. At the newest row every column of every table, and the
+ * schema, is compared with that temporary ledger's. It goes in slices, between batches, on the
+ * ledger's own connection: rows that come meanwhile are walked too. */
 #ifndef BUDGET_AUDIT_H
 #define BUDGET_AUDIT_H
 

@@ -7,12 +7,12 @@
  *   vast-json    the answer of /api/v0/invoices or charges: [{"instance_id", "amount", "timestamp",
  *                "type": "charge", …}] or {"results": […]}; payments are passed over
  *   focus-csv    FOCUS (focus.finops.org): BilledCost, BillingCurrency (USD), ResourceId,
- *                ResourceName, Tags, ChargePeriodStart
- *   csv          a header with "usd" and any of "label", "instance_id", "line_id", "time"
+ *                ResourceName, Tags, ChargePeriodStart, ChargePeriodEnd
+ *   csv          a header with "usd" and any of "label", "instance_id", "line_id", "time", "until"
  *
  * A line without an id of its own gets one made of what it says (instance, time, amount is left
- * out: a corrected line keeps its id), so that the same line on the next bill is known again. Pure.
- */
+ * out: a corrected line keeps its id), so that the same line on the next bill
+ * is known again. Pure. */
 #ifndef BUDGET_BILL_H
 #define BUDGET_BILL_H
 
@@ -35,24 +35,24 @@ typedef struct budget_charge {
     char instance_id[BUDGET_CHARGE_INSTANCE_BYTES]; /* empty: the line names none */
     int64_t usd_micro;                              /* negative: a credit */
     int64_t at_s;                                   /* when the period began; 0: not said */
+    int64_t until_s;                                /* when it ended; 0: not said */
 } budget_charge;
 
-typedef enum budget_bill_format {
-    BUDGET_BILL_GUESS, /* from its first characters */
-    BUDGET_BILL_RUNPOD_JSON,
-    BUDGET_BILL_VAST_JSON,
-    BUDGET_BILL_FOCUS_CSV,
-    BUDGET_BILL_CSV,
-} budget_bill_format;
+typedef struct budget_bill_format budget_bill_format;
+
+/* Those there are, from 0; NULL past the last. */
+const budget_bill_format *budget_bill_format_at(size_t index);
 
 /* "runpod-json", …; BASE_ERR_INVALID for another name. */
-BASE_MUST_CHECK base_status budget_bill_format_parse(const char *name, budget_bill_format *format,
+BASE_MUST_CHECK base_status budget_bill_format_parse(const char *name,
+                                                     const budget_bill_format **format,
                                                      base_error *reterr);
 
-/* The charges (malloc'ed, the caller frees them). BASE_ERR_INVALID: which line and field.
- * BASE_ERR_LIMIT, BASE_ERR_MEMORY. */
+/* format NULL: guessed from the text. The charges (malloc'ed, the caller frees them).
+ * BASE_ERR_INVALID: which line and field. BASE_ERR_LIMIT, BASE_ERR_MEMORY. */
 BASE_MUST_CHECK base_status budget_bill_parse(const void *bytes, size_t size_bytes,
-                                              budget_bill_format format, budget_charge **charges,
-                                              size_t *count, base_error *reterr);
+                                              const budget_bill_format *format,
+                                              budget_charge **charges, size_t *count,
+                                              base_error *reterr);
 
 #endif

@@ -32,14 +32,12 @@
 #include "budget/wire.h"
 
 enum {
-    BUDGET_REQUEST_ID_BYTES = 65, /* letters, digits, . _ -; with NUL */
     BUDGET_INSTANCE_ID_BYTES = 128,
     BUDGET_LINE_ID_BYTES = 128,
     BUDGET_STATE_BYTES = 32,
-    BUDGET_EVIDENCE_BYTES_MAX = 512 * 1024, /* a file of evidence */
-    BUDGET_BILL_LINES_MAX = 4096,           /* in one reconcile */
-    BUDGET_REASON_BYTES = 512,              /* a refusal's words; with NUL */
-    BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000,   /* where the options say 0 */
+    BUDGET_BILL_LINES_MAX = 4096,         /* in one reconcile */
+    BUDGET_REASON_BYTES = 512,            /* a refusal's words; with NUL */
+    BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000, /* where the options say 0 */
 };
 
 typedef enum budget_verdict {
@@ -175,6 +173,7 @@ typedef struct budget_entry {
                                        posted, voided */
     int64_t reserved_usd_micro;
     int64_t actual_usd_micro;
+    int64_t credit_usd_micro; /* by how much credits are above what it cost */
     bool actual_known;
     char mode[BUDGET_NAME_BYTES];
     char vendor[BUDGET_NAME_BYTES];
@@ -191,9 +190,10 @@ typedef struct budget_entry {
 
 typedef struct budget_report {
     uint64_t accounts_total;
-    uint64_t frozen_total;                 /* accounts that wait for `account acknowledge` */
-    uint64_t alarms_total;                 /* past their deadline without proof of termination */
-    char clock_alarm[BUDGET_REASON_BYTES]; /* what the wall clock has done; empty: nothing */
+    uint64_t frozen_total;                   /* accounts that wait for `account acknowledge` */
+    uint64_t alarms_total;                   /* past their deadline without proof of termination */
+    char clock_alarm[BUDGET_REASON_BYTES];   /* what the wall clock has done; empty: nothing */
+    char audit_finding[BUDGET_REASON_BYTES]; /* of the last audit; empty: it was good */
 } budget_report;
 
 /* What a page is handed to; the pointer lives until the function returns. */
@@ -201,8 +201,8 @@ typedef void (*budget_account_fn)(void *user, const budget_account *account);
 typedef void (*budget_entry_fn)(void *user, const budget_entry *entry);
 typedef void (*budget_line_fn)(void *user, const char *line);
 
-/* Counts, each account (at most the first 1000), and the first 100 alarms. Functions may be NULL.
- */
+/* Counts, each account (at most the first 1000), and the first 100 alarms.
+ * Functions may be NULL. */
 typedef struct budget_status_sinks {
     budget_account_fn account;
     budget_entry_fn alarm;
@@ -235,11 +235,13 @@ BASE_MUST_CHECK budget_verdict budget_account_list(budget_client *client, budget
 /* ------------------------------------------------------------------------------------------------
  * Facts: role reconcile */
 
-/* line_id: the bill's line, recorded once; NULL: one of the label's own. evidence may be NULL. */
+/* line_id: the bill's line, recorded once; NULL: one of the label's own. partial: more may come;
+ * else the cost is final where termination was proven before. evidence may be NULL. */
 typedef struct budget_actual {
     const char *label;
     int64_t usd_micro;
     const char *line_id;
+    bool partial;
     const void *evidence;
     size_t evidence_bytes;
 } budget_actual;
@@ -252,6 +254,7 @@ typedef struct budget_bill_line {
     char instance_id[BUDGET_INSTANCE_ID_BYTES]; /* empty: not on the bill */
     int64_t usd_micro;                          /* negative: a credit */
     int64_t at_s;                               /* when its period began; 0: not said */
+    int64_t until_s;                            /* when it ended; 0: not said */
 } budget_bill_line;
 
 typedef struct budget_bill {
@@ -277,6 +280,7 @@ typedef struct budget_reconciliation {
     uint64_t missing_in_ledger;
     uint64_t differing;
     uint64_t unknown;
+    uint64_t passed_over; /* lines whose period begins after as_of */
 } budget_reconciliation;
 
 typedef void (*budget_difference_fn)(void *user, const budget_difference *difference);
@@ -362,16 +366,20 @@ typedef struct budget_redemption {
     int64_t not_after;    /* absolute: the job's deadline, seconds since 1970 */
     int64_t seconds_left; /* the same, by the service's clock that does not jump: arm a timer so */
     int count;
-    char receipts[BUDGET_REDEEM_RANKS_MAX][BUDGET_TOKEN_BYTES]; /* by rank, from first_rank on */
+    char receipts[BUDGET_REDEEM_RANKS_MAX][BUDGET_TOKEN_BYTES]; /* by rank, from the first one on */
 } budget_redemption;
 
-/* Redeems for ranks first_rank … first_rank + ranks - 1 (at most BUDGET_REDEEM_RANKS_MAX a call) of
- * one attempt, from 1. The same again gets the same answer, so BUDGET_UNKNOWN is retried by calling
- * again. Needs no client key. About 400 KB: not for the stack. */
+typedef struct budget_redeem_ranks {
+    int first;
+    int count;   /* 1 … BUDGET_REDEEM_RANKS_MAX */
+    int attempt; /* from 1 */
+} budget_redeem_ranks;
+
+/* Redeems for some ranks of one attempt. The same again gets the same answer, so BUDGET_UNKNOWN is
+ * retried by calling again. Needs no client key. *redemption has about 400 KB: not for the stack. */
 BASE_MUST_CHECK budget_verdict budget_redeem(const budget_redeem_options *options,
-                                             const char *token, int first_rank, int ranks,
-                                             int attempt, budget_redemption *redemption,
-                                             base_error *why);
+                                             const char *token, const budget_redeem_ranks *ranks,
+                                             budget_redemption *redemption, base_error *why);
 
 /* Leave to create one instance, once per token: it is on disk before this returns, and is never
  * granted again. After BUDGET_UNKNOWN nobody knows whether it was granted: look at the vendor's

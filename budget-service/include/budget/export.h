@@ -1,7 +1,7 @@
 /* What others read of the ledger: spend.jsonl, an hledger journal, and the phase's budget page.
  *
- * All of them can be made again from the ledger at any time. Pure but for budget_export_markdown.
- */
+ * All of them can be made again from the ledger at any time.
+ * Pure but for budget_export_markdown. */
 #ifndef BUDGET_EXPORT_H
 #define BUDGET_EXPORT_H
 

@@ -3,8 +3,8 @@
  * A key is found by its id (k4.pid) alone; an id that is not there fails closed. A rotated key is
  * retired: it verifies what was signed before, until its last token has expired. A revoked key
  * verifies nothing. Whoever can replace this file decides what is accepted: docs/THREATS.md.
- * Plain data; pure but for the file functions. Source: PASERK, github.com/paseto-standard/paserk.
- */
+ * Plain data; pure but for the file functions.
+ * Source: PASERK, github.com/paseto-standard/paserk. */
 #ifndef BUDGET_KEYRING_H
 #define BUDGET_KEYRING_H
 
@@ -67,10 +67,19 @@ BASE_MUST_CHECK base_status budget_keyring_parse(const void *text, size_t text_b
 BASE_MUST_CHECK base_status budget_keyring_format(const budget_keyring *keyring, char **text,
                                                   size_t *text_bytes, base_error *reterr);
 
+/* Where a machine keeps the keyring that its ranks believe, whatever their launcher names. Root
+ * puts it there (budget-service install-keyring). */
+#define BUDGET_KEYRING_ANCHOR "/etc/ringfence/keyring.json"
+
+/* The anchor where there is one, else named. */
+const char *budget_keyring_choose(const char *named);
+
+/* BASE_ERR_NOTFOUND; BASE_ERR_AUTH: somebody else may write it. */
 BASE_MUST_CHECK base_status budget_keyring_read(const char *path, budget_keyring *keyring,
                                                 base_error *reterr);
 
-/* Replaces the file whole (mode 0644 less the umask: it holds nothing secret). */
+/* Replaces the file whole (mode 0644 less the umask: it holds nothing secret, and only we write
+ * it). */
 BASE_MUST_CHECK base_status budget_keyring_write(const char *path, const budget_keyring *keyring,
                                                  base_error *reterr);
 

@@ -6,11 +6,14 @@
  *
  * Changes happen in batches: budget_ledger_begin, any number of operations, budget_ledger_commit.
  * An operation fills an answer at once, but the answer may leave the process only after the commit
- * has returned BASE_OK: before that nothing is on disk. Three things can come back from an
- * operation: BASE_OK             answer->reason says granted (BUDGET_REASON_NONE) or why refused
+ * has returned BASE_OK: before that nothing is on disk.
+ *
+ * Three things can come back from an operation:
+ *   BASE_OK             answer->reason says granted (BUDGET_REASON_NONE) or why refused
  *   BASE_ERR_INVALID    the request itself is malformed; nothing is stored; the batch goes on
  *   anything else       a transient error; nothing is stored as a refusal, the batch is lost as a
  *                       whole (commit rolls it back and says so), the same request may be retried
+ *
  * After a failed write or fsync of the database, or when its file has been taken away, the ledger
  * is broken: everything returns BASE_ERR_STATE, and the process must end (budget_ledger_broken).
  *
@@ -33,12 +36,10 @@
 #include "budget/rules.h"
 
 enum {
-    BUDGET_REQUEST_ID_BYTES = 65, /* 1 to 64 characters of a name (budget_name_ok); with NUL */
     BUDGET_CLIENT_KEY_BYTES = 32, /* CURVE */
     BUDGET_INSTANCE_BYTES = 128,  /* a vendor's instance id; with NUL */
     BUDGET_LINE_BYTES = 192,      /* a bill line's id; with NUL */
     BUDGET_WORDS_BYTES = 256,     /* one line for a person; with NUL */
-    BUDGET_EVIDENCE_BYTES_MAX = 512 * 1024,
     BUDGET_ACCOUNTS_MAX = 4096,
     BUDGET_CLIENTS_MAX = 4096, /* revoked ones included */
     BUDGET_INSTANCES_MAX = 64, /* of one reservation */
@@ -115,6 +116,10 @@ typedef struct budget_answer {
     int64_t remaining_after_usd_micro;
     char words[BUDGET_WORDS_BYTES]; /* one line for a person when refused; empty when granted */
 } budget_answer;
+
+/* In a batch: a row that says that an admin goes on although the audit found this. */
+BASE_MUST_CHECK base_status budget_ledger_accept_audit(budget_ledger *ledger, const char *finding,
+                                                       base_error *reterr);
 
 /* ---- accounts ---------------------------------------------------------------------------- */
 
@@ -216,18 +221,22 @@ BASE_MUST_CHECK base_status budget_ledger_attach(budget_ledger *ledger, const bu
 
 typedef struct budget_actual {
     const char *label;
-    int64_t usd_micro;        /* to post; negative (a credit) only with a line id */
+    int64_t usd_micro;        /* to post; negative: a credit, or too much was recorded */
     const char *line_id;      /* of the bill; NULL: a person said so */
+    const char *instance_id;  /* that the line names; NULL or "": none */
     int64_t billed_usd_micro; /* with a line id: what the bill's line says, which is more than
                                * usd_micro where a part of it was recorded by hand before */
+    bool final;               /* a person says that no more will come; counts only when termination
+                               * has been proven before */
     const void *evidence;     /* NULL: none; kept with its digest */
     size_t evidence_bytes;    /* at most BUDGET_EVIDENCE_BYTES_MAX */
 } budget_actual;
 
-/* Posts it, now and in any state. Freezes the account when Σ is above the reservation
- * (answer->words says so). What is left of the reservation returns when termination is proven as
- * well. Refused: LABEL_UNKNOWN, LINE_USED (the line id has another amount or label; the same is the
- * same answer). */
+/* Posts it, now and in any state. Freezes the account when the sum is above the reservation, or
+ * credits take it below 0 (answer->words says so). What is left of the reservation returns when
+ * termination is proven and the cost is final (budget/rules.h). Refused: LABEL_UNKNOWN, LINE_USED
+ * (the line id, which counts within its vendor and instance, has another amount or label; the same
+ * is the same answer). */
 BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
                                                         const budget_caller *caller,
                                                         const budget_actual *actual,
@@ -268,10 +277,12 @@ typedef struct budget_reservation {
     char instance_id[BUDGET_INSTANCE_BYTES]; /* the first one attached; empty: none */
     budget_state state;
     int64_t amount_usd_micro; /* what was reserved: the estimate */
-    int64_t posted_usd_micro;
+    int64_t total_usd_micro;  /* of costs and credits; below 0: credited more than it cost */
+    int64_t posted_usd_micro; /* what counts of it: never below 0 */
     int64_t billed_usd_micro; /* Σ of the bills' lines seen so far */
     int64_t held_usd_micro;   /* of the amount, still reserved */
-    bool actual_known;        /* an actual that counts was recorded */
+    bool actual_known;        /* somebody has said what it cost, and be it nothing */
+    bool on_bill;             /* a line of a bill is about it */
     int64_t authorized_ms;    /* wall time, all five; 0: not yet */
     int64_t redeemed_ms;
     int64_t deadline_ms;
@@ -291,8 +302,7 @@ BASE_MUST_CHECK base_status budget_ledger_find_instance(budget_ledger *ledger, c
                                                         budget_reservation *found,
                                                         base_error *reterr);
 
-/* The stored claims of a label's or jti's token, and the payload and kid to sign it again with.
- * BASE_ERR_NOTFOUND. */
+/* The stored claims of a jti's token, its payload and kid. BASE_ERR_NOTFOUND. */
 BASE_MUST_CHECK base_status budget_ledger_claims(budget_ledger *ledger, const char *jti,
                                                  budget_authorization *authorization,
                                                  char payload[BUDGET_CLAIMS_JSON_BYTES],

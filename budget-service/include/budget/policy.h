@@ -4,20 +4,31 @@
  * misspelt limit is not a missing one:
  *
  *   {"version": 1,
- *    "account": "phase35",                                     pays where a request names none
- *    "spend": "experiments/35-cloud-budget/spend.jsonl",       where spend.jsonl is appended
- *    "hook": ["/usr/local/bin/tell-me", "budget"],             run at an alarm, which it gets on
- * stdin "token_seconds": 900,                                     exp − iat "vendors": {"runpod":
- * {"granularity_seconds": 60}},       what a vendor bills at least "accounts": {
+ *    "account": "phase35",              pays where a request names none
+ *    "spend": "experiments/35-cloud-budget/spend.jsonl",   where spend.jsonl is appended
+ *    "hook": ["/usr/local/bin/tell-me", "budget"],         run at an alarm, given on its stdin
+ *    "token_seconds": 900,              exp - iat
+ *    "vendors": {"runpod": {
+ *      "granularity_seconds": 60,       what the vendor bills at least
+ *      "settling_hours": "48"}},        so long after a run's end it may still send lines
+ *    "accounts": {
  *      "*":             {"defaults": {…}, "limits": {…}},      every account
  *      "phase35/lab02": {"defaults": {"vendor": "runpod", "tier": "spot", "max_hours": "2"}}}}
  *
- * defaults: mode, vendor, instance_type, tier (texts), world_size, instances, gpus, max_attempts
- * (numbers), max_price, max_hours (decimal texts: USD per hour and instance, hours). limits:
- * vendors, tiers, modes (lists), max_price, max_hours, max_usd (decimal texts), instances,
- * world_size, max_attempts (numbers). An account's own entry comes first, then its parents', then
- * "*"; the strictest limit holds. Everything may be absent. Immutable after parsing; thread safe
- * then. */
+ * defaults, what an account's authorizations get where a request says nothing:
+ *   mode, vendor, instance_type, tier             texts
+ *   world_size, instances, gpus, max_attempts     numbers
+ *   max_price, max_hours                          decimal texts: USD per hour and instance, hours
+ *
+ * limits, what a request may ask for at most:
+ *   vendors, tiers, modes                         lists of texts
+ *   instances, world_size, max_attempts           numbers
+ *   max_price, max_hours, max_usd                 decimal texts
+ *
+ * An account's own entry comes first, then its parents', then "*"; the strictest limit holds.
+ * Everything may be absent.
+ *
+ * Immutable after parsing; thread safe then. */
 #ifndef BUDGET_POLICY_H
 #define BUDGET_POLICY_H
 
@@ -35,6 +46,7 @@ enum {
     BUDGET_POLICY_VENDORS_MAX = 32,
     BUDGET_POLICY_HOOK_WORDS_MAX = 16,
     BUDGET_POLICY_GRANULARITY_S = 3600,      /* of a vendor that the policy does not name */
+    BUDGET_POLICY_SETTLING_S = 48 * 3600,    /* the same */
     BUDGET_POLICY_TOKEN_S = 900,             /* token_seconds where it is absent */
     BUDGET_POLICY_SECONDS = 3600,            /* of a job, where neither it nor a default says */
     BUDGET_POLICY_LOCAL_SECONDS = 24 * 3600, /* the same for vendor local, within its limits */
@@ -61,6 +73,9 @@ const char *budget_policy_spend_path(const budget_policy *policy);
 const char *const *budget_policy_hook(const budget_policy *policy);
 int64_t budget_policy_token_seconds(const budget_policy *policy);
 int64_t budget_policy_granularity_seconds(const budget_policy *policy, const char *vendor);
+
+/* policy NULL: the default. */
+int64_t budget_policy_settling_seconds(const budget_policy *policy, const char *vendor);
 
 /* Fills what is empty (texts) or 0 (numbers) in the claims from the defaults of claims->account.
  * What stays empty then gets: vendor "local" for an amount of 0, else "cloud" (any vendor),

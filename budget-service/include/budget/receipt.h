@@ -36,6 +36,12 @@ BASE_MUST_CHECK budget_verdict_token budget_receipt_verify(const char *token, si
                                                            int64_t now_s, budget_receipt *receipt,
                                                            base_error *why);
 
+/* When it is, in seconds since 1970, for the receipts in dir: by the wall clock, or by DIR/clock
+ * where that is later, which goes on with CLOCK_BOOTTIME and is written anew by each call. So a
+ * receipt that has expired stays so when the wall clock is set back. BASE_ERR_IO and others: fail
+ * closed. */
+BASE_MUST_CHECK base_status budget_receipt_now(const char *dir, int64_t *now_s, base_error *reterr);
+
 /* Is a verified receipt the one for this jti, rank, attempt and job key? OK or WRONG_JOB; *why says
  * what differs. */
 BASE_MUST_CHECK budget_verdict_token budget_receipt_check(const budget_receipt *receipt,

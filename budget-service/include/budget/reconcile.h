@@ -4,12 +4,21 @@
  * lines seen so far must come to what is posted:
  *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids: matched
  *   - recorded by hand, and the same but for rounding (half a cent a line): the lines take its
- * place, so that what is posted is exactly what is billed: matched
+ *     place, so that what is posted is exactly what is billed: matched
  *   - otherwise: differing, and nothing is recorded until a person has looked
- * missing_in_ledger: a line whose label or instance the ledger does not know. unknown: a line that
- * names neither; or a run that was on before as_of, has not ended, and is on no bill: its cost is
- * not known. missing_in_bill: a run with a cost, or ended, that no line of any bill is about. Runs
- * of vendor "local" are never expected. */
+ *   - credits take the sum below 0: the lines are recorded, and count as nothing: differing, and
+ *     the account is frozen
+ *
+ * A matched run that has ended: its cost is final, and what is left of the reservation returns,
+ * when the bill's periods reach its end, or as_of is later than that by the vendor's settling time
+ * (budget_rule_finalize).
+ *
+ * Further findings:
+ *   - missing_in_ledger: a line whose label or instance the ledger does not know
+ *   - unknown: a line that names neither; or a run that was on before as_of, has not ended, and is
+ *     on no bill: its cost is not known
+ *   - missing_in_bill: a run with a cost, or ended, that no line of any bill is about; runs of
+ *     vendor "local" are never expected */
 #ifndef BUDGET_RECONCILE_H
 #define BUDGET_RECONCILE_H
 
@@ -20,14 +29,7 @@
 #include "base/status.h"
 #include "budget/bill.h"
 #include "budget/ledger.h"
-
-typedef struct budget_reconcile_options {
-    int64_t
-        as_of_s; /* lines that begin later are passed over, runs that began later not expected */
-    const char *vendor; /* only its runs are expected; NULL or "": all but local */
-    const budget_charge *charges;
-    size_t count;
-} budget_reconcile_options;
+#include "budget/policy.h"
 
 typedef enum budget_finding_kind {
     BUDGET_FINDING_MATCHED,
@@ -50,18 +52,29 @@ typedef struct budget_finding {
     int64_t bill_usd_micro;
 } budget_finding;
 
+typedef struct budget_reconcile_options {
+    int64_t as_of_s;    /* lines that begin later are passed over, runs that began later not
+                         * expected */
+    const char *vendor; /* only its runs are expected; NULL or "": all but local */
+    const budget_policy *policy; /* the vendors' settling times; NULL: the default */
+    const budget_charge *charges;
+    size_t count;
+    void (*visit)(void *context, const budget_finding *finding); /* every finding but the matched
+                                                                  * ones; may be NULL */
+    void *context;
+} budget_reconcile_options;
+
 typedef struct budget_reconciled {
     int64_t
         counts[BUDGET_FINDING_COUNT_]; /* labels; lines for missing_in_ledger and unknown lines */
+    int64_t passed_over;               /* lines that begin after as_of */
     int64_t recorded;                  /* new actuals */
     bool frozen;                       /* one of them froze its account */
 } budget_reconciled;
 
-/* In a batch. visit (may be NULL) gets every finding but the matched ones. BASE_ERR_INVALID: two
- * lines of the bill have the same id. */
-BASE_MUST_CHECK base_status budget_reconcile_run(
-    budget_ledger *ledger, const budget_caller *caller, const budget_reconcile_options *options,
-    budget_reconciled *result, void (*visit)(void *context, const budget_finding *finding),
-    void *context, base_error *reterr);
+/* In a batch. BASE_ERR_INVALID: two lines of the bill have the same id. */
+BASE_MUST_CHECK base_status budget_reconcile_run(budget_ledger *ledger, const budget_caller *caller,
+                                                 const budget_reconcile_options *options,
+                                                 budget_reconciled *result, base_error *reterr);
 
 #endif

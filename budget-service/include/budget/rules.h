@@ -5,17 +5,22 @@
  * changes that reservation in place; what changes on each account of the chain is the difference of
  * held and posted before and after (budget_rule_effect).
  *
- *   reserved ──────────────► voided                     never redeemed
+ *   reserved ──────────────► voided                      never redeemed
  *      │ first redemption, leave to create, or a cost
  *      ▼
- *   created ───────────────► terminated-unbilled ─────► posted
- *      │ deadline passed             ▲                      ▲
- *      ▼                             │ evidence             │ evidence, the cost being known
- *   expired-unconfirmed ─────────────┴──────────────────────┘
+ *   created ───────────────► terminated-unbilled ──────► posted
+ *      │ deadline passed             ▲         the cost is final
+ *      ▼                             │ evidence
+ *   expired-unconfirmed ─────────────┘
  *
- * held, what an account still has reserved for it, is amount − posted (not below 0) until
- * termination is proven AND a cost is known; only then, or when voided, it is 0. A cost of nothing,
- * said before termination was proven, is not known: an instance that runs costs something. */
+ * A cost is final, once termination is proven, when
+ *   - a person says so with a cost recorded after the end (budget_rule_cost.final), or
+ *   - a bill shows each instance billed until the end (budget_rule_finalize), or
+ *   - a bill that shows the run reaches beyond the end by the vendor's settling time (the same).
+ *
+ * posted, what the run counts, is the sum of its costs and credits, and never below 0: a credit
+ * makes no more room than was posted for its run. held, what an account still has reserved for it,
+ * is amount - posted (not below 0) until the cost is final; only then, or when voided, it is 0. */
 #ifndef BUDGET_RULES_H
 #define BUDGET_RULES_H
 
@@ -92,7 +97,10 @@ typedef enum budget_kind {
     BUDGET_KIND_CLIENT_ADD = 15,
     BUDGET_KIND_CLIENT_REVOKE = 16,
     BUDGET_KIND_CHECKPOINT_ACCEPTED = 17,
-    BUDGET_KIND_COUNT_ = 18,
+    BUDGET_KIND_BOOT = 18, /* the first start after the machine's: where ledger time stood */
+    BUDGET_KIND_AUDIT_ACCEPTED = 19, /* an admin goes on with a ledger that does not audit */
+    BUDGET_KIND_FINAL = 20,          /* a bill showed that the cost is final */
+    BUDGET_KIND_COUNT_ = 21,
 } budget_kind;
 
 const char *budget_kind_name(budget_kind kind);
@@ -118,13 +126,16 @@ typedef struct budget_rule_now {
 typedef struct budget_rule_reservation {
     budget_state state;
     int64_t amount;
-    int64_t posted; /* Σ actuals */
+    int64_t total;  /* of costs and credits: below 0 when credits are more */
+    int64_t posted; /* what counts of it: 0 when it is below 0 */
     int64_t held;
     bool local;          /* vendor local: no bill will come */
     bool created;        /* leave to create was given */
     bool expired;        /* its deadline has been seen to pass */
     bool terminated;     /* proven, or attested */
-    bool cost_known;     /* an actual that counts */
+    bool billed;         /* a line of a bill is in the total */
+    bool final;          /* no more cost will come */
+    int64_t ended_ms;    /* ledger time, when terminated; 0: it is not */
     int64_t deadline_ms; /* ledger time; 0: not redeemed yet */
     int64_t max_seconds;
     int64_t expires_at_s; /* exp */
@@ -163,10 +174,39 @@ budget_reason budget_rule_create(budget_rule_reservation *reservation, bool froz
                                  const budget_rule_now *now);
 budget_reason budget_rule_void(budget_rule_reservation *reservation);
 
-/* *freeze: Σ is above the reservation, and this actual took it there or further. */
-budget_reason budget_rule_actual(budget_rule_reservation *reservation, int64_t amount,
+/* What a bill's line or a person says that it cost. */
+typedef struct budget_rule_cost {
+    int64_t amount; /* negative: a credit */
+    bool billed;    /* a line of a bill */
+    bool final;     /* said to be all of it; counts only when termination has been proven before */
+} budget_rule_cost;
+
+/* *freeze: a person must look, since this cost took the total above the reservation (or further),
+ * or this credit took it below 0 (or further). */
+budget_reason budget_rule_actual(budget_rule_reservation *reservation, const budget_rule_cost *cost,
                                  bool *freeze);
-budget_reason budget_rule_terminated(budget_rule_reservation *reservation);
+budget_reason budget_rule_terminated(budget_rule_reservation *reservation,
+                                     const budget_rule_now *now);
+
+/* What a bill that shows the run, and agrees with what is posted, says of its end. Ledger times. */
+typedef struct budget_rule_bill {
+    int64_t until_ms;        /* what began later is not on it */
+    int64_t billed_until_ms; /* each instance is billed until then at least; 0: not said */
+    int64_t settling_ms;     /* so long after the end the vendor still sends lines */
+} budget_rule_bill;
+
+/* STATE: the cost is not final by this bill, or is already, or the run has not ended. */
+budget_reason budget_rule_finalize(budget_rule_reservation *reservation,
+                                   const budget_rule_bill *bill, const budget_rule_now *now);
+
+/* What a total counts: nothing when it is below 0. */
+int64_t budget_rule_posted(int64_t total);
+
+/* Is its cost known: said by somebody, and be it that it cost nothing? */
+bool budget_rule_cost_known(const budget_rule_reservation *reservation);
+
+/* posted, held and state from the other fields; a state of voided stays. */
+void budget_rule_derive(budget_rule_reservation *reservation);
 
 /* Has its deadline passed, with nothing proven? Then it becomes expired-unconfirmed and all that is
  * held stays held; one of vendor local, which costs nothing, ends instead. False: nothing to do. */

@@ -24,4 +24,9 @@ BASE_MUST_CHECK base_status budget_secret_file_read(const char *path, void *data
                                                     size_t data_size_bytes, size_t *size_bytes,
                                                     base_error *reterr);
 
+/* What is no secret, but is believed: a keyring, the service's directory. BASE_ERR_AUTH when it
+ * belongs to somebody else than us or root, or may be written by others. */
+BASE_MUST_CHECK base_status budget_trusted_file_check(const char *path, int fd, base_error *reterr);
+BASE_MUST_CHECK base_status budget_trusted_directory_check(const char *path, base_error *reterr);
+
 #endif

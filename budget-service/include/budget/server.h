@@ -27,6 +27,7 @@ typedef struct budget_serve_options {
     const char *listen;        /* "ipc://PATH" or "tcp://ADDRESS:PORT"; NULL: ipc in DIR/run */
     const char *listen_redeem; /* NULL: beside listen (ipc: redeem.sock; tcp: a port of its own) */
     bool accept_checkpoint;    /* an admin has looked: go on though the checkpoint does not fit */
+    bool accept_audit;         /* an admin has looked: go on though the ledger does not audit */
     budget_signer signer;
     void (*ready)(void *user, const char *endpoint, const char *redeem_endpoint);
     void *ready_user;
@@ -40,7 +41,8 @@ BASE_MUST_CHECK base_status budget_service_init(const char *dir, const unsigned 
                                                 base_error *reterr);
 
 /* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent). BASE_ERR_BUSY: another service has
- * the folder; BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or
+ * the folder; BASE_ERR_MISMATCH: the ledger does not fit its checkpoint, or does not audit;
+ * BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or
  * mode is wrong, or a key is not one. Never returns after a failed fsync: the process ends, since
  * nobody can say what is on disk. */
 BASE_MUST_CHECK base_status budget_serve(const budget_serve_options *options, base_error *reterr);

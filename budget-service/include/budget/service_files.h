@@ -1,5 +1,5 @@
-/* Two small JSON files of a service's folder: a client's key, and where the service is. Blocking.
- */
+/* Two small JSON files of a service's folder: a client's key, and where the service is.
+ * Blocking. */
 #ifndef BUDGET_SERVICE_FILES_H
 #define BUDGET_SERVICE_FILES_H
 

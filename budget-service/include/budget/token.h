@@ -70,6 +70,7 @@ typedef struct budget_token_parts {
     char footer[BUDGET_FOOTER_BYTES_MAX + 1];
     size_t footer_bytes;
     char kid[BUDGET_KID_BYTES];
+    const budget_public_key *key; /* that signed it, in the keyring; NULL until that is known */
 } budget_token_parts;
 
 /* The strict reading alone: BUDGET_TOKEN_OK or BUDGET_TOKEN_MALFORMED. */
@@ -77,11 +78,12 @@ BASE_MUST_CHECK budget_verdict_token budget_token_decode(const char *token, size
                                                          budget_token_parts *parts,
                                                          base_error *why);
 
-/* Decodes, finds the key and checks the signature under the assertion; *key_out (may be NULL) gets
- * the key that signed. The payload may be read when the verdict is BUDGET_TOKEN_OK. */
-BASE_MUST_CHECK budget_verdict_token budget_token_open(
-    const char *token, size_t token_bytes, const budget_keyring *keyring, const char *assertion,
-    budget_token_parts *parts, const budget_public_key **key_out, base_error *why);
+/* Decodes, finds the key and checks the signature under the assertion. The payload may be read when
+ * the verdict is BUDGET_TOKEN_OK. */
+BASE_MUST_CHECK budget_verdict_token budget_token_open(const char *token, size_t token_bytes,
+                                                       const budget_keyring *keyring,
+                                                       const char *assertion,
+                                                       budget_token_parts *parts, base_error *why);
 
 /* All of it for an authorization, in this order: form, key, signature, claims, nbf and exp at now_s
  * (or BUDGET_ANY_TIME). One line of words in *why when it is not OK. claims is written when the

@@ -29,7 +29,8 @@
  * for an average's division. min and max round nothing. `auto` uses only `direct` for 16-bit sums,
  * products and averages.
  *
- * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. A
+ * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. What a
+ * rank has from another begins with that one's name: "rank 0 (host h, pid 42) says: ...". A
  * mismatch of operation, count, type or root is an error on every rank that names both sides; of
  * the next call where the operation had ended before its peer was there, as a short broadcast does
  * for its root (coll_comm_settle where no other call is to come). A communicator that has failed is
@@ -61,10 +62,13 @@ typedef struct coll_op coll_op;
 typedef struct coll_request coll_request;
 
 /* n: ranks of the communicator; count: elements. An operation is in place where send is the place
- * in recv (or recv the place in send) at which this rank's own elements stand. */
+ * in recv (or recv the place in send) at which this rank's own elements stand. A buffer that a rank
+ * has no use for is neither read nor written, and may be NULL. */
 typedef enum coll_kind {
     COLL_ALL_REDUCE = 1, /* send count, recv count; in place: send == recv */
-    COLL_BROADCAST = 2,  /* count; send is read at root, recv written elsewhere */
+    /* send count, at root only; recv count, at the root too: written there as well, unless it is
+     * NULL or send */
+    COLL_BROADCAST = 2,
     COLL_ALL_GATHER = 3, /* send count, recv n × count; in place: send == recv + rank × count */
     COLL_BARRIER = 4,    /* no buffers */
     COLL_REDUCE = 5,     /* send count; recv count, at root only; in place: send == recv */
@@ -104,6 +108,7 @@ typedef enum coll_algorithm {
     COLL_ALGORITHM_RECURSIVE_DOUBLING = 4,
     COLL_ALGORITHM_HALVING_DOUBLING = 5,
     COLL_ALGORITHM_TWO_LEVEL = 6,
+    COLL_ALGORITHM_LAST = COLL_ALGORITHM_TWO_LEVEL,
 } coll_algorithm;
 
 typedef enum coll_transport {
@@ -111,6 +116,7 @@ typedef enum coll_transport {
     COLL_TRANSPORT_SHM = 1,
     COLL_TRANSPORT_ZMQ = 2,
     COLL_TRANSPORT_TCP = 3,
+    COLL_TRANSPORT_LAST = COLL_TRANSPORT_TCP,
 } coll_transport;
 
 /* What a frame of the tcp transport carries beside its bytes. The zmq transport knows two of these:
@@ -182,7 +188,13 @@ coll_comm *coll_context_world(coll_context *context);
 
 /* Collective over the ranks listed (context ranks, ascending order not needed, this rank among
  * them); position in the list is the rank in the new communicator. Destroyed by the caller before
- * the context. */
+ * the context. Where it fails on one rank, the call that belongs to it fails on the others, or
+ * what it made does with the next call; after that the same list can be tried again.
+ *
+ * It needs no other communicator to work. So ranks that have lost one can go on without it: those
+ * that are left list themselves (shrink), and destroy the communicator that has failed. They have
+ * to agree on the list by themselves: all errors name who has gone, but not all ranks need have the
+ * same error when several go. */
 BASE_MUST_CHECK base_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, base_error *reterr);
 /* Tells nothing: see coll_comm_settle. */
@@ -235,6 +247,9 @@ typedef struct coll_op_desc {
 BASE_MUST_CHECK base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            base_error *reterr);
 
+/* The algorithm that it runs, after AUTO was decided for its kind and size. */
+coll_algorithm coll_op_algorithm(const coll_op *op);
+
 /* Of an operation under way: its communicator fails with BASE_ERR_STATE. NULL is fine. */
 void coll_op_destroy(coll_op *op);
 
@@ -262,7 +277,8 @@ BASE_MUST_CHECK base_status coll_start(coll_comm *comm, const coll_op_desc *desc
 BASE_MUST_CHECK base_status coll_request_test(coll_request **request, bool *done,
                                               base_error *reterr);
 BASE_MUST_CHECK base_status coll_request_wait(coll_request **request, base_error *reterr);
-/* Waits for all, NULLs left out; the first failure is reported, and all are released. */
+/* Waits for all, NULLs left out, with one timeout for the call; the first failure is reported, and
+ * all are released. */
 BASE_MUST_CHECK base_status coll_request_wait_all(coll_request **requests, size_t count,
                                                   base_error *reterr);
 
@@ -291,6 +307,11 @@ BASE_MUST_CHECK base_status coll_receive(coll_comm *comm, void *data, size_t cou
 
 /* Bytes this rank has put on the wire (or stored for peers to read) since the context was made. */
 uint64_t coll_context_bytes_sent(const coll_context *context);
+
+/* Operations of this kind that this rank has started on comm since comm was made, whether they have
+ * ended or not, by whatever path they go. What the library itself does to make communicators and
+ * arenas is not among them. */
+uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind);
 
 /* What this rank is in the middle of, for failure reports: "all_reduce #17 float × 1024, waiting
  * for rank 1 (host h, pid 42)"; empty when idle. May be called from any thread. */

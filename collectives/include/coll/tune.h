@@ -78,12 +78,18 @@ typedef struct coll_tune_row {
     bool chosen;        /* and does */
 } coll_tune_row;
 
-/* Collective over comm: runs the operation (float32 sums over whole_bytes, rounded down to whole
- * elements, at least one per rank) with the algorithm a few times, and prices it with *costs, which
- * must be the same on every rank. */
+/* An operation to compare: float32 sums over whole_bytes, rounded down to whole elements, at least
+ * one per rank. */
+typedef struct coll_tune_case {
+    coll_kind kind;
+    coll_algorithm algorithm;
+    size_t whole_bytes;
+} coll_tune_case;
+
+/* Collective over comm: runs the operation a few times, and prices it with *costs, which must be
+ * the same on every rank. */
 BASE_MUST_CHECK base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs,
-                                              coll_kind kind, coll_algorithm algorithm,
-                                              size_t whole_bytes, coll_tune_row *row,
+                                              const coll_tune_case *which, coll_tune_row *row,
                                               base_error *reterr);
 
 #ifdef __cplusplus

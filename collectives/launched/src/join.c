@@ -1,3 +1,5 @@
+/* Makes a context from a joined control client, whose exchange and abort it passes on. Called by
+ * coll_launched_open and by the rank program. */
 #include "launched/join.h"
 
 #include "base/clock.h"
@@ -12,30 +14,47 @@ static void dump_collectives(void *user, int fd, const char *reason)
     (void)!coll_context_dump(user, fd, reason, NULL);
 }
 
+static const coll_algorithm algorithms[] = {
+    [PROTO_ALGORITHM_AUTO] = COLL_ALGORITHM_AUTO,
+    [PROTO_ALGORITHM_RING] = COLL_ALGORITHM_RING,
+    [PROTO_ALGORITHM_TREE] = COLL_ALGORITHM_TREE,
+    [PROTO_ALGORITHM_DIRECT] = COLL_ALGORITHM_DIRECT,
+    [PROTO_ALGORITHM_RECURSIVE_DOUBLING] = COLL_ALGORITHM_RECURSIVE_DOUBLING,
+    [PROTO_ALGORITHM_HALVING_DOUBLING] = COLL_ALGORITHM_HALVING_DOUBLING,
+    [PROTO_ALGORITHM_TWO_LEVEL] = COLL_ALGORITHM_TWO_LEVEL,
+};
+
+static const coll_transport transports[] = {
+    [PROTO_TRANSPORT_AUTO] = COLL_TRANSPORT_AUTO,
+    [PROTO_TRANSPORT_SHM] = COLL_TRANSPORT_SHM,
+    [PROTO_TRANSPORT_TCP] = COLL_TRANSPORT_TCP,
+    [PROTO_TRANSPORT_ZMQ] = COLL_TRANSPORT_ZMQ,
+};
+
+static const coll_tcp_auth tcp_auths[] = {
+    [PROTO_TCP_AUTH_MAC] = COLL_TCP_AUTH_MAC,
+    [PROTO_TCP_AUTH_ENCRYPT] = COLL_TCP_AUTH_ENCRYPT,
+    [PROTO_TCP_AUTH_OFF] = COLL_TCP_AUTH_OFF,
+};
+
 base_status coll_launched_join(proto_client *client, proto_identity *identity,
                                coll_context **context, base_error *reterr)
 {
-    const proto_job *job = &identity->job;
-    coll_context_options options = {
+    const proto_job_parallel *parallel = &identity->job.parallel;
+    const coll_context_options options = {
         .rank = identity->rank,
         .world_size = identity->world_size,
         .exchange = proto_client_exchange,
         .exchange_user = client,
-        .timeout_ns = job->timeout_ms * BASE_NS_PER_MS,
-        .interface = job->interface,
+        .timeout_ns = parallel->timeout_ms * BASE_NS_PER_MS,
+        .transport = transports[parallel->transport],
+        .algorithm = algorithms[parallel->algorithm],
+        .tcp_auth = tcp_auths[parallel->tcp_auth],
+        .interface = parallel->interface,
         .rendezvous_address = identity->launcher_address,
         .job_key = identity->collectives_key,
     };
-    base_status status = coll_transport_parse(job->transport, &options.transport, reterr);
-    if (status == BASE_OK) {
-        status = coll_algorithm_parse(job->algorithm, &options.algorithm, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_tcp_auth_parse(job->tcp_auth, &options.tcp_auth, reterr);
-    }
-    if (status == BASE_OK) {
-        status = coll_context_create(&options, context, reterr);
-    }
+    const base_status status = coll_context_create(&options, context, reterr);
     proto_wipe(identity->collectives_key, PROTO_KEY_BYTES);
     if (status == BASE_OK) {
         proto_client_on_abort(client, abort_collectives, *context);

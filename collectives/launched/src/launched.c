@@ -1,3 +1,5 @@
+/* The public calls of a program started by `launcher -- PROGRAM`: open, context, fail, close.
+ * Called by users' programs, examples/sum.c among them. */
 #include "coll/launched.h"
 
 #include <control.pb-c.h>

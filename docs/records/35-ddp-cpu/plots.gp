@@ -9,21 +9,22 @@ set style fill solid 1.0 noborder
 set lmargin 12
 set rmargin 4
 
+set title "Tokens per second against processes\nIntel(R) Xeon(R) Processor, 2 CPUs, commit dc80130473d7bb676a3c2aced4ee5ad259a1261f" noenhanced
 set output 'scaling.png'
-set title 'Tokens per second against processes'
 set xlabel 'processes'
 set ylabel 'tokens per second'
 set key top left Left reverse samplen 3
 stats 'scaling.dat' using 1 name 'RANKS' nooutput
-stats 'scaling.dat' using (column(2) > column(3) ? column(2) : column(3)) name 'SPEED' nooutput
 set xrange [0:RANKS_max + 0.5]
-set yrange [0:1.12 * SPEED_max]
+set yrange [0:*]
+set offsets 0, 0, graph 0.1, 0
 if (RANKS_max <= 16) set xtics 1
-stats 'scaling.dat' using 3 name 'IDEAL' nooutput
-plot sample [0:RANKS_max] '+' using 1:(IDEAL_max / RANKS_max * column(1)) with lines dashtype 2 linewidth 2 linecolor rgb '#5c6877' title 'ideal', \
-     'scaling.dat' using 1:2 with linespoints pointtype 7 pointsize 1.8 linewidth 3 linecolor rgb '#2f6fd0' title 'measured', \
+plot sample [0:2] '+' using 1:(52099.381 * column(1)) with lines dashtype 2 linewidth 2 linecolor rgb '#5c6877' title 'one process times as many', \
+     'scaling.dat' using 1:2:3:4 with yerrorbars pointtype 7 pointsize 0 linewidth 2 linecolor rgb '#86aee6' title 'slowest and fastest round', \
+     '' using 1:2 with linespoints pointtype 7 pointsize 1.8 linewidth 3 linecolor rgb '#2f6fd0' title 'measured', \
      '' using 1:2:(sprintf('%.0f', column(2))) with labels offset 0,-1.6 notitle
 unset key
+set offsets 0, 0, 0, 0
 set xtics autofreq
 
 set output 'loss.png'
@@ -45,7 +46,9 @@ set style histogram rowstacked
 set boxwidth 0.6
 set xrange [-0.7:*]
 set yrange [0:*]
-plot 'steptime.dat' using 2:xtic(1) linecolor rgb '#3f7fd9' title 'forward and backward', \
-     '' using 3 linecolor rgb '#d9483b' title 'waiting for the all-reduce', \
-     '' using 4 linecolor rgb '#d99a1c' title 'optimizer', \
-     '' using 5 linecolor rgb '#98a3b0' title 'other'
+plot 'steptime.dat' using 2:xtic(1) linecolor rgb '#3f7fd9' title columnheader(2), \
+     '' using 3 linecolor rgb '#7b5cd6' title columnheader(3), \
+     '' using 4 linecolor rgb '#d9483b' title columnheader(4), \
+     '' using 5 linecolor rgb '#f0938a' title columnheader(5), \
+     '' using 6 linecolor rgb '#d99a1c' title columnheader(6), \
+     '' using 7 linecolor rgb '#98a3b0' title columnheader(7)

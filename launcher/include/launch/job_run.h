@@ -17,6 +17,7 @@
 
 typedef struct launch_job_options {
     const proto_job *job;
+    const char *root;      /* of JOB.json's relative paths; NULL or "": none */
     const char *rank_path; /* the rank program, or the user's */
     /* Arguments of a program of the user's, ended by NULL. It may join (libcoll does it), and may
      * leave without a word if it has not. NULL: the rank program runs. */
@@ -34,6 +35,9 @@ typedef struct launch_job_options {
     base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);
     /* Called for each generated text, in the order of their index. */
     void (*on_output)(void *user, uint64_t index, const char *prompt, const char *text);
+    /* Called for what follows of the text of a job with one prompt, which on_output then has whole.
+     */
+    void (*on_piece)(void *user, const char *text);
     /* Called with the ranks' flight records, JSON by rank (NULL: none came), after a failure and
      * when SIGUSR1 has asked for them; cause is "" then. */
     void (*on_flights)(void *user, const char *const *records, int ranks, const char *cause);
@@ -63,8 +67,8 @@ typedef struct launch_job_result {
     double tokens_per_second; /* over the second half of the steps */
     double allreduce_ms_p50;
     double allreduce_ms_p95;
-    double step_ms_p50;
-    double compute_ms_p50;
+    size_t steps_measured; /* of that half */
+    launch_breakdown slowest;
     double wall_seconds;
 } launch_job_result;
 

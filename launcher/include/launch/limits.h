@@ -9,6 +9,7 @@ enum {
     LAUNCH_LEASE_MARGIN_MS = 200, /* ranks are ended so long before their own timers do it */
     LAUNCH_SCALING_POINTS_MAX = 16,
     LAUNCH_SCALING_STEPS = 30,       /* of one measurement of the scaling curve */
+    LAUNCH_SCALING_ROUNDS = 3,       /* each number of ranks is measured once in every round */
     LAUNCH_SCALING_AFTER_STEPS = 50, /* a plain job of so many steps is followed by one */
 
     LAUNCH_LINE_BYTES_MAX = 8192,   /* of a rank's output; longer lines are cut in two */
@@ -24,6 +25,8 @@ enum {
     /* A stopped rank is given up so long after the job's timeout: the ranks that wait for it get to
      * say first what they wait in. */
     LAUNCH_STOP_MARGIN_MS = 200,
+
+    LAUNCH_PROMPTS_MAX = 1024, /* of --prompt; a file may have more */
 
     LAUNCH_PROGRESS_MS = 100, /* between two redrawings of the progress line */
 };

@@ -22,6 +22,9 @@ typedef enum launch_action {
 
 enum { LAUNCH_BUDGET_NAME_BYTES = 128 };
 
+/* Who redeems a token. */
+typedef enum launch_redeemer { LAUNCH_REDEEM_LAUNCHER, LAUNCH_REDEEM_RANKS } launch_redeemer;
+
 /* What goes with modes that may cost money. Texts are empty, numbers 0, where not given. */
 typedef struct launch_budget_options {
     char token[BASE_PATH_BYTES];
@@ -32,7 +35,7 @@ typedef struct launch_budget_options {
     char key[BASE_PATH_BYTES];     /* the client's; empty: DIR's request key */
     char keyring[BASE_PATH_BYTES]; /* to verify with */
     char receipts[BASE_PATH_BYTES];
-    bool redeem_by_ranks;
+    launch_redeemer redeem;
     char vendor[LAUNCH_BUDGET_NAME_BYTES];
     char instance_type[LAUNCH_BUDGET_NAME_BYTES];
     char tier[LAUNCH_BUDGET_NAME_BYTES];
@@ -49,12 +52,15 @@ typedef struct launch_options {
     char *const *program;          /* behind "--", ended by NULL; NULL: the rank program runs */
     const char *rank_path;         /* NULL: the rank program beside this one; set by tests alone */
     char log_dir[BASE_PATH_BYTES]; /* absolute; empty: none */
+    char root[BASE_PATH_BYTES];    /* --root: of the job's relative paths; empty: none */
     char write_job[BASE_PATH_BYTES]; /* absolute; empty: none */
     char job_file[BASE_PATH_BYTES];  /* --job: the whole configuration; empty: the flags' */
     launch_budget_options budget;
+    const char *prompts[LAUNCH_PROMPTS_MAX]; /* of --prompt, each; of the command line */
+    int prompt_count;
     const char *budget_flag; /* the first of its flags that was given; NULL: none */
     const char *field_flag;  /* the first flag given that sets a field of the job */
-    int max_restarts;
+    int64_t max_restarts;
     bool dry_run;
     bool quiet;
     bool bind;
@@ -69,6 +75,9 @@ typedef struct launch_options {
     bool shape_given;             /* --width, --layers, --heads or --context */
     bool shape_differs;           /* from what these say: the checkpoint's is another */
 } launch_options;
+
+/* What holds where nothing is said. */
+void launch_options_defaults(launch_options *options);
 
 /* Message and BASE_ERR_INVALID for anything that is not right: one line for the user. */
 BASE_MUST_CHECK base_status launch_options_parse(int argc, char **argv, launch_options *options,

@@ -1,3 +1,5 @@
+/* The rank's side of the control plane: opening, join, exchange, reports, finish. Called by rank/
+ * and collectives/launched on the rank's own thread; thread.c drives the socket. */
 #include "proto/client.h"
 
 #include <control.pb-c.h>
@@ -176,7 +178,7 @@ static void send_join(proto_client *client)
 
 base_status proto_client_join(proto_client *client, base_error *reterr)
 {
-    const int64_t timeout_ms = client->identity.job.join_timeout_ms + JOIN_MARGIN_MS;
+    const int64_t timeout_ms = client->identity.job.parallel.join_timeout_ms + JOIN_MARGIN_MS;
     const int64_t deadline_ns = base_deadline_after_ns(timeout_ms * BASE_NS_PER_MS);
     base_status status =
         proto_bus_connect(&client->key, client->identity.world_size, &client->bus, reterr);
@@ -319,6 +321,24 @@ void proto_client_output(proto_client *client, const Ringfence__Control__Output 
     enqueue(client, &envelope);
 }
 
+void proto_client_loaded(proto_client *client, const Ringfence__Control__Loaded *loaded)
+{
+    Ringfence__Control__Loaded copy = *loaded;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED;
+    envelope.loaded = &copy;
+    enqueue(client, &envelope);
+}
+
+void proto_client_piece(proto_client *client, const Ringfence__Control__Piece *piece)
+{
+    Ringfence__Control__Piece copy = *piece;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE;
+    envelope.piece = &copy;
+    enqueue(client, &envelope);
+}
+
 void proto_client_failed(proto_client *client, const Ringfence__Control__Failed *failed)
 {
     char collective[PROTO_REASON_BYTES_MAX + 1];
@@ -344,7 +364,7 @@ base_status proto_client_finish(proto_client *client, const Ringfence__Control__
     envelope.finished = &copy;
     enqueue(client, &envelope);
     const int64_t deadline_ns =
-        base_deadline_after_ns(client->identity.job.timeout_ms * BASE_NS_PER_MS);
+        base_deadline_after_ns(client->identity.job.parallel.timeout_ms * BASE_NS_PER_MS);
     (void)pthread_mutex_lock(&client->lock);
     const base_status status = wait_for(client, &client->goodbye, deadline_ns, reterr);
     (void)pthread_mutex_unlock(&client->lock);

@@ -61,8 +61,8 @@ struct proto_client {
     base_error exchange_error;
 };
 
-/* flight.c: takes the flight record and gives it to `send` in pieces; the last piece may be empty.
- */
+/* flight.c: takes the flight record and gives it to `send` in pieces;
+ * the last piece may be empty. */
 typedef void (*proto_send_piece)(proto_client *client,
                                  struct Ringfence__Control__Envelope *envelope);
 void proto_client_send_flight(proto_client *client, const char *reason, proto_send_piece send);

@@ -1,3 +1,5 @@
+/* Reads and checks what the launcher left a rank: environment variables, descriptors, JOB.json,
+ * keys. Called once, by proto_client_open. */
 #include "inherit.h"
 
 #include <errno.h>
@@ -46,13 +48,20 @@ static base_status env_fd(const char *name, int *fd, base_error *reterr)
     return status;
 }
 
+/* JOB.json, with its paths as this host has them. */
 static base_status read_job(int fd, proto_inherited *inherited, base_error *reterr)
 {
-    const base_status status = base_fd_read(fd, "JOB.json", PROTO_JOB_BYTES_MAX,
-                                            &inherited->job_bytes, &inherited->job_size, reterr);
-    return status == BASE_OK ? proto_job_parse(inherited->job_bytes, inherited->job_size,
-                                               &inherited->identity.job, reterr)
-                             : status;
+    proto_job *job = &inherited->identity.job;
+    const char *root = getenv("RINGFENCE_JOB_ROOT");
+    base_status status = base_fd_read(fd, "JOB.json", PROTO_JOB_BYTES_MAX, &inherited->job_bytes,
+                                      &inherited->job_size, reterr);
+    if (status == BASE_OK) {
+        status = proto_job_parse(inherited->job_bytes, inherited->job_size, job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = proto_job_resolve(job, root != NULL ? root : "", reterr);
+    }
+    return status;
 }
 
 /* "tcp://127.0.0.1:40123" or "tcp://[::1]:40123" without all but the address. */
@@ -118,9 +127,9 @@ base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
     if (status == BASE_OK) {
         status = read_job(job_fd, inherited, reterr);
     }
-    if (status == BASE_OK && identity->job.world_size != identity->world_size) {
+    if (status == BASE_OK && identity->job.job.world_size != identity->world_size) {
         status = base_fail(reterr, BASE_ERR_INVALID, "WORLD_SIZE is %d, the job has %lld ranks",
-                           identity->world_size, (long long)identity->job.world_size);
+                           identity->world_size, (long long)identity->job.job.world_size);
     }
     if (status == BASE_OK) {
         status = proto_key_file_read(key_fd, &inherited->key, reterr);

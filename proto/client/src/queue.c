@@ -1,3 +1,5 @@
+/* The byte ring between the rank's thread, which puts packed messages in (client.c), and the
+ * control thread, which takes them out (thread.c). The client's lock guards it. */
 #include "queue.h"
 
 #include <stdlib.h>

@@ -20,11 +20,17 @@ typedef enum proto_side {
     PROTO_SIDE_RANK = 2,
 } proto_side;
 
-/* Unpacks and checks a message sent by `from` in a job of world_size ranks. *envelope lives in the
- * arena until the next call with it. BASE_ERR_INVALID says what is wrong. */
+/* Who a message is from, and where it is unpacked to. */
+typedef struct proto_envelope_source {
+    proto_side from;
+    int world_size; /* of the job */
+    proto_arena *arena;
+} proto_envelope_source;
+
+/* Unpacks and checks a message. *envelope lives in the arena until the next call with it.
+ * BASE_ERR_INVALID says what is wrong. */
 BASE_MUST_CHECK base_status proto_envelope_unpack(const void *data, size_t size_bytes,
-                                                  proto_side from, int world_size,
-                                                  proto_arena *arena,
+                                                  const proto_envelope_source *source,
                                                   struct Ringfence__Control__Envelope **envelope,
                                                   base_error *reterr);
 

@@ -2,8 +2,13 @@
  *
  * The launcher makes it from its command line, the rank parses its whole configuration from those
  * very bytes; nothing else configures a rank. Canonical: keys sorted, no spaces, every field
- * present. Reading is strict: unknown or missing keys, duplicate keys, wrong types and values out
- * of range are refused by name.
+ * present, in groups by subject. Reading is strict: unknown or missing keys, duplicate keys, wrong
+ * types and values out of range are refused by name. A name of a choice becomes an enum here.
+ *
+ * A path is absolute, or below the job's root, a directory that each host has where it likes. The
+ * root is not in JOB.json: the launcher gets it by --root, and its ranks in RINGFENCE_JOB_ROOT.
+ *
+ * The table in job_fields.c also has the launcher's options for these fields (base/options.h).
  *
  * Plain data, no pointers; pure functions. */
 #ifndef PROTO_JOB_H
@@ -13,35 +18,80 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/fields.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "proto/digest.h"
+#include "proto/mode.h"
 
 enum {
+    PROTO_JOB_VERSION = 2, /* of JOB.json; 1 was flat, and did not say so */
     PROTO_JOB_BYTES_MAX = 64 * 1024,
-    PROTO_JOB_NAME_BYTES = 32, /* of a mode, an algorithm, … */
-    PROTO_JOB_PROMPT_BYTES = 4096,
     PROTO_JOB_INTERFACE_BYTES = 256,
 };
 
-typedef struct proto_job {
-    /* what runs */
-    char mode[PROTO_JOB_NAME_BYTES]; /* ddp-cpu, generate, program, gate-check */
+#define PROTO_TEMPERATURE_MIN 1e-3 /* but for 0 */
+#define PROTO_TEMPERATURE_MAX 1e3
+
+typedef enum proto_loss_on { PROTO_LOSS_ON_CORRECTION, PROTO_LOSS_ON_ALL } proto_loss_on;
+typedef enum proto_schedule { PROTO_SCHEDULE_CONSTANT, PROTO_SCHEDULE_COSINE } proto_schedule;
+typedef enum proto_verify { PROTO_VERIFY_INDEX, PROTO_VERIFY_FULL } proto_verify;
+typedef enum proto_timing { PROTO_TIMING_OVERLAPPED, PROTO_TIMING_BRACKETED } proto_timing;
+
+/* libcoll's, under the same names: coll_launched_join translates them. */
+typedef enum proto_transport {
+    PROTO_TRANSPORT_AUTO,
+    PROTO_TRANSPORT_SHM,
+    PROTO_TRANSPORT_TCP,
+    PROTO_TRANSPORT_ZMQ,
+} proto_transport;
+
+typedef enum proto_tcp_auth {
+    PROTO_TCP_AUTH_MAC,
+    PROTO_TCP_AUTH_ENCRYPT,
+    PROTO_TCP_AUTH_OFF,
+} proto_tcp_auth;
+
+typedef enum proto_algorithm {
+    PROTO_ALGORITHM_AUTO,
+    PROTO_ALGORITHM_RING,
+    PROTO_ALGORITHM_TREE,
+    PROTO_ALGORITHM_DIRECT,
+    PROTO_ALGORITHM_RECURSIVE_DOUBLING,
+    PROTO_ALGORITHM_HALVING_DOUBLING,
+    PROTO_ALGORITHM_TWO_LEVEL,
+} proto_algorithm;
+
+/* What runs. */
+typedef struct proto_job_job {
+    int64_t version;
+    proto_mode mode;
     int64_t world_size;
     int64_t seed;
-    /* the model */
+} proto_job_job;
+
+typedef struct proto_job_model {
     int64_t vocab_size;
     int64_t width;
     int64_t layers;
     int64_t heads;
     int64_t context;
-    /* the data */
-    char data[BASE_PATH_BYTES];               /* absolute path of the training JSONL */
-    char data_sha256[PROTO_DIGEST_HEX_BYTES]; /* of that file, in hex; empty: not pinned */
-    char heldout[BASE_PATH_BYTES];            /* absolute path for eval; empty: none */
-    char tokenizer[BASE_PATH_BYTES];          /* absolute path of tokenizer.json */
-    char loss_on[PROTO_JOB_NAME_BYTES];       /* correction, all */
-    /* training */
+    char checkpoint[BASE_PATH_BYTES]; /* directory to start from; empty: fresh parameters */
+    char checkpoint_sha256[PROTO_DIGEST_HEX_BYTES]; /* as proto/pin.h says; empty: not pinned */
+    proto_verify verify;                            /* what of it the digest covers */
+} proto_job_model;
+
+typedef struct proto_job_data {
+    char train[BASE_PATH_BYTES];               /* the training JSONL */
+    char train_sha256[PROTO_DIGEST_HEX_BYTES]; /* of that file, in hex; empty: not pinned */
+    char heldout[BASE_PATH_BYTES];             /* for eval; empty: none */
+    char heldout_sha256[PROTO_DIGEST_HEX_BYTES];
+    char tokenizer[BASE_PATH_BYTES]; /* tokenizer.json */
+    char tokenizer_sha256[PROTO_DIGEST_HEX_BYTES];
+    proto_loss_on loss_on;
+} proto_job_data;
+
+typedef struct proto_job_train {
     int64_t steps;
     int64_t batch;         /* rows of `context` tokens per rank and micro-batch */
     int64_t micro_batches; /* per rank and step */
@@ -53,32 +103,72 @@ typedef struct proto_job {
     double weight_decay;
     double clip_norm; /* 0: no clipping */
     int64_t warmup_steps;
-    char schedule[PROTO_JOB_NAME_BYTES]; /* constant, cosine */
-    /* parallelism */
-    char transport[PROTO_JOB_NAME_BYTES];      /* auto, shm, tcp, zmq */
+    proto_schedule schedule;
+} proto_job_train;
+
+typedef struct proto_job_parallel {
+    proto_transport transport;
     char interface[PROTO_JOB_INTERFACE_BYTES]; /* as libcoll's option of that name; empty: none */
-    char tcp_auth[PROTO_JOB_NAME_BYTES];       /* mac, encrypt, off */
-    char algorithm[PROTO_JOB_NAME_BYTES];      /* auto, or a name of libcoll */
-    char timing[PROTO_JOB_NAME_BYTES];         /* overlapped, bracketed */
+    proto_tcp_auth tcp_auth;
+    proto_algorithm algorithm;
+    proto_timing timing;
     int64_t bucket_bytes;
     int64_t timeout_ms; /* of one collective */
     int64_t join_timeout_ms;
     int64_t threads_per_rank;
-    /* what it writes and reads */
-    char out[BASE_PATH_BYTES];        /* absolute folder for states; empty: nothing is written */
-    char checkpoint[BASE_PATH_BYTES]; /* absolute folder to start from; empty: fresh parameters */
-    char
-        checkpoint_sha256[PROTO_DIGEST_HEX_BYTES]; /* of its model.safetensors; empty: not pinned */
-    bool eval;                                     /* exact-match accuracy on heldout at the end */
-    char prompt[PROTO_JOB_PROMPT_BYTES];           /* generate: one prompt per line; empty: none */
-    int64_t new_tokens_max;
+} proto_job_parallel;
+
+typedef struct proto_job_infer {
+    bool eval;                     /* exact-match accuracy on heldout at the end */
+    int64_t eval_every;            /* steps between two evaluations; 0: at the end only */
+    char prompts[BASE_PATH_BYTES]; /* a file, as proto/prompts.h says; empty: none */
+    char prompts_sha256[PROTO_DIGEST_HEX_BYTES];
+    int64_t max_new_tokens;
+    int64_t max_num_seqs;  /* sequences that are decoded together */
+    bool ignore_eos;       /* the end token ends nothing */
+    bool baseline;         /* the prompts also on one rank, and on replicas of one rank each */
+    double temperature;    /* 0: the most probable token; else 0.001 … 1000 */
+    int64_t top_k;         /* 0: of all tokens */
+    double top_p;          /* 1: of all tokens */
+    int64_t sampling_seed; /* of the noise; 0: the job's seed */
+} proto_job_infer;
+
+typedef struct proto_job_output {
+    char directory[BASE_PATH_BYTES]; /* of states and the record; empty: nothing is written */
+} proto_job_output;
+
+typedef struct proto_job {
+    proto_job_job job;
+    proto_job_model model;
+    proto_job_data data;
+    proto_job_train train;
+    proto_job_parallel parallel;
+    proto_job_infer infer;
+    proto_job_output output;
 } proto_job;
 
-/* Whether a mode may cost money: every *-nccl mode, and gate-check, which stands in for them. Its
- * ranks pass the gate (rank/gate.h) before anything else. */
-bool proto_mode_is_cloud(const char *mode);
+/* Bits of base_field.marks in the table of a job's fields. */
+enum {
+    PROTO_FIELD_SHAPE = 1 << 0,   /* of the model: a checkpoint has its own */
+    PROTO_FIELD_PROGRAM = 1 << 1, /* also with "-- PROGRAM" */
+    PROTO_FIELD_MODE = 1 << 2,
+    PROTO_FIELD_RANKS = 1 << 3,
+    PROTO_FIELDS_FREE = 1 << 8, /* the first bit that is free */
+};
 
-/* The defaults of `launcher --mode ddp-cpu`; paths empty. */
+/* The fields of a proto_job: keys, ranges, options. */
+extern const base_fields proto_job_fields;
+
+/* The names that JOB.json has for a value; NULL: it is none. */
+const char *proto_loss_on_name(int value);
+const char *proto_schedule_name(int value);
+const char *proto_verify_name(int value);
+const char *proto_timing_name(int value);
+const char *proto_transport_name(int value);
+const char *proto_tcp_auth_name(int value);
+const char *proto_algorithm_name(int value);
+
+/* The defaults of `launcher`; paths empty. */
 void proto_job_defaults(proto_job *job);
 
 /* Every field is in its range and the fields agree (width divisible by heads, say). */
@@ -89,12 +179,17 @@ BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *re
 BASE_MUST_CHECK base_status proto_job_set(proto_job *job, const char *key, const char *value,
                                           base_error *reterr);
 
-/* Writes the canonical text, NUL-terminated; *text is malloc'ed, freed by the caller. */
-BASE_MUST_CHECK base_status proto_job_write(const proto_job *job, char **text, size_t *text_bytes,
-                                            base_error *reterr);
+/* Writes the canonical text, NUL-terminated; *text is malloc'ed, freed by the caller. Paths below
+ * root are written relative to it; "": all as they are. */
+BASE_MUST_CHECK base_status proto_job_write(const proto_job *job, const char *root, char **text,
+                                            size_t *text_bytes, base_error *reterr);
 
 /* Strict parse and check. job is untouched on failure. */
 BASE_MUST_CHECK base_status proto_job_parse(const void *text, size_t text_bytes, proto_job *job,
                                             base_error *reterr);
+
+/* Makes every path absolute that is below the job's root. BASE_ERR_INVALID: there is one, and root
+ * is ""; BASE_ERR_LIMIT: it gets too long. */
+BASE_MUST_CHECK base_status proto_job_resolve(proto_job *job, const char *root, base_error *reterr);
 
 #endif

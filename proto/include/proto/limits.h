@@ -9,8 +9,8 @@ enum {
 
     /* one message from a rank: the largest is an Output (a prompt and a text) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
-    /* one rank's part of a message from the launcher: a Join in the roster, a part of an exchange
-     */
+    /* one rank's part of a message from the launcher:
+     * a Join in the roster, a part of an exchange */
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */
     PROTO_EXCHANGE_BYTES_MAX = 4096,
@@ -18,9 +18,11 @@ enum {
     PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,
     PROTO_FLIGHT_BYTES_MAX = 1024 * 1024,
 
-    PROTO_TEXT_BYTES_MAX = 32 * 1024, /* a prompt, a generated text */
-    PROTO_REASON_BYTES_MAX = 4096,    /* an error's words */
-    PROTO_NAME_BYTES_MAX = 256,       /* a transport, a matrix library, a sentence's beginning */
+    PROTO_TEXT_BYTES_MAX = 32 * 1024,   /* a prompt, a generated text */
+    PROTO_PROMPT_BYTES_MAX = 16 * 1024, /* a prompt that is asked for */
+    PROTO_PROMPTS_MAX = 64 * 1024,      /* prompts of one job */
+    PROTO_REASON_BYTES_MAX = 4096,      /* an error's words */
+    PROTO_NAME_BYTES_MAX = 256,         /* a transport, a matrix library, a sentence's beginning */
 
     /* messages queued for one peer before sending fails (launcher) or waits (rank) */
     PROTO_SEND_MESSAGES_MAX = 8192,

@@ -1,3 +1,5 @@
+/* Chooses the table of kernels for this CPU, or the one that RINGFENCE_ISA names. Called by the CPU
+ * backend, by matmul.c and by rank-bench. */
 #include <stdlib.h>
 #include <string.h>
 

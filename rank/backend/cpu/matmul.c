@@ -1,3 +1,5 @@
+/* Matrix products by oneDNN on one thread, whose version and instruction set it names for the
+ * record. Called by the CPU backend (cpu.c). */
 #include "backend/cpu/matmul.h"
 
 #include <dlfcn.h>
@@ -49,8 +51,10 @@ void rank_matmul_init(void)
     (void)pthread_once(&init_once, init);
 }
 
-static base_status product(char trans_a, char trans_b, const rank_matmul *args, base_error *reterr)
+base_status rank_matmul_run(const rank_matmul *args, base_error *reterr)
 {
+    const char trans_a = args->kind == RANK_MATMUL_TN ? 'T' : 'N';
+    const char trans_b = args->kind == RANK_MATMUL_NT ? 'T' : 'N';
     if (args->rows == 0 || args->columns == 0) {
         return BASE_OK;
     }
@@ -73,21 +77,6 @@ static base_status product(char trans_a, char trans_b, const rank_matmul *args, 
                          args->columns, args->depth, (int)status);
     }
     return BASE_OK;
-}
-
-base_status rank_matmul_nn(const rank_matmul *args, base_error *reterr)
-{
-    return product('N', 'N', args, reterr);
-}
-
-base_status rank_matmul_nt(const rank_matmul *args, base_error *reterr)
-{
-    return product('N', 'T', args, reterr);
-}
-
-base_status rank_matmul_tn(const rank_matmul *args, base_error *reterr)
-{
-    return product('T', 'N', args, reterr);
 }
 
 static const char *isa_name(dnnl_cpu_isa_t isa)

@@ -81,6 +81,18 @@ VEC_INLINE vec vec_select(vec_int mask, vec yes, vec no)
     return (vec)((mask & (vec_int)yes) | (~mask & (vec_int)no));
 }
 
+/* a·b + c, rounded once wherever the instruction set can (not in the baseline's). */
+VEC_INLINE vec vec_fma(vec a, vec b, vec c)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* a > b ? a : b, so b where one of them is not a number. One instruction on x86, which compilers do
  * not find by themselves. */
 VEC_INLINE vec vec_max(vec a, vec b)
@@ -174,11 +186,10 @@ VEC_INLINE float vec_largest(vec x)
     return x[0];
 }
 
-/* exp(x) for x in [-87, 88], beyond that the value at the end of the range; NaN stays. x = n·ln 2 +
- * r with |r| ≤ ln 2 / 2, then 1 + r + r²·p(r) with p of degree 4 fitted to a relative error
- * of 3.1e-9; with rounding the result is within 1.5 units in the last place
- * (tests/rank/model/test_kernels.c).
- */
+/* exp(x) for x in [-87, 88], beyond that the value at the end of the range; NaN stays.
+ * x = n·ln 2 + r with |r| ≤ ln 2 / 2, then 1 + r + r²·p(r) with p of degree 4 fitted to a relative
+ * error of 3.1e-9; with rounding the result is within 1.5 units in the last place
+ * (tests/rank/backend/cpu/test_kernels.c). */
 VEC_INLINE vec vec_exp(vec x)
 {
     const float round_magic = 0x1.8p23f; /* adding it rounds to an integer in the low bits */

@@ -1,4 +1,5 @@
-/* Checkpoints: safetensors files and a Hugging Face folder.
+/* Checkpoints: safetensors files and a Hugging Face folder. What a model's tensors and settings are
+ * called is its family's business (model/family.h).
  *
  * A safetensors file is: header length (u64 little-endian), JSON header padded with spaces to 8
  * bytes, tensors without holes. Files are written under a temporary name and renamed. Reading is
@@ -10,9 +11,12 @@
 #include "base/status.h"
 #include "rank/model.h"
 
-enum { RANK_SAFETENSORS_HEADER_BYTES_MAX = 1 << 20 };
+enum {
+    RANK_SAFETENSORS_HEADER_BYTES_MAX = 1 << 20,
+    RANK_SAFETENSORS_IGNORED_BYTES_MAX = 64 << 20, /* tensors that mean nothing to us */
+};
 
-/* Writes all tensors as float32 under GPT-2's names, each with `prefix` ("" or "transformer.")
+/* Writes all tensors as float32 under the family's names, each with `prefix` ("" or the family's)
  * before it. */
 BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,
                                                    const rank_model_config *config,
@@ -24,15 +28,37 @@ BASE_MUST_CHECK base_status rank_safetensors_read(const char *path, const rank_m
                                                   float *params, base_error *reterr);
 
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy
- * of tokenizer.json into folder, which exists: GPT2LMHeadModel.from_pretrained(folder) gives our
- * logits. */
+ * of tokenizer.json into folder, which exists: transformers' from_pretrained(folder) gives our
+ * logits. prompt_suffix: what the model was trained to see behind a prompt; "": nothing. */
 BASE_MUST_CHECK base_status rank_checkpoint_write(const char *folder,
                                                   const rank_model_config *config,
                                                   const float *params, const char *tokenizer_path,
-                                                  base_error *reterr);
+                                                  const char *prompt_suffix, base_error *reterr);
 
 /* Reads the configuration from folder/config.json. */
 BASE_MUST_CHECK base_status rank_checkpoint_config(const char *folder, rank_model_config *config,
                                                    base_error *reterr);
+
+enum { RANK_GENERATION_STOPS_MAX = 15, RANK_PROMPT_SUFFIX_BYTES = 64 };
+
+/* Where prompt_suffix comes from. */
+typedef enum rank_suffix {
+    RANK_SUFFIX_GIVEN,    /* the checkpoint says it; "" in one that has never heard of it */
+    RANK_SUFFIX_NOT_SAID, /* one of ours, older than the key: the job's loss_on tells */
+} rank_suffix;
+
+/* How a checkpoint wants to be asked. */
+typedef struct rank_generation_config {
+    int32_t stops[RANK_GENERATION_STOPS_MAX]; /* eos_token_id: an id or a list */
+    int stop_count;
+    rank_suffix suffix;
+    char prompt_suffix[RANK_PROMPT_SUFFIX_BYTES];
+} rank_generation_config;
+
+/* Reads folder/generation_config.json; without the file, no stops and no suffix. BASE_ERR_INVALID
+ * names an id that is not below vocab_size, or another flaw. */
+BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *folder, int vocab_size,
+                                                       rank_generation_config *config,
+                                                       base_error *reterr);
 
 #endif

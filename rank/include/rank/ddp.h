@@ -1,18 +1,21 @@
 /* Data-parallel training: every rank holds all parameters, computes gradients on its own shard, and
  * the gradients are summed over all ranks each step.
  *
- *     rank_ddp_wrap     same parameters everywhere (broadcast from rank 0, checked by digest),
- * gradient buffers per step: rank_ddp_begin for each micro-batch m: backward into
- * rank_ddp_grads(ddp, m), calling rank_ddp_ready as ranges become final (rank_ddp_ready has the
- * type rank_grad_ready) rank_ddp_finish         the sums over all ranks and micro-batches are in
- * rank_ddp_sums rank_ddp_destroy
+ *     rank_ddp_wrap      the same parameters everywhere (broadcast from rank 0, checked by digest)
+ *     each step:
+ *       rank_ddp_begin   starts it; then, for each micro-batch m,
+ *       rank_ddp_grads     where backward puts the gradients of (ddp, m)
+ *       rank_ddp_ready     called by backward as ranges become final (it is a rank_grad_ready)
+ *       rank_ddp_finish  waits until the sums over all ranks and micro-batches are in
+ *       rank_ddp_sums    where they are
+ *     rank_ddp_destroy
  *
  * Slots. The job has slots = ranks × micro_batches, contiguous per rank. A slot's whole gradient
  * (of the sum of its losses, not the mean) is a leaf; a rank combines its own leaves in the
  * canonical order of coll.h (neighbours pair up level by level), and the all-reduce combines the
- * ranks in the same order. So trading ranks against a power of two of micro-batches, 4 ranks × 1, 2
- * × 2 and 1 × 4 say, gives the same bits, whatever the bucket size (with an algorithm of the
- * canonical order).
+ * ranks in the same order. So ranks can be traded against a power of two of micro-batches: 4 × 1,
+ * 2 × 2 and 1 × 4 (ranks × micro-batches) give the same bits, whatever the bucket size, with an
+ * algorithm of the canonical order.
  *
  * Buckets are ranges of the gradient array, cut from its end: backward fills the array from the
  * end, and each bucket's all-reduce starts as soon as the bucket is full, while backward goes on.
@@ -26,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "coll/coll.h"
 
@@ -37,18 +41,8 @@ enum {
 
 typedef struct rank_ddp rank_ddp;
 
-/* The sentences of one rank: first, first + stride, … (count of them). index % world_size == rank.
- */
-typedef struct rank_shard {
-    uint64_t first;
-    uint64_t stride;
-    uint64_t count;
-} rank_shard;
-
-/* Pure. The shards of ranks 0 … world_size-1 do not overlap and cover 0 … total-1. */
-rank_shard rank_shard_make(uint64_t total, int rank, int world_size);
-
 typedef struct rank_ddp_options {
+    const rank_device *device; /* adds micro-batches up and compares; borrowed */
     size_t param_count;
     size_t bucket_bytes; /* at least 4; a last bucket may be smaller */
     int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
@@ -68,14 +62,18 @@ typedef struct rank_ddp_times {
 BASE_MUST_CHECK base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options,
                                           float *params, rank_ddp **ddp, base_error *reterr);
 
-/* Frees, also half-built or failed ones; local. NULL is fine. Before the communicator is destroyed.
- */
+/* Frees, also half-built or failed ones; local. NULL is fine.
+ * Before the communicator is destroyed. */
 void rank_ddp_destroy(rank_ddp *ddp);
 
 bool rank_ddp_is_main(const rank_ddp *ddp);
 
 /* BLAKE2b-256 of the parameters that wrap left on every rank; 32 bytes, owned by ddp. */
 const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp);
+
+/* What adds up the gradients, after `auto` was decided for each bucket's size: "direct", or all
+ * that are in use, "recursive_doubling+halving_doubling". Owned by ddp. */
+const char *rank_ddp_algorithm(const rank_ddp *ddp);
 
 /* Starts a step: nothing is ready. */
 void rank_ddp_begin(rank_ddp *ddp);
@@ -85,9 +83,9 @@ void rank_ddp_begin(rank_ddp *ddp);
  * rank_ddp_ready. */
 float *rank_ddp_grads(rank_ddp *ddp, int micro_batch);
 
-/* The current micro-batch's gradients [offset, offset + count) are final. Errors are kept for
- * rank_ddp_finish. */
-void rank_ddp_ready(void *user, size_t offset, size_t count);
+/* The current micro-batch's gradients [offset, offset + count) are final once `mark` is passed.
+ * Errors are kept for rank_ddp_finish. */
+void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark);
 
 /* Waits for all buckets. Every gradient of every micro-batch has been declared ready (else
  * BASE_ERR_STATE). */

@@ -24,8 +24,6 @@
 #include "proto/job.h"
 #include "proto/key.h"
 
-#define RANK_GATE_KEYRING "/etc/ringfence/keyring.json"
-
 typedef struct rank_pass rank_pass;
 
 typedef struct rank_gate_facts {

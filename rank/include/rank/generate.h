@@ -1,9 +1,10 @@
-/* Greedy generation and exact-match evaluation, many prompts at a time.
+/* Answers to prompts, and exact-match evaluation, by an engine that decodes many sequences at once
+ * (generate/engine.h): alone, or with the model cut between the ranks of a communicator.
  *
- * The prompts' tokens are packed into batches as in training; in every round each unfinished
- * sequence gets its most probable next token (the lowest id of equals), until the end token,
- * new_tokens_max, or a full context. The same prompt gives the same text whatever stands beside it,
- * up to the matrix library's dependence on the number of rows. One thread. */
+ * Each token is the most probable one, the lowest id of equals, or drawn (generate/sample.h), until
+ * a stop token, new_tokens_max, or a full context. The same prompt gives the same tokens whatever
+ * runs beside it.
+ * One thread. */
 #ifndef RANK_GENERATE_H
 #define RANK_GENERATE_H
 
@@ -11,32 +12,97 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "coll/coll.h"
 #include "rank/data.h"
 #include "rank/model.h"
 #include "rank/tokenizer.h"
 
 enum { RANK_GENERATE_TEXT_BYTES = 4096 }; /* of one answer, with its NUL; a longer one is cut */
 
+/* A token that was just drawn. */
+typedef struct rank_drawn_token {
+    size_t index; /* of the prompt */
+    int32_t token;
+    bool is_stop; /* no part of the text */
+    bool is_last;
+} rank_drawn_token;
+
+struct rank_generate_report;
+
 typedef struct rank_generate_options {
-    rank_model *model; /* scratch; made for at least one context of tokens */
+    const rank_device *device;
     const rank_model_config *config;
-    const float *params;
-    rank_tokenizer *tokenizer;
-    int token_count_max; /* the model's */
+    coll_comm *comm;           /* the ranks that share one model; NULL: alone */
+    const char *weights;       /* the path of a safetensors file; NULL: params */
+    const float *params;       /* of the whole model, the device's */
+    rank_tokenizer *tokenizer; /* on rank 0 */
+    int sequences;             /* at a time */
     int new_tokens_max;
-    bool correction;                 /* put " →" behind each prompt, as the corpus has it */
-    bool (*should_stop)(void *user); /* asked before every round; NULL: to the end */
+    bool ignore_end;           /* no token ends a text */
+    const int32_t *stops;      /* (stop_count): that end it, beside the tokenizer's end token */
+    int stop_count;            /* at most RANK_GENERATION_STOPS_MAX */
+    const char *prompt_suffix; /* put behind each prompt that does not have it; NULL: nothing */
+    double temperature;        /* 0: greedy, and the next three are not looked at */
+    double top_p;
+    int top_k;
+    uint64_t seed;
+    size_t index_first;  /* prompt i is number first + i * stride of the job, */
+    size_t index_stride; /* which the noise of its tokens is keyed by; 0: 1 */
+    /* Called on rank 0 for each token, in the order they come; NULL: nobody wants to know. */
+    void (*on_token)(void *user, const rank_drawn_token *token);
+    void *token_user;
+    bool warm_up; /* two tokens for the first prompt come first, and count for nothing */
+    /* Collective: called on every rank once all is loaded and warm, with what that took; NULL:
+     * nothing. */
+    base_status (*on_warm)(void *user, const struct rank_generate_report *memory,
+                           base_error *reterr);
+    void *warm_user;
+    bool (*should_stop)(void *user); /* asked before every step on rank 0; NULL: to the end */
     void *stop_user;
 } rank_generate_options;
 
-/* One answer, in the order of the prompts; text is valid during the call only. */
-typedef void (*rank_on_answer)(void *user, size_t index, const char *prompt, const char *text);
+/* One answer. Pointers are valid during the call only. */
+typedef struct rank_answer {
+    size_t index; /* of the prompt */
+    const char *prompt;
+    const char *text;
+    const int32_t *prompt_tokens;
+    size_t prompt_count;
+    const int32_t *tokens; /* the stop token is not among them */
+    size_t count;
+    int64_t began_ns;        /* when the first step began that could compute it, monotonic */
+    const int64_t *drawn_ns; /* (drawn_count): when each token was there */
+    size_t drawn_count;      /* with the stop token */
+} rank_answer;
 
-/* BASE_ERR_INVALID names a prompt that does not fit into the context. Where should_stop says so it
- * ends early, BASE_OK, with the answers that are whole by then. */
+/* In the order of the prompts. */
+typedef void (*rank_on_answer)(void *user, const rank_answer *answer);
+
+/* What it took; see generate/engine.h. */
+typedef struct rank_generate_report {
+    size_t weight_bytes;
+    size_t weight_elements;
+    size_t cache_bytes;
+    int cache_blocks;
+    int cache_tokens;
+    size_t work_bytes;
+    uint64_t steps;
+    uint64_t tokens;  /* computed, of prompts too */
+    uint64_t sampled; /* drawn */
+    int64_t step_ns;
+    int64_t gather_ns;
+    uint64_t all_reduces;
+    uint64_t all_reduce_bytes;
+    int64_t all_reduce_ns;
+} rank_generate_report;
+
+/* Collective over options->comm: ranks other than 0 hand in no prompts and get no answers.
+ * BASE_ERR_INVALID names a prompt that does not fit into the context. Where should_stop says so it
+ * ends early, BASE_OK, with the answers that are whole by then. report may be NULL. */
 BASE_MUST_CHECK base_status rank_generate(const rank_generate_options *options,
                                           const char *const *prompts, size_t prompt_count,
-                                          rank_on_answer on_answer, void *user, base_error *reterr);
+                                          rank_on_answer on_answer, void *user,
+                                          rank_generate_report *report, base_error *reterr);
 
 /* Corrects every wrong sentence and counts the answers that equal the right one byte for byte.
  * Ended early, it has judged nothing: both are 0. */

@@ -1,33 +1,40 @@
-/* AdamW with decoupled weight decay (Loshchilov and Hutter 2019), global-norm clipping,
- * learning-rate schedules. The arithmetic is PyTorch's. Element-wise and in a fixed order: results
- * do not depend on how parameters are cut into ranges. Pure apart from the arrays handed in. */
+/* The optimizer of one rank: global-norm clipping, AdamW over all tensors of a model, and
+ * learning-rate schedules. The arithmetic is the backend's (backend.h), element by element and in a
+ * fixed order. */
 #ifndef RANK_OPTIM_H
 #define RANK_OPTIM_H
 
-#include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "rank/model.h"
 
-enum { RANK_NORM_BLOCK = 1024 }; /* elements in one partial sum of a norm */
+typedef struct rank_optimizer rank_optimizer;
 
-/* In double, as PyTorch keeps them; a step's constants are rounded to float32 once. */
-typedef struct rank_adamw_config {
+typedef struct rank_optimizer_options {
+    rank_adamw_config adamw;
+    double norm_max; /* the mean gradient's norm is cut down to it; 0: never */
+} rank_optimizer_options;
+
+/* Moments of zero, on the device, which is borrowed. */
+BASE_MUST_CHECK base_status rank_optimizer_create(const rank_device *device,
+                                                  const rank_model_config *model,
+                                                  const rank_optimizer_options *options,
+                                                  rank_optimizer **optimizer, base_error *reterr);
+void rank_optimizer_destroy(rank_optimizer *optimizer); /* NULL is fine */
+
+typedef struct rank_optimizer_values {
+    int64_t step; /* from 1 */
     double learning_rate;
-    double beta1;
-    double beta2;
-    double epsilon;
-    double weight_decay;
-} rank_adamw_config;
+    double tokens; /* the gradients are of the sum of the losses over that many */
+} rank_optimizer_values;
 
-/* One step on params[0 … count). step counts from 1. Each gradient is first multiplied by
- * grad_scale (1/tokens and clipping in one). decay: whether weight decay applies to this range.
- * first, second: the moments (count), zero before step 1. */
-void rank_adamw_step(const rank_adamw_config *config, int64_t step, int decay, float grad_scale,
-                     float *params, const float *grads, float *first, float *second, size_t count);
+/* One step on all parameters. */
+void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
+                         float *params, const float *grads);
 
-/* Sum of squares in double, over fixed blocks of RANK_NORM_BLOCK elements in block order. */
-double rank_sum_of_squares(const float *values, size_t count);
+/* After the step, and the device's sync: the norm of the mean gradient, before it was cut down. */
+double rank_optimizer_norm(const rank_optimizer *optimizer);
 
 typedef enum rank_schedule { RANK_SCHEDULE_CONSTANT, RANK_SCHEDULE_COSINE } rank_schedule;
 

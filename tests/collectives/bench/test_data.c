@@ -1,5 +1,5 @@
-/* coll-bench's numbers: exact in any order, told from wrong ones; sizes divided as in nccl-tests.
- */
+/* coll-bench's numbers: exact in any order, told from wrong ones;
+ * sizes divided as in nccl-tests. */
 #include <stdlib.h>
 #include <string.h>
 

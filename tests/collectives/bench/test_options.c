@@ -1,4 +1,4 @@
-/* coll-bench's command line. */
+/* coll-bench's command line: what is taken, and what is refused by name. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* A made-up run with figures that never change. Used by the tests of the record. */
 #include "sample.h"
 
 #include <math.h>
@@ -14,34 +15,10 @@ static char *arguments[] = {words[0], words[1], words[2], words[3],
 
 static void fill_job(proto_job *job, int ranks, int steps)
 {
-    *job = (proto_job){
-        .mode = "ddp-cpu",
-        .world_size = ranks,
-        .seed = 35000,
-        .vocab_size = 512,
-        .width = 128,
-        .layers = 2,
-        .heads = 4,
-        .context = 64,
-        .loss_on = "correction",
-        .steps = steps,
-        .batch = 16,
-        .micro_batches = 1,
-        .learning_rate = 3e-4,
-        .beta1 = 0.9,
-        .beta2 = 0.999,
-        .epsilon = 1e-8,
-        .weight_decay = 0.01,
-        .clip_norm = 1,
-        .schedule = "constant",
-        .transport = "auto",
-        .algorithm = "auto",
-        .timing = "overlapped",
-        .bucket_bytes = 1 << 20,
-        .timeout_ms = 300000,
-        .join_timeout_ms = 30000,
-        .threads_per_rank = 1,
-    };
+    proto_job_defaults(job);
+    job->job.world_size = ranks;
+    job->train.steps = steps;
+    job->parallel.bucket_bytes = 1 << 20;
 }
 
 static void fill_ranks(sample *made, int ranks)
@@ -64,18 +41,30 @@ static void fill_ranks(sample *made, int ranks)
     }
 }
 
+launch_scaling_point sample_point(int ranks, double tokens_per_second, double compute_ms,
+                                  double optimizer_ms)
+{
+    return (launch_scaling_point){
+        .ranks = ranks,
+        .rounds = 3,
+        .steps = 45,
+        .tokens_per_second = tokens_per_second,
+        .tokens_per_second_low = 0.99 * tokens_per_second,
+        .tokens_per_second_high = 1.01 * tokens_per_second,
+        .slowest =
+            {.step_ms = compute_ms + optimizer_ms,
+             .part_ms =
+                 {[LAUNCH_PART_COMPUTE] = compute_ms, [LAUNCH_PART_OPTIMIZER] = optimizer_ms},
+             .compute_cpu_ms = compute_ms},
+    };
+}
+
 void sample_make(sample *made, const char *out, int ranks, int steps)
 {
     memset(made, 0, sizeof *made);
     fill_job(&made->job, ranks, steps);
     fill_ranks(made, ranks);
-    made->scaling[0] = (launch_scaling_point){
-        .ranks = 1,
-        .tokens_per_second = 96400,
-        .step_ms_p50 = 10.6,
-        .allreduce_ms_p50 = 0,
-        .compute_ms_p50 = 9.1,
-    };
+    made->scaling[0] = sample_point(1, 96400, 9.1, 1.5);
     made->options = (launch_record_options){
         .out = out,
         .argc = (int)(sizeof arguments / sizeof arguments[0]) - 1,
@@ -91,7 +80,7 @@ void sample_make(sample *made, const char *out, int ranks, int steps)
         .ranks = made->ranks,
         .scaling = made->scaling,
         .scaling_count = 1,
-        .wall_seconds = 2.5,
+        .job_seconds = 2.5,
     };
 }
 
@@ -112,15 +101,23 @@ launch_step sample_step(const sample *from, uint64_t step, int rank)
         .loss = loss + 0.1 * (noise - 0.5),
         .loss_global = loss + 0.06 * (scatter(step, -1) - 0.5),
         .tokens = 1024,
+        .compute_cpu_ns = (int64_t)(9.1e6 + 0.6e6 * noise + slow),
         .compute_ns = (int64_t)(9.2e6 + 0.6e6 * noise + slow),
         .allreduce_ns = (int64_t)(2.1e6 + 0.5e6 * noise),
         .allreduce_exposed_ns = (int64_t)(0.3e6 + 0.5e6 * (1 - noise)),
         .optimizer_ns = (int64_t)(0.9e6 + 0.05e6 * noise),
         .bytes_sent = 1882112,
-        .learning_rate = from->job.learning_rate,
+        .learning_rate = from->job.train.learning_rate,
         .grad_norm = 2.5 - 0.01 * (double)(step % 100),
     };
-    made.step_ns = made.compute_ns + made.allreduce_exposed_ns + made.optimizer_ns + 120000;
+    if (step % 25 == 24) {
+        made.evaluated = true;
+        made.heldout_loss = made.loss_global + 0.2;
+        made.heldout_sentences = 1248;
+        made.heldout_correct = (uint64_t)(1248 * (1 - exp(-(double)step / 60)));
+    }
+    made.step_ns = made.compute_ns + made.allreduce_exposed_ns + made.optimizer_ns +
+                   (made.allreduce_ns - made.allreduce_exposed_ns) + 120000;
     return made;
 }
 
@@ -129,9 +126,9 @@ void sample_write(const sample *from, uint64_t steps)
     base_error error;
     launch_record *record = NULL;
     assert_ok(launch_record_open(&from->options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     for (uint64_t i = 0; i < steps; i++) {
-        for (int r = 0; r < from->job.world_size; r++) {
+        for (int r = 0; r < from->job.job.world_size; r++) {
             const launch_step step = sample_step(from, i, r);
             assert_ok(launch_record_step(record, &step, &error), &error);
         }

@@ -18,6 +18,10 @@ typedef struct sample {
  * scaling point, of one rank. The caller changes what a test is about. Pointers lead into *made. */
 void sample_make(sample *made, const char *out, int ranks, int steps);
 
+/* A point of three rounds, all of whose step is compute and optimizer. */
+launch_scaling_point sample_point(int ranks, double tokens_per_second, double compute_ms,
+                                  double optimizer_ms);
+
 /* What rank reports for step: about 11 ms, of which 9 compute; the loss falls. */
 launch_step sample_step(const sample *from, uint64_t step, int rank);
 

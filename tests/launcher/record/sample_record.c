@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     made.options.plots = true;
     base_status status = launch_record_open(&made.options, &record, &error);
     if (status == BASE_OK) {
-        status = launch_record_begin(record, &error);
+        status = launch_record_begin(record, 0, &error);
     }
     for (int i = 0; status == BASE_OK && i < steps * ranks; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / ranks), i % ranks);

@@ -1,3 +1,4 @@
+/* record/compare.h: what `launcher compare` says of equal, different and bad files. */
 #include "record/compare.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* record/out_folder.h: older records kept, removed or refused, and locks between jobs. */
 #include "record/out_folder.h"
 
 #include <dirent.h>
@@ -187,8 +188,8 @@ static void a_job_that_never_begins_leaves_no_trace(void **state)
     test_folder_remove(&place);
 }
 
-/* A checkpoint and a tokenizer that lie in the folder can be read all the while, and are not lost.
- */
+/* A checkpoint and a tokenizer that lie in the folder can be read all the while,
+ * and are not lost. */
 static void inputs_stay_readable(void **state)
 {
     (void)state;

@@ -1,3 +1,4 @@
+/* record/plots.h: with gnuplot absent, failing, hanging and real. */
 #include "record/plots.h"
 
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "record/facts.h"
 #include "sample.h"
 #include "support.h"
 
@@ -60,7 +62,7 @@ static void write_record(char notes[1024])
     sample_make(&made, test_folder_path(&place, "out"), 2, 10);
     made.options.plots = true;
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     for (int i = 0; i < 20; i++) {
         const launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
         assert_ok(launch_record_step(record, &step, &error), &error);
@@ -73,6 +75,30 @@ static void write_record(char notes[1024])
     assert_true(has_file("out/steptime.dat"));
     assert_true(has_file("out/plots.gp"));
     assert_true(has_file("out/report.html"));
+}
+
+/* The picture says where it comes from. */
+static void scaling_names_machine_and_commit(void **state)
+{
+    (void)state;
+    char notes[1024];
+    char wanted[300];
+    launch_facts facts;
+    launch_file_digest data = {.path = ""};
+    void *script = NULL;
+    size_t size_bytes = 0;
+    base_error error;
+    launch_facts_gather(&facts, &data);
+    write_record(notes);
+    assert_ok(base_file_read(test_folder_path(&place, "out/plots.gp"), 1 << 16, &script,
+                             &size_bytes, &error),
+              &error);
+    const char *title = strstr(script, "set title \"Tokens per second");
+    assert_non_null(title);
+    assert_non_null(strstr(title, facts.cpu[0] != '\0' ? facts.cpu : facts.host));
+    (void)snprintf(wanted, sizeof wanted, "commit %s\" noenhanced\n", facts.git_commit);
+    assert_non_null(strstr(title, wanted));
+    free(script);
 }
 
 static void without_gnuplot_one_line_says_so(void **state)
@@ -161,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(without_gnuplot_one_line_says_so, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(scaling_names_machine_and_commit, make_place, remove_place),
         cmocka_unit_test_setup_teardown(notes_are_not_told_twice, make_place, remove_place),
         cmocka_unit_test_setup_teardown(what_gnuplot_complains_of_is_told, make_place,
                                         remove_place),

@@ -1,3 +1,4 @@
+/* record/record.h: timings, manifest, figures worked out by hand, and disks that fill up. */
 #include "record/record.h"
 
 #include <jansson.h>
@@ -74,6 +75,7 @@ static void every_step_is_a_line(void **state)
         assert_near(number(row, "loss_global"), step.loss_global);
         assert_near(number(row, "tokens"), (double)step.tokens);
         assert_near(number(row, "compute_ms") * 1e6, (double)step.compute_ns);
+        assert_near(number(row, "compute_cpu_ms") * 1e6, (double)step.compute_cpu_ns);
         assert_near(number(row, "allreduce_ms") * 1e6, (double)step.allreduce_ns);
         assert_near(number(row, "allreduce_exposed_ms") * 1e6, (double)step.allreduce_exposed_ns);
         assert_near(number(row, "optimizer_ms") * 1e6, (double)step.optimizer_ns);
@@ -120,6 +122,7 @@ static const struct {
     {"rerun", JSON_STRING},
     {"max_abs_difference", JSON_REAL},
     {"step_ms", JSON_OBJECT},
+    {"mean_step", JSON_OBJECT},
     {"compute_ms", JSON_OBJECT},
     {"allreduce_ms", JSON_OBJECT},
     {"allreduce_exposed_ms", JSON_OBJECT},
@@ -186,18 +189,17 @@ static void the_last_half_is_measured(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 4);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
-    assert_true(isnan(launch_record_tokens_per_second(record)));
-    assert_true(isnan(launch_record_allreduce_ms_p50(record)));
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     for (int i = 0; i < 8; i++) {
         launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
         step.step_ns = STEP_MS[i / 2][i % 2] * 1000000;
         step.allreduce_ns = step.step_ns / 10;
+        step.allreduce_exposed_ns = 0;
+        step.compute_ns = step.step_ns / 2;
+        step.optimizer_ns = 0;
         step.tokens = 600;
         assert_ok(launch_record_step(record, &step, &error), &error);
     }
-    assert_near(launch_record_tokens_per_second(record), 8 * 600 / 1.86);
-    assert_near(launch_record_allreduce_ms_p50(record), 2.5);
     assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_STATE);
     launch_record_close(record);
@@ -214,6 +216,62 @@ static void the_last_half_is_measured(void **state)
 }
 
 /* Stopped before the first step, ranks never heard of, nothing to scale against. */
+static void report_steps(launch_record *record, const sample *made, uint64_t first, uint64_t end)
+{
+    base_error error;
+    for (uint64_t step = first; step < end; step++) {
+        for (int rank = 0; rank < 2; rank++) {
+            const launch_step told = sample_step(made, step, rank);
+            assert_ok(launch_record_step(record, &told, &error), &error);
+        }
+    }
+}
+
+/* A job that was started anew goes on from its checkpoint: every step stands in the record once. */
+static void a_run_may_be_begun_again(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    base_error error;
+    launch_record *record = NULL;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    char path[BASE_PATH_BYTES];
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 9);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, 3, &error), &error); /* of a run before */
+    launch_step step = sample_step(&made, 0, 0);
+    assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "reported step 0, expected 3"));
+    report_steps(record, &made, 3, 7);
+    step = sample_step(&made, 7, 0); /* one rank came further */
+    assert_ok(launch_record_step(record, &step, &error), &error);
+    assert_ok(launch_record_begin(record, 5, &error), &error);
+    report_steps(record, &made, 5, 9);
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    assert_status(launch_record_begin(record, 9, &error), BASE_ERR_STATE);
+    launch_record_close(record);
+
+    (void)snprintf(path, sizeof path, "%s/timings.jsonl", made.options.out);
+    assert_ok(base_file_read(path, 1 << 20, &text, &text_bytes, &error), &error);
+    int line = 0;
+    for (char *at = text; *at != '\0'; at = strchr(at, '\n') + 1, line++) {
+        char expected[64];
+        (void)snprintf(expected, sizeof expected, "{\"step\": %d, \"rank\": %d,", 3 + line / 2,
+                       line % 2);
+        assert_memory_equal(at, expected, strlen(expected));
+    }
+    assert_int_equal(line, 2 * 6);
+    free(text);
+    json_t *manifest = load(made.options.out, "manifest.json");
+    assert_near(number(manifest, "steps"), 6);
+    assert_near(number(json_object_get(manifest, "measured_over"), "last_step"), 8);
+    json_decref(manifest);
+    test_folder_remove(&place);
+}
+
 static void what_was_not_measured_is_null(void **state)
 {
     (void)state;
@@ -278,7 +336,7 @@ static void nonsense_from_a_rank_is_refused(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 20);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     launch_step step = sample_step(&made, 0, 2);
     assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
     step = sample_step(&made, 0, -1);
@@ -312,7 +370,7 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 2000);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -326,7 +384,16 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     assert_int_equal(status, BASE_ERR_IO);
     assert_non_null(strstr(error.message, "out/timings.jsonl: File too large"));
     assert_ok(launch_record_finish(record, &made.end, &error), &error); /* told once is enough */
+    assert_false(launch_record_is_whole(record));
     launch_record_close(record);
+    void *lines = NULL; /* all of them whole */
+    size_t lines_bytes = 0;
+    assert_ok(base_file_read(test_folder_path(&place, "out/timings.jsonl"), 1 << 20, &lines,
+                             &lines_bytes, &error),
+              &error);
+    assert_in_range(lines_bytes, 12 * 1024, 16 * 1024);
+    assert_int_equal(((char *)lines)[lines_bytes - 1], '\n');
+    free(lines);
     json_t *manifest = load(made.options.out, "manifest.json"); /* what could be written, was */
     json_decref(manifest);
     test_folder_remove(&place);
@@ -345,7 +412,7 @@ static void a_late_full_disk_is_an_error_too(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 20);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     const launch_step step = sample_step(&made, 0, 0);
     assert_ok(launch_record_step(record, &step, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -357,9 +424,43 @@ static void a_late_full_disk_is_an_error_too(void **state)
     assert_int_equal(status, BASE_ERR_IO);
     assert_non_null(strstr(error.message, ": File too large"));
     assert_non_null(strstr(error.message, made.options.out));
+    assert_non_null(strstr(error.message, "this run has no manifest.json: "));
+    assert_false(launch_record_is_whole(record));
     assert_int_not_equal(stat(test_folder_path(&place, "out/manifest.json"), &info), 0);
     assert_int_not_equal(stat(test_folder_path(&place, "out/manifest.json.tmp"), &info), 0);
     launch_record_close(record);
+    test_folder_remove(&place);
+}
+
+/* Seconds of the day of "2026-01-02T03:04:05.678Z". */
+static double seconds_of(const json_t *manifest, const char *key)
+{
+    const char *text = json_string_value(json_object_get(manifest, key));
+    char *end = strchr(text, 'T');
+    double seconds = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(end);
+        assert_int_equal(*end, i == 0 ? 'T' : ':');
+        seconds = 60 * seconds + strtod(end + 1, &end);
+    }
+    assert_string_equal(end, "Z");
+    return seconds;
+}
+
+static void wall_seconds_is_end_less_start(void **state)
+{
+    (void)state;
+    static sample made;
+    test_folder place;
+    test_folder_make(&place);
+    sample_make(&made, test_folder_path(&place, "out"), 2, 20);
+    made.end.job_seconds = 1234.5; /* of the job: something else */
+    json_t *manifest = manifest_of(&made, 20);
+    double wall = seconds_of(manifest, "ended_at") - seconds_of(manifest, "started_at");
+    wall += wall < 0 ? 24 * 3600 : 0;
+    assert_true(fabs(number(manifest, "wall_seconds") - wall) < 0.003); /* told in ms */
+    assert_near(number(manifest, "job_seconds"), 1234.5);
+    json_decref(manifest);
     test_folder_remove(&place);
 }
 
@@ -373,7 +474,7 @@ static void the_data_file_is_identified(void **state)
     const char *data = test_folder_path(&place, "data.jsonl");
     assert_ok(base_file_write(data, "abc", 3, &error), &error);
     sample_make(&made, test_folder_path(&place, "out"), 1, 4);
-    (void)snprintf(made.job.data, sizeof made.job.data, "%s/./data.jsonl", place.path);
+    (void)snprintf(made.job.data.train, sizeof made.job.data.train, "%s/./data.jsonl", place.path);
     assert_int_equal(chdir(place.path), 0);
     json_t *manifest = manifest_of(&made, 4);
     assert_int_equal(chdir("/"), 0);
@@ -391,11 +492,13 @@ int main(void)
         cmocka_unit_test(every_step_is_a_line),
         cmocka_unit_test(the_manifest_has_its_fields),
         cmocka_unit_test(the_last_half_is_measured),
+        cmocka_unit_test(a_run_may_be_begun_again),
         cmocka_unit_test(what_was_not_measured_is_null),
         cmocka_unit_test(one_differing_rank_is_seen),
         cmocka_unit_test(nonsense_from_a_rank_is_refused),
         cmocka_unit_test(a_full_disk_is_an_error_with_a_name),
         cmocka_unit_test(a_late_full_disk_is_an_error_too),
+        cmocka_unit_test(wall_seconds_is_end_less_start),
         cmocka_unit_test(the_data_file_is_identified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

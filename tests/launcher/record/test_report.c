@@ -1,3 +1,4 @@
+/* record/report.h: the page is well-formed in every case, and hostile texts stay texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +107,21 @@ static void figures_are_on_the_page(void **state)
     test_folder place;
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 2, 100);
+    made.ranks[0].eval_total = made.ranks[1].eval_total = 624;
+    made.ranks[0].eval_correct = 500;
+    made.ranks[1].eval_correct = 451;
     char *page = page_of(&made, 100);
+    assert_non_null(strstr(page, "Held-out accuracy</span><b>76.2\xc2\xa0%</b><span "
+                                 "class=\"more\">951 of 1\xe2\x80\xaf"
+                                 "248 sentences exact<"));
+    assert_non_null(strstr(page, "logarithmic</label>"));
+    assert_non_null(strstr(page, "Held-out accuracy against step"));
+    int points = 0; /* of 100 steps, every 25th; in two loss charts and one of accuracy */
+    for (const char *at = page; (at = strstr(at, "<circle class=\"heldout-point\"")) != NULL;
+         at++) {
+        points++;
+    }
+    assert_int_equal(points, 3 * 4);
     assert_non_null(strstr(page, "470\xe2\x80\xaf"
                                  "528 parameters"));
     assert_non_null(strstr(page, "Where every millisecond went"));
@@ -161,9 +176,9 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
     test_folder_make(&place);
     sample_make(&made, test_folder_path(&place, "out"), 1, 10);
     made.end.scaling_count = 0;
-    made.end.wall_seconds = 0;
+    made.end.job_seconds = 0;
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
     for (uint64_t i = 0; i < 10; i++) {
         launch_step step = sample_step(&made, i, 0);
         step.loss = NAN;

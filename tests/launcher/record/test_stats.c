@@ -1,20 +1,9 @@
+/* record/stats.h: a spread sorts its values first. */
 #include "record/stats.h"
 
 #include <math.h>
 
 #include "support.h"
-
-static void percentiles_interpolate(void **state)
-{
-    (void)state;
-    const double values[] = {10, 20, 30, 40};
-    assert_true(launch_percentile(values, 4, 0) == 10);
-    assert_true(launch_percentile(values, 4, 0.5) == 25);
-    assert_true(fabs(launch_percentile(values, 4, 0.95) - 38.5) < 1e-12);
-    assert_true(launch_percentile(values, 4, 1) == 40);
-    assert_true(launch_percentile(values, 1, 0.95) == 10);
-    assert_true(isnan(launch_percentile(values, 0, 0.5)));
-}
 
 static void spreads_sort_first(void **state)
 {
@@ -31,7 +20,6 @@ static void spreads_sort_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(percentiles_interpolate),
         cmocka_unit_test(spreads_sort_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

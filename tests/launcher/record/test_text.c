@@ -1,3 +1,4 @@
+/* record/text.h: quoting for HTML and shells, and readable numbers. */
 #include "record/text.h"
 
 #include <math.h>
@@ -48,26 +49,12 @@ static void numbers_are_readable(void **state)
     launch_text_fini(&text);
 }
 
-static void what_is_no_utf8_is_replaced(void **state)
-{
-    (void)state;
-    char copy[64];
-    /* a stray byte, an overlong slash, a surrogate, beyond U+10FFFF, a cut character */
-    launch_utf8_copy(copy, sizeof copy, "a\x80z\xc0\xafz\xed\xa0\x80z\xf4\x90\x80\x80z\xe2\x86");
-    assert_string_equal(copy, "a�z��z���z����z��");
-    launch_utf8_copy(copy, 5, "ab→"); /* cut between characters */
-    assert_string_equal(copy, "ab");
-    launch_utf8_copy(copy, 6, "ab→");
-    assert_string_equal(copy, "ab→");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(html_is_escaped),
         cmocka_unit_test(arguments_are_quoted),
         cmocka_unit_test(numbers_are_readable),
-        cmocka_unit_test(what_is_no_utf8_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,5 @@
+/* Measures one library's collectives on command, cell by cell. Linked into each peer program of
+ * tests/peers. */
 #include "peer.h"
 
 #include <stdarg.h>

@@ -1,3 +1,5 @@
+/* The file that a peer's ranks share: commands, gate, samples. Called by peer.c and
+ * peer_ringfence.c. */
 #include "peer_shared.h"
 
 #include <fcntl.h>

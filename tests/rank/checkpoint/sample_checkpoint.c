@@ -45,8 +45,7 @@ static base_status run_sentence(const rank_model_config *config, const float *pa
     int32_t ids[TOKENS_MAX];
     int32_t rows[TOKENS_MAX];
     size_t count = 0;
-    double loss_sum = 0;
-    int64_t target_count = 0;
+    const rank_hooks hooks = rank_hooks_flat(params);
     base_status status =
         rank_tokenizer_encode(tokenizer, text, strlen(text), ids, TOKENS_MAX, &count, reterr);
     if (status != BASE_OK || count > TOKENS_MAX || (int)count > config->context) {
@@ -63,8 +62,8 @@ static base_status run_sentence(const rank_model_config *config, const float *pa
     if (logits == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for logits");
     }
-    status = rank_model_forward(model, params, &batch, rows, (int)count, logits, &loss_sum,
-                                &target_count, reterr);
+    status = rank_model_forward(model, &hooks, &batch, &(rank_logits){rows, (int)count, logits},
+                                NULL, reterr);
     if (status == BASE_OK) {
         print_rows(stream, text, ids, (int)count, logits, config->vocab_size);
     }
@@ -103,13 +102,15 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
 {
     char path[PATH_BYTES];
     float *params = NULL;
+    rank_device device = {.backend = NULL};
     rank_model *model = NULL;
     rank_tokenizer *tokenizer = NULL;
     FILE *stream = NULL;
     rank_model_config config = {0};
     base_status status = rank_tokenizer_load(tokenizer_path, &tokenizer, reterr);
     if (status == BASE_OK) {
-        config = (rank_model_config){.vocab_size = rank_tokenizer_vocab_size(tokenizer),
+        config = (rank_model_config){.family = rank_family_default(),
+                                     .vocab_size = rank_tokenizer_vocab_size(tokenizer),
                                      .width = 128,
                                      .layers = 2,
                                      .heads = 4,
@@ -120,10 +121,14 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
         status = base_mkdirs(out, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_checkpoint_write(out, &config, params, tokenizer_path, reterr);
+        status = rank_checkpoint_write(out, &config, params, tokenizer_path, "", reterr);
     }
     if (status == BASE_OK) {
-        status = rank_model_create(&config, TOKENS_MAX, 0, &model, reterr);
+        status = rank_device_open("cpu", &device, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_model_create(&(rank_model_options){&config, &device, TOKENS_MAX, false},
+                                   &model, reterr);
     }
     (void)snprintf(path, sizeof path, "%s/logits.jsonl", out);
     stream = status == BASE_OK ? fopen(path, "w") : NULL;
@@ -135,6 +140,7 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
         status = base_fail(reterr, BASE_ERR_IO, "cannot write %s", path);
     }
     rank_model_destroy(model);
+    rank_device_close(&device);
     rank_tokenizer_destroy(tokenizer);
     free(params);
     return status;

@@ -1,14 +1,16 @@
+/* Hugging Face directories: written, read back, and refused where they do not fit. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "model/gpt2/gpt2.h"
 #include "rank/checkpoint.h"
 #include "support.h"
 
 static const rank_model_config SMALL = {
-    .vocab_size = 512, .width = 8, .layers = 2, .heads = 2, .context = 5};
+    .family = &rank_gpt2, .vocab_size = 512, .width = 8, .layers = 2, .heads = 2, .context = 5};
 static const char TOKENIZER[] = ORACLE_FOLDER "/tokenizer.json";
 
 static test_folder place;
@@ -22,7 +24,7 @@ static int make_checkpoint(void **state)
     assert_non_null(params);
     test_folder_make(&place);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(rank_checkpoint_write(place.path, &SMALL, params, TOKENIZER, &error), &error);
+    assert_ok(rank_checkpoint_write(place.path, &SMALL, params, TOKENIZER, " ->", &error), &error);
     free(params);
     return 0;
 }
@@ -156,6 +158,66 @@ static void broken_configurations_are_refused(void **state)
     assert_status(rank_checkpoint_config("/nowhere", &config, &error), BASE_ERR_NOTFOUND);
 }
 
+static void write_generation(const char *text)
+{
+    base_error error;
+    assert_ok(base_file_write(test_folder_path(&place, "generation_config.json"), text,
+                              strlen(text), &error),
+              &error);
+}
+
+static void a_checkpoint_says_how_it_is_asked(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_generation_config config;
+    assert_ok(rank_checkpoint_generation(place.path, 512, &config, &error), &error);
+    assert_int_equal(config.stop_count, 1);
+    assert_int_equal(config.stops[0], 511);
+    assert_int_equal(config.suffix, RANK_SUFFIX_GIVEN);
+    assert_string_equal(config.prompt_suffix, " ->");
+
+    write_generation("{\"eos_token_id\":[3,0],\"transformers_version\":\"4\"}");
+    assert_ok(rank_checkpoint_generation(place.path, 512, &config, &error), &error);
+    assert_int_equal(config.stop_count, 2);
+    assert_int_equal(config.stops[0], 3);
+    assert_int_equal(config.stops[1], 0);
+    assert_int_equal(config.suffix, RANK_SUFFIX_GIVEN);
+    assert_string_equal(config.prompt_suffix, "");
+
+    write_generation("{\"bos_token_id\":511,\"eos_token_id\":511,\"do_sample\":false}");
+    assert_ok(rank_checkpoint_generation(place.path, 512, &config, &error), &error);
+    assert_int_equal(config.suffix, RANK_SUFFIX_NOT_SAID);
+
+    assert_ok(rank_checkpoint_generation("/nowhere", 512, &config, &error), &error);
+    assert_int_equal(config.stop_count, 0);
+    assert_int_equal(config.suffix, RANK_SUFFIX_GIVEN);
+}
+
+static void ways_to_ask_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    static const char *const TEXTS[] = {
+        "[]",
+        "{",
+        "{\"eos_token_id\":512}",
+        "{\"eos_token_id\":-1}",
+        "{\"eos_token_id\":[3,\"4\"]}",
+        "{\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]}",
+        "{\"prompt_suffix\":3}",
+        "{\"prompt_suffix\":\"0123456789012345678901234567890123456789012345678901234567890123\"}",
+    };
+    base_error error;
+    rank_generation_config config;
+    for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
+        write_generation(TEXTS[i]);
+        if (rank_checkpoint_generation(place.path, 512, &config, &error) == BASE_OK) {
+            fail_msg("accepted: %s", TEXTS[i]);
+        }
+        assert_non_null(strstr(error.message, "generation_config.json"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +228,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(configurations_that_are_not_ours_are_refused,
                                         make_checkpoint, remove_place),
         cmocka_unit_test_setup_teardown(broken_configurations_are_refused, make_checkpoint,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(a_checkpoint_says_how_it_is_asked, make_checkpoint,
+                                        remove_place),
+        cmocka_unit_test_setup_teardown(ways_to_ask_that_make_no_sense_are_refused, make_checkpoint,
                                         remove_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

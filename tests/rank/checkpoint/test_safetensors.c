@@ -1,3 +1,6 @@
+/* rank/checkpoint.h: states saved and loaded, laid out as other libraries expect, and damaged ones
+ * refused. */
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +11,12 @@
 
 #include "base/file.h"
 #include "base/safetensors.h"
+#include "model/gpt2/gpt2.h"
 #include "rank/checkpoint.h"
 #include "support.h"
 
 static const rank_model_config SMALL = {
-    .vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 5};
+    .family = &rank_gpt2, .vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 5};
 
 static test_folder place;
 static float *params;
@@ -121,9 +125,27 @@ static void another_models_state_is_refused(void **state)
         rank_model_config config;
         const char *reason;
     } CASES[] = {
-        {{.vocab_size = 12, .width = 8, .layers = 2, .heads = 2, .context = 5}, "wte.weight"},
-        {{.vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 6}, "wpe.weight"},
-        {{.vocab_size = 11, .width = 8, .layers = 3, .heads = 2, .context = 5}, "tensors in it"},
+        {{.family = &rank_gpt2,
+          .vocab_size = 12,
+          .width = 8,
+          .layers = 2,
+          .heads = 2,
+          .context = 5},
+         "wte.weight"},
+        {{.family = &rank_gpt2,
+          .vocab_size = 11,
+          .width = 8,
+          .layers = 2,
+          .heads = 2,
+          .context = 6},
+         "wpe.weight"},
+        {{.family = &rank_gpt2,
+          .vocab_size = 11,
+          .width = 8,
+          .layers = 3,
+          .heads = 2,
+          .context = 5},
+         "tensors in it"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         back[0] = 42;
@@ -175,11 +197,73 @@ static void damaged_files_are_refused(void **state)
     free(back);
 }
 
+/* Adds a float32 tensor behind the others, as another program's checkpoint might have it. */
+static void append_tensor(const char *path, const char *name, const size_t shape[2],
+                          const float *values)
+{
+    base_error error;
+    uint8_t *bytes = NULL;
+    size_t size_bytes = 0;
+    uint64_t header_bytes = 0;
+    load(path, &bytes, &size_bytes);
+    memcpy(&header_bytes, bytes, sizeof header_bytes);
+    const size_t data_at = sizeof header_bytes + header_bytes;
+    const size_t begin = size_bytes - data_at;
+    const size_t end = begin + shape[0] * shape[1] * sizeof *values;
+    json_t *header = json_loadb((const char *)bytes + sizeof header_bytes, header_bytes, 0, NULL);
+    assert_non_null(header);
+    assert_int_equal(
+        json_object_set_new(header, name,
+                            json_pack("{s:s, s:[I, I], s:[I, I]}", "dtype", "F32", "shape",
+                                      (json_int_t)shape[0], (json_int_t)shape[1], "data_offsets",
+                                      (json_int_t)begin, (json_int_t)end)),
+        0);
+    char *text = json_dumps(header, JSON_COMPACT);
+    assert_non_null(text);
+    header_bytes = strlen(text);
+    uint8_t *made = malloc(sizeof header_bytes + header_bytes + end);
+    assert_non_null(made);
+    memcpy(made, &header_bytes, sizeof header_bytes);
+    memcpy(made + sizeof header_bytes, text, header_bytes);
+    memcpy(made + sizeof header_bytes + header_bytes, bytes + data_at, begin);
+    memcpy(made + sizeof header_bytes + header_bytes + begin, values, end - begin);
+    assert_ok(base_file_write(path, made, sizeof header_bytes + header_bytes + end, &error),
+              &error);
+    free(made);
+    free(text);
+    json_decref(header);
+    free(bytes);
+}
+
+/* Old GPT-2 checkpoints carry masks, and some the tied embedding under its second name. */
+static void other_programs_checkpoints_are_read(void **state)
+{
+    (void)state;
+    base_error error;
+    float *back = calloc(count, sizeof *back);
+    const char *path = test_folder_path(&place, "a.safetensors");
+    const float mask[25] = {1.0f};
+    assert_non_null(back);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    append_tensor(path, "h.1.attn.bias", (const size_t[]){5, 5}, mask);
+    append_tensor(path, "lm_head.weight", (const size_t[]){11, 8}, params);
+    assert_ok(rank_safetensors_read(path, &SMALL, back, &error), &error);
+    assert_memory_equal(back, params, count * sizeof *back);
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    append_tensor(path, "lm_head.weight", (const size_t[]){11, 8}, params + 1);
+    assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "wte.weight and lm_head.weight must hold the same"));
+    assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
+    append_tensor(path, "h.0.attn.what", (const size_t[]){5, 5}, mask);
+    assert_status(rank_safetensors_read(path, &SMALL, back, &error), BASE_ERR_INVALID);
+    free(back);
+}
+
 static void every_truncated_file_is_refused(void **state)
 {
     (void)state;
     static const rank_model_config TINY = {
-        .vocab_size = 2, .width = 1, .layers = 1, .heads = 1, .context = 1};
+        .family = &rank_gpt2, .vocab_size = 2, .width = 1, .layers = 1, .heads = 1, .context = 1};
     base_error error;
     float few[64];
     struct stat info;
@@ -226,6 +310,8 @@ int main(void)
                                         remove_place),
         cmocka_unit_test_setup_teardown(another_models_state_is_refused, make_place, remove_place),
         cmocka_unit_test_setup_teardown(damaged_files_are_refused, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(other_programs_checkpoints_are_read, make_place,
+                                        remove_place),
         cmocka_unit_test_setup_teardown(every_truncated_file_is_refused, make_place, remove_place),
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_state, make_place, remove_place),
     };

@@ -1,3 +1,4 @@
+/* A directory with one data file and a tokenizer. Used by the tests of rank/data. */
 #include "data_fixture.h"
 
 #include <stdio.h>

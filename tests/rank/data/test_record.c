@@ -1,5 +1,5 @@
-/* Lines of the data file: what is taken, what is refused, and that the quick way and jansson agree.
- */
+/* Lines of the data file: what is taken, what is refused,
+ * and that the quick way and jansson agree. */
 #include "record.h"
 
 #include <string.h>

@@ -110,8 +110,8 @@ static void files_and_options_that_cannot_be_are_refused(void **state)
     rank_pairs_close(NULL);
 }
 
-/* Files with a few bytes changed are read or refused, never worse. Seeded, so it can be repeated.
- */
+/* Files with a few bytes changed are read or refused, never worse.
+ * Seeded, so it can be repeated. */
 static void changed_files_are_read_or_refused(void **state)
 {
     const data_fixture *fixture = *state;

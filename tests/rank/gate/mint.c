@@ -1,3 +1,4 @@
+/* Signs tokens and receipts with a key of its own. Used by test_gate.c. */
 #include "mint.h"
 
 #include <sodium.h>
@@ -29,8 +30,8 @@ void mint_open(mint *at)
     assert_ok(budget_keyring_write(test_folder_path(&at->folder, "keyring.json"), &keyring, &error),
               &error);
     proto_job_defaults(&job);
-    assert_ok(proto_job_set(&job, "mode", "gate-check", &error), &error);
-    assert_ok(proto_job_write(&job, &text, &at->job_bytes, &error), &error);
+    assert_ok(proto_job_set(&job, "job.mode", "gate-check", &error), &error);
+    assert_ok(proto_job_write(&job, "", &text, &at->job_bytes, &error), &error);
     at->job = text;
     assert_ok(
         base_file_write(test_folder_path(&at->folder, "job.json"), text, at->job_bytes, &error),

@@ -1,40 +1,43 @@
 #!/usr/bin/env bash
-# Shows that a mode which may cost money is reached through the gate alone:
+# Shows that a mode which may cost money is reached through the gate alone. In the program's objects
+# and in every object of our libraries that it is linked with:
 #   - functions named rank_cloud_… are called by modes.c and by no other object,
-#   - modes.c calls rank_gate_enter,
-#   - every mode that JOB.json knows and that may cost money is in modes.c's table as one of these,
-#   - the rank loads no GPU library by itself.
-#   symbols.sh RANK OBJECTS (a list with semicolons)
+#   - modes.c calls rank_gate_enter, and one object alone defines it,
+#   - what is defined as rank_cloud_… is in modes.c's table,
+#   - nothing calls a GPU library, and the program is linked with none.
+#   symbols.sh RANK OBJECTS ARCHIVES (lists with semicolons)
 set -euo pipefail
 
 rank=$1
 IFS=';' read -ra objects <<<"$2"
+IFS=';' read -ra archives <<<"$3"
 fail() {
     echo "symbols: $*"
     exit 1
 }
 
-modes=""
-for object in "${objects[@]}"; do
-    symbols=$(nm "$object")
-    calls=$(awk '$1 == "U" && $2 ~ /^rank_cloud_/ { print $2 }' <<<"$symbols")
-    case $object in
-    */modes.c.o)
-        modes=$object
-        grep -q ' U rank_gate_enter$' <<<"$symbols" || fail "modes.c does not call rank_gate_enter"
-        [ -n "$calls" ] || fail "modes.c names no rank_cloud_ function"
-        ;;
-    *) [ -z "$calls" ] || fail "$object calls $calls: only modes.c may" ;;
-    esac
-done
-[ -n "$modes" ] || fail "there is no modes.c among the objects"
+# Lines of "FILE[:MEMBER] TYPE SYMBOL".
+symbols=$(nm -A "${objects[@]}" "${archives[@]}" |
+    sed -nE 's/^(.*\.o): *[0-9a-f]* ([A-Za-z]) ([^ ]+)$/\1 \2 \3/p')
+which() { # of TYPES and SYMBOLS (patterns): the lines
+    awk -v types="$1" -v names="$2" '$2 ~ types && $3 ~ names' <<<"$symbols"
+}
+count=$(awk '{ print $1 }' <<<"$symbols" | sort -u | wc -l)
+[ "$count" -gt "${#objects[@]}" ] || fail "there are no objects of libraries"
 
-# What is defined as a cloud mode must be in the table: nothing is reached by another name.
-defined=$(nm "$rank" | awk '$2 ~ /[Tt]/ && $3 ~ /^rank_cloud_/ { print $3 }' | sort)
-named=$(nm "$modes" | awk '$1 == "U" && $2 ~ /^rank_cloud_/ { print $2 }' | sort)
+calls=$(which '^U$' '^rank_cloud_' | grep -vE '[/:]modes\.c\.o ' || true)
+[ -z "$calls" ] || fail "only modes.c may call: $calls"
+which '^U$' '^rank_gate_enter$' | grep -qE '[/:]modes\.c\.o ' || fail "modes.c does not call rank_gate_enter"
+[ "$(which '^[Tt]$' '^rank_gate_enter$' | wc -l)" -eq 1 ] || fail "rank_gate_enter is not defined once"
+
+# What is defined as a mode behind the gate must be in the table: nothing is reached by another name.
+defined=$(which '^[Tt]$' '^rank_cloud_' | awk '{ print $3 }' | sort)
+named=$(which '^U$' '^rank_cloud_' | awk '{ print $3 }' | sort -u)
+[ -n "$named" ] || fail "modes.c names no rank_cloud_ function"
 [ "$defined" = "$named" ] || fail "defined: $defined; in modes.c: $named"
 
 # A GPU library may come only with the plugin that the gate's other side loads.
+calls=$(which '^[Uw]$' '^(nccl|cuda|cu[A-Z]|nvml)')
+[ -z "$calls" ] || fail "a GPU library is called: $calls"
 ! ldd "$rank" | grep -E 'nccl|cudart|libcuda' || fail "rank is linked with a GPU library"
-! nm "$rank" | grep -E ' U (nccl|cuda|cu[A-Z])' || fail "rank calls a GPU library"
-echo "cloud modes behind the gate:" $named
+echo "$count objects; modes behind the gate:" $named

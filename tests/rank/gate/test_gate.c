@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "budget/clock.h"
 #include "launch/job_run.h"
 #include "mint.h"
 #include "program.h"
@@ -199,6 +201,42 @@ static void a_receipt_for_something_else_is_refused(void **state)
     assert_int_equal(check(NULL), 0);
 }
 
+static void write_clock(const char *boot_id, int64_t boot_ms, int64_t wall_ms)
+{
+    char line[128];
+    base_error error;
+    const char *path = test_folder_path(&paper.folder, "receipts/clock");
+    (void)snprintf(line, sizeof line, "v1 %s %lld %lld\n", boot_id, (long long)boot_ms,
+                   (long long)wall_ms);
+    assert_ok(base_file_write(path, line, strlen(line), &error), &error);
+    assert_int_equal(chmod(path, 0600), 0);
+}
+
+/* What DIR/clock has seen is not undone by a wall clock that says otherwise. */
+static void a_clock_set_back_revives_no_receipt(void **state)
+{
+    (void)state;
+    base_error error;
+    budget_clock now;
+    const budget_claims claims = mint_claims(&paper);
+    mint_write_all(&paper, &claims); /* for an hour */
+    assert_ok(budget_clock_read(&now, &error), &error);
+    write_clock(now.boot_id, now.boot_ms, now.wall_ms + INT64_C(3601) * 1000);
+    expect_refusal("expired");
+    expect_refusal("expired"); /* and it is kept */
+    write_clock("another-boot", 1, now.wall_ms + INT64_C(3601) * 1000);
+    expect_refusal("expired");
+    write_clock(now.boot_id, now.boot_ms - INT64_C(3601) * 1000, now.wall_ms); /* an hour has run */
+    expect_refusal("expired");
+    write_clock("", now.boot_ms, now.wall_ms); /* not to be read: not believed, and not replaced */
+    expect_refusal("clock is malformed");
+    write_clock(now.boot_id, now.boot_ms, now.wall_ms - 1000);
+    assert_int_equal(check(NULL), 0);
+    assert_int_equal(unlink(test_folder_path(&paper.folder, "receipts/clock")), 0);
+    assert_int_equal(check(NULL), 0);
+    assert_int_equal(access(test_folder_path(&paper.folder, "receipts/clock"), F_OK), 0);
+}
+
 /* Receipts copied to somebody who has not the job's key. */
 static void copied_receipts_start_nothing(void **state)
 {
@@ -306,6 +344,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_token_for_something_else_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_of_somebody_else_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_receipt_for_something_else_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_clock_set_back_revives_no_receipt, setup, teardown),
         cmocka_unit_test_setup_teardown(copied_receipts_start_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_environment_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_token_the_rank_itself_refuses, setup, teardown),

@@ -43,24 +43,21 @@ static void masked_targets_are_not_counted(void **state)
 {
     (void)state;
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
     tiny t;
     tiny_open(&t);
     tiny_fill(&t, (const int[]){20, 20, 0}, 2);
     for (int i = 0; i < 40; i++) {
         t.targets[i] = i % 8 == 0 ? t.targets[i] : -1;
     }
-    assert_ok(
-        rank_model_train(t.model, t.params, &t.batch, t.grads, NULL, NULL, &loss, &targets, &error),
-        &error);
-    assert_int_equal(targets, 5);
+    assert_ok(rank_model_train(t.model, &t.hooks, &t.batch, t.grads, &result, &error), &error);
+    assert_int_equal(result.target_count, 5);
     float *logits = malloc(5 * 37 * sizeof *logits);
     assert_non_null(logits);
     const int32_t rows[] = {0, 8, 16, 24, 32};
-    double forward_loss;
-    assert_ok(rank_model_forward(t.model, t.params, &t.batch, rows, 5, logits, &forward_loss,
-                                 &targets, &error),
+    rank_result forward;
+    assert_ok(rank_model_forward(t.model, &t.hooks, &t.batch, &(rank_logits){rows, 5, logits},
+                                 &forward, &error),
               &error);
     double expected = 0.0;
     for (int r = 0; r < 5; r++) {
@@ -70,8 +67,8 @@ static void masked_targets_are_not_counted(void **state)
         }
         expected += log(sum) - (double)logits[r * 37 + t.targets[rows[r]]];
     }
-    assert_true(fabs(loss - expected) <= 1e-5 * expected);
-    assert_true(fabs(forward_loss - expected) <= 1e-5 * expected);
+    assert_true(fabs(result.loss_sum - expected) <= 1e-5 * expected);
+    assert_true(fabs(forward.loss_sum - expected) <= 1e-5 * expected);
     free(logits);
     tiny_close(&t);
 }
@@ -105,8 +102,9 @@ typedef struct ranges {
     float seen[8]; /* the range's first gradient when it was told */
 } ranges;
 
-static void note_range(void *user, size_t offset, size_t count)
+static void note_range(void *user, size_t offset, size_t count, rank_mark mark)
 {
+    (void)mark;
     ranges *r = user;
     assert_true(r->count < 8);
     r->offset[r->count] = offset;
@@ -128,7 +126,7 @@ static void check_ranges(const ranges *r)
     }
     assert_int_equal(end, 0);
     rank_tensor tensor;
-    rank_model_tensor(config, 2 + RANK_TENSORS_PER_BLOCK, &tensor);
+    rank_model_tensor(config, 2 + 12, &tensor);
     assert_string_equal(tensor.name, "h.1.ln_1.weight");
     assert_int_equal(r->offset[0], tensor.offset);
 }
@@ -137,15 +135,15 @@ static void ready_ranges_cover_all(void **state)
 {
     (void)state;
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
     tiny t;
     tiny_open(&t);
     tiny_fill(&t, (const int[]){10, 0}, 4);
     ranges r = {.t = &t};
-    assert_ok(rank_model_train(t.model, t.params, &t.batch, t.grads, note_range, &r, &loss,
-                               &targets, &error),
-              &error);
+    rank_hooks hooks = t.hooks;
+    hooks.ready = note_range;
+    hooks.ready_user = &r;
+    assert_ok(rank_model_train(t.model, &hooks, &t.batch, t.grads, &result, &error), &error);
     check_ranges(&r);
     tiny_close(&t);
 }
@@ -153,17 +151,17 @@ static void ready_ranges_cover_all(void **state)
 static void check_all_zero(tiny *t)
 {
     base_error error;
-    double loss = 1.0;
-    int64_t targets = 1;
+    rank_result result = {1.0, 1};
     ranges r = {.t = t};
     for (size_t i = 0; i < t->param_count; i++) {
         t->grads[i] = NAN;
     }
-    assert_ok(rank_model_train(t->model, t->params, &t->batch, t->grads, note_range, &r, &loss,
-                               &targets, &error),
-              &error);
-    assert_true(loss == 0.0);
-    assert_int_equal(targets, 0);
+    rank_hooks hooks = t->hooks;
+    hooks.ready = note_range;
+    hooks.ready_user = &r;
+    assert_ok(rank_model_train(t->model, &hooks, &t->batch, t->grads, &result, &error), &error);
+    assert_true(result.loss_sum == 0.0);
+    assert_int_equal(result.target_count, 0);
     for (size_t i = 0; i < t->param_count; i++) {
         assert_true(t->grads[i] == 0.0f);
     }
@@ -190,15 +188,12 @@ static void nothing_to_learn_is_zero(void **state)
 static void check_refused(tiny *t, const char *word)
 {
     base_error error;
-    double loss;
-    int64_t targets;
-    assert_status(rank_model_train(t->model, t->params, &t->batch, t->grads, NULL, NULL, &loss,
-                                   &targets, &error),
+    rank_result result;
+    assert_status(rank_model_train(t->model, &t->hooks, &t->batch, t->grads, &result, &error),
                   BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, word));
-    assert_status(
-        rank_model_forward(t->model, t->params, &t->batch, NULL, 0, NULL, &loss, &targets, &error),
-        BASE_ERR_INVALID);
+    assert_status(rank_model_forward(t->model, &t->hooks, &t->batch, NULL, &result, &error),
+                  BASE_ERR_INVALID);
 }
 
 static void wrong_batches_are_refused(void **state)
@@ -240,15 +235,14 @@ static void wrong_logit_rows_are_refused(void **state)
     (void)state;
     static const int32_t wrong[][2] = {{-1, 3}, {3, 3}, {4, 2}, {3, 10}};
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
     float logits[2 * 37];
     tiny t;
     tiny_open(&t);
     tiny_fill(&t, (const int[]){10, 0}, 6);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_status(rank_model_forward(t.model, t.params, &t.batch, wrong[i], 2, logits, &loss,
-                                         &targets, &error),
+        assert_status(rank_model_forward(t.model, &t.hooks, &t.batch,
+                                         &(rank_logits){wrong[i], 2, logits}, &result, &error),
                       BASE_ERR_INVALID);
     }
     tiny_close(&t);
@@ -259,8 +253,7 @@ static void a_forward_model_only_goes_forward(void **state)
 {
     (void)state;
     base_error error;
-    double loss = 1.0;
-    int64_t targets;
+    rank_result result = {1.0, 1};
     float logits[37];
     float other[37];
     rank_model *forward;
@@ -269,19 +262,22 @@ static void a_forward_model_only_goes_forward(void **state)
     tiny_open(&t);
     tiny_fill(&t, (const int[]){10, 0}, 6);
     t.batch.targets = NULL;
-    assert_ok(rank_model_create(&t.config, 10, 0, &forward, &error), &error);
     assert_ok(
-        rank_model_forward(forward, t.params, &t.batch, &row, 1, logits, &loss, &targets, &error),
+        rank_model_create(
+            &(rank_model_options){.config = &t.config, .device = &t.device, .token_count_max = 10},
+            &forward, &error),
         &error);
-    assert_true(loss == 0.0);
-    assert_int_equal(targets, 0);
-    assert_ok(
-        rank_model_forward(t.model, t.params, &t.batch, &row, 1, other, &loss, &targets, &error),
-        &error);
+    assert_ok(rank_model_forward(forward, &t.hooks, &t.batch, &(rank_logits){&row, 1, logits},
+                                 &result, &error),
+              &error);
+    assert_true(result.loss_sum == 0.0);
+    assert_int_equal(result.target_count, 0);
+    assert_ok(rank_model_forward(t.model, &t.hooks, &t.batch, &(rank_logits){&row, 1, other},
+                                 &result, &error),
+              &error);
     assert_memory_equal(logits, other, sizeof logits);
-    assert_status(
-        rank_model_train(forward, t.params, &t.batch, t.grads, NULL, NULL, &loss, &targets, &error),
-        BASE_ERR_STATE);
+    assert_status(rank_model_train(forward, &t.hooks, &t.batch, t.grads, &result, &error),
+                  BASE_ERR_STATE);
     rank_model_destroy(forward);
     tiny_close(&t);
 }

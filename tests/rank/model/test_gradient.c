@@ -15,15 +15,12 @@ enum { SAMPLES_PER_TENSOR = 7 };
 static double loss_at(tiny *t, size_t index, float value)
 {
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
     const float kept = t->params[index];
     t->params[index] = value;
-    assert_ok(
-        rank_model_forward(t->model, t->params, &t->batch, NULL, 0, NULL, &loss, &targets, &error),
-        &error);
+    assert_ok(rank_model_forward(t->model, &t->hooks, &t->batch, NULL, &result, &error), &error);
     t->params[index] = kept;
-    return loss;
+    return result.loss_sum;
 }
 
 static double largest_of(const float *values, size_t count)

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank/optim.h"
 #include "support.h"
 #include "tiny.h"
 
@@ -11,7 +10,7 @@ enum { STEPS = 60 };
 /* The loss per token before the first and after the last step. */
 static void learn(tiny *t, double *before, double *after)
 {
-    const rank_adamw_config config = {1e-2, 0.9, 0.999, 1e-8, 0.0};
+    const rank_adamw_config config = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     float *first = calloc(t->param_count, sizeof *first);
     float *second = calloc(t->param_count, sizeof *second);
     assert_non_null(first);
@@ -22,8 +21,16 @@ static void learn(tiny *t, double *before, double *after)
     for (int64_t step = 1; step <= STEPS; step++) {
         const double loss = tiny_train(t) / tokens;
         *before = step == 1 ? loss : *before;
-        rank_adamw_step(&config, step, 1, (float)(1.0 / tokens), t->params, t->grads, first, second,
-                        t->param_count);
+        const rank_adamw_step now = {
+            .step = step, .learning_rate = 1e-2, .grad_scale = (float)(1.0 / tokens)};
+        t->device.backend->adamw(t->device.queue, &(rank_adamw){.config = &config,
+                                                                .step = &now,
+                                                                .decay = true,
+                                                                .count = t->param_count,
+                                                                .params = t->params,
+                                                                .grads = t->grads,
+                                                                .first = first,
+                                                                .second = second});
     }
     *after = tiny_train(t) / tokens;
     free(first);

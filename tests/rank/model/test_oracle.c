@@ -19,6 +19,7 @@ typedef struct oracle_case {
     const char *name;
     fixture file;
     rank_model_config config;
+    rank_device device;
     rank_batch batch;
     int32_t *ids, *targets, *segments;
     float *params;
@@ -34,7 +35,12 @@ static void case_open(oracle_case *c, const char *name)
     *c = (oracle_case){.name = name};
     fixture_open(&c->file, "model.fixture");
     int32_t *config = fixture_get_ints(&c->file, &count, "%s.config", name);
-    c->config = (rank_model_config){config[0], config[1], config[2], config[3], config[4]};
+    c->config = (rank_model_config){.family = rank_family_default(),
+                                    .vocab_size = config[0],
+                                    .width = config[1],
+                                    .layers = config[2],
+                                    .heads = config[3],
+                                    .context = config[4]};
     free(config);
     c->ids = fixture_get_ints(&c->file, &count, "%s.ids", name);
     c->batch.token_count = (int)count;
@@ -50,12 +56,17 @@ static void case_open(oracle_case *c, const char *name)
     for (size_t i = 0; i < c->param_count; i++) {
         c->grads[i] = NAN; /* every gradient is written */
     }
-    assert_ok(rank_model_create(&c->config, c->batch.token_count, 1, &c->model, &error), &error);
+    assert_ok(rank_device_open("cpu", &c->device, &error), &error);
+    assert_ok(
+        rank_model_create(&(rank_model_options){&c->config, &c->device, c->batch.token_count, true},
+                          &c->model, &error),
+        &error);
 }
 
 static void case_close(oracle_case *c)
 {
     rank_model_destroy(c->model);
+    rank_device_close(&c->device);
     fixture_close(&c->file);
     free(c->ids);
     free(c->targets);
@@ -97,34 +108,32 @@ static int64_t count_targets(const rank_batch *batch)
 static void train(oracle_case *c)
 {
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
+    const rank_hooks hooks = rank_hooks_flat(c->params);
     size_t count;
-    assert_ok(rank_model_train(c->model, c->params, &c->batch, c->grads, NULL, NULL, &loss,
-                               &targets, &error),
-              &error);
+    assert_ok(rank_model_train(c->model, &hooks, &c->batch, c->grads, &result, &error), &error);
     float *expected = fixture_get(&c->file, &count, "%s.loss", c->name);
-    check_loss(loss, (double)expected[0]);
+    check_loss(result.loss_sum, (double)expected[0]);
     free(expected);
-    assert_int_equal(targets, count_targets(&c->batch));
+    assert_int_equal(result.target_count, count_targets(&c->batch));
 }
 
 static void check_forward(const oracle_case *c, rank_model *model, const int32_t *rows, int count,
                           const float *expected)
 {
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
+    const rank_hooks hooks = rank_hooks_flat(c->params);
     size_t loss_count;
     const size_t logit_count = (size_t)count * (size_t)c->config.vocab_size;
     float *logits = malloc(logit_count * sizeof *logits);
     assert_non_null(logits);
-    assert_ok(rank_model_forward(model, c->params, &c->batch, rows, count, logits, &loss, &targets,
-                                 &error),
+    assert_ok(rank_model_forward(model, &hooks, &c->batch, &(rank_logits){rows, count, logits},
+                                 &result, &error),
               &error);
     float *expected_loss = fixture_get(&c->file, &loss_count, "%s.loss", c->name);
-    check_loss(loss, (double)expected_loss[0]);
-    assert_int_equal(targets, count_targets(&c->batch));
+    check_loss(result.loss_sum, (double)expected_loss[0]);
+    assert_int_equal(result.target_count, count_targets(&c->batch));
     check_close("logits", logits, expected, logit_count);
     free(expected_loss);
     free(logits);
@@ -135,7 +144,10 @@ static void check_forward_both(const oracle_case *c, const int32_t *rows, int co
 {
     base_error error;
     rank_model *small;
-    assert_ok(rank_model_create(&c->config, c->batch.token_count, 0, &small, &error), &error);
+    assert_ok(rank_model_create(
+                  &(rank_model_options){&c->config, &c->device, c->batch.token_count, false},
+                  &small, &error),
+              &error);
     check_forward(c, small, rows, count, expected);
     check_forward(c, c->model, rows, count, expected);
     rank_model_destroy(small);

@@ -23,10 +23,9 @@ static void *work(void *user)
     worker *w = user;
     for (int i = 0; i < REPEATS; i++) {
         base_error error;
-        double loss;
-        int64_t targets;
-        const base_status status = rank_model_train(
-            w->t.model, w->t.params, &w->t.batch, w->t.grads, NULL, NULL, &loss, &targets, &error);
+        rank_result result;
+        const base_status status =
+            rank_model_train(w->t.model, &w->t.hooks, &w->t.batch, w->t.grads, &result, &error);
         w->differing += status != BASE_OK;
         for (size_t j = 0; j < w->t.param_count; j++) {
             w->differing += w->t.grads[j] != w->expected[j];

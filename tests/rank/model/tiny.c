@@ -1,3 +1,4 @@
+/* A small model with parameters and batches. Used by the tests of models. */
 #include "tiny.h"
 
 #include <math.h>
@@ -8,7 +9,12 @@
 void tiny_open(tiny *t)
 {
     base_error error;
-    *t = (tiny){.config = {.vocab_size = 37, .width = 20, .layers = 2, .heads = 2, .context = 24}};
+    *t = (tiny){.config = {.family = rank_family_default(),
+                           .vocab_size = 37,
+                           .width = 20,
+                           .layers = 2,
+                           .heads = 2,
+                           .context = 24}};
     t->param_count = rank_model_param_count(&t->config);
     t->params = malloc(t->param_count * sizeof *t->params);
     t->grads = malloc(t->param_count * sizeof *t->grads);
@@ -23,12 +29,20 @@ void tiny_open(tiny *t)
             *value = tensor.dims == 2 ? *value * 12.0f : *value + (float)(j % 5) * 0.1f;
         }
     }
-    assert_ok(rank_model_create(&t->config, TINY_TOKENS_MAX, 1, &t->model, &error), &error);
+    assert_ok(rank_device_open("cpu", &t->device, &error), &error);
+    t->hooks = rank_hooks_flat(t->params);
+    assert_ok(rank_model_create(&(rank_model_options){.config = &t->config,
+                                                      .device = &t->device,
+                                                      .token_count_max = TINY_TOKENS_MAX,
+                                                      .training = true},
+                                &t->model, &error),
+              &error);
 }
 
 void tiny_close(tiny *t)
 {
     rank_model_destroy(t->model);
+    rank_device_close(&t->device);
     free(t->params);
     free(t->grads);
 }
@@ -55,15 +69,12 @@ void tiny_fill(tiny *t, const int *lengths, uint64_t seed)
 double tiny_train(tiny *t)
 {
     base_error error;
-    double loss;
-    int64_t targets;
+    rank_result result;
     for (size_t i = 0; i < t->param_count; i++) {
         t->grads[i] = NAN;
     }
-    assert_ok(rank_model_train(t->model, t->params, &t->batch, t->grads, NULL, NULL, &loss,
-                               &targets, &error),
-              &error);
-    return loss;
+    assert_ok(rank_model_train(t->model, &t->hooks, &t->batch, t->grads, &result, &error), &error);
+    return result.loss_sum;
 }
 
 double tiny_difference(const float *a, const float *b, size_t count)

@@ -8,7 +8,9 @@ enum { TINY_TOKENS_MAX = 96, TINY_SEGMENTS_MAX = 16 };
 
 typedef struct tiny {
     rank_model_config config;
+    rank_device device;
     rank_model *model;
+    rank_hooks hooks; /* params, and nobody to tell */
     float *params;
     float *grads; /* NAN before each tiny_train */
     size_t param_count;

@@ -5,13 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "fixture.h"
-#include "rank/optim.h"
 #include "support.h"
 
 enum { STEPS = 10 };
 
 static const double TOLERANCE = 2e-6;
+
+static rank_device device;
+
+static int open_device(void **state)
+{
+    base_error error;
+    (void)state;
+    assert_ok(rank_device_open("cpu", &device, &error), &error);
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    rank_device_close(&device);
+    return 0;
+}
+
+static void adamw(rank_adamw args)
+{
+    device.backend->adamw(device.queue, &args);
+}
 
 static void check_close(const char *what, const float *got, const float *expected, size_t count)
 {
@@ -36,13 +58,10 @@ static void check_record(const fixture *file, const char *decay, const char *wha
 }
 
 /* With decay "0.0" twice: once by the configuration, once by the range's flag. */
-static void check_steps(const char *decay, double weight_decay, int decays)
+static void check_steps(const char *decay, double weight_decay, bool decays)
 {
-    const rank_adamw_config config = {.learning_rate = 3e-3,
-                                      .beta1 = 0.9,
-                                      .beta2 = 0.95,
-                                      .epsilon = 1e-8,
-                                      .weight_decay = weight_decay};
+    const rank_adamw_config config = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = weight_decay};
     fixture file;
     size_t count;
     size_t grad_count;
@@ -58,9 +77,10 @@ static void check_steps(const char *decay, double weight_decay, int decays)
         char name[16];
         const size_t half = count / 2 + 1; /* in two ranges: the cut must not show */
         const float *grad = grads + (size_t)(step - 1) * count;
-        rank_adamw_step(&config, step, decays, 0.5f, params, grad, first, second, half);
-        rank_adamw_step(&config, step, decays, 0.5f, params + half, grad + half, first + half,
-                        second + half, count - half);
+        const rank_adamw_step now = {.step = step, .learning_rate = 3e-3, .grad_scale = 0.5f};
+        adamw((rank_adamw){&config, &now, decays, half, params, grad, first, second});
+        adamw((rank_adamw){&config, &now, decays, count - half, params + half, grad + half,
+                           first + half, second + half});
         (void)snprintf(name, sizeof name, "params%d", step);
         check_record(&file, decay, name, params);
     }
@@ -76,19 +96,19 @@ static void check_steps(const char *decay, double weight_decay, int decays)
 static void ten_steps_are_pytorchs(void **state)
 {
     (void)state;
-    check_steps("0.0", 0.0, 1);
+    check_steps("0.0", 0.0, true);
 }
 
 static void decay_is_pytorchs(void **state)
 {
     (void)state;
-    check_steps("0.1", 0.1, 1);
+    check_steps("0.1", 0.1, true);
 }
 
 static void a_range_without_decay_has_none(void **state)
 {
     (void)state;
-    check_steps("0.0", 0.1, 0);
+    check_steps("0.0", 0.1, false);
 }
 
 /* Any cut gives the same bits. */
@@ -96,7 +116,8 @@ static void ranges_do_not_show(void **state)
 {
     (void)state;
     enum { COUNT = 100 };
-    const rank_adamw_config config = {1e-3, 0.9, 0.999, 1e-8, 0.01};
+    const rank_adamw_config config = {0.9, 0.999, 1e-8, 0.01};
+    const rank_adamw_step now = {.step = 1, .learning_rate = 1e-3, .grad_scale = 1.0f};
     float whole[3][COUNT];
     float grads[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
@@ -106,10 +127,11 @@ static void ranges_do_not_show(void **state)
     }
     float cut[3][COUNT];
     memcpy(cut, whole, sizeof cut);
-    rank_adamw_step(&config, 1, 1, 1.0f, whole[0], grads, whole[1], whole[2], COUNT);
+    adamw((rank_adamw){&config, &now, true, COUNT, whole[0], grads, whole[1], whole[2]});
     for (size_t i = 0, part = 1; i < COUNT; i += part, part = part % 23 + 1) {
         part = part < COUNT - i ? part : COUNT - i;
-        rank_adamw_step(&config, 1, 1, 1.0f, cut[0] + i, grads + i, cut[1] + i, cut[2] + i, part);
+        adamw(
+            (rank_adamw){&config, &now, true, part, cut[0] + i, grads + i, cut[1] + i, cut[2] + i});
     }
     assert_memory_equal(whole, cut, sizeof cut);
 }
@@ -122,5 +144,5 @@ int main(void)
         cmocka_unit_test(a_range_without_decay_has_none),
         cmocka_unit_test(ranges_do_not_show),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -1,3 +1,4 @@
+/* The learning-rate schedules of rank/optim.h, step by step. */
 #include <math.h>
 
 #include "rank/optim.h"

@@ -20,8 +20,8 @@
 
 typedef struct proto_client proto_client;
 
-/* What the process inherited: the job's own bytes and its keys. Secrets stay inside proto_client.
- */
+/* What the process inherited: the job's own bytes and its keys.
+ * Secrets stay inside proto_client. */
 typedef struct proto_identity {
     int rank;
     int world_size;
@@ -73,11 +73,15 @@ const char *proto_client_peer_name(const proto_client *client, int rank);
 struct Ringfence__Control__Ready;
 struct Ringfence__Control__Step;
 struct Ringfence__Control__Output;
+struct Ringfence__Control__Loaded;
+struct Ringfence__Control__Piece;
 struct Ringfence__Control__Failed;
 struct Ringfence__Control__Finished;
 void proto_client_ready(proto_client *client, const struct Ringfence__Control__Ready *ready);
 void proto_client_step(proto_client *client, const struct Ringfence__Control__Step *step);
 void proto_client_output(proto_client *client, const struct Ringfence__Control__Output *output);
+void proto_client_loaded(proto_client *client, const struct Ringfence__Control__Loaded *loaded);
+void proto_client_piece(proto_client *client, const struct Ringfence__Control__Piece *piece);
 void proto_client_failed(proto_client *client, const struct Ringfence__Control__Failed *failed);
 
 /* Sends the last message and waits (bounded) for the launcher's Goodbye. */

@@ -1,3 +1,5 @@
+/* The AdamW step on one tensor, and the sum of squares in fixed blocks. Compiled once per
+ * instruction set; optim/optimizer.c calls both through the backend. */
 #include <math.h>
 
 #include "kernels_isa.h"
@@ -22,40 +24,39 @@ VEC_INLINE vec square_root(vec x)
     return x;
 }
 
-static step_constants make_constants(const rank_adamw_config *config, const rank_adamw_range *range)
+static step_constants make_constants(const rank_adamw *args)
 {
-    const double beta1 = (double)config->beta1;
-    const double beta2 = (double)config->beta2;
-    const double rate = (double)config->learning_rate;
-    const double correction1 = 1.0 - pow(beta1, (double)range->step);
-    const double correction2 = 1.0 - pow(beta2, (double)range->step);
+    const rank_adamw_config *config = args->config;
+    const double rate = args->step->learning_rate;
+    const double correction1 = 1.0 - pow(config->beta1, (double)args->step->step);
+    const double correction2 = 1.0 - pow(config->beta2, (double)args->step->step);
     return (step_constants){
-        .decay_factor = range->decay ? (float)(1.0 - rate * (double)config->weight_decay) : 1.0f,
-        .one_minus_beta1 = (float)(1.0 - beta1),
-        .beta2 = config->beta2,
-        .one_minus_beta2 = (float)(1.0 - beta2),
+        .decay_factor = args->decay ? (float)(1.0 - rate * config->weight_decay) : 1.0f,
+        .one_minus_beta1 = (float)(1.0 - config->beta1),
+        .beta2 = (float)config->beta2,
+        .one_minus_beta2 = (float)(1.0 - config->beta2),
         .second_divisor = (float)sqrt(correction2),
         .minus_step_size = (float)-(rate / correction1),
-        .epsilon = config->epsilon,
-        .grad_scale = range->grad_scale,
+        .epsilon = (float)config->epsilon,
+        .grad_scale = args->step->grad_scale,
     };
 }
 
-void KERNEL(adamw)(const rank_adamw_config *config, const rank_adamw_range *range)
+void KERNEL(adamw)(const rank_adamw *args)
 {
-    const step_constants k = make_constants(config, range);
-    for (size_t i = 0; i < range->count; i += VEC_LANES) {
-        const size_t left = range->count - i;
-        const vec grad = vec_load(range->grads + i, left) * k.grad_scale;
-        vec first = vec_load(range->first + i, left);
-        vec second = vec_load(range->second + i, left);
+    const step_constants k = make_constants(args);
+    for (size_t i = 0; i < args->count; i += VEC_LANES) {
+        const size_t left = args->count - i;
+        const vec grad = vec_load(args->grads + i, left) * k.grad_scale;
+        vec first = vec_load(args->first + i, left);
+        vec second = vec_load(args->second + i, left);
         first = first + (grad - first) * k.one_minus_beta1;
         second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
         const vec divisor = square_root(second) / k.second_divisor + k.epsilon;
-        const vec param = vec_load(range->params + i, left) * k.decay_factor;
-        vec_store(range->params + i, param + (first * k.minus_step_size) / divisor, left);
-        vec_store(range->first + i, first, left);
-        vec_store(range->second + i, second, left);
+        const vec param = vec_load(args->params + i, left) * k.decay_factor;
+        vec_store(args->params + i, param + (first * k.minus_step_size) / divisor, left);
+        vec_store(args->first + i, first, left);
+        vec_store(args->second + i, second, left);
     }
 }
 
@@ -77,12 +78,12 @@ static double block_sum(const float *values, size_t count)
            ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-double KERNEL(sum_of_squares)(const float *values, size_t count)
+void KERNEL(sum_squares)(const rank_sum_squares *args)
 {
     double sum = 0.0;
-    for (size_t i = 0; i < count; i += RANK_NORM_BLOCK) {
-        const size_t left = count - i;
-        sum += block_sum(values + i, left < RANK_NORM_BLOCK ? left : RANK_NORM_BLOCK);
+    for (size_t i = 0; i < args->count; i += RANK_NORM_BLOCK) {
+        const size_t left = args->count - i;
+        sum += block_sum(args->values + i, left < RANK_NORM_BLOCK ? left : RANK_NORM_BLOCK);
     }
-    return sum;
+    *args->sum = sum;
 }

@@ -165,8 +165,8 @@ static void causal_rows(const head *h, const float *scores, const float *b, size
     }
 }
 
-/* out (all rows up to this block's last, width) += scoresᵀ · b, over the rows below the diagonal.
- */
+/* out (all rows up to this block's last, width) += scoresᵀ · b,
+ * over the rows below the diagonal. */
 static void causal_columns(const head *h, const float *scores, const float *b, size_t first,
                            float *out)
 {

@@ -1,3 +1,5 @@
+/* Softmax cross entropy of rows of logits, whose gradient replaces them. Compiled once per
+ * instruction set; a model's head calls it through the backend. */
 #include <math.h>
 
 #include "kernels_isa.h"
@@ -32,12 +34,15 @@ static float row_exponentials(float *logits, size_t count, float largest)
     return vec_sum(sum);
 }
 
-double KERNEL(cross_entropy)(const rank_cross_entropy *args)
+void KERNEL(cross_entropy)(const rank_cross_entropy *args)
 {
     const size_t count = args->vocab_size;
     double loss_sum = 0.0;
     for (size_t row = 0; row < args->rows; row++) {
         float *logits = args->logits + row * count;
+        if (args->targets[row] < 0) {
+            continue;
+        }
         const float target_logit = logits[args->targets[row]];
         const float largest = row_largest(logits, count);
         const float sum = row_exponentials(logits, count, largest);
@@ -52,5 +57,5 @@ double KERNEL(cross_entropy)(const rank_cross_entropy *args)
         }
         logits[args->targets[row]] -= 1.0f;
     }
-    return loss_sum;
+    *args->loss += loss_sum;
 }

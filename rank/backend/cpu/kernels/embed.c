@@ -1,3 +1,7 @@
+/* Sums of token and position embeddings, from a plain or a packed table, and their gradient.
+ * Compiled once per instruction set; models call them through the backend. */
+#include <string.h>
+
 #include "kernels_isa.h"
 
 void KERNEL(embed)(const rank_embed *args)
@@ -10,6 +14,26 @@ void KERNEL(embed)(const rank_embed *args)
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
             vec_store(out + j, vec_load(token + j, left) + vec_load(position + j, left), left);
+        }
+    }
+}
+
+/* Zero plus the sum: so that -0 becomes 0, as it does where ranks add their zeros to it. */
+void KERNEL(embed_packed)(const rank_embed_packed *args)
+{
+    const size_t width = args->width;
+    for (size_t t = 0; t < args->tokens; t++) {
+        const int32_t column = args->ids[t] - args->first_id;
+        const float *position = args->wpe + (size_t)args->positions[t] * width;
+        float *out = args->out + t * width;
+        if (column < 0 || column >= args->columns) {
+            memset(out, 0, width * sizeof *out);
+            continue;
+        }
+        const float *token = args->wte + (size_t)column / RANK_PANEL * RANK_PANEL * width +
+                             (size_t)column % RANK_PANEL;
+        for (size_t j = 0; j < width; j++) {
+            out[j] = 0.0f + (token[j * RANK_PANEL] + position[j]);
         }
     }
 }

@@ -14,19 +14,24 @@
 #define RANK_TEXT(x)  RANK_TEXT_(x)
 
 void KERNEL(embed)(const rank_embed *args);
+void KERNEL(embed_packed)(const rank_embed_packed *args);
 void KERNEL(embed_grad)(const rank_embed_grad *args);
 void KERNEL(layernorm)(const rank_layernorm *args);
 void KERNEL(layernorm_grad)(const rank_layernorm_grad *args);
 void KERNEL(gelu)(const rank_gelu *args);
 void KERNEL(gelu_grad)(const rank_gelu_grad *args);
-double KERNEL(cross_entropy)(const rank_cross_entropy *args);
+void KERNEL(cross_entropy)(const rank_cross_entropy *args);
 size_t KERNEL(attention_scratch)(size_t head_width, size_t segment_max);
 void KERNEL(attention)(const rank_attention *args);
 void KERNEL(attention_grad)(const rank_attention *args);
 void KERNEL(attention_products)(const rank_attention *args);
+size_t KERNEL(attention_cached_scratch)(size_t length_max);
+void KERNEL(attention_cached)(const rank_attention_cached *args);
 void KERNEL(transpose)(const rank_transpose *args);
-void KERNEL(adamw)(const rank_adamw_config *config, const rank_adamw_range *range);
-double KERNEL(sum_of_squares)(const float *values, size_t count);
+void KERNEL(pack)(const rank_pack *args);
+void KERNEL(product)(const rank_product *args);
+void KERNEL(adamw)(const rank_adamw *args);
+void KERNEL(sum_squares)(const rank_sum_squares *args);
 void KERNEL(exp)(float *values, size_t count);
 
 extern const rank_kernels KERNEL(table);

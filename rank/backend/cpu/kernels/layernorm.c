@@ -1,3 +1,5 @@
+/* Layer norm with the residual added on the way, and its gradient. Compiled once per instruction
+ * set; models call both through the backend. */
 #include "kernels_isa.h"
 
 #define EPSILON 1e-5f

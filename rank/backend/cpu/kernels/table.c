@@ -1,3 +1,4 @@
+/* The table of all kernels of one instruction set, which dispatch.c chooses from. */
 #include "kernels_isa.h"
 
 void KERNEL(exp)(float *values, size_t count)
@@ -10,6 +11,7 @@ void KERNEL(exp)(float *values, size_t count)
 const rank_kernels KERNEL(table) = {
     .name = RANK_TEXT(RANK_ISA),
     .embed = KERNEL(embed),
+    .embed_packed = KERNEL(embed_packed),
     .embed_grad = KERNEL(embed_grad),
     .layernorm = KERNEL(layernorm),
     .layernorm_grad = KERNEL(layernorm_grad),
@@ -20,8 +22,12 @@ const rank_kernels KERNEL(table) = {
     .attention = KERNEL(attention),
     .attention_grad = KERNEL(attention_grad),
     .attention_products = KERNEL(attention_products),
+    .attention_cached_scratch = KERNEL(attention_cached_scratch),
+    .attention_cached = KERNEL(attention_cached),
     .transpose = KERNEL(transpose),
+    .pack = KERNEL(pack),
+    .product = KERNEL(product),
     .adamw = KERNEL(adamw),
-    .sum_of_squares = KERNEL(sum_of_squares),
+    .sum_squares = KERNEL(sum_squares),
     .exp = KERNEL(exp),
 };

@@ -1,3 +1,5 @@
+/* Transposes a matrix in square blocks of SIMD registers. Compiled once per instruction set; the
+ * CPU backend calls it to keep transposed weights. */
 #include "backend/cpu/transpose.h"
 
 #include "kernels_isa.h"

@@ -1,0 +1,19 @@
+/* Paths as text. */
+#ifndef BASE_PATH_H
+#define BASE_PATH_H
+
+#include <stddef.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+
+/* path as it stands, or behind the working directory, without slashes at its end. BASE_ERR_INVALID:
+ * it is empty; BASE_ERR_LIMIT: it does not fit. */
+BASE_MUST_CHECK base_status base_path_absolute(const char *path, char *absolute, size_t size_bytes,
+                                               base_error *reterr);
+
+/* directory/name. BASE_ERR_LIMIT when it does not fit. */
+BASE_MUST_CHECK base_status base_path_join(const char *directory, const char *name,
+                                           char path[BASE_PATH_BYTES], base_error *reterr);
+
+#endif

@@ -1,0 +1,178 @@
+/* Command lines by tables of fields, with getopt_long. */
+#include "base/options.h"
+
+#include <getopt.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+enum {
+    FIRST_LONG = 256, /* behind all letters */
+    GROUPS_MAX = 16,
+    LEFT_BYTES = 64,
+    DEFAULT_BYTES = 64,
+};
+
+/* All options of all sets, as getopt wants them; option i is rows[i] of record records[i]. */
+typedef struct option_list {
+    struct option longs[BASE_OPTIONS_MAX + 1];
+    char shorts[2 * BASE_OPTIONS_MAX + 2];
+    const base_field *rows[BASE_OPTIONS_MAX];
+    void *records[BASE_OPTIONS_MAX];
+    int count;
+} option_list;
+
+static void list_options(const base_option_set *sets, int set_count, option_list *list)
+{
+    size_t letters = 0;
+    list->shorts[letters++] = ':'; /* a missing value is told apart */
+    for (int s = 0; s < set_count; s++) {
+        for (int i = 0; i < sets[s].fields->count; i++) {
+            const base_field *row = &sets[s].fields->rows[i];
+            if (row->option == NULL) {
+                continue;
+            }
+            BASE_ASSERT(list->count < BASE_OPTIONS_MAX);
+            list->longs[list->count] = (struct option){
+                .name = row->option,
+                .has_arg = row->value != NULL ? required_argument : no_argument,
+                .val = FIRST_LONG + list->count,
+            };
+            list->rows[list->count] = row;
+            list->records[list->count++] = sets[s].record;
+            if (row->letter != 0) {
+                list->shorts[letters++] = row->letter;
+            }
+            if (row->letter != 0 && row->value != NULL) {
+                list->shorts[letters++] = ':';
+            }
+        }
+    }
+}
+
+/* What getopt_long did not like about argv. */
+static base_status wrong_option(int answer, char **argv, base_error *reterr)
+{
+    const char *word = argv[optind - 1];
+    if (answer == ':') {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s needs a value", word);
+    }
+    if (optopt != 0 && optopt < FIRST_LONG) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown flag -%c", optopt);
+    }
+    if (optopt != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s takes no value", word);
+    }
+    return base_fail(reterr, BASE_ERR_INVALID, "unknown or ambiguous flag %s", word);
+}
+
+/* Which option getopt_long's answer means. */
+static int find_answer(const option_list *list, int answer)
+{
+    int index = answer - FIRST_LONG;
+    for (int i = 0; i < list->count && index < 0; i++) {
+        index = list->rows[i]->letter == answer ? i : index;
+    }
+    return index;
+}
+
+base_status base_options_parse(const base_command_line *line, int *rest, base_error *reterr)
+{
+    option_list list = {.count = 0};
+    list_options(line->sets, line->set_count, &list);
+    optind = 0; /* also forgets an earlier command line */
+    opterr = 0;
+    for (;;) {
+        optopt = 0;
+        const int answer = getopt_long(line->argc, line->argv, list.shorts, list.longs, NULL);
+        if (answer == -1) {
+            *rest = optind;
+            return BASE_OK;
+        }
+        if (answer == '?' || answer == ':') {
+            return wrong_option(answer, line->argv, reterr);
+        }
+        const int index = find_answer(&list, answer);
+        const base_field *row = list.rows[index];
+        if (line->seen != NULL) {
+            line->seen(line->user, row);
+        }
+        const base_status status =
+            base_field_set(row, list.records[index], row->value != NULL ? optarg : NULL, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, "--%s", row->option);
+        }
+    }
+}
+
+/* The default, where there is one worth telling and the help does not end in one; else "". */
+static void get_default(const base_option_set *set, const base_field *row, char *text,
+                        size_t size_bytes)
+{
+    const size_t length = strlen(row->help);
+    const bool told = length > 0 && row->help[length - 1] == ')';
+    text[0] = '\0';
+    if (set->defaults != NULL && row->value != NULL && !told &&
+        !(row->optional && base_field_is_zero(row, set->defaults))) {
+        base_field_format(row, set->defaults, text, size_bytes);
+    }
+}
+
+static void put_row(const base_option_set *set, const base_field *row, FILE *stream)
+{
+    char left[LEFT_BYTES];
+    char value[DEFAULT_BYTES];
+    const char letter[] = {'-', row->letter, ',', ' ', '\0'};
+    get_default(set, row, value, sizeof value);
+    (void)snprintf(left, sizeof left, "%s--%s%s%s", row->letter != 0 ? letter : "", row->option,
+                   row->value != NULL ? " " : "", row->value != NULL ? row->value : "");
+    if (row->help[0] == '\0' && value[0] == '\0') {
+        (void)fprintf(stream, "  %s\n", left);
+        return;
+    }
+    (void)fprintf(stream, "  %-24s %s", left, row->help);
+    if (value[0] != '\0') {
+        (void)fprintf(stream, "%s(%s)", row->help[0] != '\0' ? " " : "", value);
+    }
+    (void)fprintf(stream, "\n");
+}
+
+/* Writes the rows of one group, or, with `stream` NULL, collects the groups. */
+static int walk(const base_option_set *sets, int set_count, const char *wanted,
+                const char *groups[GROUPS_MAX], FILE *stream)
+{
+    int count = 0;
+    for (int s = 0; s < set_count; s++) {
+        const char *group = NULL;
+        for (int i = 0; i < sets[s].fields->count; i++) {
+            const base_field *row = &sets[s].fields->rows[i];
+            bool known = false;
+            if (row->option == NULL) {
+                continue;
+            }
+            group = row->group != NULL ? row->group : group;
+            BASE_ASSERT(group != NULL);
+            if (stream != NULL && strcmp(group, wanted) == 0) {
+                put_row(&sets[s], row, stream);
+            }
+            for (int g = 0; g < count; g++) {
+                known = known || strcmp(groups[g], group) == 0;
+            }
+            if (stream == NULL && !known) {
+                BASE_ASSERT(count < GROUPS_MAX);
+                groups[count++] = group;
+            }
+        }
+    }
+    return count;
+}
+
+void base_options_help(const base_option_set *sets, int set_count, FILE *stream)
+{
+    const char *groups[GROUPS_MAX] = {NULL};
+    const int count = walk(sets, set_count, NULL, groups, NULL);
+    for (int g = 0; g < count; g++) {
+        (void)fprintf(stream, "\n%s:\n", groups[g]);
+        (void)walk(sets, set_count, groups[g], groups, stream);
+    }
+}

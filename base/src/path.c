@@ -1,0 +1,37 @@
+/* Paths as text; fields.c, the launcher and JOB.json use it. */
+#include "base/path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+base_status base_path_absolute(const char *path, char *absolute, size_t size_bytes,
+                               base_error *reterr)
+{
+    char directory[BASE_PATH_BYTES] = "";
+    if (path[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "is empty");
+    }
+    if (path[0] != '/' && getcwd(directory, sizeof directory) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot tell the working directory");
+    }
+    const int length = snprintf(absolute, size_bytes, "%s%s%s", directory,
+                                path[0] == '/' || strcmp(directory, "/") == 0 ? "" : "/", path);
+    if (length < 0 || (size_t)length >= size_bytes) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes", size_bytes - 1);
+    }
+    while (absolute[0] != '\0' && absolute[1] != '\0' && absolute[strlen(absolute) - 1] == '/') {
+        absolute[strlen(absolute) - 1] = '\0'; /* OUT/ and OUT are one directory */
+    }
+    return BASE_OK;
+}
+
+base_status base_path_join(const char *directory, const char *name, char path[BASE_PATH_BYTES],
+                           base_error *reterr)
+{
+    const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s", directory, name);
+    return length < BASE_PATH_BYTES
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_LIMIT, "a path of more than %d bytes", BASE_PATH_BYTES);
+}

@@ -1,0 +1,272 @@
+/* A bill's bytes to charges: which format it is, and what all formats have in common. Called by the
+ * CLI. */
+#include "budget/bill.h"
+
+#include <inttypes.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "bills/bill_core.h"
+#include "budget/money.h"
+#include "budget/time.h"
+#include "budget/token.h"
+
+enum { DIGEST_SHOWN_BYTES = 8 };
+
+/* Of those of a kind, one with a mark comes before the one without. */
+static const budget_bill_format *const formats[] = {
+    &bill_runpod,
+    &bill_vast,
+    &bill_focus,
+    &bill_own,
+};
+
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+const budget_bill_format *budget_bill_format_at(size_t index)
+{
+    return index < FORMATS ? formats[index] : NULL;
+}
+
+base_status budget_bill_format_parse(const char *name, const budget_bill_format **format,
+                                     base_error *reterr)
+{
+    char known[128] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < FORMATS; i++) {
+        if (strcmp(name, formats[i]->name) == 0) {
+            *format = formats[i];
+            return BASE_OK;
+        }
+        const char *between = i == 0 ? "" : (i + 1 < FORMATS ? ", " : " and ");
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, "%s%s", between, formats[i]->name);
+        BASE_ASSERT(used < sizeof known);
+    }
+    return base_fail(reterr, BASE_ERR_INVALID, "no such format of a bill: %.64s (there are %s)",
+                     name, known);
+}
+
+static void digest_text(const char *const *texts, size_t count,
+                        char hex[2 * DIGEST_SHOWN_BYTES + 1])
+{
+    crypto_generichash_state state;
+    uint8_t digest[16];
+    (void)crypto_generichash_init(&state, NULL, 0, sizeof digest);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = texts[i] != NULL ? texts[i] : "";
+        (void)crypto_generichash_update(&state, (const uint8_t *)text, strlen(text) + 1);
+    }
+    (void)crypto_generichash_final(&state, digest, sizeof digest);
+    (void)sodium_bin2hex(hex, 2 * DIGEST_SHOWN_BYTES + 1, digest, DIGEST_SHOWN_BYTES);
+}
+
+/* An id that the ledger could not hold can match nothing there; its digest stands for it. */
+static void put_id(char *id, size_t id_bytes, const char *text)
+{
+    bool fits = text == NULL || strlen(text) < id_bytes;
+    for (size_t i = 0; fits && text != NULL && text[i] != '\0'; i++) {
+        fits = text[i] >= ' ' && text[i] <= '~' && text[i] != '"' && text[i] != '\\';
+    }
+    if (fits) {
+        (void)snprintf(id, id_bytes, "%s", text != NULL ? text : "");
+        return;
+    }
+    char hex[2 * DIGEST_SHOWN_BYTES + 1];
+    digest_text(&text, 1, hex);
+    (void)snprintf(id, id_bytes, "long-%s", hex);
+}
+
+static base_status put_time(const bill_line *line, const char *time, int64_t *time_s,
+                            base_error *reterr)
+{
+    char text[32];
+    char *end = NULL;
+    *time_s = 0;
+    if (time == NULL || time[0] == '\0') {
+        return BASE_OK;
+    }
+    const size_t length = strlen(time);
+    const size_t digits = strspn(time, "0123456789");
+    if (digits == length || (digits > 0 && time[digits] == '.')) {
+        *time_s = digits < 12 ? strtoll(time, &end, 10) : BUDGET_TIME_S_MAX + 1;
+        return *time_s <= BUDGET_TIME_S_MAX
+                   ? BASE_OK
+                   : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the time %.32s is none",
+                               line->number, time);
+    }
+    (void)snprintf(text, sizeof text, length == 10 ? "%.10sT00:00:00Z" : "%.31s", time);
+    if (length >= sizeof text || budget_time_parse(text, strlen(text), time_s, NULL) != BASE_OK) {
+        return base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the time %.32s is none",
+                         line->number, time);
+    }
+    return BASE_OK;
+}
+
+static base_status put_cost(const bill_line *line, int64_t *usd_micro, base_error *reterr)
+{
+    base_error why = {0};
+    if (line->cost == NULL || line->cost[0] == '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "bill, line %zu: it has no cost, and unknown is not nothing",
+                         line->number);
+    }
+    const base_status status = budget_money_parse_bill(line->cost, strlen(line->cost),
+                                                       BUDGET_ROUND_NEAREST, usd_micro, &why);
+    return status == BASE_OK ? BASE_OK
+                             : base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: cost: %s",
+                                         line->number, why.message);
+}
+
+static base_status grow(bill_charges *charges, base_error *reterr)
+{
+    if (charges->count < charges->capacity) {
+        return BASE_OK;
+    }
+    if (charges->count == BUDGET_CHARGES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the bill has more than %d lines",
+                         BUDGET_CHARGES_MAX);
+    }
+    const size_t capacity = charges->capacity == 0 ? 64 : charges->capacity * 2;
+    budget_charge *larger = realloc(charges->charges, capacity * sizeof *larger);
+    if (larger == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the bill");
+    }
+    charges->charges = larger;
+    charges->capacity = capacity;
+    return BASE_OK;
+}
+
+base_status bill_add(bill_charges *charges, const bill_line *line, base_error *reterr)
+{
+    base_status status = grow(charges, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    budget_charge *charge = &charges->charges[charges->count];
+    memset(charge, 0, sizeof *charge);
+    status = put_cost(line, &charge->usd_micro, reterr);
+    status = status == BASE_OK ? put_time(line, line->time, &charge->at_s, reterr) : status;
+    status = status == BASE_OK ? put_time(line, line->until, &charge->until_s, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    put_id(charge->label, sizeof charge->label, line->label);
+    put_id(charge->instance_id, sizeof charge->instance_id, line->instance_id);
+    put_id(charge->line_id, sizeof charge->line_id, line->line_id);
+    if (charge->line_id[0] == '\0') {
+        char hex[2 * DIGEST_SHOWN_BYTES + 1];
+        const char *const texts[] = {line->label,    line->instance_id, line->time,
+                                     line->about[0], line->about[1],    line->about[2],
+                                     line->about[3]};
+        digest_text(texts, sizeof texts / sizeof texts[0], hex);
+        /* A "~" marks an id of ours: equal ones are numbered, where equal ids of the vendor's are
+         * refused. */
+        (void)snprintf(charge->line_id, sizeof charge->line_id, "%.64s@%" PRId64 "~%s",
+                       charge->instance_id[0] != '\0' ? charge->instance_id : charge->label,
+                       charge->at_s, hex);
+    }
+    charges->count++;
+    return BASE_OK;
+}
+
+typedef struct ordered {
+    budget_charge *charge;
+} ordered;
+
+/* An id counts within its instance. */
+static int compare_lines(const budget_charge *left, const budget_charge *right)
+{
+    const int order = strcmp(left->line_id, right->line_id);
+    return order != 0 ? order : strcmp(left->instance_id, right->instance_id);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const budget_charge *left = ((const ordered *)a)->charge;
+    const budget_charge *right = ((const ordered *)b)->charge;
+    const int order = compare_lines(left, right);
+    return order != 0 ? order : (left > right) - (left < right);
+}
+
+/* Lines that say the same of the same hour, and nothing to tell them apart, are numbered. */
+static base_status number_equals(bill_charges *charges, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    ordered *order = malloc(charges->count * sizeof *order + 1);
+    if (order == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the bill");
+    }
+    for (size_t i = 0; i < charges->count; i++) {
+        order[i].charge = &charges->charges[i];
+    }
+    qsort(order, charges->count, sizeof *order, by_id);
+    for (size_t first = 0, i = 1; i < charges->count && status == BASE_OK; i++) {
+        budget_charge *charge = order[i].charge;
+        if (compare_lines(charge, order[first].charge) != 0) {
+            first = i;
+        } else if (strchr(charge->line_id, '~') == NULL) {
+            status = base_fail(reterr, BASE_ERR_INVALID, "bill: two lines have the id %s",
+                               charge->line_id);
+        } else {
+            const size_t length = strlen(charge->line_id);
+            (void)snprintf(charge->line_id + length, sizeof charge->line_id - length, "~%zu",
+                           i - first + 1);
+        }
+    }
+    free(order);
+    return status;
+}
+
+static const budget_bill_format *guess(const char *text, size_t text_bytes)
+{
+    size_t i = 0;
+    while (i < text_bytes && strchr(" \t\r\n\xef\xbb\xbf", text[i]) != NULL) {
+        i++;
+    }
+    const bool is_json = i < text_bytes && (text[i] == '[' || text[i] == '{');
+    size_t at = 0;
+    while (at + 1 < FORMATS &&
+           (formats[at]->is_json != is_json ||
+            (formats[at]->mark != NULL &&
+             memmem(text, text_bytes, formats[at]->mark, strlen(formats[at]->mark)) == NULL))) {
+        at++;
+    }
+    return formats[at];
+}
+
+base_status budget_bill_parse(const void *bytes, size_t size_bytes,
+                              const budget_bill_format *format, budget_charge **charges,
+                              size_t *count, base_error *reterr)
+{
+    bill_charges made = {0};
+    if (size_bytes > BUDGET_BILL_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the bill is larger than %d bytes",
+                         BUDGET_BILL_BYTES_MAX);
+    }
+    if (size_bytes == 0 || memchr(bytes, '\0', size_bytes) != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the bill is empty, or no text");
+    }
+    base_status status = budget_crypto_init(reterr);
+    char *text = status == BASE_OK ? malloc(size_bytes + 1) : NULL;
+    if (text == NULL) {
+        return status != BASE_OK ? status
+                                 : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the bill");
+    }
+    memcpy(text, bytes, size_bytes);
+    text[size_bytes] = '\0';
+    format = format != NULL ? format : guess(text, size_bytes);
+    status = format->read(text, size_bytes, &made, reterr);
+    free(text);
+    status = status == BASE_OK ? number_equals(&made, reterr) : status;
+    if (status != BASE_OK) {
+        free(made.charges);
+        return status;
+    }
+    *charges = made.charges;
+    *count = made.count;
+    return BASE_OK;
+}

@@ -1,0 +1,45 @@
+/* What the readers of bills share: a growing list of charges, and how one is filled. Private. */
+#ifndef BUDGET_BILL_CORE_H
+#define BUDGET_BILL_CORE_H
+
+#include <stdbool.h>
+
+#include "budget/bill.h"
+
+typedef struct bill_charges {
+    budget_charge *charges;
+    size_t count;
+    size_t capacity;
+} bill_charges;
+
+/* What a line says, each NULL where it says nothing; all are borrowed. */
+typedef struct bill_line {
+    size_t number; /* in the file, from 1: lines of CSV, elements of JSON */
+    const char *line_id;
+    const char *label;
+    const char *instance_id;
+    const char *cost;     /* decimal text */
+    const char *time;     /* when its period began: RFC 3339, a date, or seconds since 1970 */
+    const char *until;    /* when it ended */
+    const char *about[4]; /* what else tells it from other lines of that instance and time */
+} bill_line;
+
+/* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; a time that is none. */
+BASE_MUST_CHECK base_status bill_add(bill_charges *charges, const bill_line *line,
+                                     base_error *reterr);
+
+/* One vendor's, or one standard's: its own file, and its row in bill.c. */
+struct budget_bill_format {
+    const char *name;
+    bool is_json;     /* else CSV */
+    const char *mark; /* a text that only such a bill has; NULL: any of its kind */
+    /* text is changed, and ends with NUL. */
+    base_status (*read)(char *text, size_t text_bytes, bill_charges *charges, base_error *reterr);
+};
+
+extern const budget_bill_format bill_runpod;
+extern const budget_bill_format bill_vast;
+extern const budget_bill_format bill_focus;
+extern const budget_bill_format bill_own;
+
+#endif

@@ -1,0 +1,154 @@
+/* Bills in CSV (RFC 4180). Called by the readers of FOCUS's columns, and of our own. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bills/csv.h"
+
+enum { COLUMNS_MAX = 256 };
+
+typedef struct csv_reader {
+    char *next; /* unread text; NULL: all is read */
+    size_t number;
+    size_t count;
+    char *fields[COLUMNS_MAX];
+    bill_column columns[COLUMNS_MAX];
+    size_t column_count;
+} csv_reader;
+
+static base_status bad(const csv_reader *reader, base_error *reterr, const char *what)
+{
+    return base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: %s", reader->number, what);
+}
+
+/* A field in quotes, unfolded in place. What follows it is at *rest; NULL: it does not end. */
+static char *quoted_field(char *field, char **rest)
+{
+    char *to = field;
+    char *from = field + 1;
+    while (*from != '\0') {
+        if (*from == '"' && from[1] != '"') {
+            *rest = from + 1;
+            *to = '\0';
+            return field;
+        }
+        from += *from == '"' ? 1 : 0;
+        *to++ = *from++;
+    }
+    *rest = NULL;
+    return field;
+}
+
+/* One record into fields. *row: there was one; empty lines are passed over. */
+static base_status next_record(csv_reader *reader, bool *row, base_error *reterr)
+{
+    while (reader->next != NULL && (*reader->next == '\n' || *reader->next == '\r')) {
+        reader->next++;
+    }
+    reader->count = 0;
+    reader->number++;
+    *row = reader->next != NULL && *reader->next != '\0';
+    for (bool more = *row; more && reader->next != NULL;) {
+        char *field = reader->next;
+        char *rest = field;
+        if (reader->count == COLUMNS_MAX) {
+            return bad(reader, reterr, "it has too many columns");
+        }
+        if (*field == '"') {
+            field = quoted_field(field, &rest);
+        } else {
+            rest = field + strcspn(field, ",\r\n");
+        }
+        if (rest == NULL || strchr(",\r\n", *rest) == NULL) {
+            return bad(reader, reterr, "a quoted field does not end as one");
+        }
+        more = *rest == ',';
+        reader->next = *rest == '\0' ? NULL : rest + 1;
+        *rest = '\0';
+        reader->fields[reader->count++] = field;
+    }
+    return BASE_OK;
+}
+
+static bill_column column_named(const bill_csv *kind, const char *name)
+{
+    for (const bill_csv_column *at = kind->columns; at->name != NULL; at++) {
+        if ((kind->any_case ? strcasecmp(name, at->name) : strcmp(name, at->name)) == 0) {
+            return at->column;
+        }
+    }
+    return COLUMN_NONE;
+}
+
+static base_status read_header(csv_reader *reader, const bill_csv *kind, base_error *reterr)
+{
+    bool seen[COLUMN_COUNT_] = {false};
+    bool row = false;
+    const base_status status = next_record(reader, &row, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < reader->count; i++) {
+        reader->columns[i] = column_named(kind, reader->fields[i]);
+        if (reader->columns[i] != COLUMN_NONE && seen[reader->columns[i]]) {
+            return bad(reader, reterr, "a column stands there twice");
+        }
+        seen[reader->columns[i]] = true;
+    }
+    reader->column_count = reader->count;
+    if (!seen[COLUMN_COST] || (kind->needs_currency && !seen[COLUMN_CURRENCY])) {
+        return bad(reader, reterr, kind->lacking);
+    }
+    return BASE_OK;
+}
+
+static base_status read_record(const csv_reader *reader, const bill_csv *kind,
+                               bill_charges *charges, base_error *reterr)
+{
+    const char *values[COLUMN_COUNT_] = {NULL};
+    char label[BUDGET_LABEL_BYTES];
+    if (reader->count != reader->column_count) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "bill, line %zu: it has %zu columns, and the header %zu", reader->number,
+                         reader->count, reader->column_count);
+    }
+    for (size_t i = 0; i < reader->count; i++) {
+        values[reader->columns[i]] = reader->fields[i];
+    }
+    if (values[COLUMN_CURRENCY] != NULL && strcmp(values[COLUMN_CURRENCY], "USD") != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "bill, line %zu: the currency %.16s is not USD",
+                         reader->number, values[COLUMN_CURRENCY]);
+    }
+    label[0] = '\0';
+    if (kind->label_of_tags != NULL) {
+        kind->label_of_tags(values[COLUMN_TAGS], label, sizeof label);
+    }
+    const bill_line line = {
+        .number = reader->number,
+        .line_id = values[COLUMN_LINE_ID],
+        .label = label[0] != '\0' ? label : values[COLUMN_LABEL],
+        .instance_id = values[COLUMN_INSTANCE],
+        .cost = values[COLUMN_COST],
+        .time = values[COLUMN_TIME],
+        .until = values[COLUMN_UNTIL],
+        .about = {values[COLUMN_ABOUT_0], values[COLUMN_ABOUT_1], values[COLUMN_ABOUT_2],
+                  kind->tells_by_end ? values[COLUMN_UNTIL] : NULL},
+    };
+    return bill_add(charges, &line, reterr);
+}
+
+base_status bill_read_csv(char *text, size_t text_bytes, const bill_csv *kind,
+                          bill_charges *charges, base_error *reterr)
+{
+    const bool marked = text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+    csv_reader reader = {.next = text + (marked ? 3 : 0)};
+    bool row = true;
+    base_status status = read_header(&reader, kind, reterr);
+    while (status == BASE_OK && row) {
+        status = next_record(&reader, &row, reterr);
+        if (status == BASE_OK && row) {
+            status = read_record(&reader, kind, charges, reterr);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,27 @@
+/* RunPod's bills: the answer of /v1/billing/pods. bill.c has its row. */
+#include "bills/json.h"
+
+static base_status runpod_line(const json_t *object, bill_line *line, bool *wanted,
+                               base_error *reterr)
+{
+    (void)reterr;
+    *wanted = true;
+    line->line_id = BILL_FIRST(object, "id", "lineId");
+    line->label = BILL_FIRST(object, "label", "podName", "name");
+    line->instance_id = BILL_FIRST(object, "podId", "endpointId", "networkVolumeId");
+    line->cost = BILL_FIRST(object, "amount", "totalAmount", "total");
+    line->time = BILL_FIRST(object, "time", "startTime");
+    line->until = BILL_FIRST(object, "endTime");
+    line->about[0] = BILL_FIRST(object, "gpuTypeId", "gpuId");
+    line->about[1] = BILL_FIRST(object, "endpointId");
+    return BASE_OK;
+}
+
+static base_status read_runpod(char *text, size_t text_bytes, bill_charges *charges,
+                               base_error *reterr)
+{
+    return bill_read_json(text, text_bytes, runpod_line, charges, reterr);
+}
+
+const budget_bill_format bill_runpod = {
+    .name = "runpod-json", .is_json = true, .mark = "\"podId\"", .read = read_runpod};

@@ -1,0 +1,203 @@
+/* What it cost: a bill's lines (from reconcile.c) and what persons record. */
+#include <stdio.h>
+#include <string.h>
+
+#include "budget/money.h"
+#include "ledger_core.h"
+
+static base_status read_line(budget_ledger *ledger, store_sql sql, ledger_line *line,
+                             base_error *reterr)
+{
+    bool row = true;
+    base_status status = BASE_OK;
+    while (status == BASE_OK && row) {
+        status = store_next(&ledger->store, sql, &row, reterr);
+        if (status == BASE_OK && row) {
+            line->elsewhere = line->known || store_int(&ledger->store, sql, 0) != line->reservation;
+            line->known = true;
+            line->amount = store_int(&ledger->store, sql, 1);
+            line->sequence = (uint64_t)store_int(&ledger->store, sql, 2);
+        }
+    }
+    store_done(&ledger->store, sql);
+    return status;
+}
+
+base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *reterr)
+{
+    store_db *store = &ledger->store;
+    line->known = line->elsewhere = false;
+    base_status status =
+        store_query(store, reterr, SQL_LINE_GET, "ttt", line->vendor, line->instance, line->id);
+    status = status == BASE_OK ? read_line(ledger, SQL_LINE_GET, line, reterr) : status;
+    if (status != BASE_OK || line->known) {
+        return status;
+    }
+    status = store_query(store, reterr, SQL_LINE_OF_RUN, "itt", line->reservation, line->id,
+                         line->instance);
+    return status == BASE_OK ? read_line(ledger, SQL_LINE_OF_RUN, line, reterr) : status;
+}
+
+/* A line that was recorded before: the same is the same answer, another is refused. */
+static base_status find_line(ledger_op *op, const budget_actual *actual,
+                             const ledger_reservation *run, bool *known)
+{
+    ledger_line line = {
+        .vendor = run->vendor,
+        .instance = actual->instance_id,
+        .id = actual->line_id,
+        .reservation = run->id,
+    };
+    const base_status status = line_find(op->ledger, &line, op->reterr);
+    *known = line.known;
+    if (status != BASE_OK || !line.known) {
+        return status;
+    }
+    return !line.elsewhere && line.amount == actual->billed_usd_micro
+               ? op_replay(op, line.sequence)
+               : op_refuse(op, BUDGET_REASON_LINE_USED,
+                           "the bill's line %s was recorded before, otherwise", actual->line_id);
+}
+
+static void warn_frozen(ledger_op *op, const ledger_reservation *reservation)
+{
+    char total[BUDGET_MONEY_BYTES];
+    char amount[BUDGET_MONEY_BYTES];
+    const budget_rule_reservation *rule = &reservation->rule;
+    budget_money_format(rule->total < 0 ? -rule->total : rule->total, total);
+    budget_money_format(rule->amount, amount);
+    (void)snprintf(op->answer->words, sizeof op->answer->words,
+                   rule->total < 0
+                       ? "%s was credited %s USD more than it cost, which counts as nothing: the "
+                         "account is frozen until an admin acknowledges"
+                       : "%s cost %s USD, above its %s USD: the account is frozen until an admin "
+                         "acknowledges",
+                   reservation->label, total, amount);
+}
+
+/* What goes into the row's data; the evidence is kept. */
+static base_status put_data(ledger_op *op, const budget_actual *actual, ledger_reservation *after)
+{
+    uint8_t digest[BUDGET_DIGEST_BYTES];
+    base_status status = BASE_OK;
+    journal_actual data = {
+        .billed = actual->line_id != NULL ? actual->billed_usd_micro : 0,
+        .final = actual->final,
+        .instance = actual->instance_id,
+        .instance_bytes = actual->line_id != NULL ? strlen(actual->instance_id) : 0,
+    };
+    if (actual->evidence != NULL) {
+        status = op_keep_evidence(op, actual->evidence, actual->evidence_bytes, digest);
+        data.evidence = digest;
+        if (!after->rule.terminated) {
+            after->has_evidence = true;
+            memcpy(after->evidence, digest, sizeof digest);
+        }
+    }
+    op->row.kind = BUDGET_KIND_ACTUAL;
+    op->row.data_bytes = journal_actual_write(&data, op->data);
+    op->row.data = op->data;
+    return status;
+}
+
+static base_status write_actual(ledger_op *op, const budget_actual *actual,
+                                const ledger_reservation *before, ledger_reservation *after,
+                                bool freeze)
+{
+    bool overflow = false;
+    base_status status = put_data(op, actual, after);
+    after->actual_ms = op->ledger->now.wall_ms;
+    status = status == BASE_OK ? reservation_apply(op, before, after, freeze, &overflow) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (overflow) {
+        return op_refuse_overflow(op);
+    }
+    if (freeze) {
+        warn_frozen(op, after);
+    }
+    status = op_grant(op);
+    if (status == BASE_OK && actual->line_id != NULL) {
+        status = store_run(op->store, op->reterr, SQL_LINE_INSERT, "tttiii", before->vendor,
+                           actual->instance_id, actual->line_id, before->id,
+                           actual->billed_usd_micro, (int64_t)op->row.sequence);
+    }
+    return status;
+}
+
+static base_status record(ledger_op *op, const budget_actual *actual)
+{
+    ledger_reservation before;
+    base_status status = BASE_OK;
+    bool known = false;
+    bool freeze = false;
+    op->row.text = actual->line_id;
+    op->row.amount = actual->usd_micro;
+    op->answer->asked_usd_micro = actual->usd_micro;
+    if (!op_load(op, actual->label, &before, &status)) {
+        return status;
+    }
+    if (actual->line_id != NULL) {
+        status = find_line(op, actual, &before, &known);
+        if (status != BASE_OK || known) {
+            return status;
+        }
+    }
+    ledger_reservation after = before;
+    const budget_rule_cost cost = {
+        .amount = actual->usd_micro,
+        .billed = actual->line_id != NULL,
+        .final = actual->final,
+    };
+    const budget_reason reason = budget_rule_actual(&after.rule, &cost, &freeze);
+    if (reason != BUDGET_REASON_NONE ||
+        !budget_money_add(before.billed, cost.billed ? actual->billed_usd_micro : 0,
+                          &after.billed)) {
+        return op_refuse_overflow(op);
+    }
+    return write_actual(op, actual, &before, &after, freeze);
+}
+
+static base_status check_actual(const budget_actual *actual, base_error *reterr)
+{
+    const int64_t limit = BUDGET_MONEY_MICRO_MAX;
+    base_status status = text_check("a label", actual->label, BUDGET_LABEL_BYTES, reterr);
+    if (status == BASE_OK && actual->line_id != NULL) {
+        status = text_check("a line's id", actual->line_id, BUDGET_LINE_BYTES, reterr);
+    }
+    if (status == BASE_OK && actual->instance_id[0] != '\0') {
+        status = text_check("an instance id", actual->instance_id, BUDGET_INSTANCE_BYTES, reterr);
+    }
+    if (status == BASE_OK) {
+        status = evidence_size_check(actual->evidence, actual->evidence_bytes, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (actual->usd_micro > limit || actual->usd_micro < -limit ||
+        actual->billed_usd_micro > limit || actual->billed_usd_micro < -limit) {
+        return base_fail(reterr, BASE_ERR_INVALID, "an actual is at most a billion dollars");
+    }
+    return BASE_OK;
+}
+
+base_status budget_ledger_record_actual(budget_ledger *ledger, const budget_caller *caller,
+                                        const budget_actual *actual, budget_answer *answer,
+                                        base_error *reterr)
+{
+    ledger_op op;
+    budget_actual checked = *actual;
+    if (checked.instance_id == NULL) {
+        checked.instance_id = "";
+    }
+    base_status status = check_actual(&checked, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = op_begin(&op, ledger, caller, answer, reterr);
+    if (status == BASE_OK && !op.replayed) {
+        status = record(&op, &checked);
+    }
+    return op_end(&op, status);
+}

@@ -1,0 +1,38 @@
+/* A cost is final by a bill: what is left of the reservation returns. Called by reconcile.c. */
+#include "base/bytes.h"
+#include "ledger_core.h"
+
+static base_status finalize(ledger_op *op, int64_t id, const budget_rule_bill *bill)
+{
+    ledger_reservation before;
+    bool overflow = false;
+    base_status status = reservation_load_id(op->ledger, id, &before, op->reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    ledger_reservation after = before;
+    if (budget_rule_finalize(&after.rule, bill, &op->ledger->now) != BUDGET_REASON_NONE) {
+        return BASE_OK;
+    }
+    status = reservation_apply(op, &before, &after, false, &overflow);
+    if (status != BASE_OK || overflow) {
+        return status != BASE_OK ? status : op_refuse_overflow(op);
+    }
+    base_writer writer = base_writer_make(op->data, sizeof op->data);
+    base_write_u64(&writer, (uint64_t)bill->until_ms);
+    base_write_u64(&writer, (uint64_t)bill->billed_until_ms);
+    base_write_u64(&writer, (uint64_t)bill->settling_ms);
+    op->row.kind = BUDGET_KIND_FINAL;
+    op->row.data = op->data;
+    op->row.data_bytes = writer.offset_bytes;
+    return op_grant(op);
+}
+
+base_status reservation_finalize(budget_ledger *ledger, const budget_caller *caller, int64_t id,
+                                 const budget_rule_bill *bill, base_error *reterr)
+{
+    ledger_op op;
+    budget_answer answer;
+    const base_status status = op_begin(&op, ledger, caller, &answer, reterr);
+    return op_end(&op, status == BASE_OK ? finalize(&op, id, bill) : status);
+}

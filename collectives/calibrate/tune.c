@@ -1,0 +1,406 @@
+/* Measuring what the cost model needs, with the library's own sends and receives; and the figures
+ * of a context. */
+#include "coll/tune.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "calibrate/calibrate.h"
+#include "calibrate/tune_file.h"
+#include "core/comm.h"
+#include "core/text.h"
+#include "kernels/kernels.h"
+#include "plan/plan.h"
+
+enum {
+    SMALL_BYTES = 8,
+    LONG_BYTES = 256 * 1024,
+    LATENCY_ROUNDS = 40,
+    LONG_ROUNDS = 8,
+    ROUNDS_MIN = 3,
+    BURST_ROUNDS = 5,
+    BURST_MESSAGES = 8,
+    SAMPLES_MAX = 40,
+    BARRIERS = 9,
+    FIGURES = 8, /* doubles in coll_costs */
+};
+
+#define ROUNDS_BUDGET_NS (20 * BASE_NS_PER_MS) /* for each figure, as far as ROUNDS_MIN allows */
+
+_Static_assert(sizeof(coll_costs) == FIGURES * sizeof(double), "costs are shared as doubles");
+
+static double median(double *samples, int count)
+{
+    for (int i = 1; i < count; i++) {
+        const double value = samples[i];
+        int at = i;
+        for (; at > 0 && samples[at - 1] > value; at--) {
+            samples[at] = samples[at - 1];
+        }
+        samples[at] = value;
+    }
+    return count == 0 ? 0 : samples[count / 2];
+}
+
+/* One class of links, measured between this rank and a peer. */
+typedef struct meter {
+    coll_comm *comm;
+    int peer;
+    bool leads; /* keeps the time, and says when it is enough */
+    uint8_t *buffer;
+    base_error *reterr;
+} meter;
+
+static base_status send_bytes(const meter *m, size_t size_bytes)
+{
+    return coll_send(m->comm, m->buffer, size_bytes, COLL_UINT8, m->peer, m->reterr);
+}
+
+static base_status receive_bytes(const meter *m, size_t size_bytes)
+{
+    return coll_receive(m->comm, m->buffer, size_bytes, COLL_UINT8, m->peer, m->reterr);
+}
+
+/* There and back, one after the other. */
+static base_status ping(const meter *m, int messages)
+{
+    base_status status = BASE_OK;
+    for (int k = 0; status == BASE_OK && k < messages; k++) {
+        status = m->leads ? send_bytes(m, SMALL_BYTES) : receive_bytes(m, SMALL_BYTES);
+    }
+    if (status == BASE_OK) {
+        status = m->leads ? receive_bytes(m, SMALL_BYTES) : send_bytes(m, SMALL_BYTES);
+    }
+    return status;
+}
+
+/* Both ways at once, as algorithms do; the second half of the buffer hears, but for the first byte,
+ * which the one that does not lead takes over. */
+static base_status swap(const meter *m)
+{
+    coll_request *requests[2] = {NULL};
+    coll_op_desc desc = {.kind = COLL_RECEIVE,
+                         .recv = m->buffer + LONG_BYTES,
+                         .count = LONG_BYTES,
+                         .type = COLL_UINT8,
+                         .root = m->peer};
+    base_status status = coll_start(m->comm, &desc, &requests[0], m->reterr);
+    if (status == BASE_OK) {
+        desc.kind = COLL_SEND;
+        desc.send = m->buffer;
+        status = coll_start(m->comm, &desc, &requests[1], m->reterr);
+    }
+    const base_status ended =
+        coll_request_wait_all(requests, 2, status == BASE_OK ? m->reterr : NULL);
+    m->buffer[0] = m->leads ? m->buffer[0] : m->buffer[LONG_BYTES];
+    return status == BASE_OK ? ended : status;
+}
+
+/* Rounds of so many messages there and one back (0: long ones both ways), until there are enough;
+ * *round_us is the median. The first byte of the last message says whether another
+ * round follows. */
+static base_status rounds(const meter *m, int messages, int rounds_max, double *round_us)
+{
+    double samples[SAMPLES_MAX];
+    const int64_t begin_ns = base_now_ns();
+    base_status status = BASE_OK;
+    bool more = true;
+    for (int i = 0; status == BASE_OK && more; i++) {
+        const int64_t from_ns = base_now_ns();
+        if (m->leads) {
+            more =
+                i + 1 < rounds_max && (i + 1 < ROUNDS_MIN || from_ns - begin_ns < ROUNDS_BUDGET_NS);
+            m->buffer[0] = more ? 1 : 0;
+        }
+        status = messages > 0 ? ping(m, messages) : swap(m);
+        more = m->leads ? more : m->buffer[0] != 0;
+        samples[i < SAMPLES_MAX ? i : SAMPLES_MAX - 1] =
+            (double)(base_now_ns() - from_ns) / (double)BASE_NS_PER_US;
+        *round_us = m->leads ? median(samples, i + 1 < SAMPLES_MAX ? i + 1 : SAMPLES_MAX) : 0;
+    }
+    return status;
+}
+
+static base_status measure_link(const meter *m, coll_link_cost *cost)
+{
+    double small_us = 0;
+    double burst_us = 0;
+    double long_us = 0;
+    base_status status = rounds(m, 1, LATENCY_ROUNDS, &small_us);
+    if (status == BASE_OK) {
+        status = rounds(m, BURST_MESSAGES, BURST_ROUNDS, &burst_us);
+    }
+    if (status == BASE_OK) {
+        status = rounds(m, 0, LONG_ROUNDS, &long_us);
+    }
+    if (status == BASE_OK && m->leads) {
+        const double further = (burst_us - small_us) / (BURST_MESSAGES - 1);
+        cost->latency_us = small_us / 2;
+        cost->message_us = further < small_us / 40 ? small_us / 40 : further;
+        cost->byte_ns = (long_us - small_us / 2) * 1000 / LONG_BYTES;
+        cost->byte_ns = cost->byte_ns > 0 ? cost->byte_ns : 0.001;
+    }
+    return status;
+}
+
+/* The rank this one measures a class with: its neighbour in the host, or the one in the same seat
+ * of the neighbouring host; -1: nobody. */
+static int partner_in_host(const coll_comm *comm)
+{
+    const coll_hosts *hosts = &comm->hosts;
+    const int host = hosts->host[comm->rank];
+    const int seat = hosts->seat[comm->rank] ^ 1;
+    const int begin = hosts->begin[host];
+    return begin + seat < hosts->begin[host + 1] ? hosts->members[begin + seat] : -1;
+}
+
+static int partner_between(const coll_comm *comm)
+{
+    const coll_hosts *hosts = &comm->hosts;
+    const int host = hosts->host[comm->rank] ^ 1;
+    const int seat = hosts->seat[comm->rank];
+    if (host >= hosts->count || hosts->begin[host] + seat >= hosts->begin[host + 1]) {
+        return -1;
+    }
+    return hosts->members[hosts->begin[host] + seat];
+}
+
+static double measure_reduce(uint8_t *buffer)
+{
+    enum { PASSES = 5 };
+    const coll_kernel *kernel = coll_kernel_find(COLL_FLOAT32, COLL_SUM);
+    const size_t bytes = LONG_BYTES;
+    double samples[PASSES];
+    for (int i = 0; i < PASSES; i++) {
+        const int64_t from_ns = base_now_ns();
+        kernel->combine(buffer, buffer, buffer + bytes, bytes / sizeof(float));
+        samples[i] = (double)(base_now_ns() - from_ns);
+    }
+    return median(samples, PASSES) / (double)bytes;
+}
+
+/* What every operation costs before the first message: all have to arrive. */
+static base_status measure_start(coll_comm *comm, double *start_us, base_error *reterr)
+{
+    double samples[BARRIERS];
+    base_status status = BASE_OK;
+    for (int i = 0; status == BASE_OK && i < BARRIERS; i++) {
+        const int64_t from_ns = base_now_ns();
+        status = coll_barrier(comm, reterr);
+        samples[i] = (double)(base_now_ns() - from_ns) / (double)BASE_NS_PER_US;
+    }
+    *start_us = status == BASE_OK ? median(samples, BARRIERS) : 0;
+    return status;
+}
+
+/* Everybody's figures, of which the first rank's that has measured count. */
+static base_status share(coll_comm *comm, coll_costs *costs, base_error *reterr)
+{
+    double mine[FIGURES];
+    double all[COLL_RANKS_MAX * FIGURES];
+    memcpy(mine, costs, sizeof mine);
+    const coll_op_desc desc = {.kind = COLL_ALL_GATHER,
+                               .send = mine,
+                               .recv = all,
+                               .count = FIGURES,
+                               .type = COLL_FLOAT64,
+                               .algorithm = COLL_ALGORITHM_DIRECT};
+    const base_status status = coll_run(comm, &desc, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    memcpy(costs, all, sizeof *costs);
+    for (int rank = comm->size - 1; rank >= 0; rank--) {
+        coll_costs theirs;
+        memcpy(&theirs, all + (size_t)rank * FIGURES, sizeof theirs);
+        costs->inside = theirs.inside.latency_us > 0 ? theirs.inside : costs->inside;
+        costs->between = theirs.between.latency_us > 0 ? theirs.between : costs->between;
+    }
+    costs->inside = costs->inside.latency_us > 0 ? costs->inside : costs->between;
+    costs->between = costs->between.latency_us > 0 ? costs->between : costs->inside;
+    return BASE_OK;
+}
+
+base_status coll_tune_measure(coll_comm *comm, coll_costs *costs, base_error *reterr)
+{
+    const int partners[] = {partner_in_host(comm), partner_between(comm)};
+    coll_link_cost *classes[] = {&costs->inside, &costs->between};
+    uint8_t *buffer = calloc(2, LONG_BYTES);
+    if (buffer == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to measure links");
+    }
+    *costs = (coll_costs){.reduce_byte_ns = measure_reduce(buffer)};
+    base_status status = measure_start(comm, &costs->start_us, reterr);
+    for (int i = 0; status == BASE_OK && i < 2; i++) {
+        const meter m = {.comm = comm,
+                         .peer = partners[i],
+                         .leads = comm->rank < partners[i],
+                         .buffer = buffer,
+                         .reterr = reterr};
+        status = m.peer < 0 ? BASE_OK : measure_link(&m, classes[i]);
+    }
+    free(buffer);
+    return status == BASE_OK ? share(comm, costs, reterr) : status;
+}
+
+/* What rank 0 tells the others: 0, or a status and why. */
+typedef struct verdict {
+    double costs[FIGURES];
+    int32_t status;
+    int32_t found;
+    char message[240];
+} verdict;
+
+static base_status tell(coll_comm *comm, verdict *news, base_error *reterr)
+{
+    const coll_op_desc desc = {.kind = COLL_BROADCAST,
+                               .send = news,
+                               .recv = news,
+                               .count = sizeof *news,
+                               .type = COLL_UINT8,
+                               .algorithm = COLL_ALGORITHM_DIRECT};
+    const base_status status = coll_run(comm, &desc, reterr);
+    if (status != BASE_OK || news->status == BASE_OK) {
+        return status;
+    }
+    news->message[sizeof news->message - 1] = '\0';
+    coll_text_clean(news->message);
+    return base_fail(reterr, BASE_ERR_IO, "%s", news->message);
+}
+
+static void note(verdict *news, base_status status, const base_error *error)
+{
+    news->status = status;
+    if (status != BASE_OK) {
+        (void)snprintf(news->message, sizeof news->message, "%s", error->message);
+    }
+}
+
+/* From rank 0's file, or measured and written there. */
+static base_status find_costs(coll_comm *comm, const char *path, base_error *reterr)
+{
+    coll_context *context = comm->context;
+    const bool keeps_file = comm->rank == 0 && path != NULL;
+    verdict news = {.found = 0};
+    base_error error = {.status = BASE_OK};
+    char key[COLL_TUNE_KEY_BYTES];
+    coll_tune_key(comm, key);
+    if (keeps_file) {
+        bool found = false;
+        note(&news, coll_tune_file_read(path, key, &context->costs, &found, &error), &error);
+        news.found = found ? 1 : 0;
+        memcpy(news.costs, &context->costs, sizeof news.costs);
+    }
+    base_status status = tell(comm, &news, reterr);
+    if (status != BASE_OK || news.found != 0) {
+        memcpy(&context->costs, news.costs, sizeof news.costs);
+        return status;
+    }
+    status = coll_tune_measure(comm, &context->costs, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (keeps_file) {
+        note(&news, coll_tune_file_write(path, key, &context->costs, &error), &error);
+    }
+    return tell(comm, &news, reterr);
+}
+
+base_status coll_tune_context(coll_context *context, const char *path, int64_t deadline_ns,
+                              base_error *reterr)
+{
+    if (context->algorithm != COLL_ALGORITHM_AUTO) {
+        return BASE_OK;
+    }
+    if (context->size == 1 || context->world->shares_memory) {
+        context->algorithm = COLL_ALGORITHM_DIRECT;
+        return BASE_OK;
+    }
+    const uint64_t sent = context->bytes_sent;
+    coll_comm *comm = NULL; /* of its own, so that the caller's first operation is the first */
+    base_status status =
+        coll_comm_open(context, context->world->ranks, context->size, deadline_ns, &comm, reterr);
+    if (status == BASE_OK) {
+        status = find_costs(comm, path, reterr);
+    }
+    coll_comm_destroy(comm);
+    context->has_costs = status == BASE_OK;
+    context->bytes_sent = sent;
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "measuring links");
+}
+
+/* The slowest rank's time of each repetition. */
+static base_status slowest(coll_comm *comm, double *samples, int count, base_error *reterr)
+{
+    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                               .send = samples,
+                               .recv = samples,
+                               .count = (size_t)count,
+                               .type = COLL_FLOAT64,
+                               .reduce = COLL_MAX,
+                               .algorithm = COLL_ALGORITHM_DIRECT};
+    return coll_run(comm, &desc, reterr);
+}
+
+static base_status time_op(coll_comm *comm, coll_op *op, double *us, base_error *reterr)
+{
+    base_status status = coll_barrier(comm, reterr);
+    const int64_t from_ns = base_now_ns();
+    if (status == BASE_OK) {
+        status = coll_op_start(op, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_op_wait(op, reterr);
+    }
+    *us = (double)(base_now_ns() - from_ns) / (double)BASE_NS_PER_US;
+    return status;
+}
+
+base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const coll_tune_case *which,
+                              coll_tune_row *row, base_error *reterr)
+{
+    const coll_kind kind = which->kind;
+    const coll_algorithm algorithm = which->algorithm;
+    enum { WARM_UP = 2, TIMED = 11 };
+    const size_t parts = coll_kind_is_by_rank(kind) ? (size_t)comm->size : 1;
+    const size_t fit = which->whole_bytes / sizeof(float) / parts;
+    const size_t count = fit > 0 ? fit : 1;
+    const size_t bytes = count * parts * sizeof(float);
+    double samples[WARM_UP + TIMED];
+    coll_op *op = NULL;
+    coll_layout shape;
+    uint8_t *memory = calloc(2, bytes);
+    if (memory == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for twice %zu bytes", bytes);
+    }
+    const coll_op_desc desc = {.kind = kind,
+                               .send = memory,
+                               .recv = memory + bytes,
+                               .count = count,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM,
+                               .algorithm = algorithm};
+    base_status status = coll_op_create(comm, &desc, &op, reterr);
+    for (int i = 0; status == BASE_OK && i < WARM_UP + TIMED; i++) {
+        status = time_op(comm, op, &samples[i], reterr);
+    }
+    if (status == BASE_OK) {
+        status = slowest(comm, samples + WARM_UP, TIMED, reterr);
+    }
+    coll_op_destroy(op);
+    free(memory);
+    if (status != BASE_OK) {
+        return status;
+    }
+    coll_tune_layout(comm, &shape);
+    const coll_algorithm chosen =
+        comm->shares_memory ? COLL_ALGORITHM_DIRECT : coll_cost_choose(costs, &shape, kind, bytes);
+    *row = (coll_tune_row){.measured_us = median(samples + WARM_UP, TIMED),
+                           .predicted_us = coll_cost_us(costs, &shape, kind, algorithm, bytes),
+                           .eligible = coll_cost_is_eligible(&shape, kind, algorithm),
+                           .chosen = chosen == algorithm};
+    return BASE_OK;
+}

@@ -1,0 +1,143 @@
+/* Reads and writes the cached costs of the cost model, with a key that says which machine they are
+ * of. Called by tune.c. */
+#include "calibrate/tune_file.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "core/comm.h"
+#include "kernels/kernels.h"
+
+enum { FILE_BYTES_MAX = 4096, FIGURES = 8 };
+
+static const char first_line[] = "# libcoll costs 1\n";
+
+static const char *const names[FIGURES] = {
+    "inside_latency_us",  "inside_message_us", "inside_byte_ns", "between_latency_us",
+    "between_message_us", "between_byte_ns",   "reduce_byte_ns", "start_us",
+};
+
+void coll_tune_key(const coll_comm *comm, char key[COLL_TUNE_KEY_BYTES])
+{
+    const coll_context *context = comm->context;
+    (void)snprintf(key, COLL_TUNE_KEY_BYTES, "transport=%s ranks=%d hosts=%d kernels=%s host=%.63s",
+                   coll_transport_name(context->transport), comm->size, comm->hosts.count,
+                   coll_kernel_isa(), context->identities[context->rank].host);
+}
+
+/* Moves *at past one line that must be `line`; false if it is not. */
+static bool skip_line(const char **at, const char *begin, const char *line)
+{
+    const size_t begin_bytes = strlen(begin);
+    const size_t line_bytes = strlen(line);
+    if (strncmp(*at, begin, begin_bytes) != 0 ||
+        strncmp(*at + begin_bytes, line, line_bytes) != 0 ||
+        (*at)[begin_bytes + line_bytes] != '\n') {
+        return false;
+    }
+    *at += begin_bytes + line_bytes + 1;
+    return true;
+}
+
+/* A file is good for programs of all languages: its figures have a point. NULL: no memory. */
+static locale_t plain_locale(void)
+{
+    return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+/* "NAME VALUE\n" */
+static bool read_figure(const char **at, const char *name, locale_t plain, double *value)
+{
+    const size_t name_bytes = strlen(name);
+    if (strncmp(*at, name, name_bytes) != 0 || (*at)[name_bytes] != ' ') {
+        return false;
+    }
+    const char *number = *at + name_bytes + 1;
+    char *rest = NULL;
+    *value = strtod_l(number, &rest, plain);
+    if (*number < '0' || *number > '9' || *rest != '\n' || !isfinite(*value) || *value < 0 ||
+        *value > 1e12) {
+        return false;
+    }
+    *at = rest + 1;
+    return true;
+}
+
+base_status coll_tune_file_parse(const char *text, const char *key, coll_costs *costs, bool *found,
+                                 base_error *reterr)
+{
+    const char *at = text + strlen(first_line);
+    double values[FIGURES];
+    *found = false;
+    if (strncmp(text, first_line, strlen(first_line)) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "not a file of costs (its first line is not '%.*s')",
+                         (int)strlen(first_line) - 1, first_line);
+    }
+    if (!skip_line(&at, "key ", key)) {
+        return BASE_OK; /* measured somewhere else */
+    }
+    const locale_t plain = plain_locale();
+    if (plain == (locale_t)0) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read costs");
+    }
+    int read = 0;
+    while (read < FIGURES && read_figure(&at, names[read], plain, &values[read])) {
+        read++;
+    }
+    freelocale(plain);
+    if (read < FIGURES) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no line '%s NUMBER' where it should be",
+                         names[read]);
+    }
+    *costs = (coll_costs){.inside = {values[0], values[1], values[2]},
+                          .between = {values[3], values[4], values[5]},
+                          .reduce_byte_ns = values[6],
+                          .start_us = values[7]};
+    *found = true;
+    return BASE_OK;
+}
+
+base_status coll_tune_file_read(const char *path, const char *key, coll_costs *costs, bool *found,
+                                base_error *reterr)
+{
+    void *text = NULL;
+    size_t size_bytes = 0;
+    *found = false;
+    base_status status = base_file_read(path, FILE_BYTES_MAX, &text, &size_bytes, reterr);
+    if (status == BASE_ERR_NOTFOUND) {
+        return BASE_OK;
+    }
+    if (status == BASE_OK) {
+        status = coll_tune_file_parse(text, key, costs, found, reterr);
+        free(text);
+        status = status == BASE_OK ? status : base_error_prepend(reterr, status, "%s", path);
+    }
+    return status;
+}
+
+base_status coll_tune_file_write(const char *path, const char *key, const coll_costs *costs,
+                                 base_error *reterr)
+{
+    const double values[FIGURES] = {costs->inside.latency_us,  costs->inside.message_us,
+                                    costs->inside.byte_ns,     costs->between.latency_us,
+                                    costs->between.message_us, costs->between.byte_ns,
+                                    costs->reduce_byte_ns,     costs->start_us};
+    char text[FILE_BYTES_MAX];
+    const locale_t plain = plain_locale();
+    if (plain == (locale_t)0) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+    }
+    const locale_t before = uselocale(plain);
+    int used = snprintf(text, sizeof text, "%skey %s\n", first_line, key);
+    for (int i = 0; i < FIGURES; i++) {
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s %.6g\n", names[i], values[i]);
+    }
+    (void)uselocale(before);
+    freelocale(plain);
+    return base_file_write(path, text, (size_t)used, reterr);
+}

@@ -1,0 +1,210 @@
+/* coll_context_create: who takes part, on which hosts, over which transport, by which figures. It
+ * stands above everything else of the library. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "calibrate/calibrate.h"
+#include "core/comm.h"
+#include "transport/registry.h"
+
+enum { SPINS = 1 };
+
+#define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
+#define TUNE_VARIABLE      "RINGFENCE_COLL_TUNE_FILE"
+
+static base_status check_options(const coll_context_options *options, base_error *reterr)
+{
+    if (options->world_size < 1 || options->world_size > COLL_RANKS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d ranks (1 to %d can be)", options->world_size,
+                         COLL_RANKS_MAX);
+    }
+    if (options->rank < 0 || options->rank >= options->world_size) {
+        return base_fail(reterr, BASE_ERR_INVALID, "rank %d of %d", options->rank,
+                         options->world_size);
+    }
+    if (options->exchange == NULL || options->timeout_ns < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "no exchange, or a negative timeout");
+    }
+    if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_LAST ||
+        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_LAST) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown transport or algorithm");
+    }
+    if (options->tcp_auth < COLL_TCP_AUTH_MAC || options->tcp_auth > COLL_TCP_AUTH_OFF) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown tcp authentication");
+    }
+    if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "half a CURVE key pair");
+    }
+    return BASE_OK;
+}
+
+static base_status check_identity(const coll_context *context, int rank,
+                                  const coll_context_options *options, base_error *reterr)
+{
+    const coll_identity *who = &context->identities[rank];
+    if (who->rank != (uint32_t)rank || who->world_size != (uint32_t)context->size) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "place %d of %d is taken by a process (host %s, pid %u) that takes itself "
+                         "for rank %u of %u",
+                         rank, context->size, who->host, (unsigned)who->pid, (unsigned)who->rank,
+                         (unsigned)who->world_size);
+    }
+    if (who->transport != (uint32_t)options->transport) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "rank %d (host %s, pid %u) asks for transport %s, rank %d for %s", rank,
+                         who->host, (unsigned)who->pid,
+                         coll_transport_name((coll_transport)who->transport), context->rank,
+                         coll_transport_name(options->transport));
+    }
+    if (who->algorithm != (uint32_t)context->algorithm) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "rank %d (host %s, pid %u) asks for algorithm %s, rank %d for %s", rank,
+                         who->host, (unsigned)who->pid,
+                         coll_algorithm_name((coll_algorithm)who->algorithm), context->rank,
+                         coll_algorithm_name(context->algorithm));
+    }
+    return BASE_OK;
+}
+
+/* Fills identities. */
+static base_status meet(coll_context *context, const coll_context_options *options,
+                        int64_t deadline_ns, base_error *reterr)
+{
+    uint8_t mine[COLL_IDENTITY_BYTES];
+    coll_identity identity;
+    coll_identity_get(&identity);
+    identity.rank = (uint32_t)context->rank;
+    identity.world_size = (uint32_t)context->size;
+    identity.transport = (uint32_t)options->transport;
+    identity.algorithm = (uint32_t)context->algorithm;
+    coll_identity_encode(&identity, mine);
+    uint8_t *all = calloc((size_t)context->size, COLL_IDENTITY_BYTES);
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+    }
+    base_status status =
+        options->exchange(options->exchange_user, mine, all, sizeof mine, deadline_ns, reterr);
+    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+        status = coll_identity_decode(all + (size_t)rank * COLL_IDENTITY_BYTES,
+                                      &context->identities[rank], reterr);
+        if (status == BASE_OK) {
+            status = check_identity(context, rank, options, reterr);
+        }
+    }
+    free(all);
+    return status;
+}
+
+/* Whether any two ranks are on one host: the same answer on every rank. */
+static bool shares_a_host(const coll_context *context)
+{
+    for (int a = 0; a < context->size; a++) {
+        for (int b = 0; b < a; b++) {
+            if (coll_identity_same_host(&context->identities[a], &context->identities[b])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static base_status choose_transport(coll_context *context, const coll_context_options *options,
+                                    base_error *reterr)
+{
+    const coll_identity *mine = &context->identities[context->rank];
+    int here = 0;
+    int stranger = -1;
+    for (int rank = 0; rank < context->size; rank++) {
+        if (rank == context->rank || coll_identity_same_host(mine, &context->identities[rank])) {
+            here++;
+        } else {
+            stranger = rank;
+        }
+    }
+    if (options->transport == COLL_TRANSPORT_SHM && stranger >= 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+                         "shm needs all ranks on one host (and in its namespaces); rank %d (host "
+                         "%s, pid %u) is elsewhere",
+                         stranger, context->identities[stranger].host,
+                         (unsigned)context->identities[stranger].pid);
+    }
+    context->transport = options->transport;
+    if (options->transport == COLL_TRANSPORT_AUTO && stranger < 0) {
+        context->transport = COLL_TRANSPORT_SHM;
+    } else if (options->transport == COLL_TRANSPORT_AUTO && !shares_a_host(context)) {
+        context->transport = COLL_TRANSPORT_TCP;
+    }
+    context->table = coll_transport_find(context->transport);
+    context->spins =
+        here <= coll_identity_cpus(context->identities, context->size, mine) ? SPINS : 0;
+    return BASE_OK;
+}
+
+/* What the environment says where the program leaves the choice. */
+static base_status forced_algorithm(coll_context *context, base_error *reterr)
+{
+    const char *name = getenv(ALGORITHM_VARIABLE);
+    if (name == NULL || name[0] == '\0' || context->algorithm != COLL_ALGORITHM_AUTO) {
+        return BASE_OK;
+    }
+    const base_status status = coll_algorithm_parse(name, &context->algorithm, reterr);
+    context->said = context->algorithm;
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, ALGORITHM_VARIABLE);
+}
+
+/* Where the figures of the cost model are kept;
+ * the environment says it where the program does not. */
+static const char *tune_path(const coll_context_options *options)
+{
+    const char *named =
+        options->tune_path != NULL ? options->tune_path : secure_getenv(TUNE_VARIABLE);
+    return named != NULL && named[0] != '\0' ? named : NULL;
+}
+
+base_status coll_context_create(const coll_context_options *options, coll_context **context,
+                                base_error *reterr)
+{
+    base_status status = check_options(options, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    coll_context *made = coll_context_alloc(options);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    status = forced_algorithm(made, reterr);
+    if (status != BASE_OK) {
+        coll_context_destroy(made);
+        return status;
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(made->timeout_ns);
+    int ranks[COLL_RANKS_MAX];
+    for (int rank = 0; rank < made->size; rank++) {
+        ranks[rank] = rank;
+    }
+    /* What the caller's exchange fails with, unless it says more. */
+    (void)base_fail(reterr, BASE_ERR_PEER, "the exchange failed");
+    status = meet(made, options, deadline_ns, reterr);
+    if (status == BASE_OK) {
+        status = choose_transport(made, options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = made->table->open(made, options, deadline_ns, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_comm_open(made, ranks, made->size, deadline_ns, &made->world, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_tune_context(made, tune_path(options), deadline_ns, reterr);
+    }
+    if (status != BASE_OK) {
+        coll_context_destroy(made);
+        return base_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
+    }
+    if (reterr != NULL) {
+        *reterr = (base_error){.status = BASE_OK}; /* nothing has failed after all */
+    }
+    *context = made;
+    return BASE_OK;
+}

@@ -1,0 +1,90 @@
+/* Arenas: memory of a communicator that its ranks may reach. Made and destroyed by the program, and
+ * destroyed with the communicator. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "core/failure.h"
+#include "core/op.h"
+#include "core/segment.h"
+
+/* Operations made earlier looked for their buffers in other arenas. */
+static void forget_places(coll_comm *comm)
+{
+    comm->arena_changes++;
+    comm->blocking->ready = false;
+    for (int i = 0; i < COLL_RECENT_OPS; i++) {
+        if (comm->recent[i] != NULL) {
+            comm->recent[i]->ready = false;
+        }
+    }
+}
+
+base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **arena,
+                              base_error *reterr)
+{
+    if (comm->arena_count >= COLL_ARENAS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "more than %d arenas", COLL_ARENAS_MAX);
+    }
+    coll_arena *made = calloc(1, sizeof *made); /* while nobody counts on it yet */
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an arena");
+    }
+    base_status status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
+    if (status != BASE_OK) {
+        free(made);
+        return status;
+    }
+    made->comm = comm;
+    made->number = ++comm->arenas_made;
+    made->size_bytes = size_bytes;
+    made->mapped_bytes = coll_segment_round(size_bytes);
+    made->next = comm->arenas;
+    comm->arenas = made;
+    forget_places(comm);
+    comm->arena_count++;
+    if (made->mapped_bytes == 0) {
+        status = base_fail(reterr, BASE_ERR_LIMIT, "%zu bytes are too many", size_bytes);
+    } else {
+        status = comm->table->arena_open(made, base_deadline_after_ns(comm->context->timeout_ns),
+                                         reterr);
+    }
+    if (status != BASE_OK) {
+        /* Peers have counted this arena, so the communicator cannot go on. */
+        (void)coll_comm_fail(comm, status, "making an arena of %zu bytes: %s", size_bytes,
+                             reterr != NULL ? reterr->message : base_status_name(status));
+        coll_arena_destroy(made);
+        return base_error_prepend(reterr, status, "making an arena of %zu bytes", size_bytes);
+    }
+    *arena = made;
+    return BASE_OK;
+}
+
+void coll_arena_destroy(coll_arena *arena)
+{
+    if (arena == NULL) {
+        return;
+    }
+    coll_comm *comm = arena->comm;
+    coll_arena **link = &comm->arenas;
+    while (*link != NULL && *link != arena) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = arena->next;
+        comm->arena_count--;
+    }
+    forget_places(comm);
+    comm->table->arena_close(arena);
+    free(arena);
+}
+
+void *coll_arena_data(coll_arena *arena)
+{
+    return arena->data;
+}
+
+size_t coll_arena_size_bytes(const coll_arena *arena)
+{
+    return arena->size_bytes;
+}

@@ -1,0 +1,37 @@
+/* Which peers have come to an operation, as their flag lines show. Called while it is moved on. */
+#include "core/arrival.h"
+
+#include "core/report.h"
+
+bool coll_op_sees(coll_op *op, int peer)
+{
+    const coll_line *line = &op->comm->peers[peer].lines[op->sequence % COLL_LINE_SLOTS];
+    const uint64_t word = atomic_load(&line->word);
+    if (word != op->word && coll_line_ahead(word, op->sequence) >= 0) {
+        (void)coll_report_mismatch(op, peer, line);
+    }
+    return word == op->word;
+}
+
+bool coll_op_all_arrived(coll_op *op, bool *moved)
+{
+    for (; op->arrived < op->comm->size; op->arrived++) {
+        if (!coll_op_sees(op, op->arrived)) {
+            return false;
+        }
+        *moved = true;
+    }
+    return true;
+}
+
+bool coll_op_needed_arrived(coll_op *op, bool *moved)
+{
+    if (coll_op_all_arrived(op, moved) || op->shape.take == COLL_TAKE_ALL) {
+        return op->arrived == op->comm->size;
+    }
+    bool enough = true;
+    for (int peer = op->arrived; peer < op->comm->size; peer++) {
+        enough = (coll_op_sees(op, peer) || !coll_shape_awaits(op, peer)) && enough;
+    }
+    return enough && !op->comm->failed;
+}

@@ -1,0 +1,69 @@
+/* Communicators: their end, and what the program asks of them. comm_make.c makes them. */
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "core/comm.h"
+#include "core/failure.h"
+#include "core/p2p.h"
+#include "core/progress.h"
+
+base_status coll_comm_settle(coll_comm *comm, base_error *reterr)
+{
+    (void)coll_progress(comm->context);
+    base_status status = coll_comm_check(comm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (comm->head != NULL || (comm->point != NULL && coll_point_is_busy(comm))) {
+        return base_fail(reterr, BASE_ERR_STATE, "operations are under way");
+    }
+    if (comm->size > 1 && comm->table->settle != NULL) {
+        comm->table->settle(comm);
+    }
+    return coll_comm_check(comm, reterr);
+}
+
+void coll_comm_destroy(coll_comm *comm)
+{
+    if (comm == NULL) {
+        return;
+    }
+    coll_context *context = comm->context;
+    coll_comm **link = &context->comms;
+    while (*link != NULL && *link != comm) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = comm->next;
+    }
+    while (comm->arenas != NULL) {
+        coll_arena_destroy(comm->arenas);
+    }
+    coll_op_destroy(comm->blocking);
+    for (int i = 0; i < COLL_RECENT_OPS; i++) {
+        coll_op_destroy(comm->recent[i]);
+    }
+    coll_point_close(comm);
+    comm->table->comm_close(comm);
+    free(comm);
+}
+
+int coll_comm_rank(const coll_comm *comm)
+{
+    return comm->rank;
+}
+
+int coll_comm_size(const coll_comm *comm)
+{
+    return comm->size;
+}
+
+uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind)
+{
+    return kind >= COLL_ALL_REDUCE && kind <= COLL_RECEIVE ? comm->started[kind] : 0;
+}
+
+void coll_tune_layout(const coll_comm *comm, coll_layout *shape)
+{
+    *shape = comm->layout;
+}

@@ -1,0 +1,78 @@
+/* The inside of communicators and arenas.
+ *
+ * Memory that peers can write is read once, checked, and never asserted. */
+#ifndef COLL_SRC_COMM_H
+#define COLL_SRC_COMM_H
+
+#include "coll/tune.h"
+#include "common/limits.h"
+#include "core/context.h"
+#include "core/line.h"
+#include "core/transport.h"
+#include "plan/hosts.h"
+
+typedef struct coll_point coll_point;
+
+struct coll_arena {
+    coll_comm *comm;
+    coll_arena *next;
+    uint32_t number; /* from 1, in order of creation; the same on every rank */
+    size_t size_bytes;
+    size_t mapped_bytes;
+    uint8_t *data;
+    uint8_t *peers[COLL_RANKS_MAX]; /* where peers' parts are mapped here; own included */
+};
+
+/* What a communicator sees of a rank: its flag lines. */
+typedef struct coll_peer_view {
+    const coll_line *lines;
+    const uint8_t *payloads; /* comm->inline_bytes for each line; NULL: beside the lines' words */
+} coll_peer_view;
+
+struct coll_comm {
+    coll_context *context;
+    const coll_transport_table *table; /* the context's, or that of its one host in a hybrid */
+    coll_comm *next;
+    int rank;
+    int size;
+    int ranks[COLL_RANKS_MAX];          /* context ranks, by rank in the communicator */
+    uint64_t id;                        /* the same on every rank */
+    uint64_t sequence;                  /* of the newest operation */
+    uint64_t announced;                 /* of the newest that peers were shown */
+    uint64_t done;                      /* this rank's part is done of all up to this */
+    uint64_t started[COLL_RECEIVE + 1]; /* operations, by coll_kind */
+    coll_line *lines;                   /* own */
+    coll_peer_view peers[COLL_RANKS_MAX];
+    coll_op *head;
+    coll_op *tail;
+    coll_op *waiting;    /* the first that is not announced yet; NULL */
+    coll_point *point;   /* sends and receives; NULL before the first */
+    bool shares_memory;  /* peers' arenas can be reached with loads and stores */
+    size_t inline_bytes; /* payload that travels with a flag line */
+    size_t chunk_bytes;  /* one frame of a stream; the same on every rank */
+    coll_hosts hosts;    /* which host each rank is on */
+    coll_layout layout;  /* the same as far as costs go */
+    uint16_t host_words[COLL_HOSTS_WORDS(COLL_RANKS_MAX)];
+    coll_arena *arenas;
+    uint32_t arenas_made;
+    uint64_t arena_changes; /* arenas made and destroyed */
+    int arena_count;
+    coll_op *blocking;                /* for the blocking forms, */
+    coll_op *recent[COLL_RECENT_OPS]; /* and those made for other buffers lately; NULL: none yet */
+    unsigned oldest;                  /* of them */
+    void *link;                       /* the transport's */
+    void *net;                        /* of transports over sockets (net.h) */
+    void *hybrid; /* of a communicator over several hosts, some ranks of which share one */
+    base_error failure;
+    bool failed;
+    int speaker;     /* 1 + the rank whose failure this rank has taken over; 0: its own */
+    size_t words_at; /* in the failure's message: where that rank's words begin */
+    int distressed;  /* 1 + the rank of a peer that was heard to have failed; 0 */
+};
+
+/* coll_comm_create with a deadline, and before there is a world to agree in. */
+BASE_MUST_CHECK base_status coll_comm_open(coll_context *context, const int *ranks, int count,
+                                           int64_t deadline_ns, coll_comm **comm,
+                                           base_error *reterr);
+
+#endif

@@ -1,0 +1,189 @@
+/* The making of communicators: of a list of ranks, or by splitting one. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "core/failure.h"
+#include "core/op.h"
+#include "cost/layout.h"
+
+static uint64_t hash_list(const int *ranks, int count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) + (uint64_t)count;
+    for (int i = 0; i < count; i++) {
+        hash = (hash ^ (uint64_t)ranks[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+/* What was made of a list so far; NULL: no memory. Kept for as long as the context: ranks forget
+ * at no moment that all of them know of. */
+static coll_comm_count *count_of(coll_context *context, uint64_t list_hash)
+{
+    for (size_t i = 0; i < context->made_count; i++) {
+        if (context->made[i].list_hash == list_hash) {
+            return &context->made[i];
+        }
+    }
+    if (context->made_count == context->made_room) {
+        const size_t room = context->made_room == 0 ? COLL_COMM_LISTS : 2 * context->made_room;
+        coll_comm_count *larger = realloc(context->made, room * sizeof *larger);
+        if (larger == NULL) {
+            return NULL;
+        }
+        context->made = larger;
+        context->made_room = room;
+    }
+    coll_comm_count *made = &context->made[context->made_count++];
+    *made = (coll_comm_count){.list_hash = list_hash};
+    return made;
+}
+
+/* The same number on every rank of the list, and a new one each time: the upper half is the list's,
+ * then how many were made of it. Arenas are counted in the lowest 16 bits (shm.c). A creation that
+ * fails counts: it is the one that fails, or has failed, on the other ranks. */
+static base_status next_id(coll_context *context, const int *ranks, int count, uint64_t *id,
+                           base_error *reterr)
+{
+    coll_comm_count *made = count_of(context, hash_list(ranks, count));
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+    }
+    *id = (made->list_hash & ~UINT64_C(0xffffffff)) ^ ((uint64_t)++made->count << 16);
+    return BASE_OK;
+}
+
+static base_status check_list(const coll_context *context, const int *ranks, int count,
+                              base_error *reterr)
+{
+    bool seen[COLL_RANKS_MAX] = {false};
+    if (count < 1 || count > context->size) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a communicator of %d ranks in a context of %d",
+                         count, context->size);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= context->size || seen[ranks[i]]) {
+            return base_fail(reterr, BASE_ERR_INVALID, "rank %d is no rank, or is listed twice",
+                             ranks[i]);
+        }
+        seen[ranks[i]] = true;
+    }
+    if (!seen[context->rank]) {
+        return base_fail(reterr, BASE_ERR_INVALID, "this rank (%d) is not in its communicator",
+                         context->rank);
+    }
+    return BASE_OK;
+}
+
+static void find_hosts(coll_comm *comm)
+{
+    const coll_identity *identities = comm->context->identities;
+    uint16_t host_of[COLL_RANKS_MAX];
+    for (int rank = 0; rank < comm->size; rank++) {
+        int same = 0;
+        while (same < rank && !coll_identity_same_host(&identities[comm->ranks[same]],
+                                                       &identities[comm->ranks[rank]])) {
+            same++;
+        }
+        host_of[rank] = (uint16_t)same;
+    }
+    coll_hosts_make(&comm->hosts, host_of, comm->size, comm->host_words);
+    coll_cost_layout(&comm->hosts, &comm->layout);
+}
+
+base_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,
+                           coll_comm **comm, base_error *reterr)
+{
+    base_status status = check_list(context, ranks, count, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    coll_comm *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+    }
+    made->context = context;
+    made->size = count;
+    for (int i = 0; i < count; i++) {
+        made->ranks[i] = ranks[i];
+        made->rank = ranks[i] == context->rank ? i : made->rank;
+    }
+    made->table = context->table;
+    made->shares_memory = context->table->shares_memory;
+    made->inline_bytes = COLL_TINY_BYTES;
+    made->chunk_bytes = COLL_CHUNK_BYTES;
+    find_hosts(made);
+    made->next = context->comms;
+    context->comms = made;
+    status = next_id(context, ranks, count, &made->id, reterr);
+    if (status == BASE_OK) {
+        status = coll_op_alloc(made, &made->blocking, reterr);
+    }
+    if (status == BASE_OK) {
+        status = made->table->comm_open(made, deadline_ns, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_op_agree(made, COLL_KIND_COMM, (uint64_t)count, reterr);
+    }
+    if (status != BASE_OK) {
+        /* Peers that come to it later learn it from what they were sent. */
+        (void)coll_comm_fail(made, status, "%s",
+                             reterr != NULL ? reterr->message : base_status_name(status));
+        coll_comm_destroy(made);
+        return base_error_prepend(reterr, status, "making a communicator of %d ranks", count);
+    }
+    *comm = made;
+    return BASE_OK;
+}
+
+base_status coll_comm_create(coll_context *context, const int *ranks, int count, coll_comm **comm,
+                             base_error *reterr)
+{
+    const base_status status = coll_abort_check(context, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return coll_comm_open(context, ranks, count, base_deadline_after_ns(context->timeout_ns), comm,
+                          reterr);
+}
+
+typedef struct split_member {
+    int key;
+    int rank; /* in the communicator that is split */
+} split_member;
+
+static int compare_members(const void *a, const void *b)
+{
+    const split_member *x = a;
+    const split_member *y = b;
+    const int by_key = (x->key > y->key) - (x->key < y->key);
+    return by_key != 0 ? by_key : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
+                            base_error *reterr)
+{
+    const int32_t mine[2] = {colour, key};
+    int32_t all[COLL_RANKS_MAX][2];
+    const coll_op_desc desc = {
+        .kind = COLL_ALL_GATHER, .send = mine, .recv = all, .count = 2, .type = COLL_INT32};
+    const base_status status = coll_op_run_as(comm, &desc, COLL_KIND_SPLIT, 0, reterr);
+    *split = NULL;
+    if (status != BASE_OK || colour < 0) {
+        return status;
+    }
+    split_member members[COLL_RANKS_MAX];
+    int ranks[COLL_RANKS_MAX];
+    int count = 0;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (all[rank][0] == colour) {
+            members[count++] = (split_member){all[rank][1], rank};
+        }
+    }
+    qsort(members, (size_t)count, sizeof members[0], compare_members);
+    for (int i = 0; i < count; i++) {
+        ranks[i] = comm->ranks[members[i].rank];
+    }
+    return coll_comm_create(comm->context, ranks, count, split, reterr);
+}

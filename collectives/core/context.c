@@ -1,0 +1,89 @@
+/* Contexts: what every communicator of a process shares. connect/ makes them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/comm.h"
+
+#define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
+
+coll_context *coll_context_alloc(const coll_context_options *options)
+{
+    coll_context *context = calloc(1, sizeof *context);
+    if (context == NULL) {
+        return NULL;
+    }
+    context->rank = options->rank;
+    context->size = options->world_size;
+    context->patience = COLL_YIELDS_MAX;
+    context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
+    context->said = options->algorithm;
+    context->algorithm = options->algorithm;
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        context->socks[rank] = -1;
+    }
+    (void)pthread_mutex_init(&context->describe_lock, NULL);
+    context->identities = calloc((size_t)context->size, sizeof *context->identities);
+    context->flight = aligned_alloc(_Alignof(coll_flight), sizeof *context->flight);
+    if (context->identities == NULL || context->flight == NULL) {
+        coll_context_destroy(context);
+        return NULL;
+    }
+    memset(context->flight, 0, sizeof *context->flight);
+    coll_flight_init(context->flight);
+    return context;
+}
+
+void coll_context_destroy(coll_context *context)
+{
+    if (context == NULL) {
+        return;
+    }
+    coll_comm_destroy(context->world);
+    if (context->table != NULL) {
+        context->table->close(context);
+    }
+    (void)pthread_mutex_destroy(&context->describe_lock);
+    free(context->flight);
+    free(context->identities);
+    free(context->made);
+    free(context);
+}
+
+void coll_context_abort(coll_context *context, const char *reason)
+{
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&context->abort_state, &none, 1)) {
+        return;
+    }
+    (void)snprintf(context->abort_reason, sizeof context->abort_reason, "%s",
+                   reason != NULL ? reason : "");
+    atomic_store(&context->abort_state, 2);
+    context->table->wake(context);
+}
+
+coll_transport coll_context_transport(const coll_context *context)
+{
+    return context->transport;
+}
+
+coll_algorithm coll_context_algorithm(const coll_context *context)
+{
+    return context->algorithm;
+}
+
+coll_comm *coll_context_world(coll_context *context)
+{
+    return context->world;
+}
+
+uint64_t coll_context_bytes_sent(const coll_context *context)
+{
+    return context->bytes_sent;
+}
+
+const coll_costs *coll_tune_costs(const coll_context *context)
+{
+    return context->has_costs ? &context->costs : NULL;
+}

@@ -1,0 +1,58 @@
+/* The inside of a context: what all communicators of a process share.
+ *
+ * Nothing here is shared between threads but the abort word and the description. */
+#ifndef COLL_SRC_CONTEXT_H
+#define COLL_SRC_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "coll/coll.h"
+#include "coll/tune.h"
+#include "common/limits.h"
+#include "core/identity.h"
+#include "core/transport.h"
+#include "diagnose/flight.h"
+
+/* How many communicators were made of one list of ranks, told by its hash. */
+typedef struct coll_comm_count {
+    uint64_t list_hash;
+    uint32_t count;
+} coll_comm_count;
+
+struct coll_context {
+    int rank;
+    int size;
+    coll_transport transport;
+    coll_algorithm said;      /* by the program, or the environment */
+    coll_algorithm algorithm; /* AUTO: by `costs` */
+    bool has_costs;
+    coll_costs costs;
+    int64_t timeout_ns;
+    const coll_transport_table *table;
+    coll_identity *identities;
+    coll_comm *world;
+    coll_comm *comms;      /* all, the world included */
+    coll_comm_count *made; /* made_count of them, room for made_room */
+    size_t made_count;
+    size_t made_room;
+    uint64_t bytes_sent;
+    coll_flight *flight;
+    bool broken;               /* a communicator has failed, and not by mismatch */
+    unsigned patience;         /* yields before sleeping, where ranks share processors */
+    unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
+    void *link;                /* the transport's */
+    void *net;                 /* of transports over sockets (net.h) */
+    int socks[COLL_RANKS_MAX]; /* to peers on this host, for descriptors; -1 */
+
+    atomic_int abort_state; /* 0 none, 1 being written, 2 set */
+    char abort_reason[COLL_REASON_BYTES];
+    pthread_mutex_t describe_lock;
+    char description[COLL_DESCRIBE_BYTES];
+};
+
+/* Made by coll_context_create, with nothing in it but what the options say; coll_context_destroy
+ * takes it in every state from here on. NULL: no memory. */
+coll_context *coll_context_alloc(const coll_context_options *options);
+
+#endif

@@ -1,0 +1,339 @@
+/* Runs any plan over any transport's streams: every track is moved on, chunk by chunk, as far as
+ * credit, incoming frames and the step it comes after allow. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arrival.h"
+#include "core/exec.h"
+#include "core/failure.h"
+#include "kernels/tree_order.h"
+
+typedef struct byte_range {
+    size_t begin; /* in the whole vector: all parts, or all blocks */
+    size_t end;
+} byte_range;
+
+/* Where a block begins in the whole vector. */
+static size_t position_of(const coll_op *op, int block)
+{
+    const size_t index = (size_t)block;
+    if (op->varies) {
+        return op->part_ends[index];
+    }
+    if (coll_kind_is_by_rank(op->desc.kind)) {
+        return index * op->total_bytes;
+    }
+    const size_t blocks = (size_t)coll_plan_block_count(&op->plan);
+    const size_t share = op->desc.count / blocks;
+    const size_t longer = op->desc.count % blocks; /* the first blocks have one more element */
+    return (share * index + (index < longer ? index : longer)) * op->element_bytes;
+}
+
+static byte_range range_of(const coll_op *op, const coll_step *step)
+{
+    return (byte_range){position_of(op, step->block),
+                        position_of(op, step->block + step->block_count)};
+}
+
+/* The place of a position in a space; NULL where the caller gave no such buffer. */
+static uint8_t *place_in(const coll_op *op, coll_space space, size_t position)
+{
+    const coll_kind kind = op->desc.kind;
+    const bool own_input = kind == COLL_ALL_GATHER || kind == COLL_GATHER;
+    const bool own_output = kind == COLL_REDUCE_SCATTER || kind == COLL_SCATTER;
+    uint8_t *base = op->scratch;
+    size_t origin = op->scratch_begin;
+    if (space != COLL_SPACE_SCRATCH) {
+        const bool input = space == COLL_SPACE_INPUT;
+        base = input ? (uint8_t *)(uintptr_t)op->desc.send : op->desc.recv;
+        origin = (input ? own_input : own_output) ? position_of(op, op->comm->rank) : 0;
+    }
+    return base == NULL ? NULL : base + (position - origin);
+}
+
+/* Whether the bytes [begin, end) may be handled, as far as the step before them goes. */
+static bool is_released(const coll_op *op, const coll_step *step, size_t begin, size_t end)
+{
+    if (step->after_track < 0) {
+        return true;
+    }
+    const coll_track *other = &op->tracks[step->after_track];
+    if (other->ended || other->index != step->after_step) {
+        return other->ended || other->index > step->after_step;
+    }
+    coll_step before = other->step;
+    if (!other->loaded && !coll_plan_step(&op->plan, step->after_track, other->index, &before)) {
+        return true;
+    }
+    const byte_range range = range_of(op, &before);
+    return end <= range.begin || begin >= range.end ||
+           range.begin + other->offset_bytes >= (end < range.end ? end : range.end);
+}
+
+/* Sends of the bytes [at, end) what is released, and as much as there is credit for, or one chunk;
+ * returns how much. */
+static size_t send_bytes(coll_op *op, const coll_step *step, size_t at, size_t end)
+{
+    coll_comm *comm = op->comm;
+    const coll_transport_table *table = comm->table;
+    const void *source = place_in(op, step->source, at);
+    const size_t left = end - at;
+    size_t sent = left < comm->chunk_bytes ? left : comm->chunk_bytes;
+    if (table->send_from != NULL) {
+        const bool all = left > sent && is_released(op, step, at, end);
+        sent = table->send_from(comm, step->peer, step->lane, source, all ? left : sent);
+    } else {
+        void *frame = table->send_begin(comm, step->peer, step->lane, sent);
+        if (frame == NULL) {
+            return 0;
+        }
+        memcpy(frame, source, sent);
+        table->send_end(comm, step->peer, step->lane, sent);
+    }
+    comm->context->bytes_sent += sent;
+    return sent;
+}
+
+/* COMBINE and MERGE of a chunk; the division of an average where its sum is complete. */
+static void combine(const coll_op *op, const coll_step *step, void *target, const void *own,
+                    const void *other, size_t size_bytes)
+{
+    const size_t count = size_bytes / op->element_bytes;
+    op->kernel->combine(target, step->incoming_left ? other : own,
+                        step->incoming_left ? own : other, count);
+    if (step->final && op->kernel->divide != NULL) {
+        op->kernel->divide(target, count, op->comm->size);
+    }
+}
+
+/* The next frame from a peer, if its line shows that the frame is of this operation. */
+static const void *receive_begin(coll_op *op, int peer, int lane, size_t size_bytes)
+{
+    if (peer >= op->arrived && !coll_op_sees(op, peer)) {
+        return NULL;
+    }
+    return op->comm->table->receive_begin(op->comm, peer, lane, size_bytes);
+}
+
+/* COPY and COMBINE of a chunk; what the bytes up to `end` are copied to may be filled
+ * as they come. */
+static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes,
+                          size_t end)
+{
+    coll_comm *comm = op->comm;
+    const coll_transport_table *table = comm->table;
+    const bool copies = step->action == COLL_ACTION_COPY;
+    const void *frame = receive_begin(op, step->peer, step->lane, size_bytes);
+    uint8_t *target = place_in(op, step->target, at);
+    if (frame == NULL) {
+        if (copies && table->receive_into != NULL && !comm->failed) {
+            const bool all = is_released(op, step, at, end);
+            table->receive_into(op, step->peer, step->lane, target, all ? end - at : size_bytes);
+        }
+        return false;
+    }
+    if (copies && frame != target) {
+        memcpy(target, frame, size_bytes);
+    } else if (!copies) {
+        const void *own = place_in(op, step->source, at);
+        combine(op, step, target, own, frame, size_bytes);
+    }
+    table->receive_end(comm, step->peer, step->lane);
+    return true;
+}
+
+static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
+{
+    coll_comm *comm = op->comm;
+    const coll_transport_table *table = comm->table;
+    const void *operands[COLL_RANKS_MAX];
+    int members[COLL_RANKS_MAX];
+    const int count = coll_plan_members(&op->plan, step->group, members);
+    for (int i = 0; i < count; i++) {
+        operands[i] = members[i] == comm->rank
+                          ? place_in(op, step->source, at)
+                          : receive_begin(op, members[i], step->lane, size_bytes);
+        if (operands[i] == NULL) {
+            return false; /* frames seen so far are seen again the next time */
+        }
+    }
+    coll_tree_combine(op->kernel, place_in(op, step->target, at), operands, count,
+                      size_bytes / op->element_bytes, step->final ? comm->size : 0);
+    for (int i = 0; i < count; i++) {
+        if (members[i] != comm->rank) {
+            table->receive_end(comm, members[i], step->lane);
+        }
+    }
+    return true;
+}
+
+/* MOVE and MERGE: nothing comes or goes. */
+static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
+{
+    const void *source = place_in(op, step->source, at);
+    uint8_t *target = place_in(op, step->target, at);
+    if (step->action == COLL_ACTION_MERGE) {
+        const void *other = place_in(op, COLL_SPACE_SCRATCH, at);
+        combine(op, step, target, source, other, size_bytes);
+    } else if (target != NULL && target != source) {
+        memcpy(target, source, size_bytes);
+    }
+    return true;
+}
+
+static void next_step(coll_track *track)
+{
+    track->index++;
+    track->offset_bytes = 0;
+    track->loaded = false;
+}
+
+/* Moves a track one chunk on; false if it cannot move now, or has ended. */
+static bool advance_track(coll_op *op, int number)
+{
+    coll_track *track = &op->tracks[number];
+    if (track->ended) {
+        return false;
+    }
+    if (!track->loaded && !coll_plan_step(&op->plan, number, track->index, &track->step)) {
+        track->ended = true;
+        op->tracks_ended++;
+        return true;
+    }
+    track->loaded = true;
+    const byte_range range = range_of(op, &track->step);
+    const size_t at = range.begin + track->offset_bytes;
+    const size_t left = range.end - at;
+    const size_t chunk = left < op->comm->chunk_bytes ? left : op->comm->chunk_bytes;
+    if (!is_released(op, &track->step, at, at + chunk)) {
+        return false;
+    }
+    if (chunk == 0) {
+        next_step(track);
+        return true;
+    }
+    size_t moved = 0;
+    switch (track->step.action) {
+    case COLL_ACTION_SEND:
+        moved = send_bytes(op, &track->step, at, range.end);
+        break;
+    case COLL_ACTION_COPY:
+    case COLL_ACTION_COMBINE:
+        moved = receive_chunk(op, &track->step, at, chunk, range.end) ? chunk : 0;
+        break;
+    case COLL_ACTION_GATHER:
+        moved = gather_chunk(op, &track->step, at, chunk) ? chunk : 0;
+        break;
+    case COLL_ACTION_MOVE:
+    case COLL_ACTION_MERGE:
+        moved = local_chunk(op, &track->step, at, chunk) ? chunk : 0;
+        break;
+    }
+    track->offset_bytes += moved;
+    if (at + moved == range.end) {
+        next_step(track);
+    }
+    return moved > 0;
+}
+
+/* Memory for the blocks that the plan keeps in SCRATCH; stays with the operation. */
+static void make_scratch(coll_op *op)
+{
+    int first = 0;
+    const int count = coll_plan_scratch(&op->plan, &first);
+    op->scratch_begin = position_of(op, first);
+    const size_t needed = position_of(op, first + count) - op->scratch_begin;
+    if (needed <= op->scratch_bytes) {
+        return;
+    }
+    free(op->scratch);
+    op->scratch = malloc(needed);
+    op->scratch_bytes = op->scratch == NULL ? 0 : needed;
+    if (op->scratch == NULL) {
+        (void)coll_comm_fail(op->comm, BASE_ERR_MEMORY, "no memory for %zu bytes of scratch",
+                             needed);
+    }
+}
+
+void coll_exec_begin(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    op->plan = (coll_plan){.algorithm = op->desc.algorithm,
+                           .kind = op->desc.kind,
+                           .ranks = comm->size,
+                           .rank = comm->rank,
+                           .root = op->desc.root,
+                           .hosts = &comm->hosts};
+    op->track_count = coll_plan_track_count(&op->plan);
+    op->tracks_ended = 0;
+    for (int t = 0; t < op->track_count; t++) {
+        op->tracks[t] = (coll_track){.index = 0};
+    }
+    make_scratch(op);
+}
+
+bool coll_exec_advance(coll_op *op, bool *moved)
+{
+    for (int t = 0; t < op->track_count && !op->comm->failed; t++) {
+        bool more = true;
+        while (more && !op->comm->failed) {
+            const bool advanced = advance_track(op, t);
+            *moved = *moved || advanced;
+            more = advanced && !op->tracks[t].loaded; /* a step has ended: what comes next? */
+        }
+    }
+    return op->tracks_ended == op->track_count;
+}
+
+int coll_exec_waits_for(const coll_op *op)
+{
+    for (int t = 0; t < op->track_count; t++) {
+        const coll_track *track = &op->tracks[t];
+        const bool waits =
+            !track->ended && track->loaded && track->step.action <= COLL_ACTION_COMBINE;
+        if (!waits) {
+            continue;
+        }
+        const size_t at = range_of(op, &track->step).begin + track->offset_bytes;
+        if (is_released(op, &track->step, at, at + 1)) {
+            return track->step.peer;
+        }
+    }
+    return -1;
+}
+
+/* Whether a frame of the peer is all that the step lacks. */
+static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size_t size_bytes)
+{
+    const coll_transport_table *table = op->comm->table;
+    int members[COLL_RANKS_MAX];
+    if (step->action != COLL_ACTION_GATHER) {
+        return step->action <= COLL_ACTION_COMBINE && step->peer == peer;
+    }
+    const int count = coll_plan_members(&op->plan, step->group, members);
+    for (int i = 0; i < count; i++) {
+        if (members[i] == peer) {
+            return table->receive_begin(op->comm, peer, step->lane, size_bytes) == NULL;
+        }
+    }
+    return false;
+}
+
+bool coll_exec_awaits(const coll_op *op, int peer)
+{
+    for (int t = 0; t < op->track_count; t++) {
+        const coll_track *track = &op->tracks[t];
+        if (track->ended || !track->loaded) {
+            continue;
+        }
+        const byte_range range = range_of(op, &track->step);
+        const size_t at = range.begin + track->offset_bytes;
+        const size_t left = range.end - at;
+        const size_t chunk = left < op->comm->chunk_bytes ? left : op->comm->chunk_bytes;
+        if (is_released(op, &track->step, at, at + chunk) &&
+            lacks_frame(op, &track->step, peer, chunk)) {
+            return true;
+        }
+    }
+    return false;
+}

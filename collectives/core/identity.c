@@ -1,0 +1,189 @@
+/* Finds out host, process and CPUs of this rank, and encodes them as a record of fixed size. Called
+ * by connect.c when a context is made; transports ask it which ranks share a host. */
+#include "core/identity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+enum { VERSION = 2, LINE_BYTES = 512 };
+
+/* The first line of a file of the system, without its newline; false if there is none. */
+static bool read_line(const char *path, char *line, size_t size_bytes)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    const bool got = fgets(line, (int)size_bytes, file) != NULL;
+    (void)fclose(file);
+    if (got) {
+        line[strcspn(line, "\n")] = '\0';
+    }
+    return got;
+}
+
+static uint64_t namespace_inode(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
+}
+
+static uint32_t quota_of(const char *group)
+{
+    char path[LINE_BYTES + 64];
+    char line[LINE_BYTES];
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
+    if (!read_line(path, line, sizeof line)) {
+        return 0;
+    }
+    char *rest = NULL;
+    const unsigned long long quota = strtoull(line, &rest, 10);
+    if (rest == line) {
+        return 0; /* "max" */
+    }
+    const unsigned long long period = strtoull(rest, NULL, 10);
+    if (quota == 0 || period == 0 || quota / period > UINT16_MAX) {
+        return 0;
+    }
+    return (uint32_t)((quota + period - 1) / period);
+}
+
+/* The smallest quota on the way from this process's cgroup (version 2) to the root. */
+static uint32_t cpu_quota(void)
+{
+    char line[LINE_BYTES];
+    uint32_t smallest = quota_of("");
+    if (!read_line("/proc/self/cgroup", line, sizeof line) || strncmp(line, "0::", 3) != 0) {
+        return smallest;
+    }
+    char *group = line + 3;
+    char *cut = group + strlen(group);
+    while (cut != NULL && cut > group) {
+        *cut = '\0';
+        const uint32_t quota = quota_of(group);
+        smallest = quota != 0 && (smallest == 0 || quota < smallest) ? quota : smallest;
+        cut = strrchr(group, '/');
+    }
+    return smallest;
+}
+
+void coll_identity_get(coll_identity *identity)
+{
+    *identity = (coll_identity){.version = VERSION,
+                                .pid = (uint32_t)getpid(),
+                                .uid = (uint32_t)geteuid(),
+                                .cpu_quota = cpu_quota(),
+                                .pid_namespace = namespace_inode("/proc/thread-self/ns/pid"),
+                                .net_namespace = namespace_inode("/proc/thread-self/ns/net")};
+    (void)read_line("/proc/sys/kernel/random/boot_id", identity->boot_id, sizeof identity->boot_id);
+    if (gethostname(identity->host, sizeof identity->host - 1) != 0) {
+        (void)snprintf(identity->host, sizeof identity->host, "?");
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (int cpu = 0; cpu < 8 * COLL_CPUS_BYTES; cpu++) {
+            if (CPU_ISSET(cpu, &set)) {
+                identity->cpus[cpu / 8] |= (uint8_t)(1u << (cpu % 8));
+            }
+        }
+    }
+}
+
+void coll_identity_encode(const coll_identity *identity, uint8_t record[COLL_IDENTITY_BYTES])
+{
+    memset(record, 0, COLL_IDENTITY_BYTES);
+    base_writer writer = base_writer_make(record, COLL_IDENTITY_BYTES);
+    base_write_u32(&writer, identity->version);
+    base_write_u32(&writer, identity->rank);
+    base_write_u32(&writer, identity->world_size);
+    base_write_u32(&writer, identity->transport);
+    base_write_u32(&writer, identity->algorithm);
+    base_write_u32(&writer, identity->pid);
+    base_write_u32(&writer, identity->uid);
+    base_write_u32(&writer, identity->cpu_quota);
+    base_write_u64(&writer, identity->pid_namespace);
+    base_write_u64(&writer, identity->net_namespace);
+    base_write_bytes(&writer, identity->boot_id, sizeof identity->boot_id);
+    base_write_bytes(&writer, identity->host, sizeof identity->host);
+    base_write_bytes(&writer, identity->cpus, sizeof identity->cpus);
+}
+
+/* Text for messages: whatever is not printable becomes a question mark. */
+static void read_text(base_reader *reader, char *text, size_t size_bytes)
+{
+    const void *bytes = base_read_bytes(reader, size_bytes);
+    if (bytes != NULL) {
+        memcpy(text, bytes, size_bytes);
+        text[size_bytes - 1] = '\0';
+        for (char *at = text; *at != '\0'; at++) {
+            *at = *at < ' ' || *at > '~' ? '?' : *at;
+        }
+    }
+}
+
+base_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES], coll_identity *identity,
+                                 base_error *reterr)
+{
+    base_reader reader = base_reader_make(record, COLL_IDENTITY_BYTES);
+    *identity = (coll_identity){.version = base_read_u32(&reader)};
+    identity->rank = base_read_u32(&reader);
+    identity->world_size = base_read_u32(&reader);
+    identity->transport = base_read_u32(&reader);
+    identity->algorithm = base_read_u32(&reader);
+    identity->pid = base_read_u32(&reader);
+    identity->uid = base_read_u32(&reader);
+    identity->cpu_quota = base_read_u32(&reader);
+    identity->pid_namespace = base_read_u64(&reader);
+    identity->net_namespace = base_read_u64(&reader);
+    read_text(&reader, identity->boot_id, sizeof identity->boot_id);
+    read_text(&reader, identity->host, sizeof identity->host);
+    const void *cpus = base_read_bytes(&reader, sizeof identity->cpus);
+    if (reader.failed || cpus == NULL) {
+        return base_fail(reterr, BASE_ERR_PEER, "a peer's identity record is too short");
+    }
+    memcpy(identity->cpus, cpus, sizeof identity->cpus);
+    if (identity->version != VERSION) {
+        return base_fail(reterr, BASE_ERR_PEER, "a peer speaks version %u of libcoll, this is %d",
+                         (unsigned)identity->version, VERSION);
+    }
+    return BASE_OK;
+}
+
+bool coll_identity_same_host(const coll_identity *a, const coll_identity *b)
+{
+    return a->boot_id[0] != '\0' && strcmp(a->boot_id, b->boot_id) == 0 && a->pid_namespace != 0 &&
+           a->pid_namespace == b->pid_namespace && a->net_namespace != 0 &&
+           a->net_namespace == b->net_namespace;
+}
+
+int coll_identity_cpus(const coll_identity *all, int count, const coll_identity *mine)
+{
+    uint8_t united[COLL_CPUS_BYTES] = {0};
+    uint32_t quota = 0;
+    for (int i = 0; i < count; i++) {
+        if (!coll_identity_same_host(&all[i], mine)) {
+            continue;
+        }
+        for (int b = 0; b < COLL_CPUS_BYTES; b++) {
+            united[b] |= all[i].cpus[b];
+        }
+        if (all[i].cpu_quota != 0 && (quota == 0 || all[i].cpu_quota < quota)) {
+            quota = all[i].cpu_quota;
+        }
+    }
+    int cpus = 0;
+    for (int b = 0; b < COLL_CPUS_BYTES; b++) {
+        cpus += __builtin_popcount(united[b]);
+    }
+    if (quota != 0 && (int)quota < cpus) {
+        cpus = (int)quota;
+    }
+    return cpus > 0 ? cpus : 1;
+}

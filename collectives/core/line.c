@@ -1,0 +1,81 @@
+/* Descriptor digests and texts of operations for flag lines. Called when an operation is
+ * initialized, and for the words of a mismatch. */
+#include "core/line.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ (hash >> 29);
+}
+
+uint32_t coll_descriptor_digest(const coll_descriptor *d)
+{
+    uint64_t hash = mix(UINT64_C(0x52696e6766656e63), d->count);
+    hash = mix(hash, (uint64_t)(uint32_t)d->kind << 32 | (uint32_t)d->type);
+    hash = mix(hash, (uint64_t)(uint32_t)d->reduce << 32 | (uint32_t)d->root);
+    hash = mix(hash, (uint64_t)d->counts << 32 | (uint32_t)d->algorithm);
+    return ((uint32_t)(hash ^ hash >> 32) & ~UINT32_C(1)) | (d->chosen != 0);
+}
+
+/* The library's own operations, and what is none. */
+static void other_text(const coll_descriptor *d, char *text, size_t size_bytes)
+{
+    switch (d->kind) {
+    case COLL_KIND_ARENA:
+        (void)snprintf(text, size_bytes, "arena_create of %" PRIu64 " bytes", d->count);
+        return;
+    case COLL_KIND_COMM:
+        (void)snprintf(text, size_bytes, "comm_create");
+        return;
+    case COLL_KIND_SPLIT:
+        (void)snprintf(text, size_bytes, "comm_split");
+        return;
+    default:
+        (void)snprintf(text, size_bytes, "an unknown operation (kind %d)", d->kind);
+        return;
+    }
+}
+
+static void write_text(const coll_descriptor *d, bool as_called, char *text, size_t size_bytes)
+{
+    const bool is_auto = as_called && d->chosen != 0;
+    char counts[32] = "";
+    char reduce[16] = "";
+    char root[24] = "";
+    if (d->kind < COLL_ALL_REDUCE || d->kind > COLL_RECEIVE) {
+        other_text(d, text, size_bytes);
+        return;
+    }
+    if (d->kind == COLL_BARRIER) {
+        (void)snprintf(text, size_bytes, "barrier");
+        return;
+    }
+    if (d->counts != 0) {
+        (void)snprintf(counts, sizeof counts, " in parts %08x", d->counts);
+    }
+    if (d->reduce != 0) {
+        (void)snprintf(reduce, sizeof reduce, " %s", coll_reduce_name((coll_reduce)d->reduce));
+    }
+    if (d->kind == COLL_BROADCAST || d->kind == COLL_REDUCE || d->kind == COLL_GATHER ||
+        d->kind == COLL_SCATTER) {
+        (void)snprintf(root, sizeof root, " root %d", d->root);
+    }
+    (void)snprintf(text, size_bytes, "%s %s × %" PRIu64 "%s%s%s %s%s%s",
+                   coll_kind_name((coll_kind)d->kind), coll_type_name((coll_type)d->type), d->count,
+                   counts, reduce, root, is_auto ? "auto (" : "",
+                   coll_algorithm_name((coll_algorithm)d->algorithm), is_auto ? ")" : "");
+}
+
+void coll_descriptor_text(const coll_descriptor *d, char *text, size_t size_bytes)
+{
+    write_text(d, false, text, size_bytes);
+}
+
+void coll_call_text(const coll_descriptor *d, char *text, size_t size_bytes)
+{
+    write_text(d, true, text, size_bytes);
+}

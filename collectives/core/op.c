@@ -1,0 +1,296 @@
+/* Operations: made once, started often. op_init.c checks and measures them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/status.h"
+#include "core/failure.h"
+#include "core/op.h"
+#include "core/p2p.h"
+#include "core/progress.h"
+#include "core/queue.h"
+#include "core/record.h"
+#include "core/wait.h"
+
+static bool is_point(const coll_op *op)
+{
+    return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
+}
+
+/* The canonical order, rounded once, is the flag lines' own, so algorithms of another order send
+ * tiny operands round, and so do all that round 16-bit sums per hop. */
+static bool has_own_bits(const coll_op *op)
+{
+    if (op->kernel == NULL || op->line_bytes == 0) {
+        return false;
+    }
+    const coll_plan plan = {.algorithm = op->desc.algorithm,
+                            .kind = op->desc.kind,
+                            .ranks = op->comm->size,
+                            .rank = op->comm->rank,
+                            .root = op->desc.root,
+                            .hosts = &op->comm->hosts};
+    return (op->kernel->wide != NULL && op->desc.algorithm != COLL_ALGORITHM_DIRECT) ||
+           !coll_plan_is_canonical(&plan);
+}
+
+static coll_path first_path(const coll_op *op)
+{
+    if (op->comm->size == 1 || op->line_bytes == 0) {
+        return COLL_PATH_LINE;
+    }
+    if (op->comm->table->advance != NULL) {
+        return (coll_path)coll_shape_path(op, has_own_bits(op));
+    }
+    return op->line_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PATH_LINE
+                                                                         : COLL_PATH_PLAN;
+}
+
+base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr)
+{
+    coll_op *made = calloc(1, sizeof *made);
+    if (made != NULL) {
+        made->comm = comm;
+        made->tracks = calloc((size_t)COLL_PLAN_TRACKS_MAX(comm->size), sizeof *made->tracks);
+        made->part_ends = calloc((size_t)comm->size + 1, sizeof *made->part_ends);
+    }
+    if (made == NULL || made->tracks == NULL || made->part_ends == NULL) {
+        coll_op_destroy(made);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an operation");
+    }
+    *op = made;
+    return BASE_OK;
+}
+
+base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                           base_error *reterr)
+{
+    coll_op *made = NULL;
+    base_status status = coll_op_alloc(comm, &made, reterr);
+    if (status == BASE_OK) {
+        status = coll_op_init(made, comm, desc, reterr);
+    }
+    if (status == BASE_OK && is_point(made)) {
+        status = coll_point_open(comm, reterr);
+    }
+    if (status != BASE_OK) {
+        coll_op_destroy(made);
+        return status;
+    }
+    *op = made;
+    return BASE_OK;
+}
+
+coll_algorithm coll_op_algorithm(const coll_op *op)
+{
+    return op->desc.algorithm;
+}
+
+void coll_op_destroy(coll_op *op)
+{
+    if (op == NULL) {
+        return;
+    }
+    if (op->queued) {
+        if (op->stage != COLL_STAGE_DONE && !op->comm->failed) {
+            (void)coll_comm_fail(op->comm, BASE_ERR_STATE, "an operation was destroyed under way");
+        }
+        coll_op_leave_queue(op);
+    }
+    free(op->tracks);
+    free(op->part_ends);
+    free(op->scratch);
+    free(op);
+}
+
+void coll_op_number(coll_op *op)
+{
+    op->arrived = 0;
+    op->finished = 0;
+    op->offset_bytes = 0;
+    op->source = 0;
+    op->aside = false;
+    op->put_early = false;
+    op->kept = false;
+    op->slice = -1;
+    op->sequence = ++op->comm->sequence;
+    op->descriptor.sequence = op->sequence;
+    op->word = coll_line_word(op->sequence, op->digest);
+    if (!op->routed) {
+        op->first_path = first_path(op);
+        op->routed = true;
+    }
+    op->path = op->first_path;
+    op->stage = COLL_STAGE_QUEUED;
+}
+
+base_status coll_op_start(coll_op *op, base_error *reterr)
+{
+    if (op->comm->distressed != 0) {
+        op->comm->table->heed(op->comm);
+    }
+    const base_status status = coll_comm_check(op->comm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (op->queued) {
+        if (op->stage != COLL_STAGE_DONE) {
+            return base_fail(reterr, BASE_ERR_STATE, "the operation is under way already");
+        }
+        coll_op_leave_queue(op);
+    }
+    if (is_point(op)) {
+        op->arrived = 0;
+        op->finished = 0;
+        op->offset_bytes = 0;
+        op->next = NULL;
+        op->queued = true;
+        coll_point_start(op);
+        if (op->comm->context->table->push != NULL) {
+            op->comm->context->table->push(op->comm->context); /* credit, if a message was here */
+        }
+        return BASE_OK;
+    }
+    coll_op_number(op);
+    coll_record_begin(op);
+    coll_op_begin(op);
+    if (op->stage == COLL_STAGE_QUEUED || op->comm->context->table->push != NULL) {
+        (void)coll_progress(op->comm->context);
+    }
+    return BASE_OK;
+}
+
+base_status coll_op_test(coll_op *op, bool *done, base_error *reterr)
+{
+    *done = false;
+    if (op->stage == COLL_STAGE_IDLE) {
+        return base_fail(reterr, BASE_ERR_STATE, "the operation has not been started");
+    }
+    (void)coll_progress(op->comm->context);
+    if (op->stage == COLL_STAGE_DONE) {
+        *done = true;
+        return BASE_OK;
+    }
+    return coll_comm_check(op->comm, reterr);
+}
+
+base_status coll_op_wait(coll_op *op, base_error *reterr)
+{
+    if (op->stage == COLL_STAGE_IDLE) {
+        return base_fail(reterr, BASE_ERR_STATE, "the operation has not been started");
+    }
+    return coll_wait(op, reterr);
+}
+
+/* Whether `given` is what op was made from the last time. */
+static bool is_same(const coll_op *op, const coll_op_desc *given)
+{
+    const coll_op_desc *had = &op->given;
+    return op->ready && had->kind == given->kind && had->send == given->send &&
+           had->recv == given->recv && had->count == given->count && had->type == given->type &&
+           had->reduce == given->reduce && had->root == given->root &&
+           had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
+           given->stream == NULL;
+}
+
+/* Makes comm->blocking the operation that was made from desc lately, if there is one; else one that
+ * is to be made anew, the oldest. A program that calls the same few operations in turn makes each
+ * of them once. */
+static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
+{
+    coll_op *last = comm->blocking;
+    if (is_same(last, desc)) {
+        return last;
+    }
+    unsigned at = 0;
+    while (at < COLL_RECENT_OPS && (comm->recent[at] == NULL || !is_same(comm->recent[at], desc))) {
+        at++;
+    }
+    if (at == COLL_RECENT_OPS) {
+        at = comm->oldest++ % COLL_RECENT_OPS;
+        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != BASE_OK) {
+            return last; /* made anew in its place */
+        }
+    }
+    comm->blocking = comm->recent[at];
+    comm->recent[at] = last;
+    return comm->blocking;
+}
+
+base_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                           base_error *reterr)
+{
+    *op = recall(comm, desc);
+    return is_same(*op, desc) ? BASE_OK : coll_op_init(*op, comm, desc, reterr);
+}
+
+/* Takes the communicator's own operation for a blocking call. */
+static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+{
+    coll_op *op = comm->blocking;
+    const base_status status = coll_comm_check(comm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (op->queued) {
+        coll_op_leave_queue(op);
+    }
+    if (desc->kind != COLL_SEND && desc->kind != COLL_RECEIVE) {
+        return coll_op_recall(comm, desc, &op, reterr);
+    }
+    base_status ready = coll_op_init(op, comm, desc, reterr);
+    if (ready == BASE_OK) {
+        ready = coll_point_open(comm, reterr);
+    }
+    return ready;
+}
+
+static base_status wait_blocking(coll_op *op, base_error *reterr)
+{
+    const base_status status = coll_wait(op, reterr);
+    if (op->scratch_bytes > COLL_SCRATCH_KEPT_BYTES && status == BASE_OK) {
+        free(op->scratch);
+        op->scratch = NULL;
+        op->scratch_bytes = 0;
+    }
+    return status;
+}
+
+static base_status end_blocking(coll_comm *comm, base_error *reterr)
+{
+    const base_status status = coll_op_start(comm->blocking, reterr);
+    return status == BASE_OK ? wait_blocking(comm->blocking, reterr) : status;
+}
+
+base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+{
+    const coll_transport_table *table = comm->table;
+    base_status status = BASE_OK;
+    if (table->run != NULL && table->run(comm, desc, &status, reterr)) {
+        return status != BASE_OK || comm->blocking->stage == COLL_STAGE_DONE
+                   ? status
+                   : wait_blocking(comm->blocking, reterr);
+    }
+    status = begin_blocking(comm, desc, reterr);
+    return status == BASE_OK ? end_blocking(comm, reterr) : status;
+}
+
+base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, uint64_t count,
+                           base_error *reterr)
+{
+    const base_status status = begin_blocking(comm, desc, reterr);
+    coll_op *op = comm->blocking;
+    if (status != BASE_OK) {
+        return status;
+    }
+    op->ready = false;
+    op->descriptor.kind = kind;
+    op->descriptor.count = count;
+    op->digest = coll_descriptor_digest(&op->descriptor);
+    return end_blocking(comm, reterr);
+}
+
+base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count, base_error *reterr)
+{
+    return coll_op_run_as(comm, &(coll_op_desc){.kind = COLL_BARRIER}, kind, count, reterr);
+}

@@ -1,0 +1,280 @@
+/* Descriptors: checked, measured, and written into operations. Local and pure but for the arenas
+ * that buffers are looked up in. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/status.h"
+#include "core/op.h"
+#include "core/parts.h"
+
+static bool reduces(coll_kind kind)
+{
+    return kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
+}
+
+static bool is_rooted(coll_kind kind)
+{
+    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
+           kind == COLL_SCATTER;
+}
+
+static base_status check_numbers(const coll_comm *comm, const coll_op_desc *desc,
+                                 base_error *reterr)
+{
+    if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_RECEIVE) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown operation %d", (int)desc->kind);
+    }
+    if (desc->algorithm < COLL_ALGORITHM_AUTO || desc->algorithm > COLL_ALGORITHM_LAST) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown algorithm %d", (int)desc->algorithm);
+    }
+    if (desc->kind == COLL_BARRIER) {
+        return BASE_OK;
+    }
+    if (coll_type_size_bytes(desc->type) == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown element type %d", (int)desc->type);
+    }
+    if (reduces(desc->kind) && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
+    }
+    const bool peer = desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE;
+    if ((peer || is_rooted(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s %d of %d ranks", peer ? "peer" : "root",
+                         desc->root, comm->size);
+    }
+    return BASE_OK;
+}
+
+static base_status check_desc(const coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+{
+    const base_status status = check_numbers(comm, desc, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (desc->stream != NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "streams are for GPU ranks");
+    }
+    if (desc->counts != NULL && desc->kind != COLL_ALL_GATHER &&
+        desc->kind != COLL_REDUCE_SCATTER) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "counts are for all_gather and reduce_scatter, not %s",
+                         coll_kind_name(desc->kind));
+    }
+    return BASE_OK;
+}
+
+/* total_bytes, whole_bytes, line_bytes: the same on every rank but for a varying total. */
+static base_status measure_whole(coll_op *op, base_error *reterr)
+{
+    const coll_op_desc *desc = &op->desc;
+    const size_t parts = coll_kind_is_by_rank(desc->kind) ? (size_t)op->comm->size : 1;
+    bool fits = false;
+    op->varies = desc->counts != NULL;
+    op->line_bytes = 0;
+    if (op->varies) {
+        fits = coll_parts_sum(op);
+        op->desc.count = desc->counts[op->comm->rank];
+        op->total_bytes = op->desc.count * op->element_bytes;
+    } else {
+        fits = base_mul_size(desc->count, op->element_bytes, &op->total_bytes) &&
+               base_mul_size(op->total_bytes, parts, &op->whole_bytes);
+        op->line_bytes = op->total_bytes;
+    }
+    if (!fits || op->whole_bytes > SIZE_MAX / 2) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%zu elements are too many", desc->count);
+    }
+    if (desc->kind != COLL_ALL_GATHER && desc->kind != COLL_GATHER) {
+        op->line_bytes = op->whole_bytes;
+    }
+    return BASE_OK;
+}
+
+/* send_bytes and recv_bytes: what this rank's buffers hold; 0 for a buffer that is not used. */
+static void measure_buffers(coll_op *op)
+{
+    const bool root = op->comm->rank == op->desc.root;
+    const size_t part = op->total_bytes;
+    const size_t whole = op->whole_bytes;
+    op->send_bytes = part;
+    op->recv_bytes = part;
+    switch (op->desc.kind) {
+    case COLL_ALL_REDUCE:
+        break;
+    case COLL_BROADCAST:
+        op->send_bytes = root ? whole : 0;
+        op->recv_bytes = root && op->desc.recv == NULL ? 0 : whole;
+        break;
+    case COLL_ALL_GATHER:
+        op->recv_bytes = whole;
+        break;
+    case COLL_REDUCE:
+        op->recv_bytes = root ? whole : 0;
+        break;
+    case COLL_REDUCE_SCATTER:
+        op->send_bytes = whole;
+        break;
+    case COLL_GATHER:
+        op->recv_bytes = root ? whole : 0;
+        break;
+    case COLL_SCATTER:
+        op->send_bytes = root ? whole : 0;
+        break;
+    case COLL_ALL_TO_ALL:
+        op->send_bytes = whole;
+        op->recv_bytes = whole;
+        break;
+    case COLL_SEND:
+        op->recv_bytes = 0;
+        break;
+    case COLL_RECEIVE:
+        op->send_bytes = 0;
+        break;
+    case COLL_BARRIER:
+        op->send_bytes = 0;
+        op->recv_bytes = 0;
+        break;
+    }
+}
+
+static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a;
+    const uintptr_t y = (uintptr_t)b;
+    return x < y + b_bytes && y < x + a_bytes;
+}
+
+/* Apart, or exactly in place. */
+static base_status check_buffers(const coll_op *op, base_error *reterr)
+{
+    const uint8_t *send = op->desc.send;
+    const uint8_t *recv = op->desc.recv;
+    if ((op->send_bytes > 0 && send == NULL) || (op->recv_bytes > 0 && recv == NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s has no %s buffer",
+                         coll_kind_name(op->desc.kind),
+                         op->send_bytes > 0 && send == NULL ? "send" : "recv");
+    }
+    if (op->send_bytes == 0 || op->recv_bytes == 0 ||
+        !overlaps(send, op->send_bytes, recv, op->recv_bytes)) {
+        return BASE_OK;
+    }
+    size_t own_offset_bytes = 0;
+    size_t own_bytes = 0;
+    coll_op_block(op, op->comm->rank, &own_offset_bytes, &own_bytes);
+    bool in_place = send == recv;
+    if (op->desc.kind == COLL_ALL_GATHER || op->desc.kind == COLL_GATHER) {
+        in_place = send == recv + own_offset_bytes;
+    } else if (op->desc.kind == COLL_REDUCE_SCATTER || op->desc.kind == COLL_SCATTER) {
+        in_place = recv == send + own_offset_bytes;
+    }
+    return in_place ? BASE_OK
+                    : base_fail(reterr, BASE_ERR_INVALID, "send and recv overlap in part");
+}
+
+/* The arena that holds size_bytes at data, as its number and the offset; 0 if none does. */
+static uint32_t find_arena(const coll_comm *comm, const void *data, size_t size_bytes,
+                           uint64_t *offset_bytes)
+{
+    const uintptr_t at = (uintptr_t)data;
+    for (const coll_arena *arena = comm->arenas; arena != NULL; arena = arena->next) {
+        const uintptr_t begin = (uintptr_t)arena->data;
+        if (at >= begin && at - begin <= arena->size_bytes &&
+            size_bytes <= arena->size_bytes - (at - begin)) {
+            *offset_bytes = at - begin;
+            return arena->number;
+        }
+    }
+    return 0;
+}
+
+static void find_place(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    op->place = (coll_place){.send_arena = 0};
+    if (!comm->shares_memory || comm->arenas == NULL) {
+        return;
+    }
+    if (op->send_bytes > 0) {
+        op->place.send_arena =
+            find_arena(comm, op->desc.send, op->send_bytes, &op->place.send_offset_bytes);
+    }
+    if (op->recv_bytes > 0) {
+        op->place.recv_arena =
+            find_arena(comm, op->desc.recv, op->recv_bytes, &op->place.recv_offset_bytes);
+    }
+}
+
+/* The algorithm of an operation that names none; the same on every rank. */
+static coll_algorithm choose_algorithm(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const coll_context *context = comm->context;
+    if (context->algorithm != COLL_ALGORITHM_AUTO) {
+        return context->algorithm;
+    }
+    const bool rounds_often = op->kernel != NULL && op->kernel->wide != NULL;
+    if (!context->has_costs || comm->shares_memory || rounds_often) {
+        return COLL_ALGORITHM_DIRECT;
+    }
+    return coll_cost_choose(&context->costs, &comm->layout, op->desc.kind, op->whole_bytes);
+}
+
+static void describe(coll_op *op, coll_algorithm said)
+{
+    const coll_op_desc *desc = &op->desc;
+    const bool bare = desc->kind == COLL_BARRIER;
+    const bool is_auto =
+        said == COLL_ALGORITHM_AUTO && op->comm->context->said == COLL_ALGORITHM_AUTO;
+    op->descriptor =
+        (coll_descriptor){.kind = (int32_t)desc->kind,
+                          .count = op->varies ? op->whole_bytes / op->element_bytes : desc->count,
+                          .type = bare ? 0 : (int32_t)desc->type,
+                          .reduce = reduces(desc->kind) ? (int32_t)desc->reduce : 0,
+                          .root = is_rooted(desc->kind) ? desc->root : 0,
+                          .algorithm = bare ? 0 : (int32_t)desc->algorithm,
+                          .chosen = !bare && is_auto,
+                          .counts = op->varies ? coll_parts_hash(op) : 0};
+    op->digest = coll_descriptor_digest(&op->descriptor);
+}
+
+base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+{
+    op->ready = false;
+    op->routed = false;
+    op->places_known = 0;
+    base_status status = check_desc(comm, desc, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    BASE_ASSERT(!op->queued);
+    op->comm = comm;
+    op->desc = *desc;
+    op->stage = COLL_STAGE_IDLE;
+    op->element_bytes = 1;
+    op->kernel = NULL;
+    if (desc->kind == COLL_BARRIER) {
+        op->desc.count = 0;
+    } else {
+        op->element_bytes = coll_type_size_bytes(desc->type);
+    }
+    if (reduces(desc->kind)) {
+        op->kernel = coll_kernel_find(desc->type, desc->reduce);
+    }
+    status = measure_whole(op, reterr);
+    if (status == BASE_OK) {
+        measure_buffers(op);
+        status = check_buffers(op, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (desc->algorithm == COLL_ALGORITHM_AUTO) {
+        op->desc.algorithm = choose_algorithm(op);
+    }
+    find_place(op);
+    describe(op, desc->algorithm);
+    coll_shape_make(op, &op->shape);
+    op->desc.counts = NULL; /* read here only */
+    op->given = *desc;
+    op->ready = true;
+    return BASE_OK;
+}

@@ -1,0 +1,302 @@
+/* Sends and receives: from one rank to another, in a stream of their own.
+ *
+ * Each pair of ranks has a queue for each direction, apart from the communicator's queue of
+ * collectives. A message is one frame of POINT_FIRST_BYTES, a head and the first bytes, and then
+ * frames of chunks. The sender does not wait for the receive: it is done when the stream has taken
+ * all, which it does as far as its credit goes, and the transport has it on its way, so that it
+ * arrives while the sender is elsewhere. The receiver compares the head with what it was asked for,
+ * and finds the mismatch; the sender hears of it as of any failure of a peer's.
+ *
+ * What a rank sends to itself stays in the queues until both ends are there. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "core/failure.h"
+#include "core/p2p.h"
+#include "core/record.h"
+#include "core/text.h"
+
+enum { POINT_FIRST_BYTES = 256, POINT_MAGIC = 0x31744f50, TEXT_BYTES = 160 };
+
+typedef struct point_head {
+    uint32_t magic;
+    int32_t type;
+    uint64_t sequence; /* of the message, in its direction, from 1 */
+    uint64_t count;
+    uint8_t zero[40];
+} point_head;
+
+_Static_assert(sizeof(point_head) == 64, "the head fills a cache line");
+
+enum { POINT_FIRST_DATA = POINT_FIRST_BYTES - sizeof(point_head) };
+
+typedef struct point_queue {
+    coll_op *head;
+    coll_op *tail;
+    uint64_t sequence; /* of the newest message */
+} point_queue;
+
+struct coll_point {
+    uint64_t sending; /* a bit per peer with something in its queue */
+    uint64_t receiving;
+    point_queue sends[COLL_RANKS_MAX];
+    point_queue receives[COLL_RANKS_MAX];
+};
+
+_Static_assert(COLL_RANKS_MAX <= 64, "a bit per rank");
+
+base_status coll_point_open(coll_comm *comm, base_error *reterr)
+{
+    if (comm->point == NULL) {
+        comm->point = calloc(1, sizeof *comm->point);
+    }
+    return comm->point != NULL ? BASE_OK
+                               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for messages");
+}
+
+void coll_point_close(coll_comm *comm)
+{
+    free(comm->point);
+    comm->point = NULL;
+}
+
+static point_queue *queue_of(const coll_op *op)
+{
+    coll_point *point = op->comm->point;
+    return op->desc.kind == COLL_SEND ? &point->sends[op->desc.root]
+                                      : &point->receives[op->desc.root];
+}
+
+static void mark(const coll_op *op, bool busy)
+{
+    coll_point *point = op->comm->point;
+    uint64_t *set = op->desc.kind == COLL_SEND ? &point->sending : &point->receiving;
+    const uint64_t bit = UINT64_C(1) << op->desc.root;
+    *set = busy ? *set | bit : *set & ~bit;
+}
+
+void coll_point_leave(coll_op *op)
+{
+    point_queue *queue = queue_of(op);
+    coll_op *before = NULL;
+    for (coll_op *at = queue->head; at != NULL; before = at, at = at->next) {
+        if (at == op) {
+            *(before == NULL ? &queue->head : &before->next) = op->next;
+            queue->tail = queue->tail == op ? before : queue->tail;
+            break;
+        }
+    }
+    mark(op, queue->head != NULL);
+}
+
+static void complete(coll_op *op)
+{
+    op->stage = COLL_STAGE_DONE;
+    op->queued = false;
+    coll_record_end(op);
+    coll_point_leave(op);
+}
+
+static point_head head_of(const coll_op *op)
+{
+    return (point_head){.magic = POINT_MAGIC,
+                        .type = (int32_t)op->desc.type,
+                        .sequence = op->sequence,
+                        .count = op->desc.count};
+}
+
+static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
+{
+    coll_comm *comm = op->comm;
+    char sender[TEXT_BYTES];
+    char receiver[TEXT_BYTES];
+    coll_rank_text(comm, op->desc.root, sender, sizeof sender);
+    coll_rank_text(comm, comm->rank, receiver, sizeof receiver);
+    (void)coll_comm_fail(comm, BASE_ERR_MISMATCH,
+                         "ranks disagree on message #%" PRIu64 ": %s calls send %s × %" PRIu64
+                         ", %s calls receive %s × %zu",
+                         op->sequence, sender, coll_type_name((coll_type)type), count, receiver,
+                         coll_type_name(op->desc.type), op->desc.count);
+}
+
+/* The next frame of the message; false if there is no credit for it. */
+static bool send_frame(coll_op *op)
+{
+    coll_comm *comm = op->comm;
+    const coll_transport_table *table = comm->table;
+    const int peer = op->desc.root;
+    const size_t left = op->total_bytes - op->offset_bytes;
+    const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
+    const size_t size = op->greeted ? data : POINT_FIRST_BYTES;
+    uint8_t *frame = table->send_begin(comm, peer, COLL_LANE_POINT, size);
+    if (frame == NULL) {
+        return false;
+    }
+    if (!op->greeted) {
+        const point_head head = head_of(op);
+        memset(frame, 0, POINT_FIRST_BYTES);
+        memcpy(frame, &head, sizeof head);
+        frame += sizeof head;
+        op->greeted = true;
+    }
+    if (data > 0) {
+        memcpy(frame, (const uint8_t *)op->desc.send + op->offset_bytes, data);
+    }
+    table->send_end(comm, peer, COLL_LANE_POINT, size);
+    comm->context->bytes_sent += data;
+    op->offset_bytes += data;
+    return true;
+}
+
+/* Whether the first frame is of the message that op receives. */
+static bool is_expected(const coll_op *op, const void *frame)
+{
+    point_head head;
+    memcpy(&head, frame, sizeof head);
+    if (head.magic != POINT_MAGIC || head.sequence != op->sequence) {
+        char sender[TEXT_BYTES];
+        coll_rank_text(op->comm, op->desc.root, sender, sizeof sender);
+        (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "%s sent no message #%" PRIu64, sender,
+                             op->sequence);
+        return false;
+    }
+    if (head.type != (int32_t)op->desc.type || head.count != op->desc.count) {
+        fail_mismatch(op, head.type, head.count);
+        return false;
+    }
+    return true;
+}
+
+static bool receive_frame(coll_op *op)
+{
+    coll_comm *comm = op->comm;
+    const coll_transport_table *table = comm->table;
+    const int peer = op->desc.root;
+    const size_t left = op->total_bytes - op->offset_bytes;
+    const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
+    const uint8_t *frame =
+        table->receive_begin(comm, peer, COLL_LANE_POINT, op->greeted ? data : POINT_FIRST_BYTES);
+    if (frame == NULL) {
+        return false;
+    }
+    if (!op->greeted) {
+        if (!is_expected(op, frame)) {
+            return false;
+        }
+        frame += sizeof(point_head);
+        op->greeted = true;
+    }
+    if (data > 0) {
+        memcpy((uint8_t *)op->desc.recv + op->offset_bytes, frame, data);
+    }
+    table->receive_end(comm, peer, COLL_LANE_POINT);
+    op->offset_bytes += data;
+    return true;
+}
+
+static bool is_whole(const coll_op *op)
+{
+    return op->greeted && op->offset_bytes == op->total_bytes;
+}
+
+/* Whether a message, whole, may end: one that this rank gives must be on its way. */
+static bool may_end(const coll_op *op)
+{
+    const coll_transport_table *table = op->comm->table;
+    return op->desc.kind == COLL_RECEIVE || table->has_given == NULL || table->has_given(op);
+}
+
+/* Moves one queue's messages on, as far as credit or frames go, but no further than a stream is
+ * long: the other side may be adding to it all the time. */
+static bool advance_queue(point_queue *queue, bool (*move)(coll_op *op))
+{
+    bool moved = false;
+    int frames = 0;
+    coll_op *op = queue->head;
+    while (op != NULL && !op->comm->failed) {
+        if (!is_whole(op)) {
+            if (frames++ == COLL_STREAM_SLOTS || !move(op)) {
+                break;
+            }
+            moved = true;
+            if (op->offset_bytes < op->total_bytes) {
+                continue;
+            }
+        }
+        if (!may_end(op)) {
+            break;
+        }
+        moved = true;
+        complete(op);
+        op = queue->head;
+    }
+    return moved;
+}
+
+/* What this rank sends to itself. */
+static bool advance_own(coll_comm *comm)
+{
+    coll_op *send = comm->point->sends[comm->rank].head;
+    coll_op *receive = comm->point->receives[comm->rank].head;
+    if (send == NULL || receive == NULL) {
+        return false;
+    }
+    if (send->desc.type != receive->desc.type || send->desc.count != receive->desc.count) {
+        fail_mismatch(receive, (int32_t)send->desc.type, send->desc.count);
+        return false;
+    }
+    if (send->total_bytes > 0) {
+        memmove(receive->desc.recv, send->desc.send, send->total_bytes);
+    }
+    complete(send);
+    complete(receive);
+    return true;
+}
+
+bool coll_point_advance(coll_comm *comm)
+{
+    coll_point *point = comm->point;
+    bool moved = false;
+    uint64_t busy = point->sending | point->receiving;
+    for (; busy != 0 && !comm->failed; busy &= busy - 1) {
+        const int peer = __builtin_ctzll(busy);
+        if (peer == comm->rank) {
+            moved = advance_own(comm) || moved;
+            continue;
+        }
+        moved = advance_queue(&point->sends[peer], send_frame) || moved;
+        moved = advance_queue(&point->receives[peer], receive_frame) || moved;
+    }
+    return moved;
+}
+
+bool coll_point_is_busy(const coll_comm *comm)
+{
+    return (comm->point->sending | comm->point->receiving) != 0;
+}
+
+const coll_op *coll_point_first(const coll_comm *comm, int peer)
+{
+    const coll_point *point = comm->point;
+    return point->receives[peer].head != NULL ? point->receives[peer].head
+                                              : point->sends[peer].head;
+}
+
+void coll_point_start(coll_op *op)
+{
+    point_queue *queue = queue_of(op);
+    op->sequence = ++queue->sequence;
+    op->descriptor.sequence = op->sequence;
+    op->greeted = false;
+    op->stage = COLL_STAGE_RUNNING;
+    coll_record_begin(op);
+    *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;
+    queue->tail = op;
+    mark(op, true);
+    if (queue->head == op && op->desc.root != op->comm->rank) {
+        (void)advance_queue(queue, op->desc.kind == COLL_SEND ? send_frame : receive_frame);
+    }
+}

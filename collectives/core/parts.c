@@ -1,0 +1,43 @@
+/* Where each rank's part of an operation lies. Called when it is made, and by whatever moves its
+ * bytes. */
+#include "core/parts.h"
+
+#include "base/bytes.h"
+
+bool coll_parts_sum(coll_op *op)
+{
+    size_t at = 0;
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        size_t bytes = 0;
+        op->part_ends[rank] = at;
+        if (!base_mul_size(op->desc.counts[rank], op->element_bytes, &bytes) ||
+            !base_add_size(at, bytes, &at)) {
+            return false;
+        }
+        op->line_bytes = bytes > op->line_bytes ? bytes : op->line_bytes;
+    }
+    op->part_ends[op->comm->size] = at;
+    op->whole_bytes = at;
+    return true;
+}
+
+uint32_t coll_parts_hash(const coll_op *op)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        hash = (hash ^ op->desc.counts[rank]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return (uint32_t)(hash ^ hash >> 32) | 1;
+}
+
+void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *size_bytes)
+{
+    if (op->varies) {
+        *offset_bytes = op->part_ends[rank];
+        *size_bytes = op->part_ends[rank + 1] - op->part_ends[rank];
+        return;
+    }
+    *offset_bytes = op->total_bytes * (size_t)rank;
+    *size_bytes = op->total_bytes;
+}

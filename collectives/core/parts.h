@@ -1,0 +1,14 @@
+/* The parts of an operation, one for each rank, in the whole vector. */
+#ifndef COLL_SRC_PARTS_H
+#define COLL_SRC_PARTS_H
+
+#include "core/op.h"
+
+/* Positions of the parts, from `counts`; the last is the whole. False if that is too much. */
+bool coll_parts_sum(coll_op *op);
+/* A hash of `counts`, which all ranks must have alike; never 0. */
+uint32_t coll_parts_hash(const coll_op *op);
+/* Where rank's part lies in the whole vector of a kind that has a part per rank. */
+void coll_op_block(const coll_op *op, int rank, size_t *offset_bytes, size_t *size_bytes);
+
+#endif

@@ -1,0 +1,116 @@
+/* Moves operations through their stages; op.h says what they are. Called by whoever waits. */
+#include "core/progress.h"
+#include "core/arrival.h"
+#include "core/exec.h"
+#include "core/failure.h"
+#include "core/inline.h"
+#include "core/p2p.h"
+#include "core/queue.h"
+#include "core/record.h"
+
+/* A rank that has ended may be elsewhere for long. */
+static bool has_given(const coll_op *op)
+{
+    const coll_transport_table *table = op->comm->table;
+    return table->has_given == NULL || table->has_given(op);
+}
+
+static coll_stage run(coll_op *op, bool *moved)
+{
+    if (op->path == COLL_PATH_PLAN) {
+        const bool all_here = coll_op_all_arrived(op, moved);
+        const bool ended = !op->comm->failed && coll_exec_advance(op, moved);
+        return all_here && ended && has_given(op) ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
+    }
+    if (!coll_op_needed_arrived(op, moved) || !has_given(op)) {
+        return COLL_STAGE_RUNNING;
+    }
+    *moved = true;
+    if (op->comm->size == 1) {
+        coll_alone_finish(op);
+    } else {
+        coll_line_finish(op);
+    }
+    return COLL_STAGE_DONE;
+}
+
+/* One operation as far as it goes; false while its own part is not done, so that later operations
+ * must wait. Transports that share memory have their own way. Elsewhere a peer's line comes before
+ * its bytes, so a plan need not wait for all lines before it begins; they must all be here before
+ * the end. */
+static bool advance(coll_op *op, bool *moved)
+{
+    if (op->comm->table->advance != NULL) {
+        op->comm->table->advance(op, moved);
+        return op->stage >= COLL_STAGE_FINISHING;
+    }
+    if (op->stage == COLL_STAGE_ARRIVING && op->path == COLL_PATH_PLAN) {
+        op->stage = COLL_STAGE_RUNNING;
+        coll_exec_begin(op);
+    }
+    const coll_stage next = run(op, moved);
+    op->stage = next == COLL_STAGE_DONE ? next : op->stage;
+    return op->stage == COLL_STAGE_DONE;
+}
+
+/* Announces what stands in the queue, as far as the lines reach. */
+static bool announce_waiting(coll_comm *comm)
+{
+    bool moved = false;
+    while (comm->waiting != NULL && !comm->failed && coll_op_may_announce(comm->waiting)) {
+        coll_op *op = comm->waiting;
+        comm->waiting = op->next;
+        coll_op_announce(op);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool advance_comm(coll_comm *comm)
+{
+    bool moved = false;
+    for (coll_op *op = comm->head; op != comm->waiting && !comm->failed; op = op->next) {
+        const bool was_done = op->stage == COLL_STAGE_DONE;
+        const bool own_part_done = advance(op, &moved);
+        if (!was_done && op->stage == COLL_STAGE_DONE) {
+            coll_record_end(op); /* now: behind one that is not done it may be dropped */
+        }
+        if (!own_part_done) {
+            break;
+        }
+    }
+    while (comm->head != NULL && comm->head->stage == COLL_STAGE_DONE) {
+        comm->head->queued = false;
+        comm->head = comm->head->next;
+    }
+    if (comm->head == NULL) {
+        comm->tail = NULL;
+    }
+    return comm->waiting == NULL ? moved : announce_waiting(comm) || moved;
+}
+
+bool coll_progress(coll_context *context)
+{
+    bool moved = context->table->poll != NULL && context->table->poll(context);
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (comm->head != NULL && !comm->failed && advance_comm(comm)) {
+            moved = true;
+        }
+        if (comm->point != NULL && !comm->failed && coll_point_advance(comm)) {
+            moved = true;
+        }
+    }
+    if (context->table->push != NULL) {
+        context->table->push(context);
+    }
+    return moved;
+}
+
+base_status coll_context_progress(coll_context *context, base_error *reterr)
+{
+    const base_status status = coll_abort_check(context, reterr);
+    if (status == BASE_OK) {
+        (void)coll_progress(context);
+    }
+    return status;
+}

@@ -1,0 +1,64 @@
+/* Collectives in the order in which they were started. Called where operations start, and by
+ * progress.c. */
+#include "core/queue.h"
+
+#include "base/assert.h"
+#include "core/inline.h"
+#include "core/p2p.h"
+
+void coll_op_announce(coll_op *op)
+{
+    const coll_transport_table *table = op->comm->table;
+    const void *data = "";
+    op->stage = COLL_STAGE_ARRIVING;
+    if (op->path != COLL_PATH_LINE) {
+        table->announce(op, &op->place, sizeof op->place);
+        return;
+    }
+    const size_t bytes = coll_line_gives(op, &data);
+    table->announce(op, bytes > 0 ? data : "", bytes);
+}
+
+bool coll_op_may_announce(const coll_op *op)
+{
+    const coll_transport_table *table = op->comm->table;
+    const coll_op *head = op->comm->head;
+    BASE_ASSERT(head != NULL);
+    return op->sequence - head->sequence < COLL_UNDERWAY_MAX &&
+           (table->may_announce == NULL || table->may_announce(op));
+}
+
+void coll_op_begin(coll_op *op)
+{
+    coll_comm *comm = op->comm;
+    op->queued = true;
+    op->next = NULL;
+    *(comm->tail == NULL ? &comm->head : &comm->tail->next) = op;
+    comm->tail = op;
+    if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL && coll_op_may_announce(op)) {
+        coll_op_announce(op);
+    }
+    if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL) {
+        comm->waiting = op;
+    }
+}
+
+void coll_op_leave_queue(coll_op *op)
+{
+    coll_comm *comm = op->comm;
+    coll_op *before = NULL;
+    op->queued = false;
+    if (op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE) {
+        coll_point_leave(op);
+        return;
+    }
+    for (coll_op *at = comm->head; at != NULL; before = at, at = at->next) {
+        if (at != op) {
+            continue;
+        }
+        *(before == NULL ? &comm->head : &before->next) = op->next;
+        comm->tail = comm->tail == op ? before : comm->tail;
+        comm->waiting = comm->waiting == op ? op->next : comm->waiting;
+        return;
+    }
+}

@@ -1,0 +1,56 @@
+/* What the flight recorder is told of operations, how many there were, and the recorder's dump. */
+#include "core/record.h"
+
+#include <stdio.h>
+
+#include "core/op.h"
+
+void coll_record_begin(coll_op *op)
+{
+    const coll_op_desc *desc = &op->desc;
+    const coll_flight_record record = {.comm = op->comm->id,
+                                       .sequence = op->sequence,
+                                       .count = desc->count,
+                                       .bytes = op->whole_bytes,
+                                       .kind = desc->kind,
+                                       .type = (coll_type)op->descriptor.type,
+                                       .reduce = (coll_reduce)op->descriptor.reduce,
+                                       .algorithm = desc->algorithm,
+                                       .root = desc->root};
+    op->flight = coll_flight_begin(op->comm->context->flight, &record);
+    if (op->descriptor.kind <= COLL_RECEIVE) { /* none of the library's own */
+        op->comm->started[op->descriptor.kind]++;
+    }
+}
+
+void coll_record_end(const coll_op *op)
+{
+    coll_flight_end(op->comm->context->flight, op->flight);
+}
+
+void coll_context_describe(const coll_context *context, char *text, size_t size_bytes)
+{
+    /* The lock is the only part that changes. */
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&context->describe_lock;
+    if (size_bytes == 0) {
+        return;
+    }
+    (void)pthread_mutex_lock(lock);
+    (void)snprintf(text, size_bytes, "%s", context->description);
+    (void)pthread_mutex_unlock(lock);
+}
+
+base_status coll_context_dump(coll_context *context, int fd, const char *reason, base_error *reterr)
+{
+    char doing[COLL_DESCRIBE_BYTES];
+    const coll_identity *self = &context->identities[context->rank];
+    coll_context_describe(context, doing, sizeof doing);
+    const coll_flight_head head = {.rank = context->rank,
+                                   .world_size = context->size,
+                                   .host = self->host,
+                                   .pid = (unsigned)self->pid,
+                                   .transport = context->transport,
+                                   .reason = reason != NULL ? reason : "",
+                                   .doing = doing};
+    return coll_flight_write(context->flight, &head, fd, reterr);
+}

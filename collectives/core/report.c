@@ -1,0 +1,256 @@
+/* Words for failures: who is meant, what was under way, who has come and who has not. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "core/report.h"
+#include "core/text.h"
+
+enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
+
+#define NOBODY "none"
+
+static bool is_point(const coll_op *op)
+{
+    return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
+}
+
+static bool has_arrived(const coll_op *op, int rank)
+{
+    const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+    return rank == op->comm->rank || coll_line_ahead(atomic_load(&line->word), op->sequence) >= 0;
+}
+
+static bool is_missing(const coll_op *op, int rank)
+{
+    return !has_arrived(op, rank);
+}
+
+static bool is_awaited(const coll_op *op, int rank)
+{
+    return rank != op->comm->rank && op->comm->table->awaits(op, rank);
+}
+
+static uint64_t bit_of(int rank)
+{
+    return UINT64_C(1) << rank;
+}
+
+/* The ranks of which `predicate` holds, a bit for each. */
+static uint64_t ranks_where(const coll_op *op, bool (*predicate)(const coll_op *op, int rank))
+{
+    uint64_t ranks = 0;
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        ranks |= predicate(op, rank) ? bit_of(rank) : 0;
+    }
+    return ranks;
+}
+
+/* "rank 1 (host h, pid 42), rank 2 …"; "none". */
+static void list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    (void)snprintf(text, size_bytes, NOBODY);
+    for (int rank = 0; rank < comm->size && used + 1 < size_bytes; rank++) {
+        if ((ranks & bit_of(rank)) == 0) {
+            continue;
+        }
+        char who[TEXT_BYTES];
+        coll_rank_text(comm, rank, who, sizeof who);
+        const int added =
+            snprintf(text + used, size_bytes - used, "%s%s", used == 0 ? "" : ", ", who);
+        used += added > 0 ? (size_t)added : 0;
+    }
+}
+
+/* The newest of a rank's operations before `sequence`, "#16 barrier",
+ * as far as it has shown them. */
+static void last_text(const coll_comm *comm, int rank, uint64_t sequence, char *text,
+                      size_t size_bytes)
+{
+    const coll_line *lines = comm->peers[rank].lines;
+    int32_t newest = -COLL_LINE_SLOTS; /* whose line is the one written next */
+    (void)snprintf(text, size_bytes, "nothing yet");
+    for (int slot = 0; slot < COLL_LINE_SLOTS; slot++) {
+        const uint64_t word = atomic_load(&lines[slot].word);
+        const int32_t ahead = coll_line_ahead(word, sequence);
+        if (word == 0 || ahead >= 0 || ahead <= newest) {
+            continue;
+        }
+        char what[TEXT_BYTES];
+        const coll_descriptor shown = lines[slot].descriptor;
+        coll_descriptor_text(&shown, what, sizeof what);
+        newest = ahead;
+        (void)snprintf(text, size_bytes, "#%" PRIu64 " %s", sequence - (uint64_t) - (int64_t)ahead,
+                       what);
+    }
+}
+
+/* "; not arrived: rank 1 (host h, pid 42), whose last is #16 barrier"; empty where all are here. */
+static void absent_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < op->comm->size && used + 1 < size_bytes; rank++) {
+        if (has_arrived(op, rank)) {
+            continue;
+        }
+        char who[TEXT_BYTES];
+        char last[TEXT_BYTES + 32];
+        coll_rank_text(op->comm, rank, who, sizeof who);
+        last_text(op->comm, rank, op->sequence, last, sizeof last);
+        const int added = snprintf(text + used, size_bytes - used, "%s%s, whose last is %s",
+                                   used == 0 ? "; not arrived: " : ", ", who, last);
+        used += added > 0 ? (size_t)added : 0;
+    }
+}
+
+/* "all_reduce float × 1024 sum direct #17 (4096 bytes over shm)". */
+static void operation_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    char what[TEXT_BYTES];
+    coll_descriptor_text(&op->descriptor, what, sizeof what);
+    (void)snprintf(text, size_bytes, "%s #%" PRIu64 " (%zu bytes over %s)", what, op->sequence,
+                   op->total_bytes, coll_transport_name(op->comm->context->transport));
+}
+
+/* Whom op waits for, as text. */
+static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    if (is_point(op)) {
+        coll_rank_text(op->comm, op->desc.root, text, size_bytes);
+        return;
+    }
+    if (op->stage == COLL_STAGE_QUEUED && op->comm->head != op) {
+        (void)snprintf(text, size_bytes, "the operations before it");
+        return;
+    }
+    list_ranks(op->comm, ranks_where(op, is_awaited), text, size_bytes);
+}
+
+void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
+{
+    char what[TEXT_BYTES + 64];
+    char awaited[LIST_BYTES];
+    operation_text(op, what, sizeof what);
+    awaited_text(op, awaited, sizeof awaited);
+    (void)snprintf(text, size_bytes, "%s, waiting for %s", what, awaited);
+}
+
+/* Into reterr as well. */
+static base_status keep_failure(const coll_comm *comm, base_error *reterr)
+{
+    if (reterr != NULL) {
+        *reterr = comm->failure;
+    }
+    return comm->failure.status;
+}
+
+/* The first operation that is not done; op if there is none. An operation that stands behind
+ * another one is not the one to name. */
+static const coll_op *first_of(const coll_comm *comm, const coll_op *op)
+{
+    const coll_op *first = comm->head != NULL ? comm->head : op;
+    while (first->next != NULL && first->stage >= COLL_STAGE_DONE) {
+        first = first->next;
+    }
+    return first;
+}
+
+uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op)
+{
+    return is_point(op) ? bit_of(op->desc.root) & ~bit_of(comm->rank)
+                        : ranks_where(first_of(comm, op), is_awaited);
+}
+
+/* Who holds up op, which cannot go on without the ranks `awaited`: those of them, and of those that
+ * they wait for in turn, that have not shown that they wait for anybody. `awaited` itself if all
+ * have. */
+static uint64_t find_blocking(const coll_op *op, uint64_t awaited)
+{
+    const coll_comm *comm = op->comm;
+    uint64_t seen = bit_of(comm->rank) | awaited;
+    uint64_t blocking = 0;
+    bool more = true;
+    while (more) {
+        uint64_t next = seen;
+        for (int rank = 0; rank < comm->size; rank++) {
+            if (rank == comm->rank || (seen & bit_of(rank)) == 0) {
+                continue;
+            }
+            const uint64_t waits = comm->table->waits_of(comm, rank);
+            next |= waits;
+            blocking |= waits == 0 ? bit_of(rank) : 0;
+        }
+        more = next != seen;
+        seen = next;
+    }
+    return blocking != 0 ? blocking : awaited;
+}
+
+base_status coll_report_timeout(coll_op *op, base_error *reterr)
+{
+    coll_comm *comm = op->comm;
+    const double waited_s = (double)comm->context->timeout_ns / (double)BASE_NS_PER_S;
+    if (is_point(op)) {
+        char text[COLL_DESCRIBE_BYTES];
+        coll_op_text(op, text, sizeof text);
+        (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);
+        return keep_failure(comm, reterr);
+    }
+    char what[TEXT_BYTES + 64];
+    char awaited[LIST_BYTES];
+    char present[LIST_BYTES];
+    char absent[LIST_BYTES];
+    const coll_op *first = first_of(comm, op);
+    const uint64_t arrived = ranks_where(first, has_arrived);
+    const uint64_t missing = ranks_where(first, is_missing);
+    uint64_t blocking = ranks_where(first, is_awaited);
+    const bool is_busy = first->stage > COLL_STAGE_ARRIVING && blocking == 0;
+    if (blocking != 0) {
+        blocking = find_blocking(first, blocking | missing);
+    }
+    if ((blocking & missing) != 0) {
+        blocking &= missing;
+    }
+    operation_text(first, what, sizeof what);
+    list_ranks(comm, blocking, awaited, sizeof awaited);
+    list_ranks(comm, arrived, present, sizeof present);
+    absent_text(first, absent, sizeof absent);
+    (void)coll_comm_fail(
+        comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
+        waited_s, is_busy ? "nobody: this rank has yet" : awaited,
+        (blocking & missing) != 0 ? "to arrive" : "to do its part", absent, present);
+    return keep_failure(comm, reterr);
+}
+
+base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+                             int peer, const coll_line *line, uint64_t word)
+{
+    char my_call[TEXT_BYTES];
+    char their_call[TEXT_BYTES];
+    char me[TEXT_BYTES];
+    char them[TEXT_BYTES];
+    coll_rank_text(comm, comm->rank, me, sizeof me);
+    coll_rank_text(comm, peer, them, sizeof them);
+    if (coll_line_ahead(word, sequence) > 0) {
+        return coll_comm_fail(comm, BASE_ERR_PEER,
+                              "%s is at operation #%" PRIu64
+                              " (low half %u): a lost or broken line",
+                              them, sequence, (unsigned)(word >> 32));
+    }
+    const coll_descriptor theirs = line->descriptor;
+    coll_call_text(mine, my_call, sizeof my_call);
+    coll_call_text(&theirs, their_call, sizeof their_call);
+    return coll_comm_fail(comm, BASE_ERR_MISMATCH,
+                          "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
+                          sequence, me, my_call, them, their_call);
+}
+
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)
+{
+    return coll_report_line(op->comm, &op->descriptor, op->sequence, peer, line,
+                            atomic_load(&line->word));
+}

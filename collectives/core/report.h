@@ -1,0 +1,19 @@
+/* Words for failures: what was under way, who has come and who has not. */
+#ifndef COLL_SRC_REPORT_H
+#define COLL_SRC_REPORT_H
+
+#include "core/op.h"
+
+/* "all_reduce #17 float × 1024 …, waiting for rank 1 (host h, pid 42)". */
+void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
+/* The ranks, a bit for each, that the communicator's first operation which is not done cannot go on
+ * without. */
+uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op);
+/* What a timeout has to say: the operation, who was waited for, who has arrived and who has not. */
+base_status coll_report_timeout(coll_op *op, base_error *reterr);
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line);
+/* The same for operation `sequence`, which was `mine` here; `word` was read from the line. */
+base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+                             int peer, const coll_line *line, uint64_t word);
+
+#endif

@@ -1,0 +1,37 @@
+/* Memory shared by descriptor: a memfd, sealed against any change of its size, mapped once per
+ * process.
+ *
+ * Several ranks that are threads of one process get one mapping of a segment between them (told by
+ * device and inode), so that a race between them is seen as what it is by a race detector.
+ *
+ * Nothing of it has a name: when the last process that has it open or mapped is gone, so is the
+ * memory. Thread safe. */
+#ifndef COLL_SRC_SEGMENT_H
+#define COLL_SRC_SEGMENT_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* Makes and seals a zero-filled segment of size_bytes (rounded up by the caller to whole pages) and
+ * maps it. The caller closes *fd and unmaps *data. */
+BASE_MUST_CHECK base_status coll_segment_create(size_t size_bytes, int *fd, void **data,
+                                                base_error *reterr);
+
+/* Maps a peer's segment after checking that it is sealed and has exactly size_bytes.
+ * fd stays open. */
+BASE_MUST_CHECK base_status coll_segment_map(int fd, size_t size_bytes, void **data,
+                                             base_error *reterr);
+
+/* Undoes one create or map; NULL is fine. */
+void coll_segment_unmap(void *data);
+
+/* Zero-filled whole pages of this process alone, for transports that share nothing. */
+BASE_MUST_CHECK base_status coll_segment_create_private(size_t size_bytes, void **data,
+                                                        base_error *reterr);
+void coll_segment_free_private(void *data, size_t size_bytes);
+
+/* size_bytes rounded up to whole pages, at least one; 0 if that overflows. */
+size_t coll_segment_round(size_t size_bytes);
+
+#endif

@@ -1,0 +1,169 @@
+/* Computes who contributes and who takes which part of an operation. Called by op_init.c once per
+ * operation; the shared-memory and inline protocols read the result. */
+#include "core/shape.h"
+
+#include "core/op.h"
+#include "core/parts.h"
+
+static size_t largest_block_bytes(const coll_op *op)
+{
+    size_t largest = 0;
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        size_t offset_bytes = 0;
+        size_t size_bytes = 0;
+        coll_op_block(op, rank, &offset_bytes, &size_bytes);
+        largest = size_bytes > largest ? size_bytes : largest;
+    }
+    return largest;
+}
+
+/* Kinds whose contribution is one vector. */
+static void make_vector(const coll_op *op, coll_shape *shape)
+{
+    shape->give_bytes = op->total_bytes;
+    shape->largest_bytes = op->total_bytes;
+}
+
+/* Kinds whose contribution is this rank's own block. */
+static void make_block(const coll_op *op, coll_shape *shape)
+{
+    size_t offset_bytes = 0;
+    coll_op_block(op, op->comm->rank, &offset_bytes, &shape->give_bytes);
+    shape->largest_bytes = largest_block_bytes(op);
+    shape->target_step_bytes = op->total_bytes;
+}
+
+/* Kinds whose contribution is a block for every rank. */
+static void make_blocks(const coll_op *op, coll_shape *shape)
+{
+    size_t size_bytes = 0;
+    shape->give_bytes = op->whole_bytes;
+    shape->largest_bytes = shape->give_bytes;
+    coll_op_block(op, op->comm->rank, &shape->part_offset_bytes, &size_bytes);
+}
+
+void coll_shape_make(const coll_op *op, coll_shape *shape)
+{
+    const bool root = op->comm->rank == op->desc.root;
+    *shape = (coll_shape){.take = COLL_TAKE_ALL, .gives = true};
+    switch (op->desc.kind) {
+    case COLL_ALL_REDUCE:
+        make_vector(op, shape);
+        shape->reduces = true;
+        break;
+    case COLL_REDUCE:
+        make_vector(op, shape);
+        shape->reduces = true;
+        shape->take = root ? COLL_TAKE_ALL : COLL_TAKE_NOTHING;
+        break;
+    case COLL_BROADCAST:
+        make_vector(op, shape);
+        shape->gives = root;
+        shape->take = root ? COLL_TAKE_NOTHING : COLL_TAKE_ROOT;
+        break;
+    case COLL_ALL_GATHER:
+        make_block(op, shape);
+        break;
+    case COLL_GATHER:
+        make_block(op, shape);
+        shape->take = root ? COLL_TAKE_ALL : COLL_TAKE_NOTHING;
+        break;
+    case COLL_REDUCE_SCATTER:
+        make_blocks(op, shape);
+        shape->reduces = true;
+        break;
+    case COLL_ALL_TO_ALL:
+        make_blocks(op, shape);
+        shape->target_step_bytes = op->total_bytes;
+        break;
+    case COLL_SCATTER:
+        make_blocks(op, shape);
+        shape->gives = root;
+        shape->take = COLL_TAKE_ROOT;
+        break;
+    default: /* a barrier: everybody waits for everybody, and nothing moves */
+        shape->gives = false;
+        break;
+    }
+    if (!shape->gives) {
+        shape->give_bytes = 0;
+    }
+}
+
+size_t coll_shape_part_bytes(const coll_op *op, int source)
+{
+    size_t offset_bytes = 0;
+    size_t size_bytes = 0;
+    if (!op->varies) {
+        return op->total_bytes; /* the vector's, or any block's */
+    }
+    switch (op->desc.kind) {
+    case COLL_ALL_GATHER:
+    case COLL_GATHER:
+        coll_op_block(op, source, &offset_bytes, &size_bytes);
+        return size_bytes;
+    case COLL_REDUCE_SCATTER:
+    case COLL_SCATTER:
+    case COLL_ALL_TO_ALL:
+        coll_op_block(op, op->comm->rank, &offset_bytes, &size_bytes);
+        return size_bytes;
+    default:
+        return 0;
+    }
+}
+
+size_t coll_shape_target_bytes(const coll_op *op, int source)
+{
+    size_t offset_bytes = 0;
+    size_t size_bytes = 0;
+    switch (op->desc.kind) {
+    case COLL_ALL_GATHER:
+    case COLL_GATHER:
+    case COLL_ALL_TO_ALL:
+        coll_op_block(op, source, &offset_bytes, &size_bytes);
+        return offset_bytes;
+    default:
+        return 0;
+    }
+}
+
+bool coll_shape_takes(const coll_op *op, int rank, int source)
+{
+    switch (op->desc.kind) {
+    case COLL_REDUCE:
+    case COLL_GATHER:
+        return rank == op->desc.root;
+    case COLL_BROADCAST:
+        return source == op->desc.root && rank != op->desc.root;
+    case COLL_SCATTER:
+        return source == op->desc.root;
+    default:
+        return true;
+    }
+}
+
+bool coll_shape_awaits(const coll_op *op, int peer)
+{
+    const bool copied = op->path == COLL_PATH_LINE || op->path == COLL_PATH_SLOT;
+    return !copied || op->shape.take == COLL_TAKE_ALL ||
+           (op->shape.take == COLL_TAKE_ROOT && peer == op->desc.root);
+}
+
+/* Where everybody combines everything, more ranks do better with less of it. */
+static size_t slot_limit_bytes(const coll_op *op)
+{
+    const size_t ranks = (size_t)op->comm->size;
+    return op->desc.kind == COLL_ALL_REDUCE && ranks > 2 ? (size_t)2 * COLL_SHM_SLOT_BYTES / ranks
+                                                         : (size_t)COLL_SHM_SLOT_BYTES;
+}
+
+int coll_shape_path(const coll_op *op, bool own_order)
+{
+    const size_t bytes = op->shape.largest_bytes;
+    if (op->comm->size == 1 || (bytes <= COLL_TINY_BYTES && !own_order)) {
+        return COLL_PATH_LINE;
+    }
+    return bytes <= slot_limit_bytes(op) && op->desc.algorithm == COLL_ALGORITHM_DIRECT
+               ? COLL_PATH_SLOT
+               : COLL_PATH_PLAN;
+}

@@ -1,0 +1,20 @@
+/* Who is meant, in words. Called wherever something fails. */
+#include "core/text.h"
+
+#include <stdio.h>
+
+#include "core/comm.h"
+
+void coll_text_clean(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        *at = *at < ' ' || *at == 0x7f ? '?' : *at;
+    }
+}
+
+void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
+{
+    const coll_identity *who = &comm->context->identities[comm->ranks[rank]];
+    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, who->host,
+                   (unsigned)who->pid);
+}

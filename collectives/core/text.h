@@ -1,0 +1,12 @@
+/* Who is meant, in words. */
+#ifndef COLL_SRC_TEXT_H
+#define COLL_SRC_TEXT_H
+
+#include "coll/coll.h"
+
+/* Makes what a peer has said fit for a message: control characters become question marks. */
+void coll_text_clean(char *text);
+/* "rank 1 (host h, pid 42)" for a rank of the communicator. */
+void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes);
+
+#endif

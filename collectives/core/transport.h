@@ -1,0 +1,103 @@
+/* What a transport does, as a table of functions. An instance's state is in context->link and in
+ * each communicator's comm->link; ranks are those of the communicator.
+ *
+ * Two things cross a transport. Flag lines (line.h): announce shows this rank's to all peers, and
+ * theirs appear in comm->peers[].lines. Streams: from each rank to each other rank, COLL_LANES of
+ * them, frames of at most chunk_bytes in order, with a few frames of credit; both
+ * sides know the size of the next frame from the plan. A frame is written and read in place.
+ *
+ * Functions that find a peer breaking the protocol record it with coll_comm_fail. */
+#ifndef COLL_SRC_TRANSPORT_H
+#define COLL_SRC_TRANSPORT_H
+
+#include <stdbool.h>
+
+#include "coll/coll.h"
+#include "core/line.h"
+
+typedef struct coll_transport_table {
+    coll_transport transport;
+    bool shares_memory; /* peers' arenas can be reached with loads and stores */
+    bool has_threads;   /* which move the bytes, and need a processor while ranks wait */
+
+    /* Collective over the context; may call the options' exchange. */
+    base_status (*open)(coll_context *context, const coll_context_options *options,
+                        int64_t deadline_ns, base_error *reterr);
+    void (*close)(coll_context *context);
+
+    /* Collective over the communicator; fills lines and peers. */
+    base_status (*comm_open)(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
+    void (*comm_close)(coll_comm *comm);
+
+    /* Shows the line of op, with payload. */
+    void (*announce)(coll_op *op, const void *payload, size_t payload_bytes);
+
+    /* Room for a frame to a peer; NULL for now. send_end hands it over. */
+    void *(*send_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    void (*send_end)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    /* Both at once, from the caller's own bytes, which may change after: as many frames as there is
+     * credit for, of chunk_bytes each but for the last. Returns the bytes taken. NULL: room for a
+     * frame is as near as it gets. */
+    size_t (*send_from)(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
+    /* The next size_bytes of frames from a peer, none of which is here yet, are op's and belong at
+     * target: they may be written there as they come, and receive_begin returns that place. Until
+     * then, or until the communicator has failed, the bytes there are the transport's. NULL: they
+     * are copied. */
+    void (*receive_into)(coll_op *op, int peer, int lane, void *target, size_t size_bytes);
+    /* The next frame from a peer, of exactly size_bytes; NULL for now.
+     * receive_end gives it back. */
+    const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    void (*receive_end)(coll_comm *comm, int peer, int lane);
+
+    /* Whether op, next in order, may be announced: false while a peer might still need what its
+     * line would overwrite. NULL: always. */
+    bool (*may_announce)(const coll_op *op);
+    /* The two are NULL but for transports that share memory.
+     *
+     * Takes an announced operation through its stages, as far as it goes. */
+    void (*advance)(coll_op *op, bool *moved);
+    /* Begins a blocking operation while the communicator's queue is empty, as comm->blocking, and
+     * ends it if that takes no long wait; else it stands in the queue. *status is how far that
+     * failed. False: nothing was done, and the operation has to go the ordinary way. */
+    bool (*run)(coll_comm *comm, const coll_op_desc *desc, base_status *status, base_error *reterr);
+
+    /* Whether the bytes that this rank gives in op are on their way, so that peers get them while
+     * it is not in the library. NULL: always. */
+    bool (*has_given)(const coll_op *op);
+    /* Tells peers, who may be waiting, that the communicator has failed here, and why. NULL: they
+     * find out otherwise. */
+    void (*distress)(coll_comm *comm);
+    /* Fails the communicator as the peer has that comm->distressed names.
+     * NULL: nobody sets that. */
+    void (*heed)(coll_comm *comm);
+    /* Nothing is under way, and the communicator is about to go: fails it if some peer is known to
+     * have called something else. Of two ranks that disagree, and show each other that, one learns
+     * it at least, as far as the transport can tell what has arrived. */
+    void (*settle)(coll_comm *comm);
+    /* Shows peers for which ranks this one has been waiting for some time, a bit for each; 0 when
+     * that is over. waits_of: what a peer has shown last. For messages. */
+    void (*show_waits)(coll_comm *comm, uint64_t waits);
+    uint64_t (*waits_of)(const coll_comm *comm, int peer);
+    /* Called now and then while op is waited for: looks for peers that have failed or gone.
+     * NULL: poll does. */
+    void (*watch)(coll_op *op);
+    /* Whether op, as far as it has come, cannot go on without the peer; for messages. */
+    bool (*awaits)(const coll_op *op, int peer);
+
+    /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */
+    bool (*poll)(coll_context *context);
+    /* Sends what was kept back for company. NULL: nothing ever is. */
+    void (*push)(coll_context *context);
+    /* Sleeps until something may have changed, at most until until_ns. `changed` is called again
+     * after going to sleep has been announced to peers: true means that something has changed
+     * already. */
+    void (*sleep)(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns);
+    /* Ends a sleep of this process from any thread. */
+    void (*wake)(coll_context *context);
+
+    /* Makes the arena's memory: own part and peers'. Collective. */
+    base_status (*arena_open)(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
+    void (*arena_close)(coll_arena *arena);
+} coll_transport_table;
+
+#endif

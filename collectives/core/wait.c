@@ -1,0 +1,204 @@
+/* The one wait point: progress, then pauses, then sched_yield, then sleep, with the deadline and
+ * the abort word in the same loop. Pauses are for ranks that have a processor each; where ranks
+ * outnumber processors, whoever spins keeps the one he waits for from running. There the number of
+ * yields adapts: where they do not let the others run (a kernel that schedules sessions or
+ * containers as groups yields only within one), it sinks, and ranks go to sleep almost at once.
+ *
+ * A transport whose bytes move in threads of its own gets no pauses at all: every one of them may
+ * keep such a thread from the processor. */
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "core/progress.h"
+#include "core/report.h"
+#include "core/wait.h"
+
+enum {
+    SPINS_PER_LOOK = 64, /* between two looks at the clock */
+};
+
+/* Spinning longer than a yield costs is no gain, and a loss where another job has the processor. */
+#define SPIN_NS             (4 * BASE_NS_PER_US)
+#define YIELD_NS            (300 * BASE_NS_PER_US)
+#define YIELD_TO_THREADS_NS (50 * BASE_NS_PER_US)
+#define SLEEP_NS            (50 * BASE_NS_PER_MS)
+#define SHOW_NS             (1 * BASE_NS_PER_S)
+
+typedef struct waiter {
+    coll_context *context;
+    coll_op *op;
+    unsigned moves;      /* turns with progress */
+    unsigned idle;       /* turns without, since the last of those */
+    int64_t idle_ns;     /* when they began */
+    int64_t deadline_ns; /* 0: not yet computed */
+    unsigned yields;     /* since the last progress */
+    int64_t began_ns;    /* when it first had to wait; 0: not yet */
+    uint64_t waits;      /* for these ranks, as peers were shown */
+    bool described;
+} waiter;
+
+void coll_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void coll_patience_lose(coll_context *context)
+{
+    context->patience =
+        context->patience / 2 > COLL_YIELDS_MIN ? context->patience / 2 : COLL_YIELDS_MIN;
+}
+
+void coll_patience_gain(coll_context *context)
+{
+    context->patience += context->patience < COLL_YIELDS_MAX ? 1 : 0;
+}
+
+static bool has_changed(coll_context *context)
+{
+    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
+}
+
+static void set_description(coll_context *context, const coll_op *op)
+{
+    char text[COLL_DESCRIBE_BYTES] = "";
+    if (op != NULL) {
+        coll_op_text(op, text, sizeof text);
+    }
+    (void)pthread_mutex_lock(&context->describe_lock);
+    memcpy(context->description, text, sizeof text);
+    (void)pthread_mutex_unlock(&context->describe_lock);
+}
+
+/* Whether a pause may stand between two turns; else each of them gives the processor away. */
+static bool may_pause(const coll_context *context)
+{
+    return context->spins > 0 && !context->table->has_threads;
+}
+
+/* Peers are shown whom this rank waits for when that takes long: so that they can tell who holds up
+ * all from who is held up as they are. This operation's own wait counts, not the time of a call that
+ * waits for many: thousands of short waits would send thousands of frames, some of them to a peer
+ * that is leaving. */
+static void show_waits(waiter *w, int64_t now_ns)
+{
+    coll_comm *comm = w->op->comm;
+    const int64_t timeout_ns = w->context->timeout_ns;
+    const int64_t soon_ns = timeout_ns / 8 < SHOW_NS ? timeout_ns / 8 : SHOW_NS;
+    if (now_ns < w->began_ns + soon_ns) {
+        return;
+    }
+    const uint64_t waits = coll_comm_waits(comm, w->op);
+    if (waits != w->waits) {
+        comm->table->show_waits(comm, waits);
+        w->waits = waits;
+    }
+}
+
+/* One turn without progress; BASE_ERR_TIMEOUT when the deadline has passed. */
+static base_status idle_turn(waiter *w, base_error *reterr)
+{
+    w->idle++;
+    const bool pauses = may_pause(w->context);
+    if (pauses && w->idle % SPINS_PER_LOOK != 0) {
+        coll_pause();
+        return BASE_OK;
+    }
+    const int64_t now_ns = base_now_ns();
+    if (w->idle_ns == 0) {
+        w->idle_ns = now_ns;
+    }
+    if (w->began_ns == 0) {
+        w->began_ns = now_ns;
+    }
+    if (w->deadline_ns == 0) {
+        w->deadline_ns = base_deadline_after_ns(w->context->timeout_ns);
+    }
+    if (now_ns >= w->deadline_ns) {
+        return coll_report_timeout(w->op, reterr);
+    }
+    const int64_t idle_ns = now_ns - w->idle_ns;
+    if (pauses && idle_ns < SPIN_NS) {
+        return BASE_OK;
+    }
+    const bool crowded = w->context->spins == 0;
+    const int64_t yield_ns = pauses ? YIELD_NS : YIELD_TO_THREADS_NS;
+    if (crowded ? w->yields++ < w->context->patience : idle_ns < yield_ns) {
+        (void)sched_yield();
+        w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
+        return BASE_OK;
+    }
+    if (w->op->comm->table->watch != NULL) {
+        w->op->comm->table->watch(w->op);
+        if (w->op->comm->failed || w->op->stage == COLL_STAGE_DONE) {
+            return BASE_OK; /* the next turn says so; progress that comes now would wake nobody */
+        }
+    }
+    set_description(w->context, w->op);
+    w->described = true;
+    show_waits(w, now_ns);
+    w->yields = 0;
+    coll_patience_lose(w->context);
+    const int64_t until_ns = now_ns + SLEEP_NS;
+    w->context->table->sleep(w->context, has_changed,
+                             until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
+    w->idle |= SPINS_PER_LOOK - 1;
+    return BASE_OK;
+}
+
+bool coll_is_late(const coll_context *context, int64_t *deadline_ns)
+{
+    if (*deadline_ns == 0) {
+        *deadline_ns = base_deadline_after_ns(context->timeout_ns);
+    }
+    return base_now_ns() >= *deadline_ns;
+}
+
+/* After each turn with progress: nothing is idle, but the deadline holds all the same. */
+static base_status busy_turn(waiter *w, base_error *reterr)
+{
+    w->idle = 0;
+    w->idle_ns = 0;
+    w->yields = 0;
+    if (++w->moves % COLL_MOVES_PER_LOOK != 0 || !coll_is_late(w->context, &w->deadline_ns)) {
+        return BASE_OK;
+    }
+    return coll_report_timeout(w->op, reterr);
+}
+
+static base_status turn(waiter *w, bool moved, base_error *reterr)
+{
+    const base_status status = coll_comm_check(w->op->comm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return moved ? busy_turn(w, reterr) : idle_turn(w, reterr);
+}
+
+base_status coll_wait(coll_op *op, base_error *reterr)
+{
+    waiter w = {.context = op->comm->context, .op = op, .deadline_ns = op->deadline_ns};
+    base_status status = BASE_OK;
+    op->deadline_ns = 0;
+    if (op->stage == COLL_STAGE_DONE && w.context->table->has_threads) {
+        (void)sched_yield(); /* the bytes are on their way only then */
+    }
+    while (status == BASE_OK && op->stage != COLL_STAGE_DONE) {
+        const bool moved = coll_progress(w.context);
+        if (op->stage != COLL_STAGE_DONE) {
+            status = turn(&w, moved, reterr);
+        }
+    }
+    if (w.described) {
+        set_description(w.context, NULL);
+    }
+    if (w.waits != 0 && !op->comm->failed) {
+        op->comm->table->show_waits(op->comm, 0);
+    }
+    return status;
+}

@@ -1,0 +1,19 @@
+/* The one wait point. */
+#ifndef COLL_SRC_WAIT_H
+#define COLL_SRC_WAIT_H
+
+#include "core/op.h"
+
+/* How many yields are worth while where ranks outnumber processors: fewer when one had to sleep
+ * after all, more when not. */
+void coll_patience_lose(coll_context *context);
+void coll_patience_gain(coll_context *context);
+/* A few cycles for the other side of the cache. */
+void coll_pause(void);
+/* Whether the deadline, which is counted from the first look where it is 0, has passed. */
+bool coll_is_late(const coll_context *context, int64_t *deadline_ns);
+/* Until op is done, the communicator has failed, or the timeout, counted from here if op has no
+ * deadline, has passed. */
+BASE_MUST_CHECK base_status coll_wait(coll_op *op, base_error *reterr);
+
+#endif

@@ -1,0 +1,349 @@
+/* The cost model: how many latencies, messages and bytes lie one after the other in each algorithm.
+ * docs/COLLECTIVES.md explains the formulas.
+ *
+ * Bytes are those that one rank sends or receives, whichever is more; between hosts, those that one
+ * host does, since its ranks share the way out. */
+#include "coll/tune.h"
+
+enum { CHUNK_BYTES = 32 * 1024 }; /* of the pipelines */
+
+/* Everything is a multiple: of a latency, of a message, of the whole vector. */
+typedef struct price {
+    double latencies_inside;
+    double latencies_between;
+    double messages_inside;
+    double messages_between;
+    double bytes_inside;
+    double bytes_between;
+    double reduced;
+    double fill; /* chunks that pass before a pipeline is full */
+} price;
+
+static int log2_up(int n)
+{
+    int log = 0;
+    while (1 << log < n) {
+        log++;
+    }
+    return log;
+}
+
+static bool is_power(int n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+static double ratio(int a, int b)
+{
+    return (double)a / (double)b;
+}
+
+/* Rounds with partners at rising distance: the first ones stay inside. */
+static void add_rounds(price *p, const coll_layout *s, double times)
+{
+    const int all = log2_up(s->ranks);
+    const int inside = s->hosts == 1 ? all : s->contiguous ? log2_up(s->host_ranks_max) : 0;
+    p->latencies_inside += times * inside;
+    p->latencies_between += times * (all - inside);
+}
+
+/* One message after the other along all ranks. */
+static void add_chain(price *p, const coll_layout *s, double times)
+{
+    const int between = s->hosts == 1 ? 0 : s->contiguous ? s->hosts - 1 : s->ranks - 1;
+    p->latencies_inside += times * (s->ranks - 1 - between);
+    p->latencies_between += times * between;
+}
+
+/* Everybody to everybody, or to one: `bytes` of the vector at a rank, in ranks - 1 messages. */
+static void add_star(price *p, const coll_layout *s, double times, double bytes, bool one_rank)
+{
+    const int locals = s->host_ranks_max;
+    const int strangers = s->ranks - locals;
+    const double share = s->ranks == 1 ? 0 : ratio(strangers, s->ranks - 1);
+    p->latencies_inside += s->hosts == 1 ? times : 0;
+    p->latencies_between += s->hosts == 1 ? 0 : times;
+    p->messages_inside += times * (s->hosts == 1 ? locals - 2 : locals - 1);
+    p->messages_between += times * (s->hosts == 1 ? 0 : strangers - 1);
+    p->bytes_inside += bytes * (1 - share);
+    p->bytes_between += bytes * share * (one_rank ? 1 : locals);
+}
+
+/* Bytes that pass every rank, and leave each host on `links` links. */
+static void add_bytes(price *p, const coll_layout *s, double bytes, double links)
+{
+    if (s->hosts == 1) {
+        p->bytes_inside += bytes;
+    } else {
+        p->bytes_between += bytes * links;
+    }
+}
+
+static double chain_links(const coll_layout *s)
+{
+    return s->contiguous ? 1 : s->host_ranks_max;
+}
+
+static price ring(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = 0};
+    const double part = ratio(s->ranks - 1, s->ranks);
+    const bool chain = kind == COLL_BROADCAST || kind == COLL_REDUCE;
+    const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
+    if (chain) {
+        add_chain(&p, s, 1);
+        p.fill = s->ranks - 2;
+    } else if (s->hosts == 1) {
+        p.latencies_inside = times * (s->ranks - 1);
+    } else { /* a block leaves each host once on its way round */
+        const int between = s->contiguous && s->hosts < s->ranks ? s->hosts : s->ranks - 1;
+        p.latencies_between = times * between;
+        p.latencies_inside = times * (s->ranks - 1 - between);
+    }
+    add_bytes(&p, s, chain ? 1 : times * part, chain_links(s));
+    p.reduced = kind == COLL_REDUCE                                      ? 1
+                : kind == COLL_ALL_REDUCE || kind == COLL_REDUCE_SCATTER ? part
+                                                                         : 0;
+    return p;
+}
+
+static price tree(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = kind == COLL_BROADCAST ? 0 : 1};
+    const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
+    add_rounds(&p, s, times);
+    /* two ranks are each the top of one tree and a leaf of the other */
+    add_bytes(&p, s, s->ranks == 2 ? times / 2 : times, 2 * chain_links(s));
+    p.fill = times * log2_up(s->ranks);
+    if (kind != COLL_ALL_REDUCE) { /* from the root to the tops of the trees */
+        p.latencies_inside += 1;
+    }
+    return p;
+}
+
+static price direct(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = 0};
+    const double part = ratio(s->ranks - 1, s->ranks);
+    switch (kind) {
+    case COLL_ALL_REDUCE:
+        add_star(&p, s, 2, 2 * part, false);
+        break;
+    case COLL_REDUCE:
+        add_star(&p, s, 1, part, false);
+        add_star(&p, s, 1, part, true);
+        break;
+    case COLL_BROADCAST:
+        add_star(&p, s, 1, s->ranks - 1, true);
+        break;
+    case COLL_GATHER:
+    case COLL_SCATTER:
+        add_star(&p, s, 1, part, true);
+        break;
+    default:
+        add_star(&p, s, 1, part, false);
+        break;
+    }
+    if (kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER) {
+        p.reduced = part;
+    }
+    return p;
+}
+
+/* The whole vector in every round. */
+static price doubling(const coll_layout *s)
+{
+    price p = {.reduced = 0};
+    add_rounds(&p, s, 1);
+    p.bytes_inside = p.latencies_inside;
+    p.bytes_between = p.latencies_between * s->host_ranks_max;
+    p.reduced = log2_up(s->ranks);
+    if (!is_power(s->ranks)) { /* the short group's value is passed on, and merged from memory */
+        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, 1);
+        add_bytes(&p, s, 1, s->host_ranks_max);
+    }
+    return p;
+}
+
+/* The second largest power of two in n: what its ranks hold of the vector grows as it shrinks. */
+static int second_segment(int n)
+{
+    int bit = 1;
+    int second = 0;
+    for (int first = 0; bit <= n; bit *= 2) {
+        second = (n & bit) != 0 ? first : second;
+        first = (n & bit) != 0 ? bit : first;
+    }
+    return second;
+}
+
+static price halving(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = ratio(s->ranks - 1, s->ranks)};
+    const double times = kind == COLL_ALL_REDUCE ? 2 : 1;
+    const int locals = s->contiguous ? s->host_ranks_max : 1;
+    add_rounds(&p, s, times);
+    if (s->hosts == 1) {
+        p.bytes_inside = times * p.reduced;
+    } else { /* what is left after the rounds inside goes out, from each of the host's ranks */
+        p.bytes_inside = times * (1 - 1.0 / locals);
+        p.bytes_between = times * s->host_ranks_max * (1.0 / locals - 1.0 / s->ranks);
+    }
+    if (!is_power(s->ranks)) {
+        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, times);
+        add_bytes(&p, s, times / (second_segment(s->ranks) + 1), 1);
+    }
+    if (kind == COLL_REDUCE) {
+        add_star(&p, s, 1, ratio(s->ranks - 1, s->ranks), true);
+    } else if (kind == COLL_REDUCE_SCATTER) {
+        add_rounds(&p, &(coll_layout){.ranks = 2, .hosts = s->hosts}, 1);
+        add_bytes(&p, s, 1.0 / s->ranks, s->host_ranks_max);
+    }
+    return p;
+}
+
+static price binomial(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = 0};
+    const int rounds = log2_up(s->ranks);
+    add_rounds(&p, s, 1);
+    if (kind == COLL_GATHER || kind == COLL_SCATTER) { /* the longest way carries half twice */
+        add_bytes(&p, s, ratio(s->ranks - 1, s->ranks) + (s->ranks > 2 ? 0.5 : 0), 1);
+        return p;
+    }
+    p.bytes_inside = p.latencies_inside; /* the root has a child in every round */
+    p.bytes_between = p.latencies_between;
+    p.reduced = kind == COLL_REDUCE ? rounds : 0;
+    return p;
+}
+
+static price dissemination(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = 0};
+    const double part = ratio(s->ranks - 1, s->ranks);
+    add_rounds(&p, s, 1);
+    add_bytes(&p, s, part, s->host_ranks_max);
+    if (kind == COLL_BROADCAST) {
+        add_star(&p, s, 1, part, true);
+    }
+    return p;
+}
+
+static price two_level(const coll_layout *s, coll_kind kind)
+{
+    price p = {.reduced = 0};
+    const int locals = s->host_ranks_max;
+    const double slice = 1.0 / s->host_ranks_min;
+    const double across = s->hosts == 1 ? 0 : ratio(s->hosts - 1, s->hosts);
+    if (kind != COLL_ALL_REDUCE) { /* all at the leaders */
+        p.latencies_inside = locals > 1 ? 1 : 0;
+        p.latencies_between = s->hosts > 1 ? 1 : 0;
+        p.bytes_inside = locals - 1;
+        p.bytes_between = s->hosts - 1;
+        p.reduced = kind == COLL_REDUCE ? locals - 1 + s->hosts - 1 : 0;
+        return p;
+    }
+    if (locals > 1) {
+        p.latencies_inside = 2;
+        p.messages_inside = 2 * (locals - 2);
+        p.bytes_inside = 2 * (locals - 1) * slice;
+        p.reduced = (locals - 1) * slice;
+    }
+    if (s->hosts > 1) {
+        p.latencies_between = 2;
+        p.messages_between = 2 * (s->hosts - 2);
+        p.bytes_between = 2 * across;
+        p.reduced += across * slice;
+    }
+    return p;
+}
+
+/* The same table as in plan.c, which says whose form an algorithm lends. */
+static price price_of(const coll_layout *s, coll_kind kind, coll_algorithm algorithm)
+{
+    const bool rooted_parts = kind == COLL_GATHER || kind == COLL_SCATTER;
+    if (kind == COLL_ALL_TO_ALL || algorithm == COLL_ALGORITHM_DIRECT) {
+        return direct(s, kind);
+    }
+    if (algorithm == COLL_ALGORITHM_RING) {
+        return rooted_parts ? direct(s, kind) : ring(s, kind);
+    }
+    if (rooted_parts) {
+        return binomial(s, kind);
+    }
+    if (algorithm == COLL_ALGORITHM_TREE) {
+        return kind == COLL_REDUCE_SCATTER || kind == COLL_ALL_GATHER ? ring(s, kind)
+                                                                      : tree(s, kind);
+    }
+    if (kind == COLL_REDUCE_SCATTER) {
+        return halving(s, kind);
+    }
+    if (kind == COLL_ALL_GATHER) {
+        return dissemination(s, kind);
+    }
+    if (algorithm == COLL_ALGORITHM_RECURSIVE_DOUBLING) {
+        return kind == COLL_ALL_REDUCE ? doubling(s) : binomial(s, kind);
+    }
+    if (algorithm == COLL_ALGORITHM_TWO_LEVEL) {
+        return two_level(s, kind);
+    }
+    return kind == COLL_BROADCAST ? dissemination(s, kind) : halving(s, kind);
+}
+
+double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind kind,
+                    coll_algorithm algorithm, size_t whole_bytes)
+{
+    if (shape->ranks == 1 || kind == COLL_BARRIER || kind >= COLL_SEND) {
+        return 0;
+    }
+    if (algorithm == COLL_ALGORITHM_AUTO) {
+        algorithm = coll_cost_choose(costs, shape, kind, whole_bytes);
+    }
+    const price p = price_of(shape, kind, algorithm);
+    const double kilo = (double)whole_bytes / 1000; /* ns per byte, us per kilobyte */
+    const double chunk = whole_bytes < CHUNK_BYTES ? kilo : CHUNK_BYTES / 1000.0;
+    const coll_link_cost *way = shape->hosts == 1 ? &costs->inside : &costs->between;
+    return costs->start_us + p.latencies_inside * costs->inside.latency_us +
+           p.latencies_between * costs->between.latency_us +
+           p.messages_inside * costs->inside.message_us +
+           p.messages_between * costs->between.message_us +
+           kilo * (p.bytes_inside * costs->inside.byte_ns +
+                   p.bytes_between * costs->between.byte_ns + p.reduced * costs->reduce_byte_ns) +
+           p.fill * chunk * way->byte_ns;
+}
+
+bool coll_cost_is_eligible(const coll_layout *shape, coll_kind kind, coll_algorithm algorithm)
+{
+    const bool combines =
+        kind == COLL_ALL_REDUCE || kind == COLL_REDUCE || kind == COLL_REDUCE_SCATTER;
+    switch (algorithm) {
+    case COLL_ALGORITHM_AUTO:
+        return false;
+    case COLL_ALGORITHM_RING:
+    case COLL_ALGORITHM_TREE:
+        return !combines;
+    case COLL_ALGORITHM_TWO_LEVEL:
+        return !combines || shape->aligned;
+    default:
+        return true;
+    }
+}
+
+coll_algorithm coll_cost_choose(const coll_costs *costs, const coll_layout *shape, coll_kind kind,
+                                size_t whole_bytes)
+{
+    coll_algorithm best = COLL_ALGORITHM_DIRECT;
+    double least = coll_cost_us(costs, shape, kind, best, whole_bytes);
+    for (int i = COLL_ALGORITHM_RING; i <= COLL_ALGORITHM_LAST; i++) {
+        const coll_algorithm algorithm = (coll_algorithm)i;
+        if (!coll_cost_is_eligible(shape, kind, algorithm)) {
+            continue;
+        }
+        const double cost = coll_cost_us(costs, shape, kind, algorithm, whole_bytes);
+        if (cost < least) {
+            best = algorithm;
+            least = cost;
+        }
+    }
+    return best;
+}

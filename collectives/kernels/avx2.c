@@ -1,0 +1,5 @@
+/* The kernels for one instruction set; the build gives this file its flags. */
+#include "kernels/tables.h"
+
+#define KERNELS_NAME coll_kernels_avx2
+#include "kernels/body.h"

@@ -1,0 +1,222 @@
+/* Dispatches a plan's questions (tracks, steps, blocks, scratch) to its algorithm's generator.
+ * Called by exec.c to run a plan, by network.c to simulate it, and by op.c. */
+#include "plan/generators.h"
+
+#include <stdint.h>
+
+/* The generators. */
+typedef enum form {
+    FORM_RING = 0,
+    FORM_TREE,
+    FORM_DIRECT,
+    FORM_DOUBLING,
+    FORM_HALVING,
+    FORM_TWO_LEVEL,
+    FORM_BINOMIAL,
+    FORM_DISSEMINATION,
+} form;
+
+typedef struct generator {
+    int (*track_count)(const coll_plan *plan);
+    bool (*step)(const coll_plan *plan, int track, int index, coll_step *step);
+} generator;
+
+static const generator generators[] = {
+    [FORM_RING] = {coll_ring_track_count, coll_ring_step},
+    [FORM_TREE] = {coll_tree_track_count, coll_tree_step},
+    [FORM_DIRECT] = {coll_direct_track_count, coll_direct_step},
+    [FORM_DOUBLING] = {coll_doubling_track_count, coll_doubling_step},
+    [FORM_HALVING] = {coll_halving_track_count, coll_halving_step},
+    [FORM_TWO_LEVEL] = {coll_two_level_track_count, coll_two_level_step},
+    [FORM_BINOMIAL] = {coll_binomial_track_count, coll_binomial_step},
+    [FORM_DISSEMINATION] = {coll_dissemination_track_count, coll_dissemination_step},
+};
+
+/* An algorithm that has no form of its own for a kind lends it from another. */
+static const uint8_t forms[][COLL_ALL_TO_ALL + 1] = {
+    [COLL_ALGORITHM_RING] = {[COLL_ALL_REDUCE] = FORM_RING,
+                             [COLL_REDUCE] = FORM_RING,
+                             [COLL_REDUCE_SCATTER] = FORM_RING,
+                             [COLL_ALL_GATHER] = FORM_RING,
+                             [COLL_BROADCAST] = FORM_RING,
+                             [COLL_GATHER] = FORM_DIRECT,
+                             [COLL_SCATTER] = FORM_DIRECT,
+                             [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_TREE] = {[COLL_ALL_REDUCE] = FORM_TREE,
+                             [COLL_REDUCE] = FORM_TREE,
+                             [COLL_REDUCE_SCATTER] = FORM_RING,
+                             [COLL_ALL_GATHER] = FORM_RING,
+                             [COLL_BROADCAST] = FORM_TREE,
+                             [COLL_GATHER] = FORM_BINOMIAL,
+                             [COLL_SCATTER] = FORM_BINOMIAL,
+                             [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_DIRECT] = {[COLL_ALL_REDUCE] = FORM_DIRECT,
+                               [COLL_REDUCE] = FORM_DIRECT,
+                               [COLL_REDUCE_SCATTER] = FORM_DIRECT,
+                               [COLL_ALL_GATHER] = FORM_DIRECT,
+                               [COLL_BROADCAST] = FORM_DIRECT,
+                               [COLL_GATHER] = FORM_DIRECT,
+                               [COLL_SCATTER] = FORM_DIRECT,
+                               [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_RECURSIVE_DOUBLING] = {[COLL_ALL_REDUCE] = FORM_DOUBLING,
+                                           [COLL_REDUCE] = FORM_BINOMIAL,
+                                           [COLL_REDUCE_SCATTER] = FORM_HALVING,
+                                           [COLL_ALL_GATHER] = FORM_DISSEMINATION,
+                                           [COLL_BROADCAST] = FORM_BINOMIAL,
+                                           [COLL_GATHER] = FORM_BINOMIAL,
+                                           [COLL_SCATTER] = FORM_BINOMIAL,
+                                           [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_HALVING_DOUBLING] = {[COLL_ALL_REDUCE] = FORM_HALVING,
+                                         [COLL_REDUCE] = FORM_HALVING,
+                                         [COLL_REDUCE_SCATTER] = FORM_HALVING,
+                                         [COLL_ALL_GATHER] = FORM_DISSEMINATION,
+                                         [COLL_BROADCAST] = FORM_DISSEMINATION,
+                                         [COLL_GATHER] = FORM_BINOMIAL,
+                                         [COLL_SCATTER] = FORM_BINOMIAL,
+                                         [COLL_ALL_TO_ALL] = FORM_DIRECT},
+    [COLL_ALGORITHM_TWO_LEVEL] = {[COLL_ALL_REDUCE] = FORM_TWO_LEVEL,
+                                  [COLL_REDUCE] = FORM_TWO_LEVEL,
+                                  [COLL_REDUCE_SCATTER] = FORM_HALVING,
+                                  [COLL_ALL_GATHER] = FORM_DISSEMINATION,
+                                  [COLL_BROADCAST] = FORM_TWO_LEVEL,
+                                  [COLL_GATHER] = FORM_BINOMIAL,
+                                  [COLL_SCATTER] = FORM_BINOMIAL,
+                                  [COLL_ALL_TO_ALL] = FORM_DIRECT},
+};
+
+static form form_of(const coll_plan *plan)
+{
+    return (form)forms[plan->algorithm][plan->kind];
+}
+
+static const generator *generator_of(const coll_plan *plan)
+{
+    return &generators[form_of(plan)];
+}
+
+int coll_plan_track_count(const coll_plan *plan)
+{
+    return plan->ranks == 1 ? 0 : generator_of(plan)->track_count(plan);
+}
+
+bool coll_plan_step(const coll_plan *plan, int track, int index, coll_step *step)
+{
+    if (plan->ranks == 1) {
+        return false;
+    }
+    *step = (coll_step){.block_count = 1,
+                        .source = COLL_SPACE_OUTPUT,
+                        .target = COLL_SPACE_OUTPUT,
+                        .after_track = -1};
+    return generator_of(plan)->step(plan, track, index, step);
+}
+
+bool coll_kind_is_by_rank(coll_kind kind)
+{
+    return kind == COLL_ALL_GATHER || kind == COLL_REDUCE_SCATTER || kind == COLL_GATHER ||
+           kind == COLL_SCATTER || kind == COLL_ALL_TO_ALL;
+}
+
+static int top_power(int ranks)
+{
+    int power = 1;
+    while (2 * power <= ranks) {
+        power *= 2;
+    }
+    return power;
+}
+
+int coll_plan_block_count(const coll_plan *plan)
+{
+    if (coll_kind_is_by_rank(plan->kind)) {
+        return plan->ranks;
+    }
+    switch (form_of(plan)) {
+    case FORM_RING:
+        return plan->kind == COLL_ALL_REDUCE ? plan->ranks : 1;
+    case FORM_DIRECT:
+        return plan->kind == COLL_BROADCAST ? 1 : plan->ranks;
+    case FORM_DISSEMINATION:
+        return plan->ranks;
+    case FORM_HALVING:
+        return top_power(plan->ranks);
+    case FORM_TWO_LEVEL:
+        return coll_two_level_block_count(plan);
+    case FORM_TREE:
+        return 2;
+    case FORM_DOUBLING:
+    case FORM_BINOMIAL:
+        break;
+    }
+    return 1;
+}
+
+/* Without a walk: where every rank's OUTPUT holds all blocks, only doubling needs more. */
+static bool may_use_scratch(const coll_plan *plan)
+{
+    switch (plan->kind) {
+    case COLL_ALL_REDUCE:
+        return form_of(plan) == FORM_DOUBLING;
+    case COLL_BROADCAST:
+    case COLL_ALL_GATHER:
+    case COLL_ALL_TO_ALL:
+        return false;
+    default:
+        return true;
+    }
+}
+
+int coll_plan_scratch(const coll_plan *plan, int *first)
+{
+    int begin = 0;
+    int end = 0;
+    *first = 0;
+    if (!may_use_scratch(plan)) {
+        return 0;
+    }
+    const int tracks = coll_plan_track_count(plan);
+    for (int track = 0; track < tracks; track++) {
+        coll_step step;
+        for (int i = 0; coll_plan_step(plan, track, i, &step); i++) {
+            const bool writes = step.action != COLL_ACTION_SEND;
+            const bool reads = step.action != COLL_ACTION_COPY;
+            if (!(writes && step.target == COLL_SPACE_SCRATCH) &&
+                !(reads && step.source == COLL_SPACE_SCRATCH) && step.action != COLL_ACTION_MERGE) {
+                continue;
+            }
+            const int step_end = step.block + step.block_count;
+            begin = begin == end || step.block < begin ? step.block : begin;
+            end = step_end > end ? step_end : end;
+        }
+    }
+    *first = begin;
+    return end - begin;
+}
+
+int coll_plan_members(const coll_plan *plan, coll_group group, int *members)
+{
+    if (group != COLL_GROUP_ALL) {
+        return coll_two_level_members(plan, group, members);
+    }
+    for (int rank = 0; rank < plan->ranks; rank++) {
+        members[rank] = rank;
+    }
+    return plan->ranks;
+}
+
+bool coll_plan_is_canonical(const coll_plan *plan)
+{
+    if (plan->kind != COLL_ALL_REDUCE && plan->kind != COLL_REDUCE &&
+        plan->kind != COLL_REDUCE_SCATTER) {
+        return true;
+    }
+    switch (form_of(plan)) {
+    case FORM_RING:
+    case FORM_TREE:
+        return plan->ranks == 1;
+    case FORM_TWO_LEVEL:
+        return plan->hosts == NULL || coll_hosts_are_aligned(plan->hosts);
+    default:
+        return true;
+    }
+}

@@ -1,0 +1,104 @@
+/* The ring: everybody talks to two neighbours only, and each link carries 2 (n-1)/n of the bytes,
+ * which no all-reduce can undercut. Best where bytes cost more than messages: 2 (n-1) rounds.
+ *
+ * All-reduce. The vector is cut into n blocks. Block b starts at rank b+1 and goes round once, each
+ * rank adding its own operand on the right, until it is complete at rank b; then it goes round
+ * again to be copied. All n blocks travel at the same time, each one link behind the next, so every
+ * link is busy in every round. With 3 ranks and blocks A B C (A0 is rank 0's operand):
+ *
+ *     round    rank 0 sends to 1    rank 1 sends to 2    rank 2 sends to 0
+ *       0      C0                   A1                   B2
+ *       1      B2+B0                C0+C1                A1+A2          now complete at 1, 2, 0:
+ *                                                                       B2+B0+B1 …
+ *       2      A1+A2+A0 = A         B2+B0+B1 = B         C0+C1+C2 = C   now only copied
+ *       3      C                    A                    B
+ *
+ * Round k sends block rank-1-k and receives block rank-2-k (both modulo n); the first n-1 rounds
+ * combine, the others copy. The order of block b is ((r[b+1] + r[b+2]) + …) + r[b]: fixed, the
+ * same on every rank, but another one for each block and not the canonical order.
+ *
+ * Reduce-scatter is the first half, all-gather the second. Broadcast is a chain from the root on,
+ * reduce a chain that ends at the root, ((r[root+1] + r[root+2]) + …) + r[root]; both are pipelined
+ * chunk by chunk, so that a long vector is everywhere at once. */
+#include "plan/generators.h"
+
+enum { SEND_TRACK = 0, RECEIVE_TRACK = 1, MOVE_TRACK = 2, TRACKS = 3 };
+
+int coll_ring_track_count(const coll_plan *plan)
+{
+    const bool moves =
+        plan->kind == COLL_ALL_GATHER || (plan->kind == COLL_BROADCAST && plan->rank == plan->root);
+    return moves ? TRACKS : TRACKS - 1;
+}
+
+static int wrap(int index, int ranks)
+{
+    const int rest = index % ranks;
+    return rest < 0 ? rest + ranks : rest;
+}
+
+/* Broadcast and reduce: from the first place of a chain to the last. */
+static bool chain_step(const coll_plan *plan, int track, coll_step *step)
+{
+    const int n = plan->ranks;
+    const bool reduces = plan->kind == COLL_REDUCE;
+    const int place = wrap(plan->rank - plan->root - (reduces ? 1 : 0), n);
+    if (track == SEND_TRACK) {
+        step->action = COLL_ACTION_SEND;
+        step->peer = wrap(plan->rank + 1, n);
+        step->source = place == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, 0, 1);
+        step->after_track = place == 0 ? -1 : RECEIVE_TRACK;
+        return place < n - 1;
+    }
+    step->action = reduces ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
+    step->peer = wrap(plan->rank - 1, n);
+    step->source = COLL_SPACE_INPUT;
+    step->target = coll_plan_home(plan, 0, 1);
+    step->incoming_left = true;
+    step->final = reduces && place == n - 1;
+    return place > 0;
+}
+
+/* Rounds of which the first `combining` combine; `first` is the block that this rank starts. */
+static bool round_step(const coll_plan *plan, int track, int round, coll_step *step)
+{
+    const int n = plan->ranks;
+    const int combining = plan->kind == COLL_ALL_GATHER ? 0 : n - 1;
+    const int copying = plan->kind == COLL_REDUCE_SCATTER ? 0 : n - 1;
+    const int first = combining > 0 ? plan->rank - 1 : plan->rank;
+    if (round >= combining + copying) {
+        return false;
+    }
+    if (track == SEND_TRACK) {
+        step->action = COLL_ACTION_SEND;
+        step->peer = wrap(plan->rank + 1, n);
+        step->block = wrap(first - round, n);
+        step->source = round == 0 ? COLL_SPACE_INPUT : coll_plan_home(plan, step->block, 1);
+        step->after_track = round == 0 ? -1 : RECEIVE_TRACK;
+        step->after_step = round - 1;
+        return true;
+    }
+    const bool combines = round < combining;
+    step->action = combines ? COLL_ACTION_COMBINE : COLL_ACTION_COPY;
+    step->peer = wrap(plan->rank - 1, n);
+    step->block = wrap(first - 1 - round, n);
+    step->source = COLL_SPACE_INPUT;
+    step->target = coll_plan_home(plan, step->block, 1);
+    step->incoming_left = true;
+    step->final = round == combining - 1;
+    return true;
+}
+
+bool coll_ring_step(const coll_plan *plan, int track, int index, coll_step *step)
+{
+    if (track == MOVE_TRACK) {
+        step->action = COLL_ACTION_MOVE;
+        step->source = COLL_SPACE_INPUT;
+        step->block = plan->kind == COLL_ALL_GATHER ? plan->rank : 0;
+        return index == 0;
+    }
+    if (plan->kind == COLL_BROADCAST || plan->kind == COLL_REDUCE) {
+        return index == 0 && chain_step(plan, track, step);
+    }
+    return round_step(plan, track, index, step);
+}

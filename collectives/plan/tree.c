@@ -1,0 +1,195 @@
+/* The double binary tree: log2(n) messages deep, and yet both directions of every link are busy.
+ *
+ * In one binary tree half of the ranks are leaves, whose links are idle half of the time. So there
+ * are two trees over the same ranks, each for one half of the vector (blocks 0 and 1), such that a
+ * rank that is inside in one is a leaf in the other. All-reduce goes up both trees, combining, and
+ * down again, copying, chunk by chunk: with long vectors every level works at the same time.
+ *
+ *     tree 0 over 8 places               the same numbers in order: 0 1 2 3 4 5 6 7
+ *            0
+ *             `───4            A place's parent is found in its bits: take the lowest set bit
+ *               /   \          away and set the next higher one (or only take it away where
+ *              2     6         that leaves the tree). Odd places are leaves. Everything left
+ *             / \   / \        of a place in its subtree has lower numbers, everything right
+ *            1   3 5   7       of it higher ones.
+ *
+ * In tree 0 rank r has place r; in tree 1 place n-1-r, or r-1 (modulo n) where n is odd: odd ranks
+ * are inside there. A place combines (left + own) + right, so the order of each half is that of its
+ * tree: for 4 ranks r0 + ((r1 + r2) + r3) in tree 0. It is fixed and the same on every rank, but
+ * not the canonical one.
+ *
+ * Broadcast and reduce: the two trees span the n-1 other ranks, counted from the one after the
+ * root, and the root deals with the top of each tree; reduce's order is tree + root's operand.
+ *
+ * P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
+ * and scan. Parallel Computing 35 (2009). */
+#include "plan/generators.h"
+
+enum {
+    TREES = 2,
+    /* tracks of one tree */
+    UP_LEFT = 0,
+    UP_RIGHT,
+    UP_PARENT,
+    DOWN_PARENT,
+    DOWN_LEFT,
+    DOWN_RIGHT,
+    TREE_TRACKS,
+};
+
+/* One rank's place in one tree, its neighbours as ranks; -1: none. */
+typedef struct node {
+    int left;
+    int right;
+    int parent; /* of the top: the root of a rooted kind */
+} node;
+
+static bool has_root(const coll_plan *plan)
+{
+    return plan->kind != COLL_ALL_REDUCE;
+}
+
+/* Ranks in the trees. */
+static int span_of(const coll_plan *plan)
+{
+    return has_root(plan) ? plan->ranks - 1 : plan->ranks;
+}
+
+static int place_of(int index, int tree, int span)
+{
+    if (tree == 0) {
+        return index;
+    }
+    return span % 2 == 0 ? span - 1 - index : (index + span - 1) % span;
+}
+
+static int rank_at(const coll_plan *plan, int place, int tree)
+{
+    const int span = span_of(plan);
+    int index = place;
+    if (tree == 1) {
+        index = span % 2 == 0 ? span - 1 - place : (place + 1) % span;
+    }
+    return has_root(plan) ? (plan->root + 1 + index) % plan->ranks : index;
+}
+
+static int parent_place(int place, int span)
+{
+    const int bit = place & -place;
+    const int above = (place ^ bit) | bit << 1;
+    return above < span ? above : place ^ bit;
+}
+
+static int left_place(int place)
+{
+    const int bit = place & -place;
+    return bit > 1 ? place - bit / 2 : -1;
+}
+
+static int right_place(int place, int span)
+{
+    int step = place == 0 ? span : (place & -place) / 2;
+    if (place == 0) {
+        for (step = 1; 2 * step < span; step *= 2) {
+        }
+    }
+    while (step > 0 && place + step >= span) {
+        step /= 2;
+    }
+    return step > 0 ? place + step : -1;
+}
+
+static node node_of(const coll_plan *plan, int tree)
+{
+    const int span = span_of(plan);
+    const int index =
+        has_root(plan) ? (plan->rank - plan->root - 1 + plan->ranks) % plan->ranks : plan->rank;
+    const int place = place_of(index, tree, span);
+    const int left = left_place(place);
+    const int right = right_place(place, span);
+    node found = {.left = left < 0 ? -1 : rank_at(plan, left, tree),
+                  .right = right < 0 ? -1 : rank_at(plan, right, tree),
+                  .parent = has_root(plan) ? plan->root : -1};
+    if (place > 0) {
+        found.parent = rank_at(plan, parent_place(place, span), tree);
+    }
+    return found;
+}
+
+int coll_tree_track_count(const coll_plan *plan)
+{
+    const bool outside = has_root(plan) && plan->rank == plan->root;
+    return outside ? TREES + 1 : TREES * TREE_TRACKS;
+}
+
+/* The root of a rooted kind: one track to the top of each tree, one for the own copy. */
+static bool root_step(const coll_plan *plan, int track, coll_step *step)
+{
+    const bool reduces = plan->kind == COLL_REDUCE;
+    step->source = COLL_SPACE_INPUT;
+    if (track == TREES) {
+        step->action = COLL_ACTION_MOVE;
+        step->block_count = TREES;
+        return !reduces;
+    }
+    step->action = reduces ? COLL_ACTION_COMBINE : COLL_ACTION_SEND;
+    step->peer = rank_at(plan, 0, track);
+    step->lane = track;
+    step->block = track;
+    step->incoming_left = true;
+    step->final = reduces;
+    return true;
+}
+
+static bool up_step(const coll_plan *plan, int part, const node *at, coll_step *step)
+{
+    const bool leaf = at->left < 0 && at->right < 0;
+    const int own = step->block * TREE_TRACKS;
+    step->target = coll_plan_home(plan, 0, 1);
+    step->source = leaf || part == UP_LEFT || (part == UP_RIGHT && at->left < 0) ? COLL_SPACE_INPUT
+                                                                                 : step->target;
+    if (part == UP_PARENT) {
+        step->action = COLL_ACTION_SEND;
+        step->peer = at->parent;
+        step->after_track = leaf ? -1 : own + (at->right < 0 ? UP_LEFT : UP_RIGHT);
+        return at->parent >= 0;
+    }
+    step->action = COLL_ACTION_COMBINE;
+    step->peer = part == UP_LEFT ? at->left : at->right;
+    step->incoming_left = part == UP_LEFT;
+    step->after_track = part == UP_RIGHT && at->left >= 0 ? own + UP_LEFT : -1;
+    step->final = at->parent < 0; /* the top has a right child only */
+    return step->peer >= 0;
+}
+
+static bool down_step(int part, const node *at, coll_step *step)
+{
+    const int own = step->block * TREE_TRACKS;
+    if (part == DOWN_PARENT) {
+        step->action = COLL_ACTION_COPY;
+        step->peer = at->parent;
+        return at->parent >= 0;
+    }
+    step->action = COLL_ACTION_SEND;
+    step->peer = part == DOWN_LEFT ? at->left : at->right;
+    step->after_track = own + (at->parent >= 0 ? DOWN_PARENT : UP_RIGHT);
+    return step->peer >= 0;
+}
+
+bool coll_tree_step(const coll_plan *plan, int track, int index, coll_step *step)
+{
+    if (index > 0) {
+        return false;
+    }
+    if (has_root(plan) && plan->rank == plan->root) {
+        return root_step(plan, track, step);
+    }
+    const int part = track % TREE_TRACKS;
+    step->block = track / TREE_TRACKS;
+    step->lane = step->block;
+    const node at = node_of(plan, step->block);
+    if (part <= UP_PARENT) {
+        return plan->kind != COLL_BROADCAST && up_step(plan, part, &at, step);
+    }
+    return plan->kind != COLL_REDUCE && down_step(part, &at, step);
+}

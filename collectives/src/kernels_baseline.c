@@ -1,5 +1,0 @@
-/* The kernels for one instruction set; the build gives this file its flags. */
-#include "kernels_tables.h"
-
-#define KERNELS_NAME coll_kernels_baseline
-#include "kernels_body.h"

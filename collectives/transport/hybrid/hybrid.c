@@ -1,0 +1,243 @@
+/* Several hosts with several ranks each, in one context: shared memory inside each host, sockets
+ * between them.
+ *
+ * A communicator whose ranks share one host is shm's altogether, arenas included. In any other,
+ * flag lines (and the small operands that travel with them) go over sockets to every peer, and
+ * streams go by the peer: frames in shared memory between ranks of one host, over the socket
+ * between hosts. For those frames each rank has a communicator inside, of the ranks on its host,
+ * which nobody else sees.
+ *
+ * A rank that sleeps polls its sockets; so that shared memory wakes it too, ranks of one host hand
+ * each other an eventfd, and ring that as well as the bell. */
+#include "transport/hybrid/hybrid.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/failure.h"
+#include "transport/shm/fdpass.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
+
+enum { BELL_TAG = 0x62656c6c };
+
+/* A communicator over several hosts. */
+typedef struct hybrid_comm {
+    coll_comm inside;           /* the ranks on this host */
+    int places[COLL_RANKS_MAX]; /* ranks of the communicator inside; -1: on another host */
+} hybrid_comm;
+
+static bool is_here(const coll_context *context, int rank)
+{
+    return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
+}
+
+/* The communicator inside, where the peer is in it. */
+static coll_comm *inside(const coll_comm *comm, int peer, int *place)
+{
+    hybrid_comm *link = comm->hybrid;
+    *place = link->places[peer];
+    return *place >= 0 ? &link->inside : NULL;
+}
+
+/* A failure inside is the communicator's. */
+static void pass_on(coll_comm *comm, const coll_comm *local)
+{
+    if (local->failed && !comm->failed) {
+        (void)coll_comm_fail(comm, local->failure.status, "%s (among the ranks of one host)",
+                             local->failure.message);
+    }
+}
+
+static void *hybrid_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    int place = -1;
+    coll_comm *local = inside(comm, peer, &place);
+    if (local == NULL) {
+        return coll_net_send_begin(comm, peer, lane, size_bytes);
+    }
+    void *frame = coll_shm_transport.send_begin(local, place, lane, size_bytes);
+    pass_on(comm, local);
+    return frame;
+}
+
+static void hybrid_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    int place = -1;
+    coll_comm *local = inside(comm, peer, &place);
+    if (local == NULL) {
+        coll_net_send_end(comm, peer, lane, size_bytes);
+    } else {
+        coll_shm_transport.send_end(local, place, lane, size_bytes);
+    }
+}
+
+static const void *hybrid_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    int place = -1;
+    coll_comm *local = inside(comm, peer, &place);
+    if (local == NULL) {
+        return coll_net_receive_begin(comm, peer, lane, size_bytes);
+    }
+    const void *frame = coll_shm_transport.receive_begin(local, place, lane, size_bytes);
+    pass_on(comm, local);
+    return frame;
+}
+
+static void hybrid_receive_end(coll_comm *comm, int peer, int lane)
+{
+    int place = -1;
+    coll_comm *local = inside(comm, peer, &place);
+    if (local == NULL) {
+        coll_net_receive_end(comm, peer, lane);
+    } else {
+        coll_shm_transport.receive_end(local, place, lane);
+    }
+}
+
+/* A message to a rank of this host lies where that rank reads it. */
+static bool hybrid_has_given(const coll_op *op)
+{
+    int place = -1;
+    return (op->desc.kind == COLL_SEND && inside(op->comm, op->desc.root, &place) != NULL) ||
+           coll_net_has_given(op);
+}
+
+/* Makes the communicator inside. */
+static base_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadline_ns,
+                               base_error *reterr)
+{
+    coll_comm *local = &link->inside;
+    local->context = comm->context;
+    local->table = &coll_shm_transport;
+    local->id = comm->id ^ UINT64_MAX << 32; /* the upper half names the list (comm_make.c) */
+    for (int rank = 0; rank < comm->size; rank++) {
+        link->places[rank] = -1;
+        if (is_here(comm->context, comm->ranks[rank])) {
+            local->rank = rank == comm->rank ? local->size : local->rank;
+            local->ranks[local->size] = comm->ranks[rank];
+            link->places[rank] = local->size++;
+        }
+    }
+    const shm_context *context_link = comm->context->link;
+    if (local->size == 1 && context_link->bells[comm->context->rank] != NULL) {
+        return BASE_OK; /* the bell is in the segment of the world's */
+    }
+    return coll_shm_transport.comm_open(local, deadline_ns, reterr);
+}
+
+static base_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+{
+    bool one_host = true;
+    for (int rank = 0; rank < comm->size; rank++) {
+        one_host = one_host && is_here(comm->context, comm->ranks[rank]);
+    }
+    if (one_host) {
+        comm->table = &coll_shm_transport;
+        comm->shares_memory = true;
+        return coll_shm_transport.comm_open(comm, deadline_ns, reterr);
+    }
+    hybrid_comm *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+    }
+    comm->hybrid = link;
+    const base_status status = coll_net_comm_open(comm, deadline_ns, reterr);
+    return status == BASE_OK ? open_inside(comm, link, deadline_ns, reterr) : status;
+}
+
+static void hybrid_comm_close(coll_comm *comm)
+{
+    hybrid_comm *link = comm->hybrid;
+    if (link != NULL && link->inside.link != NULL) {
+        coll_shm_transport.comm_close(&link->inside);
+    }
+    coll_net_comm_close(comm);
+    free(link);
+    comm->hybrid = NULL;
+}
+
+/* Hands this rank's eventfd to its neighbours and takes theirs. */
+static base_status swap_bells(coll_context *context, int64_t deadline_ns, base_error *reterr)
+{
+    const coll_tcp *tcp = context->net;
+    shm_context *link = context->link;
+    const coll_fdpass_label label = {.tag = BELL_TAG};
+    base_status status = BASE_OK;
+    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+        if (context->socks[rank] >= 0) {
+            status = coll_fdpass_send(context, rank, tcp->wake_fd, &label, reterr);
+        }
+    }
+    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+        if (context->socks[rank] >= 0) {
+            status = coll_fdpass_receive(context, rank, &label, deadline_ns, &link->bell_fds[rank],
+                                         reterr);
+        }
+    }
+    return status;
+}
+
+static base_status hybrid_open(coll_context *context, const coll_context_options *options,
+                               int64_t deadline_ns, base_error *reterr)
+{
+    bool wanted[COLL_RANKS_MAX] = {false};
+    for (int rank = 0; rank < context->size; rank++) {
+        wanted[rank] = rank != context->rank;
+    }
+    base_status status = coll_shm_transport.open(context, options, deadline_ns, reterr);
+    if (status == BASE_OK) {
+        status = coll_tcp_open(context, options, wanted, deadline_ns, reterr);
+    }
+    return status == BASE_OK ? swap_bells(context, deadline_ns, reterr) : status;
+}
+
+static void hybrid_close(coll_context *context)
+{
+    const shm_context *link = context->link;
+    for (int rank = 0; link != NULL && rank < context->size; rank++) {
+        if (link->bell_fds[rank] >= 0) {
+            (void)close(link->bell_fds[rank]);
+        }
+    }
+    coll_tcp_close(context);
+    coll_shm_transport.close(context);
+}
+
+static void hybrid_sleep(coll_context *context, bool (*changed)(coll_context *context),
+                         int64_t until_ns)
+{
+    coll_shm_slumber(context, SHM_POLLING);
+    coll_tcp_sleep(context, changed, until_ns);
+    coll_shm_slumber(context, SHM_AWAKE);
+}
+
+const coll_transport_table coll_hybrid_transport = {
+    .transport = COLL_TRANSPORT_AUTO,
+    .shares_memory = false,
+    .open = hybrid_open,
+    .close = hybrid_close,
+    .comm_open = hybrid_comm_open,
+    .comm_close = hybrid_comm_close,
+    .may_announce = coll_net_may_announce,
+    .announce = coll_net_announce,
+    .has_given = hybrid_has_given,
+    .watch = coll_net_watch,
+    .awaits = coll_net_awaits,
+    .send_begin = hybrid_send_begin,
+    .send_end = hybrid_send_end,
+    .receive_begin = hybrid_receive_begin,
+    .receive_end = hybrid_receive_end,
+    .distress = coll_net_distress,
+    .show_waits = coll_net_show_waits,
+    .waits_of = coll_net_waits_of,
+    .settle = coll_net_settle,
+    .poll = coll_tcp_poll,
+    .push = coll_tcp_push,
+    .sleep = hybrid_sleep,
+    .wake = coll_tcp_wake,
+    .arena_open = coll_net_arena_open,
+    .arena_close = coll_net_arena_close,
+};

@@ -1,0 +1,380 @@
+/* Passes descriptors between ranks of one host over abstract Unix sockets. Called by shm.c and
+ * hybrid.c, to open a communicator's segments and each arena. */
+#include "transport/shm/fdpass.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+
+enum {
+    NONCE_BYTES = 16,
+    NAME_BYTES = 16, /* an autobound name is a NUL and five hex digits */
+    POLL_SLICE_MS = 20,
+    GUESTS_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
+    STRANGERS_MAX = 1024,             /* connections refused before giving up */
+};
+
+/* What the exchange carries. */
+typedef struct fdpass_record {
+    uint8_t nonce[NONCE_BYTES];
+    uint8_t name[NAME_BYTES];
+    uint32_t name_bytes;
+} fdpass_record;
+
+/* What the connecting side says first. */
+typedef struct fdpass_hello {
+    uint8_t nonce[NONCE_BYTES]; /* the listener's */
+    uint32_t rank;
+} fdpass_hello;
+
+static base_status listen_anywhere(int *listener, fdpass_record *record, base_error *reterr)
+{
+    *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*listener < 0) {
+        return base_fail_errno(reterr, errno, "cannot make a local socket");
+    }
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof address;
+    if (bind(*listener, (const struct sockaddr *)&address, sizeof address.sun_family) != 0 ||
+        listen(*listener, 2 * COLL_RANKS_MAX) != 0 ||
+        getsockname(*listener, (struct sockaddr *)&address, &length) != 0) {
+        return base_fail_errno(reterr, errno, "cannot listen on a local socket");
+    }
+    const size_t name_bytes = length - offsetof(struct sockaddr_un, sun_path);
+    if (name_bytes == 0 || name_bytes > NAME_BYTES) {
+        return base_fail(reterr, BASE_ERR_IO, "a local socket got a name of %zu bytes", name_bytes);
+    }
+    memcpy(record->name, address.sun_path, name_bytes);
+    record->name_bytes = (uint32_t)name_bytes;
+    if (getrandom(record->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
+        return base_fail_errno(reterr, errno, "cannot get random bytes");
+    }
+    return BASE_OK;
+}
+
+static base_status connect_to(coll_context *context, int rank, const fdpass_record *record,
+                              base_error *reterr)
+{
+    if (record->name_bytes == 0 || record->name_bytes > NAME_BYTES) {
+        return base_fail(reterr, BASE_ERR_PEER, "rank %d sent a socket name of %u bytes", rank,
+                         (unsigned)record->name_bytes);
+    }
+    const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (sock < 0) {
+        return base_fail_errno(reterr, errno, "cannot make a local socket");
+    }
+    context->socks[rank] = sock;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, record->name, record->name_bytes);
+    const socklen_t length =
+        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + record->name_bytes);
+    fdpass_hello hello = {.rank = (uint32_t)context->rank};
+    memcpy(hello.nonce, record->nonce, NONCE_BYTES);
+    if (connect(sock, (const struct sockaddr *)&address, length) != 0 ||
+        send(sock, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
+        return base_fail_errno(reterr, errno, "cannot connect to rank %d (pid %u)", rank,
+                               (unsigned)context->identities[rank].pid);
+    }
+    return BASE_OK;
+}
+
+/* Until one of them can be read; slices, so that an abort is seen. */
+static base_status wait_any(coll_context *context, struct pollfd *items, nfds_t count,
+                            int64_t deadline_ns, base_error *reterr)
+{
+    for (;;) {
+        const int ready = poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS));
+        if (ready > 0) {
+            return BASE_OK;
+        }
+        if (ready < 0 && errno != EINTR) {
+            return base_fail_errno(reterr, errno, "cannot poll a local socket");
+        }
+        const base_status aborted = coll_abort_check(context, reterr);
+        if (aborted != BASE_OK) {
+            return aborted;
+        }
+        if (base_now_ns() >= deadline_ns) {
+            return base_fail(reterr, BASE_ERR_TIMEOUT, "no answer in time");
+        }
+    }
+}
+
+/* Who has connected, and not said yet who it is. */
+typedef struct lobby {
+    int listener;
+    const uint8_t *nonce;
+    int guests[GUESTS_MAX]; /* sockets, in the order in which they came */
+    int guest_count;
+    int strangers; /* sent away */
+} lobby;
+
+static void take_out(lobby *l, int index)
+{
+    l->guest_count--;
+    memmove(&l->guests[index], &l->guests[index + 1],
+            (size_t)(l->guest_count - index) * sizeof l->guests[0]);
+}
+
+static void send_away(lobby *l, int index)
+{
+    (void)close(l->guests[index]);
+    take_out(l, index);
+    l->strangers++;
+}
+
+static bool is_of_this_user(int sock)
+{
+    struct ucred who;
+    socklen_t length = sizeof who;
+    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid();
+}
+
+/* Takes one guest more; where they are too many, who has said nothing for longest goes. */
+static base_status welcome(lobby *l, base_error *reterr)
+{
+    const int sock = accept4(l->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (sock < 0) {
+        return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED
+                   ? BASE_OK
+                   : base_fail_errno(reterr, errno, "cannot accept a local connection");
+    }
+    if (!is_of_this_user(sock)) {
+        (void)close(sock);
+        l->strangers++;
+        return BASE_OK;
+    }
+    if (l->guest_count == GUESTS_MAX) {
+        send_away(l, 0);
+    }
+    l->guests[l->guest_count++] = sock;
+    return BASE_OK;
+}
+
+/* Hears who a guest is; true if it is a rank that was missing. */
+static bool hear(coll_context *context, lobby *l, int index)
+{
+    fdpass_hello hello = {.rank = 0};
+    const int sock = l->guests[index];
+    const ssize_t got = recv(sock, &hello, sizeof hello, MSG_DONTWAIT);
+    if (got != (ssize_t)sizeof hello || memcmp(hello.nonce, l->nonce, NONCE_BYTES) != 0 ||
+        hello.rank <= (uint32_t)context->rank || hello.rank >= (uint32_t)context->size ||
+        context->socks[hello.rank] >= 0) {
+        send_away(l, index);
+        return false;
+    }
+    take_out(l, index);
+    context->socks[hello.rank] = sock;
+    return true;
+}
+
+static bool is_here(const coll_context *context, int rank)
+{
+    return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
+}
+
+/* One look at all who are there; how many more of the ranks have come is taken off *missing. */
+static base_status look(coll_context *context, lobby *l, int64_t deadline_ns, int *missing,
+                        base_error *reterr)
+{
+    struct pollfd items[1 + GUESTS_MAX] = {{.fd = l->listener, .events = POLLIN}};
+    const int count = l->guest_count;
+    for (int i = 0; i < count; i++) {
+        items[1 + i] = (struct pollfd){.fd = l->guests[i], .events = POLLIN};
+    }
+    base_status status = wait_any(context, items, (nfds_t)count + 1, deadline_ns, reterr);
+    for (int i = count - 1; status == BASE_OK && i >= 0; i--) {
+        if (items[1 + i].revents != 0 && hear(context, l, i)) {
+            --*missing;
+        }
+    }
+    if (status == BASE_OK && items[0].revents != 0) {
+        status = welcome(l, reterr);
+    }
+    if (status == BASE_OK && l->strangers > STRANGERS_MAX) {
+        status = base_fail(reterr, BASE_ERR_PEER, "%d strangers tried to connect", l->strangers);
+    }
+    return status;
+}
+
+/* Ranks of this host above this one connect to it. Strangers may do so, too, and say nothing. */
+static base_status accept_all(coll_context *context, int listener, const uint8_t *nonce,
+                              int64_t deadline_ns, base_error *reterr)
+{
+    lobby l = {.listener = listener, .nonce = nonce};
+    base_status status = BASE_OK;
+    int missing = 0;
+    for (int rank = context->rank + 1; rank < context->size; rank++) {
+        missing += is_here(context, rank);
+    }
+    while (status == BASE_OK && missing > 0) {
+        status = look(context, &l, deadline_ns, &missing, reterr);
+    }
+    while (l.guest_count > 0) {
+        send_away(&l, 0);
+    }
+    return status == BASE_OK
+               ? BASE_OK
+               : base_error_prepend(reterr, status, "waiting for %d ranks to connect", missing);
+}
+
+base_status coll_fdpass_open(coll_context *context, const coll_context_options *options,
+                             int64_t deadline_ns, base_error *reterr)
+{
+    fdpass_record mine = {.name_bytes = 0};
+    fdpass_record all[COLL_RANKS_MAX];
+    int listener = -1;
+    base_status status = listen_anywhere(&listener, &mine, reterr);
+    if (status == BASE_OK) {
+        status =
+            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
+    }
+    for (int rank = 0; status == BASE_OK && rank < context->rank; rank++) {
+        if (is_here(context, rank)) {
+            status = connect_to(context, rank, &all[rank], reterr);
+        }
+    }
+    if (status == BASE_OK) {
+        status = accept_all(context, listener, mine.nonce, deadline_ns, reterr);
+    }
+    if (listener >= 0) {
+        (void)close(listener);
+    }
+    return status;
+}
+
+void coll_fdpass_close(coll_context *context)
+{
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        if (context->socks[rank] >= 0) {
+            (void)close(context->socks[rank]);
+            context->socks[rank] = -1;
+        }
+    }
+}
+
+base_status coll_fdpass_send(coll_context *context, int rank, int fd,
+                             const coll_fdpass_label *label, base_error *reterr)
+{
+    coll_fdpass_label sent = *label;
+    struct iovec body = {.iov_base = &sent, .iov_len = sizeof sent};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    memset(&control, 0, sizeof control);
+    struct msghdr message = {.msg_iov = &body,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    if (sendmsg(context->socks[rank], &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        const bool gone = errno == EPIPE || errno == ECONNRESET;
+        const base_status status = base_fail_errno(
+            reterr, errno, "cannot hand memory to rank %d (host %s, pid %u)", rank,
+            context->identities[rank].host, (unsigned)context->identities[rank].pid);
+        return gone ? BASE_ERR_PEER : status;
+    }
+    return BASE_OK;
+}
+
+/* Takes the one descriptor out of a message, closes any others; -1 if there is none. */
+static int descriptor_of(struct msghdr *message)
+{
+    int fd = -1;
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(message); h != NULL; h = CMSG_NXTHDR(message, h)) {
+        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        const size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int received = -1;
+            memcpy(&received, CMSG_DATA(h) + i * sizeof(int), sizeof received);
+            if (fd < 0) {
+                fd = received;
+            } else {
+                (void)close(received);
+            }
+        }
+    }
+    return fd;
+}
+
+/* The next message of a rank: a label and a descriptor. */
+static base_status receive_one(coll_context *context, int rank, int64_t deadline_ns,
+                               coll_fdpass_label *label, int *fd, base_error *reterr)
+{
+    const coll_identity *peer = &context->identities[rank];
+    struct pollfd item = {.fd = context->socks[rank], .events = POLLIN};
+    const base_status status = wait_any(context, &item, 1, deadline_ns, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "waiting for memory of rank %d (host %s, pid %u)",
+                                  rank, peer->host, (unsigned)peer->pid);
+    }
+    struct iovec body = {.iov_base = label, .iov_len = sizeof *label};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
+    } control;
+    struct msghdr message = {.msg_iov = &body,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    const ssize_t got = recvmsg(context->socks[rank], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    *fd = got > 0 ? descriptor_of(&message) : -1;
+    if (got == (ssize_t)sizeof *label && *fd >= 0) {
+        return BASE_OK;
+    }
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+    return base_fail(reterr, BASE_ERR_PEER, "rank %d (host %s, pid %u) is gone", rank, peer->host,
+                     (unsigned)peer->pid);
+}
+
+/* Whether a peer made this for an earlier communicator of the same list of ranks: one that this
+ * rank has given up. */
+static bool is_stale(uint64_t tag, uint64_t wanted)
+{
+    return tag >> 32 == wanted >> 32 && (uint32_t)tag >> 16 < (uint32_t)wanted >> 16;
+}
+
+base_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpass_label *label,
+                                int64_t deadline_ns, int *fd, base_error *reterr)
+{
+    const coll_identity *peer = &context->identities[rank];
+    coll_fdpass_label got = {.tag = 0};
+    int received = -1;
+    *fd = -1;
+    base_status status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
+    while (status == BASE_OK && is_stale(got.tag, label->tag)) {
+        (void)close(received);
+        status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
+        (void)close(received);
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "rank %d (host %s, pid %u) makes memory %016" PRIx64 " of %" PRIu64
+                         " bytes where this rank makes %016" PRIx64 " of %" PRIu64,
+                         rank, peer->host, (unsigned)peer->pid, got.tag, got.size_bytes, label->tag,
+                         label->size_bytes);
+    }
+    *fd = received;
+    return BASE_OK;
+}

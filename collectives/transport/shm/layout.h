@@ -1,0 +1,230 @@
+/* What lies in a rank's shared memory, and what a rank remembers of its peers'.
+ *
+ * A rank has one segment per communicator, which it alone writes (but for the bell,
+ * and claims and results of slices that others may take, slices.c). Whatever is read
+ * from a peer's and decides what is done is read once and checked before use: a peer can spoil
+ * results, and make the communicator fail, no more. */
+#ifndef COLL_SRC_SHM_LAYOUT_H
+#define COLL_SRC_SHM_LAYOUT_H
+
+#include "core/op.h"
+
+typedef struct shm_counter {
+    _Alignas(128) _Atomic uint64_t value;
+} shm_counter;
+
+typedef enum shm_slumber {
+    SHM_AWAKE = 0,
+    SHM_ASLEEP = 1,  /* on the bell's futex */
+    SHM_POLLING = 2, /* on sockets, and an eventfd that stands for the bell (hybrid.c) */
+} shm_slumber;
+
+/* A rank's bell: in its segment of the world communicator, for all its communicators. Peers look at
+ * the first line after whatever they publish, so it holds all that could concern them then. */
+typedef struct shm_bell {
+    _Alignas(128) _Atomic uint32_t asleep; /* a shm_slumber */
+    _Atomic uint32_t alarms;               /* communicators of this rank that have failed */
+    _Alignas(128) _Atomic uint32_t rung;   /* the futex */
+} shm_bell;
+
+/* Why this rank gave up the communicator. */
+typedef struct shm_distress {
+    _Alignas(128) _Atomic uint32_t set;
+    int32_t status;
+    uint32_t speaker; /* 1 + the rank that said so first; 0: this one */
+    char text[BASE_ERROR_MESSAGE_BYTES];
+} shm_distress;
+
+/* What stands at the start of a segment; then the slots, the staging buffers, and the frames. */
+typedef struct shm_segment {
+    shm_bell bell;
+    shm_counter finished;
+    shm_counter staged;   /* windows that this rank has put into its staging buffers */
+    shm_counter consumed; /* windows of which this rank has taken all that it takes */
+    shm_counter reduced;  /* rounds in which this rank's slice is done */
+    shm_counter claimed;  /* who does this rank's slice; written by whoever takes it */
+    coll_line lines[COLL_LINE_SLOTS];
+    shm_distress distress;
+    shm_counter waits; /* ranks that this one has been waiting for, a bit for each */
+    shm_counter sent[COLL_LANES][COLL_RANKS_MAX];  /* frames put for a peer */
+    shm_counter taken[COLL_LANES][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
+} shm_segment;
+
+typedef struct shm_peer {
+    uint64_t seen;     /* lines up to this operation were compared with this rank's own */
+    uint64_t done;     /* the peer has done its part of all operations up to this */
+    uint64_t consumed; /* the peer needs no window up to this any more */
+} shm_peer;
+
+typedef struct shm_comm {
+    shm_segment *segments[COLL_RANKS_MAX]; /* by rank in the communicator; own included */
+    /* This rank's own copies of its counters, and the last it saw of the other side's. */
+    uint64_t sent[COLL_LANES][COLL_RANKS_MAX];
+    uint64_t sent_taken[COLL_LANES][COLL_RANKS_MAX];
+    uint64_t taken[COLL_LANES][COLL_RANKS_MAX];
+    shm_peer peers[COLL_RANKS_MAX];
+    uint64_t peers_done;                    /* no peer's `done` is less */
+    uint64_t windows;                       /* of all operations whose own part is done, */
+    uint64_t ring_first;                    /* the first window that is as long as the last, */
+    size_t ring_room_bytes;                 /* which is so long at most */
+    uint64_t rounds;                        /* and their rounds of slices */
+    uint64_t words[COLL_LINE_SLOTS];        /* what this rank's lines show */
+    coll_descriptor shown[COLL_LINE_SLOTS]; /* and the descriptors beside them */
+    uint32_t shown_digests[COLL_LINE_SLOTS];
+} shm_comm;
+
+typedef struct shm_context {
+    shm_bell *bells[COLL_RANKS_MAX];
+    uint32_t alarms_seen[COLL_RANKS_MAX];
+    int bell_fds[COLL_RANKS_MAX]; /* eventfds of peers that may sleep polling; -1 */
+} shm_context;
+
+/* Where a rank's contribution to an operation lies, if it went by a slot. */
+static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
+{
+    return (uint8_t *)segment + sizeof(shm_segment) +
+           sequence % COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
+}
+
+/* A rank's staging buffer. */
+static inline uint8_t *shm_staging(shm_segment *segment)
+{
+    return (uint8_t *)segment + sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
+}
+
+/* shm.c */
+
+/* Size of a rank's segment, frames included. */
+size_t coll_shm_segment_bytes(int ranks);
+
+/* Wakes all peers of the communicator that have gone to sleep. */
+void coll_shm_wake_peers(coll_comm *comm);
+/* The same after something was published; and hears the alarms of those that have failed. */
+void coll_shm_published(coll_comm *comm);
+/* The same after something was published by a plain store. */
+void coll_shm_tell(coll_comm *comm);
+
+/* Tells peers how this rank sleeps, or that it is awake. */
+void coll_shm_slumber(coll_context *context, shm_slumber how);
+
+/* credit.c */
+
+enum { COLL_LINE_QUIET = 1 }; /* in a line's word: its rank has done all earlier operations */
+
+/* A rank's line of an operation. */
+static inline const coll_line *coll_shm_line(const shm_comm *link, int rank, uint64_t sequence)
+{
+    return &link->segments[rank]->lines[sequence % COLL_LINE_SLOTS];
+}
+
+/* Whether the line of this operation may be written. */
+bool coll_shm_may_announce(const coll_op *op);
+/* Whether the peer is what keeps op from being announced. */
+bool coll_shm_withholds(const coll_op *op, int peer);
+/* Compares a peer's lines with this rank's own up to operation `until`, as far as they have come.
+ * False if they differ. */
+bool coll_shm_walk(coll_comm *comm, int peer, uint64_t until);
+/* Fails the communicator over a line that is not this rank's; false. */
+bool coll_shm_fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t word);
+
+/* path.c: functions of the transport's table. */
+void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
+/* The same for those who look: coll_shm_tell tells those who sleep. */
+void coll_shm_show(coll_op *op);
+void coll_shm_advance(coll_op *op, bool *moved);
+/* The same for who has nothing else to do: looks so many times for what it waits for. */
+void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved);
+
+/* copies.c */
+
+/* Whether all of op goes by flag lines, or slots, wherever buffers lie. */
+static inline bool coll_shm_copies(const coll_op *op)
+{
+    return op->path == COLL_PATH_LINE
+               ? op->comm->size > 1
+               : op->path == COLL_PATH_SLOT &&
+                     (op->desc.kind != COLL_ALL_REDUCE || op->total_bytes <= COLL_SHM_COPY_BYTES);
+}
+
+/* While peers are on their way: copies what of recv is this rank's own already. */
+void coll_shm_keep(coll_op *op);
+/* A root that broadcasts has its bytes; but may want them in recv as well. */
+void coll_shm_keep_own(const coll_op *op);
+/* What this rank takes of its own contribution, in the caller's buffer; NULL if it gives none. */
+const uint8_t *coll_shm_own_part(const coll_op *op);
+/* Whether the lines of all that op waits for show it, each looked at so many times. */
+bool coll_shm_arrived(coll_op *op, unsigned looks);
+/* Takes what this rank takes, from where each rank's contribution was found (op->sources). */
+void coll_shm_take(const coll_op *op, void *target);
+/* The same of copied contributions. */
+void coll_shm_take_copies(coll_op *op);
+/* All of an operation that coll_shm_copies, was shown, and after which none was; false: not all
+ * have arrived. */
+bool coll_shm_copy(coll_op *op, unsigned looks);
+
+/* run.c: another one. */
+bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
+                  base_error *reterr);
+
+/* arena_path.c */
+
+/* Whether every buffer that the arena path of op needs lies in an arena; places are all ranks', as
+ * they announced them. Fills sources and targets.
+ * A place outside its arena fails the communicator. */
+bool coll_arena_path_fits(coll_op *op, const coll_place *places);
+/* One piece of this rank's part, or of op->slice; true when that is done. */
+bool coll_arena_path_advance(coll_op *op);
+/* Whether op cannot end before `peer` has done its part,
+ * which reads or writes this rank's memory. */
+bool coll_arena_path_awaits(const coll_op *op, int peer);
+/* The bytes of the rank's contribution at a place that it announced; NULL, and the communicator has
+ * failed, if there is no such place. */
+const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place);
+
+/* slices.c: slices of a round, which ranks do for themselves, or for each other. */
+
+enum {
+    COLL_SLICE_NONE = -1,  /* all are taken */
+    COLL_SLICE_LATER = -2, /* all but some whose last round has not ended */
+};
+
+/* Rank `slice`'s slice of a vector that so many ranks share. */
+coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
+
+/* The slice to do next, `last` being the one just done (negative: none yet). */
+int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
+/* Marks a slice as done; coll_shm_published tells those who sleep. */
+void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice);
+/* Whether it is, and with it all that its owner and others wrote for it can be read. */
+bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice);
+/* Whether a slice of the round is with the peer, or its own to do, and not done. */
+bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer);
+
+/* staged_path.c: operations on memory that peers cannot map. */
+
+/* Puts the first window of op, which is about to be announced, if nothing stands before it; false:
+ * that is for later. */
+bool coll_staged_put_early(coll_op *op);
+/* Once all ranks have come, and no way was found that needs no staging. */
+void coll_staged_begin(coll_op *op);
+/* One window's part; true when this rank's part of op is done. */
+bool coll_staged_advance(coll_op *op, bool *moved);
+/* Whether op, running, cannot go on without the peer. */
+bool coll_staged_awaits(const coll_op *op, int peer);
+
+/* fail.c */
+
+/* Tells peers why the communicator has failed here. */
+void coll_shm_distress(coll_comm *comm);
+/* Notes which communicators a peer has given up. */
+void coll_shm_hear(coll_context *context);
+/* Fails the communicator if a peer has given it up. */
+void coll_shm_heed(coll_comm *comm);
+void coll_shm_settle(coll_comm *comm);
+void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
+uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
+/* Fails communicators that do not move on because a peer has given up or gone; op is waited for. */
+void coll_shm_watch(coll_op *op);
+bool coll_shm_awaits(const coll_op *op, int peer);
+
+#endif

@@ -1,0 +1,139 @@
+/* Blocking operations over shared memory: begun, and where that is no long wait ended, without the
+ * queue that operations otherwise stand in.
+ *
+ * What need not stand between a rank's coming and its peers' seeing it comes after: the flight
+ * record, the own part of the result, and last, when there is nothing else to do, the fence and the
+ * look at who sleeps. */
+#include <sched.h>
+
+#include "core/failure.h"
+#include "core/p2p.h"
+#include "core/queue.h"
+#include "core/record.h"
+#include "core/wait.h"
+#include "transport/shm/layout.h"
+
+/* Whether op, running, moves on in pieces with looks at the abort word between them. */
+static bool is_short(const coll_op *op)
+{
+    return op->path == COLL_PATH_STAGED || op->path == COLL_PATH_ARENA;
+}
+
+/* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
+ * few turns for the others to run. False: the operation has to stand in the queue. Who sleeps is
+ * told when there is time for it, before the first pause, or when there is more to do than a piece,
+ * which peers could do at the same time; `told` says whether that came. Where op moves for long,
+ * the deadline is looked at, and holds for the queue, too. */
+static bool finish_soon(coll_op *op, bool *told)
+{
+    coll_comm *comm = op->comm;
+    const bool crowded = comm->context->spins == 0;
+    const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
+    unsigned moves = 0;
+    for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
+        const bool hot = *told && !crowded && turns <= COLL_SHM_SPINS_HOT;
+        bool moved = false;
+        coll_shm_advance_looking(op, hot ? COLL_SHM_LOOKS : 1, &moved);
+        if (op->stage == COLL_STAGE_DONE) {
+            coll_patience_gain(comm->context);
+            op->deadline_ns = 0;
+            return true;
+        }
+        if (op->stage == COLL_STAGE_RUNNING && !is_short(op)) {
+            return false;
+        }
+        if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
+            return false;
+        }
+        if (!*told && (!moved || op->stage == COLL_STAGE_RUNNING)) {
+            coll_shm_tell(comm);
+            *told = true;
+            continue;
+        }
+        if (moved) {
+            turns = 0;
+            if (++moves % COLL_MOVES_PER_LOOK == 0 &&
+                coll_is_late(comm->context, &op->deadline_ns)) {
+                return false;
+            }
+        } else if (crowded) {
+            (void)sched_yield();
+        } else if (!hot) {
+            coll_pause();
+        }
+    }
+    return false;
+}
+
+/* The same of an operation that goes by flag lines or slots, where ranks have processors of their
+ * own. */
+static bool copy_soon(coll_op *op, bool *told)
+{
+    coll_comm *comm = op->comm;
+    for (unsigned turns = 0; turns < COLL_SHM_SPINS && !comm->failed; turns++) {
+        const bool hot = *told && turns <= COLL_SHM_SPINS_HOT;
+        if (coll_shm_copy(op, hot ? COLL_SHM_LOOKS : 1)) {
+            return true;
+        }
+        if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
+            return false;
+        }
+        if (!*told) {
+            coll_shm_tell(comm);
+            *told = true;
+        } else if (!hot) {
+            coll_pause();
+        }
+    }
+    return false;
+}
+
+/* Whether anything of the context is under way already. A blocking call moves that on as well, so
+ * it goes the ordinary way: a rank that calls nothing but short ones would keep it waiting. */
+static bool is_under_way(const coll_context *context)
+{
+    for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (!comm->failed &&
+            (comm->head != NULL || (comm->point != NULL && coll_point_is_busy(comm)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
+                  base_error *reterr)
+{
+    if (is_under_way(comm->context) || comm->blocking->queued || desc->kind == COLL_SEND ||
+        desc->kind == COLL_RECEIVE || comm->distressed != 0 ||
+        coll_comm_check(comm, NULL) != BASE_OK) {
+        return false;
+    }
+    coll_op *op = NULL;
+    *status = coll_op_recall(comm, desc, &op, reterr);
+    if (*status != BASE_OK) {
+        return true;
+    }
+    bool told = false;
+    coll_op_number(op);
+    if (!coll_shm_may_announce(op)) {
+        coll_record_begin(op);
+        coll_op_begin(op);
+        return true;
+    }
+    op->stage = COLL_STAGE_ARRIVING;
+    coll_shm_show(op);
+    coll_record_begin(op);
+    coll_shm_keep(op);
+    const bool copies = comm->context->spins > 0 && coll_shm_copies(op);
+    const bool done = copies ? copy_soon(op, &told) : finish_soon(op, &told);
+    if (!told) {
+        coll_shm_tell(comm);
+    }
+    if (done) {
+        coll_record_end(op);
+    } else {
+        coll_op_begin(op);
+    }
+    return true;
+}

@@ -1,0 +1,329 @@
+/* Shared memory between the ranks of one host.
+ *
+ * Each rank has one segment per communicator: its flag lines, its slots, how far it has finished,
+ * and for every peer the frames it sends and how many it has taken. shm_layout.h has the details.
+ * Peers map it, and poll. A rank that goes to sleep says so in its bell; who publishes anything
+ * looks there and rings. Between a sleeper's word and its last look, and between the news and the
+ * look at the bell, stands a fence: either the sleeper sees the news
+ * or the news sees the sleeper. */
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "core/segment.h"
+#include "transport/shm/fdpass.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/shm.h"
+
+static size_t frames_offset(void)
+{
+    return coll_segment_round(sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES +
+                              (size_t)COLL_STAGING_BYTES);
+}
+
+size_t coll_shm_segment_bytes(int ranks)
+{
+    return frames_offset() + (size_t)ranks * COLL_LANES * COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
+}
+
+static uint8_t *frame_at(shm_segment *segment, int receiver, int lane, uint64_t frame)
+{
+    const size_t stream = (size_t)receiver * COLL_LANES + (size_t)lane;
+    const size_t slot = stream * COLL_STREAM_SLOTS + frame % COLL_STREAM_SLOTS;
+    return (uint8_t *)segment + frames_offset() + slot * COLL_CHUNK_BYTES;
+}
+
+static void ring(shm_bell *bell)
+{
+    (void)atomic_fetch_add(&bell->rung, 1);
+    (void)syscall(SYS_futex, &bell->rung, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* After anything was published for the rank. */
+static inline void ring_if_asleep(const coll_comm *comm, int peer)
+{
+    const shm_context *link = comm->context->link;
+    shm_bell *bell = link->bells[comm->ranks[peer]];
+    const uint32_t asleep = atomic_load(&bell->asleep);
+    if (asleep != SHM_AWAKE) {
+        ring(bell);
+    }
+    if (asleep == SHM_POLLING) {
+        const uint64_t one = 1;
+        (void)!write(link->bell_fds[comm->ranks[peer]], &one, sizeof one);
+    }
+}
+
+void coll_shm_wake_peers(coll_comm *comm)
+{
+    const shm_context *link = comm->context->link;
+    for (int peer = 0; peer < comm->size; peer++) {
+        if (peer != comm->rank && link->bells[comm->ranks[peer]] != NULL) {
+            ring_if_asleep(comm, peer);
+        }
+    }
+}
+
+void coll_shm_published(coll_comm *comm)
+{
+    const shm_context *link = comm->context->link;
+    bool alarmed = false;
+    for (int peer = 0; peer < comm->size; peer++) {
+        const int rank = comm->ranks[peer];
+        const shm_bell *bell = link->bells[rank];
+        if (peer == comm->rank) {
+            continue;
+        }
+        alarmed = alarmed || atomic_load(&bell->alarms) != link->alarms_seen[rank];
+        ring_if_asleep(comm, peer);
+    }
+    if (alarmed) {
+        coll_shm_hear(comm->context);
+    }
+}
+
+void coll_shm_tell(coll_comm *comm)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    coll_shm_published(comm);
+}
+
+static void *shm_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    shm_comm *link = comm->link;
+    const uint64_t sent = link->sent[lane][peer];
+    (void)size_bytes;
+    if (sent - link->sent_taken[lane][peer] >= COLL_STREAM_SLOTS) {
+        const uint64_t taken = atomic_load(&link->segments[peer]->taken[lane][comm->rank].value);
+        if (sent - taken > COLL_STREAM_SLOTS) {
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d took frames that were not sent",
+                                 peer);
+            return NULL;
+        }
+        link->sent_taken[lane][peer] = taken;
+        if (sent - taken >= COLL_STREAM_SLOTS) {
+            return NULL;
+        }
+    }
+    return frame_at(link->segments[comm->rank], peer, lane, sent);
+}
+
+static void shm_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    shm_comm *link = comm->link;
+    (void)size_bytes;
+    (void)atomic_exchange(&link->segments[comm->rank]->sent[lane][peer].value,
+                          ++link->sent[lane][peer]);
+    ring_if_asleep(comm, peer);
+}
+
+static const void *shm_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+{
+    shm_comm *link = comm->link;
+    const uint64_t taken = link->taken[lane][peer];
+    const uint64_t sent = atomic_load(&link->segments[peer]->sent[lane][comm->rank].value);
+    (void)size_bytes;
+    if (sent == taken) {
+        return NULL;
+    }
+    if (sent - taken > COLL_STREAM_SLOTS) {
+        (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d sent frames without credit", peer);
+        return NULL;
+    }
+    return frame_at(link->segments[peer], comm->rank, lane, taken);
+}
+
+static void shm_receive_end(coll_comm *comm, int peer, int lane)
+{
+    shm_comm *link = comm->link;
+    (void)atomic_exchange(&link->segments[comm->rank]->taken[lane][peer].value,
+                          ++link->taken[lane][peer]);
+    ring_if_asleep(comm, peer);
+}
+
+void coll_shm_slumber(coll_context *context, shm_slumber how)
+{
+    const shm_context *link = context->link;
+    if (link->bells[context->rank] != NULL) {
+        atomic_store(&link->bells[context->rank]->asleep, (uint32_t)how);
+        atomic_thread_fence(memory_order_seq_cst); /* lines are read with acquire, no more */
+    }
+}
+
+static void shm_sleep(coll_context *context, bool (*changed)(coll_context *context),
+                      int64_t until_ns)
+{
+    const shm_context *link = context->link;
+    shm_bell *bell = link->bells[context->rank];
+    const uint32_t rung = atomic_load(&bell->rung);
+    atomic_store(&bell->asleep, SHM_ASLEEP);
+    atomic_thread_fence(memory_order_seq_cst); /* lines are read with acquire, no more */
+    if (!changed(context)) {
+        const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
+                                       .tv_nsec = until_ns % BASE_NS_PER_S};
+        (void)syscall(SYS_futex, &bell->rung, FUTEX_WAIT_BITSET, rung, &until, NULL,
+                      FUTEX_BITSET_MATCH_ANY);
+    }
+    atomic_store(&bell->asleep, 0);
+}
+
+static void shm_wake(coll_context *context)
+{
+    const shm_context *link = context->link;
+    ring(link->bells[context->rank]);
+}
+
+/* Hands this rank's segment to all peers and maps theirs. */
+static base_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_label *label,
+                                 int64_t deadline_ns, uint8_t **peers, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (int peer = 0; status == BASE_OK && peer < comm->size; peer++) {
+        if (peer != comm->rank) {
+            status = coll_fdpass_send(comm->context, comm->ranks[peer], fd, label, reterr);
+        }
+    }
+    for (int peer = 0; status == BASE_OK && peer < comm->size; peer++) {
+        if (peer == comm->rank) {
+            continue;
+        }
+        int received = -1;
+        void *data = NULL;
+        status = coll_fdpass_receive(comm->context, comm->ranks[peer], label, deadline_ns,
+                                     &received, reterr);
+        if (status == BASE_OK) {
+            status = coll_segment_map(received, label->size_bytes, &data, reterr);
+            (void)close(received);
+        }
+        peers[peer] = data;
+    }
+    return status;
+}
+
+static base_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+{
+    shm_context *context_link = comm->context->link;
+    shm_comm *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+    }
+    comm->link = link;
+    const size_t size_bytes = coll_shm_segment_bytes(comm->size);
+    int fd = -1;
+    void *data = NULL;
+    base_status status = coll_segment_create(size_bytes, &fd, &data, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    uint8_t *peers[COLL_RANKS_MAX] = {NULL};
+    peers[comm->rank] = data;
+    const coll_fdpass_label label = {.tag = comm->id, .size_bytes = size_bytes};
+    status = swap_segments(comm, fd, &label, deadline_ns, peers, reterr);
+    (void)close(fd);
+    for (int rank = 0; rank < comm->size; rank++) {
+        shm_segment *segment = (shm_segment *)(void *)peers[rank];
+        link->segments[rank] = segment;
+        if (segment == NULL) {
+            continue;
+        }
+        comm->peers[rank] = (coll_peer_view){.lines = segment->lines};
+        if (context_link->bells[comm->ranks[rank]] == NULL) {
+            context_link->bells[comm->ranks[rank]] = &segment->bell;
+        }
+    }
+    comm->lines = link->segments[comm->rank]->lines;
+    return status;
+}
+
+static void shm_comm_close(coll_comm *comm)
+{
+    shm_comm *link = comm->link;
+    if (link == NULL) {
+        return;
+    }
+    for (int rank = 0; rank < comm->size; rank++) {
+        coll_segment_unmap(link->segments[rank]);
+    }
+    free(link);
+    comm->link = NULL;
+}
+
+static base_status shm_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr)
+{
+    coll_comm *comm = arena->comm;
+    int fd = -1;
+    void *data = NULL;
+    base_status status = coll_segment_create(arena->mapped_bytes, &fd, &data, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    arena->data = data;
+    arena->peers[comm->rank] = data;
+    const coll_fdpass_label label = {.tag = comm->id + arena->number,
+                                     .size_bytes = arena->mapped_bytes};
+    status = swap_segments(comm, fd, &label, deadline_ns, arena->peers, reterr);
+    (void)close(fd);
+    return status;
+}
+
+static void shm_arena_close(coll_arena *arena)
+{
+    for (int rank = 0; rank < arena->comm->size; rank++) {
+        coll_segment_unmap(arena->peers[rank]);
+    }
+}
+
+static base_status shm_open(coll_context *context, const coll_context_options *options,
+                            int64_t deadline_ns, base_error *reterr)
+{
+    context->link = calloc(1, sizeof(shm_context));
+    if (context->link == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    shm_context *link = context->link;
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        link->bell_fds[rank] = -1;
+    }
+    return coll_fdpass_open(context, options, deadline_ns, reterr);
+}
+
+static void shm_close(coll_context *context)
+{
+    coll_fdpass_close(context);
+    free(context->link);
+    context->link = NULL;
+}
+
+const coll_transport_table coll_shm_transport = {
+    .transport = COLL_TRANSPORT_SHM,
+    .shares_memory = true,
+    .open = shm_open,
+    .close = shm_close,
+    .comm_open = shm_comm_open,
+    .comm_close = shm_comm_close,
+    .announce = coll_shm_announce,
+    .send_begin = shm_send_begin,
+    .send_end = shm_send_end,
+    .receive_begin = shm_receive_begin,
+    .receive_end = shm_receive_end,
+    .may_announce = coll_shm_may_announce,
+    .advance = coll_shm_advance,
+    .run = coll_shm_run,
+    .distress = coll_shm_distress,
+    .heed = coll_shm_heed,
+    .settle = coll_shm_settle,
+    .show_waits = coll_shm_show_waits,
+    .waits_of = coll_shm_waits_of,
+    .watch = coll_shm_watch,
+    .awaits = coll_shm_awaits,
+    .sleep = shm_sleep,
+    .wake = shm_wake,
+    .arena_open = shm_arena_open,
+    .arena_close = shm_arena_close,
+};

@@ -1,0 +1,88 @@
+/* Slices of a vector that all ranks reduce together: rank k's slice is its own to do. Where ranks
+ * share processors, whoever runs takes the slices of those who do not: a rank that has arrived and
+ * lost its processor need not get it back before the others can go on. Who does a slice changes no
+ * bit of it.
+ *
+ * Slices are numbered by rounds, counted over all operations of the communicator. A slice's claim
+ * and its end stand in its owner's segment. */
+#include "transport/shm/layout.h"
+
+enum { WHO_BITS = 7 };
+
+_Static_assert(COLL_RANKS_MAX < 1 << WHO_BITS, "a claim names its rank");
+
+enum { LINE_BYTES = 64 };
+
+static size_t slice_begin(size_t total_bytes, int ranks, int slice)
+{
+    const size_t lines = (total_bytes + LINE_BYTES - 1) / LINE_BYTES;
+    const size_t size = (size_t)ranks;
+    const size_t before = lines / size * (size_t)slice + coll_smaller(lines % size, (size_t)slice);
+    return coll_smaller(before * LINE_BYTES, total_bytes);
+}
+
+coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice)
+{
+    const size_t begin = slice_begin(total_bytes, ranks, slice);
+    return (coll_slice){begin, slice_begin(total_bytes, ranks, slice + 1) - begin};
+}
+
+/* Nobody begins a slice before its last round has ended: ends would overtake each other. */
+static int claim(const coll_comm *comm, uint64_t round, int slice)
+{
+    const shm_comm *link = comm->link;
+    shm_segment *owner = link->segments[slice];
+    const uint64_t wanted = (round + 1) << WHO_BITS | (uint64_t)(comm->rank + 1);
+    uint64_t seen = atomic_load(&owner->claimed.value);
+    if (seen >> WHO_BITS > round) {
+        return COLL_SLICE_NONE;
+    }
+    if (atomic_load(&owner->reduced.value) < round) {
+        return COLL_SLICE_LATER;
+    }
+    return atomic_compare_exchange_strong(&owner->claimed.value, &seen, wanted) ? slice
+                                                                                : COLL_SLICE_NONE;
+}
+
+int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last)
+{
+    int found = COLL_SLICE_NONE;
+    if (comm->context->spins > 0) { /* nobody takes another's */
+        return last < 0 ? comm->rank : COLL_SLICE_NONE;
+    }
+    for (int i = 0; i < comm->size; i++) {
+        const int slice = claim(comm, round, (comm->rank + i) % comm->size);
+        if (slice >= 0) {
+            return slice;
+        }
+        found = slice == COLL_SLICE_LATER ? slice : found;
+    }
+    return found;
+}
+
+void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice)
+{
+    const shm_comm *link = comm->link;
+    (void)atomic_exchange(&link->segments[slice]->reduced.value, round + 1);
+}
+
+bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice)
+{
+    const shm_comm *link = comm->link;
+    return atomic_load(&link->segments[slice]->reduced.value) > round;
+}
+
+bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer)
+{
+    const shm_comm *link = comm->link;
+    for (int slice = 0; slice < comm->size; slice++) {
+        const uint64_t word = atomic_load(&link->segments[slice]->claimed.value);
+        const bool busy = word >> WHO_BITS > atomic_load(&link->segments[slice]->reduced.value);
+        const int who = (int)(word & ((1U << WHO_BITS) - 1)) - 1;
+        const int doer = busy && who >= 0 && who < comm->size ? who : slice;
+        if (doer == peer && !coll_shm_slice_ended(comm, round, slice)) {
+            return true;
+        }
+    }
+    return false;
+}

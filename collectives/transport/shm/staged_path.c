@@ -1,0 +1,477 @@
+/* Operations between ranks of one host on memory that peers cannot map: by way of staging buffers
+ * in shared memory, window by window.
+ *
+ * In: a rank copies what it gives of a window to its staging buffer, and says so (`staged`). Out:
+ * whoever takes part of it takes it there, combined with the others' where the kind combines, and
+ * says when it needs the window no more (`consumed`). In an all-reduce and a reduce the ranks
+ * combine a slice each in between (slices.c), into the staging buffer of the slice's owner.
+ *
+ * A rank's staging buffer is a ring of windows, so one goes in while another comes out. Windows are
+ * counted over all operations of the communicator, so nothing is reset, and no operation has to
+ * wait for the last reader of the one before, unless its windows are of another length. The first
+ * window goes in before the operation is announced where that is possible: the flag lines are then
+ * all the waiting there is. Peers that look see a window at once; those that sleep are told when
+ * there is nothing to do, or a piece is done. */
+#include <string.h>
+
+#include "core/parts.h"
+#include "kernels/tree_order.h"
+#include "transport/shm/layout.h"
+
+/* A part of the window: bytes [begin, begin + size) of the part. */
+typedef struct window_range {
+    size_t begin;
+    size_t size_bytes;
+} window_range;
+
+/* Kinds whose contribution has a part for every rank. */
+static bool gives_parts(const coll_op *op)
+{
+    return op->desc.kind == COLL_REDUCE_SCATTER || op->desc.kind == COLL_ALL_TO_ALL ||
+           op->desc.kind == COLL_SCATTER;
+}
+
+/* Kinds whose result is combined by all ranks, slice by slice. */
+static bool has_slices(const coll_op *op)
+{
+    return op->desc.kind == COLL_ALL_REDUCE || op->desc.kind == COLL_REDUCE;
+}
+
+/* The longest part of any contribution: the same on every rank. */
+static size_t longest_part_bytes(const coll_op *op)
+{
+    size_t longest = 0;
+    if (!gives_parts(op)) {
+        return op->shape.largest_bytes;
+    }
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        size_t at = 0;
+        size_t size_bytes = 0;
+        coll_op_block(op, rank, &at, &size_bytes);
+        longest = size_bytes > longest ? size_bytes : longest;
+    }
+    return longest;
+}
+
+/* Whether ranks share processors: then every wait costs a turn of all the others. */
+static bool is_crowded(const coll_op *op)
+{
+    return op->comm->context->spins == 0;
+}
+
+/* cut() divides by the elements of a part. */
+_Static_assert(COLL_WINDOW_PIPE_BYTES / COLL_RANKS_MAX >= 64, "every part has a line of a window");
+_Static_assert(COLL_WINDOW_ONLY_BYTES *COLL_WINDOWS <= COLL_STAGING_BYTES, "windows fit the ring");
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Where bytes go one way, small windows let both sides work at once, if they can; where they go
+ * both ways all are busy anyway, and one stretch of loads and one
+ * of stores are faster than many. */
+static bool is_pipe(const coll_op *op)
+{
+    const coll_kind kind = op->desc.kind;
+    return !is_crowded(op) &&
+           (kind == COLL_BROADCAST || kind == COLL_GATHER || kind == COLL_SCATTER);
+}
+
+/* Room for a window, of an operation of which a rank gives so many bytes in so many parts. Where
+ * ranks share processors, a second window costs a turn of all of them. */
+static size_t room_for(const coll_op *op, size_t bytes, size_t parts)
+{
+    if (is_pipe(op)) {
+        return coll_smaller(COLL_WINDOW_PIPE_BYTES * parts, COLL_STAGING_BYTES / COLL_WINDOWS_PIPE);
+    }
+    return is_crowded(op) && bytes > COLL_WINDOW_BYTES && bytes <= COLL_WINDOW_ONLY_BYTES
+               ? COLL_WINDOW_ONLY_BYTES
+               : COLL_WINDOW_BYTES;
+}
+
+/* Cuts the operation, whose first window is the next one, into windows; whole elements of every
+ * type in each. */
+static void cut(coll_op *op)
+{
+    enum { UNIT_BYTES = 64 };
+    shm_comm *link = op->comm->link;
+    const size_t parts = gives_parts(op) ? (size_t)op->comm->size : 1;
+    const size_t longest = longest_part_bytes(op);
+    const size_t room = room_for(op, longest * parts, parts);
+    const size_t most = room / parts / UNIT_BYTES * UNIT_BYTES;
+    const size_t count = longest == 0 ? 1 : (longest + most - 1) / most;
+    const size_t ring = is_pipe(op) ? COLL_WINDOWS_PIPE : COLL_WINDOWS;
+    op->staging = (coll_staging){.count = count,
+                                 .room_bytes = room,
+                                 .ring = ring,
+                                 .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES),
+                                 .first = link->windows};
+    if (link->ring_room_bytes != room) {
+        link->ring_room_bytes = room;
+        link->ring_first = link->windows;
+    }
+}
+
+static window_range range_of(const coll_op *op, size_t window, size_t part_bytes)
+{
+    const size_t begin = coll_smaller(window * op->staging.part_bytes, part_bytes);
+    return (window_range){begin, coll_smaller(op->staging.part_bytes, part_bytes - begin)};
+}
+
+/* A rank's staging buffer of a window of op. */
+static uint8_t *buffer_of(const coll_op *op, int rank, size_t window)
+{
+    const shm_comm *link = op->comm->link;
+    return shm_staging(link->segments[rank]) +
+           (op->staging.first + window) % op->staging.ring * op->staging.room_bytes;
+}
+
+static void put_parts(const coll_op *op, size_t window)
+{
+    uint8_t *buffer = buffer_of(op, op->comm->rank, window);
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        size_t at = 0;
+        size_t size_bytes = 0;
+        coll_op_block(op, rank, &at, &size_bytes);
+        const window_range range = range_of(op, window, size_bytes);
+        if (rank != op->comm->rank && range.size_bytes > 0) {
+            memcpy(buffer + (size_t)rank * op->staging.part_bytes,
+                   (const uint8_t *)op->desc.send + at + range.begin, range.size_bytes);
+        }
+    }
+}
+
+/* All but the own slice, which only this rank reads; where others may take that, all of it. */
+static void put_vector(const coll_op *op, size_t window)
+{
+    uint8_t *buffer = buffer_of(op, op->comm->rank, window);
+    const window_range range = range_of(op, window, op->shape.give_bytes);
+    const uint8_t *from = (const uint8_t *)op->desc.send + range.begin;
+    if (range.size_bytes == 0) {
+        return;
+    }
+    if (!has_slices(op) || is_crowded(op)) {
+        memcpy(buffer, from, range.size_bytes);
+        return;
+    }
+    const coll_slice own = coll_slice_of(range.size_bytes, op->comm->size, op->comm->rank);
+    const size_t end = own.begin + own.size_bytes;
+    memcpy(buffer, from, own.begin);
+    memcpy(buffer + end, from + end, range.size_bytes - end);
+}
+
+static void put(coll_op *op)
+{
+    const shm_comm *link = op->comm->link;
+    const size_t window = op->staging.in++;
+    if (!op->shape.gives) {
+        return;
+    }
+    if (gives_parts(op)) {
+        put_parts(op, window);
+    } else {
+        put_vector(op, window);
+    }
+    atomic_store_explicit(&link->segments[op->comm->rank]->staged.value,
+                          op->staging.first + window + 1, memory_order_release);
+}
+
+static bool has_staged(const coll_op *op, int rank, size_t window)
+{
+    const shm_comm *link = op->comm->link;
+    return atomic_load(&link->segments[rank]->staged.value) > op->staging.first + window;
+}
+
+/* Whether a peer still needs what the window is to overwrite: the one before it in the ring, or
+ * any of those that were cut otherwise. */
+static bool withholds(const coll_op *op, int peer, size_t window)
+{
+    shm_comm *link = op->comm->link;
+    const uint64_t after = op->staging.first + window + 1;
+    const uint64_t last = after > op->staging.ring ? after - op->staging.ring : 0;
+    const uint64_t needed = last > link->ring_first ? last : link->ring_first;
+    if (link->peers[peer].consumed < needed) {
+        link->peers[peer].consumed = atomic_load(&link->segments[peer]->consumed.value);
+    }
+    return link->peers[peer].consumed < needed;
+}
+
+static bool may_put(const coll_op *op)
+{
+    const coll_staging *s = &op->staging;
+    if (s->in == s->count || s->in >= s->out + s->ring) {
+        return false;
+    }
+    for (int peer = 0; op->shape.gives && peer < op->comm->size; peer++) {
+        if (peer != op->comm->rank && withholds(op, peer, s->in)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool may_reduce(const coll_op *op)
+{
+    const coll_staging *s = &op->staging;
+    if (s->reduced == s->in) {
+        return false;
+    }
+    for (int rank = 0; rank < op->comm->size; rank++) {
+        if (rank != op->comm->rank && !has_staged(op, rank, s->reduced)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t round_of(const coll_op *op, size_t window)
+{
+    return op->round + window;
+}
+
+/* One slice of the window: into its owner's buffer, and where it is this rank's and wanted here,
+ * into recv before. (One pass with two outputs is slower: its stores wait for lines that peers have
+ * read, and hold up the loads behind them.) */
+static void reduce_slice(coll_op *op, size_t window, int slice)
+{
+    const coll_comm *comm = op->comm;
+    const window_range range = range_of(op, window, op->total_bytes);
+    const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
+    const bool wanted = op->desc.kind == COLL_ALL_REDUCE || comm->rank == op->desc.root;
+    const uint8_t *operands[COLL_RANKS_MAX];
+    uint8_t *shared = buffer_of(op, slice, window) + part.begin;
+    uint8_t *out = shared;
+    const coll_tree tree = {.kernel = op->kernel,
+                            .operands = operands,
+                            .operand_count = comm->size,
+                            .divisor = comm->size};
+    for (int rank = 0; rank < comm->size; rank++) {
+        operands[rank] = rank == comm->rank
+                             ? (const uint8_t *)op->desc.send + range.begin + part.begin
+                             : buffer_of(op, rank, window) + part.begin;
+    }
+    if (slice == comm->rank && wanted) {
+        out = (uint8_t *)op->desc.recv + range.begin + part.begin;
+        op->staging.own_taken = window + 1;
+    }
+    coll_tree_spread(&tree, &out, 1, part.size_bytes / op->element_bytes);
+    if (out != shared) {
+        memcpy(shared, out, part.size_bytes);
+    }
+}
+
+/* Slices of the next window; false if there is none to do now. */
+static bool reduce(coll_op *op)
+{
+    const size_t window = op->staging.reduced;
+    const uint64_t round = round_of(op, window);
+    int done = 0;
+    int slice = coll_shm_slice_next(op->comm, round, COLL_SLICE_NONE);
+    for (; slice >= 0 && done < op->comm->size; done++) {
+        reduce_slice(op, window, slice);
+        coll_shm_slice_end(op->comm, round, slice);
+        slice = coll_shm_slice_next(op->comm, round, slice);
+    }
+    op->staging.reduced += slice == COLL_SLICE_NONE;
+    return slice == COLL_SLICE_NONE || done > 0;
+}
+
+/* Whether this rank takes anything from a peer's buffer in the end. */
+static bool takes_from(const coll_op *op, int source)
+{
+    return op->shape.take != COLL_TAKE_NOTHING && coll_shape_takes(op, op->comm->rank, source);
+}
+
+static bool may_take(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const coll_staging *s = &op->staging;
+    const bool slices = has_slices(op);
+    if (s->out == (slices ? s->reduced : s->in)) {
+        return false;
+    }
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (!takes_from(op, rank)) {
+            continue;
+        }
+        if (slices ? !coll_shm_slice_ended(comm, round_of(op, s->out), rank)
+                   : rank != comm->rank && !has_staged(op, rank, s->out)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void take_slices(const coll_op *op, size_t window)
+{
+    const coll_comm *comm = op->comm;
+    const window_range range = range_of(op, window, op->total_bytes);
+    uint8_t *to = (uint8_t *)op->desc.recv + range.begin;
+    for (int i = 0; i < comm->size; i++) {
+        const int slice = (comm->rank + i) % comm->size;
+        const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
+        if (slice != comm->rank || op->staging.own_taken != window + 1) {
+            memcpy(to + part.begin, buffer_of(op, slice, window) + part.begin, part.size_bytes);
+        }
+    }
+}
+
+/* This rank's part of the window of a reduce-scatter. */
+static void take_combined(const coll_op *op, size_t window)
+{
+    const coll_comm *comm = op->comm;
+    const window_range range = range_of(op, window, coll_shape_part_bytes(op, comm->rank));
+    const size_t offset_bytes = (size_t)comm->rank * op->staging.part_bytes;
+    const void *operands[COLL_RANKS_MAX];
+    for (int rank = 0; rank < comm->size; rank++) {
+        operands[rank] = buffer_of(op, rank, window) + offset_bytes;
+    }
+    operands[comm->rank] =
+        (const uint8_t *)op->desc.send + op->shape.part_offset_bytes + range.begin;
+    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + range.begin, operands, comm->size,
+                      range.size_bytes / op->element_bytes, comm->size);
+}
+
+static void take_copies(const coll_op *op, size_t window)
+{
+    const coll_comm *comm = op->comm;
+    const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staging.part_bytes : 0;
+    for (int i = 1; i <= comm->size; i++) {
+        const int source = (comm->rank + i) % comm->size;
+        if (!takes_from(op, source) || (op->kept && source == comm->rank)) {
+            continue;
+        }
+        const window_range range = range_of(op, window, coll_shape_part_bytes(op, source));
+        uint8_t *to = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source) + range.begin;
+        const uint8_t *from = buffer_of(op, source, window) + offset_bytes;
+        if (source == comm->rank) {
+            from = (const uint8_t *)op->desc.send + op->shape.part_offset_bytes + range.begin;
+        }
+        if (range.size_bytes > 0 && from != to) {
+            memcpy(to, from, range.size_bytes);
+        }
+    }
+}
+
+static void take(coll_op *op)
+{
+    const shm_comm *link = op->comm->link;
+    const size_t window = op->staging.out++;
+    if (op->shape.take != COLL_TAKE_NOTHING) {
+        if (has_slices(op)) {
+            take_slices(op, window);
+        } else if (op->shape.reduces) {
+            take_combined(op, window);
+        } else {
+            take_copies(op, window);
+        }
+    }
+    atomic_store_explicit(&link->segments[op->comm->rank]->consumed.value,
+                          op->staging.first + window + 1, memory_order_release);
+}
+
+/* What others read of this rank's, as streams would have carried it. */
+static size_t sent_bytes(const coll_op *op)
+{
+    const size_t others = (size_t)op->comm->size - 1;
+    const bool root = op->comm->rank == op->desc.root;
+    if (!op->shape.gives) {
+        return 0;
+    }
+    if (gives_parts(op)) {
+        return op->shape.give_bytes - coll_shape_part_bytes(op, op->comm->rank);
+    }
+    if (has_slices(op)) {
+        const size_t own =
+            coll_slice_of(op->total_bytes, op->comm->size, op->comm->rank).size_bytes;
+        const size_t readers = op->desc.kind == COLL_ALL_REDUCE ? others : !root;
+        return op->total_bytes - own + own * readers;
+    }
+    return op->desc.kind == COLL_GATHER ? (root ? 0 : op->shape.give_bytes)
+                                        : op->shape.give_bytes * others;
+}
+
+bool coll_staged_put_early(coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    if (op->shape.give_bytes == 0 || op->place.send_arena != 0 || op->place.recv_arena != 0 ||
+        op->desc.algorithm != COLL_ALGORITHM_DIRECT || comm->done + 1 != op->sequence) {
+        return false;
+    }
+    cut(op);
+    if (!may_put(op)) {
+        return false;
+    }
+    put(op);
+    return true;
+}
+
+void coll_staged_begin(coll_op *op)
+{
+    shm_comm *link = op->comm->link;
+    if (!op->put_early) {
+        cut(op);
+    }
+    op->round = link->rounds;
+    op->comm->context->bytes_sent += sent_bytes(op);
+}
+
+/* One window's part; false if there is none to do now. */
+static bool step(coll_op *op)
+{
+    if (may_put(op)) {
+        put(op);
+        return true;
+    }
+    if (has_slices(op) && may_reduce(op) && reduce(op)) {
+        return true;
+    }
+    if (!may_take(op)) {
+        return false;
+    }
+    take(op);
+    return true;
+}
+
+bool coll_staged_advance(coll_op *op, bool *moved)
+{
+    shm_comm *link = op->comm->link;
+    coll_staging *s = &op->staging;
+    const size_t steps_max =
+        s->room_bytes < COLL_PIECE_BYTES ? COLL_PIECE_BYTES / s->room_bytes : 1;
+    size_t steps = 0;
+    while (steps < steps_max && s->out < s->count && step(op)) {
+        steps++;
+    }
+    if (steps == 0) {
+        return false;
+    }
+    *moved = true;
+    coll_shm_tell(op->comm);
+    if (s->out < s->count) {
+        return false;
+    }
+    link->windows += s->count;
+    link->rounds += has_slices(op) ? s->count : 0;
+    return true;
+}
+
+bool coll_staged_awaits(const coll_op *op, int peer)
+{
+    const coll_staging *s = &op->staging;
+    if (s->in < s->count && s->in < s->out + s->ring && op->shape.gives &&
+        withholds(op, peer, s->in)) {
+        return true;
+    }
+    if (!has_slices(op)) {
+        return s->out < s->in && takes_from(op, peer) && !has_staged(op, peer, s->out);
+    }
+    if (s->reduced < s->in) {
+        return !has_staged(op, peer, s->reduced) ||
+               (is_crowded(op) && may_reduce(op) &&
+                coll_shm_slices_await(op->comm, round_of(op, s->reduced), peer));
+    }
+    return s->out < s->reduced && op->shape.take != COLL_TAKE_NOTHING &&
+           coll_shm_slices_await(op->comm, round_of(op, s->out), peer);
+}

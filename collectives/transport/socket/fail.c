@@ -1,0 +1,305 @@
+/* Failures that travel, and peers that leave. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "core/p2p.h"
+#include "core/progress.h"
+#include "core/text.h"
+#include "transport/socket/comm.h"
+
+#define SETTLE_STEP_NS (2 * BASE_NS_PER_MS) /* an answer of the system's is no event */
+
+/* What a failure's frame begins with; the text follows. */
+typedef struct reason_head {
+    uint64_t sequence; /* of the operation that failed; 0: it is not about one */
+    int32_t status;
+    uint32_t speaker; /* 1 + the rank that said so first; 0: the sender */
+} reason_head;
+
+_Static_assert(sizeof(reason_head) + BASE_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
+               "a failure fits its frame");
+
+int coll_net_rank_in(const coll_comm *comm, int context_rank)
+{
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->ranks[rank] == context_rank) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+void coll_net_fail_peer(coll_context *context, int peer, const char *what)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const int rank = coll_net_rank_in(comm, peer);
+        if (rank >= 0) {
+            char who[160];
+            coll_rank_text(comm, rank, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s %s", who, what);
+        }
+    }
+}
+
+/* The operation that this rank is at: the first that is not done, or the last that was. */
+static uint64_t current(const coll_comm *comm)
+{
+    const coll_op *op = comm->head;
+    while (op != NULL && op->stage >= COLL_STAGE_FINISHING) {
+        op = op->next;
+    }
+    return op != NULL ? op->sequence : comm->sequence;
+}
+
+/* A peer's failure is this rank's. */
+static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+{
+    char text[BASE_ERROR_MESSAGE_BYTES];
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    const size_t length = body_bytes - sizeof head;
+    const size_t kept = length < sizeof text ? length : sizeof text - 1;
+    memcpy(text, body + sizeof head, kept);
+    text[kept] = '\0';
+    if (text[0] == '\0') {
+        (void)snprintf(text, sizeof text, "a failure without words");
+    }
+    coll_net_comm *link = comm->net;
+    link->failed_at = head.sequence;
+    coll_comm_fail_as(comm, peer, head.speaker, head.status, text);
+}
+
+/* Takes a failure, or keeps it until this rank has come as far: what stands before the operation
+ * that failed can still end well. */
+void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+{
+    coll_net_comm *link = comm->net;
+    reason_head head;
+    memcpy(&head, body, sizeof head);
+    if (head.sequence <= current(comm)) {
+        take_failure(comm, peer, body, body_bytes);
+        return;
+    }
+    if (link->told != NULL) {
+        reason_head kept;
+        memcpy(&kept, link->told, sizeof kept);
+        if (kept.sequence <= head.sequence) {
+            return; /* one is enough, the first */
+        }
+        free(link->told);
+    }
+    link->told = malloc(body_bytes);
+    if (link->told == NULL) {
+        take_failure(comm, peer, body, body_bytes);
+        return;
+    }
+    memcpy(link->told, body, body_bytes);
+    link->told_bytes = body_bytes;
+    link->told_by = peer;
+    coll_net_of(comm->context)->watchful = true;
+}
+
+static void fail_left(coll_comm *comm, int rank, const coll_op *op)
+{
+    char who[160];
+    char what[160];
+    coll_rank_text(comm, rank, who, sizeof who);
+    coll_descriptor_text(&op->descriptor, what, sizeof what);
+    (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu", who, what,
+                         (unsigned long long)op->sequence);
+}
+
+/* Fails a communicator with a message to or from a peer which has left. What it sent before is
+ * taken first. */
+static void check_messages(coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    while (!comm->failed && coll_point_advance(comm)) {
+    }
+    for (int rank = 0; !comm->failed && rank < comm->size; rank++) {
+        const coll_op *op = coll_point_first(comm, rank);
+        if (op != NULL && net->left[comm->ranks[rank]]) {
+            fail_left(comm, rank, op);
+        }
+    }
+}
+
+/* Fails communicators that wait for a peer which has left. */
+static void check_left(coll_context *context)
+{
+    const coll_net *net = coll_net_of(context);
+    for (coll_comm *comm = context->comms; net->left_count > 0 && comm != NULL; comm = comm->next) {
+        const coll_op *op = comm->head;
+        while (op != NULL && op->arrived == comm->size) {
+            op = op->next;
+        }
+        for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
+            const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+            if (net->left[comm->ranks[rank]] &&
+                coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
+                coll_net_comm *link = comm->net;
+                link->failed_at = op->sequence;
+                fail_left(comm, rank, op);
+            }
+        }
+        if (comm->net != NULL && comm->point != NULL) {
+            check_messages(comm);
+        }
+    }
+}
+
+void coll_net_look(coll_context *context)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const coll_net_comm *link = comm->net;
+        reason_head head;
+        if (link == NULL || link->told == NULL || comm->failed) {
+            continue;
+        }
+        memcpy(&head, link->told, sizeof head);
+        if (head.sequence <= current(comm)) {
+            take_failure(comm, link->told_by, link->told, link->told_bytes);
+        }
+    }
+    check_left(context);
+}
+
+void coll_net_mark_left(coll_net *net, int peer)
+{
+    if (!net->left[peer]) {
+        net->left[peer] = true;
+        net->watchful = true;
+        net->left_count++;
+    }
+}
+
+void coll_net_lost(coll_context *context, int peer, const char *how)
+{
+    coll_net *net = coll_net_of(context);
+    if (net->left[peer]) {
+        return;
+    }
+    coll_net_mark_left(net, peer);
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        const int rank = coll_net_rank_in(comm, peer);
+        if (rank >= 0) {
+            char who[160];
+            coll_rank_text(comm, rank, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "the connection to %s is lost: %s", who, how);
+        }
+    }
+}
+
+void coll_net_distress(coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    if (link == NULL) {
+        return;
+    }
+    net->links->forget(comm->context, comm); /* the caller may take its buffers back */
+    const bool mismatch = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
+    const uint64_t here = mismatch ? current(comm) : 0;
+    const reason_head reason = {.status = comm->failure.status,
+                                .sequence = link->failed_at != 0 ? link->failed_at : here,
+                                .speaker = (uint32_t)comm->speaker};
+    uint8_t body[COLL_FRAME_REASON_BYTES];
+    const char *words = comm->failure.message + comm->words_at;
+    const size_t length = strlen(words);
+    memcpy(body, &reason, sizeof reason);
+    memcpy(body + sizeof reason, words, length);
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + i) % comm->size;
+        if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
+            coll_frame_head head = {.kind = COLL_FRAME_FAILED,
+                                    .body_bytes = (uint32_t)(sizeof reason + length)};
+            coll_net_send_frame(comm, peer, &head, body, COLL_NET_NOW);
+        }
+    }
+}
+
+void coll_net_show_waits(coll_comm *comm, uint64_t waits)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + i) % comm->size;
+        if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
+            coll_frame_head head = {.kind = COLL_FRAME_WAITS, .body_bytes = sizeof waits};
+            coll_net_send_frame(comm, peer, &head, &waits, COLL_NET_NOW);
+        }
+    }
+}
+
+uint64_t coll_net_waits_of(const coll_comm *comm, int peer)
+{
+    const coll_net_comm *link = comm->net;
+    return link->waits[peer];
+}
+
+/* A peer that has not shown the newest operation may disagree with it. This rank's line has to be
+ * there before it looks for the last time: of two that do so, one finds the other's. */
+static int find_undelivered(const coll_comm *comm)
+{
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    int found = -1;
+    for (int rank = 0; rank < comm->size; rank++) {
+        const int target = comm->ranks[rank];
+        if (net->remote[target] && !net->left[target] && link->newest[rank] < comm->sequence &&
+            !net->links->deliver(comm->context, target)) {
+            found = rank;
+        }
+    }
+    return found;
+}
+
+static bool has_news(coll_context *context)
+{
+    return coll_progress(context) || atomic_load(&context->abort_state) == 2;
+}
+
+void coll_net_settle(coll_comm *comm)
+{
+    coll_context *context = comm->context;
+    const coll_net_comm *link = comm->net;
+    const int64_t deadline_ns = base_deadline_after_ns(context->timeout_ns);
+    int late = find_undelivered(comm);
+    while (late >= 0 && !comm->failed && atomic_load(&context->abort_state) == 0) {
+        const int64_t now_ns = base_now_ns();
+        if (now_ns >= deadline_ns) {
+            char who[160];
+            coll_rank_text(comm, late, who, sizeof who);
+            (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s does not take what was sent to it",
+                                 who);
+            return;
+        }
+        context->table->sleep(context, has_news, now_ns + SETTLE_STEP_NS);
+        late = find_undelivered(comm);
+    }
+    while (!comm->failed && coll_progress(context) && base_now_ns() < deadline_ns) {
+    }
+    /* Of an operation that this rank will not come to. */
+    if (!comm->failed && link->told != NULL) {
+        take_failure(comm, link->told_by, link->told, link->told_bytes);
+    }
+}
+
+void coll_net_farewell(coll_context *context)
+{
+    const coll_net *net = coll_net_of(context);
+    for (int rank = 0; rank < context->size; rank++) {
+        if (net->remote[rank] && !net->left[rank]) {
+            coll_frame_head head = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_GOODBYE};
+            const coll_net_frames frame = {.heads = &head, .count = 1};
+            net->links->send(context, rank, &frame, COLL_NET_NOW);
+        }
+    }
+}
+
+bool coll_net_failure_is_sound(const coll_frame_head *head)
+{
+    return head->body_bytes > sizeof(reason_head) && head->body_bytes <= COLL_FRAME_REASON_BYTES;
+}

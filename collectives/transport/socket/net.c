@@ -1,0 +1,473 @@
+/* Frames, flag lines and streams with credit, over any table of links. Called by tcp.c, zmq.c and
+ * hybrid.c; their links hand received frames to it. */
+#include "transport/socket/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arrival.h"
+#include "core/exec.h"
+#include "core/failure.h"
+#include "core/report.h"
+#include "core/segment.h"
+#include "core/shape.h"
+#include "core/text.h"
+
+bool coll_frame_head_is_sound(const coll_frame_head *head)
+{
+    for (size_t i = 0; i < sizeof head->zero; i++) {
+        if (head->zero[i] != 0) {
+            return false;
+        }
+    }
+    return head->magic == COLL_FRAME_MAGIC && head->kind >= COLL_FRAME_HELLO &&
+           head->kind <= COLL_FRAME_WAITS && head->lane < COLL_LANES &&
+           head->body_bytes <= COLL_FRAME_BODY_BYTES_MAX;
+}
+
+/* Where the payload of a rank's line belongs. */
+static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
+{
+    const coll_net_comm *link = comm->net;
+    const size_t slot = (size_t)(word >> 32) % COLL_LINE_SLOTS;
+    return link->payloads + ((size_t)rank * COLL_LINE_SLOTS + slot) * comm->inline_bytes;
+}
+
+/* Whether what comes from a peer to whoever takes it in op
+ * is more than the system's packets hold. */
+static bool comes_in_several(const coll_op *op, int peer)
+{
+    const coll_net *net = coll_net_of(op->comm->context);
+    const size_t packet_bytes = net->packet_bytes[op->comm->ranks[peer]];
+    return packet_bytes > 0 &&
+           op->shape.largest_bytes + COLL_FRAME_HEAD_BYTES + COLL_FRAME_LINE_BYTES > packet_bytes;
+}
+
+/* When a peer is to have the line: at once where it takes something with it; data of a plan may go
+ * the same way in the same turn. What a blocking call shows to those who take nothing waits for
+ * company, a few operations long: where there was some lately, or where bytes come in several
+ * packets, which the system answers anyhow. (A single one is answered with the line at less cost
+ * than without it.)
+ *
+ * That is sound while this rank is outside of the library, too: its call has ended then, so it has
+ * seen the line of the root or of all, and whoever disagrees with this rank disagrees with that
+ * one. Who gives to a root ends without that, and puts nothing off; nor do ranks that share
+ * processors: who has less to do goes to sleep earlier, and waking up takes longer than a line. */
+static coll_net_when line_leaves(const coll_op *op, int peer, bool is_taken)
+{
+    const coll_comm *comm = op->comm;
+    coll_net_comm *link = comm->net;
+    const bool lately = op->sequence - link->gave[peer] < COLL_LINES_KEPT;
+    if (is_taken) {
+        link->gave[peer] = op->sequence;
+    } else if (op == comm->blocking && comm->context->spins > 0 &&
+               op->shape.take != COLL_TAKE_NOTHING && op->path == COLL_PATH_LINE &&
+               op->sequence - link->let_go[peer] < COLL_LINES_KEPT &&
+               (lately || comes_in_several(op, peer))) {
+        return COLL_NET_IDLY;
+    }
+    link->let_go[peer] = op->sequence;
+    if (op->path != COLL_PATH_LINE) {
+        return COLL_NET_AHEAD;
+    }
+    return is_taken ? COLL_NET_NOW : COLL_NET_SOON;
+}
+
+void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
+{
+    coll_comm *comm = op->comm;
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    uint8_t *body = link->sending;
+    coll_line *line = &comm->lines[op->sequence % COLL_LINE_SLOTS];
+    line->descriptor = op->descriptor;
+    if (payload_bytes > 0) {
+        memcpy(body + COLL_FRAME_LINE_BYTES, payload, payload_bytes);
+    }
+    atomic_store(&line->word, op->word);
+    memcpy(body, &op->word, sizeof op->word);
+    memcpy(body + sizeof op->word, &op->descriptor, sizeof op->descriptor);
+    for (int i = 1; i < comm->size; i++) {
+        const int peer = (comm->rank + i) % comm->size;
+        if (net->remote[comm->ranks[peer]]) {
+            const bool taken = coll_shape_takes(op, peer, comm->rank);
+            coll_frame_head head = {
+                .kind = COLL_FRAME_LINE,
+                .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + (taken ? payload_bytes : 0))};
+            coll_net_send_frame(comm, peer, &head, body, line_leaves(op, peer, taken));
+        }
+    }
+}
+
+/* Whether bytes that a peer takes in op have not all been taken by the system, whatever has been
+ * handed over behind them for other communicators, or as messages: the peer may be out of the
+ * library as soon as it has those. */
+static bool is_owed(const coll_op *op, int peer)
+{
+    const coll_comm *comm = op->comm;
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    const int target = comm->ranks[peer];
+    return net->remote[target] && net->links->is_through != NULL &&
+           !net->links->is_through(comm->context, target) &&
+           !net->links->has_gone(comm->context, target, link->given[peer]) &&
+           (op->path != COLL_PATH_LINE || coll_shape_takes(op, peer, comm->rank));
+}
+
+/* The same of a message. */
+static bool has_sent(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    const coll_net *net = coll_net_of(comm->context);
+    const coll_net_comm *link = comm->net;
+    const int target = comm->ranks[op->desc.root];
+    return !net->remote[target] || net->links->has_gone == NULL ||
+           net->links->has_gone(comm->context, target, link->points[op->desc.root]);
+}
+
+bool coll_net_has_given(const coll_op *op)
+{
+    if (op->desc.kind == COLL_SEND) {
+        return has_sent(op);
+    }
+    int peer = 0;
+    while (peer < op->comm->size && !is_owed(op, peer)) {
+        peer++;
+    }
+    return peer == op->comm->size;
+}
+
+/* Whether op would be further ahead of a peer's newest line than lines are kept for. */
+static bool is_withheld(const coll_op *op, int peer)
+{
+    const coll_comm *comm = op->comm;
+    const coll_net_comm *link = comm->net;
+    return coll_net_of(comm->context)->remote[comm->ranks[peer]] &&
+           op->sequence > link->newest[peer] + COLL_UNDERWAY_MAX;
+}
+
+bool coll_net_may_announce(const coll_op *op)
+{
+    const coll_comm *comm = op->comm;
+    coll_net_comm *link = comm->net;
+    if (op->sequence <= link->least + COLL_UNDERWAY_MAX) {
+        return true;
+    }
+    uint64_t least = UINT64_MAX - COLL_UNDERWAY_MAX;
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (coll_net_of(comm->context)->remote[comm->ranks[rank]] && link->newest[rank] < least) {
+            least = link->newest[rank];
+        }
+    }
+    link->least = least;
+    return op->sequence <= least + COLL_UNDERWAY_MAX;
+}
+
+/* While one peer is waited for, the line of another may show something else already. */
+void coll_net_watch(coll_op *op)
+{
+    coll_op *first = op->comm->head;
+    const bool shown = first != NULL && first->stage != COLL_STAGE_QUEUED;
+    for (int rank = 0; shown && rank < op->comm->size; rank++) {
+        (void)coll_op_sees(first, rank);
+    }
+}
+
+bool coll_net_awaits(const coll_op *op, int peer)
+{
+    const coll_net_comm *link = op->comm->net;
+    const bool absent = link->newest[peer] < op->sequence;
+    if (op->stage == COLL_STAGE_QUEUED) {
+        return is_withheld(op, peer);
+    }
+    if (op->path == COLL_PATH_LINE) {
+        return (absent && coll_shape_awaits(op, peer)) || is_owed(op, peer);
+    }
+    const int waits_for = op->stage == COLL_STAGE_RUNNING ? coll_exec_waits_for(op) : -1;
+    return waits_for >= 0 ? peer == waits_for : absent || is_owed(op, peer);
+}
+
+/* The communicator that a frame is for, and the sender's rank in it;
+ * NULL if it is not made here. */
+static coll_comm *comm_of(coll_context *context, int context_rank, uint64_t id, int *peer)
+{
+    for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
+        if (comm->id == id && comm->net != NULL) {
+            *peer = coll_net_rank_in(comm, context_rank);
+            return *peer >= 0 ? comm : NULL;
+        }
+    }
+    return NULL;
+}
+
+coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
+                                uint8_t *scratch, uint8_t **body, coll_comm **comm)
+{
+    int rank = 0;
+    *body = scratch;
+    *comm = NULL;
+    if (!coll_frame_head_is_sound(head) || coll_net_of(context)->left[peer]) {
+        return COLL_NET_BAD;
+    }
+    if (head->kind != COLL_FRAME_DATA) {
+        return COLL_NET_TAKE;
+    }
+    *comm = comm_of(context, peer, head->comm_id, &rank);
+    if (*comm == NULL) {
+        return COLL_NET_DROP;
+    }
+    return coll_net_stream_place(*comm, rank, head, body);
+}
+
+bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
+                   void *loan)
+{
+    coll_net_stream_lend(comm, coll_net_rank_in(comm, peer), head, body, loan);
+    return coll_net_commit(comm->context, peer, head, body);
+}
+
+/* Lines of communicators that this rank has yet to make are kept; others are dropped. The oldest
+ * goes where there is no room: it is of a communicator that is gone. */
+static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, const uint8_t *body)
+{
+    if (net->orphan_count == COLL_ORPHANS_MAX) {
+        free(net->orphans[0].body);
+        net->orphan_count--;
+        memmove(&net->orphans[0], &net->orphans[1],
+                (size_t)net->orphan_count * sizeof net->orphans[0]);
+    }
+    uint8_t *copy = malloc(head->body_bytes);
+    if (copy != NULL) {
+        memcpy(copy, body, head->body_bytes);
+    }
+    net->orphans[net->orphan_count++] = (coll_net_orphan){
+        .peer = peer, .body_bytes = head->body_bytes, .head = *head, .body = copy};
+}
+
+/* A rank's lines come in the order of its operations, and none is left out. One of an operation
+ * that has ended here already, because it did not wait for the peer, must show the same operation
+ * all the same: the last COLL_LINE_SLOTS are there to compare with. */
+static void check_line(coll_comm *comm, int peer, const coll_line *line, uint64_t word)
+{
+    coll_net_comm *link = comm->net;
+    const coll_line *own = &comm->lines[(word >> 32) % COLL_LINE_SLOTS];
+    const uint64_t own_word = atomic_load(&own->word);
+    const uint64_t sequence = ++link->newest[peer];
+    if (word >> 32 != (uint32_t)sequence) {
+        char who[160];
+        coll_rank_text(comm, peer, who, sizeof who);
+        (void)coll_comm_fail(comm, BASE_ERR_PEER,
+                             "%s is at operation #%llu (low half %u): a lost or broken line", who,
+                             (unsigned long long)sequence, (unsigned)(word >> 32));
+    } else if (own_word != word && own->descriptor.sequence == sequence &&
+               (comm->head == NULL || comm->head->sequence > sequence)) {
+        link->failed_at = sequence;
+        (void)coll_report_line(comm, &own->descriptor, sequence, peer, line, word);
+    }
+}
+
+static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
+{
+    coll_net_comm *link = comm->net;
+    uint64_t word = 0;
+    memcpy(&word, body, sizeof word);
+    coll_line *line = &link->lines[peer][(word >> 32) % COLL_LINE_SLOTS];
+    memcpy(&line->descriptor, body + sizeof word, sizeof line->descriptor);
+    memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
+           head->body_bytes - COLL_FRAME_LINE_BYTES);
+    atomic_store(&line->word, word);
+    check_line(comm, peer, line, word);
+    return true;
+}
+
+/* Whether a communicator was made here, and is closed: one that nobody waited for may still get
+ * lines. */
+static bool is_gone(const coll_net *net, uint64_t comm_id)
+{
+    for (int i = 0; i < COLL_GONE_MAX; i++) {
+        if (net->gone[i] == comm_id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
+                     const uint8_t *body)
+{
+    coll_net *net = coll_net_of(context);
+    int rank = 0;
+    if (head->kind == COLL_FRAME_GOODBYE) {
+        coll_net_mark_left(net, peer);
+        return true;
+    }
+    const bool line = head->kind == COLL_FRAME_LINE;
+    const bool failed = head->kind == COLL_FRAME_FAILED;
+    if (head->kind == COLL_FRAME_HELLO ||
+        (line && (head->body_bytes < COLL_FRAME_LINE_BYTES ||
+                  head->body_bytes > COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX)) ||
+        (failed && !coll_net_failure_is_sound(head)) ||
+        (head->kind == COLL_FRAME_WAITS && head->body_bytes != sizeof(uint64_t)) ||
+        (head->kind == COLL_FRAME_CREDIT && head->body_bytes != 0)) {
+        coll_net_fail_peer(context, peer, "broke the protocol");
+        return false;
+    }
+    coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
+    if (comm == NULL) {
+        if ((line || failed) && !is_gone(net, head->comm_id)) {
+            keep_orphan(net, peer, head, body);
+        }
+        return true;
+    }
+    if (!coll_net_take_credit(comm, rank, head) ||
+        (line && head->body_bytes > COLL_FRAME_LINE_BYTES + comm->inline_bytes)) {
+        coll_net_fail_peer(context, peer, "broke the protocol");
+        return false;
+    }
+    if (head->kind == COLL_FRAME_FAILED) {
+        coll_net_hear_failure(comm, rank, body, head->body_bytes);
+        return true;
+    }
+    if (line) {
+        return commit_line(comm, rank, head, body);
+    }
+    if (head->kind == COLL_FRAME_WAITS) {
+        coll_net_comm *link = comm->net;
+        memcpy(&link->waits[rank], body, sizeof link->waits[rank]);
+        return true;
+    }
+    if (head->kind == COLL_FRAME_DATA) {
+        coll_net_stream_commit(comm, rank, head);
+    }
+    return true;
+}
+
+static void adopt_orphans(coll_comm *comm)
+{
+    coll_net *net = coll_net_of(comm->context);
+    coll_net_orphan own[COLL_ORPHANS_MAX]; /* taken out first: committing may keep new ones */
+    int own_count = 0;
+    int kept = 0;
+    for (int i = 0; i < net->orphan_count; i++) {
+        if (net->orphans[i].head.comm_id == comm->id) {
+            own[own_count++] = net->orphans[i];
+        } else {
+            net->orphans[kept++] = net->orphans[i];
+        }
+    }
+    net->orphan_count = kept;
+    for (int i = 0; i < own_count; i++) {
+        if (own[i].body != NULL) {
+            (void)coll_net_commit(comm->context, own[i].peer, &own[i].head, own[i].body);
+        } else if (coll_net_rank_in(comm, own[i].peer) >= 0) {
+            (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for what rank %d has sent",
+                                 coll_net_rank_in(comm, own[i].peer));
+        }
+        free(own[i].body);
+    }
+}
+
+/* What goes with a line saves a round trip, and costs its bytes once per peer: the same on every
+ * rank. */
+static size_t inline_bytes(const coll_comm *comm)
+{
+    const size_t share = 2 * COLL_INLINE_BYTES_MAX / (size_t)comm->size;
+    return comm->size <= 2 ? COLL_INLINE_BYTES_MAX : share / 64 * 64;
+}
+
+/* Long frames cost fewer calls per byte, and each stream's slots are as long: 32 KiB of them make a
+ * megabyte take half as long again. The same on every rank. */
+static size_t chunk_bytes(const coll_comm *comm)
+{
+    if (comm->hybrid != NULL) {
+        return COLL_CHUNK_BYTES; /* as in the shared memory of a host */
+    }
+    const size_t most = coll_net_of(comm->context)->chunk_bytes_max;
+    const size_t bytes = comm->size <= 4    ? COLL_NET_CHUNK_BYTES_MAX
+                         : comm->size <= 16 ? COLL_NET_CHUNK_BYTES_MAX / 2
+                                            : COLL_NET_CHUNK_BYTES_MAX / 4;
+    return most != 0 && most < bytes ? most : bytes;
+}
+
+base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+{
+    (void)deadline_ns;
+    const size_t size = (size_t)comm->size;
+    coll_net_comm *link = calloc(1, sizeof *link);
+    if (link != NULL) {
+        link->streams = calloc(size, sizeof *link->streams);
+        link->lines = aligned_alloc(_Alignof(coll_line), size * sizeof *link->lines);
+        comm->inline_bytes = inline_bytes(comm);
+        comm->chunk_bytes = chunk_bytes(comm);
+        link->sending = aligned_alloc(64, comm->chunk_bytes);
+        link->payloads = calloc(size * COLL_LINE_SLOTS, comm->inline_bytes);
+    }
+    comm->net = link;
+    if (link == NULL || link->streams == NULL || link->lines == NULL || link->sending == NULL ||
+        link->payloads == NULL) {
+        coll_net_comm_close(comm);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+    }
+    memset(link->lines, 0, size * sizeof *link->lines);
+    const coll_net *net = coll_net_of(comm->context);
+    for (int rank = 0; rank < comm->size; rank++) {
+        if (comm->peers[rank].lines == NULL || net->remote[comm->ranks[rank]]) {
+            comm->peers[rank] =
+                (coll_peer_view){.lines = link->lines[rank], .payloads = payload_at(comm, rank, 0)};
+        }
+    }
+    if (comm->lines == NULL) {
+        comm->lines = link->lines[comm->rank];
+    }
+    adopt_orphans(comm);
+    return BASE_OK;
+}
+
+void coll_net_comm_close(coll_comm *comm)
+{
+    coll_net_comm *link = comm->net;
+    coll_net *net = coll_net_of(comm->context);
+    if (link == NULL) {
+        return;
+    }
+    net->links->forget(comm->context, comm);
+    net->gone[net->gone_count++ % COLL_GONE_MAX] = comm->id;
+    for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
+        coll_net_stream_close(comm, rank);
+        for (int lane = 0; lane < COLL_LANES; lane++) {
+            const coll_net_stream *stream = &link->streams[rank][lane];
+            net->owed[comm->ranks[rank]] |= stream->sent != stream->sent_taken;
+            free(stream->slots);
+        }
+        net->owed[comm->ranks[rank]] |= link->newest[rank] < comm->sequence; /* its line */
+    }
+    free(link->sending);
+    free(link->payloads);
+    free(link->told);
+    free(link->lines);
+    free(link->streams);
+    free(link);
+    comm->net = NULL;
+}
+
+base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr)
+{
+    (void)deadline_ns;
+    void *data = NULL;
+    const base_status status = coll_segment_create_private(arena->mapped_bytes, &data, reterr);
+    arena->data = data;
+    return status;
+}
+
+void coll_net_arena_close(coll_arena *arena)
+{
+    coll_segment_free_private(arena->data, arena->mapped_bytes);
+}
+
+void coll_net_fini(coll_net *net)
+{
+    for (int i = 0; i < net->orphan_count; i++) {
+        free(net->orphans[i].body);
+    }
+    net->orphan_count = 0;
+}

@@ -1,0 +1,187 @@
+/* What the transports without shared memory have in common: frames, streams with credit, flag lines
+ * that travel. How a frame gets from rank to rank is the business of a table of links (tcp, zmq).
+ *
+ * A frame is a head and a body. Flag lines are sent to every peer, and land in copies of its lines.
+ * Of a rooted operation, ranks that take nothing from each other need not wait for each other's:
+ * such a line leaves with what is sent next, is compared when it comes, and no rank begins an
+ * operation before all peers have begun the one COLL_UNDERWAY_MAX earlier, so that lines are not
+ * overwritten. Data frames wait in slots per peer and lane until the plan takes them; every head
+ * says how many frames its sender has taken, and a frame of its own says so where nothing else goes
+ * that way. Memory and queues are bounded by that credit.
+ *
+ * Frames come in two steps: `place` says where the body belongs, before a byte of it has been
+ * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
+ * asserted; what breaks the protocol fails the communicators that the peer is in.
+ *
+ * The end of a peer: a rank whose communicator fails tells its peers at once with what, so that all
+ * name the first cause, and not the messenger. A rank that leaves in order says goodbye; a
+ * connection that ends without is lost. */
+#ifndef COLL_SRC_NET_H
+#define COLL_SRC_NET_H
+
+#include "core/op.h"
+
+enum {
+    COLL_FRAME_HEAD_BYTES = 64,
+    COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
+    COLL_FRAME_LINE_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
+    COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* status and place, then text */
+    COLL_FRAME_BODY_BYTES_MAX = COLL_NET_CHUNK_BYTES_MAX,
+    COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
+    COLL_FRAMES_AT_ONCE = COLL_NET_SLOTS,
+};
+
+typedef enum coll_frame_kind {
+    COLL_FRAME_HELLO = 1, /* zmq: the first */
+    COLL_FRAME_LINE = 2,
+    COLL_FRAME_DATA = 3,
+    COLL_FRAME_CREDIT = 4,
+    COLL_FRAME_GOODBYE = 5, /* the last, of a rank that leaves in order */
+    COLL_FRAME_FAILED = 6,  /* the communicator has failed there; the body says why */
+    COLL_FRAME_WAITS = 7,   /* the body: ranks that the sender has been waiting for, a bit each */
+} coll_frame_kind;
+
+typedef struct coll_frame_head {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t comm_id;
+    uint64_t number; /* of the frame on its connection, from 0 */
+    uint32_t lane;
+    uint32_t body_bytes;
+    uint32_t taken[COLL_LANES]; /* low halves: frames of the receiver's that the sender has taken */
+    uint8_t zero[COLL_FRAME_HEAD_BYTES - 32 - 4 * COLL_LANES];
+} coll_frame_head;
+
+_Static_assert(sizeof(coll_frame_head) == COLL_FRAME_HEAD_BYTES, "the head has no padding");
+_Static_assert(COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX <= COLL_FRAME_BODY_BYTES_MAX,
+               "a line fits");
+
+/* Whether a head can be one: magic, kind, lane, size and zeroes. Needs no state. */
+bool coll_frame_head_is_sound(const coll_frame_head *head);
+
+/* Frames to send at once. */
+typedef struct coll_net_frames {
+    coll_frame_head *heads;
+    int count; /* up to COLL_FRAMES_AT_ONCE */
+    const void *bodies;
+} coll_net_frames;
+
+/* When frames are to leave. */
+typedef enum coll_net_when {
+    COLL_NET_NOW = 0,
+    COLL_NET_AHEAD, /* the next ones follow in this turn, and go before anything is read */
+    COLL_NET_SOON,  /* with the next ones, or by the table's push: in this turn in any case */
+    COLL_NET_IDLY,  /* with the next ones, or when there is nothing else to do */
+} coll_net_when;
+
+/* How frames travel. Ranks are those of the context. */
+typedef struct coll_net_links {
+    /* Hands frames over whose bodies lie one behind the other: never blocks, keeps nothing of the
+     * caller's. Fills in their numbers. A peer that is gone is told by coll_net_lost,
+     * now or later. */
+    void (*send)(coll_context *context, int peer, const coll_net_frames *frames,
+                 coll_net_when when);
+    /* Whether a data frame would go now rather than pile up. */
+    bool (*has_room)(coll_context *context, int peer);
+    /* Whether the system has all that was handed over for a peer, but for what waits for company.
+     * NULL: always, or threads of the links do the rest. */
+    bool (*is_through)(coll_context *context, int peer);
+    /* How many bytes have been handed over for a peer, and whether the system has so many of them.
+     * Both NULL where is_through is. */
+    uint64_t (*handed)(coll_context *context, int peer);
+    bool (*has_gone)(coll_context *context, int peer, uint64_t bytes);
+    /* Sends what waits for company, and tells whether all that was handed over for a peer has come
+     * to its system, as far as these links can tell. */
+    bool (*deliver)(coll_context *context, int peer);
+    /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
+    void (*give_back)(coll_context *context, void *loan);
+    /* A communicator goes: places in it must not be written any more. */
+    void (*forget)(coll_context *context, coll_comm *comm);
+} coll_net_links;
+
+/* A frame for a communicator that is not made here yet. */
+typedef struct coll_net_orphan {
+    int peer; /* context rank */
+    uint32_t body_bytes;
+    coll_frame_head head;
+    uint8_t *body; /* heap; NULL: there was no memory for it */
+} coll_net_orphan;
+
+/* context->net points here, as the first member of the transport's own state. */
+typedef struct coll_net {
+    const coll_net_links *links;
+    bool remote[COLL_RANKS_MAX]; /* reached by these links */
+    bool left[COLL_RANKS_MAX];   /* has said goodbye, or is lost */
+    bool owed[COLL_RANKS_MAX];   /* had not said that it took all, when a communicator went */
+    int left_count;
+    coll_net_orphan orphans[COLL_ORPHANS_MAX];
+    int orphan_count;
+    uint64_t gone[COLL_GONE_MAX]; /* communicators closed here last */
+    unsigned gone_count;
+    bool watchful;                       /* a peer has left or failed: look every time */
+    size_t packet_bytes[COLL_RANKS_MAX]; /* on the way to each rank; 0: unknown, or any */
+    size_t chunk_bytes_max;              /* of a data frame, the same on every rank; 0: any */
+} coll_net;
+
+typedef enum coll_net_verdict {
+    COLL_NET_TAKE = 0, /* body_bytes belong at *body */
+    COLL_NET_LEND,     /* they may stay where they are: coll_net_lend in commit's place */
+    COLL_NET_DROP,     /* for nobody here (any more) */
+    COLL_NET_BAD,      /* breaks the protocol, if it is what the peer sent */
+} coll_net_verdict;
+
+/* Where the body of a frame whose head has come belongs. `scratch` takes all bodies but those of
+ * data frames, and must hold COLL_FRAME_BODY_BYTES_MAX. *comm is the owner of the place, if it has
+ * one. */
+coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
+                                uint8_t *scratch, uint8_t **body, coll_comm **comm);
+
+/* The frame whose body was placed has been checked. False: it breaks the protocol, and the peer's
+ * communicators have failed. */
+bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
+                     const uint8_t *body);
+
+/* The same for a data frame of *comm's whose body stays in the link's own memory, until `loan` is
+ * given back. */
+bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
+                   void *loan);
+
+/* Fails every communicator that peer is in: "rank 1 (host h, pid 42) …", with `what` for the
+ * dots. */
+void coll_net_fail_peer(coll_context *context, int peer, const char *what);
+
+/* The connection to a peer has ended: nothing to say after its goodbye, else a failure. */
+void coll_net_lost(coll_context *context, int peer, const char *how);
+
+/* Fails communicators that wait for a peer which has left, or have come to where a peer failed.
+ * Called after frames were taken. */
+void coll_net_look(coll_context *context);
+
+/* Says goodbye to all. */
+void coll_net_farewell(coll_context *context);
+
+/* The transport table's functions for communicators, lines and streams. */
+base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
+void coll_net_comm_close(coll_comm *comm);
+bool coll_net_may_announce(const coll_op *op);
+void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
+bool coll_net_has_given(const coll_op *op);
+void coll_net_watch(coll_op *op);
+bool coll_net_awaits(const coll_op *op, int peer);
+void coll_net_distress(coll_comm *comm);
+void coll_net_settle(coll_comm *comm);
+void coll_net_show_waits(coll_comm *comm, uint64_t waits);
+uint64_t coll_net_waits_of(const coll_comm *comm, int peer);
+size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
+void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
+void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);
+void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes);
+const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
+void coll_net_receive_end(coll_comm *comm, int peer, int lane);
+base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
+void coll_net_arena_close(coll_arena *arena);
+
+/* Frees what the core holds of the context. */
+void coll_net_fini(coll_net *net);
+
+#endif

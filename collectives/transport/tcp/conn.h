@@ -1,0 +1,89 @@
+/* One connection to a peer, after the handshake: frames out, frames in.
+ *
+ * On the wire a frame is head, body, and a tag (seal.h; none with auth off). Frames go out in
+ * one sendmsg, straight from where they lie, with those before them that were kept for company:
+ * each call costs a segment of its own, and a segment a few microseconds on both sides. Where the
+ * last segment is a short one anyhow, it goes by a call of its own: what the peer has sent
+ * meanwhile is acknowledged by it, which saves a segment with nothing else in it; 64 KiB each way
+ * take a sixth less time. What the socket does not take is kept and goes first next time. Bodies of
+ * data frames are read straight to their place; all else goes to a stage, and is believed or not
+ * where it lies there, as do short data that are expected right behind a line. Frames are numbered
+ * from 0, and must come in turn.
+ *
+ * Never blocks. Used by the context's thread only. */
+#ifndef COLL_SRC_TCP_CONN_H
+#define COLL_SRC_TCP_CONN_H
+
+#include "transport/socket/net.h"
+#include "transport/tcp/seal.h"
+
+enum {
+    COLL_CONN_STAGE_BYTES = 64 * 1024,
+    COLL_CONN_ASK_BYTES = 4096,        /* into the stage at a time, beside what is due */
+    COLL_CONN_BURST_BYTES = 34 * 1024, /* of a line and the data behind it, to be read in one go */
+    COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
+};
+
+typedef struct coll_conn {
+    coll_seal in;
+    coll_seal out;
+    int fd;
+    int peer; /* context rank */
+
+    uint64_t received; /* frames */
+    coll_frame_head head;
+    bool in_body; /* head is there, and placed */
+    coll_net_verdict verdict;
+    uint8_t *body;
+    size_t got_bytes; /* of the body */
+    coll_comm *owner; /* of the body's place; NULL: scratch */
+    uint8_t *scratch; /* COLL_FRAME_BODY_BYTES_MAX */
+    size_t stage_begin, stage_end;
+    size_t burst_bytes; /* the last line's frame, and those of short data behind it */
+    uint8_t stage[COLL_CONN_STAGE_BYTES];
+
+    uint64_t sent;    /* frames */
+    uint8_t *sealed;  /* an encrypted body on its way */
+    uint8_t *backlog; /* what the socket did not take */
+    size_t backlog_begin, backlog_end, backlog_capacity;
+    uint64_t gone_bytes;    /* that the socket took */
+    bool held;              /* what was kept waits for company until the end of this turn */
+    size_t packet_bytes;    /* what the system sends as one at most; 0: unknown */
+    size_t short_bytes_max; /* of a last packet: so much need not be acknowledged at once */
+    bool deaf;              /* the socket takes nothing any more */
+    bool shut;              /* nothing that comes is believed any more */
+} coll_conn;
+
+/* Takes over a connected, non-blocking socket. On failure the socket is closed. */
+BASE_MUST_CHECK base_status coll_conn_create(int fd, int peer, const coll_seal *in,
+                                             const coll_seal *out, coll_conn **conn,
+                                             base_error *reterr);
+void coll_conn_destroy(coll_conn *conn);
+
+/* Sends frames, or keeps a copy of them: until the next that leave at once, or a flush. */
+void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
+                    coll_net_when when);
+
+/* Sends what was kept; true if something went. */
+bool coll_conn_flush(coll_conn *conn);
+
+/* Takes what is there, frame by frame, and gives it to the core; true if anything came. Closes the
+ * socket at its end, and reads no more after a frame that is not what the peer has sealed, or that
+ * breaks the protocol; the peer's communicators have failed then. */
+bool coll_conn_receive(coll_context *context, coll_conn *conn);
+
+/* comm goes: what is still on its way to it goes to the scratch. */
+void coll_conn_forget(coll_conn *conn, const coll_comm *comm);
+
+/* Whether there is anything to read for. */
+static inline bool coll_conn_listens(const coll_conn *conn)
+{
+    return conn->fd >= 0 && !conn->shut;
+}
+
+static inline size_t coll_conn_backlog(const coll_conn *conn)
+{
+    return conn->backlog_end - conn->backlog_begin;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* How two ranks make sure of each other on a fresh connection, before the first frame.
+ *
+ *     connector → listener   hello of the connector
+ *     listener → connector   hello of the listener, and its proof
+ *     connector → listener   its proof
+ *
+ * A hello names both ranks and brings a nonce; a proof is BLAKE2b under the job's key over a label
+ * and both hellos, so it shows that its sender knows the key, and is good for this connection only.
+ * The frames' keys, one per direction, come from the same hellos under another label. Whoever does
+ * not know the job's key learns nothing here but ranks.
+ *
+ * Pure but for the nonce's randomness; any thread. */
+#ifndef COLL_SRC_TCP_HANDSHAKE_H
+#define COLL_SRC_TCP_HANDSHAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+#include "transport/tcp/seal.h"
+
+enum {
+    COLL_HELLO_MAGIC = 0x31546652, /* "RfT1", in this machine's byte order */
+    COLL_HELLO_VERSION = 3,
+    COLL_HELLO_NONCE_BYTES = 32,
+    COLL_PROOF_BYTES = 32,
+    COLL_JOB_KEY_BYTES = 32,
+};
+
+typedef struct coll_hello {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t rank; /* of the sender */
+    uint32_t peer; /* whom it takes the other side for */
+    uint32_t world_size;
+    uint32_t auth;    /* coll_tcp_auth */
+    uint32_t has_aes; /* 0 or 1 */
+    uint32_t zero;
+    uint8_t nonce[COLL_HELLO_NONCE_BYTES];
+} coll_hello;
+
+enum { COLL_HELLO_BYTES = 64, COLL_ANSWER_BYTES = COLL_HELLO_BYTES + COLL_PROOF_BYTES };
+
+_Static_assert(sizeof(coll_hello) == COLL_HELLO_BYTES, "a hello has no padding");
+
+/* Fills a hello, with a fresh nonce. */
+void coll_hello_make(coll_hello *hello, int rank, int peer, int world_size, coll_tcp_auth auth);
+
+/* Whether a hello is one from rank `peer` to rank `rank`, in the same job's terms; peer -1: from
+ * any higher rank. */
+bool coll_hello_fits(const coll_hello *hello, int rank, int peer, int world_size,
+                     coll_tcp_auth auth);
+
+void coll_proof_make(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,
+                     const coll_hello *connector_hello, const coll_hello *listener_hello,
+                     uint8_t proof[COLL_PROOF_BYTES]);
+bool coll_proof_fits(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,
+                     const coll_hello *connector_hello, const coll_hello *listener_hello,
+                     const uint8_t proof[COLL_PROOF_BYTES]);
+
+/* The seals of both directions, for the side named. */
+void coll_handshake_seals(const uint8_t job_key[COLL_JOB_KEY_BYTES], bool listener,
+                          const coll_hello *connector_hello, const coll_hello *listener_hello,
+                          coll_seal *in, coll_seal *out);
+
+#endif

@@ -1,0 +1,454 @@
+/* Connects every two ranks of a context over TCP, with a handshake on each connection. Called by
+ * tcp.c when a context is made. */
+#include "transport/tcp/links.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "transport/socket/interface.h"
+#include "transport/socket/options.h"
+#include "transport/tcp/handshake.h"
+#include "transport/tcp/record.h"
+
+enum {
+    BACKLOG = COLL_RANKS_MAX + 16,
+    GREETINGS_MAX = COLL_RANKS_MAX + 16, /* strangers included */
+    POLL_SLICE_MS = 20,
+    LIST_BYTES = 400,
+};
+
+typedef enum greeting_stage {
+    GREETING_FREE = 0,
+    GREETING_CONNECTING, /* connector: waits for the socket */
+    GREETING_ANSWER,     /* connector: waits for the listener's hello and proof */
+    GREETING_HELLO,      /* listener: waits for a hello */
+    GREETING_PROOF,      /* listener: waits for the connector's proof */
+} greeting_stage;
+
+/* A handshake under way. */
+typedef struct greeting {
+    greeting_stage stage;
+    int fd;
+    int peer; /* -1: not told yet */
+    coll_hello own;
+    coll_hello theirs;
+    uint8_t received[COLL_ANSWER_BYTES];
+    size_t received_bytes;
+} greeting;
+
+typedef struct meeting {
+    coll_context *context;
+    coll_conn **connections;
+    const bool *wanted;
+    const coll_tcp_record *all;
+    coll_tcp_auth auth;
+    uint8_t job_key[COLL_JOB_KEY_BYTES];
+    int listener;
+    int missing;
+    greeting greetings[GREETINGS_MAX];
+} meeting;
+
+static base_status resolve(const char *address, uint16_t port, struct addrinfo **to,
+                           base_error *reterr)
+{
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                   .ai_socktype = SOCK_STREAM};
+    char service[8];
+    (void)snprintf(service, sizeof service, "%u", (unsigned)port);
+    if (getaddrinfo(address, service, &hints, to) != 0) {
+        return base_fail(reterr, BASE_ERR_PEER, "'%s' is no numeric address", address);
+    }
+    return BASE_OK;
+}
+
+static base_status listen_on(const char *address, int *listener, uint16_t *port, base_error *reterr)
+{
+    struct addrinfo *at = NULL;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = {.v6 = {.sin6_family = AF_UNSPEC}};
+    socklen_t bound_bytes = sizeof bound;
+    const base_status status = resolve(address, 0, &at, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *listener = fd;
+    if (fd >= 0) {
+        coll_tcp_options_fresh(fd);
+    }
+    const bool listening = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
+                           listen(fd, BACKLOG) == 0 &&
+                           getsockname(fd, &bound.any, &bound_bytes) == 0;
+    freeaddrinfo(at);
+    if (!listening) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", address, strerror(errno));
+    }
+    *port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
+    return BASE_OK;
+}
+
+static void drop(greeting *g)
+{
+    if (g->stage != GREETING_FREE) {
+        (void)close(g->fd);
+    }
+    g->stage = GREETING_FREE;
+}
+
+/* A place for a new handshake; where strangers fill them all, the first of them goes. */
+static greeting *new_greeting(meeting *m)
+{
+    greeting *oldest = NULL;
+    for (int i = 0; i < GREETINGS_MAX; i++) {
+        greeting *g = &m->greetings[i];
+        if (g->stage == GREETING_FREE) {
+            return g;
+        }
+        if (oldest == NULL && g->stage == GREETING_HELLO) {
+            oldest = g;
+        }
+    }
+    if (oldest != NULL) {
+        drop(oldest);
+    }
+    return oldest;
+}
+
+static base_status connect_fail(const meeting *m, int peer, const char *why, base_error *reterr)
+{
+    char who[128];
+    coll_tcp_rank_text(m->context, peer, who, sizeof who);
+    return base_fail(reterr, BASE_ERR_PEER,
+                     "cannot connect to %s at %s port %u: %s (is that the right interface? see "
+                     "--interface)",
+                     who, m->all[peer].address, (unsigned)m->all[peer].port, why);
+}
+
+static base_status start_connecting(meeting *m, int peer, base_error *reterr)
+{
+    struct addrinfo *to = NULL;
+    char address[COLL_ADDRESS_BYTES];
+    const coll_tcp_record *theirs = &m->all[peer];
+    const coll_identity *who = &m->context->identities[peer];
+    greeting *g = new_greeting(m);
+    if (coll_address_is_any(theirs->address)) {
+        return connect_fail(m, peer, "that is no address to connect to", reterr);
+    }
+    if (coll_address_is_loopback(theirs->address) &&
+        !coll_identity_same_host(who, &m->context->identities[m->context->rank])) {
+        return connect_fail(m, peer, "no other host can reach that", reterr);
+    }
+    coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
+    base_status status = resolve(address, theirs->port, &to, reterr);
+    if (status != BASE_OK || g == NULL) {
+        return status;
+    }
+    g->fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (g->fd < 0) {
+        freeaddrinfo(to);
+        return base_fail_errno(reterr, errno, "cannot make a socket");
+    }
+    g->stage = GREETING_CONNECTING;
+    g->peer = peer;
+    coll_tcp_options_fresh(g->fd);
+    if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
+        errno != EINTR) {
+        status = connect_fail(m, peer, strerror(errno), reterr);
+    }
+    freeaddrinfo(to);
+    return status;
+}
+
+/* A fresh socket takes a few dozen bytes at once, or it is no good. */
+static bool send_all(int fd, const void *data, size_t size_bytes)
+{
+    return send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size_bytes;
+}
+
+/* Reads up to `wanted` bytes of the greeting in all; 1 whole, 0 not yet, -1 the end. */
+static int receive_part(greeting *g, size_t wanted)
+{
+    const ssize_t got =
+        recv(g->fd, g->received + g->received_bytes, wanted - g->received_bytes, MSG_DONTWAIT);
+    if (got < 0) {
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    }
+    g->received_bytes += (size_t)got;
+    return got == 0 ? -1 : g->received_bytes == wanted;
+}
+
+/* The handshake is done: the socket becomes the connection. */
+static base_status finish(meeting *m, greeting *g, bool listener, base_error *reterr)
+{
+    coll_seal in;
+    coll_seal out;
+    const coll_hello *connector_hello = listener ? &g->theirs : &g->own;
+    const coll_hello *listener_hello = listener ? &g->own : &g->theirs;
+    coll_handshake_seals(m->job_key, listener, connector_hello, listener_hello, &in, &out);
+    g->stage = GREETING_FREE;
+    (void)coll_tcp_options_met(g->fd);
+    const base_status status =
+        coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
+    coll_seal_wipe(&in);
+    coll_seal_wipe(&out);
+    m->missing--;
+    return status;
+}
+
+static base_status connector_hello(meeting *m, greeting *g, base_error *reterr)
+{
+    int error = 0;
+    socklen_t error_bytes = sizeof error;
+    if (getsockopt(g->fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) != 0 || error != 0) {
+        return connect_fail(m, g->peer, strerror(error != 0 ? error : errno), reterr);
+    }
+    coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
+    if (!send_all(g->fd, &g->own, sizeof g->own)) {
+        return connect_fail(m, g->peer, strerror(errno), reterr);
+    }
+    g->stage = GREETING_ANSWER;
+    return BASE_OK;
+}
+
+static base_status connector_proof(meeting *m, greeting *g, base_error *reterr)
+{
+    uint8_t proof[COLL_PROOF_BYTES];
+    const int got = receive_part(g, COLL_ANSWER_BYTES);
+    if (got == 0) {
+        return BASE_OK;
+    }
+    if (got < 0) {
+        return connect_fail(m, g->peer, "it hung up during the handshake", reterr);
+    }
+    memcpy(&g->theirs, g->received, sizeof g->theirs);
+    if (!coll_hello_fits(&g->theirs, m->context->rank, g->peer, m->context->size, m->auth) ||
+        !coll_proof_fits(m->job_key, true, &g->own, &g->theirs, g->received + sizeof g->theirs)) {
+        return connect_fail(m, g->peer, "who answers there does not know this job's key", reterr);
+    }
+    coll_proof_make(m->job_key, false, &g->own, &g->theirs, proof);
+    if (!send_all(g->fd, proof, sizeof proof)) {
+        return connect_fail(m, g->peer, strerror(errno), reterr);
+    }
+    return finish(m, g, false, reterr);
+}
+
+/* Strangers are dropped without a word. */
+static void listener_hello(meeting *m, greeting *g)
+{
+    uint8_t answer[COLL_ANSWER_BYTES];
+    const int got = receive_part(g, COLL_HELLO_BYTES);
+    if (got == 0) {
+        return;
+    }
+    memcpy(&g->theirs, g->received, sizeof g->theirs);
+    if (got < 0 || !coll_hello_fits(&g->theirs, m->context->rank, -1, m->context->size, m->auth) ||
+        !m->wanted[g->theirs.rank] || m->connections[g->theirs.rank] != NULL) {
+        drop(g);
+        return;
+    }
+    g->peer = (int)g->theirs.rank;
+    coll_hello_make(&g->own, m->context->rank, g->peer, m->context->size, m->auth);
+    memcpy(answer, &g->own, sizeof g->own);
+    coll_proof_make(m->job_key, true, &g->theirs, &g->own, answer + sizeof g->own);
+    if (!send_all(g->fd, answer, sizeof answer)) {
+        drop(g);
+        return;
+    }
+    g->received_bytes = 0;
+    g->stage = GREETING_PROOF;
+}
+
+static base_status listener_proof(meeting *m, greeting *g, base_error *reterr)
+{
+    const int got = receive_part(g, COLL_PROOF_BYTES);
+    if (got == 0) {
+        return BASE_OK;
+    }
+    if (got < 0 || m->connections[g->peer] != NULL ||
+        !coll_proof_fits(m->job_key, false, &g->theirs, &g->own, g->received)) {
+        drop(g);
+        return BASE_OK;
+    }
+    return finish(m, g, true, reterr);
+}
+
+static void accept_all(meeting *m)
+{
+    for (int i = 0; i < BACKLOG; i++) {
+        const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        greeting *g = fd >= 0 ? new_greeting(m) : NULL;
+        if (g == NULL) {
+            if (fd >= 0) {
+                (void)close(fd);
+            }
+            return;
+        }
+        *g = (greeting){.stage = GREETING_HELLO, .fd = fd, .peer = -1};
+    }
+}
+
+static base_status advance(meeting *m, greeting *g, base_error *reterr)
+{
+    switch (g->stage) {
+    case GREETING_FREE:
+        break;
+    case GREETING_CONNECTING:
+        return connector_hello(m, g, reterr);
+    case GREETING_ANSWER:
+        return connector_proof(m, g, reterr);
+    case GREETING_HELLO:
+        listener_hello(m, g);
+        break;
+    case GREETING_PROOF:
+        return listener_proof(m, g, reterr);
+    }
+    return BASE_OK;
+}
+
+static base_status name_missing(const meeting *m, base_error *reterr)
+{
+    char text[LIST_BYTES] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
+        if (m->wanted[rank] && m->connections[rank] == NULL) {
+            char who[128];
+            coll_tcp_rank_text(m->context, rank, who, sizeof who);
+            const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
+                                       used == 0 ? "" : ", ", who, m->all[rank].address);
+            used += added > 0 ? (size_t)added : 0;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_TIMEOUT, "no connection in time to %s", text);
+}
+
+/* One look at all sockets. */
+static base_status look(meeting *m, int64_t deadline_ns, base_error *reterr)
+{
+    struct pollfd items[GREETINGS_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
+    greeting *of[GREETINGS_MAX + 1] = {NULL};
+    nfds_t count = 1;
+    for (int i = 0; i < GREETINGS_MAX; i++) {
+        greeting *g = &m->greetings[i];
+        if (g->stage != GREETING_FREE) {
+            of[count] = g;
+            items[count++] = (struct pollfd){
+                .fd = g->fd, .events = g->stage == GREETING_CONNECTING ? POLLOUT : POLLIN};
+        }
+    }
+    base_status status = BASE_OK;
+    if (poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0) {
+        for (nfds_t i = 1; status == BASE_OK && i < count; i++) {
+            status = items[i].revents != 0 ? advance(m, of[i], reterr) : BASE_OK;
+        }
+        if (items[0].revents != 0) {
+            accept_all(m);
+        }
+    }
+    return status;
+}
+
+static base_status meet(meeting *m, int64_t deadline_ns, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (int rank = 0; status == BASE_OK && rank < m->context->size; rank++) {
+        m->missing += m->wanted[rank];
+        if (m->wanted[rank] && rank < m->context->rank) {
+            status = start_connecting(m, rank, reterr);
+        }
+    }
+    while (status == BASE_OK && m->missing > 0) {
+        status = coll_abort_check(m->context, reterr);
+        if (status == BASE_OK && base_now_ns() >= deadline_ns) {
+            status = name_missing(m, reterr);
+        }
+        if (status == BASE_OK) {
+            status = look(m, deadline_ns, reterr);
+        }
+    }
+    return status;
+}
+
+/* Whether a rank that this one connects with is on another host. */
+static bool reaches_beyond(const coll_context *context, const bool *wanted)
+{
+    for (int rank = 0; rank < context->size; rank++) {
+        if (wanted[rank] && !coll_identity_same_host(&context->identities[rank],
+                                                     &context->identities[context->rank])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+base_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
+                                const bool *wanted, int64_t deadline_ns, coll_conn **connections,
+                                base_error *reterr)
+{
+    coll_tcp_record mine = {.auth = (uint8_t)options->tcp_auth,
+                            .has_key = options->job_key != NULL};
+    coll_tcp_record *all = calloc((size_t)context->size, sizeof *all);
+    meeting *m = calloc(1, sizeof *m);
+    base_status status = BASE_OK;
+    if (m != NULL) {
+        *m = (meeting){.context = context,
+                       .connections = connections,
+                       .wanted = wanted,
+                       .all = all,
+                       .auth = options->tcp_auth,
+                       .listener = -1};
+    }
+    if (all == NULL || m == NULL) {
+        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+        goto out;
+    }
+    if (sodium_init() < 0) {
+        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "libsodium does not start");
+        goto out;
+    }
+    randombytes_buf(mine.share, sizeof mine.share);
+    status = coll_interface_choose(options->interface, options->rendezvous_address,
+                                   reaches_beyond(context, wanted), mine.address, reterr);
+    if (status == BASE_OK) {
+        status = listen_on(mine.address, &m->listener, &mine.port, reterr);
+    }
+    if (status == BASE_OK) {
+        status =
+            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_tcp_records_check(context, all, reterr);
+    }
+    if (status == BASE_OK) {
+        coll_tcp_records_key(options->job_key, all, context->size, m->job_key);
+        status = meet(m, deadline_ns, reterr);
+    }
+out:
+    for (int i = 0; m != NULL && i < GREETINGS_MAX; i++) {
+        drop(&m->greetings[i]);
+    }
+    if (m != NULL && m->listener >= 0) {
+        (void)close(m->listener);
+    }
+    if (m != NULL) {
+        sodium_memzero(m, sizeof *m);
+    }
+    if (all != NULL) {
+        sodium_memzero(all, (size_t)context->size * sizeof *all);
+    }
+    sodium_memzero(&mine, sizeof mine);
+    free(m);
+    free(all);
+    return status;
+}

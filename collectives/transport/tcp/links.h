@@ -1,0 +1,19 @@
+/* Connects every two ranks: the lower one listens, on one port that the system picks; addresses and
+ * ports go through the caller's exchange, and both sides of each connection prove that they know
+ * the job's key (tcp_handshake.h). A stranger who connects is closed without an answer, and holds
+ * nothing up. A lost connection is not made again: what was under way is lost, and the communicator
+ * with it. */
+#ifndef COLL_SRC_TCP_LINKS_H
+#define COLL_SRC_TCP_LINKS_H
+
+#include "transport/tcp/conn.h"
+
+/* Collective: one exchange, then connects this rank with every rank that `wanted` names (alike on
+ * both sides), and waits for all. Fills connections, by context rank.
+ * `wanted[own rank]` is false. */
+BASE_MUST_CHECK base_status coll_tcp_links_open(coll_context *context,
+                                                const coll_context_options *options,
+                                                const bool *wanted, int64_t deadline_ns,
+                                                coll_conn **connections, base_error *reterr);
+
+#endif

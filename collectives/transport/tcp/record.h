@@ -1,0 +1,31 @@
+/* What ranks tell each other before they connect: where they listen, how their frames are
+ * protected, and a share of the key. */
+#ifndef COLL_SRC_TCP_RECORD_H
+#define COLL_SRC_TCP_RECORD_H
+
+#include "core/context.h"
+#include "transport/socket/interface.h"
+#include "transport/tcp/handshake.h"
+
+/* As the exchange carries it. */
+typedef struct coll_tcp_record {
+    char address[COLL_ADDRESS_BYTES];
+    uint8_t share[COLL_JOB_KEY_BYTES]; /* of the job's key */
+    uint16_t port;
+    uint8_t auth;
+    uint8_t has_key;
+    uint8_t zero[4];
+} coll_tcp_record;
+
+/* "rank 1 (host b, pid 42)". */
+void coll_tcp_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
+
+/* Whether all records can be what ranks say; all ranks must agree on how frames are protected. */
+BASE_MUST_CHECK base_status coll_tcp_records_check(const coll_context *context,
+                                                   coll_tcp_record *all, base_error *reterr);
+
+/* The key of this context: everybody's shares, under the job's key if there is one. */
+void coll_tcp_records_key(const uint8_t *job_key, const coll_tcp_record *all, int size,
+                          uint8_t key[COLL_JOB_KEY_BYTES]);
+
+#endif

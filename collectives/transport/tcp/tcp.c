@@ -1,0 +1,340 @@
+/* Plain sockets between ranks: one connection per pair, busily read. What a frame is, net.h says;
+ * how it is protected, seal.h; how ranks meet, links.h.
+ *
+ * One connection fills a link that two processors can fill: several were not faster. Waiting is the
+ * caller's loop (wait.c), which reads without blocking; where that has found nothing for long
+ * enough, sleep polls all sockets. */
+#include "transport/tcp/tcp.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "transport/tcp/links.h"
+
+enum {
+    DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
+    KEEP_POLLS = 128, /* that frames wait for company */
+    SLEEP_MS = 1000,
+    FLUSH_STEP_MS = 5,
+};
+
+#define FLUSH_FAILED_NS (100 * BASE_NS_PER_MS)
+
+static coll_tcp *tcp_of(const coll_context *context)
+{
+    return context->net;
+}
+
+static void tcp_send(coll_context *context, int peer, const coll_net_frames *frames,
+                     coll_net_when when)
+{
+    coll_tcp *tcp = tcp_of(context);
+    coll_conn_send(context, tcp->connections[peer], frames, when);
+    tcp->holds = tcp->holds || when == COLL_NET_SOON || when == COLL_NET_AHEAD;
+    tcp->leads = tcp->leads || when == COLL_NET_AHEAD;
+    if (when == COLL_NET_IDLY) {
+        tcp->keeps = true;
+        tcp->polls = 0;
+    }
+}
+
+static bool tcp_has_room(coll_context *context, int peer)
+{
+    return coll_conn_backlog(tcp_of(context)->connections[peer]) < COLL_CONN_BACKLOG_BYTES;
+}
+
+static bool tcp_is_through(coll_context *context, int peer)
+{
+    const coll_conn *conn = tcp_of(context)->connections[peer];
+    return conn->held || coll_conn_backlog(conn) == 0;
+}
+
+static uint64_t tcp_handed(coll_context *context, int peer)
+{
+    const coll_conn *conn = tcp_of(context)->connections[peer];
+    return conn->gone_bytes + coll_conn_backlog(conn);
+}
+
+static bool tcp_has_gone(coll_context *context, int peer, uint64_t bytes)
+{
+    const coll_conn *conn = tcp_of(context)->connections[peer];
+    return conn->gone_bytes >= bytes || conn->deaf;
+}
+
+static bool tcp_deliver(coll_context *context, int peer)
+{
+    coll_conn *conn = tcp_of(context)->connections[peer];
+    int unanswered = 0;
+    (void)coll_conn_flush(conn);
+    return conn->deaf || (coll_conn_backlog(conn) == 0 &&
+                          (ioctl(conn->fd, SIOCOUTQ, &unanswered) != 0 || unanswered == 0));
+}
+
+static void tcp_forget(coll_context *context, coll_comm *comm)
+{
+    const coll_tcp *tcp = tcp_of(context);
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn_forget(tcp->connections[tcp->peers[i]], comm);
+    }
+}
+
+static const coll_net_links tcp_net_links = {.send = tcp_send,
+                                             .has_room = tcp_has_room,
+                                             .is_through = tcp_is_through,
+                                             .handed = tcp_handed,
+                                             .has_gone = tcp_has_gone,
+                                             .deliver = tcp_deliver,
+                                             .forget = tcp_forget};
+
+/* Which connections have something to read, where asking is cheaper than trying. */
+static int readable(const coll_tcp *tcp, int *ranks)
+{
+    struct pollfd items[COLL_RANKS_MAX];
+    int count = 0;
+    for (int i = 0; i < tcp->peer_count; i++) {
+        const coll_conn *conn = tcp->connections[tcp->peers[i]];
+        items[i] = (struct pollfd){.fd = coll_conn_listens(conn) ? conn->fd : -1, .events = POLLIN};
+    }
+    if (poll(items, (nfds_t)tcp->peer_count, 0) <= 0) {
+        return 0;
+    }
+    for (int i = 0; i < tcp->peer_count; i++) {
+        if (items[i].revents != 0) {
+            ranks[count++] = tcp->peers[i];
+        }
+    }
+    return count;
+}
+
+/* Sends what was kept for company. */
+static void flush_held(coll_tcp *tcp)
+{
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (conn->held) {
+            (void)coll_conn_flush(conn);
+        }
+    }
+    tcp->holds = false;
+    tcp->leads = false;
+    tcp->keeps = false;
+}
+
+void coll_tcp_push(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    if (tcp->holds) {
+        flush_held(tcp);
+    }
+}
+
+bool coll_tcp_poll(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    int ranks[COLL_RANKS_MAX];
+    const int *here = tcp->peers;
+    int count = tcp->peer_count;
+    bool moved = false;
+    if (tcp->leads) {
+        return false; /* what an operation begins with goes first */
+    }
+    if (count > DIRECT_PEERS) {
+        count = readable(tcp, ranks);
+        here = ranks;
+    }
+    for (int i = 0; i < count; i++) {
+        coll_conn *conn = tcp->connections[here[i]];
+        moved = coll_conn_receive(context, conn) || moved;
+    }
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        moved = (!conn->held && coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
+    }
+    if (tcp->keeps && ++tcp->polls > KEEP_POLLS) {
+        flush_held(tcp);
+    }
+    if (tcp->net.watchful) {
+        coll_net_look(context);
+    }
+    return moved;
+}
+
+void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns)
+{
+    coll_tcp *tcp = tcp_of(context);
+    struct pollfd items[COLL_RANKS_MAX + 1] = {{.fd = tcp->wake_fd, .events = POLLIN}};
+    nfds_t count = 1;
+    if (changed(context)) {
+        return;
+    }
+    flush_held(tcp);
+    for (int i = 0; i < tcp->peer_count; i++) {
+        const coll_conn *conn = tcp->connections[tcp->peers[i]];
+        if (coll_conn_listens(conn)) {
+            items[count++] = (struct pollfd){
+                .fd = conn->fd,
+                .events = (short)(POLLIN | (coll_conn_backlog(conn) > 0 ? POLLOUT : 0))};
+        }
+    }
+    if (poll(items, count, base_deadline_poll_ms(until_ns, SLEEP_MS)) > 0 &&
+        items[0].revents != 0) {
+        uint64_t rung = 0;
+        (void)!read(tcp->wake_fd, &rung, sizeof rung);
+    }
+}
+
+void coll_tcp_wake(coll_context *context)
+{
+    const coll_tcp *tcp = tcp_of(context);
+    const uint64_t one = 1;
+    (void)!write(tcp->wake_fd, &one, sizeof one);
+}
+
+base_status coll_tcp_open(coll_context *context, const coll_context_options *options,
+                          const bool *wanted, int64_t deadline_ns, base_error *reterr)
+{
+    coll_tcp *tcp = calloc(1, sizeof *tcp);
+    if (tcp == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    tcp->net.links = &tcp_net_links;
+    context->net = tcp;
+    tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (tcp->wake_fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot make an eventfd");
+    }
+    const base_status status =
+        coll_tcp_links_open(context, options, wanted, deadline_ns, tcp->connections, reterr);
+    for (int rank = 0; rank < context->size; rank++) {
+        if (tcp->connections[rank] != NULL) {
+            tcp->net.remote[rank] = true;
+            tcp->net.packet_bytes[rank] = tcp->connections[rank]->short_bytes_max;
+            tcp->peers[tcp->peer_count++] = rank;
+        }
+    }
+    return status;
+}
+
+/* Whether bytes wait here or in the kernel that the peer may still take. What a closed socket has
+ * sent is not sent again once the peer answers:
+ * where data may be on its way, it must have arrived. */
+static bool has_unsent(const coll_tcp *tcp, const coll_conn *conn)
+{
+    int unsent = 0;
+    if (conn->fd < 0 || conn->deaf || tcp->net.left[conn->peer]) {
+        return false;
+    }
+    return coll_conn_backlog(conn) > 0 ||
+           (ioctl(conn->fd, tcp->net.owed[conn->peer] ? SIOCOUTQ : SIOCOUTQNSD, &unsent) == 0 &&
+            unsent > 0);
+}
+
+/* Sends on, and waits a moment for those who have not taken all. False: there is nobody. */
+static bool flush_step(coll_tcp *tcp)
+{
+    struct pollfd items[COLL_RANKS_MAX];
+    coll_conn *waiting[COLL_RANKS_MAX];
+    nfds_t count = 0;
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        (void)coll_conn_flush(conn);
+        if (has_unsent(tcp, conn)) {
+            waiting[count] = conn;
+            items[count++] = (struct pollfd){.fd = conn->fd,
+                                             .events = coll_conn_backlog(conn) > 0 ? POLLOUT : 0};
+        }
+    }
+    if (count > 0 && poll(items, count, FLUSH_STEP_MS) > 0) {
+        for (nfds_t i = 0; i < count; i++) {
+            waiting[i]->deaf |= (items[i].revents & (POLLERR | POLLHUP)) != 0;
+        }
+    }
+    return count > 0;
+}
+
+/* Gives what was sent last the time to leave: peers may need it. After a failure that is short. */
+static void flush(const coll_context *context, coll_tcp *tcp)
+{
+    const bool failed = context->broken || context->world == NULL;
+    const int64_t deadline_ns =
+        base_deadline_after_ns(failed ? FLUSH_FAILED_NS : context->timeout_ns);
+    while (flush_step(tcp) && base_now_ns() < deadline_ns &&
+           atomic_load(&context->abort_state) == 0) {
+    }
+}
+
+void coll_tcp_close(coll_context *context)
+{
+    coll_tcp *tcp = tcp_of(context);
+    if (tcp == NULL) {
+        return;
+    }
+    coll_net_farewell(context);
+    flush(context, tcp);
+    for (int i = 0; i < tcp->peer_count; i++) {
+        coll_conn *conn = tcp->connections[tcp->peers[i]];
+        uint8_t rest[4096];
+        /* Closing with bytes unread would cut off what was sent. */
+        if (conn->fd >= 0 && shutdown(conn->fd, SHUT_WR) == 0) {
+            for (int reads = 0; reads < 256 && recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT) > 0;
+                 reads++) {
+            }
+        }
+        coll_conn_destroy(conn);
+    }
+    if (tcp->wake_fd >= 0) {
+        (void)close(tcp->wake_fd);
+    }
+    coll_net_fini(&tcp->net);
+    free(tcp);
+    context->net = NULL;
+}
+
+static base_status open_all(coll_context *context, const coll_context_options *options,
+                            int64_t deadline_ns, base_error *reterr)
+{
+    bool wanted[COLL_RANKS_MAX] = {false};
+    for (int rank = 0; rank < context->size; rank++) {
+        wanted[rank] = rank != context->rank;
+    }
+    return coll_tcp_open(context, options, wanted, deadline_ns, reterr);
+}
+
+const coll_transport_table coll_tcp_transport = {
+    .transport = COLL_TRANSPORT_TCP,
+    .shares_memory = false,
+    .open = open_all,
+    .close = coll_tcp_close,
+    .comm_open = coll_net_comm_open,
+    .comm_close = coll_net_comm_close,
+    .may_announce = coll_net_may_announce,
+    .announce = coll_net_announce,
+    .has_given = coll_net_has_given,
+    .watch = coll_net_watch,
+    .awaits = coll_net_awaits,
+    .distress = coll_net_distress,
+    .show_waits = coll_net_show_waits,
+    .waits_of = coll_net_waits_of,
+    .settle = coll_net_settle,
+    .send_begin = coll_net_send_begin,
+    .send_end = coll_net_send_end,
+    .send_from = coll_net_send_from,
+    .receive_into = coll_net_receive_into,
+    .receive_begin = coll_net_receive_begin,
+    .receive_end = coll_net_receive_end,
+    .poll = coll_tcp_poll,
+    .push = coll_tcp_push,
+    .sleep = coll_tcp_sleep,
+    .wake = coll_tcp_wake,
+    .arena_open = coll_net_arena_open,
+    .arena_close = coll_net_arena_close,
+};

@@ -1,0 +1,33 @@
+/* The tcp transport's own state, for the transport itself and for hybrid. */
+#ifndef COLL_SRC_TCP_H
+#define COLL_SRC_TCP_H
+
+#include "transport/socket/net.h"
+#include "transport/tcp/conn.h"
+
+typedef struct coll_tcp {
+    coll_net net; /* first: context->net points here */
+    coll_conn *connections[COLL_RANKS_MAX];
+    int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
+    int peer_count;
+    int wake_fd; /* an eventfd: ends a sleep */
+    bool holds;  /* some connection may have kept frames for company, until the end of this turn, */
+    bool leads;  /* with more to follow before anything is read, */
+    bool keeps;  /* or until there is nothing else to do */
+    int polls;   /* since then */
+} coll_tcp;
+
+extern const coll_transport_table coll_tcp_transport;
+
+/* Collective over the context: connects with the ranks in `wanted`. */
+BASE_MUST_CHECK base_status coll_tcp_open(coll_context *context,
+                                          const coll_context_options *options, const bool *wanted,
+                                          int64_t deadline_ns, base_error *reterr);
+void coll_tcp_close(coll_context *context);
+bool coll_tcp_poll(coll_context *context);
+void coll_tcp_push(coll_context *context);
+void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context),
+                    int64_t until_ns);
+void coll_tcp_wake(coll_context *context);
+
+#endif

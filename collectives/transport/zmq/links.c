@@ -1,0 +1,457 @@
+/* Opens a DEALER pair between every two ranks, with CURVE keys checked by ZAP. Called by zmq.c when
+ * a context is made and closed. */
+#include "transport/zmq/links.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "transport/socket/interface.h"
+#include "transport/zmq/frames.h"
+#include "transport/zmq/monitor.h"
+
+enum {
+    KEY_BYTES = 32,
+    KEY_TEXT_BYTES = 41,
+    ENDPOINT_BYTES = 128,
+    POLL_SLICE_MS = 20,
+    CURVE_BYTES = 64, /* what encryption adds to a frame, at most */
+    FLUSH_MS = 10000,
+    FLUSH_FAILED_MS = 100,
+    HANDSHAKE_MS = 30000,
+    ZAP_FRAMES = 7, /* version, request, domain, address, identity, mechanism, key */
+    ZAP_FRAME_BYTES = 256,
+};
+
+/* What the exchange carries. */
+typedef struct link_record {
+    uint8_t public_key[KEY_BYTES];
+    uint8_t plain; /* 1: COLL_TCP_AUTH_OFF, no CURVE */
+    char address[COLL_ADDRESS_BYTES];
+    uint16_t ports[COLL_RANKS_MAX]; /* where this rank listens for each higher one */
+} link_record;
+
+typedef struct key_pair {
+    uint8_t public_key[KEY_BYTES];
+    uint8_t secret_key[KEY_BYTES];
+} key_pair;
+
+static base_status zmq_fail(base_error *reterr, const char *what)
+{
+    return base_fail(reterr, BASE_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+static bool set_int(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
+}
+
+/* CURVE for a socket: server_key is NULL for a listener, which names in its ZAP domain the rank it
+ * waits for. */
+static bool set_curve(void *socket, const key_pair *keys, const uint8_t *server_key, int peer)
+{
+    char domain[16];
+    (void)snprintf(domain, sizeof domain, "%d", peer);
+    if (zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, KEY_BYTES) != 0 ||
+        zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, KEY_BYTES) != 0) {
+        return false;
+    }
+    if (server_key != NULL) {
+        return zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key, KEY_BYTES) == 0;
+    }
+    return set_int(socket, ZMQ_CURVE_SERVER, 1) &&
+           zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) == 0;
+}
+
+/* Every option of every data socket. A connection is as good as never made again: told not to try,
+ * a socket that has connected would drop what came before the end and was not read yet. No
+ * heartbeats: a stopped process is to be told by the deadline, and one that goes on before it must
+ * find its connection. Without keys there is no CURVE. */
+static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
+                               int peer, base_error *reterr)
+{
+    const int64_t size_max = COLL_ZMQ_MESSAGE_BYTES_MAX + CURVE_BYTES;
+    bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_SEND_HWM) &&
+               set_int(socket, ZMQ_RCVHWM, COLL_ZMQ_RECEIVE_HWM) &&
+               zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &size_max, sizeof size_max) == 0 &&
+               set_int(socket, ZMQ_SNDTIMEO, 0) && set_int(socket, ZMQ_RCVTIMEO, 0) &&
+               set_int(socket, ZMQ_IMMEDIATE, 0) && set_int(socket, ZMQ_RECONNECT_IVL, INT32_MAX) &&
+               set_int(socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) &&
+               set_int(socket, ZMQ_HEARTBEAT_IVL, 0) && set_int(socket, ZMQ_TCP_KEEPALIVE, 1) &&
+               set_int(socket, ZMQ_BACKLOG, 16) && set_int(socket, ZMQ_IPV6, 1);
+    set = set && (keys == NULL || set_curve(socket, keys, server_key, peer));
+    return set ? BASE_OK : zmq_fail(reterr, "cannot set up a socket");
+}
+
+static base_status get_keys(const coll_context_options *options, key_pair *keys, base_error *reterr)
+{
+    if (options->curve_public_key != NULL) {
+        memcpy(keys->public_key, options->curve_public_key, KEY_BYTES);
+        memcpy(keys->secret_key, options->curve_secret_key, KEY_BYTES);
+        return BASE_OK;
+    }
+    char public_text[KEY_TEXT_BYTES];
+    char secret_text[KEY_TEXT_BYTES];
+    base_status status = BASE_OK;
+    if (zmq_curve_keypair(public_text, secret_text) != 0 ||
+        zmq_z85_decode(keys->public_key, public_text) == NULL ||
+        zmq_z85_decode(keys->secret_key, secret_text) == NULL) {
+        status = zmq_fail(reterr, "cannot make a CURVE key pair");
+    }
+    explicit_bzero(secret_text, sizeof secret_text);
+    return status;
+}
+
+/* A socket for a peer, and the monitor that tells of its end. */
+static base_status make_socket(coll_zmq_links *links, int peer, base_error *reterr)
+{
+    links->sockets[peer] = zmq_socket(links->zmq, ZMQ_DEALER);
+    if (links->sockets[peer] == NULL) {
+        return zmq_fail(reterr, "cannot make a socket");
+    }
+    return coll_zmq_monitor_open(links->zmq, links->sockets[peer], peer, &links->monitors[peer],
+                                 reterr);
+}
+
+static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
+                              link_record *mine, base_error *reterr)
+{
+    char endpoint[ENDPOINT_BYTES];
+    size_t endpoint_bytes = sizeof endpoint;
+    base_status status = make_socket(links, peer, reterr);
+    void *socket = links->sockets[peer];
+    if (status == BASE_OK) {
+        status = set_options(socket, keys, NULL, peer, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    const bool ipv6 = strchr(mine->address, ':') != NULL;
+    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:*" : "tcp://%s:*", mine->address);
+    if (zmq_bind(socket, endpoint) != 0) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", endpoint,
+                         zmq_strerror(zmq_errno()));
+    }
+    if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &endpoint_bytes) != 0) {
+        return zmq_fail(reterr, "cannot learn a socket's port");
+    }
+    const char *colon = strrchr(endpoint, ':');
+    (void)coll_zmq_monitor_read(links->monitors[peer], 0);
+    mine->ports[peer] = colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
+    return BASE_OK;
+}
+
+static base_status connect_to(coll_context *context, coll_zmq_links *links, int peer,
+                              const key_pair *keys, const link_record *all, base_error *reterr)
+{
+    char endpoint[ENDPOINT_BYTES];
+    char address[COLL_ADDRESS_BYTES];
+    const link_record *theirs = &all[peer];
+    const coll_identity *who = &context->identities[peer];
+    base_status status = make_socket(links, peer, reterr);
+    void *socket = links->sockets[peer];
+    if (status == BASE_OK) {
+        status = set_options(socket, keys, theirs->public_key, peer, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    coll_address_reach(all[context->rank].address, theirs->address, address);
+    const bool ipv6 = strchr(address, ':') != NULL;
+    (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", address,
+                   (unsigned)theirs->ports[context->rank]);
+    const bool elsewhere = !coll_identity_same_host(who, &context->identities[context->rank]);
+    if (coll_address_is_any(theirs->address) ||
+        (elsewhere && coll_address_is_loopback(theirs->address))) {
+        return base_fail(reterr, BASE_ERR_PEER,
+                         "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
+                         peer, who->host, (unsigned)who->pid, theirs->address);
+    }
+    if (zmq_connect(socket, endpoint) != 0) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot connect to rank %d at %s: %s", peer, endpoint,
+                         zmq_strerror(zmq_errno()));
+    }
+    return BASE_OK;
+}
+
+/* Reads one ZAP request whole; how many frames it had. Frames over the limit are cut. */
+static int receive_zap(void *zap, uint8_t (*frames)[ZAP_FRAME_BYTES], size_t *sizes)
+{
+    int count = 0;
+    int more = 1;
+    while (more != 0) {
+        zmq_msg_t message;
+        (void)zmq_msg_init(&message);
+        if (zmq_msg_recv(&message, zap, ZMQ_DONTWAIT) < 0) {
+            (void)zmq_msg_close(&message);
+            return -1;
+        }
+        if (count < ZAP_FRAMES) {
+            const size_t size = zmq_msg_size(&message);
+            sizes[count] = size < ZAP_FRAME_BYTES ? size : ZAP_FRAME_BYTES - 1;
+            memcpy(frames[count], zmq_msg_data(&message), sizes[count]);
+            frames[count][sizes[count]] = 0;
+        }
+        count++;
+        more = zmq_msg_more(&message);
+        (void)zmq_msg_close(&message);
+    }
+    return count;
+}
+
+/* Answers who may connect: the domain names a rank, whose key it must be. */
+static void answer_zap(const coll_context *context, void *zap, const link_record *all)
+{
+    uint8_t frames[ZAP_FRAMES][ZAP_FRAME_BYTES];
+    size_t sizes[ZAP_FRAMES] = {0};
+    const int count = receive_zap(zap, frames, sizes);
+    if (count < 0) {
+        return;
+    }
+    bool known = false;
+    if (count == ZAP_FRAMES && sizes[6] == KEY_BYTES && sizes[5] == 5 &&
+        memcmp(frames[5], "CURVE", 5) == 0) {
+        const long rank = strtol((const char *)frames[2], NULL, 10);
+        known = rank > context->rank && rank < context->size &&
+                memcmp(frames[6], all[rank].public_key, KEY_BYTES) == 0;
+    }
+    (void)zmq_send(zap, "1.0", 3, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, frames[1], count > 1 ? sizes[1] : 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, known ? "200" : "400", 3, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, known ? "" : "not this job's", known ? 0 : 14, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
+    (void)zmq_send(zap, "", 0, ZMQ_DONTWAIT);
+}
+
+static bool is_hello(void *socket)
+{
+    coll_frame_head head;
+    const int size = zmq_recv(socket, &head, sizeof head, ZMQ_DONTWAIT);
+    return size == (int)sizeof head && head.magic == COLL_FRAME_MAGIC &&
+           head.kind == COLL_FRAME_HELLO;
+}
+
+static base_status name_missing(const coll_context *context, const link_record *all,
+                                const bool *here, base_error *reterr)
+{
+    char text[512] = "";
+    size_t used = 0;
+    for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
+        if (!here[rank]) {
+            const coll_identity *who = &context->identities[rank];
+            const int added = snprintf(text + used, sizeof text - used,
+                                       "%srank %d (host %s, pid %u) at %s", used == 0 ? "" : ", ",
+                                       rank, who->host, (unsigned)who->pid, all[rank].address);
+            used += added > 0 ? (size_t)added : 0;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_TIMEOUT, "no connection in time to %s", text);
+}
+
+/* Answers ZAP and reads first frames until every peer has sent one, and been sent ours: a peer's
+ * may be here before ours could leave, and the peer would take whatever we send next for it. A rank
+ * that has everybody's needs to answer no more: all who connect to it have been let in. */
+static base_status greet(coll_context *context, coll_zmq_links *links, const link_record *all,
+                         int64_t deadline_ns, base_error *reterr)
+{
+    const coll_frame_head hello = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_HELLO};
+    bool here[COLL_RANKS_MAX] = {false};
+    bool said[COLL_RANKS_MAX] = {false};
+    here[context->rank] = true;
+    for (int missing = 2 * (context->size - 1); missing > 0;) { /* to hear and to say */
+        zmq_pollitem_t items[COLL_RANKS_MAX + 1] = {{.socket = links->zap, .events = ZMQ_POLLIN}};
+        int count = 1;
+        for (int rank = 0; rank < context->size; rank++) {
+            void *socket = links->sockets[rank];
+            if (socket != NULL && !said[rank] &&
+                zmq_send(socket, &hello, sizeof hello, ZMQ_DONTWAIT) == (int)sizeof hello) {
+                said[rank] = true;
+                missing--;
+            }
+            if (socket != NULL && !here[rank] && is_hello(socket)) {
+                here[rank] = true;
+                missing--;
+            }
+            if (socket != NULL && (!here[rank] || !said[rank])) {
+                items[count++] = (zmq_pollitem_t){
+                    .socket = socket,
+                    .events = (short)(ZMQ_POLLIN | (said[rank] ? 0 : ZMQ_POLLOUT))};
+            }
+        }
+        const base_status aborted = coll_abort_check(context, reterr);
+        if (missing == 0 || aborted != BASE_OK) {
+            return aborted;
+        }
+        if (base_now_ns() >= deadline_ns) {
+            return name_missing(context, all, here, reterr);
+        }
+        if (zmq_poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0 &&
+            (items[0].revents & ZMQ_POLLIN) != 0) {
+            answer_zap(context, links->zap, all);
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status open_zmq(coll_zmq_links *links, bool plain, base_error *reterr)
+{
+    if (!plain && zmq_has("curve") == 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "this libzmq has no CURVE");
+    }
+    links->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (links->wake_fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot make an eventfd");
+    }
+    links->zmq = zmq_ctx_new();
+    links->zap = links->zmq != NULL ? zmq_socket(links->zmq, ZMQ_REP) : NULL;
+    if (links->zap == NULL || !set_int(links->zap, ZMQ_LINGER, 0) ||
+        zmq_bind(links->zap, "inproc://zeromq.zap.01") != 0) {
+        return zmq_fail(reterr, "cannot start ZeroMQ");
+    }
+    return BASE_OK;
+}
+
+static bool reaches_beyond(const coll_context *context)
+{
+    for (int rank = 0; rank < context->size; rank++) {
+        if (rank != context->rank &&
+            !coll_identity_same_host(&context->identities[rank],
+                                     &context->identities[context->rank])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Some ranks with CURVE and some without would wait for each other until the deadline. */
+static base_status check_records(const coll_context *context, const link_record *all,
+                                 base_error *reterr)
+{
+    for (int rank = 1; rank < context->size; rank++) {
+        if (all[rank].plain != all[0].plain) {
+            const coll_identity *who = &context->identities[rank];
+            const coll_identity *first = &context->identities[0];
+            return base_fail(reterr, BASE_ERR_MISMATCH,
+                             "rank 0 (host %s, pid %u) wants zmq %s, rank %d (host %s, pid %u) %s",
+                             first->host, (unsigned)first->pid,
+                             all[0].plain != 0 ? "plain" : "encrypted", rank, who->host,
+                             (unsigned)who->pid, all[rank].plain != 0 ? "plain" : "encrypted");
+        }
+    }
+    return BASE_OK;
+}
+
+/* All are connected: sets the connections to what tcp's are set to. */
+static void tune_connections(const coll_context *context, coll_zmq_links *links,
+                             const link_record *all)
+{
+    for (int peer = 0; peer < context->size; peer++) {
+        const int listener = peer < context->rank ? peer : context->rank;
+        const int other = peer < context->rank ? context->rank : peer;
+        if (peer != context->rank) {
+            links->suspect[peer] =
+                coll_zmq_monitor_read(links->monitors[peer], all[listener].ports[other]) ||
+                links->suspect[peer];
+        }
+    }
+}
+
+base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
+                                const coll_context_options *options, int64_t deadline_ns,
+                                base_error *reterr)
+{
+    key_pair keys = {.public_key = {0}};
+    const bool plain = options->tcp_auth == COLL_TCP_AUTH_OFF;
+    const key_pair *used = plain ? NULL : &keys;
+    link_record mine = {.plain = plain ? 1 : 0};
+    link_record *all = calloc((size_t)context->size, sizeof *all);
+    links->own_rank = context->rank;
+    links->encrypted = !plain;
+    base_status status = BASE_OK;
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+    }
+    status = coll_interface_choose(options->interface, options->rendezvous_address,
+                                   reaches_beyond(context), mine.address, reterr);
+    if (status == BASE_OK) {
+        status = open_zmq(links, plain, reterr);
+    }
+    if (status == BASE_OK && !plain) {
+        status = get_keys(options, &keys, reterr);
+    }
+    memcpy(mine.public_key, keys.public_key, KEY_BYTES);
+    for (int peer = context->rank + 1; status == BASE_OK && peer < context->size; peer++) {
+        status = listen_for(links, peer, used, &mine, reterr);
+    }
+    if (status == BASE_OK) {
+        status =
+            options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
+    }
+    for (int rank = 0; rank < context->size; rank++) {
+        all[rank].address[COLL_ADDRESS_BYTES - 1] = '\0';
+    }
+    if (status == BASE_OK) {
+        status = check_records(context, all, reterr);
+    }
+    for (int peer = 0; status == BASE_OK && peer < context->rank; peer++) {
+        status = connect_to(context, links, peer, used, all, reterr);
+    }
+    if (status == BASE_OK) {
+        status = greet(context, links, all, deadline_ns, reterr);
+    }
+    if (status == BASE_OK) {
+        tune_connections(context, links, all);
+    }
+    explicit_bzero(&keys, sizeof keys);
+    free(all);
+    return status;
+}
+
+bool coll_zmq_links_is_lost(coll_zmq_links *links, int rank)
+{
+    int events = 0;
+    size_t events_bytes = sizeof events;
+    links->suspect[rank] = coll_zmq_monitor_read(links->monitors[rank], 0) || links->suspect[rank];
+    /* A listener's may have been a stranger's, whom the handshake kept out. Only a socket without
+     * its peer takes nothing: credits keep far below what it would hold back. A socket that has
+     * connected goes on to take, but it had one connection only. */
+    return links->suspect[rank] &&
+           (rank < links->own_rank ||
+            zmq_getsockopt(links->sockets[rank], ZMQ_EVENTS, &events, &events_bytes) != 0 ||
+            (events & ZMQ_POLLOUT) == 0);
+}
+
+void coll_zmq_links_close(coll_zmq_links *links, const bool *left, bool failed)
+{
+    for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
+        if (links->sockets[rank] != NULL) {
+            /* Nobody takes it where there is no connection, and ZeroMQ would wait all the same. */
+            const int while_ms = left[rank] || coll_zmq_links_is_lost(links, rank) ? 0
+                                 : failed                                          ? FLUSH_FAILED_MS
+                                                                                   : FLUSH_MS;
+            /* Before its reader goes: ZeroMQ would wait for one forever. */
+            (void)zmq_socket_monitor(links->sockets[rank], NULL, 0);
+            (void)set_int(links->sockets[rank], ZMQ_LINGER, while_ms);
+            (void)zmq_close(links->sockets[rank]);
+        }
+        if (links->monitors[rank] != NULL) {
+            (void)zmq_close(links->monitors[rank]);
+        }
+    }
+    if (links->zap != NULL) {
+        (void)zmq_close(links->zap);
+    }
+    if (links->zmq != NULL) {
+        while (zmq_ctx_term(links->zmq) != 0 && zmq_errno() == EINTR) {
+        }
+    }
+    if (links->wake_fd >= 0) {
+        (void)close(links->wake_fd);
+    }
+}

@@ -1,0 +1,457 @@
+/* ZeroMQ between ranks, on one host or many, for networks where only that is allowed: one DEALER
+ * pair per two ranks, encrypted (zmq_links.h). What a frame is, net.h says, and what a message is,
+ * zmq_frames.h. Sends never block: a socket that takes nothing although its peer has credit has
+ * lost its peer; so has one whose monitor says that the connection has ended. Either way what the
+ * peer sent before is read first: it may say why it went. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/failure.h"
+#include "transport/zmq/frames.h"
+#include "transport/zmq/links.h"
+#include "transport/zmq/zmq.h"
+
+enum {
+    MESSAGES_PER_POLL = 64,
+    KEEP_POLLS = 128, /* that frames wait for company */
+    SLEEP_MS = 1000,
+};
+
+/* Frames' bodies, at most. CURVE takes a message whole at either end, so that a long one leaves one
+ * of them idle. Plain ones are so short for the sake of malloc, which the messages come from: with
+ * 512 KiB, 16 MiB took 6 ms in one run and 15 in the next. */
+enum { SEALED_BYTES_MAX = 256 * 1024, PLAIN_BYTES_MAX = 128 * 1024 };
+
+/* Asking a monitor costs as much as looking for messages. */
+#define HEAR_NS BASE_NS_PER_MS
+
+typedef struct zmq_peer {
+    uint64_t sent; /* frames */
+    uint64_t received;
+    bool refused; /* its socket took nothing */
+    bool shut;    /* it broke the protocol: nothing that comes is read any more */
+    size_t kept_bytes;
+    uint8_t kept[COLL_ZMQ_KEPT_BYTES]; /* frames that wait for company */
+} zmq_peer;
+
+/* A share in a message that a frame's body is lent from. */
+typedef struct zmq_loan {
+    zmq_msg_t message;
+    struct zmq_loan *next;
+} zmq_loan;
+
+typedef struct zmq_state {
+    coll_net net; /* first: context->net points here */
+    coll_zmq_links links;
+    zmq_peer peers[COLL_RANKS_MAX]; /* by context rank */
+    bool keeping;                   /* for some peer, until the end of this turn, */
+    bool keeping_idly;              /* or until there is nothing else to do, */
+    int polls;                      /* so many since */
+    int64_t hear_ns;                /* when the monitors are to be asked again */
+    zmq_loan *loans;                /* that are not in use */
+    uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
+} zmq_state;
+
+static zmq_state *state_of(const coll_context *context)
+{
+    return context->net;
+}
+
+static void number_frames(zmq_peer *peer, const coll_net_frames *frames)
+{
+    for (int i = 0; i < frames->count; i++) {
+        frames->heads[i].number = peer->sent++;
+    }
+}
+
+/* What is kept for a peer, and the frames behind it. False: there is no memory, and none of the
+ * frames has gone; the peer was told, in the next one. */
+static bool send_message(coll_context *context, int rank, const coll_net_frames *frames)
+{
+    zmq_state *state = state_of(context);
+    zmq_peer *peer = &state->peers[rank];
+    zmq_msg_t message;
+    int sent = -1;
+    if (zmq_msg_init_size(&message, peer->kept_bytes + coll_zmq_frames_bytes(frames)) != 0) {
+        coll_net_fail_peer(context, rank, "could not be sent to: no memory");
+        return false;
+    }
+    uint8_t *data = zmq_msg_data(&message);
+    memcpy(data, peer->kept, peer->kept_bytes);
+    number_frames(peer, frames);
+    coll_zmq_frames_write(frames, data + peer->kept_bytes);
+    peer->kept_bytes = 0;
+    do {
+        sent = zmq_msg_send(&message, state->links.sockets[rank], ZMQ_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0) {
+        (void)zmq_msg_close(&message);
+        peer->refused = true; /* poll says so, when it has read all that is here */
+    }
+    return true;
+}
+
+static void link_send(coll_context *context, int rank, const coll_net_frames *frames,
+                      coll_net_when when)
+{
+    zmq_state *state = state_of(context);
+    zmq_peer *peer = &state->peers[rank];
+    const size_t bytes = coll_zmq_frames_bytes(frames);
+    if (when != COLL_NET_NOW && bytes <= sizeof peer->kept - peer->kept_bytes) {
+        number_frames(peer, frames);
+        coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
+        peer->kept_bytes += bytes;
+        state->keeping = state->keeping || when != COLL_NET_IDLY;
+        if (when == COLL_NET_IDLY) {
+            state->keeping_idly = true;
+            state->polls = 0;
+        }
+        return;
+    }
+    if (!state->links.encrypted) {
+        (void)send_message(context, rank, frames);
+        return;
+    }
+    /* CURVE takes a message whole at either end: with several, the peer opens one while this rank
+     * closes the next. */
+    const uint8_t *body = frames->bodies;
+    for (int i = 0; i < frames->count; i++) {
+        const coll_net_frames frame = {.heads = &frames->heads[i], .count = 1, .bodies = body};
+        if (!send_message(context, rank, &frame)) {
+            return;
+        }
+        body = body == NULL ? NULL : body + frames->heads[i].body_bytes;
+    }
+}
+
+/* Sends what was kept for company. */
+static void send_kept(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    const coll_net_frames none = {.count = 0};
+    for (int rank = 0; rank < context->size; rank++) {
+        if (state->peers[rank].kept_bytes > 0) {
+            (void)send_message(context, rank, &none);
+        }
+    }
+    state->keeping = false;
+    state->keeping_idly = false;
+}
+
+static void net_push(coll_context *context)
+{
+    if (state_of(context)->keeping) {
+        send_kept(context);
+    }
+}
+
+static bool link_has_room(coll_context *context, int peer)
+{
+    (void)context;
+    (void)peer;
+    return true; /* credits keep far below the sockets' own limits */
+}
+
+static bool link_deliver(coll_context *context, int peer)
+{
+    (void)peer;
+    send_kept(context);
+    return true; /* as far as can be told */
+}
+
+static void link_forget(coll_context *context, coll_comm *comm)
+{
+    (void)context; /* frames come whole: none is half placed */
+    (void)comm;
+}
+
+static void link_give_back(coll_context *context, void *given)
+{
+    zmq_state *state = state_of(context);
+    zmq_loan *loan = given;
+    (void)zmq_msg_close(&loan->message);
+    loan->next = state->loans;
+    state->loans = loan;
+}
+
+static const coll_net_links zmq_net_links = {.send = link_send,
+                                             .has_room = link_has_room,
+                                             .deliver = link_deliver,
+                                             .forget = link_forget,
+                                             .give_back = link_give_back};
+
+/* A share in a message; NULL: no memory. */
+static zmq_loan *make_loan(coll_context *context, zmq_msg_t *message)
+{
+    zmq_state *state = state_of(context);
+    zmq_loan *loan = state->loans;
+    if (loan != NULL) {
+        state->loans = loan->next;
+    } else {
+        loan = malloc(sizeof *loan);
+    }
+    if (loan == NULL) {
+        return NULL;
+    }
+    (void)zmq_msg_init(&loan->message);
+    if (zmq_msg_copy(&loan->message, message) != 0) {
+        link_give_back(context, loan);
+        return NULL;
+    }
+    return loan;
+}
+
+/* Keeps the body of a frame, `at` bytes into its message, without a copy. Without memory the
+ * communicator fails, and the frame is nobody's. */
+static bool lend(coll_comm *comm, int rank, const coll_frame_head *head, zmq_msg_t *message,
+                 size_t at)
+{
+    zmq_loan *loan = make_loan(comm->context, message);
+    if (loan == NULL) {
+        (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
+        return true;
+    }
+    return coll_net_lend(comm, rank, head, (uint8_t *)zmq_msg_data(&loan->message) + at, loan);
+}
+
+/* Takes a frame; false: it broke the protocol, and its sender's communicators have failed. */
+static bool deliver(coll_context *context, int rank, const coll_frame_head *head,
+                    zmq_msg_t *message, const uint8_t *data)
+{
+    zmq_state *state = state_of(context);
+    uint8_t *body = NULL;
+    coll_comm *comm = NULL;
+    if (head->number != state->peers[rank].received++) {
+        coll_net_fail_peer(context, rank, "broke the protocol: a frame out of order");
+        return false;
+    }
+    const coll_net_verdict verdict =
+        coll_net_place(context, rank, head, state->scratch, &body, &comm);
+    if (verdict == COLL_NET_BAD) {
+        coll_net_fail_peer(context, rank, "broke the protocol");
+        return false;
+    }
+    if (verdict == COLL_NET_DROP) {
+        return true;
+    }
+    if (verdict == COLL_NET_LEND) {
+        return lend(comm, rank, head, message,
+                    (size_t)(data - (const uint8_t *)zmq_msg_data(message)));
+    }
+    if (head->body_bytes > 0) {
+        memcpy(body, data, head->body_bytes);
+    }
+    return coll_net_commit(context, rank, head, body);
+}
+
+/* False: nothing that this peer sends is to be read any more. */
+static bool deliver_message(coll_context *context, int rank, zmq_msg_t *message)
+{
+    const size_t size_bytes = zmq_msg_size(message);
+    const uint8_t *data = zmq_msg_data(message);
+    const uint8_t *body = NULL;
+    coll_frame_head head;
+    size_t at = 0;
+    do {
+        if (!coll_zmq_frames_read(data, size_bytes, &at, &head, &body)) {
+            coll_net_fail_peer(context, rank, "broke the protocol: a frame of the wrong size");
+            return false;
+        }
+        if (!deliver(context, rank, &head, message, body)) {
+            return false;
+        }
+    } while (at < size_bytes);
+    return true;
+}
+
+/* The next messages from a peer; false if there is none. */
+static bool take_messages(coll_context *context, int rank)
+{
+    zmq_state *state = state_of(context);
+    for (int count = 0; count < MESSAGES_PER_POLL && !state->peers[rank].shut; count++) {
+        zmq_msg_t message;
+        (void)zmq_msg_init(&message);
+        const bool here = zmq_msg_recv(&message, state->links.sockets[rank], ZMQ_DONTWAIT) >= 0;
+        state->peers[rank].shut = here && !deliver_message(context, rank, &message);
+        (void)zmq_msg_close(&message);
+        if (!here) {
+            return count > 0;
+        }
+    }
+    return !state->peers[rank].shut;
+}
+
+/* The monitors' news: the first lost connection of each peer. Where it sent something before, that
+ * comes first, and may be all that is needed: it is lost when next asked. */
+static bool hear_losses(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    bool moved = false;
+    for (int rank = 0; rank < context->size; rank++) {
+        if (state->links.sockets[rank] != NULL && !state->net.left[rank] &&
+            coll_zmq_links_is_lost(&state->links, rank)) {
+            if (!take_messages(context, rank)) {
+                coll_net_lost(context, rank, "closed by the other side");
+            }
+            moved = true;
+        }
+    }
+    return moved;
+}
+
+/* For a rank that never has to wait, and so never sleeps; before it reads anything else, so that
+ * all it has read so far has had its effect. */
+static bool hear_now_and_then(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    const int64_t now_ns = base_now_ns();
+    if (now_ns < state->hear_ns) {
+        return false;
+    }
+    const bool moved = hear_losses(context);
+    state->hear_ns = moved ? now_ns : now_ns + HEAR_NS;
+    return moved;
+}
+
+static bool net_poll_sockets(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    bool moved = hear_now_and_then(context);
+    for (int rank = 0; rank < context->size; rank++) {
+        if (state->links.sockets[rank] == NULL) {
+            continue;
+        }
+        if (take_messages(context, rank)) {
+            moved = true;
+        } else if (state->peers[rank].refused) {
+            state->peers[rank].refused = false;
+            coll_net_lost(context, rank, "it takes nothing any more");
+        }
+    }
+    if (state->keeping_idly && ++state->polls > KEEP_POLLS) {
+        send_kept(context);
+    }
+    if (state->net.watchful) {
+        coll_net_look(context);
+    }
+    return moved;
+}
+
+static void net_sleep(coll_context *context, bool (*changed)(coll_context *context),
+                      int64_t until_ns)
+{
+    const zmq_state *state = state_of(context);
+    zmq_pollitem_t items[2 * COLL_RANKS_MAX + 1] = {
+        {.fd = state->links.wake_fd, .events = ZMQ_POLLIN}};
+    int count = 1;
+    /* What a peer sent before it went is there before the news of its end. */
+    if (changed(context) || hear_losses(context)) {
+        return;
+    }
+    send_kept(context);
+    for (int rank = 0; rank < context->size; rank++) {
+        if (state->links.sockets[rank] != NULL && !state->net.left[rank]) {
+            if (!state->peers[rank].shut) {
+                items[count++] =
+                    (zmq_pollitem_t){.socket = state->links.sockets[rank], .events = ZMQ_POLLIN};
+            }
+            items[count++] =
+                (zmq_pollitem_t){.socket = state->links.monitors[rank], .events = ZMQ_POLLIN};
+        }
+    }
+    if (zmq_poll(items, count, base_deadline_poll_ms(until_ns, SLEEP_MS)) > 0 &&
+        (items[0].revents & ZMQ_POLLIN) != 0) {
+        uint64_t rung = 0;
+        (void)!read(state->links.wake_fd, &rung, sizeof rung);
+    }
+}
+
+static void net_wake(coll_context *context)
+{
+    const zmq_state *state = state_of(context);
+    const uint64_t one = 1;
+    (void)!write(state->links.wake_fd, &one, sizeof one);
+}
+
+static base_status net_open_context(coll_context *context, const coll_context_options *options,
+                                    int64_t deadline_ns, base_error *reterr)
+{
+    zmq_state *state = calloc(1, sizeof *state);
+    if (state == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+    }
+    state->links.wake_fd = -1;
+    state->net.links = &zmq_net_links;
+    state->net.chunk_bytes_max =
+        options->tcp_auth == COLL_TCP_AUTH_OFF ? PLAIN_BYTES_MAX : SEALED_BYTES_MAX;
+    context->net = state;
+    state->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
+    if (state->scratch == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for frames");
+    }
+    const base_status status =
+        coll_zmq_links_open(context, &state->links, options, deadline_ns, reterr);
+    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+        state->net.remote[rank] = rank != context->rank;
+    }
+    return status;
+}
+
+static void net_close_context(coll_context *context)
+{
+    zmq_state *state = state_of(context);
+    if (state == NULL) {
+        return;
+    }
+    (void)net_poll_sockets(context); /* who has said goodbye needs none */
+    coll_net_farewell(context);
+    bool failed = context->broken || context->world == NULL ||
+                  atomic_load(&context->abort_state) != 0; /* no peer is waited for any more */
+    for (int rank = 0; rank < context->size; rank++) {
+        failed = failed || state->peers[rank].shut;
+    }
+    /* Peers may need what was sent last, and why this rank goes. */
+    coll_zmq_links_close(&state->links, state->net.left, failed);
+    coll_net_fini(&state->net);
+    while (state->loans != NULL) {
+        zmq_loan *next = state->loans->next;
+        free(state->loans);
+        state->loans = next;
+    }
+    free(state->scratch);
+    free(state);
+    context->net = NULL;
+}
+
+const coll_transport_table coll_zmq_transport = {
+    .transport = COLL_TRANSPORT_ZMQ,
+    .shares_memory = false,
+    .has_threads = true,
+    .open = net_open_context,
+    .close = net_close_context,
+    .comm_open = coll_net_comm_open,
+    .comm_close = coll_net_comm_close,
+    .may_announce = coll_net_may_announce,
+    .announce = coll_net_announce,
+    .watch = coll_net_watch,
+    .awaits = coll_net_awaits,
+    .distress = coll_net_distress,
+    .show_waits = coll_net_show_waits,
+    .waits_of = coll_net_waits_of,
+    .settle = coll_net_settle,
+    .send_begin = coll_net_send_begin,
+    .send_end = coll_net_send_end,
+    .send_from = coll_net_send_from,
+    .receive_into = coll_net_receive_into,
+    .receive_begin = coll_net_receive_begin,
+    .receive_end = coll_net_receive_end,
+    .poll = net_poll_sockets,
+    .push = net_push,
+    .sleep = net_sleep,
+    .wake = net_wake,
+    .arena_open = coll_net_arena_open,
+    .arena_close = coll_net_arena_close,
+};

@@ -1,0 +1,368 @@
+/* A job's lease: takes and verifies the token, prints the estimate, redeems receipts for each
+ * attempt, and hands ranks their part in a memfd. Called by cli.c, and by job/ for deadline and
+ * keys. */
+#include "budget/lease.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "budget/lease_ask.h"
+#include "budget/money.h"
+#include "proto/digest.h"
+
+enum { RECEIPTS_PER_CALL = BUDGET_REDEEM_RANKS_MAX };
+
+struct launch_lease {
+    const launch_options *options;
+    int world_size;
+    int attempt;
+    proto_keypair job_key;
+    budget_claims claims;
+    budget_keyring keyring;
+    char token[BUDGET_TOKEN_BYTES];
+    char keyring_path[BASE_PATH_BYTES];
+    budget_service_address service;            /* where ranks redeem by themselves */
+    char (*receipts)[PROTO_LEASE_TOKEN_BYTES]; /* (world_size) */
+    int64_t deadline_boot_ns;
+};
+_Static_assert((int)BUDGET_TOKEN_BYTES <= (int)PROTO_LEASE_TOKEN_BYTES, "a token fits a lease");
+
+static int64_t boot_now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * BASE_NS_PER_S + now.tv_nsec;
+}
+
+/* What the launcher would name by itself: --keyring, else the one of the service's directory. */
+static base_status name_keyring(const launch_budget_options *budget, char path[BASE_PATH_BYTES],
+                                base_error *reterr)
+{
+    char dir[BASE_PATH_BYTES];
+    base_status status = BASE_OK;
+    if (budget->keyring[0] != '\0') {
+        (void)snprintf(path, BASE_PATH_BYTES, "%s", budget->keyring);
+        return BASE_OK;
+    }
+    (void)snprintf(dir, sizeof dir, "%s", budget->dir);
+    if (dir[0] == '\0') {
+        status = budget_default_dir(dir, reterr);
+    }
+    return status == BASE_OK ? base_path_join(dir, "keyring.json", path, reterr) : status;
+}
+
+/* The same file that the ranks will read (rank/gate.h). */
+static base_status find_keyring(launch_lease *lease, base_error *reterr)
+{
+    char named[BASE_PATH_BYTES] = "";
+    const char *chosen = budget_keyring_choose(NULL);
+    base_status status = BASE_OK;
+    if (chosen == NULL) {
+        status = name_keyring(&lease->options->budget, named, reterr);
+    }
+    if (status == BASE_OK) {
+        (void)snprintf(lease->keyring_path, sizeof lease->keyring_path, "%s",
+                       chosen != NULL ? chosen : named);
+        status = budget_keyring_read(lease->keyring_path, &lease->keyring, reterr);
+    }
+    if (status == BASE_OK && chosen == NULL) {
+        base_log(BASE_LOG_WARNING,
+                 "this machine has no " BUDGET_KEYRING_ANCHOR ": the keyring is the launcher's own "
+                 "%s, and whoever launches may choose another; as root: budget-service "
+                 "install-keyring",
+                 lease->keyring_path);
+    }
+    return status == BASE_OK ? status
+                             : base_error_prepend(reterr, status,
+                                                  "no keyring to verify the token with (--keyring "
+                                                  "FILE, or budget-service init)");
+}
+
+static base_status check_token(launch_lease *lease, const void *job_bytes, size_t job_size,
+                               base_error *reterr)
+{
+    const proto_job *job = &lease->options->job;
+    base_error why = {.message = ""};
+    const int64_t now_s =
+        lease->options->budget.receipts[0] == '\0' ? (int64_t)time(NULL) : BUDGET_ANY_TIME;
+    budget_verdict_token verdict = budget_token_verify(
+        lease->token, strlen(lease->token), &lease->keyring, now_s, &lease->claims, &why);
+    if (verdict == BUDGET_TOKEN_OK) {
+        verdict = budget_token_check_job(&lease->claims, job_bytes, job_size,
+                                         proto_mode_name(job->job.mode), job->job.world_size, &why);
+    }
+    return verdict == BUDGET_TOKEN_OK
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s",
+                           budget_verdict_token_name(verdict), why.message);
+}
+
+/* What the token may cost, once it is known to be good; --quiet or not. */
+static void print_claims(const launch_lease *lease)
+{
+    const budget_claims *claims = &lease->claims;
+    char price[BUDGET_MONEY_BYTES];
+    char most[BUDGET_MONEY_BYTES];
+    char estimate[BUDGET_MONEY_BYTES] = "unknown";
+    int64_t micro = 0;
+    budget_money_format(claims->max_price_usd_micro_per_hour, price);
+    budget_money_format(claims->max_usd_micro, most);
+    if (strcmp(claims->vendor, "local") == 0) {
+        (void)snprintf(estimate, sizeof estimate, "0.00");
+        (void)snprintf(price, sizeof price, "0.00"); /* whatever the policy's default is */
+    } else if (budget_money_cost(claims->max_price_usd_micro_per_hour, claims->instances,
+                                 claims->max_seconds, &micro)) {
+        budget_money_format(micro, estimate);
+    }
+    base_log(BASE_LOG_INFO,
+             "estimate: %s USD at most (%" PRId64 " × %s of %s, %s USD/h, %" PRId64
+             " s); authorized: %s USD for %s, account %s",
+             estimate, claims->instances,
+             claims->instance_type[0] != '\0' ? claims->instance_type : "instance", claims->vendor,
+             price, claims->max_seconds, most, claims->label, claims->account);
+}
+
+static base_status take_token(launch_lease *lease, const void *job_bytes, size_t job_size,
+                              int *exit_code, base_error *reterr)
+{
+    const launch_budget_options *budget = &lease->options->budget;
+    size_t token_bytes = 0;
+    if (budget->token[0] != '\0') {
+        return budget_token_read_file(budget->token, lease->token, &token_bytes, reterr);
+    }
+    if (budget->authorize[0] != '\0') {
+        return launch_lease_ask(lease->options, job_bytes, job_size, lease->token, exit_code,
+                                reterr);
+    }
+    return base_fail(reterr, BASE_ERR_AUTH,
+                     "mode %s needs a token: budget-service authorize LABEL USD --job JOB.json "
+                     "--out TOKEN, then --token TOKEN; or --authorize USD --account NAME; on a GPU "
+                     "of your own: --authorize local",
+                     proto_mode_name(lease->options->job.job.mode));
+}
+
+static base_status take_job_key(launch_lease *lease, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    budget_job_key key;
+    if (lease->options->budget.receipts[0] == '\0') {
+        proto_keypair_make(&lease->job_key);
+        return BASE_OK;
+    }
+    base_status status = base_path_join(lease->options->budget.receipts, "job.key", path, reterr);
+    if (status == BASE_OK) {
+        status = budget_job_key_read(path, &key, reterr);
+    }
+    if (status == BASE_OK) {
+        memcpy(lease->job_key.public_key, key.public_key, PROTO_KEY_BYTES);
+        memcpy(lease->job_key.secret_key, key.secret_key, PROTO_KEY_BYTES);
+        proto_wipe(&key, sizeof key);
+    }
+    return status;
+}
+
+base_status launch_lease_take(const launch_options *options, const void *job_bytes, size_t job_size,
+                              launch_lease **lease, int *exit_code, base_error *reterr)
+{
+    launch_lease *made = calloc(1, sizeof *made);
+    *exit_code = BASE_EXIT_BAD_TOKEN;
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a lease");
+    }
+    made->options = options;
+    made->world_size = (int)options->job.job.world_size;
+    made->receipts = calloc((size_t)made->world_size, sizeof made->receipts[0]);
+    base_status status = made->receipts != NULL
+                             ? budget_crypto_init(reterr)
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for receipts");
+    if (status == BASE_OK) {
+        status = take_token(made, job_bytes, job_size, exit_code, reterr);
+    }
+    if (status == BASE_OK) {
+        status = find_keyring(made, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_token(made, job_bytes, job_size, reterr);
+    }
+    if (status == BASE_OK) {
+        status = take_job_key(made, reterr);
+    }
+    if (status != BASE_OK) {
+        launch_lease_destroy(made);
+        return status;
+    }
+    print_claims(made);
+    *lease = made;
+    return BASE_OK;
+}
+
+/* Receipts that were fetched beforehand. */
+static base_status read_receipts(launch_lease *lease, base_error *reterr)
+{
+    base_error why = {.message = ""};
+    budget_receipt receipt;
+    base_status status = BASE_OK;
+    for (int rank = 0; rank < lease->world_size && status == BASE_OK; rank++) {
+        char name[32];
+        char path[BASE_PATH_BYTES];
+        size_t size_bytes = 0;
+        (void)snprintf(name, sizeof name, "rank-%d.receipt", rank);
+        status = base_path_join(lease->options->budget.receipts, name, path, reterr);
+        if (status == BASE_OK) {
+            status = budget_token_read_file(path, lease->receipts[rank], &size_bytes, reterr);
+        }
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    int64_t now_s = 0;
+    status = budget_receipt_now(lease->options->budget.receipts, &now_s, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const budget_verdict_token verdict = budget_receipt_verify(
+        lease->receipts[0], strlen(lease->receipts[0]), &lease->keyring, now_s, &receipt, &why);
+    if (verdict != BUDGET_TOKEN_OK) {
+        return base_fail(reterr, BASE_ERR_AUTH, "the receipts admit nobody (%s): %s",
+                         budget_verdict_token_name(verdict), why.message);
+    }
+    lease->attempt = (int)receipt.attempt;
+    lease->deadline_boot_ns = boot_now_ns() + (receipt.not_after - now_s) * BASE_NS_PER_S;
+    return BASE_OK;
+}
+
+static budget_verdict redeem_some(launch_lease *lease, int first, int count,
+                                  budget_redemption *redemption, base_error *why)
+{
+    const launch_budget_options *budget = &lease->options->budget;
+    budget_job_key key;
+    memcpy(key.public_key, lease->job_key.public_key, sizeof key.public_key);
+    memcpy(key.secret_key, lease->job_key.secret_key, sizeof key.secret_key);
+    const budget_redeem_options options = {
+        .dir = budget->dir[0] != '\0' ? budget->dir : NULL,
+        .job_key = &key,
+    };
+    const budget_redeem_ranks ranks = {.first = first, .count = count, .attempt = lease->attempt};
+    const budget_verdict verdict = budget_redeem(&options, lease->token, &ranks, redemption, why);
+    proto_wipe(&key, sizeof key);
+    return verdict;
+}
+
+static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_error *reterr)
+{
+    base_error why = {.message = ""};
+    base_status status = BASE_OK;
+    budget_redemption *redemption = calloc(1, sizeof *redemption);
+    if (redemption == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for receipts");
+    }
+    for (int first = 0; first < lease->world_size && status == BASE_OK;
+         first += RECEIPTS_PER_CALL) {
+        const int left = lease->world_size - first;
+        const int count = left < RECEIPTS_PER_CALL ? left : RECEIPTS_PER_CALL;
+        const budget_verdict verdict = redeem_some(lease, first, count, redemption, &why);
+        if (verdict != BUDGET_GRANTED || redemption->count != count) {
+            *exit_code = verdict == BUDGET_GRANTED ? BASE_EXIT_ERROR : budget_verdict_exit(verdict);
+            status = base_fail(reterr, BASE_ERR_AUTH, "redeeming the token (%s): %s",
+                               budget_verdict_name(verdict), why.message);
+            break;
+        }
+        for (int i = 0; i < count; i++) {
+            memcpy(lease->receipts[first + i], redemption->receipts[i],
+                   sizeof redemption->receipts[i]);
+        }
+        lease->deadline_boot_ns = boot_now_ns() + redemption->seconds_left * BASE_NS_PER_S;
+    }
+    free(redemption);
+    return status;
+}
+
+/* Where the ranks will find the service. */
+static base_status name_service(launch_lease *lease, base_error *reterr)
+{
+    char dir[BASE_PATH_BYTES];
+    const char *given = lease->options->budget.dir;
+    base_status status = BASE_OK;
+    (void)snprintf(dir, sizeof dir, "%s", given);
+    if (given[0] == '\0') {
+        status = budget_default_dir(dir, reterr);
+    }
+    if (status == BASE_OK) {
+        status = budget_service_address_read(dir, &lease->service, reterr);
+    }
+    lease->deadline_boot_ns = boot_now_ns() + lease->claims.max_seconds * BASE_NS_PER_S;
+    return status;
+}
+
+base_status launch_lease_redeem(launch_lease *lease, int attempt, int *exit_code,
+                                base_error *reterr)
+{
+    const launch_budget_options *budget = &lease->options->budget;
+    *exit_code = BASE_EXIT_BAD_TOKEN;
+    lease->attempt = attempt;
+    if (budget->receipts[0] != '\0') {
+        return read_receipts(lease, reterr);
+    }
+    if (budget->redeem == LAUNCH_REDEEM_RANKS) {
+        return name_service(lease, reterr);
+    }
+    return fetch_receipts(lease, exit_code, reterr);
+}
+
+base_status launch_lease_rank_fd(const launch_lease *lease, int rank, int *fd, base_error *reterr)
+{
+    proto_lease *file = calloc(1, sizeof *file);
+    if (file == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a lease");
+    }
+    file->attempt = lease->attempt;
+    memcpy(file->token, lease->token, sizeof lease->token);
+    memcpy(file->receipt, lease->receipts[rank], sizeof file->receipt);
+    memcpy(file->keyring, lease->keyring_path, sizeof file->keyring);
+    if (file->receipt[0] == '\0') {
+        memcpy(file->redeem_endpoint, lease->service.redeem_endpoint, sizeof file->redeem_endpoint);
+        memcpy(file->service_public_key, lease->service.public_key, PROTO_KEY_BYTES);
+        file->job_key = lease->job_key;
+    }
+    const base_status status = proto_lease_write(file, fd, reterr);
+    proto_wipe(file, sizeof *file);
+    free(file);
+    return status;
+}
+
+const proto_keypair *launch_lease_job_key(const launch_lease *lease)
+{
+    return &lease->job_key;
+}
+
+int64_t launch_lease_left_ns(const launch_lease *lease)
+{
+    return lease->deadline_boot_ns - boot_now_ns();
+}
+
+const char *launch_lease_label(const launch_lease *lease)
+{
+    return lease->claims.label;
+}
+
+int launch_lease_attempts_max(const launch_lease *lease)
+{
+    return lease->options->budget.receipts[0] == '\0' ? (int)lease->claims.max_attempts : 1;
+}
+
+void launch_lease_destroy(launch_lease *lease)
+{
+    if (lease == NULL) {
+        return;
+    }
+    free(lease->receipts);
+    proto_wipe(lease, sizeof *lease);
+    free(lease);
+}

@@ -1,0 +1,265 @@
+/* Makes a parsed command line whole: default files, what the tokenizer and a checkpoint say. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/path.h"
+#include "cli/paths.h"
+#include "cli/prompts.h"
+#include "launch/options.h"
+#include "proto/pin.h"
+
+enum { TOKENIZER_BYTES_MAX = 64 << 20, CONFIG_BYTES_MAX = 1 << 20 };
+
+static base_status read_json(const char *path, size_t bytes_max, json_t **json, base_error *reterr)
+{
+    void *text = NULL;
+    size_t text_bytes = 0;
+    json_error_t json_error;
+    const base_status status = base_file_read(path, bytes_max, &text, &text_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    *json = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &json_error);
+    free(text);
+    return *json != NULL ? BASE_OK
+                         : base_fail(reterr, BASE_ERR_INVALID, "%s: line %d: %s", path,
+                                     json_error.line, json_error.text);
+}
+
+/* One more than the largest id of the tokenizer's words. */
+static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_error *reterr)
+{
+    json_t *json = NULL;
+    const char *word = NULL;
+    json_t *id = NULL;
+    size_t index = 0;
+    int64_t largest = -1;
+    const base_status status = read_json(path, TOKENIZER_BYTES_MAX, &json, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    json_object_foreach(json_object_get(json_object_get(json, "model"), "vocab"), word, id)
+    {
+        largest = json_integer_value(id) > largest ? json_integer_value(id) : largest;
+    }
+    json_array_foreach(json_object_get(json, "added_tokens"), index, id)
+    {
+        const int64_t added = json_integer_value(json_object_get(id, "id"));
+        largest = added > largest ? added : largest;
+    }
+    json_decref(json);
+    if (largest < 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s: not a tokenizer.json with a vocabulary",
+                         path);
+    }
+    *vocab_size = largest + 1;
+    return BASE_OK;
+}
+
+/* The model's shape, from a checkpoint's config.json. */
+static base_status read_shape(proto_job *job, base_error *reterr)
+{
+    const struct {
+        const char *key;
+        int64_t *value;
+    } keys[] = {
+        {"vocab_size", &job->model.vocab_size}, {"n_embd", &job->model.width},
+        {"n_layer", &job->model.layers},        {"n_head", &job->model.heads},
+        {"n_positions", &job->model.context},
+    };
+    char path[BASE_PATH_BYTES];
+    json_t *json = NULL;
+    base_status status = base_path_join(job->model.checkpoint, "config.json", path, reterr);
+    if (status == BASE_OK) {
+        status = read_json(path, CONFIG_BYTES_MAX, &json, reterr);
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == BASE_OK; i++) {
+        const json_t *value = json_object_get(json, keys[i].key);
+        if (json_is_integer(value)) {
+            *keys[i].value = json_integer_value(value);
+        } else {
+            status = base_fail(reterr, BASE_ERR_INVALID, "%s: \"%s\" is not there, or no number",
+                               path, keys[i].key);
+        }
+    }
+    json_decref(json);
+    return status;
+}
+
+/* A file of the installed data, when the user has named none. */
+static base_status default_file(char *path, const char *name, base_error *reterr)
+{
+    char share[BASE_PATH_BYTES];
+    if (path[0] != '\0') {
+        return BASE_OK;
+    }
+    const base_status status = launch_path_share(share, reterr);
+    return status == BASE_OK ? base_path_join(share, name, path, reterr) : status;
+}
+
+/* What is read more than once must be a file: a FIFO would hold up whoever opens it, a device may
+ * have no end. */
+static base_status check_readable(const char *flag, const char *path, base_error *reterr)
+{
+    struct stat info;
+    if (access(path, R_OK) != 0 || stat(path, &info) != 0) {
+        return base_fail_errno(reterr, errno, "cannot read %s %s", flag, path);
+    }
+    return S_ISREG(info.st_mode) ? BASE_OK
+                                 : base_fail(reterr, BASE_ERR_IO,
+                                             "cannot read %s %s: not a regular file", flag, path);
+}
+
+/* Whether there can be a model of that shape at all. */
+static base_status check_shape(const proto_job *job, base_error *reterr)
+{
+    proto_job likely;
+    proto_job_defaults(&likely);
+    likely.model = job->model;
+    likely.train.batch = 1;
+    const base_status status = proto_job_check(&likely, reterr);
+    return status == BASE_OK ? status
+                             : base_error_prepend(reterr, status, "--checkpoint: %s/config.json",
+                                                  job->model.checkpoint);
+}
+
+static base_status complete_checkpoint(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const proto_job_model asked = job->model;
+    if (job->model.checkpoint[0] == '\0') {
+        return BASE_OK;
+    }
+    base_status status = read_shape(job, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--checkpoint");
+    }
+    status = check_shape(job, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    options->shape_differs = asked.width != job->model.width || asked.layers != job->model.layers ||
+                             asked.heads != job->model.heads || asked.context != job->model.context;
+    char path[BASE_PATH_BYTES];
+    status = base_path_join(job->model.checkpoint, "tokenizer.json", path, reterr);
+    if (status == BASE_OK && job->data.tokenizer[0] == '\0' && access(path, R_OK) == 0) {
+        (void)snprintf(job->data.tokenizer, sizeof job->data.tokenizer, "%s", path);
+    }
+    return status;
+}
+
+static base_status complete_out(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    char out[BASE_PATH_BYTES];
+    char folder[BASE_PATH_BYTES];
+    if (getcwd(folder, sizeof folder) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot tell the working directory");
+    }
+    const base_status status = base_path_join(folder, mode->out, out, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (job->output.directory[0] == '\0') {
+        (void)snprintf(job->output.directory, sizeof job->output.directory, "%s", out);
+    }
+    if (launch_path_resolve(job->output.directory, reterr) != BASE_OK) {
+        return base_error_prepend(reterr, BASE_ERR_INVALID, "--out");
+    }
+    if (mode->record == PROTO_RECORD_NONE) { /* an earlier record is where the model comes from */
+        if (job->model.checkpoint[0] == '\0') {
+            (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s",
+                           job->output.directory);
+        }
+        job->output.directory[0] = '\0';
+    }
+    if (mode->checkpoint != NULL && job->model.checkpoint[0] == '\0') {
+        return base_path_join(folder, mode->checkpoint, job->model.checkpoint, reterr);
+    }
+    return BASE_OK;
+}
+
+static base_status complete_job(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const bool trains = proto_mode_get(job->job.mode)->trains;
+    base_status status = complete_out(options, reterr);
+    if (status == BASE_OK) {
+        status = complete_checkpoint(options, reterr);
+    }
+    if (status == BASE_OK && trains) {
+        status = default_file(job->data.train, "train.jsonl", reterr);
+    }
+    if (status == BASE_OK && trains) {
+        status = check_readable("--data", job->data.train, reterr);
+    }
+    if (status == BASE_OK && job->infer.eval) {
+        status = default_file(job->data.heldout, "heldout.jsonl", reterr);
+    }
+    if (status == BASE_OK && job->infer.eval) {
+        status = check_readable("--heldout", job->data.heldout, reterr);
+    }
+    if (status == BASE_OK) {
+        status = default_file(job->data.tokenizer, "tokenizer.json", reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_readable("--tokenizer", job->data.tokenizer, reterr);
+    }
+    int64_t vocab_size = 0;
+    if (status == BASE_OK) {
+        status = read_vocab_size(job->data.tokenizer, &vocab_size, reterr);
+    }
+    if (status == BASE_OK && job->model.checkpoint[0] == '\0') {
+        job->model.vocab_size = vocab_size;
+    } else if (status == BASE_OK && vocab_size > job->model.vocab_size) {
+        status = base_fail(reterr, BASE_ERR_INVALID,
+                           "the tokenizer has %" PRId64 " words, the checkpoint's model %" PRId64,
+                           vocab_size, job->model.vocab_size);
+    }
+    return status;
+}
+
+base_status launch_options_complete(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    if (options->job_file[0] != '\0') {
+        return BASE_OK;
+    }
+    base_status status =
+        proto_mode_get(job->job.mode)->out != NULL ? complete_job(options, reterr) : BASE_OK;
+    if (status == BASE_OK) {
+        status = launch_prompts_complete(options, reterr);
+    }
+    const bool leaves = options->write_job[0] != '\0' || proto_mode_costs_money(job->job.mode);
+    return status == BASE_OK ? proto_job_pin(job, leaves ? PROTO_PIN_ALL : PROTO_PIN_SMALL, reterr)
+                             : status;
+}
+
+base_status launch_options_check(const launch_options *options, base_error *reterr)
+{
+    const proto_job *job = &options->job;
+    if (options->shape_given && options->shape_differs) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the checkpoint's model has width %" PRId64 ", %" PRId64
+                         " layers, %" PRId64 " heads, context %" PRId64
+                         ": not what --width, --layers, --heads or --context say",
+                         job->model.width, job->model.layers, job->model.heads, job->model.context);
+    }
+    const base_status status = proto_job_check(job, reterr);
+    const int ranks_max = proto_mode_get(job->job.mode)->ranks_max;
+    for (int i = 0; i < options->scaling_count && status == BASE_OK; i++) {
+        if (options->scaling_ranks[i] > ranks_max) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "--scaling %d: mode %s runs on at most %d ranks",
+                             options->scaling_ranks[i], proto_mode_name(job->job.mode), ranks_max);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,186 @@
+/* The launcher's own options: one row each. cli/options.c reads command lines by them; the options
+ * of the job's fields stand in proto/src/job_fields.c. */
+#include "cli/option_table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options_budget.h"
+#include "launch/options.h"
+
+enum { COUNT_MAX = 100000 };
+
+static base_status add_prompt(const base_field *field, void *record, const char *value,
+                              base_error *reterr)
+{
+    launch_options *options = record;
+    (void)field;
+    if (value[0] == '\0' || strchr(value, '\n') != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a prompt is one line, not empty");
+    }
+    if (options->prompt_count == LAUNCH_PROMPTS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "given more than %d times: --prompts takes a file",
+                         LAUNCH_PROMPTS_MAX);
+    }
+    options->prompts[options->prompt_count++] = value;
+    return BASE_OK;
+}
+
+/* "1,2,4": numbers of ranks. */
+static base_status set_scaling(const base_field *field, void *record, const char *value,
+                               base_error *reterr)
+{
+    launch_options *options = record;
+    (void)field;
+    const char *at = value;
+    options->scaling_count = 0;
+    for (;;) {
+        char *end = NULL;
+        errno = 0;
+        const long ranks = strtol(at, &end, 10);
+        if (end == at || errno != 0 || ranks < 1 || ranks > BASE_RANKS_MAX ||
+            (*end != ',' && *end != '\0')) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "'%s': must be numbers of ranks from 1 to %d, as in 1,2,4", value,
+                             BASE_RANKS_MAX);
+        }
+        if (options->scaling_count == LAUNCH_SCALING_POINTS_MAX) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "more than %d numbers",
+                             LAUNCH_SCALING_POINTS_MAX);
+        }
+        options->scaling_ranks[options->scaling_count++] = (int)ranks;
+        if (*end == '\0') {
+            return BASE_OK;
+        }
+        at = end + 1;
+    }
+}
+
+static base_status set_action(const base_field *field, void *record, const char *value,
+                              base_error *reterr)
+{
+    launch_options *options = record;
+    (void)value;
+    (void)reterr;
+    options->action =
+        strcmp(field->option, "help") == 0 ? LAUNCH_ACTION_HELP : LAUNCH_ACTION_VERSION;
+    return BASE_OK;
+}
+
+static const char *redeemer_name(int value)
+{
+    static const char *const names[] = {"launcher", "ranks"};
+    return value >= 0 && value < 2 ? names[value] : NULL;
+}
+
+#define OWN(kind, member)    BASE_##kind(launch_options, member)
+#define BUDGET(kind, member) BASE_##kind(launch_options, budget.member), .marks = LAUNCH_MARK_BUDGET
+#define CALL(function)       .kind = BASE_FIELD_CALL, .call = (function)
+#define ANY                  .marks = PROTO_FIELD_PROGRAM
+
+static const base_field rows[] = {
+    {OWN(BOOL, overwrite), .option = "overwrite", .group = "The job",
+     .help = "replace the record that is there; else it is moved to DIR.1, DIR.2, ..."},
+    {CALL(add_prompt), .option = "prompt", .value = "TEXT", .marks = LAUNCH_MARK_JOB,
+     .help = "generate, tp-cpu: a sentence to correct; may be given again"},
+
+    {OWN(BOOL, bind), ANY, .option = "no-bind", .off = true, .group = "Parallelism",
+     .help = "do not give each rank CPUs of its own"},
+    {OWN(INT, max_restarts), ANY, .least = 0, .most = LAUNCH_RESTARTS_MAX, .option = "max-restarts",
+     .value = "N", .help = "start a failed gate-check or program anew, so many times"},
+
+    {BUDGET(PATH, token), .option = "token", .value = "FILE", .group = "Modes that may cost money",
+     .help = "what budget-service has authorized"},
+    {BUDGET(TEXT, authorize), .filled = true, .option = "authorize", .value = "USD",
+     .help = "ask budget-service for a token now; local: 0.00 on this machine's own GPU"},
+    {BUDGET(TEXT, account), .filled = true, .option = "account", .value = "NAME",
+     .help = "which pays (the policy's)"},
+    {BUDGET(TEXT, label), .filled = true, .option = "label", .value = "NAME",
+     .help = "of the authorization (mode and time)"},
+    {BUDGET(TEXT, vendor), .filled = true, .option = "vendor", .value = "NAME",
+     .help = "(the policy's, as all of these)"},
+    {BUDGET(TEXT, instance_type), .filled = true, .option = "instance-type", .value = "NAME",
+     .help = ""},
+    {BUDGET(TEXT, tier), .filled = true, .option = "tier", .value = "NAME", .help = ""},
+    {BUDGET(INT, instances), .least = 1, .most = COUNT_MAX, .optional = true, .option = "instances",
+     .value = "N", .help = ""},
+    {BUDGET(INT, gpus), .least = 1, .most = COUNT_MAX, .optional = true, .option = "gpus",
+     .value = "N", .help = "of one instance"},
+    {BUDGET(CODED, max_price_usd_micro), .coding = &launch_price, .optional = true,
+     .option = "max-price", .value = "USD", .help = "per hour and instance"},
+    {BUDGET(CODED, max_seconds), .coding = &launch_hours, .optional = true, .option = "max-hours",
+     .value = "HOURS", .help = "(the policy's; local: 24)"},
+    {BUDGET(PATH, dir), .option = "budget-dir", .value = "DIR",
+     .help = "of the service ($BUDGET_SERVICE_DIR, or under $XDG_STATE_HOME)"},
+    {BUDGET(PATH, key), .option = "budget-key", .value = "FILE",
+     .help = "to ask with (DIR's request key)"},
+    {BUDGET(PATH, keyring), .option = "keyring", .value = "FILE",
+     .help = "to verify tokens with (DIR/keyring.json)"},
+    {BUDGET(PATH, receipts), .option = "receipts", .value = "DIR",
+     .help = "what budget-service redeem has fetched, where the service cannot be reached"},
+    {BUDGET(ENUM, redeem), .name_of = redeemer_name, .option = "redeem", .value = "WHO",
+     .help = "launcher: for all ranks; ranks: each its own"},
+
+    {CALL(set_scaling), .option = "scaling", .value = "LIST",
+     .group = "What is measured, shown and written",
+     .help = "measure these numbers of ranks as well, as in 1,2,4 (1, from 50 steps on)"},
+    {OWN(BOOL, scaling), .option = "no-scaling", .off = true,
+     .help = "measure nothing but the job itself"},
+    {OWN(BOOL, plots), .option = "no-plots", .off = true, .help = "do not call gnuplot"},
+    {OWN(PATH, log_dir), ANY, .option = "log-dir", .value = "DIR",
+     .help = "each rank's output in DIR/rank-N.log as well"},
+    {OWN(PATH, root), .option = "root", .value = "DIR",
+     .help = "JOB.json names what is below DIR by its path from there, so that another host can "
+             "have it elsewhere"},
+    {OWN(PATH, write_job), .option = "write-job", .value = "FILE",
+     .help = "write JOB.json there, and run nothing"},
+    {OWN(PATH, job_file), .option = "job", .value = "FILE",
+     .help = "run exactly this JOB.json, data and checkpoint included"},
+    {OWN(BOOL, dry_run), ANY, .option = "dry-run", .help = "print the plan, and run nothing"},
+    {OWN(BOOL, quiet), ANY, .option = "quiet", .help = "no progress, no summary"},
+    {CALL(set_action), ANY, .option = "help", .letter = 'h', .help = "this text"},
+    {CALL(set_action), ANY, .option = "version", .help = "the version"},
+};
+
+const base_fields launch_option_fields = {
+    .rows = rows,
+    .count = sizeof rows / sizeof rows[0],
+    .what = "launcher",
+};
+
+void launch_options_defaults(launch_options *options)
+{
+    *options = (launch_options){.bind = true, .plots = true, .scaling = true};
+    proto_job_defaults(&options->job);
+}
+
+void launch_options_help(FILE *stream)
+{
+    static launch_options defaults;
+    launch_options_defaults(&defaults);
+    const base_option_set sets[] = {
+        {.fields = &proto_job_fields, .defaults = &defaults.job},
+        {.fields = &launch_option_fields, .defaults = &defaults},
+    };
+    (void)fputs("Usage: launcher [--ranks N] [--mode ddp-cpu] [FLAGS]\n"
+                "       launcher --mode generate --checkpoint DIR --prompt TEXT\n"
+                "       launcher --ranks N --mode tp-cpu --checkpoint DIR --prompts FILE\n"
+                "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
+                "       launcher compare A B\n"
+                "\n"
+                "Starts a job's ranks on this computer, watches them, and writes the record of the "
+                "run.\n"
+                "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
+                "compare says whether two saved states are byte-equal, or where they differ.\n"
+                "\n"
+                "Defaults stand in brackets.\n",
+                stream);
+    base_options_help(sets, sizeof sets / sizeof sets[0], stream);
+    (void)fputs(
+        "\nExit status: 0 done; 1 an error; 2 wrong usage; 3 over a cap; 4 refused for another "
+        "reason;\n5 nobody knows whether it was authorized; 6 a bad token; the first failing "
+        "rank's code;\n128 + N when signal N ended a rank or the job.\n",
+        stream);
+}

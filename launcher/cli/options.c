@@ -1,0 +1,190 @@
+/* The command line, as far as it tells by itself; files are cli/complete.c's. */
+#include "launch/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/option_table.h"
+#include "cli/options_budget.h"
+
+/* What the command line says besides its values. */
+static void note_option(void *user, const base_field *row)
+{
+    launch_options *options = user;
+    const bool of_job = row->key != NULL || (row->marks & LAUNCH_MARK_JOB) != 0;
+    if (of_job && options->field_flag == NULL) {
+        options->field_flag = row->option;
+    }
+    if ((row->marks & PROTO_FIELD_PROGRAM) == 0 && options->not_for_programs == NULL) {
+        options->not_for_programs = row->option;
+    }
+    if ((row->marks & LAUNCH_MARK_BUDGET) != 0 && options->budget_flag == NULL) {
+        options->budget_flag = row->option;
+    }
+    options->ranks_given = options->ranks_given || (row->marks & PROTO_FIELD_RANKS) != 0;
+    options->mode_given = options->mode_given || (row->marks & PROTO_FIELD_MODE) != 0;
+    options->shape_given = options->shape_given || (row->marks & PROTO_FIELD_SHAPE) != 0;
+}
+
+/* Where "--" stands in argv; argc if it does not. */
+static int find_separator(int argc, char **argv)
+{
+    int at = 1;
+    while (at < argc && strcmp(argv[at], "--") != 0) {
+        at++;
+    }
+    return at < argc ? at : argc;
+}
+
+static base_status take_program(char **program, launch_options *options, base_error *reterr)
+{
+    if (program[0] == NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID, "-- must be followed by a program to run");
+    }
+    if (options->mode_given) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--mode does not go with -- %s", program[0]);
+    }
+    if (options->not_for_programs != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--%s is for our own modes: it does not go with -- %s",
+                         options->not_for_programs, program[0]);
+    }
+    options->program = program;
+    options->job.job.mode = PROTO_MODE_PROGRAM;
+    return BASE_OK;
+}
+
+/* Whether the job is written as the file has it. */
+static base_status compare_job(const launch_options *options, const char *root, const void *file,
+                               size_t file_bytes, const char *otherwise, base_error *reterr)
+{
+    char *text = NULL;
+    size_t text_bytes = 0;
+    base_status status = proto_job_write(&options->job, root, &text, &text_bytes, reterr);
+    if (status == BASE_OK && (text_bytes != file_bytes || memcmp(text, file, file_bytes) != 0)) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s", otherwise);
+    }
+    free(text);
+    return status;
+}
+
+/* --job FILE: that, and nothing else. */
+static base_status read_job(launch_options *options, base_error *reterr)
+{
+    void *file = NULL;
+    size_t file_bytes = 0;
+    if (options->field_flag != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--job has the whole configuration: --%s does not go with it",
+                         options->field_flag);
+    }
+    base_status status =
+        base_file_read(options->job_file, PROTO_JOB_BYTES_MAX, &file, &file_bytes, reterr);
+    if (status == BASE_OK) {
+        status = proto_job_parse(file, file_bytes, &options->job, reterr);
+    }
+    if (status == BASE_OK) {
+        status = compare_job(options, "", file, file_bytes,
+                             "not in its canonical form (--write-job writes that)", reterr);
+    }
+    if (status == BASE_OK) {
+        status = proto_job_resolve(&options->job, options->root, reterr);
+    }
+    if (status == BASE_OK) { /* a token is for these very bytes */
+        status = compare_job(options, options->root, file, file_bytes,
+                             "has an absolute path to what is below --root", reterr);
+    }
+    free(file);
+    return status == BASE_OK ? status
+                             : base_error_prepend(reterr, status, "--job %s", options->job_file);
+}
+
+/* What single flags cannot see. */
+static base_status check_together(launch_options *options, base_error *reterr)
+{
+    proto_job *job = &options->job;
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    const bool cloud = proto_mode_costs_money(job->job.mode);
+    if (!options->ranks_given && options->job_file[0] == '\0') {
+        job->job.world_size = mode->ranks;
+    }
+    if (job->infer.eval_every > 0 && !mode->trains) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--eval-every goes with a mode that trains");
+    }
+    if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
+        job->infer.eval = true;
+    }
+    const bool prompts = options->prompt_count > 0 || job->infer.prompts[0] != '\0';
+    if (mode->answers && !prompts && !job->infer.eval) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--mode %s needs a --prompt (or --eval)",
+                         mode->name);
+    }
+    if (!mode->answers && prompts) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--prompt goes with --mode %s",
+                         proto_mode_name(PROTO_MODE_GENERATE));
+    }
+    if (options->prompt_count > 0 && job->infer.prompts[0] != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID, "--prompt or --prompts, not both");
+    }
+    if (!cloud && options->budget_flag != NULL) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--%s goes with a mode that may cost money; %s does not",
+                         options->budget_flag, mode->name);
+    }
+    if (!mode->may_restart && options->max_restarts > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--max-restarts: --mode %s cannot start anew by itself", mode->name);
+    }
+    return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
+}
+
+base_status launch_options_parse(int argc, char **argv, launch_options *options, base_error *reterr)
+{
+    launch_options_defaults(options);
+    const base_option_set sets[] = {
+        {.fields = &proto_job_fields, .record = &options->job},
+        {.fields = &launch_option_fields, .record = options},
+    };
+    int rest = 0;
+    const int separator = find_separator(argc, argv);
+    const bool has_program = separator < argc;
+    argc = separator;
+    const base_command_line line = {.argc = argc,
+                                    .argv = argv,
+                                    .sets = sets,
+                                    .set_count = sizeof sets / sizeof sets[0],
+                                    .seen = note_option,
+                                    .user = options};
+    base_status status = base_options_parse(&line, &rest, reterr);
+    if (status != BASE_OK || options->action != LAUNCH_ACTION_RUN) {
+        return status;
+    }
+    if (has_program && rest < argc) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[rest]);
+    }
+    if (has_program) {
+        return take_program(&argv[separator + 1], options, reterr);
+    }
+    if (options->job.job.mode == PROTO_MODE_PROGRAM) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--mode program is: launcher --ranks N -- PROGRAM ARGUMENTS");
+    }
+    if (rest < argc && strcmp(argv[rest], "compare") == 0) {
+        if (argc - rest != 3) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "compare takes two files or folders: launcher compare A B");
+        }
+        options->action = LAUNCH_ACTION_COMPARE;
+        options->compare[0] = argv[rest + 1];
+        options->compare[1] = argv[rest + 2];
+        return BASE_OK;
+    }
+    if (rest < argc) {
+        return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[rest]);
+    }
+    if (options->job_file[0] != '\0') {
+        status = read_job(options, reterr);
+    }
+    return status == BASE_OK ? check_together(options, reterr) : status;
+}

@@ -1,0 +1,129 @@
+/* Finds the rank program, a user's program in PATH and the installed data, and resolves paths that
+ * need not exist yet. Called by cli.c and complete.c. */
+#include "cli/paths.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/path.h"
+
+_Static_assert(BASE_PATH_BYTES <= PATH_MAX, "a path fits into realpath's buffer");
+
+/* Cuts the last part of a path off. */
+static void cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+}
+
+static base_status program_folder(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, BASE_PATH_BYTES - 1);
+    if (length < 0) {
+        return base_fail_errno(reterr, errno, "cannot tell where this program is");
+    }
+    path[length] = '\0';
+    cut_name(path);
+    return BASE_OK;
+}
+
+base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    char standing[BASE_PATH_BYTES];
+    char whole[PATH_MAX];
+    (void)snprintf(standing, sizeof standing, "%s", path);
+    while (realpath(standing[0] != '\0' ? standing : "/", whole) == NULL) {
+        if (standing[0] == '\0') {
+            return base_fail_errno(reterr, errno, "cannot resolve %s", path);
+        }
+        cut_name(standing);
+    }
+    size_t length = strcmp(whole, "/") == 0 ? 0 : strlen(whole);
+    const char *rest = path + strlen(standing);
+    while (*(rest += strspn(rest, "/")) != '\0') {
+        const size_t name_bytes = strcspn(rest, "/");
+        if (name_bytes == 2 && memcmp(rest, "..", 2) == 0) {
+            return base_fail(reterr, BASE_ERR_INVALID, "%s: there is no %.*s", path,
+                             (int)(rest - path - 1), path);
+        }
+        if (name_bytes > 1 || rest[0] != '.') {
+            if (length + 1 + name_bytes >= BASE_PATH_BYTES) {
+                return base_fail(reterr, BASE_ERR_LIMIT, "a path of more than %d bytes",
+                                 BASE_PATH_BYTES);
+            }
+            whole[length] = '/';
+            memcpy(whole + length + 1, rest, name_bytes);
+            length += 1 + name_bytes;
+        }
+        rest += name_bytes;
+    }
+    whole[length] = '\0';
+    (void)snprintf(path, BASE_PATH_BYTES, "%s", length > 0 ? whole : "/");
+    return BASE_OK;
+}
+
+base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    base_status status = program_folder(folder, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(folder, "rank", path, reterr);
+    }
+    if (status == BASE_OK && access(path, X_OK) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot run the rank program %s", path);
+    }
+    return status;
+}
+
+static bool is_program(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    const char *folders = getenv("PATH");
+    if (strchr(name, '/') != NULL) {
+        const int length = snprintf(path, BASE_PATH_BYTES, "%s", name);
+        if (length >= BASE_PATH_BYTES || access(path, F_OK) != 0) {
+            return base_fail(reterr, BASE_ERR_NOTFOUND, "there is no program %s", name);
+        }
+        return is_program(path) ? BASE_OK
+                                : base_fail(reterr, BASE_ERR_IO,
+                                            "%s cannot be run: not a file "
+                                            "with leave to execute",
+                                            name);
+    }
+    folders = folders != NULL ? folders : "/usr/local/bin:/usr/bin:/bin";
+    while (*folders != '\0') {
+        const int folder_bytes = (int)strcspn(folders, ":");
+        const int length = snprintf(path, BASE_PATH_BYTES, "%.*s/%s", folder_bytes, folders, name);
+        if (folder_bytes > 0 && length < BASE_PATH_BYTES && is_program(path)) {
+            return BASE_OK;
+        }
+        folders += folder_bytes;
+        folders += *folders == ':' ? 1 : 0;
+    }
+    return base_fail(reterr, BASE_ERR_NOTFOUND,
+                     "there is no program %s in PATH (a file of this folder is ./%s)", name, name);
+}
+
+base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
+{
+    char folder[BASE_PATH_BYTES];
+    const base_status status = program_folder(folder, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    cut_name(folder);
+    return base_path_join(folder, "share/ringfence", path, reterr);
+}

@@ -1,0 +1,132 @@
+/* Prints the plan of a job for --dry-run: ranks, CPUs, environment, files. Called by cli.c in place
+ * of running it. */
+#include "cli/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/scaling.h"
+#include "job/affinity.h"
+#include "job/spawn.h"
+
+static void print_binding(const launch_affinity *affinity, bool bind, int ranks, FILE *stream)
+{
+    if (!bind) {
+        (void)fprintf(stream, "binding: none (--no-bind)\n");
+        return;
+    }
+    if (!affinity->bound) {
+        (void)fprintf(stream, "binding: none (%s)\n", affinity->why_not);
+        return;
+    }
+    (void)fprintf(stream, "binding:");
+    for (int rank = 0; rank < ranks; rank++) {
+        (void)fprintf(stream, "%s rank %d on CPU", rank == 0 ? "" : ",", rank);
+        for (int i = 0; i < affinity->cpus_per_rank; i++) {
+            (void)fprintf(stream, " %d", affinity->cpus[rank * affinity->cpus_per_rank + i]);
+        }
+    }
+    (void)fprintf(stream, "\n");
+}
+
+static void print_files(const launch_options *options, FILE *stream)
+{
+    const proto_job *job = &options->job;
+    if (options->log_dir[0] != '\0') {
+        (void)fprintf(stream, "logs: %s/rank-0.log … rank-%" PRId64 ".log\n", options->log_dir,
+                      job->job.world_size - 1);
+    }
+    if (job->output.directory[0] == '\0') {
+        (void)fprintf(stream, "files: none\n");
+        return;
+    }
+    const char *fate = access(job->output.directory, F_OK) != 0 ? ""
+                       : options->overwrite ? " (there is one already: it is replaced)"
+                                            : " (there is one already: it is moved away)";
+    (void)fprintf(stream,
+                  "record: %s%s\n"
+                  "files: timings.jsonl manifest.json report.html scaling.png model.safetensors "
+                  "config.json tokenizer.json",
+                  job->output.directory, fate);
+    for (int64_t rank = 0; rank < job->job.world_size; rank++) {
+        (void)fprintf(stream, " state-rank-%" PRId64 ".safetensors", rank);
+    }
+    (void)fprintf(stream, "\n");
+}
+
+static void print_ranks(const launch_options *options, const char *rank_path, FILE *stream)
+{
+    char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES];
+    const int world_size = (int)options->job.job.world_size;
+    for (int rank = 0; rank < world_size; rank++) {
+        const launch_spawn_options spawn = {
+            .rank_path = rank_path,
+            .rank = rank,
+            .world_size = world_size,
+            .threads = (int)options->job.parallel.threads_per_rank,
+            .root = options->root,
+            .address = "127.0.0.1",
+            .port = "(chosen by the system)",
+            .job_fd = -1,
+            .key_fd = -1,
+            .lifeline_fd = -1,
+            .lease_fd = -1,
+        };
+        const int count = launch_spawn_variables(&spawn, variables);
+        (void)fprintf(stream, "rank %d: %s", rank, rank_path);
+        for (char *const *argument = options->program;
+             argument != NULL && argument[0] != NULL && *++argument != NULL;) {
+            (void)fprintf(stream, " %s", *argument);
+        }
+        (void)fprintf(stream, "\n ");
+        for (int i = 0; i < count; i++) {
+            const char *value = strchr(variables[i], '=');
+            if (!proto_mode_costs_money(options->job.job.mode) &&
+                strncmp(variables[i], "RINGFENCE_LEASE_FD=", 19) == 0) {
+                continue;
+            }
+            if (value != NULL && strcmp(value, "=-1") == 0) {
+                (void)fprintf(stream, " %.*s=(inherited)", (int)(value - variables[i]),
+                              variables[i]);
+            } else {
+                (void)fprintf(stream, " %s", variables[i]);
+            }
+        }
+        (void)fprintf(stream, "\n");
+    }
+}
+
+base_status launch_plan_print(const launch_options *options, const char *rank_path, FILE *stream,
+                              base_error *reterr)
+{
+    const proto_job *job = &options->job;
+    launch_affinity affinity = {0};
+    char *text = NULL;
+    size_t text_bytes = 0;
+    int points[LAUNCH_SCALING_POINTS_MAX];
+    base_status status = proto_job_write(job, options->root, &text, &text_bytes, reterr);
+    if (status == BASE_OK && options->bind) {
+        status = launch_affinity_init(&affinity, (int)job->job.world_size,
+                                      (int)job->parallel.threads_per_rank, false, reterr);
+    }
+    if (status == BASE_OK) {
+        (void)fprintf(stream, "job: %s\n", text);
+        (void)fprintf(stream, "control: tcp://127.0.0.1, port chosen by the system, CURVE\n");
+        print_ranks(options, rank_path, stream);
+        print_binding(&affinity, options->bind, (int)job->job.world_size, stream);
+        print_files(options, stream);
+        const int count = launch_scaling_plan(options, points);
+        for (int i = 0; i < count; i++) {
+            (void)fprintf(stream, "then, %d times in turn: %d steps on %d %s, to measure\n",
+                          LAUNCH_SCALING_ROUNDS, LAUNCH_SCALING_STEPS, points[i],
+                          points[i] == 1 ? "rank" : "ranks");
+        }
+    }
+    free(text);
+    if (options->bind) {
+        launch_affinity_fini(&affinity);
+    }
+    return status;
+}

@@ -1,0 +1,89 @@
+/* Prints the last lines of a run: loss, speed, equality of parameters, held-out accuracy, scaling.
+ * Called by cli.c when the job has ended. */
+#include "cli/summary_lines.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "record/summary.h"
+
+static void print_accuracy(const launch_job_result *result, int ranks)
+{
+    uint64_t total = 0;
+    uint64_t correct = 0;
+    for (int rank = 0; result->ranks != NULL && rank < ranks; rank++) {
+        total += result->ranks[rank].eval_total;
+        correct += result->ranks[rank].eval_correct;
+    }
+    if (total > 0) {
+        (void)printf("held-out exact match: %" PRIu64 "/%" PRIu64 " (%.1f %%)\n", correct, total,
+                     100.0 * (double)correct / (double)total);
+    }
+}
+
+/* Whether all ranks ended with the same parameters; NULL: not known. */
+static const char *byte_equal(const launch_job_result *result, int ranks)
+{
+    bool equal = true;
+    for (int rank = 0; rank < ranks; rank++) {
+        if (!result->ranks[rank].finished) {
+            return NULL;
+        }
+        equal = equal && result->ranks[rank].byte_equal;
+        equal = equal && memcmp(result->ranks[rank].params_sha256, result->ranks[0].params_sha256,
+                                PROTO_DIGEST_BYTES) == 0;
+    }
+    return equal ? "yes" : "NO";
+}
+
+static void print_training(const launch_options *options, const launch_job_result *result)
+{
+    const int ranks = (int)options->job.job.world_size;
+    if (result->steps_done > 0) {
+        (void)printf("loss: %.4f -> %.4f in %" PRId64 " steps\n", result->loss_first,
+                     result->loss_last, result->steps_done);
+    }
+    if (isfinite(result->tokens_per_second)) {
+        (void)printf("speed: %.0f tokens/s on %d %s; all-reduce p50 %.3f ms, p95 %.3f ms\n",
+                     result->tokens_per_second, ranks, ranks == 1 ? "rank" : "ranks",
+                     result->allreduce_ms_p50, result->allreduce_ms_p95);
+    }
+    const char *equal = byte_equal(result, ranks);
+    if (equal != NULL && ranks > 1) {
+        (void)printf("parameters byte-equal on all ranks: %s\n", equal);
+    }
+}
+
+static void print_point(const launch_scaling *scaling, const launch_scaling_point *point)
+{
+    const double speedup = launch_scaling_speedup(scaling->points, scaling->point_count, point);
+    (void)printf("measured: %.0f tokens/s on %d %s (%.0f to %.0f in %d rounds)",
+                 point->tokens_per_second, point->ranks, point->ranks == 1 ? "rank" : "ranks",
+                 point->tokens_per_second_low, point->tokens_per_second_high, point->rounds);
+    if (point->ranks > 1 && isfinite(speedup)) {
+        (void)printf(", %.2f x one rank", speedup);
+    }
+    (void)printf("\n");
+}
+
+void launch_summary_print(const launch_options *options, const launch_job_result *result,
+                          const launch_scaling *scaling, bool recorded)
+{
+    const bool training = proto_mode_get(options->job.job.mode)->trains;
+    if (result->ranks == NULL) {
+        return;
+    }
+    if (!options->quiet && training) {
+        print_training(options, result);
+        for (int i = 0; i < scaling->point_count; i++) {
+            print_point(scaling, &scaling->points[i]);
+        }
+    }
+    if (options->job.infer.eval) {
+        print_accuracy(result, (int)options->job.job.world_size);
+    }
+    if (!options->quiet && recorded) {
+        (void)printf("record: %s\n", options->job.output.directory);
+    }
+}

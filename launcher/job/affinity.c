@@ -1,0 +1,190 @@
+/* Chooses CPUs for ranks within the cgroup's quota, and claims each by an abstract socket name.
+ * Called by job_run.c, and by --dry-run (cli/plan.c). */
+#include "job/affinity.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "job/cgroup.h"
+
+int launch_quota_parse(const char *text)
+{
+    char *end = NULL;
+    const long long quota_us = strtoll(text, &end, 10);
+    if (end == text || quota_us <= 0) {
+        return 0;
+    }
+    const long long period_us = strtoll(end, NULL, 10);
+    if (period_us <= 0) {
+        return 0;
+    }
+    const long long cpus = (quota_us + period_us - 1) / period_us;
+    return cpus < CPU_SETSIZE ? (int)cpus : 0;
+}
+
+static int read_quota(void)
+{
+    char text[64];
+    if (launch_cgroup_read("cpu", "cpu.max", text, sizeof text)) {
+        return launch_quota_parse(text);
+    }
+    char quota[32];
+    char period[32];
+    if (launch_cgroup_read("cpu", "cpu.cfs_quota_us", quota, sizeof quota) &&
+        launch_cgroup_read("cpu", "cpu.cfs_period_us", period, sizeof period)) {
+        (void)snprintf(text, sizeof text, "%.31s %.31s", quota, period);
+        return launch_quota_parse(text);
+    }
+    return 0;
+}
+
+/* The lowest CPU that shares a core with this one. */
+static int first_sibling(int cpu)
+{
+    char path[128];
+    int first = cpu;
+    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                   cpu);
+    FILE *file = fopen(path, "re");
+    if (file != NULL) {
+        char line[64];
+        if (fgets(line, sizeof line, file) != NULL) {
+            char *end = NULL;
+            const long number = strtol(line, &end, 10);
+            first = end != line ? (int)number : cpu;
+        }
+        (void)fclose(file);
+    }
+    return first;
+}
+
+/* Allowed CPUs in the order of taking: one of each core first, then their siblings. */
+static int list_cpus(const cpu_set_t *allowed, int *cpus)
+{
+    cpu_set_t cores;
+    int count = 0;
+    int sibling_count = 0;
+    int siblings[CPU_SETSIZE];
+    CPU_ZERO(&cores);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, allowed)) {
+            continue;
+        }
+        const int core = first_sibling(cpu);
+        if (core >= 0 && core < CPU_SETSIZE && !CPU_ISSET(core, &cores)) {
+            CPU_SET(core, &cores);
+            cpus[count++] = cpu;
+        } else {
+            siblings[sibling_count++] = cpu;
+        }
+    }
+    memcpy(cpus + count, siblings, (size_t)sibling_count * sizeof siblings[0]);
+    return count + sibling_count;
+}
+
+/* The socket that holds the CPU's name, or -1 when another process has it. */
+static int claim_cpu(int cpu)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int length =
+        snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "ringfence-cpu-%d", cpu);
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    if (bind(fd, (const struct sockaddr *)&address, size) != 0) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void release(launch_affinity *affinity)
+{
+    for (int i = 0; affinity->claims != NULL && i < affinity->claim_count; i++) {
+        (void)close(affinity->claims[i]);
+    }
+    affinity->claim_count = 0;
+}
+
+/* Takes `wanted` of the listed CPUs that nobody else has. */
+static void claim_cpus(launch_affinity *affinity, const int *cpus, int cpu_count, int wanted)
+{
+    int taken = 0;
+    for (int i = 0; i < cpu_count && taken < wanted; i++) {
+        const int fd = claim_cpu(cpus[i]);
+        if (fd >= 0) {
+            affinity->claims[affinity->claim_count++] = fd;
+            affinity->cpus[taken++] = cpus[i];
+        }
+    }
+    affinity->bound = taken == wanted;
+    if (!affinity->bound) {
+        affinity->taken = true;
+        (void)snprintf(affinity->why_not, sizeof affinity->why_not,
+                       "%d %s wanted, %d not taken by other jobs", wanted,
+                       wanted == 1 ? "CPU" : "CPUs", taken);
+        release(affinity);
+    }
+}
+
+base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_per_rank,
+                                 bool claim, base_error *reterr)
+{
+    cpu_set_t allowed;
+    int cpus[CPU_SETSIZE];
+    *affinity = (launch_affinity){.cpus_per_rank = cpus_per_rank};
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        (void)snprintf(affinity->why_not, sizeof affinity->why_not,
+                       "the allowed CPUs cannot be told");
+        return BASE_OK;
+    }
+    const int64_t wanted = (int64_t)ranks * cpus_per_rank;
+    affinity->allowed = list_cpus(&allowed, cpus);
+    affinity->quota = read_quota();
+    int usable = affinity->allowed;
+    if (affinity->quota > 0 && affinity->quota < usable) {
+        usable = affinity->quota;
+    }
+    if (wanted > usable) {
+        (void)snprintf(affinity->why_not, sizeof affinity->why_not,
+                       "%" PRId64 " CPUs wanted, %d to be had", wanted, usable);
+        return BASE_OK;
+    }
+    affinity->claims = calloc((size_t)wanted, sizeof affinity->claims[0]);
+    affinity->cpus = calloc((size_t)wanted, sizeof affinity->cpus[0]);
+    if (affinity->claims == NULL || affinity->cpus == NULL) {
+        launch_affinity_fini(affinity);
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the list of CPUs");
+    }
+    claim_cpus(affinity, cpus, affinity->allowed, (int)wanted);
+    if (!claim) {
+        release(affinity);
+    }
+    return BASE_OK;
+}
+
+void launch_affinity_fini(launch_affinity *affinity)
+{
+    release(affinity);
+    free(affinity->claims);
+    free(affinity->cpus);
+    *affinity = (launch_affinity){0};
+}
+
+void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *set)
+{
+    BASE_ASSERT(affinity->bound);
+    CPU_ZERO(set);
+    for (int i = 0; i < affinity->cpus_per_rank; i++) {
+        CPU_SET(affinity->cpus[rank * affinity->cpus_per_rank + i], set);
+    }
+}

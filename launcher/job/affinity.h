@@ -1,0 +1,41 @@
+/* Which CPUs a job's ranks run on.
+ *
+ * A CPU is claimed by binding an abstract Unix socket with its number: the kernel lets one process
+ * have a name, and takes it back when that process ends in whatever way. So two jobs on one host
+ * (one network namespace) never bind to the same CPU, and nothing is left behind. One thread. */
+#ifndef LAUNCH_AFFINITY_H
+#define LAUNCH_AFFINITY_H
+
+#include <sched.h>
+#include <stdbool.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+
+typedef struct launch_affinity {
+    int allowed;     /* CPUs this process may run on */
+    int quota;       /* CPUs' worth of time the cgroup allows, rounded up; 0: no limit */
+    bool bound;      /* cpus is valid: every rank has CPUs of its own */
+    int claim_count; /* sockets held */
+    int *claims;     /* (claim_count) */
+    int *cpus;       /* (ranks × cpus_per_rank) */
+    int cpus_per_rank;
+    bool taken;        /* it is not bound, because other jobs have the CPUs */
+    char why_not[128]; /* why the job is not bound */
+} launch_affinity;
+
+/* Claims cpus_per_rank CPUs for each of `ranks`, one per core as long as there are cores; leaves
+ * the job unbound, with the reason in why_not, when there are not enough. claim is false for a
+ * dry run: looks, and takes nothing. */
+BASE_MUST_CHECK base_status launch_affinity_init(launch_affinity *affinity, int ranks,
+                                                 int cpus_per_rank, bool claim, base_error *reterr);
+void launch_affinity_fini(launch_affinity *affinity);
+
+/* The CPUs of one rank; affinity->bound holds. */
+void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *set);
+
+/* The smallest whole number of CPUs that covers "QUOTA PERIOD" (cgroup 2's cpu.max);
+ * 0 for "max". */
+int launch_quota_parse(const char *text);
+
+#endif

@@ -1,0 +1,175 @@
+/* Who failed first, and the end of everybody else. */
+#include <control.pb-c.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "job/session.h"
+
+void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
+                  const char *format, ...)
+{
+    launch_cause *cause = &session->cause;
+    if (cause->blame == 0 || blame < cause->blame) {
+        va_list args;
+        va_start(args, format);
+        (void)vsnprintf(cause->error.message, sizeof cause->error.message, format, args);
+        va_end(args);
+        cause->blame = blame;
+        cause->rank = rank;
+        cause->exit_status = exit_status;
+    }
+    /* what is not a cause by itself may have one that shows in a moment */
+    const int64_t wait_ms = blame <= LAUNCH_BLAME_CAUSE ? 0 : LAUNCH_CAUSE_WAIT_MS;
+    const int64_t due_ns = base_now_ns() + wait_ms * BASE_NS_PER_MS;
+    if (due_ns < session->abort_due_ns) {
+        session->abort_due_ns = due_ns;
+    }
+}
+
+static void signal_rank(launch_session *session, int index, int signal_number)
+{
+    launch_rank *rank = &session->ranks[index];
+    if (rank->started && !rank->exited) {
+        if (rank->exit_due_ns == 0) { /* else it has ended: only what it started hears this */
+            rank->ended_with = signal_number;
+        }
+        launch_process_signal(&rank->process, signal_number);
+    }
+}
+
+/* Tells the ranks; who has not joined, or cannot be told, is sent a signal at once. */
+static void send_abort(launch_session *session)
+{
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Abort message = RINGFENCE__CONTROL__ABORT__INIT;
+    message.reason = session->cause.error.message;
+    message.first_rank = session->cause.rank;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
+    envelope.abort = &message;
+    session->sent = true;
+    for (int i = 0; i < session->world_size; i++) {
+        base_error ignored;
+        launch_rank *rank = &session->ranks[i];
+        if (rank->reported_exit_code >= 0) {
+            continue; /* has failed by itself: it is on its way out, and knows why */
+        }
+        const bool told = rank->joined && !rank->exited &&
+                          proto_bus_send(session->bus, i, &envelope, &ignored) == BASE_OK;
+        rank->unreachable = rank->joined && !told;
+        if (rank->stopped) {
+            signal_rank(session, i, SIGKILL); /* it could not hear anything else */
+        } else if (!told) {
+            signal_rank(session, i, SIGTERM);
+        }
+    }
+}
+
+static void signal_ranks(launch_session *session, int signal_number)
+{
+    for (int rank = 0; rank < session->world_size; rank++) {
+        signal_rank(session, rank, signal_number);
+    }
+}
+
+int64_t launch_end_ranks(launch_session *session, int64_t now_ns)
+{
+    if (session->abort_due_ns == BASE_NO_DEADLINE || session->killed) {
+        return BASE_NO_DEADLINE;
+    }
+    if (session->abort_sent_ns == 0) {
+        if (now_ns < session->abort_due_ns) {
+            return session->abort_due_ns;
+        }
+        session->abort_sent_ns = now_ns;
+        send_abort(session);
+    }
+    const int64_t term_ns = session->abort_sent_ns + LAUNCH_TERM_AFTER_MS * BASE_NS_PER_MS;
+    const int64_t kill_ns = session->abort_sent_ns + LAUNCH_KILL_AFTER_MS * BASE_NS_PER_MS;
+    if (now_ns >= kill_ns) {
+        session->killed = true;
+        signal_ranks(session, SIGKILL);
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns >= term_ns) {
+        if (!session->termed) {
+            session->termed = true;
+            signal_ranks(session, SIGTERM);
+        }
+        return kill_ns;
+    }
+    return term_ns;
+}
+
+static void send_stop(launch_session *session, const char *reason)
+{
+    char text[64];
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Stop message = RINGFENCE__CONTROL__STOP__INIT;
+    (void)snprintf(text, sizeof text, "%s", reason);
+    message.reason = text;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STOP;
+    envelope.stop = &message;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        base_error error;
+        if (!session->ranks[rank].exited &&
+            proto_bus_send(session->bus, rank, &envelope, &error) != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_UNCLEAR, rank, BASE_EXIT_ERROR,
+                         "rank %d cannot be asked to stop: %s", rank, error.message);
+        }
+    }
+}
+
+/* A program of the user's gets the signal itself; one that has joined can ask for it, too. */
+static void pass_on(launch_session *session, int signal_number, const char *name)
+{
+    session->stop_signal = signal_number;
+    launch_screen_say(&session->screen, "%s: passed on to the ranks; %s again ends them at once",
+                      name, name);
+    if (session->joined_count == session->world_size) {
+        send_stop(session, name);
+    }
+    for (int rank = 0; rank < session->world_size; rank++) {
+        if (session->ranks[rank].started && !session->ranks[rank].exited) {
+            launch_process_signal(&session->ranks[rank].process, signal_number);
+        }
+    }
+}
+
+void launch_stop(launch_session *session, int signal_number)
+{
+    const char *name = signal_number == SIGINT    ? "Ctrl-C"
+                       : signal_number == SIGTERM ? "SIGTERM"
+                                                  : "SIGHUP";
+    const bool first = session->stop_signal == 0;
+    if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
+        return; /* it is ending already, within a second */
+    }
+    if (session->options->program != NULL && first) {
+        pass_on(session, signal_number, name);
+        return;
+    }
+    const bool training = proto_mode_get(session->job->job.mode)->trains;
+    const bool under_way =
+        training ? session->result->ready : session->joined_count == session->world_size;
+    session->stop_signal = signal_number;
+    if (first && under_way) {
+        launch_screen_say(&session->screen,
+                          "%s: ending after the current %s; %s again ends at once", name,
+                          training ? "step, states and record are saved" : "texts", name);
+        send_stop(session, name);
+        return;
+    }
+    launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_SIGNAL_BASE + signal_number,
+                 "ended at once by %s%s", name,
+                 under_way || session->options->label != NULL
+                     ? ""
+                     : " before the first step: there is nothing to save");
+    session->abort_sent_ns = base_now_ns();
+    session->killed = true;
+    signal_ranks(session, SIGKILL);
+}

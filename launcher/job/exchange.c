@@ -1,0 +1,88 @@
+/* Exchanges: each rank gives a part, and when all have, each gets all parts. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/rendezvous.h"
+
+static void send_exchanged(launch_session *session)
+{
+    ProtobufCBinaryData *parts = calloc((size_t)session->world_size, sizeof parts[0]);
+    if (parts == NULL) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                     "no memory for an exchange");
+        return;
+    }
+    for (int rank = 0; rank < session->world_size; rank++) {
+        parts[rank].data = session->ranks[rank].part;
+        parts[rank].len = session->ranks[rank].part_bytes;
+        session->ranks[rank].has_part = false;
+    }
+    Ringfence__Control__Exchanged exchanged = RINGFENCE__CONTROL__EXCHANGED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    exchanged.sequence = session->exchange_sequence;
+    exchanged.parts = parts;
+    exchanged.n_parts = (size_t)session->world_size;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED;
+    envelope.exchanged = &exchanged;
+    session->part_count = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        rendezvous_send(session, rank, &envelope);
+    }
+    free(parts);
+}
+
+void rendezvous_hear_exchange(launch_session *session, int rank,
+                              const Ringfence__Control__Exchange *exchange)
+{
+    launch_rank *giving = &session->ranks[rank];
+    if (giving->has_part) {
+        BLAME_PROTOCOL(session, rank, "gave two parts to exchange #%" PRIu64,
+                       session->exchange_sequence);
+        return;
+    }
+    if (session->part_count == 0) {
+        session->exchange_sequence++;
+    }
+    if (exchange->sequence != session->exchange_sequence) {
+        BLAME_PROTOCOL(session, rank, "is at exchange #%" PRIu64 ", the others at #%" PRIu64,
+                       exchange->sequence, session->exchange_sequence);
+        return;
+    }
+    for (int other = 0; other < session->world_size; other++) {
+        const launch_rank *peer = &session->ranks[other];
+        if (peer->has_part && peer->part_bytes != exchange->part.len) {
+            BLAME_PROTOCOL(session, rank,
+                           "gives %zu bytes to exchange #%" PRIu64 ", rank %d gives %zu",
+                           exchange->part.len, session->exchange_sequence, other, peer->part_bytes);
+            return;
+        }
+    }
+    giving->has_part = true;
+    giving->part_bytes = exchange->part.len;
+    memcpy(giving->part, exchange->part.data, exchange->part.len);
+    session->part_count++;
+    if (session->part_count == session->world_size) {
+        send_exchanged(session);
+    }
+}
+
+void rendezvous_describe_exchange(const launch_session *session, char *text, size_t size_bytes)
+{
+    text[0] = '\0';
+    if (session->part_count == 0) {
+        return;
+    }
+    size_t length = (size_t)snprintf(text, size_bytes, " (exchange #%" PRIu64 " waits for rank ",
+                                     session->exchange_sequence);
+    bool first = true;
+    for (int rank = 0; rank < session->world_size && length + 16 < size_bytes; rank++) {
+        if (!session->ranks[rank].has_part) {
+            length += (size_t)snprintf(text + length, size_bytes - length, "%s%d",
+                                       first ? "" : ", ", rank);
+            first = false;
+        }
+    }
+    (void)snprintf(text + length, size_bytes - length, ")");
+}

@@ -1,0 +1,29 @@
+/* The figures of a job that is running or has run, for the progress line, the summary and the
+ * scaling curve; by the same rules as the record's. Pure. */
+#ifndef LAUNCH_FIGURES_H
+#define LAUNCH_FIGURES_H
+
+#include "record/steps.h"
+
+/* NaN where nothing is known yet. */
+typedef struct launch_figures {
+    int64_t steps; /* that all ranks have told */
+    double loss_first;
+    double loss_last;
+    double tokens_per_second;
+    double step_ms_p50;
+    double allreduce_ms_p50;
+    double allreduce_ms_p95;
+    size_t steps_measured;    /* of the last half */
+    launch_breakdown slowest; /* where the slowest rank's step went */
+} launch_figures;
+
+/* Over the last half of the steps: the first is warm-up. */
+BASE_MUST_CHECK base_status launch_figures_final(const launch_steps *steps, launch_figures *figures,
+                                                 base_error *reterr);
+
+/* Over the last few steps: cheap, however long the job is.
+ * Without p95, steps_measured and slowest. */
+void launch_figures_recent(const launch_steps *steps, launch_figures *figures);
+
+#endif

@@ -1,0 +1,152 @@
+/* The subreaper between the launcher and a user's program: it kills whatever the program leaves
+ * behind. Entered by spawn.c in the forked child. */
+#include "job/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+enum { EXIT_NOT_STARTED = 127, CHILDREN_BYTES = 4096 };
+
+/* Kills every child there is; false when the kernel does not list them. */
+static bool kill_children(void)
+{
+    char list[CHILDREN_BYTES];
+    const int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    const ssize_t got = read(fd, list, sizeof list - 1);
+    (void)close(fd);
+    list[got > 0 ? got : 0] = '\0';
+    pid_t pid = 0; /* a number that is cut off is of a process killed in the next round */
+    for (const char *at = list; *at != '\0'; at++) {
+        if (*at >= '0' && *at <= '9') {
+            pid = pid * 10 + (*at - '0');
+        } else if (pid > 1) {
+            (void)kill(pid, SIGKILL);
+            pid = 0;
+        }
+    }
+    return true;
+}
+
+/* Until there is no descendant: the children of the killed become ours, and are next. */
+static void kill_all(void)
+{
+    siginfo_t info;
+    for (;;) {
+        if (!kill_children()) {
+            (void)kill(0, SIGKILL); /* the group, ourselves included: all that is left to do */
+        }
+        if (waitid(P_ALL, 0, &info, WEXITED) != 0 && errno == ECHILD) {
+            return;
+        }
+    }
+}
+
+/* As the program left. */
+static BASE_NORETURN void leave(const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED) {
+        _exit(info->si_status);
+    }
+    const struct rlimit no_core = {0, 0};
+    sigset_t signals;
+    (void)setrlimit(RLIMIT_CORE, &no_core);
+    (void)signal(info->si_status, SIG_DFL);
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, info->si_status);
+    (void)sigprocmask(SIG_UNBLOCK, &signals, NULL);
+    (void)raise(info->si_status);
+    _exit(128 + info->si_status);
+}
+
+static BASE_NORETURN void watch(pid_t program, int lifeline_fd)
+{
+    sigset_t ours;
+    siginfo_t info = {0};
+    (void)sigemptyset(&ours);
+    (void)sigaddset(&ours, LAUNCH_GUARDIAN_KILL);
+    const int signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+    const int program_fd = pidfd_open(program, 0);
+    struct pollfd polls[] = {{.fd = program_fd, .events = POLLIN},
+                             {.fd = lifeline_fd, .events = POLLIN},
+                             {.fd = signal_fd, .events = POLLIN}};
+    if (signal_fd >= 0 && program_fd >= 0) {
+        while (poll(polls, sizeof polls / sizeof polls[0], -1) < 0 && errno == EINTR) {
+        }
+    }
+    if (polls[0].revents == 0) {
+        (void)kill(program, SIGKILL);
+    }
+    if (waitid(P_PID, (id_t)program, &info, WEXITED) != 0) {
+        info = (siginfo_t){.si_code = CLD_EXITED, .si_status = EXIT_NOT_STARTED};
+    }
+    kill_all();
+    leave(&info);
+}
+
+static bool is_kept(int fd, const int *kept, size_t kept_count)
+{
+    for (size_t i = 0; i < kept_count; i++) {
+        if (kept[i] == fd) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Closes every descriptor above stderr that is not kept. */
+static void close_others(const int *kept, size_t kept_count)
+{
+    int last = STDERR_FILENO;
+    for (size_t i = 0; i < kept_count; i++) {
+        last = kept[i] > last ? kept[i] : last;
+    }
+    for (int fd = STDERR_FILENO + 1; fd < last; fd++) {
+        if (!is_kept(fd, kept, kept_count)) {
+            (void)close(fd);
+        }
+    }
+    (void)close_range((unsigned)last + 1, ~0U, 0);
+}
+
+void launch_guardian_stand(const int *kept, size_t kept_count, int lifeline_fd)
+{
+    sigset_t all;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL); /* the guardian hears its own signal alone */
+    close_others(kept, kept_count);
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+        _exit(EXIT_NOT_STARTED);
+    }
+    const pid_t guardian = getpid();
+    const pid_t program = fork();
+    if (program < 0) {
+        _exit(EXIT_NOT_STARTED);
+    }
+    if (program == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != guardian) {
+            _exit(EXIT_NOT_STARTED);
+        }
+        return;
+    }
+    close_others(&lifeline_fd, 1);
+    const int null_fd = open("/dev/null", O_RDWR);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && null_fd >= 0; fd++) {
+        (void)dup2(null_fd, fd);
+    }
+    watch(program, lifeline_fd);
+}

@@ -1,0 +1,434 @@
+/* The event loop of one job: starts ranks, polls their pipes, pidfds, signals and messages,
+ * enforces deadlines, and collects the result. Called by cli.c for the job and by scaling.c for its
+ * measurements. */
+#include "launch/job_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/file.h"
+#include "budget/lease.h"
+#include "job/cgroup.h"
+#include "job/figures.h"
+#include "job/session.h"
+#include "record/summary.h"
+
+enum {
+    NO_FD = -1,
+    FIXED_POLLS = PROTO_BUS_FDS + 1, /* the bus, signals */
+    POLLS_PER_RANK = 3,              /* process, stdout, stderr */
+    POLL_MS_MAX = 1000,
+};
+
+/* ---- before the loop ---- */
+
+static base_status open_logs(launch_session *session, base_error *reterr)
+{
+    const char *folder = session->options->log_dir;
+    if (folder == NULL) {
+        return BASE_OK;
+    }
+    base_status status = base_mkdirs(folder, reterr);
+    for (int rank = 0; rank < session->world_size && status == BASE_OK; rank++) {
+        char path[BASE_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
+        session->ranks[rank].log_fd =
+            open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+        if (session->ranks[rank].log_fd < 0) {
+            status = base_fail_errno(reterr, errno, "cannot write %s", path);
+        }
+    }
+    return status;
+}
+
+static void print_line(void *user, int fd, const char *line, size_t line_bytes)
+{
+    launch_session *session = user;
+    /* What our ranks say besides errors is of interest in the job itself only; what a program of
+     * the user's says is what it is run for. */
+    const bool chatter = fd == STDOUT_FILENO && session->options->program == NULL;
+    if (chatter && (session->options->quiet || session->options->label != NULL)) {
+        return;
+    }
+    launch_screen_write(&session->screen, fd, line, line_bytes);
+}
+
+/* What ends or pauses a job, but for signals that whoever started it has us ignore (nohup, a
+ * shell's "&"): blocked ones would be heard all the same. */
+static base_status open_signals(launch_session *session, base_error *reterr)
+{
+    static const int heard[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1};
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    for (size_t i = 0; i < sizeof heard / sizeof heard[0]; i++) {
+        struct sigaction action;
+        if (sigaction(heard[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&signals, heard[i]);
+        }
+    }
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no exit status to take */
+    (void)sigaddset(&signals, SIGCHLD);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return session->signal_fd >= 0 ? BASE_OK
+                                   : base_fail_errno(reterr, errno, "cannot watch for signals");
+}
+
+/* Notes why ranks are not bound, and says so where they were to be. */
+static void note_binding(launch_session *session)
+{
+    const launch_job_options *options = session->options;
+    launch_job_result *result = session->result;
+    if (session->affinity.bound) {
+        return;
+    }
+    (void)snprintf(result->unbound, sizeof result->unbound, "%s",
+                   options->bind ? session->affinity.why_not : "--no-bind");
+    result->cpus_taken = session->affinity.taken;
+    if (options->bind && !options->quiet && options->label == NULL) {
+        launch_screen_say(&session->screen, "warning: ranks are not bound to CPUs of their own: %s",
+                          result->unbound);
+    }
+}
+
+static base_status session_open(launch_session *session, base_error *reterr)
+{
+    const proto_job *job = session->job;
+    const int world_size = session->world_size;
+    session->result->ranks = calloc((size_t)world_size, sizeof session->result->ranks[0]);
+    session->ranks = calloc((size_t)world_size, sizeof session->ranks[0]);
+    if (session->result->ranks == NULL || session->ranks == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", world_size);
+    }
+    for (int i = 0; i < world_size; i++) {
+        session->ranks[i].process =
+            (launch_process){.pidfd = NO_FD, .out_fd = NO_FD, .err_fd = NO_FD};
+        session->ranks[i].log_fd = NO_FD;
+        session->ranks[i].reported_exit_code = -1;
+    }
+    launch_screen_init(&session->screen, session->options->quiet);
+    base_status status = open_signals(session, reterr);
+    if (status == BASE_OK) {
+        status = launch_start_job_file(session, reterr);
+    }
+    if (status == BASE_OK) {
+        status = open_logs(session, reterr);
+    }
+    if (status == BASE_OK) {
+        status = launch_lines_create(world_size, print_line, session, &session->lines, reterr);
+    }
+    if (status == BASE_OK) {
+        status = launch_steps_init(&session->steps, world_size, reterr);
+    }
+    if (status == BASE_OK && session->options->bind) {
+        status = launch_affinity_init(&session->affinity, world_size,
+                                      (int)job->parallel.threads_per_rank, true, reterr);
+    }
+    if (status == BASE_OK) {
+        note_binding(session);
+    }
+    session->oom_kills = launch_cgroup_oom_kills();
+    session->kmsg_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (session->kmsg_fd >= 0) {
+        (void)lseek(session->kmsg_fd, 0, SEEK_END);
+    }
+    return status;
+}
+
+/* ---- the loop ---- */
+
+static void take_signals(launch_session *session)
+{
+    struct signalfd_siginfo info;
+    while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) {
+            launch_watch_stops(session, base_now_ns());
+        } else if (info.ssi_signo == SIGUSR1) {
+            launch_flights_ask(session);
+        } else if (info.ssi_signo == SIGTSTP) {
+            launch_watch_pause(session);
+        } else {
+            launch_stop(session, (int)info.ssi_signo);
+        }
+    }
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Ends the job when its lease is over; when that is. The ranks' own timers come a moment later. */
+static int64_t tend_lease(launch_session *session, int64_t now_ns)
+{
+    const launch_lease *lease = session->options->lease;
+    if (lease == NULL || session->abort_due_ns != BASE_NO_DEADLINE) {
+        return BASE_NO_DEADLINE;
+    }
+    const int64_t left_ns = launch_lease_left_ns(lease) - LAUNCH_LEASE_MARGIN_MS * BASE_NS_PER_MS;
+    if (left_ns <= 0) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_REFUSED,
+                     "the time that was authorized for %s is over: all ranks are ended",
+                     launch_lease_label(lease));
+        session->abort_sent_ns = now_ns;
+        session->killed = true;
+        for (int rank = 0; rank < session->world_size; rank++) {
+            launch_process_signal(&session->ranks[rank].process, SIGKILL);
+            session->ranks[rank].ended_with = SIGKILL;
+        }
+        return BASE_NO_DEADLINE;
+    }
+    return now_ns + left_ns;
+}
+
+/* Does what is due; when the next thing is. */
+static int64_t tend(launch_session *session)
+{
+    const int64_t now_ns = base_now_ns();
+    int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
+    next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
+    next_ns = earlier(next_ns, tend_lease(session, now_ns));
+    next_ns = earlier(next_ns, launch_watch_exits_due(session, now_ns));
+    next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
+    launch_lines_flush(session->lines, now_ns);
+    next_ns = earlier(next_ns, launch_lines_deadline_ns(session->lines));
+    if (session->abort_due_ns == BASE_NO_DEADLINE) {
+        launch_progress_update(session, now_ns, false);
+    }
+    return next_ns;
+}
+
+static int fill_polls(const launch_session *session, struct pollfd *polls)
+{
+    int bus_fds[PROTO_BUS_FDS];
+    proto_bus_fds(session->bus, bus_fds);
+    for (int i = 0; i < PROTO_BUS_FDS; i++) {
+        polls[i] = (struct pollfd){.fd = bus_fds[i], .events = POLLIN};
+    }
+    polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_process *process = &session->ranks[i].process;
+        const bool known = session->ranks[i].exit_due_ns != 0; /* its end: nothing to wake for */
+        struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
+        rank[0] = (struct pollfd){.fd = known ? NO_FD : process->pidfd, .events = POLLIN};
+        rank[1] = (struct pollfd){.fd = process->out_fd, .events = POLLIN};
+        rank[2] = (struct pollfd){.fd = process->err_fd, .events = POLLIN};
+    }
+    return FIXED_POLLS + session->world_size * POLLS_PER_RANK;
+}
+
+/* All ranks are gone, and no message of theirs can still explain why. */
+static bool is_over(const launch_session *session)
+{
+    if (session->exited_count < session->started_count) {
+        return false;
+    }
+    return session->cause.blame <= LAUNCH_BLAME_CAUSE || session->abort_sent_ns != 0;
+}
+
+static base_status supervise(launch_session *session, base_error *reterr)
+{
+    const size_t poll_count = FIXED_POLLS + (size_t)session->world_size * POLLS_PER_RANK;
+    struct pollfd *polls = calloc(poll_count, sizeof polls[0]);
+    if (polls == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to watch the ranks");
+    }
+    for (;;) {
+        launch_rendezvous_drain(session);
+        session->sent = false;
+        const int64_t next_ns = tend(session);
+        if (is_over(session)) {
+            break;
+        }
+        if (session->sent) {
+            continue; /* sending may have eaten the bus's wake-up: look again before sleeping */
+        }
+        const int count = fill_polls(session, polls);
+        if (poll(polls, (nfds_t)count, base_deadline_poll_ms(next_ns, POLL_MS_MAX)) <= 0) {
+            continue;
+        }
+        if (polls[PROTO_BUS_FDS].revents != 0) {
+            take_signals(session);
+        }
+        for (int i = 0; i < session->world_size; i++) {
+            const struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
+            if (rank[1].revents != 0) {
+                launch_watch_output(session, i, STDOUT_FILENO, false);
+            }
+            if (rank[2].revents != 0) {
+                launch_watch_output(session, i, STDERR_FILENO, false);
+            }
+            if (rank[0].revents != 0) {
+                launch_watch_exit(session, i);
+            }
+        }
+    }
+    free(polls);
+    return BASE_OK;
+}
+
+/* ---- after the loop ---- */
+
+/* When starting failed half-way: nothing stays. */
+static void kill_all(launch_session *session)
+{
+    for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
+        launch_rank *rank = &session->ranks[i];
+        if (rank->started && !rank->exited) {
+            siginfo_t info;
+            launch_process_signal(&rank->process, SIGKILL);
+            (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
+            rank->exited = true;
+        }
+    }
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+static void session_close(launch_session *session)
+{
+    kill_all(session);
+    launch_screen_clear(&session->screen);
+    launch_lines_destroy(session->lines);
+    proto_bus_close(session->bus);
+    launch_affinity_fini(&session->affinity);
+    launch_steps_fini(&session->steps);
+    launch_outputs_fini(&session->outputs);
+    for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
+        close_fd(session->ranks[i].process.pidfd);
+        close_fd(session->ranks[i].process.out_fd);
+        close_fd(session->ranks[i].process.err_fd);
+        close_fd(session->ranks[i].log_fd);
+        free(session->ranks[i].flight);
+    }
+    close_fd(session->job_fd);
+    close_fd(session->lifeline_fd);
+    close_fd(session->signal_fd);
+    close_fd(session->kmsg_fd);
+    free(session->ranks);
+}
+
+static base_status fill_result(launch_session *session, base_error *reterr)
+{
+    launch_job_result *result = session->result;
+    launch_figures figures;
+    const base_status status = launch_figures_final(&session->steps, &figures, reterr);
+    result->steps_done = figures.steps;
+    result->loss_first = figures.loss_first;
+    result->loss_last = figures.loss_last;
+    result->tokens_per_second = figures.tokens_per_second;
+    result->allreduce_ms_p50 = figures.allreduce_ms_p50;
+    result->allreduce_ms_p95 = figures.allreduce_ms_p95;
+    result->steps_measured = figures.steps_measured;
+    result->slowest = figures.slowest;
+    result->stop_signal = session->stop_signal;
+    for (int rank = 0; rank < session->world_size && session->stop_signal != 0; rank++) {
+        result->ranks[rank].eval_total = 0; /* some ranks' share is no accuracy */
+        result->ranks[rank].eval_correct = 0;
+    }
+    if (session->cause.blame != 0) {
+        result->cause = session->cause.error;
+        result->cause_rank = session->cause.rank;
+        const int own =
+            session->cause.rank >= 0 ? session->ranks[session->cause.rank].exit_code : 0;
+        result->exit_status = own != 0 ? own : session->cause.exit_status;
+    } else if (session->stop_signal != 0) {
+        result->exit_status = BASE_EXIT_SIGNAL_BASE + session->stop_signal;
+    }
+    return status;
+}
+
+/* A training that has gone wrong without an error. */
+static void warn_of_growth(launch_session *session)
+{
+    const launch_job_result *result = session->result;
+    if (session->cause.blame == 0 && session->options->label == NULL &&
+        launch_loss_grew(result->loss_first, result->loss_last)) {
+        char words[LAUNCH_LOSS_WORDS_BYTES];
+        launch_loss_words(result->loss_first, result->loss_last, words);
+        launch_screen_say(&session->screen, "warning: %s", words);
+    }
+}
+
+/* What ranks have said is a part of the result: whoever keeps it must hear that it is not whole. */
+static void tell_lost_output(launch_session *session)
+{
+    launch_job_result *result = session->result;
+    if (session->screen.lost != 0) {
+        launch_screen_say(&session->screen, "error: cannot write to standard output: %s",
+                          strerror(session->screen.lost));
+        result->exit_status =
+            result->exit_status == BASE_EXIT_DONE ? BASE_EXIT_ERROR : result->exit_status;
+    }
+}
+
+base_status launch_job_run(const launch_job_options *options, launch_job_result *result,
+                           base_error *reterr)
+{
+    sigset_t mask_before;
+    launch_session session = {
+        .options = options,
+        .result = result,
+        .job = options->job,
+        .root = options->root != NULL ? options->root : "",
+        .world_size = (int)options->job->job.world_size,
+        .job_fd = NO_FD,
+        .lifeline_fd = NO_FD,
+        .signal_fd = NO_FD,
+        .kmsg_fd = NO_FD,
+        .started_ns = base_now_ns(),
+        .join_deadline_ns = BASE_NO_DEADLINE,
+        .ready_deadline_ns = BASE_NO_DEADLINE,
+        .abort_due_ns = BASE_NO_DEADLINE,
+        .progress_step = 1,
+    };
+    *result = (launch_job_result){.cause_rank = PROTO_NO_RANK,
+                                  .loss_first = NAN,
+                                  .loss_last = NAN,
+                                  .tokens_per_second = NAN,
+                                  .allreduce_ms_p50 = NAN,
+                                  .allreduce_ms_p95 = NAN};
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
+    base_status status = session_open(&session, reterr);
+    if (status == BASE_OK) {
+        status = launch_start_ranks(&session, reterr);
+    }
+    if (status == BASE_OK) {
+        status = supervise(&session, reterr);
+    }
+    if (status == BASE_OK) {
+        launch_progress_update(&session, base_now_ns(), true);
+        launch_flights_deliver(&session, true);
+        status = fill_result(&session, reterr);
+    }
+    if (status == BASE_OK) {
+        warn_of_growth(&session);
+        tell_lost_output(&session);
+    }
+    session_close(&session);
+    (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
+    result->wall_seconds = (double)(base_now_ns() - session.started_ns) / BASE_NS_PER_S;
+    return status;
+}
+
+void launch_job_result_fini(launch_job_result *result)
+{
+    free(result->ranks);
+    result->ranks = NULL;
+}

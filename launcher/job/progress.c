@@ -1,0 +1,127 @@
+/* The progress line: step, loss, tokens per second, all-reduce, time left. job_run.c has it drawn
+ * on a terminal as time goes by, rendezvous.c has it printed elsewhere as steps come. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "job/figures.h"
+#include "job/session.h"
+
+enum { PLAIN_LINES = 10, TEXT_BYTES = 256 };
+
+/* "12.3k", "940"; "-" when not known. */
+static void format_count(double value, char *text, size_t size_bytes)
+{
+    if (!isfinite(value)) {
+        (void)snprintf(text, size_bytes, "-");
+    } else if (value >= 1e6) {
+        (void)snprintf(text, size_bytes, "%.2fM", value / 1e6);
+    } else if (value >= 1e4) {
+        (void)snprintf(text, size_bytes, "%.1fk", value / 1e3);
+    } else {
+        (void)snprintf(text, size_bytes, "%.0f", value);
+    }
+}
+
+/* "1:02:03", "2:03", "7 s". */
+static void format_left(double seconds, char *text, size_t size_bytes)
+{
+    if (!isfinite(seconds)) {
+        (void)snprintf(text, size_bytes, "-");
+        return;
+    }
+    const int64_t whole = (int64_t)ceil(seconds);
+    if (whole >= 3600) {
+        (void)snprintf(text, size_bytes, "%" PRId64 ":%02d:%02d", whole / 3600,
+                       (int)(whole / 60 % 60), (int)(whole % 60));
+    } else if (whole >= 60) {
+        (void)snprintf(text, size_bytes, "%" PRId64 ":%02d", whole / 60, (int)(whole % 60));
+    } else {
+        (void)snprintf(text, size_bytes, "%" PRId64 " s", whole);
+    }
+}
+
+static void format_line(const launch_session *session, const launch_figures *figures, char *text)
+{
+    char tokens[32];
+    char left[32];
+    char reduce[32] = "-";
+    const double steps_left = (double)(session->job->train.steps - figures->steps);
+    format_count(figures->tokens_per_second, tokens, sizeof tokens);
+    format_left(steps_left * figures->step_ms_p50 / 1000, left, sizeof left);
+    if (isfinite(figures->allreduce_ms_p50)) {
+        (void)snprintf(reduce, sizeof reduce, "%.2f ms", figures->allreduce_ms_p50);
+    }
+    const char *label = session->options->label != NULL ? session->options->label : "";
+    const int length = snprintf(
+        text, TEXT_BYTES,
+        "%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %s tokens/s  all-reduce p50 %s  %s left", label,
+        figures->steps, session->job->train.steps, figures->loss_last, tokens, reduce, left);
+    if (session->screen.terminal && (size_t)length >= launch_screen_width()) {
+        (void)snprintf(text, TEXT_BYTES, "%" PRId64 "/%" PRId64 " loss %.3f %s tok/s %s left",
+                       figures->steps, session->job->train.steps, figures->loss_last, tokens, left);
+    }
+}
+
+/* Texts answered and tokens drawn, of all ranks. */
+static void format_answering(const launch_session *session, int64_t now_ns, char *text)
+{
+    launch_answering all = {0};
+    char speed[32];
+    for (int rank = 0; rank < session->world_size; rank++) {
+        const launch_answering *one = &session->ranks[rank].answering;
+        all.tokens += one->tokens;
+        all.answered += one->answered;
+        all.prompts += one->prompts;
+    }
+    const double seconds = (double)(now_ns - session->answering_since_ns) / BASE_NS_PER_S;
+    format_count(seconds > 0 ? (double)all.tokens / seconds : NAN, speed, sizeof speed);
+    (void)snprintf(text, TEXT_BYTES, "%" PRIu64 " of %" PRIu64 " texts  %" PRIu64 " tokens  %s/s",
+                   all.answered, all.prompts, all.tokens, speed);
+}
+
+void launch_progress_step(launch_session *session)
+{
+    launch_figures figures;
+    char text[TEXT_BYTES];
+    const int64_t steps = session->job->train.steps;
+    const int64_t every = (steps + PLAIN_LINES - 1) / PLAIN_LINES;
+    const int64_t done = (int64_t)launch_steps_count(&session->steps);
+    if (session->screen.terminal || session->screen.quiet || session->options->label != NULL ||
+        done < session->progress_step) {
+        return;
+    }
+    const int64_t next = (done / every + 1) * every;
+    session->progress_step = next < steps || done >= steps ? next : steps;
+    launch_figures_recent(&session->steps, &figures);
+    format_line(session, &figures, text);
+    launch_screen_progress(&session->screen, text);
+}
+
+void launch_progress_update(launch_session *session, int64_t now_ns, bool last)
+{
+    launch_figures figures;
+    char text[TEXT_BYTES];
+    if (!session->screen.terminal || session->screen.quiet ||
+        (now_ns < session->progress_due_ns && !last)) {
+        return;
+    }
+    session->progress_due_ns = now_ns + LAUNCH_PROGRESS_MS * BASE_NS_PER_MS;
+    launch_figures_recent(&session->steps, &figures);
+    if (last || session->streaming) {
+        launch_screen_clear(&session->screen);
+    } else if (session->answering_since_ns != 0) {
+        format_answering(session, now_ns, text);
+        launch_screen_progress(&session->screen, text);
+    } else if (figures.steps > 0) {
+        format_line(session, &figures, text);
+        launch_screen_progress(&session->screen, text);
+    } else if (session->joined_count < session->world_size) {
+        (void)snprintf(text, sizeof text, "%s%d of %d ranks have joined",
+                       session->options->label != NULL ? session->options->label : "",
+                       session->joined_count, session->world_size);
+        launch_screen_progress(&session->screen, text);
+    }
+}

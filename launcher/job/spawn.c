@@ -1,0 +1,240 @@
+/* Forks and executes one rank with its environment, pipes and inherited descriptors. Called by
+ * start.c for each rank; watch.c and ending.c signal the process through it. */
+#include "job/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "job/guardian.h"
+
+enum { EXIT_NOT_STARTED = 127, NO_FD = -1 };
+
+/* What the child needs, prepared before the fork: after it, only system calls. */
+typedef struct child_plan {
+    const launch_spawn_options *options;
+    char **environment;
+    int null_fd;
+    int out_fd;
+    int err_fd;
+    pid_t launcher;
+} child_plan;
+
+void launch_process_signal(const launch_process *process, int signal_number)
+{
+    if (process->guarded && signal_number == SIGKILL) {
+        (void)kill(process->pid, LAUNCH_GUARDIAN_KILL);
+        (void)kill(process->pid, SIGCONT); /* a stopped one would not hear it */
+    } else {
+        (void)kill(-process->pid, signal_number);
+    }
+}
+
+int launch_spawn_variables(const launch_spawn_options *options,
+                           char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES])
+{
+    const struct {
+        const char *name;
+        int value;
+    } numbers[] = {
+        {"RANK", options->rank},
+        {"WORLD_SIZE", options->world_size},
+        {"LOCAL_RANK", options->rank},
+        {"LOCAL_WORLD_SIZE", options->world_size},
+        {"OMP_NUM_THREADS", options->threads},
+        {"RINGFENCE_JOB_FD", options->job_fd},
+        {"RINGFENCE_KEY_FD", options->key_fd},
+        {"RINGFENCE_LIFELINE_FD", options->lifeline_fd},
+        {"RINGFENCE_LEASE_FD", options->lease_fd},
+    };
+    const char *const texts[][2] = {
+        {"RINGFENCE_JOB_ROOT", options->root},
+        {"MASTER_ADDR", options->address},
+        {"MASTER_PORT", options->port},
+        {"OMP_DYNAMIC", "false"},
+        /* the matrix library's bits: no reduced precision behind our back */
+        {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
+        {"DNNL_DEFAULT_FPMATH_MODE", "STRICT"},
+    };
+    int count = 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        (void)snprintf(variables[count++], LAUNCH_VARIABLE_BYTES, "%s=%d", numbers[i].name,
+                       numbers[i].value);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        (void)snprintf(variables[count++], LAUNCH_VARIABLE_BYTES, "%s=%s", texts[i][0],
+                       texts[i][1]);
+    }
+    BASE_ASSERT(count <= LAUNCH_VARIABLES);
+    return count;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    const size_t length = strcspn(a, "=");
+    return strncmp(a, b, length + 1) == 0;
+}
+
+/* The launcher's environment with our variables in the place of theirs; borrowed strings. */
+static char **merge_environment(char variables[][LAUNCH_VARIABLE_BYTES], int count)
+{
+    size_t inherited = 0;
+    while (environ[inherited] != NULL) {
+        inherited++;
+    }
+    char **merged = calloc(inherited + (size_t)count + 1, sizeof merged[0]);
+    if (merged == NULL) {
+        return NULL;
+    }
+    size_t used = 0;
+    for (size_t i = 0; i < inherited; i++) {
+        bool ours = false;
+        for (int j = 0; j < count && !ours; j++) {
+            ours = same_name(environ[i], variables[j]);
+        }
+        if (!ours) {
+            merged[used++] = environ[i];
+        }
+    }
+    for (int j = 0; j < count; j++) {
+        merged[used++] = variables[j];
+    }
+    return merged;
+}
+
+static void child_fail(const char *what, const char *path)
+{
+    const char *why = strerrordesc_np(errno);
+    (void)!write(STDERR_FILENO, what, strlen(what));
+    (void)!write(STDERR_FILENO, path, strlen(path));
+    (void)!write(STDERR_FILENO, ": ", 2);
+    (void)!write(STDERR_FILENO, why != NULL ? why : "?", strlen(why != NULL ? why : "?"));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(EXIT_NOT_STARTED);
+}
+
+/* As the launcher was given them: what it blocks and ignores for itself is undone. */
+static void restore_signals(void)
+{
+    sigset_t none;
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Between the launcher and a program; returns in the program's own process. */
+static void stand_guard(const child_plan *plan)
+{
+    const int kept[] = {plan->null_fd,         plan->out_fd,          plan->err_fd,
+                        plan->options->job_fd, plan->options->key_fd, plan->options->lifeline_fd};
+    launch_guardian_stand(kept, sizeof kept / sizeof kept[0], plan->options->lifeline_fd);
+}
+
+static BASE_NORETURN void run_child(const child_plan *plan)
+{
+    const launch_spawn_options *options = plan->options;
+    (void)setpgid(0, 0);
+    if (options->program != NULL) {
+        stand_guard(plan);
+    } else if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->launcher) {
+        _exit(EXIT_NOT_STARTED); /* the launcher died in between */
+    }
+    if (dup2(plan->null_fd, STDIN_FILENO) < 0 || dup2(plan->out_fd, STDOUT_FILENO) < 0 ||
+        dup2(plan->err_fd, STDERR_FILENO) < 0) {
+        _exit(EXIT_NOT_STARTED);
+    }
+    if (options->cpus != NULL && sched_setaffinity(0, sizeof *options->cpus, options->cpus) != 0) {
+        child_fail("cannot bind to CPUs: ", options->rank_path);
+    }
+    (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (fcntl(options->job_fd, F_SETFD, 0) != 0 || fcntl(options->key_fd, F_SETFD, 0) != 0 ||
+        fcntl(options->lifeline_fd, F_SETFD, 0) != 0 ||
+        (options->lease_fd >= 0 && fcntl(options->lease_fd, F_SETFD, 0) != 0)) {
+        child_fail("cannot hand descriptors to ", options->rank_path);
+    }
+    restore_signals();
+    char *const alone[] = {(char *)(uintptr_t)options->rank_path, NULL};
+    (void)execve(options->rank_path, options->program != NULL ? options->program : alone,
+                 plan->environment);
+    child_fail("cannot run ", options->rank_path);
+    _exit(EXIT_NOT_STARTED);
+}
+
+static void close_all(const int *fds, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (fds[i] >= 0) {
+            (void)close(fds[i]);
+        }
+    }
+}
+
+/* Forks; *process is complete but for its pipes. */
+static base_status fork_child(const child_plan *plan, launch_process *process, base_error *reterr)
+{
+    const pid_t pid = fork();
+    if (pid < 0) {
+        return base_fail_errno(reterr, errno, "cannot start rank %d", plan->options->rank);
+    }
+    if (pid == 0) {
+        run_child(plan);
+    }
+    (void)setpgid(pid, pid); /* whoever comes first */
+    process->pid = pid;
+    process->guarded = plan->options->program != NULL;
+    process->pidfd = pidfd_open(pid, 0);
+    if (process->pidfd < 0) {
+        const base_status status =
+            base_fail_errno(reterr, errno, "cannot watch rank %d", plan->options->rank);
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, NULL, 0);
+        return status;
+    }
+    return BASE_OK;
+}
+
+base_status launch_spawn(const launch_spawn_options *options, launch_process *process,
+                         base_error *reterr)
+{
+    enum { OUT_READ, OUT_WRITE, ERR_READ, ERR_WRITE, NULL_FD, FDS };
+    int fds[FDS] = {NO_FD, NO_FD, NO_FD, NO_FD, NO_FD};
+    char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES];
+    base_status status = BASE_OK;
+    char **environment = merge_environment(variables, launch_spawn_variables(options, variables));
+    fds[NULL_FD] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (environment == NULL || fds[NULL_FD] < 0 || pipe2(&fds[OUT_READ], O_CLOEXEC) != 0 ||
+        pipe2(&fds[ERR_READ], O_CLOEXEC) != 0 || fcntl(fds[OUT_READ], F_SETFL, O_NONBLOCK) != 0 ||
+        fcntl(fds[ERR_READ], F_SETFL, O_NONBLOCK) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot make pipes for rank %d", options->rank);
+    }
+    if (status == BASE_OK) {
+        const child_plan plan = {
+            .options = options,
+            .environment = environment,
+            .null_fd = fds[NULL_FD],
+            .out_fd = fds[OUT_WRITE],
+            .err_fd = fds[ERR_WRITE],
+            .launcher = getpid(),
+        };
+        status = fork_child(&plan, process, reterr);
+    }
+    free(environment);
+    if (status == BASE_OK) {
+        process->out_fd = fds[OUT_READ];
+        process->err_fd = fds[ERR_READ];
+        fds[OUT_READ] = NO_FD;
+        fds[ERR_READ] = NO_FD;
+    }
+    close_all(fds, FDS);
+    return status;
+}

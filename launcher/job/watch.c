@@ -1,0 +1,372 @@
+/* What becomes of the ranks' processes: output, exits, signals, stops. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/file.h"
+#include "job/cgroup.h"
+#include "job/session.h"
+
+enum { READ_BYTES = 16 * 1024, READS_AT_ONCE = 8, NO_FD = -1 };
+
+static void log_output(launch_session *session, launch_rank *rank, const char *data, size_t bytes)
+{
+    base_error error;
+    if (rank->log_fd >= 0 &&
+        base_fd_write(rank->log_fd, "a rank's log file", data, bytes, &error) != BASE_OK) {
+        launch_screen_say(&session->screen, "warning: %s; it is not written any more",
+                          error.message);
+        (void)close(rank->log_fd);
+        rank->log_fd = NO_FD;
+    }
+}
+
+void launch_watch_output(launch_session *session, int index, int fd_number, bool last)
+{
+    launch_rank *rank = &session->ranks[index];
+    int *fd = fd_number == STDOUT_FILENO ? &rank->process.out_fd : &rank->process.err_fd;
+    char data[READ_BYTES];
+    bool ended = *fd < 0;
+    bool empty = false;
+    for (int i = 0; !ended && !empty && (last || i < READS_AT_ONCE); i++) {
+        const ssize_t got = read(*fd, data, sizeof data);
+        if (got > 0) {
+            log_output(session, rank, data, (size_t)got);
+            launch_lines_add(session->lines, index, fd_number, data, (size_t)got, base_now_ns());
+        } else if (got == 0) {
+            ended = true;
+        } else if (errno != EINTR) {
+            empty = true; /* EAGAIN: a child of the rank's may still hold the pipe */
+        }
+    }
+    if (*fd >= 0 && (ended || last)) {
+        (void)close(*fd);
+        *fd = NO_FD;
+        launch_lines_end(session->lines, index, fd_number, base_now_ns());
+    }
+}
+
+/* The kernel's own words on killing this process, where its log can be read. */
+static bool kmsg_says_oom(const launch_session *session, pid_t pid)
+{
+    char record[2048];
+    char wanted[64];
+    bool found = false;
+    if (session->kmsg_fd < 0) {
+        return false;
+    }
+    (void)snprintf(wanted, sizeof wanted, "Killed process %d ", pid);
+    for (;;) {
+        const ssize_t got = read(session->kmsg_fd, record, sizeof record - 1);
+        if (got < 0 && (errno == EINTR || errno == EPIPE)) {
+            continue;
+        }
+        if (got <= 0) {
+            return found;
+        }
+        record[got] = '\0';
+        found = found || (strstr(record, "emory") != NULL && strstr(record, wanted) != NULL);
+    }
+}
+
+static const char *oom_words(launch_session *session, int signal_number, pid_t pid)
+{
+    if (signal_number != SIGKILL) {
+        return "";
+    }
+    if (kmsg_says_oom(session, pid)) {
+        return ": the kernel ran out of memory and chose it (its log says so)";
+    }
+    const int64_t kills = launch_cgroup_oom_kills();
+    if (kills > session->oom_kills && session->oom_kills >= 0) {
+        session->oom_kills = kills;
+        return ": out of memory in this control group (its oom_kill count rose)";
+    }
+    return "";
+}
+
+/* " after 3 steps": how far a rank came. Of a program that never was to join: nothing. */
+static void progress_words(const launch_session *session, const launch_rank *rank, char *text,
+                           size_t size_bytes)
+{
+    const bool program = session->options->program != NULL;
+    text[0] = '\0';
+    if (!rank->joined) {
+        if (!program || session->joined_count > 0) {
+            (void)snprintf(text, size_bytes, " before it joined");
+        }
+    } else if (rank->finished) {
+        (void)snprintf(text, size_bytes, " after it had finished");
+    } else if (program) {
+        (void)snprintf(text, size_bytes, " before it had finished");
+    } else if (!rank->ready) {
+        (void)snprintf(text, size_bytes, " while starting");
+    } else {
+        (void)snprintf(text, size_bytes, " after %" PRId64 " step%s", rank->steps_reported,
+                       rank->steps_reported == 1 ? "" : "s");
+    }
+}
+
+/* A rank left by itself, and has not said why. */
+static void blame_exit(launch_session *session, int index, int exit_code)
+{
+    const launch_rank *rank = &session->ranks[index];
+    const bool program = session->options->program != NULL;
+    char when[64];
+    progress_words(session, rank, when, sizeof when);
+    /* what a program of the user's leaves with is its own word */
+    launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
+                 index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
+                 "rank %d (pid %d) left with exit code %d%s%s", index, launch_rank_pid(rank),
+                 exit_code, when, program ? "" : ", without a word");
+}
+
+/* A dying process closes its connection before its end is seen, on a busy machine long before:
+ * SIGTERM may have been sent in between, and is not what it died of. What else a rank dies of after
+ * it was sent SIGTERM, it dies of because of it. */
+static bool is_by_us(const launch_rank *rank, int signal_number)
+{
+    if (rank->ended_with == 0 || rank->ended_with == signal_number) {
+        return rank->ended_with != 0;
+    }
+    return signal_number != SIGKILL && !rank->unreachable;
+}
+
+/* Whether its process was there yet when all were told to end. */
+static bool was_told(const launch_session *session, const launch_rank *rank)
+{
+    const int64_t seen_ns = rank->exit_due_ns - LAUNCH_LAST_WORDS_MS * BASE_NS_PER_MS;
+    return session->abort_sent_ns != 0 &&
+           (rank->exit_due_ns == 0 || seen_ns >= session->abort_sent_ns);
+}
+
+/* Decides what the end of a process means. */
+static void judge(launch_session *session, int index, const siginfo_t *info)
+{
+    const launch_rank *rank = &session->ranks[index];
+    const bool by_signal = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
+    const bool program = session->options->program != NULL;
+    const pid_t pid = launch_rank_pid(rank);
+    if (program && session->stop_signal != 0) {
+        return; /* the user's signal was passed on */
+    }
+    if (by_signal && !is_by_us(rank, info->si_status)) {
+        char when[64];
+        const char *name = sigabbrev_np(info->si_status);
+        progress_words(session, rank, when, sizeof when);
+        launch_blame(session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
+                     "rank %d (pid %d) was ended by SIG%s%s%s", index, pid,
+                     name != NULL ? name : "?", when, oom_words(session, info->si_status, pid));
+        return;
+    }
+    const bool unfinished = !rank->finished && (!program || session->joined_count > 0);
+    if (!by_signal && info->si_status == 0 && !unfinished) {
+        return;
+    }
+    if (was_told(session, rank)) {
+        launch_blame(session, LAUNCH_BLAME_ABORTED, index, BASE_EXIT_ERROR,
+                     "rank %d (pid %d) was aborted", index, pid);
+    } else if (rank->reported_exit_code < 0) {
+        blame_exit(session, index, info->si_status);
+    }
+}
+
+/* What a rank has sent is in its connection until a thread of the bus has read it, which on a busy
+ * machine may be after its process is seen to be gone. */
+static bool words_may_come(launch_rank *rank, int64_t now_ns)
+{
+    if (!rank->joined || rank->finished || rank->link_ended) {
+        return false;
+    }
+    if (rank->exit_due_ns == 0) {
+        rank->exit_due_ns = now_ns + LAUNCH_LAST_WORDS_MS * BASE_NS_PER_MS;
+    }
+    return now_ns < rank->exit_due_ns;
+}
+
+void launch_watch_exit(launch_session *session, int index)
+{
+    launch_rank *rank = &session->ranks[index];
+    siginfo_t info = {0};
+    if (rank->exited ||
+        waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0) {
+        return;
+    }
+    launch_rendezvous_drain(session); /* its last words came before its end */
+    if (info.si_code == CLD_EXITED && words_may_come(rank, base_now_ns())) {
+        return;
+    }
+    launch_watch_output(session, index, STDOUT_FILENO, true);
+    launch_watch_output(session, index, STDERR_FILENO, true);
+    if (info.si_code == CLD_EXITED && rank->ended_with == 0) {
+        rank->exit_code = info.si_status;
+    }
+    judge(session, index, &info);
+    /* while the zombie holds the number: whatever the rank has started goes with it */
+    (void)kill(-rank->process.pid, SIGKILL);
+    (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
+    (void)close(rank->process.pidfd);
+    rank->process.pidfd = NO_FD;
+    rank->exited = true;
+    session->exited_count++;
+}
+
+int64_t launch_watch_exits_due(launch_session *session, int64_t now_ns)
+{
+    int64_t next_ns = BASE_NO_DEADLINE;
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (rank->exit_due_ns == 0 || rank->exited) {
+            continue;
+        }
+        if (rank->link_ended || now_ns >= rank->exit_due_ns) {
+            launch_watch_exit(session, i);
+        } else if (rank->exit_due_ns < next_ns) {
+            next_ns = rank->exit_due_ns;
+        }
+    }
+    return next_ns;
+}
+
+static void signal_running(const launch_session *session, int signal_number)
+{
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (rank->started && !rank->exited && !rank->stopped) {
+            launch_process_signal(&rank->process, signal_number);
+        }
+    }
+}
+
+static void move_deadline(int64_t *deadline_ns, int64_t by_ns)
+{
+    if (*deadline_ns != BASE_NO_DEADLINE) {
+        *deadline_ns += by_ns;
+    }
+}
+
+void launch_watch_pause(launch_session *session)
+{
+    sigset_t stop;
+    const int64_t before_ns = base_now_ns();
+    launch_screen_clear(&session->screen);
+    signal_running(session, SIGSTOP);
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTSTP);
+    (void)raise(SIGTSTP); /* not SIGSTOP: the kernel drops it where nobody could continue us */
+    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stops here */
+    (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    signal_running(session, SIGCONT);
+    const int64_t paused_ns = base_now_ns() - before_ns;
+    move_deadline(&session->join_deadline_ns, paused_ns);
+    move_deadline(&session->ready_deadline_ns, paused_ns);
+    for (int i = 0; i < session->world_size; i++) {
+        session->ranks[i].stopped_ns += paused_ns;
+    }
+}
+
+void launch_watch_stops(launch_session *session, int64_t now_ns)
+{
+    for (int i = 0; i < session->world_size; i++) {
+        launch_rank *rank = &session->ranks[i];
+        siginfo_t info = {0};
+        if (!rank->started || rank->exited ||
+            waitid(P_PID, (id_t)rank->process.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
+            info.si_pid == 0) {
+            continue;
+        }
+        if (info.si_code == CLD_STOPPED && !rank->stopped) {
+            const char *name = sigabbrev_np(info.si_status);
+            rank->stopped = true;
+            rank->stopped_ns = now_ns;
+            launch_screen_say(&session->screen,
+                              "warning: rank %d (pid %d) is stopped by SIG%s; the job waits %g s "
+                              "for it (kill -CONT %d lets it go on)",
+                              i, rank->process.pid, name != NULL ? name : "?",
+                              (double)session->job->parallel.timeout_ms / 1000, rank->process.pid);
+        } else if (info.si_code == CLD_CONTINUED) {
+            rank->stopped = false;
+        }
+    }
+}
+
+int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns)
+{
+    int64_t next_ns = BASE_NO_DEADLINE;
+    for (int i = 0; i < session->world_size; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        if (!rank->stopped || rank->exited || session->abort_due_ns != BASE_NO_DEADLINE) {
+            continue;
+        }
+        const int64_t due_ns =
+            rank->stopped_ns + session->job->parallel.timeout_ms * BASE_NS_PER_MS;
+        if (now_ns >= due_ns) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, i, BASE_EXIT_ERROR,
+                         "rank %d (pid %d) has been stopped for more than %g s", i,
+                         rank->process.pid, (double)session->job->parallel.timeout_ms / 1000);
+        } else if (due_ns < next_ns) {
+            next_ns = due_ns;
+        }
+    }
+    return next_ns;
+}
+
+/* The process's state letter and the debugger that traces it (0: none). */
+static char process_state(pid_t pid, long *tracer)
+{
+    char path[64];
+    char line[256];
+    char state = '?';
+    *tracer = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return state;
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "State:", 6) == 0) {
+            const char *at = line + 6;
+            while (isspace((unsigned char)*at)) {
+                at++;
+            }
+            state = *at;
+        } else if (strncmp(line, "TracerPid:", 10) == 0) {
+            *tracer = strtol(line + 10, NULL, 10);
+        }
+    }
+    (void)fclose(file);
+    return state;
+}
+
+void launch_watch_describe_stops(const launch_session *session, char *text, size_t size_bytes)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < session->world_size && length < size_bytes - 1; i++) {
+        const launch_rank *rank = &session->ranks[i];
+        long tracer = 0;
+        const char state =
+            rank->started && !rank->exited ? process_state(launch_rank_pid(rank), &tracer) : '?';
+        int wrote = 0;
+        if (state == 't' || (state == 'T' && tracer != 0)) {
+            wrote = snprintf(text + length, size_bytes - length,
+                             " (rank %d, pid %d, is held by the debugger with pid %ld)", i,
+                             launch_rank_pid(rank), tracer);
+        } else if (state == 'T') {
+            wrote = snprintf(text + length, size_bytes - length,
+                             " (rank %d, pid %d, is stopped: SIGSTOP or the like)", i,
+                             launch_rank_pid(rank));
+        }
+        length += (size_t)wrote;
+    }
+}

@@ -1,0 +1,139 @@
+/* Where an average step went; summary.c and the charts use it. */
+#include "record/breakdown.h"
+
+#include <math.h>
+
+#include "base/assert.h"
+#include "record/steps.h"
+
+static const double MS_PER_NS = 1e-6;
+
+static int slowest_rank(const launch_steps *steps, size_t index)
+{
+    int slowest = 0;
+    for (int r = 1; r < steps->world_size; r++) {
+        if (steps->ranks[r].steps[index].step_ns > steps->ranks[slowest].steps[index].step_ns) {
+            slowest = r;
+        }
+    }
+    return slowest;
+}
+
+/* How long the rank that came last to the all-reduce was in it. */
+static int64_t exchange_ns(const launch_steps *steps, size_t index)
+{
+    int64_t least_ns = steps->ranks[0].steps[index].allreduce_exposed_ns;
+    for (int r = 1; r < steps->world_size; r++) {
+        const int64_t own_ns = steps->ranks[r].steps[index].allreduce_exposed_ns;
+        least_ns = own_ns < least_ns ? own_ns : least_ns;
+    }
+    return least_ns;
+}
+
+/* Adds a step. What a rank says is not trusted: parts that are more than the whole make it longer,
+ * so that they add up. */
+static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alone_ns)
+{
+    const int64_t overlapped_ns = step->allreduce_ns > step->allreduce_exposed_ns
+                                      ? step->allreduce_ns - step->allreduce_exposed_ns
+                                      : 0;
+    const double parts_ms[LAUNCH_PARTS] = {
+        [LAUNCH_PART_COMPUTE] = (double)step->compute_ns * MS_PER_NS,
+        [LAUNCH_PART_OVERLAPPED] = (double)overlapped_ns * MS_PER_NS,
+        [LAUNCH_PART_EXCHANGE] = (double)alone_ns * MS_PER_NS,
+        [LAUNCH_PART_WAITING] = (double)(step->allreduce_exposed_ns - alone_ns) * MS_PER_NS,
+        [LAUNCH_PART_OPTIMIZER] = (double)step->optimizer_ns * MS_PER_NS,
+    };
+    double known_ms = 0;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        sum->part_ms[p] += parts_ms[p];
+        known_ms += parts_ms[p];
+    }
+    const double other_ms = fmax(0, (double)step->step_ns * MS_PER_NS - known_ms);
+    sum->part_ms[LAUNCH_PART_OTHER] += other_ms;
+    sum->step_ms += known_ms + other_ms;
+    sum->compute_cpu_ms +=
+        step->compute_cpu_ns > 0 ? (double)step->compute_cpu_ns * MS_PER_NS : NAN;
+}
+
+static void scale(launch_breakdown *breakdown, double factor)
+{
+    breakdown->step_ms *= factor;
+    breakdown->compute_cpu_ms *= factor;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        breakdown->part_ms[p] *= factor;
+    }
+}
+
+/* The invariant that the head of the header promises. */
+static void check(const launch_breakdown *breakdown)
+{
+    double sum_ms = 0;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        BASE_ASSERT(!(breakdown->part_ms[p] < 0));
+        sum_ms += breakdown->part_ms[p];
+    }
+    BASE_ASSERT(!(fabs(sum_ms - breakdown->step_ms) > 1e-6 * (sum_ms + 1)));
+}
+
+launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t first,
+                                     size_t count)
+{
+    launch_breakdown made = {0};
+    for (size_t i = first; i < first + count; i++) {
+        const int whose = rank == LAUNCH_SLOWEST_RANK ? slowest_rank(steps, i) : rank;
+        add_step(&made, &steps->ranks[whose].steps[i], exchange_ns(steps, i));
+    }
+    scale(&made, count > 0 ? 1 / (double)count : NAN);
+    check(&made);
+    return made;
+}
+
+launch_breakdown launch_breakdown_mean(const launch_breakdown *a, double weight_a,
+                                       const launch_breakdown *b, double weight_b)
+{
+    launch_breakdown left = *a;
+    launch_breakdown right = *b;
+    BASE_ASSERT(weight_a >= 0 && weight_b >= 0 && weight_a + weight_b > 0);
+    scale(&left, weight_a / (weight_a + weight_b));
+    scale(&right, weight_b / (weight_a + weight_b));
+    left.step_ms += right.step_ms;
+    left.compute_cpu_ms += right.compute_cpu_ms;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        left.part_ms[p] += right.part_ms[p];
+    }
+    check(&left);
+    return left;
+}
+
+double launch_breakdown_allreduce_ms(const launch_breakdown *breakdown)
+{
+    return breakdown->part_ms[LAUNCH_PART_OVERLAPPED] + launch_breakdown_exposed_ms(breakdown);
+}
+
+double launch_breakdown_exposed_ms(const launch_breakdown *breakdown)
+{
+    return breakdown->part_ms[LAUNCH_PART_EXCHANGE] + breakdown->part_ms[LAUNCH_PART_WAITING];
+}
+
+static const struct {
+    const char *name;
+    const char *key;
+} PARTS[LAUNCH_PARTS] = {
+    [LAUNCH_PART_COMPUTE] = {"forward and backward", "compute"},
+    [LAUNCH_PART_OVERLAPPED] = {"all-reduce while backward ran", "overlapped"},
+    [LAUNCH_PART_EXCHANGE] = {"all-reduce after backward", "exchange"},
+    [LAUNCH_PART_WAITING] = {"waiting for the last rank", "waiting"},
+    [LAUNCH_PART_OPTIMIZER] = {"optimizer", "optimizer"},
+    [LAUNCH_PART_OTHER] = {"other", "other"},
+};
+
+const char *launch_part_name(launch_part part)
+{
+    return PARTS[part].name;
+}
+
+const char *launch_part_key(launch_part part)
+{
+    return PARTS[part].key;
+}

@@ -1,0 +1,13 @@
+/* The timeline of flight.html: a lane for each rank, its operations as bars on one clock in ms. The
+ * records are not believed: an operation without a time that can be drawn is left out. Pure. */
+#ifndef LAUNCH_FLIGHT_TIMELINE_H
+#define LAUNCH_FLIGHT_TIMELINE_H
+
+#include <jansson.h>
+
+#include "record/text.h"
+
+/* ranks[rank]: its record, an object with the arrays "completed" and "pending"; NULL: none. */
+void launch_flight_timeline(json_t *const *ranks, int rank_count, launch_text *text);
+
+#endif

@@ -1,0 +1,255 @@
+/* Writes down an inference run from what rank 0 has measured; the command line asks for it at the
+ * end of a job. What was not measured is null. */
+#include "record/inference.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/path.h"
+#include "record/run.h"
+
+#define INFERENCE_LAB "02-tp-inference-cloud"
+
+enum { RESULTS_BYTES_MAX = 1 << 30, SMALL_PARAMETERS = 1000000, FLOAT_BYTES = 4 };
+
+/* The figures of results.json that the manifest repeats or explains; NaN: not there. */
+typedef struct figures {
+    double tp_ms;
+    double single_ms;
+    double replicas_tokens_per_s;
+    double tokens_per_s;
+    double speedup;
+    double parameters;
+    double exchange_share;
+    double all_reduce_ms;
+    double all_reduces;
+    double all_reduce_bytes;
+} figures;
+
+static base_status read_json(const char *out, const char *name, json_t **json, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    void *text = NULL;
+    size_t text_bytes = 0;
+    json_error_t flaw;
+    base_status status = base_path_join(out, name, path, reterr);
+    if (status == BASE_OK) {
+        status = base_file_read(path, RESULTS_BYTES_MAX, &text, &text_bytes, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    *json = json_loadb(text, text_bytes, 0, &flaw);
+    free(text);
+    return *json != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_INVALID, "%s: %s", path, flaw.text);
+}
+
+base_status launch_inference_check(const char *out, base_error *reterr)
+{
+    json_t *manifest = NULL;
+    base_error unread;
+    if (read_json(out, "manifest.json", &manifest, &unread) != BASE_OK) {
+        return BASE_OK;
+    }
+    const char *lab = json_string_value(json_object_get(manifest, "lab"));
+    const bool ours = lab != NULL && strcmp(lab, INFERENCE_LAB) == 0;
+    json_decref(manifest);
+    return ours ? BASE_OK
+                : base_fail(reterr, BASE_ERR_INVALID,
+                            "--out %s holds the record of a training, and stays as it is", out);
+}
+
+const char *launch_inference_suspect(double speedup, double parameters, int ranks, bool network,
+                                     double cache_bytes)
+{
+    const double whole_bytes = parameters * FLOAT_BYTES;
+    const bool cache_explains = whole_bytes > cache_bytes && whole_bytes / ranks <= cache_bytes;
+    if (speedup > 1 && network && parameters < SMALL_PARAMETERS) {
+        return "so small a model is not faster over a network: was the baseline really one rank?";
+    }
+    if (speedup > ranks && !cache_explains) {
+        return "more than the ranks can give, and no cache explains it: was the baseline really "
+               "one rank?";
+    }
+    return NULL;
+}
+
+static double number_at(const json_t *object, const char *group, const char *key)
+{
+    const json_t *inner = group != NULL ? json_object_get(object, group) : object;
+    const json_t *value = json_object_get(inner, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static figures read_figures(const json_t *results)
+{
+    return (figures){
+        .tp_ms = number_at(results, "total", "per_token_ms"),
+        .single_ms = number_at(json_object_get(results, "single"), "total", "per_token_ms"),
+        .replicas_tokens_per_s =
+            number_at(json_object_get(results, "replicas"), "total", "tokens_per_s"),
+        .tokens_per_s = number_at(results, "total", "tokens_per_s"),
+        .speedup = number_at(results, NULL, "speedup"),
+        .parameters = number_at(results, "model", "parameters"),
+        .exchange_share = number_at(results, "rank_0", "exchange_share"),
+        .all_reduce_ms = number_at(results, "rank_0", "all_reduce_ms_per_token"),
+        .all_reduces = number_at(results, "rank_0", "all_reduces_per_token"),
+        .all_reduce_bytes = number_at(results, "rank_0", "all_reduce_bytes_per_token"),
+    };
+}
+
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static bool over_network(const proto_job *job)
+{
+    return job->parallel.transport == PROTO_TRANSPORT_TCP ||
+           job->parallel.transport == PROTO_TRANSPORT_ZMQ;
+}
+
+/* Why the cut model is faster or slower here, and what that says of larger ones. */
+static void write_lesson(const launch_inference *run, const figures *of, launch_text *text)
+{
+    const int ranks = (int)run->job->job.world_size;
+    launch_text_printf(text,
+                       "A token of this model (%.2f M parameters) makes %.1f all-reduces of %.0f "
+                       "bytes together, on %d ranks; all-reduces and all-gathers, with the waiting "
+                       "for other ranks, take %.1f %% of rank 0's time.",
+                       of->parameters / 1e6, of->all_reduces, of->all_reduce_bytes, ranks,
+                       100 * of->exchange_share);
+    if (!isfinite(of->speedup)) {
+        launch_text_put(text, " Without --baseline nothing says whether that is faster than one "
+                              "rank.");
+        return;
+    }
+    launch_text_printf(text, " It takes %.3f ms a token, one rank %.3f ms: %s by a factor of %.2f.",
+                       of->tp_ms, of->single_ms, of->speedup >= 1 ? "faster" : "slower",
+                       of->speedup >= 1 ? of->speedup : 1 / of->speedup);
+    launch_text_put(text,
+                    of->speedup >= 1
+                        ? " Each rank reads only its part of the weights for a token, and that "
+                          "saves more than the exchange costs."
+                        : " The part of the weights that a rank need not read saves less time "
+                          "than the exchange costs.");
+    launch_text_put(text,
+                    " What a rank saves grows with the square of the width, what is exchanged "
+                    "with the width alone: larger models gain more.");
+    if (isfinite(of->replicas_tokens_per_s)) {
+        launch_text_printf(text,
+                           " As whole models of their own the ranks make %.0f tokens/s, together "
+                           "on one %.0f.",
+                           of->replicas_tokens_per_s, of->tokens_per_s);
+    }
+}
+
+/* Takes the reference of value. */
+static void put(json_t *object, bool *failed, const char *key, json_t *value)
+{
+    *failed = json_object_set_new(object, key, value) != 0 || *failed;
+}
+
+/* What the lab's manifests have; on this machine nothing was rented, and nothing costs anything. */
+static void put_lab(json_t *object, bool *failed, const launch_inference *run)
+{
+    static const char *const unknown[] = {"instance_type", "nvlink_present", "instance_id",
+                                          "terminated_screenshot"};
+    char ended_at[BASE_TIMESTAMP_BYTES];
+    base_timestamp(ended_at);
+    put(object, failed, "seed", json_integer((json_int_t)run->job->job.seed));
+    put(object, failed, "lab", json_string(INFERENCE_LAB));
+    put(object, failed, "vendor", json_string("local"));
+    put(object, failed, "device", json_string("cpu"));
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        put(object, failed, unknown[i], json_null());
+    }
+    put(object, failed, "start_ts", json_string(run->started_at));
+    put(object, failed, "end_ts", json_string(ended_at));
+    put(object, failed, "duration_hours", number(run->job_seconds / 3600));
+    put(object, failed, "estimated_cost_usd", json_real(0));
+    put(object, failed, "actual_cost_usd", json_real(0));
+    put(object, failed, "world_size", json_integer((json_int_t)run->job->job.world_size));
+}
+
+static void put_figures(json_t *object, bool *failed, const launch_inference *run,
+                        const figures *of)
+{
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    const char *suspect =
+        launch_inference_suspect(of->speedup, of->parameters, (int)run->job->job.world_size,
+                                 over_network(run->job), cache > 0 ? (double)cache : 0);
+    launch_text lesson = {0};
+    write_lesson(run, of, &lesson);
+    put(object, failed, "single_gpu_per_token_ms", number(of->single_ms));
+    put(object, failed, "tp_per_token_ms", number(of->tp_ms));
+    put(object, failed, "speedup", number(of->speedup));
+    put(object, failed, "suspect", suspect != NULL ? json_string(suspect) : json_null());
+    put(object, failed, "crossover_d_model", json_null());
+    put(object, failed, "all_reduce_ms_per_token", number(of->all_reduce_ms));
+    put(object, failed, "all_reduce_transfer_ms_per_token", json_null());
+    put(object, failed, "all_reduce_waiting_ms_per_token", json_null());
+    put(object, failed, "comm_compute_ratio",
+        number(of->exchange_share / (1 - of->exchange_share)));
+    put(object, failed, "all_reduces_per_token", number(of->all_reduces));
+    put(object, failed, "all_reduce_bytes_per_token", number(of->all_reduce_bytes));
+    put(object, failed, "slowest_rank", json_null());
+    put(object, failed, "lesson_notes",
+        lesson.data != NULL && !lesson.failed ? json_string(lesson.data) : NULL);
+    launch_text_fini(&lesson);
+}
+
+static void put_origin(json_t *object, bool *failed, const launch_inference *run)
+{
+    const launch_run line = {.argc = run->argc, .argv = run->argv};
+    launch_text command = {0};
+    json_t *peaks = json_array();
+    launch_run_command(&line, &command);
+    put(object, failed, "rerun", command.failed ? NULL : json_string(command.data));
+    launch_text_fini(&command);
+    put(object, failed, "exit_status", json_integer(run->exit_status));
+    put(object, failed, "message",
+        run->message[0] != '\0' ? json_string(run->message) : json_null());
+    for (int rank = 0; run->ranks != NULL && rank < (int)run->job->job.world_size; rank++) {
+        const launch_rank_facts *facts = &run->ranks[rank];
+        *failed = json_array_append_new(peaks, facts->finished
+                                                   ? json_integer((json_int_t)facts->max_rss_bytes)
+                                                   : json_null()) != 0 ||
+                  *failed;
+    }
+    put(object, failed, "max_rss_bytes", peaks);
+}
+
+base_status launch_inference_write(const launch_inference *run, base_error *reterr)
+{
+    const char *out = run->job->output.directory;
+    char path[BASE_PATH_BYTES];
+    json_t *results = NULL;
+    bool failed = false;
+    base_status status = read_json(out, "results.json", &results, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(out, "manifest.json", path, reterr);
+    }
+    if (status != BASE_OK) {
+        json_decref(results);
+        return status;
+    }
+    const figures of = read_figures(results);
+    json_t *object = json_object();
+    put_lab(object, &failed, run);
+    put_figures(object, &failed, run, &of);
+    put_origin(object, &failed, run);
+    char *text =
+        failed ? NULL
+               : json_dumps(object, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+    status = text != NULL ? base_file_write(path, text, strlen(text), reterr)
+                          : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", path);
+    free(text);
+    json_decref(object);
+    json_decref(results);
+    return status;
+}

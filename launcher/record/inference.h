@@ -1,0 +1,31 @@
+/* manifest.json of an inference run, beside the results.json that rank 0 has written. */
+#ifndef LAUNCH_INFERENCE_H
+#define LAUNCH_INFERENCE_H
+
+#include "base/clock.h"
+#include "record/record.h"
+
+/* What the launcher knows of the run itself. */
+typedef struct launch_inference {
+    const proto_job *job;
+    int argc; /* the launcher's own command line */
+    char **argv;
+    char started_at[BASE_TIMESTAMP_BYTES];
+    double job_seconds;
+    int exit_status;
+    const char *message;            /* why the job is not whole; "": it is */
+    const launch_rank_facts *ranks; /* (world_size), NULL: not known */
+} launch_inference;
+
+/* BASE_ERR_INVALID: the folder holds the record of a training, whose manifest would be lost. */
+BASE_MUST_CHECK base_status launch_inference_check(const char *out, base_error *reterr);
+
+/* Reads OUT/results.json and writes OUT/manifest.json. */
+BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, base_error *reterr);
+
+/* Why a speed-up cannot be what it seems; NULL: it can. network: between the ranks. cache_bytes: of
+ * a processor's last level, 0: not known. Pure. */
+const char *launch_inference_suspect(double speedup, double parameters, int ranks, bool network,
+                                     double cache_bytes);
+
+#endif

@@ -1,0 +1,62 @@
+/* The launcher's modes, one row each: what a mode may do and what it leaves behind.
+ *
+ * A mode's name becomes a proto_mode where it enters (command line, JOB.json); after that everybody
+ * asks the row, and nobody compares names. To add a mode: an enum value, its row in mode.c, and its
+ * function in rank/src/modes.c.
+ *
+ * Pure; thread safe. */
+#ifndef PROTO_MODE_H
+#define PROTO_MODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum proto_mode {
+    PROTO_MODE_DDP_CPU,
+    PROTO_MODE_GENERATE,
+    PROTO_MODE_TP_CPU,
+    PROTO_MODE_PROGRAM, /* of the user's, behind "--" */
+    PROTO_MODE_GATE_CHECK,
+    PROTO_MODE_COUNT,
+} proto_mode;
+
+/* The record that a job leaves in --out. */
+typedef enum proto_record_kind {
+    PROTO_RECORD_NONE,
+    PROTO_RECORD_INFERENCE, /* results.json, written by rank 0 */
+    PROTO_RECORD_TRAINING,  /* timings.jsonl, manifest.json, states, the model */
+} proto_record_kind;
+
+typedef struct proto_mode_row {
+    const char *name;
+    bool costs_money;         /* ask proto_mode_costs_money, which knows more */
+    bool trains;              /* reads data, reports Ready and each Step */
+    bool answers;             /* takes prompts */
+    bool shares_model;        /* one model over all ranks, not one on each */
+    bool may_restart;         /* --max-restarts: nothing is lost by starting it anew */
+    proto_record_kind record; /* kept in --out */
+    const char *lab;          /* "lab" in the record; NULL: the mode keeps none */
+    const char *out;          /* the default of --out; NULL: the mode reads and writes none */
+    const char *checkpoint;   /* the default of --checkpoint; NULL: none, or what --out says */
+    int ranks;                /* the default of --ranks */
+    int ranks_min;            /* world sizes allowed */
+    int ranks_max;
+} proto_mode_row;
+
+/* mode < PROTO_MODE_COUNT. */
+const proto_mode_row *proto_mode_get(proto_mode mode);
+
+/* NULL when mode is not in [0, PROTO_MODE_COUNT): the names of an enum field (base/fields.h). */
+const char *proto_mode_name(int mode);
+
+/* The mode of that name; false: there is none, and *mode is untouched. */
+bool proto_mode_parse(const char *name, proto_mode *mode);
+
+/* Whether a mode may cost money: its ranks pass the gate (rank/gate.h) before anything else.
+ *
+ * A row (NULL: of a mode that nobody knows) costs money if it says so, if it is unknown, or if its
+ * name ends in -nccl, whatever it says. */
+bool proto_mode_costs_money(proto_mode mode);
+bool proto_mode_row_costs_money(const proto_mode_row *row);
+
+#endif

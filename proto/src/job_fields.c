@@ -1,0 +1,155 @@
+/* The table of a job's fields: JOB.json's keys and ranges, and the launcher's options for them. */
+#include "proto/job.h"
+
+#define JOB(kind, member) .key = #member, BASE_##kind(proto_job, member)
+
+#define NAMES(function, ...)                                                                       \
+    const char *function(int value)                                                                \
+    {                                                                                              \
+        static const char *const names[] = {__VA_ARGS__};                                          \
+        return value >= 0 && (size_t)value < sizeof names / sizeof names[0] ? names[value] : NULL; \
+    }
+
+NAMES(proto_loss_on_name, "correction", "all")
+NAMES(proto_schedule_name, "constant", "cosine")
+NAMES(proto_verify_name, "index", "full")
+NAMES(proto_timing_name, "overlapped", "bracketed")
+NAMES(proto_transport_name, "auto", "shm", "tcp", "zmq")
+NAMES(proto_tcp_auth_name, "mac", "encrypt", "off")
+NAMES(proto_algorithm_name, "auto", "ring", "tree", "direct", "recursive_doubling",
+      "halving_doubling", "two_level")
+
+#define WEEK_MS   (INT64_C(7) * 24 * 3600 * 1000)
+#define SEED_MAX  (INT64_C(1) << 52)
+#define STEPS_MAX 1000000000
+
+static const base_field rows[] = {
+    {JOB(INT, job.version), .least = PROTO_JOB_VERSION, .most = PROTO_JOB_VERSION},
+    {JOB(INT, job.world_size), .least = 1, .most = BASE_RANKS_MAX, .option = "ranks", .value = "N",
+     .help = "processes (2; 1 for generate)", .group = "The job",
+     .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_RANKS},
+    {JOB(ENUM, job.mode), .name_of = proto_mode_name, .option = "mode", .value = "MODE",
+     .help =
+         "ddp-cpu: train; generate: answer prompts; tp-cpu: the same with one model cut between "
+         "the ranks; gate-check",
+     .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_MODE},
+    {JOB(INT, job.seed), .least = 0, .most = SEED_MAX, .option = "seed", .value = "N",
+     .help = "of the parameters and the data's order"},
+    {JOB(PATH, output.directory), .option = "out", .value = "DIR",
+     .help = "where the record goes (experiments/35-ddp-cpu)"},
+    {JOB(PATH, model.checkpoint), .option = "checkpoint", .value = "DIR",
+     .help = "start from the model of an earlier run, with a fresh optimizer and the data from its "
+             "beginning (generate: the default is --out; tp-cpu: experiments/35-ddp-cpu)"},
+    {JOB(DIGEST, model.checkpoint_sha256)},
+    {JOB(ENUM, model.verify), .name_of = proto_verify_name, .option = "verify", .value = "HOW",
+     .help = "of a checkpoint, when JOB.json names it by its digest: index: names, types, shapes "
+             "and lengths; full: every byte"},
+    {JOB(BOOL, infer.eval), .option = "eval",
+     .help = "at the end, exact-match accuracy on the held-out sentences"},
+    {JOB(INT, infer.eval_every), .least = 0, .most = 1000000000, .option = "eval-every",
+     .value = "N",
+     .help = "held-out loss and accuracy every N steps as well; implies --eval (0: at the end "
+             "only)"},
+    {JOB(PATH, infer.prompts), .option = "prompts", .value = "FILE",
+     .help = "generate, tp-cpu: sentences to correct, one a line, or JSONL (FILE.jsonl) with a "
+             "\"prompt\" "
+             "field"},
+    {JOB(DIGEST, infer.prompts_sha256)},
+    {JOB(INT, infer.max_new_tokens), .least = 1, .most = 65536, .option = "max-new-tokens",
+     .value = "N", .help = "generate, tp-cpu: at most so many tokens a text"},
+    {JOB(INT, infer.max_num_seqs), .least = 1, .most = 1024, .option = "max-num-seqs", .value = "N",
+     .help = "generate, tp-cpu: so many texts at a time"},
+    {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",
+     .help = "generate, tp-cpu: go on behind the end of a text"},
+    {JOB(BOOL, infer.baseline), .option = "baseline",
+     .help =
+         "tp-cpu: the same prompts also on one rank, and on a whole model per rank, to compare"},
+    {JOB(REAL, infer.temperature), .min = 0, .max = PROTO_TEMPERATURE_MAX, .option = "temperature",
+     .value = "X",
+     .help = "generate, tp-cpu: draw tokens at this temperature, 0.001 to 1000 (0: the most "
+             "probable one)"},
+    {JOB(INT, infer.top_k), .least = 0, .most = 1024, .option = "top-k", .value = "K",
+     .help = "with --temperature: of the K most probable tokens (0: of all)"},
+    {JOB(REAL, infer.top_p), .min = 0, .max = 1, .above = true, .option = "top-p", .value = "P",
+     .help = "with --temperature: of the fewest tokens that have probability P together (1: of "
+             "all)"},
+    {JOB(INT, infer.sampling_seed), .least = 0, .most = SEED_MAX, .option = "sampling-seed",
+     .value = "N", .help = "with --temperature: of what is drawn (0: that of --seed)"},
+
+    {JOB(PATH, data.train), .option = "data", .value = "FILE",
+     .help = "JSONL with a \"text\" field (the grammar corpus)", .group = "Data"},
+    {JOB(DIGEST, data.train_sha256)},
+    {JOB(PATH, data.heldout), .option = "heldout", .value = "FILE",
+     .help = "JSONL for --eval (the corpus's held-out sentences)"},
+    {JOB(DIGEST, data.heldout_sha256)},
+    {JOB(PATH, data.tokenizer), .option = "tokenizer", .value = "FILE",
+     .help = "tokenizer.json (the corpus's)"},
+    {JOB(DIGEST, data.tokenizer_sha256)},
+    {JOB(ENUM, data.loss_on), .name_of = proto_loss_on_name, .option = "loss-on", .value = "WHAT",
+     .help = "correction: the right sentence only; all"},
+
+    {JOB(INT, model.vocab_size), .least = 2, .most = 1 << 20},
+    {JOB(INT, model.width), .least = 1, .most = 65536, .option = "width", .value = "N",
+     .help = "of the embedding", .group = "The model", .marks = PROTO_FIELD_SHAPE},
+    {JOB(INT, model.layers), .least = 1, .most = 1024, .option = "layers", .value = "N", .help = "",
+     .marks = PROTO_FIELD_SHAPE},
+    {JOB(INT, model.heads), .least = 1, .most = 1024, .option = "heads", .value = "N",
+     .help = "attention heads", .marks = PROTO_FIELD_SHAPE},
+    {JOB(INT, model.context), .least = 2, .most = 65536, .option = "context", .value = "N",
+     .help = "tokens a sentence may have", .marks = PROTO_FIELD_SHAPE},
+
+    {JOB(INT, train.steps), .least = 1, .most = STEPS_MAX, .option = "steps", .value = "N",
+     .help = "", .group = "Training"},
+    {JOB(INT, train.batch), .least = 1, .most = 65536, .option = "batch", .value = "N",
+     .help = "rows of --context tokens per rank and micro-batch"},
+    {JOB(INT, train.micro_batches), .least = 1, .most = 4096, .option = "micro-batches",
+     .value = "N", .help = "per rank and step"},
+    {JOB(REAL, train.learning_rate), .min = 0, .max = 100, .option = "lr", .value = "X",
+     .help = "learning rate"},
+    {JOB(REAL, train.learning_rate_min), .min = 0, .max = 100, .option = "lr-min", .value = "X",
+     .help = "where the cosine ends"},
+    {JOB(ENUM, train.schedule), .name_of = proto_schedule_name, .option = "schedule",
+     .value = "NAME", .help = "constant, cosine"},
+    {JOB(INT, train.warmup_steps), .least = 0, .most = STEPS_MAX, .option = "warmup", .value = "N",
+     .help = "steps of linear warm-up"},
+    {JOB(REAL, train.weight_decay), .min = 0, .max = 100, .option = "weight-decay", .value = "X",
+     .help = ""},
+    {JOB(REAL, train.beta1), .min = 0, .max = 1, .below = true, .option = "beta1", .value = "X",
+     .help = ""},
+    {JOB(REAL, train.beta2), .min = 0, .max = 1, .below = true, .option = "beta2", .value = "X",
+     .help = ""},
+    {JOB(REAL, train.epsilon), .min = 0, .max = 1, .above = true},
+    {JOB(REAL, train.clip_norm), .min = 0, .max = 1e9, .option = "clip", .value = "X",
+     .help = "largest norm of the gradient; 0: no clipping"},
+
+    {JOB(ENUM, parallel.transport), .name_of = proto_transport_name, .option = "transport",
+     .value = "NAME", .help = "auto, shm, tcp, zmq (auto: shm inside a host, tcp between hosts)",
+     .group = "Parallelism", .marks = PROTO_FIELD_PROGRAM},
+    {JOB(TEXT, parallel.interface), .option = "interface", .value = "WHICH",
+     .help = "that tcp and zmq listen on: a name, an address, a network (10.0.0.0/8) or names to "
+             "leave out (^docker0,lo) (that of the route to the launcher)",
+     .marks = PROTO_FIELD_PROGRAM},
+    {JOB(ENUM, parallel.tcp_auth), .name_of = proto_tcp_auth_name, .option = "tcp-auth",
+     .value = "HOW", .help = "protects frames: mac, encrypt, off; with zmq, off is plain",
+     .marks = PROTO_FIELD_PROGRAM},
+    {JOB(ENUM, parallel.algorithm), .name_of = proto_algorithm_name, .option = "algorithm",
+     .value = "NAME",
+     .help = "auto, ring, tree, direct, recursive_doubling, halving_doubling, two_level",
+     .marks = PROTO_FIELD_PROGRAM},
+    {JOB(ENUM, parallel.timing), .name_of = proto_timing_name, .option = "timing", .value = "NAME",
+     .help = "overlapped: all-reduce during backward; bracketed: after it, bare"},
+    {JOB(INT, parallel.bucket_bytes), .least = 1024, .most = 1 << 30, .option = "bucket-bytes",
+     .value = "N", .help = "of gradients in one all-reduce"},
+    {JOB(INT, parallel.threads_per_rank), .least = 1, .most = 1024, .option = "threads-per-rank",
+     .value = "N", .help = "", .marks = PROTO_FIELD_PROGRAM},
+    {JOB(SECONDS, parallel.timeout_ms), .least = 1, .most = WEEK_MS, .option = "timeout",
+     .value = "SECONDS", .help = "of one collective", .marks = PROTO_FIELD_PROGRAM},
+    {JOB(SECONDS, parallel.join_timeout_ms), .least = 1, .most = WEEK_MS, .option = "join-timeout",
+     .value = "SECONDS", .help = "until all ranks have joined", .marks = PROTO_FIELD_PROGRAM},
+};
+
+const base_fields proto_job_fields = {
+    .rows = rows,
+    .count = sizeof rows / sizeof rows[0],
+    .what = "JOB.json",
+};

@@ -1,0 +1,98 @@
+/* The table of modes. The launcher, a rank and their tests ask it. */
+#include "proto/mode.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+static const proto_mode_row rows[PROTO_MODE_COUNT] = {
+    [PROTO_MODE_DDP_CPU] =
+        {
+            .name = "ddp-cpu",
+            .trains = true,
+            .record = PROTO_RECORD_TRAINING,
+            .lab = "01-ddp-on-cpu",
+            .out = "experiments/35-ddp-cpu",
+            .ranks = 2,
+            .ranks_min = 1,
+            .ranks_max = BASE_COLL_RANKS_MAX,
+        },
+    [PROTO_MODE_GENERATE] =
+        {
+            .name = "generate",
+            .answers = true,
+            .out = "experiments/35-ddp-cpu", /* where the model comes from */
+            .ranks = 1,
+            .ranks_min = 1,
+            .ranks_max = BASE_RANKS_MAX,
+        },
+    [PROTO_MODE_TP_CPU] =
+        {
+            .name = "tp-cpu",
+            .answers = true,
+            .shares_model = true,
+            .record = PROTO_RECORD_INFERENCE,
+            .lab = "02-tp-inference-cloud",
+            .out = "experiments/35-tp-inference",
+            .checkpoint = "experiments/35-ddp-cpu",
+            .ranks = 2,
+            .ranks_min = 1,
+            .ranks_max = 16, /* RANK_TP_LEAVES */
+        },
+    [PROTO_MODE_PROGRAM] =
+        {
+            .name = "program",
+            .may_restart = true,
+            .ranks = 2,
+            .ranks_min = 1,
+            .ranks_max = BASE_RANKS_MAX,
+        },
+    [PROTO_MODE_GATE_CHECK] =
+        {
+            .name = "gate-check",
+            .costs_money = true, /* it stands in for those that do */
+            .may_restart = true,
+            .ranks = 2,
+            .ranks_min = 1,
+            .ranks_max = BASE_RANKS_MAX,
+        },
+};
+
+const proto_mode_row *proto_mode_get(proto_mode mode)
+{
+    BASE_ASSERT(mode < PROTO_MODE_COUNT);
+    return &rows[mode];
+}
+
+const char *proto_mode_name(int mode)
+{
+    return mode >= 0 && mode < PROTO_MODE_COUNT ? rows[mode].name : NULL;
+}
+
+bool proto_mode_parse(const char *name, proto_mode *mode)
+{
+    for (int i = 0; i < PROTO_MODE_COUNT; i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            *mode = (proto_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool proto_mode_row_costs_money(const proto_mode_row *row)
+{
+    static const char suffix[] = "-nccl";
+    if (row == NULL || row->costs_money) {
+        return true;
+    }
+    const size_t length = strlen(row->name);
+    return length >= sizeof suffix - 1 &&
+           strcmp(row->name + length - (sizeof suffix - 1), suffix) == 0;
+}
+
+bool proto_mode_costs_money(proto_mode mode)
+{
+    return proto_mode_row_costs_money(mode < PROTO_MODE_COUNT ? &rows[mode] : NULL);
+}

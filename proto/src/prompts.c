@@ -1,0 +1,109 @@
+/* Prompts out of a file: the launcher checks them, the ranks answer them. */
+#include "proto/prompts.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "proto/limits.h"
+
+/* Keeps a copy of a prompt. */
+static base_status keep(const json_t *prompt, char **text, base_error *reterr)
+{
+    if (json_string_length(prompt) > PROTO_PROMPT_BYTES_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "longer than %d bytes", PROTO_PROMPT_BYTES_MAX);
+    }
+    if (strlen(json_string_value(prompt)) != json_string_length(prompt)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a NUL in a prompt");
+    }
+    *text = strdup(json_string_value(prompt));
+    return *text != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_MEMORY, "no memory");
+}
+
+static base_status read_plain(const char *line, size_t line_bytes, char **text, base_error *reterr)
+{
+    json_t *prompt = json_stringn(line, line_bytes); /* NULL unless it is UTF-8 */
+    const base_status status = prompt != NULL ? keep(prompt, text, reterr)
+                                              : base_fail(reterr, BASE_ERR_INVALID, "not UTF-8");
+    json_decref(prompt);
+    return status;
+}
+
+static base_status read_json(const char *line, size_t line_bytes, char **text, base_error *reterr)
+{
+    json_error_t json_error;
+    json_t *object = json_loadb(line, line_bytes, JSON_REJECT_DUPLICATES, &json_error);
+    const json_t *prompt = json_object_get(object, "prompt");
+    base_status status = BASE_OK;
+    if (object == NULL) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "%s", json_error.text);
+    } else if (json_string_length(prompt) == 0) { /* of what is no string, too */
+        status = base_fail(reterr, BASE_ERR_INVALID, "no \"prompt\" with a text in it");
+    } else {
+        status = keep(prompt, text, reterr);
+    }
+    json_decref(object);
+    return status;
+}
+
+static base_status read_lines(const char *at, const char *end, bool json, proto_prompts *prompts,
+                              base_error *reterr)
+{
+    for (size_t number = 1; at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *line_end = newline != NULL ? newline : end;
+        size_t line_bytes = (size_t)(line_end - at);
+        line_bytes -= line_bytes > 0 && at[line_bytes - 1] == '\r' ? 1 : 0;
+        if (line_bytes > 0 && prompts->count == PROTO_PROMPTS_MAX) {
+            return base_fail(reterr, BASE_ERR_LIMIT, "more than %d prompts", PROTO_PROMPTS_MAX);
+        }
+        if (line_bytes > 0) {
+            char **text = &prompts->texts[prompts->count];
+            const base_status status = json ? read_json(at, line_bytes, text, reterr)
+                                            : read_plain(at, line_bytes, text, reterr);
+            if (status != BASE_OK) {
+                return base_error_prepend(reterr, status, "line %zu", number);
+            }
+            prompts->count++;
+        }
+        at = line_end + 1;
+    }
+    return prompts->count > 0 ? BASE_OK : base_fail(reterr, BASE_ERR_INVALID, "no prompts in it");
+}
+
+base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_error *reterr)
+{
+    static const char suffix[] = ".jsonl";
+    void *data = NULL;
+    size_t size_bytes = 0;
+    *prompts = (proto_prompts){.count = 0};
+    base_status status =
+        base_file_read(path, PROTO_PROMPTS_FILE_BYTES_MAX, &data, &size_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const size_t length = strlen(path);
+    const bool json =
+        length >= sizeof suffix - 1 && strcmp(path + length - (sizeof suffix - 1), suffix) == 0;
+    prompts->texts = calloc(PROTO_PROMPTS_MAX, sizeof *prompts->texts);
+    status = prompts->texts != NULL
+                 ? read_lines(data, (const char *)data + size_bytes, json, prompts, reterr)
+                 : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
+    free(data);
+    if (status != BASE_OK) {
+        proto_prompts_fini(prompts);
+        return base_error_prepend(reterr, status, "%s", path);
+    }
+    return BASE_OK;
+}
+
+void proto_prompts_fini(proto_prompts *prompts)
+{
+    for (size_t i = 0; prompts->texts != NULL && i < prompts->count; i++) {
+        free(prompts->texts[i]);
+    }
+    free(prompts->texts);
+    *prompts = (proto_prompts){.count = 0};
+}

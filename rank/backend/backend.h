@@ -1,0 +1,459 @@
+/* The operations a model is made of, and the memory they work on: one table of functions per kind
+ * of device.
+ *
+ * Addresses. Operations take plain pointers into the backend's own memory (alloc), or into memory
+ * it has adopted. Arithmetic on them is fine anywhere; only the backend reads or writes behind
+ * them. The exception is RANK_MEMORY_HOST, which the host may use too: it writes tables there
+ * before the operations that read them, and reads results there after sync.
+ *
+ * Queues. Operations of one queue run in order. On the CPU a queue is a profile and an error, and
+ * each operation has run when the call returns. On a GPU a queue is a stream, and a call only
+ * enqueues. Marks order two queues.
+ *
+ * Arguments. What stays the same from step to step (shapes, addresses) is an argument. What changes
+ * per step (learning rate, step number) stands at an address, and results (losses, norms) are
+ * written to an address: so a GPU can capture a step once and replay it.
+ *
+ * Errors. Operations return nothing and never allocate. The first error of a queue sticks, the
+ * operations after it do nothing, and sync reports it.
+ *
+ * Arrays are row-major float32 without padding unless an argument says otherwise. T = tokens, C =
+ * width, V = vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same
+ * arguments, same bits. One thread uses a queue at a time; different queues may be used at once. */
+#ifndef RANK_BACKEND_BACKEND_H
+#define RANK_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum {
+    RANK_BACKEND_ABI = 1,   /* rises when the table or an argument struct changes */
+    RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
+    RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
+};
+
+typedef struct rank_queue rank_queue;
+typedef struct rank_graph rank_graph;
+typedef struct rank_profile rank_profile; /* backend/profile.h */
+
+/* A point in a queue: what was put there before has run once the mark is passed. */
+typedef struct rank_mark {
+    uint64_t value;
+} rank_mark;
+
+/* What memory is for. A CPU backend may give huge pages to some, a GPU backend a pinned or a
+ * registered piece. */
+typedef enum rank_memory {
+    RANK_MEMORY_WEIGHTS,   /* parameters and the optimizer's state */
+    RANK_MEMORY_WORK,      /* activations, scratch, gradients that stay on this rank */
+    RANK_MEMORY_CACHE,     /* keys and values of decoded tokens */
+    RANK_MEMORY_EXCHANGED, /* what collectives send and receive */
+    RANK_MEMORY_HOST,      /* tables and results: the host uses it too */
+} rank_memory;
+
+/* What a rank says of its arithmetic in the record. Static strings. */
+typedef struct rank_backend_facts {
+    const char *kernels;        /* "avx512" */
+    const char *matrix_library; /* "oneDNN 2.6.3 avx512_core" */
+} rank_backend_facts;
+
+typedef enum rank_matmul_kind {
+    RANK_MATMUL_NN, /* c = a (rows, depth) · b (depth, columns) */
+    RANK_MATMUL_NT, /* c = a (rows, depth) · b (columns, depth)ᵀ */
+    RANK_MATMUL_TN, /* c = a (depth, rows)ᵀ · b (depth, columns) */
+} rank_matmul_kind;
+
+/* A product of depth 0 is zero. */
+typedef struct rank_matmul {
+    size_t rows;    /* of c */
+    size_t columns; /* of c */
+    size_t depth;
+    const float *a;
+    const float *b;
+    float *c;        /* (rows, columns) */
+    bool accumulate; /* c += instead of c = */
+    rank_matmul_kind kind;
+} rank_matmul;
+
+enum {
+    RANK_PANEL = 32,      /* columns of a packed matrix that lie together */
+    RANK_LEAVES_MAX = 16, /* of a product's sum */
+};
+
+/* A matrix (depth, columns) is packed as panels of RANK_PANEL columns, one after the other, each
+ * (depth, RANK_PANEL), with zeros behind the last column. So many floats: */
+static inline size_t rank_pack_count(size_t depth, size_t columns)
+{
+    return (columns + RANK_PANEL - 1) / RANK_PANEL * RANK_PANEL * depth;
+}
+
+/* Packs rows of a matrix, or its columns from a multiple of RANK_PANEL on. */
+typedef struct rank_pack {
+    size_t depth; /* rows that are packed now */
+    size_t columns;
+    const float *from;
+    size_t from_row; /* floats from one row of `from` to the next */
+    bool transposed; /* from is (columns, depth) */
+    float *to;       /* the first of these rows, in the first of these panels */
+    size_t to_panel; /* floats from one panel to the next: the matrix's depth × RANK_PANEL */
+} rank_pack;
+
+/* c (rows, columns) = a (rows, depth) · b, b packed; or, with accumulate, c += it.
+ *
+ * Each element of c is one chain of fused multiply-adds in the order of depth, from 0 or from what
+ * stands in c. With more leaves than one (accumulate is not set then), depth is cut into so many
+ * equal parts; each has a chain of its own, and they are added up as a balanced binary tree. So the
+ * bits depend on the row of a, the column of b and the leaves alone: not on the other rows and
+ * columns, and on the CPU not on the instruction set, but for the baseline's, which has no fused
+ * multiply-add. */
+typedef struct rank_product {
+    size_t rows;
+    size_t columns;
+    size_t depth;
+    const float *a; /* element (row, k) at row·a_row + k·a_depth; one of the two is 1 */
+    size_t a_row;
+    size_t a_depth;
+    const float *b;
+    float *c; /* element (row, column) at row·c_row + column */
+    size_t c_row;
+    int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
+    bool accumulate;
+} rank_product;
+
+/* out (T, C) = wte[ids] + wpe[positions] for ids in [first_id, first_id + columns), zeros for
+ * others. wte is packed as the transposed output matrix (C, columns), so that it is held once. */
+typedef struct rank_embed_packed {
+    size_t tokens;
+    size_t width;
+    const int32_t *ids;       /* (T) */
+    const int32_t *positions; /* (T) */
+    int32_t first_id;
+    int32_t columns;
+    const float *wte;
+    const float *wpe; /* (context, C) */
+    float *out;       /* (T, C) */
+} rank_embed_packed;
+
+/* to (columns, rows) = the transpose of from (rows, columns). */
+typedef struct rank_transpose {
+    size_t rows;
+    size_t columns;
+    const float *from;
+    float *to;
+} rank_transpose;
+
+/* out (T, C) = wte[ids] + wpe[positions] */
+typedef struct rank_embed {
+    size_t tokens;
+    size_t width;
+    const int32_t *ids;       /* (T) */
+    const int32_t *positions; /* (T) */
+    const float *wte;         /* (V, C) */
+    const float *wpe;         /* (context, C) */
+    float *out;               /* (T, C) */
+} rank_embed;
+
+/* dwte[ids] += dx, dwpe[positions] += dx, in token order. */
+typedef struct rank_embed_grad {
+    size_t tokens;
+    size_t width;
+    const int32_t *ids;
+    const int32_t *positions;
+    const float *dx; /* (T, C) */
+    float *dwte;     /* (V, C), added to */
+    float *dwpe;     /* (context, C), added to */
+} rank_embed_grad;
+
+/* Residual and layer norm in one pass: x += residual + residual_bias, then
+ * out = (x - mean(x)) · rstd(x) · weight + bias, row by row, epsilon 1e-5. */
+typedef struct rank_layernorm {
+    size_t rows;
+    size_t width;
+    float *x;                     /* (rows, C); changed only with a residual */
+    const float *residual;        /* (…, C) or NULL */
+    const float *residual_bias;   /* (C), with residual */
+    const int32_t *residual_rows; /* (rows): the row of residual for each row; NULL: the same */
+    const float *weight;          /* (C) */
+    const float *bias;            /* (C) */
+    float *out;                   /* (rows, C); NULL: only x is made */
+    float *mean;                  /* (rows) */
+    float *rstd;                  /* (rows) */
+} rank_layernorm;
+
+/* dx = (keep ? dx : 0) + the layer norm's backward of dout. */
+typedef struct rank_layernorm_grad {
+    size_t rows;
+    size_t width;
+    bool keep;
+    const float *x;    /* (rows, C) */
+    const float *mean; /* (rows) */
+    const float *rstd; /* (rows) */
+    const float *weight;
+    const float *dout; /* (rows, C) */
+    float *dx;         /* (rows, C) */
+    float *dweight;    /* (C), added to */
+    float *dbias;      /* (C), added to */
+    float *dx_sum;     /* (C), the column sums of dx are added; or NULL */
+} rank_layernorm_grad;
+
+/* x += bias; out = gelu(x), the tanh form. */
+typedef struct rank_gelu {
+    size_t rows;
+    size_t width;
+    const float *bias; /* (width) */
+    float *x;          /* (rows, width) */
+    float *out;        /* (rows, width) */
+} rank_gelu;
+
+/* d *= gelu'(x), x = gelu(x), dbias += the column sums of d. */
+typedef struct rank_gelu_grad {
+    size_t rows;
+    size_t width;
+    float *x;     /* (rows, width) */
+    float *d;     /* (rows, width) */
+    float *dbias; /* (width), added to */
+} rank_gelu_grad;
+
+/* Causal attention of flat tokens that are cut into segments. */
+typedef struct rank_attention {
+    size_t width;
+    size_t heads;
+    size_t segment_count;
+    const int32_t *segment_start; /* (segment_count + 1) */
+    size_t segment_max;           /* no segment is longer; the scratch is made for it */
+    const float *qkv;             /* (T, 3C): q, k and v, without bias */
+    const float *bias;            /* (3C) */
+    float *out;                   /* (T, C), written by forward */
+    float *row_max;               /* (T, H), written by forward, read by backward */
+    float *row_scale;             /* (T, H), the same: 1 / the sum of the exponentials */
+    const float *dout;            /* (T, C), for backward */
+    float *dqkv;                  /* (…, 3C), written by backward */
+    size_t dqkv_first;            /* the token of dqkv's first row */
+    float *dbias;                 /* (3C), added to by backward */
+    float *scratch;               /* attention_scratch floats */
+} rank_attention;
+
+/* Causal attention of new tokens over a cache in blocks. Sequence s has lengths[s] tokens in the
+ * cache, and the rows row_start[s] … row_start[s+1] are its next ones: their keys and values are
+ * put into the cache, behind what is there, and each row attends to all of its sequence up to
+ * itself. A row's result depends on its sequence alone: not on the other sequences, nor on how many
+ * rows come at once.
+ *
+ * D = head_width. heads is a multiple of kv_heads; query heads h·heads/kv_heads … share the keys
+ * and values of head h. */
+typedef struct rank_attention_cached {
+    size_t heads;
+    size_t kv_heads;
+    size_t head_width;
+    size_t sequence_count;
+    const int32_t *row_start;   /* (sequence_count + 1) */
+    const int32_t *lengths;     /* (sequence_count) */
+    const int32_t *block_table; /* (sequence_count, table_width): its blocks, in order */
+    size_t table_width;
+    size_t block_tokens;
+    size_t length_max; /* no sequence becomes longer; the scratch is made for it */
+    const float *qkv;  /* (rows, heads·D + 2·kv_heads·D): q, k and v, without bias */
+    const float *bias; /* (heads·D + 2·kv_heads·D); NULL: none */
+    float *keys;       /* (blocks, kv_heads, block_tokens, D) */
+    float *values;     /* the same */
+    float *out;        /* (rows, heads·D) */
+    float *scratch;    /* attention_cached_scratch floats */
+} rank_attention_cached;
+
+/* Softmax and cross entropy. */
+typedef struct rank_cross_entropy {
+    size_t rows;
+    size_t vocab_size;
+    const int32_t
+        *targets;  /* (rows); a row with target -1 has no loss, and no gradient is wanted */
+    float *logits; /* (rows, V); becomes the gradient of the loss sum with want_gradient */
+    bool want_gradient;
+    double *loss; /* the rows' losses are added, natural logarithm */
+} rank_cross_entropy;
+
+/* The k largest of each row, falling; the lowest index wins a tie. */
+typedef struct rank_best {
+    size_t rows;
+    size_t columns;
+    size_t k; /* 1 … columns */
+    const float *values;
+    int32_t *index; /* (rows, k) */
+    float *value;   /* (rows, k); NULL: not wanted */
+} rank_best;
+
+/* Rows of an array moved together, or apart with zeros between; in place. `rows` ascends. */
+typedef struct rank_move_rows {
+    size_t count; /* of rows listed */
+    size_t total; /* rows there are when they stand apart */
+    size_t width;
+    const int32_t *rows; /* (count): where they stand apart */
+    float *at;
+} rank_move_rows;
+
+/* What does not change from step to step. In double, as PyTorch keeps them; a step's constants are
+ * rounded to float32 once. */
+typedef struct rank_adamw_config {
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+} rank_adamw_config;
+
+/* What does. */
+typedef struct rank_adamw_step {
+    int64_t step; /* from 1 */
+    double learning_rate;
+    float grad_scale; /* 1/tokens and clipping in one */
+} rank_adamw_step;
+
+/* AdamW with decoupled weight decay (Loshchilov and Hutter 2019) on a range of the parameters. The
+ * arithmetic is PyTorch's, element by element: results do not depend on how parameters are cut into
+ * ranges. */
+typedef struct rank_adamw {
+    const rank_adamw_config *config;
+    const rank_adamw_step *step; /* address */
+    bool decay;                  /* weight decay applies to this range */
+    size_t count;
+    float *params;
+    const float *grads;
+    float *first; /* the moments, zero before step 1 */
+    float *second;
+} rank_adamw;
+
+/* *sum = the sum of squares in double, over fixed blocks of RANK_NORM_BLOCK elements in order. */
+typedef struct rank_sum_squares {
+    const float *values;
+    size_t count;
+    double *sum;
+} rank_sum_squares;
+
+/* *norm = the norm of the mean gradient, sqrt(*sum_squares) / *tokens; *scale = what summed
+ * gradients are to be multiplied with: 1 / *tokens, and less where the norm is above norm_max (0:
+ * never). */
+typedef struct rank_grad_scale {
+    const double *sum_squares;
+    const double *tokens;
+    double norm_max;
+    double *norm;
+    float *scale;
+} rank_grad_scale;
+
+/* sums (columns) += the column sums of from, row by row. */
+typedef struct rank_column_sums {
+    size_t rows;
+    size_t columns;
+    const float *from;
+    float *sums;
+} rank_column_sums;
+
+/* to += from. */
+typedef struct rank_add {
+    size_t count;
+    const float *from;
+    float *to;
+} rank_add;
+
+/* digest (RANK_DIGEST_BYTES) = BLAKE2b-256 of the bytes. */
+typedef struct rank_digest {
+    const void *at;
+    size_t size_bytes;
+    uint8_t *digest;
+} rank_digest;
+
+/* Whether two arrays are equal byte for byte, and if not the largest |a - b|; NaN counts as
+ * largest. */
+typedef struct rank_difference {
+    const float *a;
+    const float *b;
+    size_t count;
+    bool *equal;
+    double *largest;
+} rank_difference;
+
+typedef struct rank_backend {
+    uint32_t abi;        /* RANK_BACKEND_ABI: a plugin of another one is refused */
+    uint32_t size_bytes; /* of this table */
+    const char *name;    /* "cpu" */
+    size_t
+        rows_at_once; /* rows that go through several operations together, to stay in the caches */
+
+    base_status (*open)(rank_queue **queue, base_error *reterr);
+    void (*close)(rank_queue *queue); /* after all its memory has been released; NULL is fine */
+    void (*facts)(rank_queue *queue, rank_backend_facts *facts);
+    void (*set_profile)(rank_queue *queue, rank_profile *profile); /* NULL: none */
+
+    /* Memory for operations to use, with anything in it. */
+    base_status (*alloc)(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
+                         base_error *reterr);
+    void (*release)(rank_queue *queue, void *memory); /* NULL is fine */
+    /* Memory of somebody else, a collective arena, that operations may use until it is disowned. */
+    base_status (*adopt)(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
+    void (*disown)(rank_queue *queue, void *memory);
+    /* What lies at `memory` for the host to read, or with `write` to write as well; waits for the
+     * queue. The CPU gives the address itself, a GPU a copy, which unmap writes back. */
+    base_status (*map)(rank_queue *queue, void *memory, size_t size_bytes, bool write, void **host,
+                       base_error *reterr);
+    void (*unmap)(rank_queue *queue, void *host);
+    void (*copy)(rank_queue *queue, void *to, const void *from, size_t size_bytes);
+    void (*zero)(rank_queue *queue, void *memory, size_t size_bytes);
+
+    /* Waits for all operations of the queue. Reports the first error, and forgets it. */
+    base_status (*sync)(rank_queue *queue, base_error *reterr);
+    void *(*stream)(rank_queue *queue); /* what coll_op_desc.stream takes; NULL on the CPU */
+    rank_mark (*mark)(rank_queue *queue);
+    void (*after)(rank_queue *queue,
+                  rank_mark mark); /* what follows waits for another queue's mark */
+    /* NULL where a step cannot be captured: a GPU saves the launches of hundreds of kernels. */
+    base_status (*capture)(rank_queue *queue, rank_graph **graph, base_error *reterr);
+    base_status (*capture_end)(rank_queue *queue, base_error *reterr);
+    void (*replay)(rank_queue *queue, rank_graph *graph);
+
+    void (*matmul)(rank_queue *queue, const rank_matmul *args);
+    void (*pack)(rank_queue *queue, const rank_pack *args);
+    void (*product)(rank_queue *queue, const rank_product *args);
+    /* NULL where products read a transposed operand as fast (then NT is used instead). */
+    void (*transpose)(rank_queue *queue, const rank_transpose *args);
+    void (*embed)(rank_queue *queue, const rank_embed *args);
+    void (*embed_packed)(rank_queue *queue, const rank_embed_packed *args);
+    void (*embed_grad)(rank_queue *queue, const rank_embed_grad *args);
+    void (*layernorm)(rank_queue *queue, const rank_layernorm *args);
+    void (*layernorm_grad)(rank_queue *queue, const rank_layernorm_grad *args);
+    void (*gelu)(rank_queue *queue, const rank_gelu *args);
+    void (*gelu_grad)(rank_queue *queue, const rank_gelu_grad *args);
+    /* Floats of scratch that segments of at most segment_max tokens need. */
+    size_t (*attention_scratch)(size_t head_width, size_t segment_max);
+    void (*attention)(rank_queue *queue, const rank_attention *args);
+    void (*attention_grad)(rank_queue *queue, const rank_attention *args);
+    /* Floats of scratch that sequences of at most length_max tokens need. */
+    size_t (*attention_cached_scratch)(size_t length_max);
+    void (*attention_cached)(rank_queue *queue, const rank_attention_cached *args);
+    void (*cross_entropy)(rank_queue *queue, const rank_cross_entropy *args);
+    void (*best)(rank_queue *queue, const rank_best *args);
+    void (*gather_rows)(rank_queue *queue, const rank_move_rows *args);
+    void (*spread_rows)(rank_queue *queue, const rank_move_rows *args);
+    void (*adamw)(rank_queue *queue, const rank_adamw *args);
+    void (*sum_squares)(rank_queue *queue, const rank_sum_squares *args);
+    void (*grad_scale)(rank_queue *queue, const rank_grad_scale *args);
+    void (*column_sums)(rank_queue *queue, const rank_column_sums *args);
+    void (*add)(rank_queue *queue, const rank_add *args);
+    void (*digest)(rank_queue *queue, const rank_digest *args);
+    void (*difference)(rank_queue *queue, const rank_difference *args);
+} rank_backend;
+
+/* A backend and one of its queues: what everything above a backend is handed. */
+typedef struct rank_device {
+    const rank_backend *backend;
+    rank_queue *queue;
+} rank_device;
+
+/* Opens a queue of the backend called `name`; BASE_ERR_NOTFOUND where there is none. */
+BASE_MUST_CHECK base_status rank_device_open(const char *name, rank_device *device,
+                                             base_error *reterr);
+
+/* Closes the queue; its memory has been released before. A device of zeros is fine. */
+void rank_device_close(rank_device *device);
+
+#endif

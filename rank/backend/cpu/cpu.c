@@ -1,0 +1,193 @@
+/* The CPU backend's table: queues, and each operation as a call of the kernels. */
+#include "backend/cpu/cpu.h"
+
+#include <stdlib.h>
+
+#include "backend/cpu/matmul.h"
+#include "backend/cpu/queue.h"
+#include "base/clock.h"
+
+enum { ROWS_AT_ONCE = 128 };
+
+static base_status cpu_open(rank_queue **queue, base_error *reterr)
+{
+    *queue = NULL;
+    const base_status status = rank_kernels_check(reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_queue *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a queue");
+    }
+    rank_matmul_init();
+    made->kernels = rank_kernels_get();
+    *queue = made;
+    return BASE_OK;
+}
+
+static void cpu_close(rank_queue *queue)
+{
+    free(queue);
+}
+
+static void cpu_facts(rank_queue *queue, rank_backend_facts *facts)
+{
+    *facts = (rank_backend_facts){.kernels = queue->kernels->name,
+                                  .matrix_library = rank_matmul_library()};
+}
+
+static void cpu_set_profile(rank_queue *queue, rank_profile *profile)
+{
+    queue->profile = profile;
+    if (profile != NULL) {
+        profile->last_ns = base_now_ns();
+    }
+}
+
+static base_status cpu_sync(rank_queue *queue, base_error *reterr)
+{
+    const base_status status = queue->status;
+    if (status != BASE_OK && reterr != NULL) {
+        *reterr = queue->error;
+    }
+    queue->status = BASE_OK;
+    return status;
+}
+
+static void *cpu_stream(rank_queue *queue)
+{
+    (void)queue;
+    return NULL;
+}
+
+static rank_mark cpu_mark(rank_queue *queue)
+{
+    (void)queue;
+    return (rank_mark){0};
+}
+
+static void cpu_after(rank_queue *queue, rank_mark mark)
+{
+    (void)queue;
+    (void)mark;
+}
+
+/* The setting belongs to a thread, and a queue may pass from one to another. */
+static void use_one_thread(rank_queue *queue)
+{
+    const pthread_t self = pthread_self();
+    if (!queue->thread_set || !pthread_equal(queue->thread, self)) {
+        rank_matmul_use_one_thread();
+        queue->thread = self;
+        queue->thread_set = true;
+    }
+}
+
+static void cpu_matmul(rank_queue *queue, const rank_matmul *args)
+{
+    if (queue->status != BASE_OK) {
+        return;
+    }
+    use_one_thread(queue);
+    queue->status = rank_matmul_run(args, &queue->error);
+    queue_book(queue, RANK_PART_MATMUL_NN + (rank_part)args->kind);
+}
+
+_Static_assert(RANK_PART_MATMUL_NT == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_NT &&
+                   RANK_PART_MATMUL_TN == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_TN,
+               "kinds of products and their parts of a profile stand in one order");
+
+/* A kernel as an operation: nothing behind an error, and its time under `part`. */
+#define OPERATION(name, part)                                                                      \
+    static void cpu_##name(rank_queue *queue, const rank_##name *args)                             \
+    {                                                                                              \
+        if (queue->status == BASE_OK) {                                                            \
+            queue->kernels->name(args);                                                            \
+            queue_book(queue, part);                                                               \
+        }                                                                                          \
+    }
+
+OPERATION(pack, RANK_PART_TRANSPOSE)
+OPERATION(product, RANK_PART_MATMUL_NN)
+OPERATION(transpose, RANK_PART_TRANSPOSE)
+OPERATION(embed, RANK_PART_EMBED)
+OPERATION(embed_packed, RANK_PART_EMBED)
+OPERATION(embed_grad, RANK_PART_EMBED_GRAD)
+OPERATION(layernorm, RANK_PART_LAYERNORM)
+OPERATION(layernorm_grad, RANK_PART_LAYERNORM_GRAD)
+OPERATION(gelu, RANK_PART_GELU)
+OPERATION(gelu_grad, RANK_PART_GELU_GRAD)
+OPERATION(attention, RANK_PART_ATTENTION)
+OPERATION(attention_cached, RANK_PART_ATTENTION)
+OPERATION(cross_entropy, RANK_PART_CROSS_ENTROPY)
+OPERATION(adamw, RANK_PART_OPTIMIZER)
+OPERATION(sum_squares, RANK_PART_OPTIMIZER)
+
+static void cpu_attention_grad(rank_queue *queue, const rank_attention *args)
+{
+    if (queue->status == BASE_OK) {
+        queue->kernels->attention_grad(args);
+        queue_book(queue, RANK_PART_ATTENTION_GRAD);
+    }
+}
+
+static size_t cpu_attention_scratch(size_t head_width, size_t segment_max)
+{
+    return rank_kernels_get()->attention_scratch(head_width, segment_max);
+}
+
+static size_t cpu_attention_cached_scratch(size_t length_max)
+{
+    return rank_kernels_get()->attention_cached_scratch(length_max);
+}
+
+const rank_backend rank_cpu_backend = {
+    .abi = RANK_BACKEND_ABI,
+    .size_bytes = sizeof(rank_backend),
+    .name = "cpu",
+    .rows_at_once = ROWS_AT_ONCE,
+    .open = cpu_open,
+    .close = cpu_close,
+    .facts = cpu_facts,
+    .set_profile = cpu_set_profile,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .adopt = cpu_adopt,
+    .disown = cpu_disown,
+    .map = cpu_map,
+    .unmap = cpu_unmap,
+    .copy = cpu_copy,
+    .zero = cpu_zero,
+    .sync = cpu_sync,
+    .stream = cpu_stream,
+    .mark = cpu_mark,
+    .after = cpu_after,
+    .matmul = cpu_matmul,
+    .pack = cpu_pack,
+    .product = cpu_product,
+    .transpose = cpu_transpose,
+    .embed = cpu_embed,
+    .embed_packed = cpu_embed_packed,
+    .embed_grad = cpu_embed_grad,
+    .layernorm = cpu_layernorm,
+    .layernorm_grad = cpu_layernorm_grad,
+    .gelu = cpu_gelu,
+    .gelu_grad = cpu_gelu_grad,
+    .attention_scratch = cpu_attention_scratch,
+    .attention = cpu_attention,
+    .attention_grad = cpu_attention_grad,
+    .attention_cached_scratch = cpu_attention_cached_scratch,
+    .attention_cached = cpu_attention_cached,
+    .cross_entropy = cpu_cross_entropy,
+    .best = cpu_best,
+    .gather_rows = cpu_gather_rows,
+    .spread_rows = cpu_spread_rows,
+    .adamw = cpu_adamw,
+    .sum_squares = cpu_sum_squares,
+    .grad_scale = cpu_grad_scale,
+    .column_sums = cpu_column_sums,
+    .add = cpu_add,
+    .digest = cpu_digest,
+    .difference = cpu_difference,
+};

@@ -1,0 +1,245 @@
+/* Matrix products whose bits depend on neither the number of rows nor that of columns.
+ *
+ * A tile is a few rows of c times a few vectors of columns. Its sums stand in registers while the
+ * loop goes through the depth: a row of the panel is loaded, and each row's element of a is
+ * multiplied with it. A panel lies in memory as it is read, so one row (decoding) streams weights
+ * at the speed of memory, and many rows (prefill, training) find the panel in the near caches.
+ *
+ * Register use: the sums, the panel's vectors and one element of a. Tiles with few rows are wider,
+ * since a short chain of additions would wait for itself. */
+#include <string.h>
+
+#include "kernels_isa.h"
+
+#if VEC_LANES == 16
+#define TILE_ROWS 14 /* 14 × 2 sums, 2 vectors of the panel, 1 element: of 32 registers */
+#else
+#define TILE_ROWS 6 /* 6 × 2 sums, 2, 1: of 16 registers */
+#endif
+
+enum {
+    TILE_VECTORS = 2, /* of a tile with TILE_ROWS rows */
+    FEW_ROWS = 3, /* of a tile with WIDE_VECTORS; 3 × 4 sums, 4, … and one spilled at worst */
+    WIDE_VECTORS = RANK_PANEL / VEC_LANES < 4 ? RANK_PANEL / VEC_LANES : 4,
+    ROWS_AT_ONCE = 8 * TILE_ROWS, /* rows of a that meet a panel before the next panel comes */
+    DEPTH_AT_ONCE = 1024,         /* of a panel that many rows meet: 128 KiB, in the second cache */
+    AHEAD = 8 * RANK_PANEL,       /* floats of the panel to fetch in advance */
+    LEVELS = 4,                   /* of the tree over RANK_LEAVES_MAX leaves */
+};
+
+typedef vec sums[TILE_ROWS][WIDE_VECTORS > TILE_VECTORS ? WIDE_VECTORS : TILE_VECTORS];
+
+/* One tile of c. rows and vectors are constants wherever these functions are inlined. */
+typedef struct tile {
+    int rows;
+    int vectors;
+    size_t columns; /* that exist: the last tile of a row may be cut */
+    size_t depth;
+    const float *a;
+    size_t a_row;
+    size_t a_depth;
+    const float *b;
+    float *c;
+    size_t c_row;
+    int leaves;
+    int accumulate;
+} tile;
+
+/* sum += a·b over some depth, in its order. */
+VEC_INLINE void add_chain(sums sum, int rows, int vectors, const tile *at, size_t first,
+                          size_t depth)
+{
+    const float *a = at->a + first * at->a_depth;
+    const float *b = at->b + first * RANK_PANEL;
+    for (size_t k = 0; k < depth; k++, a += at->a_depth, b += RANK_PANEL) {
+        vec panel[4];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            panel[v] = vec_get(b + v * VEC_LANES);
+            if (v * VEC_LANES % 16 == 0) { /* once for each cache line */
+                __builtin_prefetch(b + AHEAD + v * VEC_LANES);
+            }
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const vec element = vec_set(a[(size_t)r * at->a_row]);
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                sum[r][v] = vec_fma(element, panel[v], sum[r][v]);
+            }
+        }
+    }
+}
+
+VEC_INLINE void set_zero(sums sum, int rows, int vectors)
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            sum[r][v] = vec_set(0.0f);
+        }
+    }
+}
+
+/* Each leaf's sum is added to those that wait for it, as a binary counter carries: when leaf number
+ * i is done, there waits one sum for each bit set in i. */
+VEC_INLINE void add_leaves(sums sum, int rows, int vectors, const tile *at)
+{
+    sums waiting[LEVELS];
+    const size_t depth = at->depth / (size_t)at->leaves;
+    for (int leaf = 0;; leaf++) {
+        int level = 0;
+        set_zero(sum, rows, vectors);
+        add_chain(sum, rows, vectors, at, (size_t)leaf * depth, depth);
+        for (int carry = leaf; carry % 2 == 1; carry /= 2, level++) {
+#pragma GCC unroll 16
+            for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+                for (int v = 0; v < vectors; v++) {
+                    sum[r][v] = waiting[level][r][v] + sum[r][v];
+                }
+            }
+        }
+        if (leaf + 1 == at->leaves) {
+            return;
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                waiting[level][r][v] = sum[r][v];
+            }
+        }
+    }
+}
+
+VEC_INLINE void do_tile(int rows, int vectors, const tile *at)
+{
+    sums sum;
+    if (at->leaves > 1) {
+        add_leaves(sum, rows, vectors, at);
+    } else {
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; v++) {
+                sum[r][v] = at->accumulate ? vec_get(at->c + (size_t)r * at->c_row + v * VEC_LANES)
+                                           : vec_set(0.0f);
+            }
+        }
+        add_chain(sum, rows, vectors, at, 0, at->depth);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            vec_put(at->c + (size_t)r * at->c_row + v * VEC_LANES, sum[r][v]);
+        }
+    }
+}
+
+#define TILE(rows, vectors)                                                                        \
+    static __attribute__((noinline)) void tile_##rows(const tile *at)                              \
+    {                                                                                              \
+        do_tile(rows, vectors, at);                                                                \
+    }
+
+TILE(1, WIDE_VECTORS)
+TILE(2, WIDE_VECTORS)
+TILE(3, WIDE_VECTORS)
+TILE(4, TILE_VECTORS)
+TILE(5, TILE_VECTORS)
+TILE(6, TILE_VECTORS)
+#if TILE_ROWS == 14
+TILE(7, TILE_VECTORS)
+TILE(8, TILE_VECTORS)
+TILE(9, TILE_VECTORS)
+TILE(10, TILE_VECTORS)
+TILE(11, TILE_VECTORS)
+TILE(12, TILE_VECTORS)
+TILE(13, TILE_VECTORS)
+TILE(14, TILE_VECTORS)
+#endif
+
+static void (*const tiles[TILE_ROWS + 1])(const tile *at) = {
+    NULL,   tile_1, tile_2, tile_3,  tile_4,  tile_5,  tile_6,
+#if TILE_ROWS == 14
+    tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
+#endif
+};
+
+/* The tile, or, where its columns are cut, as much of it as there is. */
+static void run_tile(const tile *at)
+{
+    const size_t width = (size_t)at->vectors * VEC_LANES;
+    if (at->columns >= width) {
+        tiles[at->rows](at);
+        return;
+    }
+    float whole[TILE_ROWS * RANK_PANEL] = {0};
+    tile padded = *at;
+    padded.c = whole;
+    padded.c_row = width;
+    for (size_t r = 0; at->accumulate && r < (size_t)at->rows; r++) {
+        memcpy(whole + r * width, at->c + r * at->c_row, at->columns * sizeof *whole);
+    }
+    tiles[at->rows](&padded);
+    for (size_t r = 0; r < (size_t)at->rows; r++) {
+        memcpy(at->c + r * at->c_row, whole + r * width, at->columns * sizeof *whole);
+    }
+}
+
+/* A panel's columns of c, for at most TILE_ROWS rows. */
+static void run_panel(tile at, size_t columns)
+{
+    at.vectors = at.rows <= FEW_ROWS ? WIDE_VECTORS : TILE_VECTORS;
+    const size_t width = (size_t)at.vectors * VEC_LANES;
+    for (size_t column = 0; column < columns; column += width) {
+        at.columns = columns - column;
+        run_tile(&at);
+        at.b += width;
+        at.c += width;
+    }
+}
+
+/* Rows first … end of c, for a part of the depth. All these rows meet a panel while it is near. */
+static void run_rows(const rank_product *args, size_t first, size_t end, tile at)
+{
+    const float *a = at.a;
+    for (size_t column = 0; column < args->columns; column += RANK_PANEL) {
+        const size_t left = args->columns - column;
+        for (size_t row = first; row < end; row += TILE_ROWS) {
+            at.rows = end - row < TILE_ROWS ? (int)(end - row) : TILE_ROWS;
+            at.a = a + row * args->a_row;
+            at.c = args->c + row * args->c_row + column;
+            run_panel(at, left < RANK_PANEL ? left : RANK_PANEL);
+        }
+        at.b += args->depth * RANK_PANEL;
+    }
+}
+
+void KERNEL(product)(const rank_product *args)
+{
+    /* Few rows read a panel once, from memory: in one go. Leaves are not cut. */
+    const int whole = args->rows <= TILE_ROWS || args->leaves > 1;
+    const size_t depth_at_once = whole ? args->depth : DEPTH_AT_ONCE;
+    tile at = {.a_row = args->a_row,
+               .a_depth = args->a_depth,
+               .c_row = args->c_row,
+               .leaves = args->leaves,
+               .accumulate = args->accumulate};
+    size_t done = 0;
+    do {
+        const size_t left = args->depth - done;
+        at.depth = left < depth_at_once ? left : depth_at_once;
+        for (size_t row = 0; row < args->rows; row += ROWS_AT_ONCE) {
+            const size_t end = args->rows - row < ROWS_AT_ONCE ? args->rows : row + ROWS_AT_ONCE;
+            at.a = args->a + done * args->a_depth;
+            at.b = args->b + done * RANK_PANEL;
+            run_rows(args, row, end, at);
+        }
+        at.accumulate = 1;
+        done += at.depth;
+    } while (done < args->depth);
+}

@@ -1,0 +1,115 @@
+/* Operations of the CPU backend that no instruction set has code of its own for. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/queue.h"
+#include "proto/digest.h"
+
+_Static_assert((int)RANK_DIGEST_BYTES == (int)PROTO_DIGEST_BYTES, "one kind of digest");
+
+/* Puts column `at` among the k best so far, which fall;
+ * an equal one that came first stays first. */
+static void place(const float *row, int32_t at, int32_t *best, size_t count, size_t k)
+{
+    size_t rank = count < k ? count : k;
+    if (rank == k && !(row[at] > row[best[k - 1]])) {
+        return;
+    }
+    rank = rank == k ? k - 1 : rank;
+    for (; rank > 0 && row[at] > row[best[rank - 1]]; rank--) {
+        best[rank] = best[rank - 1];
+    }
+    best[rank] = at;
+}
+
+void cpu_best(rank_queue *queue, const rank_best *args)
+{
+    for (size_t r = 0; r < args->rows; r++) {
+        const float *row = args->values + r * args->columns;
+        int32_t *best = args->index + r * args->k;
+        for (size_t j = 0; j < args->columns; j++) {
+            place(row, (int32_t)j, best, j, args->k);
+        }
+        for (size_t i = 0; args->value != NULL && i < args->k; i++) {
+            args->value[r * args->k + i] = row[best[i]];
+        }
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+/* Each row moves down or stays. */
+void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args)
+{
+    const size_t width = args->width;
+    for (size_t i = 0; i < args->count; i++) {
+        memmove(args->at + i * width, args->at + (size_t)args->rows[i] * width,
+                width * sizeof *args->at);
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+/* From the last row on: each moves up or stays. */
+void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args)
+{
+    const size_t width = args->width;
+    float *at = args->at;
+    size_t end = args->total;
+    for (size_t i = args->count; i-- > 0;) {
+        const size_t to = (size_t)args->rows[i];
+        memset(at + (to + 1) * width, 0, (end - to - 1) * width * sizeof *at);
+        memmove(at + to * width, at + i * width, width * sizeof *at);
+        end = to;
+    }
+    memset(at, 0, end * width * sizeof *at);
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_grad_scale(rank_queue *queue, const rank_grad_scale *args)
+{
+    const double tokens = *args->tokens;
+    const double norm = sqrt(*args->sum_squares) / tokens;
+    const double clip = args->norm_max / (norm + 1e-6);
+    *args->norm = norm;
+    *args->scale = (float)(args->norm_max > 0.0 && clip < 1.0 ? clip / tokens : 1.0 / tokens);
+    queue_book(queue, RANK_PART_OPTIMIZER);
+}
+
+void cpu_column_sums(rank_queue *queue, const rank_column_sums *args)
+{
+    for (size_t i = 0; i < args->rows; i++) {
+        const float *row = args->from + i * args->columns;
+        for (size_t j = 0; j < args->columns; j++) {
+            args->sums[j] = args->sums[j] + row[j];
+        }
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_add(rank_queue *queue, const rank_add *args)
+{
+    const float *from = args->from;
+    float *to = args->to;
+    for (size_t i = 0; i < args->count; i++) {
+        to[i] = to[i] + from[i];
+    }
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_digest(rank_queue *queue, const rank_digest *args)
+{
+    proto_blake2b256(args->at, args->size_bytes, args->digest);
+    queue_book(queue, RANK_PART_OTHER);
+}
+
+void cpu_difference(rank_queue *queue, const rank_difference *args)
+{
+    double largest = 0.0;
+    const bool equal = memcmp(args->a, args->b, args->count * sizeof *args->a) == 0;
+    for (size_t i = 0; !equal && i < args->count; i++) {
+        const double difference = fabs((double)args->a[i] - (double)args->b[i]);
+        largest = difference > largest || isnan(difference) ? difference : largest;
+    }
+    *args->equal = equal;
+    *args->largest = largest;
+    queue_book(queue, RANK_PART_OTHER);
+}

@@ -1,0 +1,40 @@
+/* Where a step's time goes, for rank-bench: a queue books every stretch of a step under the
+ * operation that ends it. Costs one reading of the clock per operation while a profile is attached,
+ * and nothing else. */
+#ifndef RANK_BACKEND_PROFILE_H
+#define RANK_BACKEND_PROFILE_H
+
+#include <stdint.h>
+
+#include "backend/backend.h"
+
+typedef enum rank_part {
+    RANK_PART_EMBED,
+    RANK_PART_LAYERNORM,
+    RANK_PART_ATTENTION,
+    RANK_PART_GELU,
+    RANK_PART_CROSS_ENTROPY,
+    RANK_PART_MATMUL_NN,
+    RANK_PART_MATMUL_NT,
+    RANK_PART_MATMUL_TN,
+    RANK_PART_TRANSPOSE,
+    RANK_PART_LAYERNORM_GRAD,
+    RANK_PART_ATTENTION_GRAD,
+    RANK_PART_GELU_GRAD,
+    RANK_PART_EMBED_GRAD,
+    RANK_PART_OPTIMIZER,
+    RANK_PART_OTHER, /* copies, zeros, moved rows, sums */
+    RANK_PART_COUNT,
+} rank_part;
+
+struct rank_profile {
+    int64_t ns[RANK_PART_COUNT];
+    int64_t last_ns; /* the end of the last stretch */
+};
+
+const char *rank_part_name(rank_part part);
+
+/* The stretch that ends now was `part`; the first one only begins. */
+void rank_profile_book(rank_profile *profile, rank_part part);
+
+#endif

@@ -1,0 +1,38 @@
+/* inference-bench: one rank of `launcher --ranks N -- inference-bench CHECKPOINT`. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "bench/inference.h"
+#include "coll/launched.h"
+
+static const char usage[] =
+    "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS]\n"
+    "Times decoding and prefill on one rank and on all N, against the memory's bandwidth and the\n"
+    "matrix products alone, in turns (default 10 rounds). CHECKPOINT has a context of 708 at\n"
+    "least.\n";
+
+int main(int argc, char **argv)
+{
+    base_error error = {.message = ""};
+    coll_launched *launched = NULL;
+    const long rounds = argc == 3 ? strtol(argv[2], NULL, 10) : 10;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        (void)fputs(usage, stdout);
+        return 0;
+    }
+    if (argc < 2 || argc > 3 || rounds < 1 || rounds > BENCH_INFERENCE_ROUNDS_MAX ||
+        !coll_launched_here()) {
+        (void)fputs(usage, stderr);
+        return BASE_EXIT_USAGE;
+    }
+    if (coll_launched_open(&launched, &error) != BASE_OK) {
+        (void)fprintf(stderr, "inference-bench: %s\n", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    if (bench_inference(coll_launched_context(launched), argv[1], (int)rounds, &error) != BASE_OK) {
+        coll_launched_fail(launched, &error);
+    }
+    return coll_launched_close(launched, &error) == BASE_OK ? 0 : BASE_EXIT_ERROR;
+}

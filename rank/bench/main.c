@@ -1,0 +1,71 @@
+/* rank-bench: how long a training step takes on one thread, and how long its matrix products alone,
+ * taken in turns in one run. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/exitcode.h"
+#include "bench/bench.h"
+
+static const char usage[] =
+    "Usage: rank-bench [OPTION]...\n"
+    "Times a training step of the default model and its matrix products, one thread.\n"
+    "\n"
+    "  --rounds N       rounds of one step and one set of products each (default 60)\n"
+    "  --batch N        rows of `context` tokens in a batch (default 16)\n"
+    "  --json FILE      also write the figures as JSON\n"
+    "  --profile        also show where a step's time goes\n"
+    "  --help           this text\n";
+
+enum { OPT_ROUNDS = 256, OPT_BATCH, OPT_JSON, OPT_PROFILE, OPT_HELP };
+
+static const struct option long_options[] = {
+    {"rounds", required_argument, NULL, OPT_ROUNDS}, {"batch", required_argument, NULL, OPT_BATCH},
+    {"json", required_argument, NULL, OPT_JSON},     {"profile", no_argument, NULL, OPT_PROFILE},
+    {"help", no_argument, NULL, OPT_HELP},           {NULL, 0, NULL, 0}};
+
+static int parse_count(const char *text, int max)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (*end != '\0' || value < 1 || value > max) {
+        (void)fprintf(stderr, "rank-bench: %s is not a number from 1 to %d\n", text, max);
+        exit(BASE_EXIT_USAGE);
+    }
+    return (int)value;
+}
+
+int main(int argc, char **argv)
+{
+    bench_options options = {.rounds = 60, .batch = 16};
+    for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        switch (option) {
+        case OPT_ROUNDS:
+            options.rounds = parse_count(optarg, BENCH_ROUNDS_MAX);
+            break;
+        case OPT_BATCH:
+            options.batch = parse_count(optarg, BENCH_BATCH_MAX);
+            break;
+        case OPT_JSON:
+            options.json_path = optarg;
+            break;
+        case OPT_PROFILE:
+            options.profile = 1;
+            break;
+        case OPT_HELP:
+            (void)fputs(usage, stdout);
+            return 0;
+        default:
+            (void)fputs("Try 'rank-bench --help'.\n", stderr);
+            return BASE_EXIT_USAGE;
+        }
+    }
+    base_error error = {.message = ""};
+    bench_figures figures;
+    if (bench_run(&options, &figures, &error) != BASE_OK ||
+        bench_report(&options, &figures, &error) != BASE_OK) {
+        (void)fprintf(stderr, "rank-bench: %s\n", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    return 0;
+}

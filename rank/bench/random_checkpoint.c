@@ -1,0 +1,95 @@
+/* random-checkpoint: writes a checkpoint of any shape, its weights drawn at random. For benchmarks
+ * and captures: what it says is noise. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/exitcode.h"
+#include "rank/checkpoint.h"
+
+static const char usage[] =
+    "Usage: random-checkpoint DIRECTORY TOKENIZER.json [OPTION]...\n"
+    "Writes a GPT-2 whose weights are drawn at random; by default of the 124 M parameters' shape.\n"
+    "\n"
+    "  --vocab-size N   (default 50257)\n"
+    "  --width N        (default 768)\n"
+    "  --layers N       (default 12)\n"
+    "  --heads N        (default 12)\n"
+    "  --context N      (default 1024)\n"
+    "  --seed N         (default 35200)\n"
+    "  --help           this text\n";
+
+enum { VALUE_MAX = 1 << 20 };
+
+static int parse(const char *text)
+{
+    char *end = NULL;
+    const long value = strtol(text, &end, 10);
+    if (*end != '\0' || end == text || value < 1 || value > VALUE_MAX) {
+        (void)fprintf(stderr, "random-checkpoint: %s is not a number from 1 to %d\n", text,
+                      VALUE_MAX);
+        exit(BASE_EXIT_USAGE);
+    }
+    return (int)value;
+}
+
+static base_status write_random(const rank_model_config *config, int seed, const char *directory,
+                                const char *tokenizer, base_error *reterr)
+{
+    const base_status status = rank_model_config_check(config, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    float *params = malloc(rank_model_param_count(config) * sizeof *params);
+    if (params == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu parameters",
+                         rank_model_param_count(config));
+    }
+    rank_model_init(config, (uint64_t)seed, params);
+    const base_status written =
+        rank_checkpoint_write(directory, config, params, tokenizer, "", reterr);
+    free(params);
+    return written;
+}
+
+int main(int argc, char **argv)
+{
+    rank_model_config config = {.family = rank_family_default(),
+                                .vocab_size = 50257,
+                                .width = 768,
+                                .layers = 12,
+                                .heads = 12,
+                                .context = 1024};
+    int seed = 35200;
+    int *const values[] = {&config.vocab_size, &config.width,   &config.layers,
+                           &config.heads,      &config.context, &seed};
+    static const struct option options[] = {{"vocab-size", required_argument, NULL, 0},
+                                            {"width", required_argument, NULL, 1},
+                                            {"layers", required_argument, NULL, 2},
+                                            {"heads", required_argument, NULL, 3},
+                                            {"context", required_argument, NULL, 4},
+                                            {"seed", required_argument, NULL, 5},
+                                            {"help", no_argument, NULL, 6},
+                                            {NULL, 0, NULL, 0}};
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == 6) {
+            (void)fputs(usage, stdout);
+            return 0;
+        }
+        if (option > 6) {
+            return BASE_EXIT_USAGE;
+        }
+        *values[option] = parse(optarg);
+    }
+    if (argc - optind != 2) {
+        (void)fputs(usage, stderr);
+        return BASE_EXIT_USAGE;
+    }
+    base_error error;
+    if (write_random(&config, seed, argv[optind], argv[optind + 1], &error) != BASE_OK) {
+        (void)fprintf(stderr, "random-checkpoint: %s\n", error.message);
+        return BASE_EXIT_ERROR;
+    }
+    (void)printf("%zu parameters\n", rank_model_param_count(&config));
+    return 0;
+}

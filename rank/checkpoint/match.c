@@ -1,0 +1,140 @@
+/* Matching a file's tensors with a model's. */
+#include "checkpoint/match.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/family.h"
+
+enum { NAME_BYTES = 2 * RANK_TENSOR_NAME_BYTES };
+
+static const base_safetensor *find_name(const base_safetensors *file, const char *prefix,
+                                        const char *name)
+{
+    char prefixed[NAME_BYTES];
+    const base_safetensor *found = base_safetensors_find(file, name);
+    if (found == NULL) {
+        (void)snprintf(prefixed, sizeof prefixed, "%s%s", prefix, name);
+        found = base_safetensors_find(file, prefixed);
+    }
+    return found;
+}
+
+const base_safetensor *rank_tensors_find(const base_safetensors *file, const rank_family *family,
+                                         const rank_tensor *wanted)
+{
+    const base_safetensor *found = find_name(file, family->file_prefix, wanted->name);
+    return found == NULL && wanted->tied != NULL
+               ? find_name(file, family->file_prefix, wanted->tied)
+               : found;
+}
+
+/* With the type and shape that the model wants. */
+static base_status check_tensor(const base_safetensor *found, const rank_tensor *wanted,
+                                base_error *reterr)
+{
+    if (strcmp(found->dtype, "F32") != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "tensor %s is %s, not F32", wanted->name,
+                         found->dtype);
+    }
+    bool same = found->dims == wanted->dims;
+    for (int i = 0; same && i < wanted->dims; i++) {
+        same = found->shape[wanted->transposed ? wanted->dims - 1 - i : i] == wanted->shape[i];
+    }
+    if (!same || found->count != wanted->count) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "tensor %s has another shape than the model's configuration says",
+                         wanted->name);
+    }
+    return BASE_OK;
+}
+
+static bool is_ignored(const rank_family *family, const char *name)
+{
+    const size_t prefix = strlen(family->file_prefix);
+    const char *own = strncmp(name, family->file_prefix, prefix) == 0 ? name + prefix : name;
+    for (const char *const *pattern = family->ignored; *pattern != NULL; pattern++) {
+        if (fnmatch(*pattern, own, 0) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a tied name holds what the tensor it is tied to holds. Counts it if the file has it. */
+static base_status check_tied(const base_safetensors *file, const rank_family *family,
+                              const rank_tensor *wanted, const rank_same_bytes *same_bytes,
+                              size_t *known, base_error *reterr)
+{
+    const base_safetensor *found = rank_tensors_find(file, family, wanted);
+    const base_safetensor *tied =
+        wanted->tied != NULL ? find_name(file, family->file_prefix, wanted->tied) : NULL;
+    if (tied == NULL || found == NULL || tied == found) {
+        return BASE_OK;
+    }
+    (*known)++;
+    bool same = tied->size_bytes == found->size_bytes;
+    if (same) {
+        const base_status status =
+            same_bytes->compare(same_bytes->user, found, tied, &same, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return same ? BASE_OK
+                : base_fail(reterr, BASE_ERR_UNSUPPORTED, "tensors %s and %s must hold the same",
+                            wanted->name, wanted->tied);
+}
+
+static size_t required_count(const rank_model_config *config)
+{
+    size_t required = 0;
+    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(config, i, &tensor);
+        required += !tensor.optional;
+    }
+    return required;
+}
+
+static base_status wrong_count(const base_safetensors *file, const rank_model_config *config,
+                               base_error *reterr)
+{
+    return base_fail(reterr, BASE_ERR_INVALID, "%zu tensors in it, the model has %d", file->count,
+                     rank_model_tensor_count(config));
+}
+
+base_status rank_tensors_check(const base_safetensors *file, const rank_model_config *config,
+                               const rank_same_bytes *same, base_error *reterr)
+{
+    const rank_family *family = config->family;
+    const int count = rank_model_tensor_count(config);
+    size_t known = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        known += is_ignored(family, file->tensors[i].name);
+    }
+    if (file->count - known < required_count(config)) {
+        return wrong_count(file, config, reterr);
+    }
+    for (int i = 0; i < count; i++) {
+        rank_tensor wanted;
+        rank_model_tensor(config, i, &wanted);
+        const base_safetensor *found = rank_tensors_find(file, family, &wanted);
+        if (found == NULL && !wanted.optional) {
+            return base_fail(reterr, BASE_ERR_INVALID, "no tensor %s in it", wanted.name);
+        }
+        base_status status = BASE_OK;
+        if (found != NULL) {
+            known++;
+            status = check_tensor(found, &wanted, reterr);
+        }
+        if (status == BASE_OK) {
+            status = check_tied(file, family, &wanted, same, &known, reterr);
+        }
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return known == file->count ? BASE_OK : wrong_count(file, config, reterr);
+}

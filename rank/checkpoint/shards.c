@@ -1,0 +1,349 @@
+/* Reads this rank's part of each tensor and packs it. Called when an engine is made. */
+#include "checkpoint/shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "model/family.h"
+
+enum {
+    PARTS_MAX = 4,    /* pieces of one tensor's axis that are cut alike */
+    STAGED_ROWS = 64, /* of the file, on their way into panels */
+    STAGED_COLUMNS = RANK_PANEL,
+};
+
+struct rank_shards {
+    rank_device device;
+    int count;
+    size_t *offset; /* (count): in the whole model's parameters, ascending */
+    float **at;     /* (count): this rank's part */
+    size_t elements;
+    size_t size_bytes;
+};
+
+/* This rank's elements along one axis: some ranges behind each other. */
+typedef struct axis {
+    rank_cut_range range[PARTS_MAX];
+    int parts;
+    size_t count;  /* of all, padding included */
+    size_t extent; /* of the whole; elements beyond it are padding, zero */
+} axis;
+
+/* One tensor on its way. rows and columns as the file has them. */
+typedef struct transfer {
+    const rank_shards_options *options;
+    const rank_tensor_source *source;
+    int index;
+    rank_tensor tensor;
+    axis rows;
+    axis columns;
+    float *staging; /* STAGED_ROWS rows, in RANK_MEMORY_HOST */
+} transfer;
+
+static axis whole(size_t extent)
+{
+    return (axis){.range = {{0, extent}}, .parts = 1, .count = extent, .extent = extent};
+}
+
+static axis cut_axis(const rank_tensor *tensor, const rank_tp *tp)
+{
+    const rank_cut *cut = &tensor->cut;
+    const size_t extent = tensor->shape[cut->axis];
+    if (cut->kind == RANK_CUT_VOCAB) {
+        return (axis){.range = {{(size_t)tp->vocab_first, (size_t)tp->vocab_count}},
+                      .parts = 1,
+                      .count = (size_t)tp->vocab_count,
+                      .extent = extent};
+    }
+    axis made = {.parts = cut->parts, .extent = extent};
+    BASE_ASSERT(cut->parts <= PARTS_MAX);
+    for (int part = 0; part < cut->parts; part++) {
+        made.range[part] = rank_cut_range_make(cut, extent, part, tp->rank, tp->ranks);
+        made.count += made.range[part].count;
+    }
+    return made;
+}
+
+static void find_axes(transfer *t)
+{
+    const rank_tensor *tensor = &t->tensor;
+    const bool cut = tensor->cut.kind != RANK_CUT_NONE;
+    axis axes[RANK_TENSOR_DIMS_MAX] = {whole(tensor->shape[0]),
+                                       whole(tensor->dims > 1 ? tensor->shape[1] : 1)};
+    if (cut) {
+        axes[tensor->cut.axis] = cut_axis(tensor, t->options->tp);
+    }
+    const bool turned = tensor->dims == 1 || tensor->transposed;
+    t->rows = axes[turned ? 1 : 0];
+    t->columns = axes[turned ? 0 : 1];
+}
+
+/* Whether the file's rows are what a product sums over. */
+static bool rows_are_depth(const rank_tensor *tensor)
+{
+    return (tensor->pack == RANK_TENSOR_PACKED) != tensor->transposed;
+}
+
+/* The number of the element that stands at place `i` of this rank's part; SIZE_MAX: padding. */
+static size_t element_at(const axis *along, size_t i)
+{
+    int part = 0;
+    while (i >= along->range[part].count) {
+        i -= along->range[part].count;
+        part++;
+    }
+    const size_t element = along->range[part].first + i;
+    return element < along->extent ? element : SIZE_MAX;
+}
+
+/* This rank's columns of the file's row. */
+static base_status read_row(const transfer *t, size_t row, float *to, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (int part = 0; status == BASE_OK && part < t->columns.parts; part++) {
+        const rank_cut_range range = t->columns.range[part];
+        const size_t there = range.first >= t->columns.extent ? 0
+                             : range.first + range.count > t->columns.extent
+                                 ? t->columns.extent - range.first
+                                 : range.count;
+        if (row == SIZE_MAX || there < range.count) {
+            memset(to, 0, range.count * sizeof *to);
+        }
+        if (row != SIZE_MAX && there > 0) {
+            const rank_row_part wanted = {
+                .tensor = t->index, .row = row, .column = range.first, .count = there};
+            status = t->source->read(t->source->user, &wanted, to, reterr);
+        }
+        to += range.count;
+    }
+    return status;
+}
+
+/* Rows of this rank's part, from `first` on, into the staging memory. */
+static base_status read_rows(const transfer *t, size_t first, size_t count, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < count; i++) {
+        status =
+            read_row(t, element_at(&t->rows, first + i), t->staging + i * t->columns.count, reterr);
+    }
+    return status;
+}
+
+/* A few rows of the file at a time: rows of the packed matrix, or some of its panels. */
+static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
+{
+    const rank_device *device = t->options->device;
+    const bool depth = rows_are_depth(&t->tensor);
+    const size_t at_once = depth ? STAGED_ROWS : STAGED_COLUMNS;
+    base_status status = BASE_OK;
+    for (size_t row = 0; status == BASE_OK && row < t->rows.count; row += at_once) {
+        const size_t left = t->rows.count - row;
+        const size_t rows = left < at_once ? left : at_once;
+        status = read_rows(t, row, rows, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        rank_pack args = {.from = t->staging, .from_row = t->columns.count};
+        if (depth) {
+            args.depth = rows;
+            args.columns = t->columns.count;
+            args.to = at + row * RANK_PANEL;
+            args.to_panel = t->rows.count * RANK_PANEL;
+        } else {
+            args.depth = t->columns.count;
+            args.columns = rows;
+            args.transposed = true;
+            args.to = at + row * t->columns.count;
+            args.to_panel = t->columns.count * RANK_PANEL;
+        }
+        device->backend->pack(device->queue, &args);
+        status =
+            device->backend->sync(device->queue, reterr); /* the staging memory is free again */
+    }
+    return status;
+}
+
+static base_status fill_plain(const transfer *t, float *at, base_error *reterr)
+{
+    const rank_device *device = t->options->device;
+    base_status status = BASE_OK;
+    for (size_t row = 0; status == BASE_OK && row < t->rows.count; row++) {
+        status = read_rows(t, row, 1, reterr);
+        if (status == BASE_OK) {
+            device->backend->copy(device->queue, at + row * t->columns.count, t->staging,
+                                  t->columns.count * sizeof *at);
+            status = device->backend->sync(device->queue, reterr);
+        }
+    }
+    return status;
+}
+
+static size_t packed_floats(const transfer *t)
+{
+    if (t->tensor.pack == RANK_TENSOR_PLAIN) {
+        return t->rows.count * t->columns.count;
+    }
+    return rows_are_depth(&t->tensor) ? rank_pack_count(t->rows.count, t->columns.count)
+                                      : rank_pack_count(t->columns.count, t->rows.count);
+}
+
+/* Elements of an axis that are not padding. */
+static size_t count_there(const axis *along)
+{
+    size_t there = 0;
+    for (int part = 0; part < along->parts; part++) {
+        const rank_cut_range range = along->range[part];
+        const size_t end = range.first + range.count;
+        const size_t stop = end < along->extent ? end : along->extent;
+        there += stop > range.first ? stop - range.first : 0;
+    }
+    return there;
+}
+
+static base_status take_tensor(rank_shards *shards, transfer *t, base_error *reterr)
+{
+    const rank_device *device = t->options->device;
+    void *memory = NULL;
+    find_axes(t);
+    const size_t floats = packed_floats(t);
+    shards->offset[t->index] = t->tensor.offset;
+    base_status status = device->backend->alloc(device->queue, RANK_MEMORY_WEIGHTS,
+                                                floats * sizeof(float), &memory, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "tensor %s", t->tensor.name);
+    }
+    shards->at[t->index] = memory;
+    shards->size_bytes += floats * sizeof(float);
+    shards->elements += count_there(&t->rows) * count_there(&t->columns);
+    return t->tensor.pack == RANK_TENSOR_PLAIN ? fill_plain(t, memory, reterr)
+                                               : fill_packed(t, memory, reterr);
+}
+
+/* Room for the longest rows that are staged together. */
+static size_t staging_floats(const rank_shards_options *options)
+{
+    size_t most = 0;
+    for (int i = 0; i < rank_model_tensor_count(options->config); i++) {
+        transfer t = {.options = options};
+        rank_model_tensor(options->config, i, &t.tensor);
+        find_axes(&t);
+        const size_t rows = t.tensor.pack == RANK_TENSOR_PLAIN ? 1 : STAGED_ROWS;
+        most = rows * t.columns.count > most ? rows * t.columns.count : most;
+    }
+    return most;
+}
+
+static base_status fill(rank_shards *shards, const rank_shards_options *options,
+                        const rank_tensor_source *source, base_error *reterr)
+{
+    void *staging = NULL;
+    const rank_device *device = options->device;
+    base_status status = device->backend->alloc(
+        device->queue, RANK_MEMORY_HOST, staging_floats(options) * sizeof(float), &staging, reterr);
+    for (int i = 0; status == BASE_OK && i < shards->count; i++) {
+        transfer t = {.options = options, .source = source, .index = i, .staging = staging};
+        rank_model_tensor(options->config, i, &t.tensor);
+        status = take_tensor(shards, &t, reterr);
+    }
+    device->backend->release(device->queue, staging);
+    return status;
+}
+
+base_status rank_shards_create(const rank_shards_options *options, const rank_tensor_source *source,
+                               rank_shards **shards, base_error *reterr)
+{
+    *shards = NULL;
+    base_status status = rank_model_check_world(options->config, options->tp->ranks, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_shards *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for weights");
+    }
+    made->device = *options->device;
+    made->count = rank_model_tensor_count(options->config);
+    made->offset = calloc((size_t)made->count, sizeof *made->offset);
+    made->at = calloc((size_t)made->count, sizeof *made->at);
+    status = made->offset != NULL && made->at != NULL
+                 ? fill(made, options, source, reterr)
+                 : base_fail(reterr, BASE_ERR_MEMORY, "no memory for weights");
+    if (status != BASE_OK) {
+        rank_shards_destroy(made);
+        return status;
+    }
+    *shards = made;
+    return BASE_OK;
+}
+
+void rank_shards_destroy(rank_shards *shards)
+{
+    if (shards == NULL) {
+        return;
+    }
+    for (int i = 0; shards->at != NULL && i < shards->count; i++) {
+        shards->device.backend->release(shards->device.queue, shards->at[i]);
+    }
+    free(shards->at);
+    free(shards->offset);
+    free(shards);
+}
+
+/* Every tensor is asked for by the place where it begins. */
+static const float *need(void *weights, size_t offset, size_t count)
+{
+    const rank_shards *shards = weights;
+    int low = 0;
+    int high = shards->count - 1;
+    (void)count;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (shards->offset[middle] <= offset) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    BASE_ASSERT(shards->offset[low] == offset);
+    return shards->at[low];
+}
+
+rank_hooks rank_shards_hooks(rank_shards *shards)
+{
+    return (rank_hooks){.need = need, .weights = shards};
+}
+
+static base_status read_flat(void *user, const rank_row_part *part, float *to, base_error *reterr)
+{
+    const rank_flat_params *flat = user;
+    rank_tensor wanted;
+    (void)reterr;
+    rank_model_tensor(flat->config, part->tensor, &wanted);
+    const float *from = flat->params + wanted.offset;
+    if (!wanted.transposed) {
+        const size_t columns = wanted.dims > 1 ? wanted.shape[1] : wanted.count;
+        memcpy(to, from + part->row * columns + part->column, part->count * sizeof *to);
+        return BASE_OK;
+    }
+    for (size_t i = 0; i < part->count; i++) { /* stored with its axes exchanged, but not here */
+        to[i] = from[(part->column + i) * wanted.shape[1] + part->row];
+    }
+    return BASE_OK;
+}
+
+rank_tensor_source rank_flat_source(rank_flat_params *params)
+{
+    return (rank_tensor_source){.read = read_flat, .user = params};
+}
+
+size_t rank_shards_elements(const rank_shards *shards)
+{
+    return shards->elements;
+}
+
+size_t rank_shards_bytes(const rank_shards *shards)
+{
+    return shards->size_bytes;
+}

@@ -1,0 +1,244 @@
+/* Runs the two phases that a tensor-parallel run is compared with; mode.c asks for them.
+ *
+ * While rank 0 works alone, the others sleep in a broadcast of one word, which it repeats between
+ * two of its steps before a collective could time out. */
+#include "generate/baseline.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { WORD_EVERY_S = 1 };
+
+/* What rank 0 says to the ranks that wait. */
+enum { WORD_WAIT = 1, WORD_DONE = 2, WORD_NO_ROOM = 3, WORD_FAILED = 4 };
+
+typedef struct phase_run {
+    const rank_generate_options *shared; /* with the communicator */
+    rank_phase *phase;
+    size_t first; /* prompt i of this rank is number first + i * stride */
+    size_t stride;
+    int64_t word_due_ns;
+    base_status status; /* of what a callback did */
+    base_error error;
+} phase_run;
+
+bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
+                        char reason[BASE_ERROR_MESSAGE_BYTES])
+{
+    const uint64_t needed = model_bytes + model_bytes / 8; /* and what it works in */
+    reason[0] = '\0';
+    if (free_bytes / (uint64_t)copies >= needed) {
+        return true;
+    }
+    (void)snprintf(reason, BASE_ERROR_MESSAGE_BYTES,
+                   "%d whole %s of %" PRIu64 " MB do not fit into the %" PRIu64
+                   " MB of memory that are free",
+                   copies, copies == 1 ? "model" : "models", needed >> 20, free_bytes >> 20);
+    return false;
+}
+
+/* UINT64_MAX: the system does not say. */
+static uint64_t free_bytes(void)
+{
+    static const char key[] = "MemAvailable:";
+    char line[128];
+    uint64_t kilobytes = UINT64_MAX >> 10;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, sizeof key - 1) == 0) {
+            kilobytes = strtoull(line + sizeof key - 1, NULL, 10);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return kilobytes << 10;
+}
+
+static base_status say(coll_comm *comm, int32_t *word, base_error *reterr)
+{
+    const base_status status = coll_broadcast(comm, word, 1, COLL_INT32, 0, reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--baseline");
+}
+
+/* should_stop of rank 0 alone: before each step. */
+static bool keep_waiting(void *user)
+{
+    phase_run *run = user;
+    const int64_t now_ns = base_now_ns();
+    int32_t word = WORD_WAIT;
+    if (run->status == BASE_OK && now_ns >= run->word_due_ns) {
+        run->word_due_ns = now_ns + WORD_EVERY_S * BASE_NS_PER_S;
+        run->status = say(run->shared->comm, &word, &run->error);
+    }
+    const bool asked =
+        run->shared->should_stop != NULL && run->shared->should_stop(run->shared->stop_user);
+    return run->status != BASE_OK || asked;
+}
+
+static void take_timing(void *user, const rank_answer *answer)
+{
+    phase_run *run = user;
+    rank_timing *timing = &run->phase->timings[run->first + answer->index * run->stride];
+    if (run->status == BASE_OK) {
+        run->status = rank_timing_of(answer, timing, &run->error);
+    }
+}
+
+/* Answers this rank's prompts with a model of its own. */
+static base_status answer_alone(phase_run *run, const rank_generate_options *options,
+                                const char *const *prompts, size_t count, base_error *reterr)
+{
+    rank_generate_report report = {.steps = 0};
+    const char **mine = calloc(count + 1, sizeof *mine);
+    size_t mine_count = 0;
+    if (mine == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
+    }
+    for (size_t i = run->first; i < count; i += run->stride) {
+        mine[mine_count++] = prompts[i];
+    }
+    base_status status =
+        rank_generate(options, mine, mine_count, take_timing, run, &report, reterr);
+    free(mine);
+    if (status == BASE_OK && run->status != BASE_OK) {
+        *reterr = run->error;
+        status = run->status;
+    }
+    run->phase->tokens = (double)report.sampled;
+    run->phase->seconds = (double)report.step_ns / 1e9;
+    return status;
+}
+
+static base_status wait_for_rank_0(coll_comm *comm, int32_t *word, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    *word = WORD_WAIT;
+    while (status == BASE_OK && *word == WORD_WAIT) {
+        status = say(comm, word, reterr);
+    }
+    return status;
+}
+
+/* Rank 0 alone. *word is what it says to all in the end. */
+static base_status run_single(phase_run *run, const char *const *prompts, size_t count,
+                              int32_t *word, base_error *reterr)
+{
+    rank_generate_options options = *run->shared;
+    base_error told = {0};
+    options.comm = NULL;
+    options.index_first = 0;
+    options.index_stride = 1;
+    options.should_stop = keep_waiting;
+    options.stop_user = run;
+    const base_status status = answer_alone(run, &options, prompts, count, reterr);
+    *word = status == BASE_OK ? WORD_DONE : status == BASE_ERR_MEMORY ? WORD_NO_ROOM : WORD_FAILED;
+    if (run->status != BASE_OK) {
+        return status; /* nobody hears any more */
+    }
+    const base_status said = say(run->shared->comm, word, &told);
+    if (status == BASE_OK && said != BASE_OK) {
+        *reterr = told;
+        return said;
+    }
+    return status;
+}
+
+/* Nobody begins before all have loaded and are warm. */
+static base_status meet(void *user, const rank_generate_report *memory, base_error *reterr)
+{
+    (void)memory;
+    const phase_run *run = user;
+    int32_t here = 1;
+    int32_t all = 0;
+    return coll_all_reduce(run->shared->comm, &here, &all, 1, COLL_INT32, COLL_SUM, reterr);
+}
+
+/* Rank 0 gets what each rank has: sums of what only one of them has, the longest time. */
+static base_status merge(coll_comm *comm, rank_phase *phase, size_t count, base_error *reterr)
+{
+    base_status status =
+        coll_all_reduce(comm, phase->timings, phase->timings, count * RANK_TIMING_DOUBLES,
+                        COLL_FLOAT64, COLL_SUM, reterr);
+    if (status == BASE_OK) {
+        status = coll_all_reduce(comm, &phase->tokens, &phase->tokens, 1, COLL_FLOAT64, COLL_SUM,
+                                 reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_all_reduce(comm, &phase->seconds, &phase->seconds, 1, COLL_FLOAT64, COLL_MAX,
+                                 reterr);
+    }
+    return status;
+}
+
+static base_status run_replicas(phase_run *run, const char *const *prompts, size_t count,
+                                base_error *reterr)
+{
+    rank_generate_options options = *run->shared;
+    options.comm = NULL;
+    options.index_first = run->first;
+    options.index_stride = run->stride;
+    options.on_warm = meet;
+    options.warm_user = run;
+    const base_status status = answer_alone(run, &options, prompts, count, reterr);
+    return status == BASE_OK ? merge(run->shared->comm, run->phase, count, reterr) : status;
+}
+
+static base_status run_both(const rank_generate_options *options, const char *const *prompts,
+                            size_t count, rank_baseline *baseline, base_error *reterr)
+{
+    const int rank = coll_comm_rank(options->comm);
+    const int ranks = coll_comm_size(options->comm);
+    phase_run single = {.shared = options, .phase = &baseline->single, .stride = 1};
+    phase_run replicas = {.shared = options,
+                          .phase = &baseline->replicas,
+                          .first = (size_t)rank,
+                          .stride = (size_t)ranks};
+    int32_t word = WORD_WAIT;
+    base_status status = BASE_OK;
+    if (rank != 0) {
+        status = wait_for_rank_0(options->comm, &word, reterr);
+    } else if (!rank_baseline_fits(rank_model_param_count(options->config) * sizeof(float), ranks,
+                                   free_bytes(), baseline->reason)) {
+        word = WORD_NO_ROOM;
+        status = say(options->comm, &word, reterr);
+    } else {
+        base_error error = {0};
+        status = run_single(&single, prompts, count, &word, &error);
+        if (word == WORD_NO_ROOM) {
+            memcpy(baseline->reason, error.message, sizeof baseline->reason);
+            status = BASE_OK;
+        } else if (status != BASE_OK && reterr != NULL) {
+            *reterr = error;
+        }
+    }
+    if (status == BASE_OK && word == WORD_FAILED) {
+        return base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --baseline");
+    }
+    return status == BASE_OK && word == WORD_DONE ? run_replicas(&replicas, prompts, count, reterr)
+                                                  : status;
+}
+
+base_status rank_baseline_run(const rank_generate_options *options, const char *const *prompts,
+                              size_t count, rank_baseline *baseline, base_error *reterr)
+{
+    *baseline = (rank_baseline){.reason = ""};
+    baseline->single.timings = calloc(count + 1, sizeof *baseline->single.timings);
+    baseline->replicas.timings = calloc(count + 1, sizeof *baseline->replicas.timings);
+    if (baseline->single.timings == NULL || baseline->replicas.timings == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for --baseline");
+    }
+    return run_both(options, prompts, count, baseline, reterr);
+}
+
+void rank_baseline_fini(rank_baseline *baseline)
+{
+    free(baseline->single.timings);
+    free(baseline->replicas.timings);
+    *baseline = (rank_baseline){.reason = ""};
+}

@@ -1,0 +1,307 @@
+/* The engine's steps. engine_make.c makes it; modes and rank_generate drive it. */
+#include "generate/engine.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "generate/engine_parts.h"
+
+/* The batch that the plan's entries make, and which of its rows are sampled. */
+static void gather_rows(rank_engine *engine)
+{
+    engine->batch_start[0] = 0;
+    engine->sampled_count = 0;
+    for (int i = 0; i < engine->entry_count; i++) {
+        const rank_schedule_entry *entry = &engine->entries[i];
+        int32_t count = 0;
+        const int32_t *tokens = rank_schedule_tokens(engine->schedule, entry->slot, &count);
+        const int32_t *table =
+            rank_blocks_table(rank_schedule_blocks(engine->schedule), entry->slot);
+        const int32_t start = engine->batch_start[i];
+        memcpy(engine->batch_ids + start, tokens + entry->first,
+               (size_t)entry->count * sizeof *tokens);
+        memcpy(engine->tables + (size_t)i * engine->table_width, table,
+               engine->table_width * sizeof *table);
+        engine->lengths[i] = entry->first;
+        engine->batch_start[i + 1] = start + entry->count;
+        if (entry->samples != 0) {
+            engine->logit_rows[engine->sampled_count++] = engine->batch_start[i + 1] - 1;
+        }
+    }
+}
+
+/* Logits of the rows that are sampled: this rank's ids. */
+static base_status decode(rank_engine *engine, base_error *reterr)
+{
+    const rank_batch batch = {.token_count = engine->batch_start[engine->entry_count],
+                              .ids = engine->batch_ids,
+                              .segment_count = engine->entry_count,
+                              .segment_start = engine->batch_start};
+    const rank_logits wanted = {.rows = engine->logit_rows, .count = engine->sampled_count};
+    base_status status =
+        rank_rows_place_step(&engine->saved, &batch, engine->lengths, &wanted, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    engine->run.shape.config->family->decode(
+        &engine->run, &(rank_decode_args){.saved = &engine->saved,
+                                          .cache = &engine->cache,
+                                          .lengths = engine->lengths,
+                                          .block_table = engine->tables,
+                                          .table_width = engine->table_width,
+                                          .exchanged = rank_tp_group_memory(engine->group),
+                                          .logits = engine->logits});
+    engine->costs.tokens += (uint64_t)batch.token_count;
+    status = engine->run.device.backend->sync(engine->run.device.queue, reterr);
+    return status == BASE_OK ? rank_tp_group_check(engine->group, reterr) : status;
+}
+
+static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
+{
+    return rank_schedule_request(engine->schedule, entry->slot);
+}
+
+/* What this rank has to say: rank 0 how long its next record is, and every rank a sample record for
+ * each sequence that samples. Returns the bytes, the same on every rank. */
+static base_status make_message(rank_engine *engine, const engine_head *head, size_t *size_bytes,
+                                base_error *reterr)
+{
+    const rank_tp *tp = engine->run.shape.tp;
+    const size_t row_floats = (size_t)tp->vocab_count;
+    void *host = NULL;
+    const size_t logits_bytes = (size_t)engine->sampled_count * row_floats * sizeof(float);
+    const rank_backend *backend = engine->run.device.backend;
+    memcpy(engine->message, head, sizeof *head);
+    size_t used = sizeof *head;
+    base_status status =
+        backend->map(engine->run.device.queue, engine->logits, logits_bytes, false, &host, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const float *row = host;
+    for (int i = 0; i < engine->entry_count; i++) {
+        const rank_schedule_entry *entry = &engine->entries[i];
+        if (entry->samples == 0) {
+            continue;
+        }
+        const rank_sample_params *params = &request_of(engine, entry)->sample;
+        rank_sample_make(&engine->vocab, params, (uint64_t)(entry->first + entry->count), tp->rank,
+                         row, engine->message + used);
+        used += rank_sample_record_bytes(params, tp->ranks);
+        row += row_floats;
+    }
+    backend->unmap(engine->run.device.queue, host);
+    *size_bytes = used;
+    return BASE_OK;
+}
+
+static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
+{
+    if (engine->comm == NULL) {
+        memcpy(engine->messages, engine->message, size_bytes);
+        return BASE_OK;
+    }
+    const int64_t before_ns = base_now_ns();
+    const base_status status = coll_all_gather(engine->comm, engine->message, engine->messages,
+                                               size_bytes, COLL_UINT8, reterr);
+    engine->costs.gather_ns += base_now_ns() - before_ns;
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "exchanging candidates");
+}
+
+/* All ranks' logits of a row, from this rank's. */
+static base_status gather_logits(rank_engine *engine, const float *mine, base_error *reterr)
+{
+    const rank_tp *tp = engine->run.shape.tp;
+    size_t counts[RANK_TP_LEAVES];
+    if (engine->comm == NULL) {
+        memcpy(engine->all_logits, mine, (size_t)tp->vocab_count * sizeof *mine);
+        return BASE_OK;
+    }
+    for (int rank = 0; rank < tp->ranks; rank++) {
+        const int leaves =
+            rank_tp_first_leaf(tp->ranks, rank + 1) - rank_tp_first_leaf(tp->ranks, rank);
+        counts[rank] = (size_t)leaves * (size_t)engine->vocab.leaf_width;
+    }
+    const base_status status = coll_run(engine->comm,
+                                        &(coll_op_desc){.kind = COLL_ALL_GATHER,
+                                                        .send = mine,
+                                                        .recv = engine->all_logits,
+                                                        .counts = counts,
+                                                        .type = COLL_FLOAT32},
+                                        reterr);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering logits");
+}
+
+/* Top-p that the best candidates do not reach: every rank gets all logits of the row. */
+static base_status draw_of_all(rank_engine *engine, const rank_schedule_entry *entry, int row,
+                               int32_t *token, base_error *reterr)
+{
+    const rank_device *device = &engine->run.device;
+    const size_t row_floats = (size_t)engine->run.shape.tp->vocab_count;
+    void *host = NULL;
+    base_status status = device->backend->map(
+        device->queue, engine->logits, (size_t)engine->sampled_count * row_floats * sizeof(float),
+        false, &host, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = gather_logits(engine, (const float *)host + (size_t)row * row_floats, reterr);
+    device->backend->unmap(device->queue, host);
+    const rank_sample_all all = {.logits = engine->all_logits, .scratch = engine->all_candidates};
+    return status == BASE_OK
+               ? rank_sample_top_p_of_all(&engine->vocab, &request_of(engine, entry)->sample,
+                                          (uint64_t)(entry->first + entry->count), &all, token,
+                                          reterr)
+               : status;
+}
+
+/* The drawn tokens, in the plan's order. */
+static base_status draw(rank_engine *engine, size_t size_bytes, base_error *reterr)
+{
+    const rank_tp *tp = engine->run.shape.tp;
+    size_t used = sizeof(engine_head);
+    int drawn = 0;
+    base_status status = BASE_OK;
+    for (int i = 0; status == BASE_OK && i < engine->entry_count; i++) {
+        const rank_schedule_entry *entry = &engine->entries[i];
+        if (entry->samples == 0) {
+            continue;
+        }
+        const rank_sample_params *params = &request_of(engine, entry)->sample;
+        const rank_sample_records records = {engine->messages + used, size_bytes};
+        rank_sample_result result;
+        status =
+            rank_sample_combine(&engine->vocab, params, (uint64_t)(entry->first + entry->count),
+                                &records, &result, reterr);
+        engine->tokens[drawn] = result.token;
+        if (status == BASE_OK && result.needs_all_logits) {
+            status = draw_of_all(engine, entry, drawn, &engine->tokens[drawn], reterr);
+        }
+        used += rank_sample_record_bytes(params, tp->ranks);
+        drawn++;
+    }
+    return status;
+}
+
+static void tell(const rank_engine *engine, int event_count)
+{
+    for (int i = 0; i < event_count; i++) {
+        engine->on_event(engine->user, &engine->events[i]);
+    }
+}
+
+/* Rank 0's record, which every rank applies. */
+static base_status change(rank_engine *engine, size_t record_bytes, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    int event_count = 0;
+    if (record_bytes > engine->record_bytes_max) {
+        return base_fail(reterr, BASE_ERR_PEER, "rank 0 announced a record of %zu bytes",
+                         record_bytes);
+    }
+    if (engine->comm != NULL) {
+        status = coll_broadcast(engine->comm, engine->record, record_bytes, COLL_UINT8, 0, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_schedule_apply(engine->schedule, engine->record, record_bytes, engine->events,
+                                     &event_count, reterr);
+    }
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "rank 0's record");
+    }
+    tell(engine, event_count);
+    return BASE_OK;
+}
+
+/* What every rank computes: nothing where nothing runs. */
+static base_status compute(rank_engine *engine, base_error *reterr)
+{
+    engine->entry_count = rank_schedule_plan(engine->schedule, engine->entries);
+    gather_rows(engine);
+    return engine->entry_count > 0 ? decode(engine, reterr) : BASE_OK;
+}
+
+/* The drawn tokens go into the schedule. */
+static base_status accept_tokens(rank_engine *engine, base_error *reterr)
+{
+    if (engine->entry_count == 0) {
+        return BASE_OK;
+    }
+    const base_status status =
+        rank_schedule_accept(engine->schedule, engine->tokens, engine->events, reterr);
+    if (status == BASE_OK) {
+        engine->costs.sampled += (uint64_t)engine->sampled_count;
+        tell(engine, engine->sampled_count);
+    }
+    return status;
+}
+
+base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_error *reterr)
+{
+    const int64_t before_ns = base_now_ns();
+    engine_head head = {.magic = ENGINE_HEAD_MAGIC};
+    size_t size_bytes = 0;
+    base_status status = compute(engine, reterr);
+    *ended = false;
+    if (status == BASE_OK && engine->requests != NULL) {
+        head.record_bytes =
+            rank_requests_decide(engine->requests, engine->schedule, engine->record);
+        head.last = last;
+    }
+    if (status == BASE_OK) {
+        status = make_message(engine, &head, &size_bytes, reterr);
+    }
+    if (status == BASE_OK) {
+        status = exchange(engine, size_bytes, reterr);
+    }
+    if (status == BASE_OK) {
+        status = draw(engine, size_bytes, reterr);
+    }
+    if (status == BASE_OK) {
+        status = accept_tokens(engine, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    memcpy(&head, engine->messages, sizeof head); /* rank 0's */
+    if (head.magic != ENGINE_HEAD_MAGIC) {
+        return base_fail(reterr, BASE_ERR_PEER, "rank 0 sent no head of a step");
+    }
+    if (head.record_bytes > 0) {
+        status = change(engine, head.record_bytes, reterr);
+    }
+    *ended = head.last != 0;
+    engine->costs.steps++;
+    engine->costs.step_ns += base_now_ns() - before_ns;
+    return status;
+}
+
+base_status rank_engine_submit(rank_engine *engine, rank_request *request, const int32_t *prompt,
+                               base_error *reterr)
+{
+    return rank_requests_submit(engine->requests, request, prompt, reterr);
+}
+
+bool rank_engine_cancel(rank_engine *engine, uint64_t id)
+{
+    return rank_requests_cancel(engine->requests, engine->schedule, id);
+}
+
+int32_t rank_engine_waiting(const rank_engine *engine)
+{
+    return rank_requests_waiting(engine->requests);
+}
+
+bool rank_engine_is_idle(const rank_engine *engine)
+{
+    return rank_requests_waiting(engine->requests) == 0 &&
+           rank_schedule_running(engine->schedule) == 0;
+}
+
+rank_engine_costs rank_engine_get_costs(const rank_engine *engine)
+{
+    rank_engine_costs costs = engine->costs;
+    costs.all_reduce = rank_tp_group_costs(engine->group);
+    return costs;
+}

@@ -1,0 +1,86 @@
+/* Decoding many sequences on one model, alone or cut between the ranks of a communicator.
+ *
+ * Every rank calls rank_engine_step again and again. A step computes the next tokens of all running
+ * sequences (chunks of prompts, then one token each), samples, and takes in what rank 0 has
+ * decided: who joins and who leaves. Only rank 0 is asked for anything; the others follow the
+ * records that it sends, and hold the same state to the byte (schedule.h).
+ *
+ *     each rank: shards of the weights, its heads' part of the cache, its ids' logits
+ *     a step:    plan · decode · a sample record of its logits
+ *                · all-gather of records, with rank 0's word of what follows
+ *                · the tokens, the same on every rank · rank 0's record, where there is one
+ *
+ * A sequence's tokens depend on its prompt and parameters alone: not on what runs beside it, on
+ * chunks, or on the number of ranks, as far as parallel/tensor/tp.h promises equal bits.
+ *
+ * One thread. After an error the engine is dead: destroy it. No allocation per step. */
+#ifndef RANK_GENERATE_ENGINE_H
+#define RANK_GENERATE_ENGINE_H
+
+#include "checkpoint/shards.h"
+#include "generate/requests.h"
+#include "model/family.h"
+
+typedef struct rank_engine rank_engine;
+
+/* On every rank, for each token and each end. */
+typedef void (*rank_engine_on_event)(void *user, const rank_schedule_event *event);
+
+typedef struct rank_engine_options {
+    const rank_model_config *config; /* borrowed */
+    const rank_device *device;       /* borrowed */
+    coll_comm *comm;                 /* NULL: alone */
+    const char *weights;             /* path of model.safetensors; NULL: source */
+    const rank_tensor_source *source;
+    int sequences;    /* at a time */
+    int context;      /* of a sequence; 0: the model's */
+    int chunk_tokens; /* of prompts in a step */
+    int block_tokens; /* of the cache */
+    int cache_tokens; /* that the cache holds; 0: `sequences` whole contexts */
+    int waiting_max;  /* requests that wait, on rank 0 */
+    rank_engine_on_event on_event;
+    void *user;
+} rank_engine_options;
+
+/* What an engine takes, for reports. */
+typedef struct rank_engine_memory {
+    size_t weight_bytes;
+    size_t weight_elements;
+    size_t cache_bytes;
+    int cache_blocks;
+    int cache_tokens;
+    size_t work_bytes;
+} rank_engine_memory;
+
+/* What the steps so far have cost this rank. */
+typedef struct rank_engine_costs {
+    uint64_t steps;
+    uint64_t tokens;  /* computed, of prompts too */
+    uint64_t sampled; /* tokens drawn */
+    int64_t step_ns;
+    int64_t gather_ns; /* of it in the exchange of candidates and records */
+    rank_tp_costs all_reduce;
+} rank_engine_costs;
+
+/* Collective. */
+BASE_MUST_CHECK base_status rank_engine_create(const rank_engine_options *options,
+                                               rank_engine **engine, base_error *reterr);
+void rank_engine_destroy(rank_engine *engine); /* local; NULL is fine */
+
+/* On rank 0: as in requests.h. */
+BASE_MUST_CHECK base_status rank_engine_submit(rank_engine *engine, rank_request *request,
+                                               const int32_t *prompt, base_error *reterr);
+bool rank_engine_cancel(rank_engine *engine, uint64_t id);
+int32_t rank_engine_waiting(const rank_engine *engine);
+bool rank_engine_is_idle(const rank_engine *engine); /* nothing waits, nothing runs */
+
+/* Collective: one step. `last`, on rank 0: end when this step has been done; *ended says so on
+ * every rank. A step in which nothing runs only exchanges words,
+ * which keeps waiting ranks alive. */
+BASE_MUST_CHECK base_status rank_engine_step(rank_engine *engine, bool last, bool *ended,
+                                             base_error *reterr);
+
+rank_engine_memory rank_engine_get_memory(const rank_engine *engine);
+rank_engine_costs rank_engine_get_costs(const rank_engine *engine);
+
+#endif

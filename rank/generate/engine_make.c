@@ -1,0 +1,253 @@
+/* Making an engine: weights, cache, work memory, and the tables of its steps. */
+#include <stdlib.h>
+
+#include "generate/engine_parts.h"
+
+/* The longest sample record that parameters can ask for. */
+static size_t sample_record_bytes_max(int ranks)
+{
+    const rank_sample_params top_k = {.temperature = 1, .top_p = 1, .top_k = RANK_SAMPLE_TOP_K_MAX};
+    const rank_sample_params top_p = {.temperature = 1, .top_p = 0.5};
+    const size_t k = rank_sample_record_bytes(&top_k, ranks);
+    const size_t p = rank_sample_record_bytes(&top_p, ranks);
+    return k > p ? k : p;
+}
+
+static base_status device_floats(const rank_engine *engine, rank_memory kind, size_t count,
+                                 float **floats, base_error *reterr)
+{
+    void *memory = NULL;
+    const rank_device *device = &engine->run.device;
+    const base_status status =
+        device->backend->alloc(device->queue, kind, count * sizeof(float), &memory, reterr);
+    *floats = memory;
+    return status;
+}
+
+static rank_schedule_options schedule_options(const rank_engine_options *options)
+{
+    const int context = options->context > 0 ? options->context : options->config->context;
+    const int per_sequence = (context + options->block_tokens - 1) / options->block_tokens;
+    return (rank_schedule_options){
+        .slot_count = options->sequences,
+        .context = context,
+        .block_count =
+            options->cache_tokens > 0
+                ? (options->cache_tokens + options->block_tokens - 1) / options->block_tokens
+                : options->sequences * per_sequence,
+        .block_tokens = options->block_tokens,
+        .chunk_tokens = options->chunk_tokens,
+        .vocab_size = options->config->vocab_size,
+    };
+}
+
+static base_status make_schedule(rank_engine *engine, const rank_engine_options *options,
+                                 base_error *reterr)
+{
+    const rank_schedule_options schedule = schedule_options(options);
+    void *storage = calloc(1, rank_schedule_bytes(&schedule));
+    if (storage == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a schedule");
+    }
+    engine->schedule = rank_schedule_init(storage, &schedule);
+    engine->record_bytes_max = rank_schedule_record_bytes_max(&schedule);
+    engine->table_width =
+        (size_t)((schedule.context + schedule.block_tokens - 1) / schedule.block_tokens);
+    if (rank_tp_group_tp(engine->group)->rank == 0) {
+        void *waiting = calloc(1, rank_requests_bytes(&schedule, options->waiting_max));
+        if (waiting == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for requests");
+        }
+        engine->requests = rank_requests_init(waiting, &schedule, options->waiting_max);
+    }
+    return BASE_OK;
+}
+
+static base_status make_run(rank_engine *engine, const rank_engine_options *options,
+                            base_error *reterr)
+{
+    const rank_family *family = options->config->family;
+    rank_shape *shape = &engine->run.shape;
+    const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
+    engine->hooks = rank_shards_hooks(engine->shards);
+    engine->run.hooks = &engine->hooks;
+    engine->cache = (rank_cache){.block_tokens = (size_t)schedule->block_tokens,
+                                 .block_count = (size_t)schedule->block_count};
+    const size_t cache_floats = family->cache_floats(shape) * engine->cache.block_tokens *
+                                engine->cache.block_count * (size_t)options->config->layers;
+    const size_t work_floats = family->work_floats(shape);
+    const size_t logits_floats = (size_t)options->sequences * (size_t)shape->tp->vocab_count;
+    base_status status = rank_saved_create(shape, &engine->run.device, &engine->saved, reterr);
+    if (status == BASE_OK) {
+        status =
+            device_floats(engine, RANK_MEMORY_CACHE, cache_floats, &engine->cache.memory, reterr);
+    }
+    if (status == BASE_OK) {
+        status = device_floats(engine, RANK_MEMORY_WORK, work_floats, &engine->run.work, reterr);
+    }
+    if (status == BASE_OK) {
+        status = device_floats(engine, RANK_MEMORY_WORK, logits_floats, &engine->logits, reterr);
+    }
+    engine->cache_bytes = cache_floats * sizeof(float);
+    engine->work_bytes = (work_floats + logits_floats) * sizeof(float);
+    return status;
+}
+
+static base_status make_tables(rank_engine *engine, const rank_engine_options *options,
+                               base_error *reterr)
+{
+    const size_t sequences = (size_t)options->sequences;
+    const size_t rows = engine->run.shape.token_count_max;
+    const size_t ranks = (size_t)engine->run.shape.tp->ranks;
+    const size_t message = sizeof(engine_head) + sequences * sample_record_bytes_max((int)ranks);
+    const size_t padded = (size_t)engine->vocab.leaf_width * RANK_TP_LEAVES;
+    void *host = NULL;
+    engine->entries = calloc(sequences, sizeof *engine->entries);
+    engine->events = calloc(sequences, sizeof *engine->events);
+    engine->tokens = calloc(sequences, sizeof *engine->tokens);
+    engine->logit_rows = calloc(sequences, sizeof *engine->logit_rows);
+    engine->batch_start = calloc(sequences + 1, sizeof *engine->batch_start);
+    engine->batch_ids = calloc(rows, sizeof *engine->batch_ids);
+    engine->all_logits = calloc(padded, sizeof *engine->all_logits);
+    engine->all_candidates = calloc(padded, sizeof *engine->all_candidates);
+    engine->message = calloc(1, message);
+    engine->messages = calloc(ranks, message);
+    engine->record = calloc(1, engine->record_bytes_max);
+    if (engine->entries == NULL || engine->events == NULL || engine->tokens == NULL ||
+        engine->logit_rows == NULL || engine->batch_start == NULL || engine->batch_ids == NULL ||
+        engine->all_logits == NULL || engine->all_candidates == NULL || engine->message == NULL ||
+        engine->messages == NULL || engine->record == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d sequences", options->sequences);
+    }
+    const rank_device *device = &engine->run.device;
+    const base_status status = device->backend->alloc(
+        device->queue, RANK_MEMORY_HOST, sequences * (engine->table_width + 1) * sizeof(int32_t),
+        &host, reterr);
+    engine->tables = host;
+    engine->lengths =
+        engine->tables != NULL ? engine->tables + sequences * engine->table_width : NULL;
+    return status;
+}
+
+static base_status load(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
+{
+    const rank_shards_options shards = {.config = options->config,
+                                        .device = &engine->run.device,
+                                        .tp = rank_tp_group_tp(engine->group)};
+    return options->weights != NULL
+               ? rank_shards_load(&shards, options->weights, &engine->shards, reterr)
+               : rank_shards_create(&shards, options->source, &engine->shards, reterr);
+}
+
+static base_status make(rank_engine *engine, const rank_engine_options *options, base_error *reterr)
+{
+    const int ranks = options->comm != NULL ? coll_comm_size(options->comm) : 1;
+    rank_shape *shape = &engine->run.shape;
+    *shape = (rank_shape){
+        .config = options->config,
+        .backend = options->device->backend,
+        .end_layer = options->config->layers,
+        .token_count_max = (size_t)(options->chunk_tokens + options->sequences),
+    };
+    engine->run.device = *options->device;
+    base_status status = rank_model_check_world(options->config, ranks, reterr);
+    if (status == BASE_OK) {
+        status = rank_tp_group_create(options->comm, options->config->vocab_size,
+                                      options->config->family->exchanged_floats(shape),
+                                      &engine->group, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (options->comm != NULL) {
+        status = options->device->backend->adopt(
+            options->device->queue, rank_tp_group_memory(engine->group),
+            options->config->family->exchanged_floats(shape) * sizeof(float), reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    shape->tp = rank_tp_group_tp(engine->group);
+    engine->vocab = (rank_sample_vocab){
+        .vocab_size = options->config->vocab_size,
+        .leaf_width = rank_tp_leaf_width(options->config->vocab_size),
+        .world_size = ranks,
+    };
+    status = load(engine, options, reterr);
+    if (status == BASE_OK) {
+        status = make_schedule(engine, options, reterr);
+    }
+    if (status == BASE_OK) {
+        status = make_run(engine, options, reterr);
+    }
+    return status == BASE_OK ? make_tables(engine, options, reterr) : status;
+}
+
+base_status rank_engine_create(const rank_engine_options *options, rank_engine **engine,
+                               base_error *reterr)
+{
+    *engine = NULL;
+    if (options->config->family->decode == NULL) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "model: the family %s does not decode",
+                         options->config->family->model_types[0]);
+    }
+    rank_engine *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an engine");
+    }
+    made->comm = options->comm;
+    made->on_event = options->on_event;
+    made->user = options->user;
+    const base_status status = make(made, options, reterr);
+    if (status != BASE_OK) {
+        rank_engine_destroy(made);
+        return status;
+    }
+    *engine = made;
+    return BASE_OK;
+}
+
+void rank_engine_destroy(rank_engine *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    const rank_device *device = &engine->run.device;
+    device->backend->release(device->queue, engine->tables);
+    device->backend->release(device->queue, engine->logits);
+    device->backend->release(device->queue, engine->cache.memory);
+    device->backend->release(device->queue, engine->run.work);
+    rank_saved_destroy(&engine->saved);
+    rank_shards_destroy(engine->shards);
+    if (engine->comm != NULL && engine->group != NULL) {
+        device->backend->disown(device->queue, rank_tp_group_memory(engine->group));
+    }
+    rank_tp_group_destroy(engine->group);
+    free(engine->schedule);
+    free(engine->requests);
+    free(engine->entries);
+    free(engine->events);
+    free(engine->tokens);
+    free(engine->logit_rows);
+    free(engine->batch_start);
+    free(engine->batch_ids);
+    free(engine->all_logits);
+    free(engine->all_candidates);
+    free(engine->message);
+    free(engine->messages);
+    free(engine->record);
+    free(engine);
+}
+
+rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
+{
+    const rank_schedule_options *schedule = rank_schedule_get_options(engine->schedule);
+    return (rank_engine_memory){
+        .weight_bytes = rank_shards_bytes(engine->shards),
+        .weight_elements = rank_shards_elements(engine->shards),
+        .cache_bytes = engine->cache_bytes,
+        .cache_blocks = schedule->block_count,
+        .cache_tokens = schedule->block_count * schedule->block_tokens,
+        .work_bytes = engine->work_bytes,
+    };
+}

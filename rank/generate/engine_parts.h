@@ -1,0 +1,53 @@
+/* What an engine holds. Shared by engine.c and engine_make.c. */
+#ifndef RANK_GENERATE_ENGINE_PARTS_H
+#define RANK_GENERATE_ENGINE_PARTS_H
+
+#include "generate/engine.h"
+
+#define ENGINE_HEAD_MAGIC UINT64_C(0x70657473666e6972) /* "rinfstep" */
+
+/* The beginning of a rank's message in a step. Only rank 0's is looked at. */
+typedef struct engine_head {
+    uint64_t magic;
+    uint64_t record_bytes; /* of the record that follows the step; 0: none does */
+    uint64_t last;
+} engine_head;
+
+struct rank_engine {
+    coll_comm *comm;
+    rank_engine_on_event on_event;
+    void *user;
+    rank_tp_group *group;
+    rank_shards *shards;
+    rank_hooks hooks;
+    rank_run run;
+    rank_saved saved;
+    rank_cache cache;
+    rank_sample_vocab vocab;
+    rank_schedule *schedule;
+    rank_requests *requests; /* on rank 0; else NULL */
+    size_t table_width;
+    size_t record_bytes_max;
+    size_t cache_bytes;
+    size_t work_bytes;
+    /* of a step */
+    int entry_count;
+    int sampled_count;
+    rank_schedule_entry *entries; /* (sequences) */
+    rank_schedule_event *events;
+    int32_t *tokens;
+    int32_t *logit_rows;
+    int32_t *batch_start;
+    int32_t *batch_ids;
+    int32_t *lengths; /* in RANK_MEMORY_HOST, with the tables */
+    int32_t *tables;
+    float *logits; /* (sequences, this rank's ids): the device's */
+    float *all_logits;
+    rank_sample_candidate *all_candidates;
+    uint8_t *message;
+    uint8_t *messages; /* of all ranks */
+    uint8_t *record;
+    rank_engine_costs costs;
+};
+
+#endif

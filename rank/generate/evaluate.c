@@ -1,0 +1,46 @@
+/* Counts how many held-out sentences the model corrects exactly. Called by mode.c with a model that
+ * is already loaded. */
+#include "rank/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct judge {
+    const rank_pairs *pairs;
+    size_t answered;
+    uint64_t correct;
+} judge;
+
+static void judge_answer(void *user, const rank_answer *answer)
+{
+    judge *judged = user;
+    const char *wrong = NULL;
+    const char *right = NULL;
+    rank_pairs_get(judged->pairs, answer->index, &wrong, &right);
+    judged->answered++;
+    if (strcmp(answer->text, right) == 0) {
+        judged->correct++;
+    }
+}
+
+base_status rank_evaluate(const rank_generate_options *options, const rank_pairs *pairs,
+                          uint64_t *total, uint64_t *correct, base_error *reterr)
+{
+    const size_t count = rank_pairs_count(pairs);
+    judge judged = {.pairs = pairs};
+    const char **prompts = calloc(count + 1, sizeof *prompts);
+    if (prompts == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to evaluate %zu sentences", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const char *right = NULL;
+        rank_pairs_get(pairs, i, &prompts[i], &right);
+    }
+    const base_status status =
+        rank_generate(options, prompts, count, judge_answer, &judged, NULL, reterr);
+    free(prompts);
+    const bool whole = judged.answered == count; /* a part of it is no accuracy */
+    *total = whole ? count : 0;
+    *correct = whole ? judged.correct : 0;
+    return status;
+}

@@ -1,0 +1,231 @@
+/* Modes generate and tp-cpu: loads a checkpoint, deals the prompts out, answers them. */
+#include "generate/mode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/path.h"
+#include "control.pb-c.h"
+#include "generate/baseline.h"
+#include "generate/results.h"
+#include "generate/stream_text.h"
+#include "generate/telling.h"
+#include "proto/mode.h"
+#include "proto/prompts.h"
+#include "rank/checkpoint.h"
+#include "rank/data.h"
+#include "rank/tokenizer.h"
+
+/* The prompts of a job, dealt out to the ranks in turn; all to rank 0 where the ranks share one
+ * model. */
+typedef struct prompts {
+    proto_prompts all;
+    const char **mine; /* (count) */
+    size_t count;
+    uint64_t first;
+    uint64_t stride;
+    proto_client *client;
+    rank_results *results; /* NULL: none are kept */
+} prompts;
+
+static base_status deal_prompts(prompts *dealt, const proto_identity *identity, base_error *reterr)
+{
+    dealt->first = (uint64_t)identity->rank;
+    dealt->stride = (uint64_t)identity->world_size;
+    if (proto_mode_get(identity->job.job.mode)->shares_model) {
+        dealt->stride = 1;
+    }
+    const bool answers = dealt->first < dealt->stride;
+    if (identity->job.infer.prompts[0] == '\0' || !(answers || identity->job.infer.baseline)) {
+        return BASE_OK;
+    }
+    const base_status status = proto_prompts_read(identity->job.infer.prompts, &dealt->all, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--prompts");
+    }
+    dealt->mine = calloc(dealt->all.count, sizeof *dealt->mine);
+    if (dealt->mine == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
+    }
+    for (size_t i = dealt->first; answers && i < dealt->all.count; i += dealt->stride) {
+        dealt->mine[dealt->count++] = dealt->all.texts[i];
+    }
+    return BASE_OK;
+}
+
+/* To the launcher, which prints it, and into the results. */
+static void take_answer(void *user, const rank_answer *answer)
+{
+    const prompts *all = user;
+    Ringfence__Control__Output output = RINGFENCE__CONTROL__OUTPUT__INIT;
+    char *text = rank_stream_text_whole(answer->text);
+    output.index = all->first + answer->index * all->stride;
+    output.prompt = (char *)answer->prompt;
+    output.text = text != NULL ? text : (char *)answer->text;
+    proto_client_output(all->client, &output);
+    free(text);
+    if (all->results != NULL) {
+        rank_results_add(all->results, answer);
+    }
+}
+
+base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_options *options,
+                                 uint64_t *total, uint64_t *correct, base_error *reterr)
+{
+    const proto_identity *identity = &worker->identity;
+    rank_pairs *pairs = NULL;
+    base_status status = rank_pairs_open(identity->job.data.heldout, identity->rank,
+                                         identity->world_size, &pairs, reterr);
+    if (status == BASE_OK) {
+        status = rank_evaluate(options, pairs, total, correct, reterr);
+    }
+    rank_pairs_close(pairs);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "evaluating");
+}
+
+static base_status write_results(const prompts *all, const rank_generate_report *report,
+                                 const proto_job *job, base_error *reterr)
+{
+    return all->results != NULL
+               ? rank_results_write(all->results, report, job->output.directory, reterr)
+               : BASE_OK;
+}
+
+/* --baseline: every rank has read the prompts. */
+static base_status compare(const rank_worker *worker, const rank_generate_options *options,
+                           const prompts *all, base_error *reterr)
+{
+    rank_baseline baseline;
+    base_status status = rank_baseline_run(options, (const char *const *)all->all.texts,
+                                           all->all.count, &baseline, reterr);
+    if (status == BASE_OK && all->results != NULL) {
+        if (rank_worker_should_stop((void *)worker)) {
+            (void)snprintf(baseline.reason, sizeof baseline.reason, "the job was stopped");
+        }
+        rank_results_baseline(all->results, &baseline);
+    }
+    rank_baseline_fini(&baseline);
+    return status;
+}
+
+/* One line of the start-up report. */
+static base_status tell_loaded(void *user, const rank_generate_report *memory, base_error *reterr)
+{
+    const rank_worker *worker = user;
+    Ringfence__Control__Loaded loaded = RINGFENCE__CONTROL__LOADED__INIT;
+    (void)reterr;
+    loaded.weight_bytes = memory->weight_bytes;
+    loaded.cache_bytes = memory->cache_bytes;
+    loaded.cache_blocks = (uint64_t)memory->cache_blocks;
+    loaded.cache_tokens = (uint64_t)memory->cache_tokens;
+    loaded.max_rss_bytes = rank_worker_max_rss_bytes();
+    proto_client_loaded(worker->client, &loaded);
+    return BASE_OK;
+}
+
+static base_status answer(rank_worker *worker, const rank_generate_options *options,
+                          base_error *reterr)
+{
+    Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
+    const proto_job *job = &worker->identity.job;
+    rank_generate_report report;
+    prompts all = {.client = worker->client};
+    base_status status = deal_prompts(&all, &worker->identity, reterr);
+    if (status == BASE_OK && worker->identity.rank == 0 && job->output.directory[0] != '\0') {
+        status = rank_results_create(job, options->config, &all.results, reterr);
+    }
+    rank_telling telling = {.client = worker->client,
+                            .tokenizer = options->tokenizer,
+                            .prompts = all.count,
+                            .streams = all.all.count == 1};
+    rank_generate_options telling_options = *options;
+    telling_options.on_token = rank_telling_token;
+    telling_options.token_user = &telling;
+    if (proto_mode_get(job->job.mode)->shares_model) {
+        telling_options.on_warm = tell_loaded;
+        telling_options.warm_user = worker;
+    }
+    if (status == BASE_OK) {
+        status = rank_generate(&telling_options, all.mine, all.count, take_answer, &all, &report,
+                               reterr);
+    }
+    if (status == BASE_OK && job->infer.baseline) {
+        status = compare(worker, options, &all, reterr);
+    }
+    if (status == BASE_OK) {
+        status = write_results(&all, &report, job, reterr);
+    }
+    if (status == BASE_OK && job->infer.eval) {
+        status = rank_worker_evaluate(worker, options, &finished.eval_total, &finished.eval_correct,
+                                      reterr);
+    }
+    rank_results_destroy(all.results);
+    free(all.mine);
+    proto_prompts_fini(&all.all);
+    if (status != BASE_OK) {
+        return status;
+    }
+    finished.max_rss_bytes = rank_worker_max_rss_bytes();
+    return proto_client_finish(worker->client, &finished, reterr);
+}
+
+static const char *prompt_suffix(const rank_generation_config *generation, const proto_job *job)
+{
+    const bool says_so = generation->suffix == RANK_SUFFIX_GIVEN;
+    const char *of_older = job->data.loss_on == PROTO_LOSS_ON_CORRECTION ? RANK_DATA_ARROW : "";
+    return says_so ? generation->prompt_suffix : of_older;
+}
+
+base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
+{
+    const proto_job *job = &worker->identity.job;
+    const bool shares = proto_mode_get(job->job.mode)->shares_model;
+    rank_model_config config = {.family = NULL};
+    rank_tokenizer *tokenizer = NULL;
+    rank_generation_config generation = {.stop_count = 0};
+    rank_device device = {.backend = NULL};
+    char weights[BASE_PATH_BYTES];
+    base_status status = rank_checkpoint_config(job->model.checkpoint, &config, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_checkpoint_generation(job->model.checkpoint, config.vocab_size, &generation,
+                                            reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
+    }
+    if (status == BASE_OK) {
+        status = rank_device_open("cpu", &device, reterr);
+    }
+    if (status == BASE_OK) {
+        const rank_generate_options options = {
+            .device = &device,
+            .config = &config,
+            .comm = shares && worker->context != NULL ? coll_context_world(worker->context) : NULL,
+            .weights = weights,
+            .tokenizer = tokenizer,
+            .sequences = (int)job->infer.max_num_seqs,
+            .new_tokens_max = (int)job->infer.max_new_tokens,
+            .warm_up = job->infer.baseline,
+            .ignore_end = job->infer.ignore_eos,
+            .stops = generation.stops,
+            .stop_count = generation.stop_count,
+            .prompt_suffix = prompt_suffix(&generation, job),
+            .temperature = job->infer.temperature,
+            .top_p = job->infer.top_p,
+            .top_k = (int)job->infer.top_k,
+            .seed = (uint64_t)(job->infer.sampling_seed != 0 ? job->infer.sampling_seed
+                                                             : job->job.seed),
+            .index_first = shares ? 0 : (size_t)worker->identity.rank,
+            .index_stride = shares ? 1 : (size_t)worker->identity.world_size,
+            .should_stop = rank_worker_should_stop,
+            .stop_user = worker,
+        };
+        status = answer(worker, &options, reterr);
+    }
+    rank_device_close(&device);
+    rank_tokenizer_destroy(tokenizer);
+    return status;
+}

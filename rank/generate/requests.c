@@ -1,0 +1,208 @@
+/* Rank 0's queue. The decoder on rank 0 submits what the launcher sends, and asks once per step. */
+#include "generate/requests.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "generate/schedule_record.h"
+
+/* Then the waiting requests (waiting_max), ids to cancel and ids that were just admitted
+ * (slot_count each, the former twice), the order (waiting_max), and the prompts (waiting_max,
+ * context). */
+struct rank_requests {
+    rank_schedule_options options;
+    int32_t waiting_max;
+    int32_t waiting; /* the first of the order; behind them the free entries */
+    uint64_t last_id;
+    uint64_t records;
+    int32_t cancel_count;
+    int32_t admitted_count; /* by the last record, which may not have been applied yet */
+};
+
+static rank_request *entries_of(const rank_requests *requests)
+{
+    return (rank_request *)(void *)((uint8_t *)(uintptr_t)requests + sizeof *requests);
+}
+
+static uint64_t *cancels_of(const rank_requests *requests)
+{
+    return (uint64_t *)(void *)(entries_of(requests) + requests->waiting_max);
+}
+
+static uint64_t *admitted_of(const rank_requests *requests)
+{
+    return cancels_of(requests) + 2 * (size_t)requests->options.slot_count;
+}
+
+static int32_t *order_of(const rank_requests *requests)
+{
+    return (int32_t *)(void *)(admitted_of(requests) + requests->options.slot_count);
+}
+
+static int32_t *prompt_of(const rank_requests *requests, int32_t entry)
+{
+    return order_of(requests) + requests->waiting_max +
+           (size_t)entry * (size_t)requests->options.context;
+}
+
+size_t rank_requests_bytes(const rank_schedule_options *options, int32_t waiting_max)
+{
+    const size_t entry = sizeof(rank_request) + (1 + (size_t)options->context) * sizeof(int32_t);
+    BASE_ASSERT(waiting_max >= 1);
+    return sizeof(rank_requests) + (size_t)waiting_max * entry +
+           3 * (size_t)options->slot_count * sizeof(uint64_t);
+}
+
+rank_requests *rank_requests_init(void *storage, const rank_schedule_options *options,
+                                  int32_t waiting_max)
+{
+    rank_requests *requests = storage;
+    memset(storage, 0, rank_requests_bytes(options, waiting_max));
+    requests->options = *options;
+    requests->waiting_max = waiting_max;
+    for (int32_t i = 0; i < waiting_max; i++) {
+        order_of(requests)[i] = i;
+    }
+    return requests;
+}
+
+int32_t rank_requests_waiting(const rank_requests *requests)
+{
+    return requests->waiting;
+}
+
+base_status rank_requests_submit(rank_requests *requests, rank_request *request,
+                                 const int32_t *prompt, base_error *reterr)
+{
+    const base_status status = rank_schedule_check(&requests->options, request, prompt, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (requests->waiting == requests->waiting_max) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "%d requests wait already", requests->waiting);
+    }
+    const int32_t entry = order_of(requests)[requests->waiting++];
+    request->id = ++requests->last_id;
+    entries_of(requests)[entry] = *request;
+    memcpy(prompt_of(requests, entry), prompt, (size_t)request->prompt_count * sizeof *prompt);
+    return BASE_OK;
+}
+
+/* Takes the request at `place` out of the queue; its entry goes to the free ones. */
+static void take_out(rank_requests *requests, int32_t place)
+{
+    int32_t *order = order_of(requests);
+    const int32_t entry = order[place];
+    requests->waiting--;
+    memmove(order + place, order + place + 1, (size_t)(requests->waiting - place) * sizeof *order);
+    order[requests->waiting] = entry;
+}
+
+static bool contains(const uint64_t *ids, int32_t count, uint64_t id)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (ids[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rank_requests_cancel(rank_requests *requests, const rank_schedule *schedule, uint64_t id)
+{
+    for (int32_t place = 0; place < requests->waiting; place++) {
+        if (entries_of(requests)[order_of(requests)[place]].id == id) {
+            take_out(requests, place);
+            return true;
+        }
+    }
+    const bool may_run = rank_schedule_find(schedule, id) >= 0 ||
+                         contains(admitted_of(requests), requests->admitted_count, id);
+    if (may_run && !contains(cancels_of(requests), requests->cancel_count, id)) {
+        BASE_ASSERT(requests->cancel_count < 2 * requests->options.slot_count);
+        cancels_of(requests)[requests->cancel_count++] = id;
+    }
+    return false;
+}
+
+/* What the schedule will have free. */
+typedef struct room {
+    int32_t slots;
+    int32_t blocks;
+    size_t bytes; /* of the record */
+} room;
+
+/* Writes the ids of the cancelled that still run; returns how many. */
+static int32_t decide_leaves(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
+                             room *left)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < requests->cancel_count; i++) {
+        const uint64_t id = cancels_of(requests)[i];
+        const int32_t slot = rank_schedule_find(schedule, id);
+        if (slot < 0) {
+            continue; /* it has ended by itself */
+        }
+        memcpy(to + (size_t)count * sizeof id, &id, sizeof id);
+        left->slots++;
+        left->blocks += rank_blocks_held(rank_schedule_blocks(schedule), slot);
+        left->bytes -= sizeof id;
+        count++;
+    }
+    requests->cancel_count = 0;
+    return count;
+}
+
+/* Writes the first of the queue, if there is room for it. */
+static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
+                          room *left)
+{
+    const int32_t entry = order_of(requests)[0];
+    const rank_request *request = &entries_of(requests)[entry];
+    const int32_t tokens = rank_schedule_tokens_max(&requests->options, request);
+    const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
+    const size_t size_bytes = schedule_join_bytes(request->prompt_count);
+    if (left->slots < 1 || left->blocks < blocks || left->bytes < size_bytes) {
+        return 0;
+    }
+    memset(to, 0, size_bytes);
+    memcpy(to, request, sizeof *request);
+    memcpy(to + sizeof *request, prompt_of(requests, entry),
+           (size_t)request->prompt_count * sizeof(int32_t));
+    admitted_of(requests)[requests->admitted_count++] = request->id;
+    left->slots--;
+    left->blocks -= blocks;
+    left->bytes -= size_bytes;
+    take_out(requests, 0);
+    return size_bytes;
+}
+
+size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedule, void *record)
+{
+    uint8_t *to = record;
+    room left = {
+        .slots = requests->options.slot_count - rank_schedule_running(schedule),
+        .blocks = rank_blocks_free_count(rank_schedule_blocks(schedule)),
+        .bytes = rank_schedule_record_bytes_max(&requests->options) - sizeof(schedule_record),
+    };
+    schedule_record header = {.number = requests->records + 1};
+    size_t at = sizeof header;
+    BASE_ASSERT(requests->records == rank_schedule_records(schedule));
+    requests->admitted_count = 0;
+    header.leave_count = decide_leaves(requests, schedule, to + at, &left);
+    at += (size_t)header.leave_count * sizeof(uint64_t);
+    while (requests->waiting > 0) {
+        const size_t size_bytes = decide_join(requests, schedule, to + at, &left);
+        if (size_bytes == 0) {
+            break;
+        }
+        at += size_bytes;
+        header.join_count++;
+    }
+    if (header.leave_count == 0 && header.join_count == 0) {
+        return 0;
+    }
+    requests->records++;
+    memcpy(to, &header, sizeof header);
+    return at;
+}

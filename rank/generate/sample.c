@@ -1,0 +1,267 @@
+/* A rank's record of its own logits, for sampling: the best of them, and for top-p what the leaves
+ * of the vocabulary sum to. The decoder calls it once per sequence and step. */
+#include "generate/sample.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "generate/fixed_math.h"
+#include "generate/noise.h"
+#include "generate/sample_record.h"
+
+enum { SCAN_BLOCK = 16, SUM_LANES = 8 };
+
+base_status rank_sample_check(const rank_sample_params *params, base_error *reterr)
+{
+    const double t = params->temperature;
+    const bool in_range = t >= RANK_SAMPLE_TEMPERATURE_MIN && t <= RANK_SAMPLE_TEMPERATURE_MAX;
+    if (t != 0 && !in_range) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a temperature is 0 (greedy) or from %g to %g, not %g",
+                         RANK_SAMPLE_TEMPERATURE_MIN, RANK_SAMPLE_TEMPERATURE_MAX, t);
+    }
+    if (params->top_k < 0 || params->top_k > RANK_SAMPLE_TOP_K_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "top-k is 0 (all tokens) to %d, not %d",
+                         RANK_SAMPLE_TOP_K_MAX, params->top_k);
+    }
+    if (!(params->top_p > 0 && params->top_p <= 1)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "top-p is above 0 and at most 1, not %g",
+                         params->top_p);
+    }
+    return BASE_OK;
+}
+
+sample_layout rank_sample_layout(const rank_sample_params *params, int world_size)
+{
+    if (params->temperature == 0) {
+        return (sample_layout){.kind = SAMPLE_GREEDY, .candidates_max = 1};
+    }
+    if (params->top_k > 0) {
+        return (sample_layout){.kind = SAMPLE_TOP_K, .candidates_max = params->top_k};
+    }
+    if (params->top_p == 1) {
+        return (sample_layout){.kind = SAMPLE_NOISE, .candidates_max = 1};
+    }
+    return (sample_layout){.kind = SAMPLE_TOP_P,
+                           .masses_max = (RANK_SAMPLE_LEAVES + world_size - 1) / world_size,
+                           .candidates_max = RANK_SAMPLE_TOP_P_BEST};
+}
+
+size_t rank_sample_record_bytes(const rank_sample_params *params, int world_size)
+{
+    const sample_layout layout = rank_sample_layout(params, world_size);
+    return sample_candidates_offset(&layout) +
+           (size_t)layout.candidates_max * sizeof(rank_sample_candidate);
+}
+
+void rank_sample_sift(rank_sample_candidate *heap, size_t count, size_t at, bool worst_first)
+{
+    const rank_sample_candidate moving = heap[at];
+    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        const size_t other = child + 1;
+        if (other < count && sample_is_better(&heap[other], &heap[child]) != worst_first) {
+            child = other;
+        }
+        if (sample_is_better(&heap[child], &moving) == worst_first) {
+            break;
+        }
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moving;
+}
+
+/* The first index from `from` on whose logit is above the threshold, or NaN; count if there is
+ * none. Most blocks have none, and a block is looked at without a branch. */
+static int32_t next_above(const float *logits, int32_t from, int32_t count, float threshold)
+{
+    for (; from + SCAN_BLOCK <= count; from += SCAN_BLOCK) {
+        int any = 0;
+        for (int i = 0; i < SCAN_BLOCK; i++) {
+            any |= !(logits[from + i] <= threshold);
+        }
+        if (any != 0) {
+            break;
+        }
+    }
+    while (from < count && logits[from] <= threshold) {
+        from++;
+    }
+    return from;
+}
+
+static bool is_refused(float logit)
+{
+    return !(logit <= FLT_MAX); /* NaN, +infinity */
+}
+
+typedef struct scan {
+    const float *logits;
+    int32_t count;
+    int32_t first_token;
+    sample_header *header;
+    rank_sample_candidate *candidates;
+    int32_t candidates_max;
+} scan;
+
+static void refuse(scan *s, int32_t index)
+{
+    s->header->refused = s->first_token + index;
+    s->header->count = 0;
+}
+
+/* The candidates_max best, the best first: a heap with the worst of them on top, then sorted. */
+static void keep_best(scan *s)
+{
+    rank_sample_candidate *heap = s->candidates;
+    const int32_t limit = s->candidates_max;
+    int32_t held = 0;
+    float threshold = -INFINITY;
+    for (int32_t i = next_above(s->logits, 0, s->count, threshold); i < s->count;
+         i = next_above(s->logits, i + 1, s->count, threshold)) {
+        if (is_refused(s->logits[i])) {
+            refuse(s, i);
+            return;
+        }
+        const rank_sample_candidate found = {s->logits[i], s->first_token + i};
+        if (held < limit) {
+            heap[held++] = found;
+            for (int32_t at = held / 2 - 1; held == limit && at >= 0; at--) {
+                rank_sample_sift(heap, (size_t)held, (size_t)at, true);
+            }
+        } else {
+            heap[0] = found;
+            rank_sample_sift(heap, (size_t)held, 0, true);
+        }
+        threshold = held == limit ? heap[0].logit : threshold;
+    }
+    for (int32_t at = held / 2 - 1; at >= 0; at--) { /* where fewer than the limit were found */
+        rank_sample_sift(heap, (size_t)held, (size_t)at, true);
+    }
+    for (int32_t last = held - 1; last > 0; last--) {
+        const rank_sample_candidate worst = heap[0];
+        heap[0] = heap[last];
+        heap[last] = worst;
+        rank_sample_sift(heap, (size_t)last, 0, true);
+    }
+    s->header->count = held;
+}
+
+/* The one with the largest logit / temperature + noise. */
+static void keep_luckiest(scan *s, uint64_t stream, double temperature)
+{
+    const double inverse = 1 / temperature;
+    double best = -INFINITY;
+    for (int32_t i = 0; i < s->count; i++) {
+        const float logit = s->logits[i];
+        if (is_refused(logit)) {
+            refuse(s, i);
+            return;
+        }
+        const int32_t token = s->first_token + i;
+        const double scaled = (double)logit * inverse;
+        if (scaled + RANK_NOISE_MAX <= best) {
+            continue;
+        }
+        const uint64_t bits = rank_noise_bits(stream, token);
+        if (scaled + rank_noise_bound(bits) <= best) {
+            continue;
+        }
+        const double value = scaled + rank_noise_gumbel(bits);
+        if (value > best) {
+            best = value;
+            s->candidates[0] = (rank_sample_candidate){logit, token};
+            s->header->count = 1;
+        }
+    }
+}
+
+/* The largest of the logits, -infinity where there are none. */
+static float largest(const float *logits, int32_t count)
+{
+    float lanes[SCAN_BLOCK];
+    int32_t i = 0;
+    for (int lane = 0; lane < SCAN_BLOCK; lane++) {
+        lanes[lane] = -INFINITY;
+    }
+    for (; i + SCAN_BLOCK <= count; i += SCAN_BLOCK) {
+        for (int lane = 0; lane < SCAN_BLOCK; lane++) {
+            const float logit = logits[i + lane];
+            lanes[lane] = logit > lanes[lane] ? logit : lanes[lane];
+        }
+    }
+    for (; i < count; i++) {
+        lanes[0] = logits[i] > lanes[0] ? logits[i] : lanes[0];
+    }
+    for (int lane = 1; lane < SCAN_BLOCK; lane++) {
+        lanes[0] = lanes[lane] > lanes[0] ? lanes[lane] : lanes[0];
+    }
+    return lanes[0];
+}
+
+sample_mass rank_sample_leaf_mass(const rank_sample_vocab *vocab, const rank_sample_params *params,
+                                  int leaf, const float *logits)
+{
+    const int32_t count = sample_first_token(vocab, leaf + 1) - sample_first_token(vocab, leaf);
+    const double inverse = 1 / params->temperature;
+    const double most = (double)largest(logits, count);
+    double lanes[SUM_LANES] = {0};
+    int32_t i = 0;
+    if (most == -INFINITY) {
+        return (sample_mass){-INFINITY, 0};
+    }
+    for (; i + SUM_LANES <= count; i += SUM_LANES) {
+        for (int lane = 0; lane < SUM_LANES; lane++) {
+            lanes[lane] += rank_fixed_exp(((double)logits[i + lane] - most) * inverse);
+        }
+    }
+    for (int lane = 0; i < count; i++, lane++) {
+        lanes[lane] += rank_fixed_exp(((double)logits[i] - most) * inverse);
+    }
+    for (int half = SUM_LANES / 2; half > 0; half /= 2) {
+        for (int lane = 0; lane < half; lane++) {
+            lanes[lane] += lanes[lane + half];
+        }
+    }
+    return (sample_mass){most, lanes[0]};
+}
+
+void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *params,
+                      uint64_t position, int rank, const float *logits, void *record)
+{
+    const sample_layout layout = rank_sample_layout(params, vocab->world_size);
+    const int first_leaf = rank_tp_first_leaf(vocab->world_size, rank);
+    const int end_leaf = rank_tp_first_leaf(vocab->world_size, rank + 1);
+    const int32_t first_token = sample_first_token(vocab, first_leaf);
+    uint8_t *at = record;
+    BASE_ASSERT(rank >= 0);
+    BASE_ASSERT(rank < vocab->world_size);
+    BASE_ASSERT(vocab->world_size <= RANK_SAMPLE_RANKS_MAX);
+    BASE_ASSERT((int64_t)vocab->leaf_width * RANK_SAMPLE_LEAVES >= vocab->vocab_size);
+    memset(record, 0, rank_sample_record_bytes(params, vocab->world_size));
+    scan s = {
+        .logits = logits,
+        .count = sample_first_token(vocab, end_leaf) - first_token,
+        .first_token = first_token,
+        .header = (sample_header *)(void *)at,
+        .candidates = (rank_sample_candidate *)(void *)(at + sample_candidates_offset(&layout)),
+        .candidates_max = layout.candidates_max,
+    };
+    s.header->refused = SAMPLE_NOT_REFUSED;
+    if (layout.kind == SAMPLE_NOISE) {
+        const uint64_t stream = rank_noise_stream(params->seed, params->prompt_index, position);
+        keep_luckiest(&s, stream, params->temperature);
+    } else {
+        keep_best(&s);
+    }
+    if (layout.kind == SAMPLE_TOP_P && s.header->refused == SAMPLE_NOT_REFUSED) {
+        sample_mass *masses = (sample_mass *)(void *)(at + sample_masses_offset());
+        for (int leaf = first_leaf; leaf < end_leaf; leaf++) {
+            masses[leaf - first_leaf] = rank_sample_leaf_mass(
+                vocab, params, leaf,
+                logits + (size_t)(leaf - first_leaf) * (size_t)vocab->leaf_width);
+        }
+    }
+}

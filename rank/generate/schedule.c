@@ -1,0 +1,386 @@
+/* The schedule's transitions: records in, plans out, tokens in. The decoder of every rank drives
+ * its own copy. Records come from another process, so they are checked and never asserted. */
+#include "generate/schedule.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "generate/schedule_record.h"
+
+/* A sequence; all 0 where the slot is empty. No request has the id 0. */
+typedef struct slot {
+    rank_request request;
+    int32_t token_count; /* known: the prompt and what was drawn */
+    int32_t computed;    /* of them, in the key-value cache */
+    int32_t finish;      /* rank_finish, between the two passes of accept */
+    int32_t reserved;
+} slot;
+
+/* Then slots (slot_count), order (slot_count), tokens (slot_count, context), and the blocks. */
+struct rank_schedule {
+    uint64_t steps;
+    uint64_t records;
+    rank_schedule_options options;
+    int32_t running;
+    int32_t reserved;
+};
+
+_Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
+_Static_assert(sizeof(slot) == sizeof(rank_request) + 16, "no padding");
+
+static rank_blocks_options blocks_options(const rank_schedule_options *options)
+{
+    return (rank_blocks_options){.block_count = options->block_count,
+                                 .block_tokens = options->block_tokens,
+                                 .sequence_count = options->slot_count,
+                                 .context = options->context};
+}
+
+static size_t order_offset(const rank_schedule_options *options)
+{
+    return sizeof(rank_schedule) + (size_t)options->slot_count * sizeof(slot);
+}
+
+static size_t blocks_offset(const rank_schedule_options *options)
+{
+    return order_offset(options) +
+           (size_t)options->slot_count * (1 + (size_t)options->context) * sizeof(int32_t);
+}
+
+static slot *slot_at(const rank_schedule *schedule, int32_t index)
+{
+    BASE_ASSERT(index >= 0);
+    BASE_ASSERT(index < schedule->options.slot_count);
+    return (slot *)(void *)((uint8_t *)(uintptr_t)schedule + sizeof *schedule) + index;
+}
+
+/* The slots that run, in the order of admission, and -1 behind them. */
+static int32_t *order_of(const rank_schedule *schedule)
+{
+    return (int32_t *)(void *)((uint8_t *)(uintptr_t)schedule + order_offset(&schedule->options));
+}
+
+static int32_t *tokens_of(const rank_schedule *schedule, int32_t index)
+{
+    return order_of(schedule) + schedule->options.slot_count +
+           (size_t)index * (size_t)schedule->options.context;
+}
+
+static rank_blocks *blocks_of(const rank_schedule *schedule)
+{
+    return (rank_blocks *)(void *)((uint8_t *)(uintptr_t)schedule +
+                                   blocks_offset(&schedule->options));
+}
+
+size_t rank_schedule_bytes(const rank_schedule_options *options)
+{
+    const rank_blocks_options blocks = blocks_options(options);
+    return blocks_offset(options) + rank_blocks_bytes(&blocks);
+}
+
+rank_schedule *rank_schedule_init(void *storage, const rank_schedule_options *options)
+{
+    rank_schedule *schedule = storage;
+    const rank_blocks_options blocks = blocks_options(options);
+    BASE_ASSERT(options->context >= 2);
+    BASE_ASSERT(options->chunk_tokens >= 1);
+    memset(storage, 0, rank_schedule_bytes(options));
+    schedule->options = *options;
+    (void)rank_blocks_init(blocks_of(schedule), &blocks);
+    for (int32_t i = 0; i < options->slot_count; i++) {
+        order_of(schedule)[i] = -1;
+    }
+    return schedule;
+}
+
+size_t rank_schedule_record_bytes_max(const rank_schedule_options *options)
+{
+    /* a padded prompt is at most 4 bytes longer */
+    const size_t each = sizeof(uint64_t) + schedule_join_bytes(1);
+    return sizeof(schedule_record) + (size_t)options->slot_count * each +
+           (size_t)options->context * sizeof(int32_t);
+}
+
+int32_t rank_schedule_tokens_max(const rank_schedule_options *options, const rank_request *request)
+{
+    const int32_t room = options->context - request->prompt_count;
+    return request->prompt_count +
+           (request->max_new_tokens < room ? request->max_new_tokens : room);
+}
+
+base_status rank_schedule_check(const rank_schedule_options *options, const rank_request *request,
+                                const int32_t *prompt, base_error *reterr)
+{
+    if (request->prompt_count < 1 || request->prompt_count >= options->context) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a prompt must have 1 to %d tokens, this one has %d", options->context - 1,
+                         request->prompt_count);
+    }
+    if (request->max_new_tokens < 1) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d new tokens cannot be made",
+                         request->max_new_tokens);
+    }
+    if (request->stop_count < 0 || request->stop_count > RANK_STOP_TOKENS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "there can be 0 to %d stop tokens, not %d",
+                         RANK_STOP_TOKENS_MAX, request->stop_count);
+    }
+    for (int32_t i = 0; i < request->prompt_count; i++) {
+        if (prompt[i] < 0 || prompt[i] >= options->vocab_size) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "token %d of the prompt is %d, the vocabulary has %d", i, prompt[i],
+                             options->vocab_size);
+        }
+    }
+    const int64_t tokens = rank_schedule_tokens_max(options, request);
+    if (tokens > (int64_t)options->block_count * options->block_tokens) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "prompt and new tokens need a cache of %lld tokens, this one has %lld",
+                         (long long)tokens,
+                         (long long)options->block_count * options->block_tokens);
+    }
+    return rank_sample_check(&request->sample, reterr);
+}
+
+int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id)
+{
+    for (int32_t i = 0; i < schedule->running; i++) {
+        const int32_t index = order_of(schedule)[i];
+        if (slot_at(schedule, index)->request.id == request_id) {
+            return index;
+        }
+    }
+    return -1;
+}
+
+/* Empties the slot that stands at `place` of the order. */
+static void leave(rank_schedule *schedule, int32_t place)
+{
+    int32_t *order = order_of(schedule);
+    const int32_t index = order[place];
+    slot *s = slot_at(schedule, index);
+    rank_blocks_release(blocks_of(schedule), index);
+    memset(s, 0, sizeof *s);
+    schedule->running--;
+    memmove(order + place, order + place + 1, (size_t)(schedule->running - place) * sizeof *order);
+    order[schedule->running] = -1;
+}
+
+static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *events, int *count)
+{
+    const int32_t index = rank_schedule_find(schedule, id);
+    for (int32_t place = 0; index >= 0 && place < schedule->running; place++) {
+        if (order_of(schedule)[place] == index) {
+            leave(schedule, place);
+            events[(*count)++] = (rank_schedule_event){id, -1, RANK_FINISH_CANCELLED};
+            return;
+        }
+    }
+}
+
+static bool join(rank_schedule *schedule, const rank_request *request, const int32_t *prompt)
+{
+    int32_t index = 0;
+    while (index < schedule->options.slot_count && slot_at(schedule, index)->request.id != 0) {
+        index++;
+    }
+    if (index == schedule->options.slot_count ||
+        !rank_blocks_reserve(blocks_of(schedule), index,
+                             rank_schedule_tokens_max(&schedule->options, request))) {
+        return false;
+    }
+    slot *s = slot_at(schedule, index);
+    s->request = *request;
+    s->token_count = request->prompt_count;
+    memcpy(tokens_of(schedule, index), prompt, (size_t)request->prompt_count * sizeof *prompt);
+    order_of(schedule)[schedule->running++] = index;
+    return true;
+}
+
+/* One that joins, at *at of the record. */
+static base_status apply_join(rank_schedule *schedule, const uint8_t *record, size_t record_bytes,
+                              size_t *at, base_error *reterr)
+{
+    rank_request request;
+    if (record_bytes - *at < sizeof request) {
+        return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is too short");
+    }
+    memcpy(&request, record + *at, sizeof request);
+    if (request.id == 0 || request.prompt_count < 1 ||
+        request.prompt_count >= schedule->options.context ||
+        record_bytes - *at < schedule_join_bytes(request.prompt_count)) {
+        return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is broken");
+    }
+    const int32_t *prompt = (const int32_t *)(const void *)(record + *at + sizeof request);
+    if (rank_schedule_check(&schedule->options, &request, prompt, reterr) != BASE_OK) {
+        return base_error_prepend(reterr, BASE_ERR_PEER, "a record of the schedule");
+    }
+    if (rank_schedule_find(schedule, request.id) >= 0 || !join(schedule, &request, prompt)) {
+        return base_fail(reterr, BASE_ERR_PEER,
+                         "a record of the schedule admits request %llu, which runs or has no room",
+                         (unsigned long long)request.id);
+    }
+    *at += schedule_join_bytes(request.prompt_count);
+    return BASE_OK;
+}
+
+base_status rank_schedule_apply(rank_schedule *schedule, const void *record, size_t record_bytes,
+                                rank_schedule_event *events, int *event_count, base_error *reterr)
+{
+    schedule_record header;
+    size_t at = sizeof header;
+    *event_count = 0;
+    if (record_bytes < sizeof header) {
+        return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is too short");
+    }
+    memcpy(&header, record, sizeof header);
+    if (header.number != schedule->records + 1 || header.leave_count < 0 ||
+        header.leave_count > schedule->options.slot_count || header.join_count < 0 ||
+        header.join_count > schedule->options.slot_count ||
+        record_bytes - at < (size_t)header.leave_count * sizeof(uint64_t)) {
+        return base_fail(reterr, BASE_ERR_PEER,
+                         "record %llu of the schedule is broken, or not next",
+                         (unsigned long long)header.number);
+    }
+    for (int32_t i = 0; i < header.leave_count; i++, at += sizeof(uint64_t)) {
+        uint64_t id = 0;
+        memcpy(&id, (const uint8_t *)record + at, sizeof id);
+        cancel(schedule, id, events, event_count);
+    }
+    for (int32_t i = 0; i < header.join_count; i++) {
+        const base_status status = apply_join(schedule, record, record_bytes, &at, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    if (at != record_bytes) {
+        return base_fail(reterr, BASE_ERR_PEER, "a record of the schedule is too long");
+    }
+    schedule->records++;
+    return BASE_OK;
+}
+
+/* Where a walk over a step's entries is. */
+typedef struct walk {
+    int32_t place;        /* the next of the order */
+    int32_t chunk_tokens; /* prompt tokens that may still be computed */
+} walk;
+
+/* The step's next entry; false at the end. It follows from its own slot, and from how many prompt
+ * tokens the entries before it have. */
+static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_entry *entry)
+{
+    while (w->place < schedule->running) {
+        const int32_t index = order_of(schedule)[w->place++];
+        const slot *s = slot_at(schedule, index);
+        int32_t count = s->token_count - s->computed;
+        BASE_ASSERT(count >= 1);
+        if (s->token_count == s->request.prompt_count) { /* nothing was drawn yet: prefill */
+            count = count < w->chunk_tokens ? count : w->chunk_tokens;
+            w->chunk_tokens -= count;
+        }
+        if (count > 0) {
+            *entry = (rank_schedule_entry){.slot = index,
+                                           .first = s->computed,
+                                           .count = count,
+                                           .samples = s->computed + count == s->token_count};
+            return true;
+        }
+    }
+    return false;
+}
+
+int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entries)
+{
+    int count = 0;
+    walk w = {.chunk_tokens = schedule->options.chunk_tokens};
+    while (next_entry(schedule, &w, &entries[count])) {
+        count++;
+        if (count == schedule->options.slot_count) {
+            break;
+        }
+    }
+    return count;
+}
+
+static rank_finish finish_of(const rank_schedule *schedule, const slot *s, int32_t token)
+{
+    for (int32_t i = 0; i < s->request.stop_count; i++) {
+        if (token == s->request.stops[i]) {
+            return RANK_FINISH_STOP;
+        }
+    }
+    if (s->token_count - s->request.prompt_count == s->request.max_new_tokens) {
+        return RANK_FINISH_LENGTH;
+    }
+    return s->token_count == schedule->options.context ? RANK_FINISH_CONTEXT : RANK_FINISH_NOT;
+}
+
+base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
+                                 rank_schedule_event *events, base_error *reterr)
+{
+    int sampled = 0;
+    rank_schedule_entry entry;
+    walk w = {.chunk_tokens = schedule->options.chunk_tokens};
+    while (next_entry(schedule, &w, &entry)) {
+        slot *s = slot_at(schedule, entry.slot);
+        s->computed += entry.count;
+        if (entry.samples == 0) {
+            continue;
+        }
+        const int32_t token = tokens[sampled];
+        if (token < 0 || token >= schedule->options.vocab_size) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "token %d was sampled, the vocabulary has %d", token,
+                             schedule->options.vocab_size);
+        }
+        BASE_ASSERT(s->token_count < schedule->options.context);
+        tokens_of(schedule, entry.slot)[s->token_count++] = token;
+        s->finish = (int32_t)finish_of(schedule, s, token);
+        events[sampled++] = (rank_schedule_event){s->request.id, token, (rank_finish)s->finish};
+    }
+    for (int32_t place = schedule->running - 1; place >= 0; place--) {
+        if (slot_at(schedule, order_of(schedule)[place])->finish != RANK_FINISH_NOT) {
+            leave(schedule, place);
+        }
+    }
+    schedule->steps++;
+    return BASE_OK;
+}
+
+uint64_t rank_schedule_steps(const rank_schedule *schedule)
+{
+    return schedule->steps;
+}
+
+uint64_t rank_schedule_records(const rank_schedule *schedule)
+{
+    return schedule->records;
+}
+
+int rank_schedule_running(const rank_schedule *schedule)
+{
+    return schedule->running;
+}
+
+const rank_schedule_options *rank_schedule_get_options(const rank_schedule *schedule)
+{
+    return &schedule->options;
+}
+
+const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule)
+{
+    return blocks_of(schedule);
+}
+
+const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t slot_index)
+{
+    const slot *s = slot_at(schedule, slot_index);
+    return s->request.id != 0 ? &s->request : NULL;
+}
+
+const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t slot_index,
+                                    int32_t *count)
+{
+    *count = slot_at(schedule, slot_index)->token_count;
+    return tokens_of(schedule, slot_index);
+}

@@ -1,0 +1,76 @@
+/* What follows from a family's description alone. Called by whoever handles a model's tensors. */
+#include <stdio.h>
+
+#include "model/family.h"
+
+base_status rank_model_config_check(const rank_model_config *config, base_error *reterr)
+{
+    return config->family->check(config, reterr);
+}
+
+int rank_model_tensor_count(const rank_model_config *config)
+{
+    return config->family->tensor_count(config);
+}
+
+void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor)
+{
+    config->family->tensor(config, index, tensor);
+}
+
+size_t rank_model_param_count(const rank_model_config *config)
+{
+    rank_tensor last;
+    config->family->tensor(config, config->family->tensor_count(config) - 1, &last);
+    return last.offset + last.count;
+}
+
+void rank_model_init(const rank_model_config *config, uint64_t seed, float *params)
+{
+    config->family->init(config, seed, params);
+}
+
+static size_t common_divisor(size_t a, size_t b)
+{
+    while (b > 0) {
+        const size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The largest number of ranks that all heads and columns can be dealt out to. A vocabulary may be
+ * padded, so it is left out. */
+static size_t world_max(const rank_model_config *config)
+{
+    size_t divisor = 0;
+    for (int i = 0; i < rank_model_tensor_count(config); i++) {
+        rank_tensor tensor;
+        rank_model_tensor(config, i, &tensor);
+        if (tensor.cut.kind != RANK_CUT_NONE && tensor.cut.kind != RANK_CUT_VOCAB) {
+            divisor =
+                common_divisor(rank_cut_units(&tensor.cut, tensor.shape[tensor.cut.axis]), divisor);
+        }
+    }
+    return divisor;
+}
+
+base_status rank_model_check_world(const rank_model_config *config, int ranks, base_error *reterr)
+{
+    char fitting[128] = "";
+    size_t used = 0;
+    const size_t most = world_max(config);
+    if (ranks >= 1 && most % (size_t)ranks == 0) {
+        return BASE_OK;
+    }
+    for (size_t n = 1; n <= most && used < sizeof fitting - 8; n++) {
+        if (most % n == 0) {
+            used += (size_t)snprintf(fitting + used, sizeof fitting - used, "%s%zu",
+                                     n > 1 ? ", " : "", n);
+        }
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "a model of %d heads cannot be cut between %d ranks; it can between %s",
+                     config->heads, ranks, fitting);
+}

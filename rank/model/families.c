@@ -1,0 +1,25 @@
+/* The table of families: the one place that names them. Called where a model begins: by
+ * checkpoints, training and benchmarks. */
+#include <string.h>
+
+#include "model/family.h"
+#include "model/gpt2/gpt2.h"
+
+static const rank_family *const families[] = {&rank_gpt2};
+
+const rank_family *rank_family_find(const char *model_type)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        for (const char *const *type = families[i]->model_types; *type != NULL; type++) {
+            if (strcmp(*type, model_type) == 0) {
+                return families[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+const rank_family *rank_family_default(void)
+{
+    return families[0];
+}

@@ -1,0 +1,362 @@
+/* Backward over the layers of a run: every gradient of theirs is written. */
+#include "model/gpt2/pass.h"
+
+typedef struct backward {
+    gpt2_pass pass;
+    float *grads;
+    row_chunk rows; /* at hand */
+} backward;
+
+static float *grad(const backward *b, int tensor)
+{
+    return b->grads + gpt2_offset(&b->pass, b->pass.layer, tensor);
+}
+
+/* The chunk's rows of an activation. */
+static float *at(const backward *b, float *rows, size_t columns)
+{
+    return rows + b->rows.first * columns;
+}
+
+/* A weight W of shape (depth, columns), for products with Wᵀ. */
+typedef struct transposed {
+    const float *at; /* (columns, depth), or W itself */
+    rank_matmul_kind kind;
+} transposed;
+
+/* Where the backend is faster with a weight that has been transposed once for all chunks, that is
+ * made, in `to`. */
+static transposed transpose_weight(const backward *b, int tensor, size_t depth, size_t columns,
+                                   float *to)
+{
+    const float *weight = b->pass.weights[tensor];
+    if (b->pass.backend->transpose == NULL) {
+        return (transposed){weight, RANK_MATMUL_NT};
+    }
+    b->pass.backend->transpose(
+        b->pass.queue,
+        &(rank_transpose){.rows = depth, .columns = columns, .from = weight, .to = to});
+    return (transposed){to, RANK_MATMUL_NN};
+}
+
+/* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy. */
+static void linear_dw(const backward *b, int tensor, rank_matmul product)
+{
+    product.depth = b->rows.rows;
+    product.c = grad(b, tensor);
+    product.accumulate = b->rows.first > 0;
+    gpt2_product(&b->pass, RANK_MATMUL_TN, product);
+}
+
+/* dx (rows, depth) = dy (rows, columns) · Wᵀ. */
+static void linear_dx(const backward *b, transposed weight, rank_matmul product)
+{
+    product.rows = b->rows.rows;
+    product.b = weight.at;
+    gpt2_product(&b->pass, weight.kind, product);
+}
+
+/* The chunk's rows of dx, the gradient of the residual stream, += the layer norm's backward of
+ * dbranch. dx_sum is the gradient of the bias that was added to this stream last. */
+static void norm_grad(const backward *b, const norm_state *norm, int weight, int bias,
+                      float *dx_sum)
+{
+    const size_t width = b->pass.width;
+    b->pass.backend->layernorm_grad(b->pass.queue, &(rank_layernorm_grad){
+                                                       .rows = b->rows.rows,
+                                                       .width = width,
+                                                       .keep = true,
+                                                       .x = at(b, norm->x, width),
+                                                       .mean = norm->mean + b->rows.first,
+                                                       .rstd = norm->rstd + b->rows.first,
+                                                       .weight = b->pass.weights[weight],
+                                                       .dout = at(b, b->pass.dbranch, width),
+                                                       .dx = at(b, b->pass.dx, width),
+                                                       .dweight = grad(b, weight),
+                                                       .dbias = grad(b, bias),
+                                                       .dx_sum = dx_sum,
+                                                   });
+}
+
+/* From dx, the gradient of the block's output, to that of GELU's input, in wide; GELU's output is
+ * made again on the way, and dW of the projection down from it. */
+static void backward_down(const backward *b, transposed down)
+{
+    const gpt2_pass *pass = &b->pass;
+    const size_t width = pass->width;
+    const size_t wider = WIDENING * width;
+    float *up = at(b, pass->block.up, wider);
+    const float *dx = at(b, pass->dx, width);
+    linear_dx(b, down, (rank_matmul){.columns = wider, .depth = width, .a = dx, .c = pass->wide});
+    pass->backend->gelu_grad(pass->queue, &(rank_gelu_grad){.rows = b->rows.rows,
+                                                            .width = wider,
+                                                            .x = up,
+                                                            .d = pass->wide,
+                                                            .dbias = grad(b, UP_BIAS)});
+    linear_dw(b, DOWN_WEIGHT, (rank_matmul){.rows = wider, .columns = width, .a = up, .b = dx});
+}
+
+/* From there to the gradient of the stream between the block's halves, in dx. */
+static void backward_up(const backward *b, transposed up)
+{
+    const gpt2_pass *pass = &b->pass;
+    const size_t width = pass->width;
+    const size_t wider = WIDENING * width;
+    const norm_state *norm = &pass->block.norm2;
+    linear_dw(b, UP_WEIGHT,
+              (rank_matmul){
+                  .rows = width, .columns = wider, .a = at(b, norm->out, width), .b = pass->wide});
+    linear_dx(
+        b, up,
+        (rank_matmul){
+            .columns = width, .depth = wider, .a = pass->wide, .c = at(b, pass->dbranch, width)});
+    norm_grad(b, norm, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
+}
+
+/* From there to the gradient of attention's output, in dbranch. */
+static void backward_projection(const backward *b, transposed projection)
+{
+    const gpt2_pass *pass = &b->pass;
+    const size_t width = pass->width;
+    const float *dx = at(b, pass->dx, width);
+    linear_dw(
+        b, PROJ_WEIGHT,
+        (rank_matmul){
+            .rows = width, .columns = width, .a = at(b, pass->block.attention, width), .b = dx});
+    linear_dx(
+        b, projection,
+        (rank_matmul){.columns = width, .depth = width, .a = dx, .c = at(b, pass->dbranch, width)});
+}
+
+static void next_chunk(backward *b, size_t first, size_t end)
+{
+    const size_t most = b->pass.backend->rows_at_once;
+    b->rows = (row_chunk){first, end - first < most ? end - first : most};
+}
+
+/* A block from its output back to attention's, in chunks of rows that stay in the near caches. */
+static void backward_above_attention(backward *b, size_t end)
+{
+    const size_t width = b->pass.width;
+    const size_t wider = WIDENING * width;
+    float *down_t = b->pass.weights_t;
+    const transposed down = transpose_weight(b, DOWN_WEIGHT, wider, width, down_t);
+    const transposed up = transpose_weight(b, UP_WEIGHT, width, wider, down_t + wider * width);
+    const transposed projection =
+        transpose_weight(b, PROJ_WEIGHT, width, width, down_t + 2 * wider * width);
+    for (size_t first = 0; first < end; first += b->pass.backend->rows_at_once) {
+        next_chunk(b, first, end);
+        backward_down(b, down);
+        backward_up(b, up);
+        backward_projection(b, projection);
+    }
+}
+
+/* The gradient of the segments' qkv, in wide. */
+static void attention_grad(const backward *b, const rank_segments *segments)
+{
+    const gpt2_pass *pass = &b->pass;
+    pass->backend->attention_grad(pass->queue,
+                                  &(rank_attention){
+                                      .width = pass->width,
+                                      .heads = (size_t)pass->run->shape.config->heads,
+                                      .segment_count = segments->count,
+                                      .segment_start = pass->rows->segment_start + segments->first,
+                                      .segment_max = pass->rows->segment_max,
+                                      .qkv = pass->block.qkv,
+                                      .bias = pass->weights[QKV_BIAS],
+                                      .row_max = pass->block.row_max,
+                                      .row_scale = pass->block.row_scale,
+                                      .dout = pass->dbranch,
+                                      .dqkv = pass->wide,
+                                      .dqkv_first = segments->first_row,
+                                      .dbias = grad(b, QKV_BIAS),
+                                      .scratch = pass->attention_scratch,
+                                  });
+}
+
+/* From the gradient of attention's output, in dbranch, to that of the block's input, in dx. */
+static void backward_below_attention(backward *b)
+{
+    const gpt2_pass *pass = &b->pass;
+    const size_t width = pass->width;
+    const norm_state *norm = &pass->block.norm1;
+    const bool below_is_here = pass->layer > pass->run->shape.first_layer;
+    float *below = below_is_here ? b->grads + gpt2_offset(pass, pass->layer - 1, DOWN_BIAS) : NULL;
+    const transposed qkv = transpose_weight(b, QKV_WEIGHT, width, 3 * width, pass->weights_t);
+    rank_segments segments = {.count = 0};
+    while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
+        b->rows = (row_chunk){segments.first_row, segments.row_count};
+        attention_grad(b, &segments);
+        linear_dw(b, QKV_WEIGHT,
+                  (rank_matmul){.rows = width,
+                                .columns = 3 * width,
+                                .a = at(b, norm->out, width),
+                                .b = pass->wide});
+        linear_dx(b, qkv,
+                  (rank_matmul){.columns = width,
+                                .depth = 3 * width,
+                                .a = pass->wide,
+                                .c = at(b, pass->dbranch, width)});
+        norm_grad(b, norm, LN1_WEIGHT, LN1_BIAS, below);
+    }
+}
+
+static void backward_layer(backward *b)
+{
+    const gpt2_pass *pass = &b->pass;
+    const size_t end = gpt2_rows_behind(pass, pass->layer);
+    backward_above_attention(b, end);
+    if (end < pass->rows->count) {
+        const rank_move_rows stream = gpt2_active_rows(pass, pass->dx);
+        const rank_move_rows branch = gpt2_active_rows(pass, pass->dbranch);
+        pass->backend->spread_rows(pass->queue, &stream);
+        pass->backend->spread_rows(pass->queue, &branch);
+    }
+    backward_below_attention(b);
+}
+
+static void zero_range(const backward *b, size_t offset, size_t count)
+{
+    b->pass.backend->zero(b->pass.queue, b->grads + offset, count * sizeof *b->grads);
+}
+
+static void embed_grad(const backward *b)
+{
+    const gpt2_pass *pass = &b->pass;
+    const gpt2_layout *layout = &pass->layout;
+    if (!gpt2_is_last_stage(pass)) { /* the output half of its gradient is made elsewhere */
+        zero_range(b, layout->wte, layout->wpe - layout->wte);
+    }
+    zero_range(b, layout->wpe, layout->block - layout->wpe);
+    pass->backend->embed_grad(pass->queue, &(rank_embed_grad){
+                                               .tokens = pass->rows->count,
+                                               .width = pass->width,
+                                               .ids = pass->rows->ids,
+                                               .positions = pass->rows->positions,
+                                               .dx = pass->dx,
+                                               .dwte = b->grads + layout->wte,
+                                               .dwpe = b->grads + layout->wpe,
+                                           });
+}
+
+/* Gradients of the range are final. */
+static void tell(const backward *b, size_t offset, size_t end)
+{
+    const rank_hooks *hooks = b->pass.run->hooks;
+    if (hooks->ready != NULL) {
+        hooks->ready(hooks->ready_user, offset, end - offset, b->pass.backend->mark(b->pass.queue));
+    }
+}
+
+/* The layer's, and with the model's last one the final norm's, which lies behind it. */
+static void tell_layer(const backward *b, int layer)
+{
+    const size_t offset = gpt2_offset(&b->pass, layer, 0);
+    const bool last = (size_t)layer + 1 == b->pass.layers;
+    tell(b, offset, last ? b->pass.layout.total : offset + b->pass.layout.in_block[BLOCK_TENSORS]);
+}
+
+/* The embeddings': all of them where this stage has both ends of the model, or begins it; and what
+ * the tied output embedding added where it only ends it. */
+static void tell_embeddings(const backward *b)
+{
+    if (gpt2_is_first_stage(&b->pass)) {
+        tell(b, 0, b->pass.layout.block);
+    } else if (gpt2_is_last_stage(&b->pass)) {
+        tell(b, b->pass.layout.wte, b->pass.layout.wpe);
+    }
+}
+
+/* Without targets every gradient is zero. */
+static void zero_all(const backward *b, float *din)
+{
+    const gpt2_pass *pass = &b->pass;
+    const rank_shape *shape = &pass->run->shape;
+    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
+        zero_range(b, gpt2_offset(pass, layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
+    }
+    if (gpt2_is_last_stage(pass)) {
+        zero_range(b, pass->layout.final_weight, pass->layout.total - pass->layout.final_weight);
+    }
+    if (gpt2_is_first_stage(pass)) {
+        zero_range(b, 0, pass->layout.block);
+    } else {
+        pass->backend->zero(pass->queue, din, pass->rows->count * pass->width * sizeof *din);
+        if (gpt2_is_last_stage(pass)) {
+            zero_range(b, pass->layout.wte, pass->layout.wpe);
+        }
+    }
+    for (int layer = shape->end_layer - 1; layer >= shape->first_layer; layer--) {
+        tell_layer(b, layer);
+    }
+    tell_embeddings(b);
+}
+
+/* Biases and norms collect their gradients chunk by chunk. */
+static void zero_vectors(const backward *b)
+{
+    const gpt2_pass *pass = &b->pass;
+    const rank_shape *shape = &pass->run->shape;
+    static const int vectors[] = {LN1_WEIGHT, LN1_BIAS, QKV_BIAS, PROJ_BIAS,
+                                  LN2_WEIGHT, LN2_BIAS, UP_BIAS,  DOWN_BIAS};
+    for (int layer = shape->first_layer; layer < shape->end_layer; layer++) {
+        for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+            const int tensor = vectors[i];
+            zero_range(b, gpt2_offset(pass, layer, tensor),
+                       pass->layout.in_block[tensor + 1] - pass->layout.in_block[tensor]);
+        }
+    }
+    if (gpt2_is_last_stage(pass)) {
+        zero_range(b, pass->layout.final_weight, pass->layout.total - pass->layout.final_weight);
+    }
+}
+
+/* dx at the end of the last layer: from the losses, or from the stage behind. */
+static void begin_stream(const backward *b, const rank_backward_args *args)
+{
+    const gpt2_pass *pass = &b->pass;
+    if (gpt2_is_last_stage(pass)) {
+        gpt2_loss(pass, b->grads, args->saved->loss);
+        return;
+    }
+    const int last = pass->run->shape.end_layer - 1;
+    pass->backend->copy(pass->queue, pass->dx, args->dout,
+                        pass->rows->count * pass->width * sizeof *pass->dx);
+    pass->backend->column_sums(
+        pass->queue, &(rank_column_sums){.rows = pass->rows->count,
+                                         .columns = pass->width,
+                                         .from = pass->dx,
+                                         .sums = b->grads + gpt2_offset(pass, last, DOWN_BIAS)});
+}
+
+static void end_stream(const backward *b, float *din)
+{
+    const gpt2_pass *pass = &b->pass;
+    if (gpt2_is_first_stage(pass)) {
+        embed_grad(b);
+    } else {
+        pass->backend->copy(pass->queue, din, pass->dx,
+                            pass->rows->count * pass->width * sizeof *din);
+    }
+    tell_embeddings(b);
+}
+
+void gpt2_backward(const rank_run *run, const rank_backward_args *args)
+{
+    backward b = {.grads = args->grads};
+    gpt2_pass_begin(run, args->saved, &b.pass);
+    if (b.pass.rows->target_count == 0) {
+        zero_all(&b, args->din);
+        return;
+    }
+    zero_vectors(&b);
+    begin_stream(&b, args);
+    for (int layer = run->shape.end_layer - 1; layer >= run->shape.first_layer; layer--) {
+        gpt2_enter_layer(&b.pass, layer);
+        backward_layer(&b);
+        gpt2_leave_layer(&b.pass);
+        tell_layer(&b, layer);
+    }
+    end_stream(&b, args->din);
+}

@@ -1,0 +1,105 @@
+/* GPT-2's config.json, read and written. Called by rank/checkpoint through the family's table. */
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "model/gpt2/pass.h"
+
+static const double NORM_EPSILON = 1e-5;
+
+json_t *gpt2_describe(const rank_model_config *config)
+{
+    const int end_id = config->vocab_size - 1;
+    json_t *object = json_pack("{s:[s], s:s, s:s, s:b}", "architectures", "GPT2LMHeadModel",
+                               "model_type", "gpt2", "dtype", "float32", "tie_word_embeddings", 1);
+    json_t *shape =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:n, s:i}", "n_embd", config->width, "n_layer",
+                  config->layers, "n_head", config->heads, "n_positions", config->context, "n_ctx",
+                  config->context, "n_inner", "vocab_size", config->vocab_size);
+    json_t *rest =
+        json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:b, s:b, s:i, s:i}", "activation_function",
+                  "gelu_new", "layer_norm_epsilon", NORM_EPSILON, "initializer_range", 0.02,
+                  "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "scale_attn_weights", 1,
+                  "use_cache", 1, "bos_token_id", end_id, "eos_token_id", end_id);
+    if (object == NULL || json_object_update(object, shape) != 0 ||
+        json_object_update(object, rest) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(shape);
+    json_decref(rest);
+    return object;
+}
+
+/* One positive integer of config.json. */
+static base_status read_int(const json_t *object, const char *key, int *value, base_error *reterr)
+{
+    const json_t *entry = json_object_get(object, key);
+    const json_int_t number = json_integer_value(entry);
+    if (!json_is_integer(entry) || number < 1 || number > INT32_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s is missing or no positive integer", key);
+    }
+    *value = (int)number;
+    return BASE_OK;
+}
+
+static base_status want_string(const json_t *object, const char *key, const char *wanted,
+                               base_error *reterr)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value == NULL || strcmp(value, wanted) != 0) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "%s must be \"%s\"", key, wanted);
+    }
+    return BASE_OK;
+}
+
+/* What our model has no switch for must be as our model is. */
+static base_status check_fixed(const json_t *object, int width, base_error *reterr)
+{
+    const json_t *inner = json_object_get(object, "n_inner");
+    const json_t *epsilon = json_object_get(object, "layer_norm_epsilon");
+    base_status status = want_string(object, "model_type", "gpt2", reterr);
+    if (status == BASE_OK) {
+        status = want_string(object, "activation_function", "gelu_new", reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (inner != NULL && !json_is_null(inner) &&
+        json_integer_value(inner) != 4 * (json_int_t)width) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "n_inner must be null or 4 x n_embd");
+    }
+    if (epsilon != NULL && !(fabs(json_number_value(epsilon) - NORM_EPSILON) < 1e-12)) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "layer_norm_epsilon must be 1e-5");
+    }
+    if (json_is_false(json_object_get(object, "tie_word_embeddings"))) {
+        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "tie_word_embeddings must be true");
+    }
+    return BASE_OK;
+}
+
+base_status gpt2_configure(const json_t *object, rank_model_config *config, base_error *reterr)
+{
+    rank_model_config read = {.family = &rank_gpt2};
+    const struct {
+        const char *key;
+        int *value;
+    } fields[] = {
+        {"vocab_size", &read.vocab_size}, {"n_embd", &read.width},        {"n_layer", &read.layers},
+        {"n_head", &read.heads},          {"n_positions", &read.context},
+    };
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < sizeof fields / sizeof fields[0]; i++) {
+        status = read_int(object, fields[i].key, fields[i].value, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_fixed(object, read.width, reterr);
+    }
+    if (status == BASE_OK) {
+        status = gpt2_check(&read, reterr);
+    }
+    if (status == BASE_OK) {
+        *config = read;
+    }
+    return status;
+}

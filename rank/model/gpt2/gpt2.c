@@ -1,0 +1,28 @@
+/* The table of the GPT-2 family, which rank/model/families.c lists. */
+#include "model/gpt2/gpt2.h"
+
+#include "model/gpt2/pass.h"
+
+static const char *const model_types[] = {"gpt2", NULL};
+
+/* Masks that old checkpoints carry along. */
+static const char *const ignored[] = {"h.*.attn.bias", "h.*.attn.masked_bias", NULL};
+
+const rank_family rank_gpt2 = {
+    .model_types = model_types,
+    .ignored = ignored,
+    .file_prefix = "transformer.",
+    .configure = gpt2_configure,
+    .describe = gpt2_describe,
+    .check = gpt2_check,
+    .tensor_count = gpt2_tensor_count,
+    .tensor = gpt2_tensor,
+    .init = gpt2_init,
+    .saved_floats = gpt2_saved_floats,
+    .work_floats = gpt2_work_floats,
+    .cache_floats = gpt2_cache_floats,
+    .exchanged_floats = gpt2_exchanged_floats,
+    .forward = gpt2_forward,
+    .backward = gpt2_backward,
+    .decode = gpt2_decode,
+};

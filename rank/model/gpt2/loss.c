@@ -1,0 +1,108 @@
+/* From the final norm to logits and losses, and back to the stream. */
+#include "model/gpt2/pass.h"
+
+static const float *output_embedding(const gpt2_pass *pass)
+{
+    return gpt2_need(pass, pass->layout.wte,
+                     (size_t)pass->run->shape.config->vocab_size * pass->width);
+}
+
+/* logits (rows, V) = the final norm's rows first … first + rows, times wteᵀ. */
+static void make_logits(const gpt2_pass *pass, size_t first, size_t rows, float *logits)
+{
+    gpt2_product(pass, RANK_MATMUL_NT,
+                 (rank_matmul){.rows = rows,
+                               .columns = (size_t)pass->run->shape.config->vocab_size,
+                               .depth = pass->width,
+                               .a = pass->norm_final.out + first * pass->width,
+                               .b = output_embedding(pass),
+                               .c = logits});
+}
+
+/* A run of neighbours among the active rows is one product. */
+void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float *logits)
+{
+    const int32_t *active = pass->rows->active;
+    size_t at = 0; /* among the active rows */
+    for (size_t i = 0; i < count;) {
+        while (active[at] != rows[i]) {
+            at++;
+        }
+        size_t run = 1;
+        while (i + run < count && active[at + run] == rows[i + run]) {
+            run++;
+        }
+        make_logits(pass, at, run, logits + i * (size_t)pass->run->shape.config->vocab_size);
+        i += run;
+        at += run;
+    }
+}
+
+/* From the gradient of some rows' logits, in wide: dwte (its output half) and the final norm's
+ * gradient, in dbranch. */
+static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float *dwte)
+{
+    const size_t width = pass->width;
+    const size_t vocab_size = (size_t)pass->run->shape.config->vocab_size;
+    gpt2_product(pass, RANK_MATMUL_TN,
+                 (rank_matmul){.rows = vocab_size,
+                               .columns = width,
+                               .depth = rows,
+                               .a = pass->wide,
+                               .b = pass->norm_final.out + first * width,
+                               .c = dwte,
+                               .accumulate = first > 0});
+    gpt2_product(pass, RANK_MATMUL_NN,
+                 (rank_matmul){.rows = rows,
+                               .columns = width,
+                               .depth = vocab_size,
+                               .a = pass->wide,
+                               .b = output_embedding(pass),
+                               .c = pass->dbranch + first * width});
+}
+
+static void norm_final_grad(const gpt2_pass *pass, float *grads)
+{
+    const gpt2_layout *layout = &pass->layout;
+    pass->backend->layernorm_grad(
+        pass->queue, &(rank_layernorm_grad){
+                         .rows = pass->rows->active_count,
+                         .width = pass->width,
+                         .keep = false,
+                         .x = pass->norm_final.x,
+                         .mean = pass->norm_final.mean,
+                         .rstd = pass->norm_final.rstd,
+                         .weight = gpt2_need(pass, layout->final_weight, pass->width),
+                         .dout = pass->dbranch,
+                         .dx = pass->dx,
+                         .dweight = grads + layout->final_weight,
+                         .dbias = grads + layout->final_bias,
+                         .dx_sum = grads + gpt2_offset(pass, (int)pass->layers - 1, DOWN_BIAS),
+                     });
+}
+
+/* As many rows at once as there is room for logits. */
+void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
+{
+    const size_t active_count = pass->rows->active_count;
+    for (size_t first = 0; first < active_count; first += pass->logit_rows_at_once) {
+        const size_t left = active_count - first;
+        const size_t rows = left < pass->logit_rows_at_once ? left : pass->logit_rows_at_once;
+        make_logits(pass, first, rows, pass->wide);
+        pass->backend->cross_entropy(pass->queue,
+                                     &(rank_cross_entropy){
+                                         .rows = rows,
+                                         .vocab_size = (size_t)pass->run->shape.config->vocab_size,
+                                         .targets = pass->rows->active_targets + first,
+                                         .logits = pass->wide,
+                                         .want_gradient = grads != NULL,
+                                         .loss = loss,
+                                     });
+        if (grads != NULL) {
+            logits_grad(pass, first, rows, grads + pass->layout.wte);
+        }
+    }
+    if (grads != NULL) {
+        norm_final_grad(pass, grads);
+    }
+}

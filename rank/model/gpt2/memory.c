@@ -1,0 +1,156 @@
+/* Where a pass keeps what: activations of one micro-batch, scratch of the run, weights at hand. */
+#include "model/gpt2/pass.h"
+#include "model/pieces.h"
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void cut_norm(rank_pieces *from, norm_state *norm, size_t tokens, size_t width)
+{
+    norm->x = rank_pieces_cut(from, tokens * width);
+    norm->out = rank_pieces_cut(from, tokens * width);
+    norm->mean = rank_pieces_cut(from, tokens);
+    norm->rstd = rank_pieces_cut(from, tokens);
+}
+
+static block_state cut_block(rank_pieces *from, const rank_shape *shape)
+{
+    const size_t width = (size_t)shape->config->width;
+    const size_t tokens = shape->token_count_max;
+    block_state block;
+    cut_norm(from, &block.norm1, tokens, width);
+    block.qkv = rank_pieces_cut(from, tokens * 3 * width);
+    block.row_max = rank_pieces_cut(from, tokens * (size_t)shape->config->heads);
+    block.row_scale = rank_pieces_cut(from, tokens * (size_t)shape->config->heads);
+    block.attention = rank_pieces_cut(from, tokens * width);
+    cut_norm(from, &block.norm2, tokens, width);
+    block.up = rank_pieces_cut(from, tokens * WIDENING * width);
+    return block;
+}
+
+static size_t block_floats(const rank_shape *shape)
+{
+    rank_pieces count = {.begin = NULL};
+    (void)cut_block(&count, shape);
+    return count.used;
+}
+
+static size_t blocks_kept(const rank_shape *shape)
+{
+    return shape->training ? (size_t)(shape->end_layer - shape->first_layer) : 1;
+}
+
+size_t gpt2_saved_floats(const rank_shape *shape)
+{
+    if (shape->tp != NULL) {
+        return 0; /* decoding keeps nothing */
+    }
+    rank_pieces count = {.begin = NULL};
+    norm_state final;
+    cut_norm(&count, &final, shape->token_count_max, (size_t)shape->config->width);
+    return blocks_kept(shape) * block_floats(shape) + count.used;
+}
+
+static size_t segment_max(const rank_shape *shape)
+{
+    return smaller((size_t)shape->config->context, shape->token_count_max);
+}
+
+/* The buffer that several uses share, none at the same time. A row of logits always fits. */
+static size_t wide_floats(const rank_shape *shape)
+{
+    const size_t width = (size_t)shape->config->width;
+    const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
+    const size_t gelu = chunk * WIDENING * width;
+    const size_t dqkv = larger(chunk, segment_max(shape)) * 3 * width;
+    return larger(larger(gelu, dqkv), (size_t)shape->config->vocab_size);
+}
+
+static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
+{
+    rank_pieces from = {.begin = memory};
+    const size_t width = (size_t)shape->config->width;
+    const size_t tokens = shape->token_count_max;
+    const size_t wide = wide_floats(shape);
+    pass->wide = rank_pieces_cut(&from, wide);
+    pass->logit_rows_at_once =
+        smaller(shape->backend->rows_at_once, wide / (size_t)shape->config->vocab_size);
+    if (shape->training) {
+        pass->dx = rank_pieces_cut(&from, tokens * width);
+        pass->dbranch = rank_pieces_cut(&from, tokens * width);
+        if (shape->backend->transpose != NULL) {
+            pass->weights_t = rank_pieces_cut(&from, (2 * WIDENING + 1) * width * width);
+        }
+    }
+    const size_t head_width = width / (size_t)shape->config->heads;
+    pass->attention_scratch =
+        rank_pieces_cut(&from, shape->backend->attention_scratch(head_width, segment_max(shape)));
+    return from.used;
+}
+
+size_t gpt2_work_floats(const rank_shape *shape)
+{
+    if (shape->tp != NULL) {
+        return gpt2_step_floats(shape);
+    }
+    gpt2_pass pass;
+    return cut_work(&pass, shape, NULL);
+}
+
+void gpt2_pass_begin(const rank_run *run, const rank_saved *saved, gpt2_pass *pass)
+{
+    const rank_shape *shape = &run->shape;
+    *pass = (gpt2_pass){
+        .run = run,
+        .backend = run->device.backend,
+        .queue = run->device.queue,
+        .rows = &saved->rows,
+        .width = (size_t)shape->config->width,
+        .layers = (size_t)shape->config->layers,
+        .blocks = saved->activations,
+    };
+    gpt2_layout_make(shape->config, &pass->layout);
+    rank_pieces from = {.begin = saved->activations,
+                        .used = blocks_kept(shape) * block_floats(shape)};
+    cut_norm(&from, &pass->norm_final, shape->token_count_max, pass->width);
+    (void)cut_work(pass, shape, run->work);
+}
+
+block_state gpt2_block(const gpt2_pass *pass, int layer)
+{
+    const rank_shape *shape = &pass->run->shape;
+    const size_t index = shape->training ? (size_t)(layer - shape->first_layer) : 0;
+    rank_pieces from = {.begin = pass->blocks, .used = index * block_floats(shape)};
+    return cut_block(&from, shape);
+}
+
+void gpt2_enter_layer(gpt2_pass *pass, int layer)
+{
+    pass->layer = layer;
+    pass->block = gpt2_block(pass, layer);
+    for (int i = 0; i < BLOCK_TENSORS; i++) {
+        pass->weights[i] = gpt2_need(pass, gpt2_offset(pass, layer, i),
+                                     pass->layout.in_block[i + 1] - pass->layout.in_block[i]);
+    }
+}
+
+void gpt2_leave_layer(const gpt2_pass *pass)
+{
+    gpt2_done(pass, gpt2_offset(pass, pass->layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
+}
+
+rank_move_rows gpt2_active_rows(const gpt2_pass *pass, float *at)
+{
+    return (rank_move_rows){.count = pass->rows->active_count,
+                            .total = pass->rows->count,
+                            .width = pass->width,
+                            .rows = pass->rows->active,
+                            .at = at};
+}

@@ -1,0 +1,177 @@
+/* What the files of this directory share: where each parameter lies, and a pass under way.
+ *
+ * The last block works on all T rows up to its attention, and on the A active rows, laid close
+ * together, from its output projection on: no other row's result is ever used. Earlier blocks need
+ * all rows. */
+#ifndef RANK_MODEL_GPT2_PASS_H
+#define RANK_MODEL_GPT2_PASS_H
+
+#include "model/gpt2/gpt2.h"
+
+/* A block's tensors, in the order of the parameter array. */
+enum {
+    LN1_WEIGHT,
+    LN1_BIAS,
+    QKV_WEIGHT, /* (C, 3C) */
+    QKV_BIAS,
+    PROJ_WEIGHT, /* (C, C) */
+    PROJ_BIAS,
+    LN2_WEIGHT,
+    LN2_BIAS,
+    UP_WEIGHT, /* (C, 4C) */
+    UP_BIAS,
+    DOWN_WEIGHT, /* (4C, C) */
+    DOWN_BIAS,
+    BLOCK_TENSORS,
+};
+
+enum { WIDENING = 4 }; /* F = 4C */
+
+/* Where tensors begin in the parameter array, in elements. */
+typedef struct gpt2_layout {
+    size_t wte;
+    size_t wpe;
+    size_t block;                       /* the first block */
+    size_t in_block[BLOCK_TENSORS + 1]; /* from the block's own begin; the last: its length */
+    size_t final_weight;
+    size_t final_bias;
+    size_t total;
+} gpt2_layout;
+
+void gpt2_layout_make(const rank_model_config *config, gpt2_layout *layout);
+
+/* One layer norm's activations: what goes in, what comes out, and the rows' statistics. */
+typedef struct norm_state {
+    float *x;    /* (T, C): the residual stream */
+    float *out;  /* (T, C) */
+    float *mean; /* (T) */
+    float *rstd; /* (T) */
+} norm_state;
+
+typedef struct block_state {
+    norm_state norm1;
+    float *qkv;       /* (T, 3C) */
+    float *row_max;   /* (T, H) */
+    float *row_scale; /* (T, H) */
+    float *attention; /* (T, C); of the last block (A, C) in the end */
+    norm_state norm2; /* of the last block A rows */
+    float *up;        /* (T, F) before GELU; backward puts GELU's result here */
+} block_state;
+
+/* Rows first … first + rows of the batch. */
+typedef struct row_chunk {
+    size_t first;
+    size_t rows;
+} row_chunk;
+
+/* One pass of one micro-batch over the layers of a run. */
+typedef struct gpt2_pass {
+    const rank_run *run;
+    const rank_backend *backend;
+    rank_queue *queue;
+    const rank_rows *rows;
+    gpt2_layout layout;
+    size_t width;
+    size_t layers; /* of the model */
+    /* saved */
+    float *blocks;         /* layer by layer; where nothing is kept for backward, one for all */
+    norm_state norm_final; /* (A, C), in the last stage */
+    /* work. For a chunk of rows: GELU's result and gradient (rows, F); dqkv (rows, 3C); logits
+     * (rows, V). */
+    float *wide;
+    size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
+    float *dx;                 /* (T, C): the gradient of the residual stream */
+    float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
+    float *weights_t; /* a block's transposed weights: (F, C), (C, F) and (C, C), or (3C, C) */
+    float *attention_scratch;
+    /* the layer at hand */
+    int layer;
+    block_state block;
+    const float *weights[BLOCK_TENSORS];
+} gpt2_pass;
+
+/* memory.c */
+size_t gpt2_saved_floats(const rank_shape *shape);
+size_t gpt2_work_floats(const rank_shape *shape);
+void gpt2_pass_begin(const rank_run *run, const rank_saved *saved, gpt2_pass *pass);
+block_state gpt2_block(const gpt2_pass *pass, int layer);
+
+/* The layer whose activations and weights the pass uses from now on, and the end of its use. */
+void gpt2_enter_layer(gpt2_pass *pass, int layer);
+void gpt2_leave_layer(const gpt2_pass *pass);
+
+/* Where a block's tensor lies in the parameters, and in the gradients. */
+static inline size_t gpt2_offset(const gpt2_pass *pass, int layer, int tensor)
+{
+    return pass->layout.block + (size_t)layer * pass->layout.in_block[BLOCK_TENSORS] +
+           pass->layout.in_block[tensor];
+}
+
+static inline const float *gpt2_need(const gpt2_pass *pass, size_t offset, size_t count)
+{
+    return pass->run->hooks->need(pass->run->hooks->weights, offset, count);
+}
+
+static inline void gpt2_done(const gpt2_pass *pass, size_t offset, size_t count)
+{
+    if (pass->run->hooks->done != NULL) {
+        pass->run->hooks->done(pass->run->hooks->weights, offset, count);
+    }
+}
+
+static inline bool gpt2_is_first_stage(const gpt2_pass *pass)
+{
+    return pass->run->shape.first_layer == 0;
+}
+
+static inline bool gpt2_is_last_stage(const gpt2_pass *pass)
+{
+    return (size_t)pass->run->shape.end_layer == pass->layers;
+}
+
+/* The rows behind a layer's attention: all, or in the model's last layer the active ones. */
+static inline size_t gpt2_rows_behind(const gpt2_pass *pass, int layer)
+{
+    return (size_t)layer + 1 == pass->layers ? pass->rows->active_count : pass->rows->count;
+}
+
+static inline void gpt2_product(const gpt2_pass *pass, rank_matmul_kind kind, rank_matmul product)
+{
+    product.kind = kind;
+    pass->backend->matmul(pass->queue, &product);
+}
+
+/* Backward's gathering and spreading of active rows. */
+rank_move_rows gpt2_active_rows(const gpt2_pass *pass, float *at);
+
+/* tensors.c */
+base_status gpt2_check(const rank_model_config *config, base_error *reterr);
+int gpt2_tensor_count(const rank_model_config *config);
+void gpt2_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
+void gpt2_init(const rank_model_config *config, uint64_t seed, float *params);
+
+/* config_json.c */
+base_status gpt2_configure(const struct json_t *object, rank_model_config *config,
+                           base_error *reterr);
+struct json_t *gpt2_describe(const rank_model_config *config);
+
+/* forward.c: embeddings or `in`, the layers, and the final norm of the active rows, or `out`. */
+void gpt2_layers(gpt2_pass *pass, const float *in, float *out);
+void gpt2_forward(const rank_run *run, const rank_forward_args *args);
+
+/* decode.c */
+size_t gpt2_step_floats(const rank_shape *shape);
+size_t gpt2_exchanged_floats(const rank_shape *shape);
+size_t gpt2_cache_floats(const rank_shape *shape);
+void gpt2_decode(const rank_run *run, const rank_decode_args *args);
+
+/* loss.c: logits of some active rows, from the final norm. */
+void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float *logits);
+/* Adds the loss of all active rows to *loss. With grads, also writes the gradients of the output
+ * embedding and of the final norm, and the stream's in dx. */
+void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss);
+
+/* backward.c */
+void gpt2_backward(const rank_run *run, const rank_backward_args *args);
+
+#endif

@@ -1,0 +1,231 @@
+/* A batch's tables: checked, and put where the device reads them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/family.h"
+
+static base_status check_segments(const rank_shape *shape, const rank_batch *batch,
+                                  base_error *reterr)
+{
+    const int32_t *start = batch->segment_start;
+    if (batch->segment_count < 0 || (batch->token_count > 0 && batch->segment_count == 0)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "batch: %d tokens in %d segments",
+                         batch->token_count, batch->segment_count);
+    }
+    if (batch->segment_count == 0) {
+        return BASE_OK;
+    }
+    if (start[0] != 0 || start[batch->segment_count] != batch->token_count) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "batch: segments cover %d … %d, not the tokens 0 … %d", (int)start[0],
+                         (int)start[batch->segment_count], batch->token_count);
+    }
+    for (int i = 0; i < batch->segment_count; i++) {
+        /* An end beyond the batch shows up as a later segment that falls. */
+        if (start[i + 1] < start[i] || start[i + 1] > batch->token_count) {
+            return base_fail(reterr, BASE_ERR_INVALID, "batch: segment %d is %d … %d", i,
+                             (int)start[i], (int)start[i + 1]);
+        }
+        if (start[i + 1] - start[i] > shape->config->context) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "batch: segment %d has %d tokens, the context is %d", i,
+                             (int)(start[i + 1] - start[i]), shape->config->context);
+        }
+    }
+    return BASE_OK;
+}
+
+static base_status check_batch(const rank_shape *shape, const rank_batch *batch, base_error *reterr)
+{
+    if (batch->token_count < 0 || (size_t)batch->token_count > shape->token_count_max) {
+        return base_fail(reterr, BASE_ERR_INVALID, "batch: %d tokens, the model takes 0 … %zu",
+                         batch->token_count, shape->token_count_max);
+    }
+    const int32_t vocab_size = (int32_t)shape->config->vocab_size;
+    for (int t = 0; t < batch->token_count; t++) {
+        if (batch->ids[t] < 0 || batch->ids[t] >= vocab_size) {
+            return base_fail(reterr, BASE_ERR_INVALID, "batch: token %d is %d, the vocabulary %d",
+                             t, (int)batch->ids[t], (int)vocab_size);
+        }
+        if (batch->targets != NULL && (batch->targets[t] < -1 || batch->targets[t] >= vocab_size)) {
+            return base_fail(reterr, BASE_ERR_INVALID, "batch: target %d is %d, the vocabulary %d",
+                             t, (int)batch->targets[t], (int)vocab_size);
+        }
+    }
+    return check_segments(shape, batch, reterr);
+}
+
+static base_status check_logits(const rank_batch *batch, const rank_logits *logits,
+                                base_error *reterr)
+{
+    for (int i = 0; logits != NULL && i < logits->count; i++) {
+        const int32_t least = i > 0 ? logits->rows[i - 1] + 1 : 0;
+        if (logits->rows[i] < least || logits->rows[i] >= batch->token_count) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "logits: row %d is %d; rows ascend, below %d tokens", i,
+                             (int)logits->rows[i], batch->token_count);
+        }
+    }
+    return BASE_OK;
+}
+
+/* Empty segments are left out. Positions begin at 0, or at the sequence's length. */
+static void place_segments(rank_rows *rows, const rank_batch *batch, const int32_t *lengths)
+{
+    size_t count = 0;
+    for (int s = 0; s < batch->segment_count; s++) {
+        const int32_t first = batch->segment_start[s];
+        const int32_t end = batch->segment_start[s + 1];
+        for (int32_t t = first; t < end; t++) {
+            rows->positions[t] = t - first + (lengths != NULL ? lengths[s] : 0);
+        }
+        if (end > first) {
+            rows->segment_start[count++] = first;
+        }
+    }
+    rows->segment_start[count] = batch->token_count;
+    rows->segment_count = count;
+}
+
+static void place_active(rank_rows *rows, const int32_t *targets, const rank_logits *also)
+{
+    int next = 0;
+    rows->active_count = 0;
+    rows->target_count = 0;
+    for (size_t t = 0; t < rows->count; t++) {
+        const int32_t target = targets != NULL ? targets[t] : -1;
+        const bool asked = also != NULL && next < also->count && (size_t)also->rows[next] == t;
+        next += asked;
+        if (asked || target >= 0) {
+            rows->active[rows->active_count] = (int32_t)t;
+            rows->active_targets[rows->active_count] = target;
+            rows->active_count++;
+        }
+        rows->target_count += target >= 0;
+    }
+}
+
+static void place(rank_rows *rows, const rank_batch *batch, const int32_t *lengths,
+                  const int32_t *targets, const rank_logits *also)
+{
+    rows->count = (size_t)batch->token_count;
+    if (rows->count > 0) {
+        memcpy(rows->ids, batch->ids, rows->count * sizeof *rows->ids);
+    }
+    place_segments(rows, batch, lengths);
+    place_active(rows, targets, also);
+}
+
+base_status rank_rows_place(rank_saved *saved, const rank_batch *batch, const rank_logits *also,
+                            base_error *reterr)
+{
+    base_status status = check_batch(saved->shape, batch, reterr);
+    if (status == BASE_OK) {
+        status = check_logits(batch, also, reterr);
+    }
+    if (status == BASE_OK) {
+        place(&saved->rows, batch, NULL, batch->targets, also);
+    }
+    return status;
+}
+
+static base_status check_lengths(const rank_shape *shape, const rank_batch *batch,
+                                 const int32_t *lengths, base_error *reterr)
+{
+    for (int s = 0; s < batch->segment_count; s++) {
+        const int32_t added = batch->segment_start[s + 1] - batch->segment_start[s];
+        if (added < 1 || lengths[s] < 0 || lengths[s] > shape->config->context - added) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "step: sequence %d has %d tokens and gets %d, the context is %d", s,
+                             (int)lengths[s], (int)added, shape->config->context);
+        }
+    }
+    return BASE_OK;
+}
+
+base_status rank_rows_place_step(rank_saved *saved, const rank_batch *batch, const int32_t *lengths,
+                                 const rank_logits *also, base_error *reterr)
+{
+    base_status status = check_batch(saved->shape, batch, reterr);
+    if (status == BASE_OK) {
+        status = check_lengths(saved->shape, batch, lengths, reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_logits(batch, also, reterr);
+    }
+    if (status == BASE_OK) {
+        place(&saved->rows, batch, lengths, NULL, also);
+    }
+    return status;
+}
+
+bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segments *segments)
+{
+    const int32_t *start = rows->segment_start;
+    const size_t first = segments->first + segments->count;
+    size_t end = first;
+    if (first == rows->segment_count) {
+        return false;
+    }
+    const int32_t row = start[first];
+    while (end < rows->segment_count &&
+           (end == first || (size_t)(start[end + 1] - row) <= rows_at_once)) {
+        end++;
+    }
+    *segments = (rank_segments){.first = first,
+                                .count = end - first,
+                                .first_row = (size_t)row,
+                                .row_count = (size_t)(start[end] - row)};
+    return true;
+}
+
+/* The loss, then the five tables. */
+static base_status make_tables(rank_saved *saved, base_error *reterr)
+{
+    const size_t tokens = saved->shape->token_count_max;
+    const size_t size_bytes = sizeof(double) + (5 * tokens + 1) * sizeof(int32_t);
+    const base_status status = saved->device.backend->alloc(saved->device.queue, RANK_MEMORY_HOST,
+                                                            size_bytes, &saved->tables, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    int32_t *table = (int32_t *)((char *)saved->tables + sizeof(double));
+    saved->loss = saved->tables;
+    saved->rows.ids = table;
+    saved->rows.positions = table + tokens;
+    saved->rows.active = table + 2 * tokens;
+    saved->rows.active_targets = table + 3 * tokens;
+    saved->rows.segment_start = table + 4 * tokens;
+    return BASE_OK;
+}
+
+base_status rank_saved_create(const rank_shape *shape, const rank_device *device, rank_saved *saved,
+                              base_error *reterr)
+{
+    const size_t context = (size_t)shape->config->context;
+    const size_t tokens = shape->token_count_max;
+    const size_t size_bytes = shape->config->family->saved_floats(shape) * sizeof(float);
+    void *activations = NULL;
+    *saved = (rank_saved){.device = *device, .shape = shape};
+    saved->rows.segment_max = context < tokens ? context : tokens;
+    base_status status = make_tables(saved, reterr);
+    if (status == BASE_OK) {
+        status = device->backend->alloc(device->queue, RANK_MEMORY_WORK, size_bytes, &activations,
+                                        reterr);
+        saved->activations = activations;
+    }
+    if (status != BASE_OK) {
+        rank_saved_destroy(saved);
+        return base_error_prepend(reterr, status, "model: activations of %zu tokens", tokens);
+    }
+    return BASE_OK;
+}
+
+void rank_saved_destroy(rank_saved *saved)
+{
+    if (saved->device.backend != NULL) {
+        saved->device.backend->release(saved->device.queue, saved->tables);
+        saved->device.backend->release(saved->device.queue, saved->activations);
+    }
+    *saved = (rank_saved){.loss = NULL};
+}

@@ -1,0 +1,400 @@
+/* Sums gradients over micro-batches and ranks, bucket by bucket, while backward goes on. Called by
+ * train/: prepare.c wraps the model, step.c runs each step, finish.c compares the parameters. */
+#include "rank/ddp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+enum { ALGORITHM_BYTES = 128 };
+
+/* One range of the gradient array and its operation. */
+typedef struct bucket {
+    size_t offset;
+    size_t count;
+    size_t missing; /* elements not ready yet in this step */
+    bool started;
+    coll_op *op;
+} bucket;
+
+/* What the device writes for the host to read. */
+typedef struct results {
+    uint8_t initial_digest[RANK_DIGEST_BYTES];
+    double largest_difference;
+    bool equal;
+} results;
+
+struct rank_ddp {
+    coll_comm *comm;
+    rank_device device;
+    size_t param_count;
+    size_t bucket_elements;
+    int micro_batches;
+    bool bracketed;
+    int micro_batch; /* the current one */
+    rank_leaf_plan plan;
+    coll_arena *arena;
+    float *levels[RANK_DDP_LEVELS_MAX]; /* 0: in the arena; others private */
+    bucket *buckets;                    /* from the end of the array to its start */
+    size_t bucket_count;
+    size_t started_count;
+    int64_t inside_ns; /* time spent in collective calls of this step */
+    results *found;
+    char algorithm[ALGORITHM_BYTES];
+    base_status failed;
+    base_error error;
+};
+
+/* Names the buckets' algorithms, each once. */
+static void name_algorithms(rank_ddp *ddp)
+{
+    bool named[COLL_ALGORITHM_LAST + 1] = {false};
+    size_t length = 0;
+    for (size_t i = 0; i < ddp->bucket_count; i++) {
+        const coll_algorithm algorithm = coll_op_algorithm(ddp->buckets[i].op);
+        if (!named[algorithm] && length < sizeof ddp->algorithm) {
+            named[algorithm] = true;
+            length +=
+                (size_t)snprintf(ddp->algorithm + length, sizeof ddp->algorithm - length, "%s%s",
+                                 length > 0 ? "+" : "", coll_algorithm_name(algorithm));
+        }
+    }
+}
+
+static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
+{
+    ddp->bucket_count = (ddp->param_count + ddp->bucket_elements - 1) / ddp->bucket_elements;
+    if (ddp->bucket_count > RANK_DDP_BUCKETS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT,
+                         "%zu gradient buckets of %zu bytes: at most %d; use larger buckets",
+                         ddp->bucket_count, ddp->bucket_elements * sizeof(float),
+                         RANK_DDP_BUCKETS_MAX);
+    }
+    ddp->buckets = calloc(ddp->bucket_count, sizeof *ddp->buckets);
+    if (ddp->buckets == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for gradient buckets");
+    }
+    size_t end = ddp->param_count;
+    for (size_t i = 0; i < ddp->bucket_count; i++) {
+        bucket *made = &ddp->buckets[i];
+        made->count = end < ddp->bucket_elements ? end : ddp->bucket_elements;
+        made->offset = end - made->count;
+        end = made->offset;
+        const coll_op_desc desc = {
+            .kind = COLL_ALL_REDUCE,
+            .send = ddp->levels[0] + made->offset,
+            .recv = ddp->levels[0] + made->offset,
+            .count = made->count,
+            .type = COLL_FLOAT32,
+            .reduce = COLL_SUM,
+            .algorithm = algorithm,
+            .stream = ddp->device.backend->stream(ddp->device.queue),
+        };
+        const base_status status = coll_op_create(ddp->comm, &desc, &made->op, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    name_algorithms(ddp);
+    return BASE_OK;
+}
+
+static base_status make_levels(rank_ddp *ddp, base_error *reterr)
+{
+    const size_t size_bytes = ddp->param_count * sizeof(float);
+    const base_status status = coll_arena_create(ddp->comm, size_bytes, &ddp->arena, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "gradient arena");
+    }
+    ddp->levels[0] = coll_arena_data(ddp->arena);
+    const rank_device *device = &ddp->device;
+    base_status given = device->backend->adopt(device->queue, ddp->levels[0], size_bytes, reterr);
+    int levels = 1;
+    for (int leaf = 0; leaf < ddp->micro_batches; leaf++) {
+        const int level = rank_leaf_plan_make(ddp->micro_batches, leaf).level;
+        levels = level + 1 > levels ? level + 1 : levels;
+    }
+    BASE_ASSERT(levels <= RANK_DDP_LEVELS_MAX);
+    for (int level = 1; given == BASE_OK && level < levels; level++) {
+        void *memory = NULL;
+        given =
+            device->backend->alloc(device->queue, RANK_MEMORY_WORK, size_bytes, &memory, reterr);
+        ddp->levels[level] = memory;
+    }
+    void *found = NULL;
+    if (given == BASE_OK) {
+        given = device->backend->alloc(device->queue, RANK_MEMORY_HOST, sizeof *ddp->found, &found,
+                                       reterr);
+        ddp->found = found;
+    }
+    return given == BASE_OK ? BASE_OK
+                            : base_error_prepend(reterr, given, "gradients of %d micro-batches",
+                                                 ddp->micro_batches);
+}
+
+/* Rank 0's parameters everywhere, and the proof. */
+static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr)
+{
+    const int size = coll_comm_size(ddp->comm);
+    const rank_device *device = &ddp->device;
+    uint8_t *mine = ddp->found->initial_digest;
+    uint8_t *all = malloc((size_t)size * RANK_DIGEST_BYTES);
+    if (all == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
+    }
+    base_status status =
+        coll_broadcast(ddp->comm, params, ddp->param_count, COLL_FLOAT32, 0, reterr);
+    if (status == BASE_OK) {
+        device->backend->digest(device->queue,
+                                &(rank_digest){.at = params,
+                                               .size_bytes = ddp->param_count * sizeof *params,
+                                               .digest = mine});
+        status = device->backend->sync(device->queue, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_all_gather(ddp->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, reterr);
+    }
+    for (int rank = 1; status == BASE_OK && rank < size; rank++) {
+        if (memcmp(all, all + (size_t)rank * RANK_DIGEST_BYTES, RANK_DIGEST_BYTES) != 0) {
+            status = base_fail(reterr, BASE_ERR_MISMATCH,
+                               "the initial parameters of rank %d differ from rank 0's", rank);
+        }
+    }
+    free(all);
+    return status == BASE_OK ? BASE_OK
+                             : base_error_prepend(reterr, status, "sharing the parameters");
+}
+
+static base_status check_options(const rank_ddp_options *options, base_error *reterr)
+{
+    if (options->param_count == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a model without parameters");
+    }
+    if (options->micro_batches < 1 || options->micro_batches > RANK_DDP_MICRO_BATCHES_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d micro-batches: 1 to %d are possible",
+                         options->micro_batches, RANK_DDP_MICRO_BATCHES_MAX);
+    }
+    if (options->bucket_bytes < sizeof(float)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a bucket of %zu bytes holds no gradient",
+                         options->bucket_bytes);
+    }
+    return BASE_OK;
+}
+
+base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options, float *params,
+                          rank_ddp **ddp, base_error *reterr)
+{
+    base_status status = check_options(options, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_ddp *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for data-parallel training");
+    }
+    made->comm = comm;
+    made->device = *options->device;
+    made->param_count = options->param_count;
+    made->bucket_elements =
+        options->bracketed ? options->param_count : options->bucket_bytes / sizeof(float);
+    made->micro_batches = options->micro_batches;
+    made->bracketed = options->bracketed;
+    status = make_levels(made, reterr);
+    if (status == BASE_OK) {
+        status = make_buckets(made, options->algorithm, reterr);
+    }
+    if (status == BASE_OK) {
+        status = share_params(made, params, reterr);
+    }
+    if (status != BASE_OK) {
+        rank_ddp_destroy(made);
+        return status;
+    }
+    *ddp = made;
+    return BASE_OK;
+}
+
+void rank_ddp_destroy(rank_ddp *ddp)
+{
+    if (ddp == NULL) {
+        return;
+    }
+    for (size_t i = 0; ddp->buckets != NULL && i < ddp->bucket_count; i++) {
+        coll_op_destroy(ddp->buckets[i].op);
+    }
+    free(ddp->buckets);
+    const rank_device *device = &ddp->device;
+    for (int level = 1; level < RANK_DDP_LEVELS_MAX; level++) {
+        device->backend->release(device->queue, ddp->levels[level]);
+    }
+    device->backend->release(device->queue, ddp->found);
+    if (ddp->arena != NULL) {
+        device->backend->disown(device->queue, ddp->levels[0]);
+    }
+    coll_arena_destroy(ddp->arena);
+    free(ddp);
+}
+
+bool rank_ddp_is_main(const rank_ddp *ddp)
+{
+    return coll_comm_rank(ddp->comm) == 0;
+}
+
+const char *rank_ddp_algorithm(const rank_ddp *ddp)
+{
+    return ddp->algorithm;
+}
+
+const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp)
+{
+    return ddp->found->initial_digest;
+}
+
+void rank_ddp_begin(rank_ddp *ddp)
+{
+    for (size_t i = 0; i < ddp->bucket_count; i++) {
+        ddp->buckets[i].missing = ddp->buckets[i].count;
+        ddp->buckets[i].started = false;
+    }
+    ddp->started_count = 0;
+    ddp->inside_ns = 0;
+    ddp->micro_batch = -1;
+}
+
+float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
+{
+    BASE_ASSERT(micro_batch == ddp->micro_batch + 1);
+    BASE_ASSERT(micro_batch < ddp->micro_batches);
+    ddp->micro_batch = micro_batch;
+    ddp->plan = rank_leaf_plan_make(ddp->micro_batches, micro_batch);
+    return ddp->levels[ddp->plan.level];
+}
+
+/* Adds this micro-batch's range into the sums that were waiting for it. */
+static void merge_leaf(const rank_ddp *ddp, size_t offset, size_t count)
+{
+    for (int merge = 0; merge < ddp->plan.merges; merge++) {
+        const int level = ddp->plan.level - merge;
+        ddp->device.backend->add(ddp->device.queue,
+                                 &(rank_add){.count = count,
+                                             .from = ddp->levels[level] + offset,
+                                             .to = ddp->levels[level - 1] + offset});
+    }
+}
+
+static void keep_failure(rank_ddp *ddp, base_status status)
+{
+    if (status != BASE_OK && ddp->failed == BASE_OK) {
+        ddp->failed = status;
+    }
+}
+
+/* Starts every bucket that is full, in order from the end, and moves the started ones on. */
+static void start_full_buckets(rank_ddp *ddp)
+{
+    const int64_t before_ns = base_now_ns();
+    while (ddp->failed == BASE_OK && ddp->started_count < ddp->bucket_count &&
+           ddp->buckets[ddp->started_count].missing == 0) {
+        bucket *full = &ddp->buckets[ddp->started_count];
+        keep_failure(ddp, coll_op_start(full->op, &ddp->error));
+        full->started = true;
+        ddp->started_count++;
+    }
+    if (ddp->failed == BASE_OK && ddp->started_count > 0) {
+        bool done = false;
+        keep_failure(ddp, coll_op_test(ddp->buckets[0].op, &done, &ddp->error));
+    }
+    ddp->inside_ns += base_now_ns() - before_ns;
+}
+
+void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
+{
+    rank_ddp *ddp = user;
+    ddp->device.backend->after(ddp->device.queue, mark);
+    BASE_ASSERT(offset <= ddp->param_count);
+    BASE_ASSERT(count <= ddp->param_count - offset);
+    merge_leaf(ddp, offset, count);
+    if (ddp->micro_batch != ddp->micro_batches - 1) {
+        return;
+    }
+    for (size_t i = 0; i < ddp->bucket_count; i++) {
+        bucket *part = &ddp->buckets[i];
+        const size_t from = offset > part->offset ? offset : part->offset;
+        const size_t to_range = offset + count;
+        const size_t to_bucket = part->offset + part->count;
+        const size_t to = to_range < to_bucket ? to_range : to_bucket;
+        if (from < to) {
+            BASE_ASSERT(part->missing >= to - from);
+            part->missing -= to - from;
+        }
+    }
+    if (!ddp->bracketed) {
+        start_full_buckets(ddp);
+    }
+}
+
+base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
+{
+    if (ddp->failed == BASE_OK && ddp->bracketed) {
+        keep_failure(ddp, coll_barrier(ddp->comm, &ddp->error));
+    }
+    const int64_t before_ns = base_now_ns();
+    const int64_t hidden_ns = ddp->inside_ns;
+    start_full_buckets(ddp);
+    if (ddp->failed == BASE_OK && ddp->started_count != ddp->bucket_count) {
+        ddp->failed = base_fail(&ddp->error, BASE_ERR_STATE,
+                                "backward left gradients of %zu of %zu buckets unset",
+                                ddp->bucket_count - ddp->started_count, ddp->bucket_count);
+    }
+    for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
+        keep_failure(ddp, coll_op_wait(ddp->buckets[i].op, &ddp->error));
+    }
+    times->allreduce_exposed_ns = base_now_ns() - before_ns;
+    times->allreduce_ns = hidden_ns + times->allreduce_exposed_ns;
+    if (ddp->failed != BASE_OK && reterr != NULL) {
+        *reterr = ddp->error;
+    }
+    return ddp->failed;
+}
+
+const float *rank_ddp_sums(const rank_ddp *ddp)
+{
+    return ddp->levels[0];
+}
+
+base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count, base_error *reterr)
+{
+    return coll_all_reduce(ddp->comm, values, values, count, COLL_FLOAT64, COLL_SUM, reterr);
+}
+
+base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
+                             double *max_abs_difference, base_error *reterr)
+{
+    /* The sums are not needed any more: their memory takes rank 0's parameters. */
+    const rank_device *device = &ddp->device;
+    float *reference = ddp->levels[0];
+    base_status status = BASE_OK;
+    if (rank_ddp_is_main(ddp)) {
+        device->backend->copy(device->queue, reference, params, ddp->param_count * sizeof *params);
+        status = device->backend->sync(device->queue, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_broadcast(ddp->comm, reference, ddp->param_count, COLL_FLOAT32, 0, reterr);
+    }
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "comparing the parameters");
+    }
+    device->backend->difference(device->queue,
+                                &(rank_difference){.a = params,
+                                                   .b = reference,
+                                                   .count = ddp->param_count,
+                                                   .equal = &ddp->found->equal,
+                                                   .largest = &ddp->found->largest_difference});
+    status = device->backend->sync(device->queue, reterr);
+    *byte_equal = ddp->found->equal;
+    *max_abs_difference = ddp->found->largest_difference;
+    return status;
+}

@@ -1,0 +1,39 @@
+/* Where a leaf of the canonical summation tree is merged, as pure arithmetic. Called by ddp.c for
+ * gradients and by train/step.c for losses. */
+#include "rank/ddp.h"
+
+#include "base/assert.h"
+
+/* The largest power of two below count: neighbours pair up level by level,
+ * and the odd one waits. */
+static int left_half(int count)
+{
+    int left = 1;
+    while (left * 2 < count) {
+        left *= 2;
+    }
+    return left;
+}
+
+/* Walks from the root of the tree to the leaf. A step to the right needs one more buffer, since the
+ * left half waits in this one, and will be merged when the right half is complete; a step to the
+ * left means that whatever was to be merged above waits for other leaves first. */
+rank_leaf_plan rank_leaf_plan_make(int count, int leaf)
+{
+    BASE_ASSERT(leaf >= 0);
+    BASE_ASSERT(leaf < count);
+    rank_leaf_plan plan = {0, 0};
+    while (count > 1) {
+        const int left = left_half(count);
+        if (leaf < left) {
+            count = left;
+            plan.merges = 0;
+        } else {
+            leaf -= left;
+            count -= left;
+            plan.level++;
+            plan.merges++;
+        }
+    }
+    return plan;
+}

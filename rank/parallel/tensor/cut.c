@@ -1,0 +1,23 @@
+/* Cutting an axis: the family's description of a tensor says how, shards and checks ask what
+ * follows. */
+#include "parallel/tensor/cut.h"
+
+#include "base/assert.h"
+
+size_t rank_cut_units(const rank_cut *cut, size_t extent)
+{
+    const size_t part = extent / (size_t)cut->parts;
+    BASE_ASSERT(part * (size_t)cut->parts == extent);
+    BASE_ASSERT(part % cut->unit == 0);
+    return part / cut->unit;
+}
+
+rank_cut_range rank_cut_range_make(const rank_cut *cut, size_t extent, int part, int rank,
+                                   int ranks)
+{
+    const size_t units = rank_cut_units(cut, extent);
+    const size_t count = units / (size_t)ranks * cut->unit;
+    BASE_ASSERT(units % (size_t)ranks == 0);
+    return (rank_cut_range){.first = (size_t)part * units * cut->unit + (size_t)rank * count,
+                            .count = count};
+}

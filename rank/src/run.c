@@ -1,0 +1,77 @@
+/* A rank process, from joining its job to leaving it. */
+#include "run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "control.pb-c.h"
+#include "launched/join.h"
+#include "modes.h"
+#include "proto/pin.h"
+
+enum { DESCRIBE_BYTES = 512 };
+
+static base_status run_mode(rank_worker *worker, base_error *reterr)
+{
+    base_status status = rank_modes_enter(worker, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (worker->identity.local_rank ==
+        0) { /* once for a host: nobody starts before all have joined */
+        status = proto_job_check_files(&worker->identity.job, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    worker->reports = true;
+    status = proto_client_join(worker->client, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = coll_launched_join(worker->client, &worker->identity, &worker->context, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "connecting the ranks");
+    }
+    return rank_modes_run(worker, reterr);
+}
+
+static void report_failure(const rank_worker *worker, base_status status, base_error *error)
+{
+    char doing[DESCRIBE_BYTES] = "";
+    if (worker->context != NULL) {
+        coll_context_describe(worker->context, doing, sizeof doing);
+    }
+    Ringfence__Control__Failed failed = RINGFENCE__CONTROL__FAILED__INIT;
+    failed.status = status;
+    failed.exit_code = worker->exit_code;
+    failed.step = worker->step;
+    failed.collective = doing;
+    failed.message = error->message;
+    failed.secondary = status == BASE_ERR_ABORTED;
+    proto_client_failed(worker->client, &failed);
+}
+
+int rank_worker_run(int64_t started_ns)
+{
+    rank_worker worker = {.started_ns = started_ns, .exit_code = BASE_EXIT_ERROR};
+    base_error error = {.message = ""};
+    base_status status = proto_client_open(&worker.identity, &worker.client, &error);
+    if (status != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        return BASE_EXIT_USAGE;
+    }
+    status = run_mode(&worker, &error);
+    if (status != BASE_OK && !worker.reports) {
+        base_log(BASE_LOG_ERROR, "%s", error.message); /* the launcher does not hear it */
+    } else if (status != BASE_OK) {
+        report_failure(&worker, status, &error);
+    }
+    coll_launched_leave(worker.client);
+    coll_context_destroy(worker.context);
+    proto_client_close(worker.client);
+    rank_pass_destroy(worker.pass);
+    return status == BASE_OK ? BASE_EXIT_DONE : worker.exit_code;
+}

@@ -1,0 +1,97 @@
+/* The end of a training: the ranks compare their parameters, save them, evaluate, say Finished. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "control.pb-c.h"
+#include "proto/digest.h"
+#include "rank/checkpoint.h"
+#include "train/trainer.h"
+
+/* The last update has no step after it whose loss would tell. */
+static void warn_of_infinity(const trainer *self, const float *params)
+{
+    size_t finite = 0;
+    while (finite < self->param_count && isfinite(params[finite])) {
+        finite++;
+    }
+    if (finite < self->param_count && rank_ddp_is_main(self->ddp)) {
+        base_log(BASE_LOG_WARNING, "parameters are not finite any more; a smaller --lr may help");
+    }
+}
+
+/* What stood behind the wrong sentence in training, where there was one. */
+static const char *prompt_suffix(const trainer *self)
+{
+    rank_data_facts facts;
+    rank_data_get_facts(self->data, &facts);
+    return strstr(facts.first_sentence, RANK_DATA_ARROW) != NULL ? RANK_DATA_ARROW : "";
+}
+
+static base_status write_files(const trainer *self, const float *params, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    char path[BASE_PATH_BYTES + 64];
+    if (job->output.directory[0] == '\0') {
+        return BASE_OK;
+    }
+    (void)snprintf(path, sizeof path, "%s/state-rank-%d.safetensors", job->output.directory,
+                   self->worker->identity.rank);
+    base_status status = rank_safetensors_write(path, &self->config, params, "", reterr);
+    if (status == BASE_OK && rank_ddp_is_main(self->ddp)) {
+        status = rank_checkpoint_write(job->output.directory, &self->config, params,
+                                       job->data.tokenizer, prompt_suffix(self), reterr);
+    }
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
+}
+
+/* Saves the parameters, and says what they are. */
+static base_status save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES], base_error *reterr)
+{
+    const rank_device *device = &self->device;
+    const size_t size_bytes = self->param_count * sizeof *self->params;
+    void *host = NULL;
+    base_status status =
+        device->backend->map(device->queue, self->params, size_bytes, false, &host, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    warn_of_infinity(self, host);
+    proto_sha256(host, size_bytes, digest);
+    status = write_files(self, host, reterr);
+    device->backend->unmap(device->queue, host);
+    return status;
+}
+
+base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr)
+{
+    const rank_worker *worker = self->worker;
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    bool byte_equal = false;
+    double max_abs_difference = 0.0;
+    uint64_t eval_total = 0;
+    uint64_t eval_correct = 0;
+    base_status status =
+        rank_ddp_compare(self->ddp, self->params, &byte_equal, &max_abs_difference, reterr);
+    if (status == BASE_OK) {
+        status = save(self, digest, reterr);
+    }
+    if (status == BASE_OK && self->job->infer.eval) {
+        status = trainer_accuracy(self, true, &eval_total, &eval_correct, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
+    finished.params_sha256 = (ProtobufCBinaryData){.len = sizeof digest, .data = digest};
+    finished.steps_done = self->steps_done;
+    finished.max_rss_bytes = rank_worker_max_rss_bytes();
+    finished.max_abs_difference = max_abs_difference;
+    finished.byte_equal = byte_equal;
+    finished.startup_ns = startup_ns;
+    finished.matrix_first_use_ns = self->matrix_first_use_ns;
+    finished.eval_total = eval_total;
+    finished.eval_correct = eval_correct;
+    return proto_client_finish(worker->client, &finished, reterr);
+}

@@ -1,0 +1,88 @@
+/* --eval-every: held-out loss and accuracy while a training goes on; step.c asks for them. */
+#include "generate/mode.h"
+#include "train/trainer.h"
+
+/* What the ranks add up. Doubles hold these counts exactly. */
+typedef struct heldout_sums {
+    double loss;
+    double targets;
+    double sentences;
+    double correct;
+} heldout_sums;
+
+base_status trainer_heldout_open(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    const proto_identity *identity = &self->worker->identity;
+    if (job->infer.eval_every == 0) {
+        return BASE_OK;
+    }
+    const rank_data_options options = {
+        .path = job->data.heldout,
+        .tokenizer = self->tokenizer,
+        .slot_count = identity->world_size,
+        .slot_first = identity->rank,
+        .slots_here = 1,
+        .batch = (int)job->train.batch,
+        .context = (int)job->model.context,
+        .seed = (uint64_t)job->job.seed,
+        .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
+    };
+    return rank_data_open(&options, &self->heldout, reterr);
+}
+
+base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total, uint64_t *correct,
+                             base_error *reterr)
+{
+    const rank_generate_options options = {
+        .device = &self->device,
+        .config = &self->config,
+        .params = self->params,
+        .tokenizer = self->tokenizer,
+        .sequences = (int)self->job->infer.max_num_seqs,
+        .new_tokens_max = (int)self->job->infer.max_new_tokens,
+        .prompt_suffix = RANK_DATA_ARROW,
+        .should_stop = may_stop ? rank_worker_should_stop : NULL,
+        .stop_user = self->worker,
+    };
+    return rank_worker_evaluate(self->worker, &options, total, correct, reterr);
+}
+
+/* The loss over this rank's share of the held-out sentences. */
+static base_status sum_loss(trainer *self, heldout_sums *sums, base_error *reterr)
+{
+    const rank_hooks hooks = rank_hooks_flat(self->params);
+    base_status status = BASE_OK;
+    while (status == BASE_OK && rank_data_remaining(self->heldout) > 0) {
+        rank_batch batch;
+        rank_result result = {.target_count = 0};
+        status = rank_data_next_batch(self->heldout, 0, &batch, reterr);
+        if (status == BASE_OK) {
+            status = rank_model_forward(self->model, &hooks, &batch, NULL, &result, reterr);
+        }
+        sums->loss += result.loss_sum;
+        sums->targets += (double)result.target_count;
+    }
+    rank_data_next_epoch(self->heldout);
+    return status;
+}
+
+base_status trainer_heldout(trainer *self, trainer_heldout_result *result, base_error *reterr)
+{
+    heldout_sums sums = {0};
+    uint64_t total = 0;
+    uint64_t correct = 0;
+    base_status status = sum_loss(self, &sums, reterr);
+    if (status == BASE_OK) {
+        status = trainer_accuracy(self, false, &total, &correct, reterr);
+    }
+    sums.sentences = (double)total;
+    sums.correct = (double)correct;
+    if (status == BASE_OK) {
+        status = rank_ddp_sum(self->ddp, (double *)&sums, sizeof sums / sizeof(double), reterr);
+    }
+    result->loss = sums.targets > 0 ? sums.loss / sums.targets : 0;
+    result->sentences = (uint64_t)sums.sentences;
+    result->correct = (uint64_t)sums.correct;
+    return status;
+}

@@ -1,0 +1,220 @@
+/* What a training needs before its first step:
+ * model, optimizer, data, parameters, the other ranks. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "control.pb-c.h"
+#include "rank/checkpoint.h"
+#include "train/trainer.h"
+
+enum { WARM_UP_TOKENS = 128 };
+
+static base_status make_model(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    self->config = (rank_model_config){
+        .family = rank_family_default(),
+        .vocab_size = (int)job->model.vocab_size,
+        .width = (int)job->model.width,
+        .layers = (int)job->model.layers,
+        .heads = (int)job->model.heads,
+        .context = (int)job->model.context,
+    };
+    base_status status = rank_model_config_check(&self->config, reterr);
+    if (status == BASE_OK) {
+        status = rank_device_open("cpu", &self->device, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    self->param_count = rank_model_param_count(&self->config);
+    const rank_optimizer_options options = {
+        .adamw = {.beta1 = job->train.beta1,
+                  .beta2 = job->train.beta2,
+                  .epsilon = job->train.epsilon,
+                  .weight_decay = job->train.weight_decay},
+        .norm_max = job->train.clip_norm,
+    };
+    void *params = NULL;
+    const size_t size_bytes = self->param_count * sizeof *self->params;
+    status = self->device.backend->alloc(self->device.queue, RANK_MEMORY_WEIGHTS, size_bytes,
+                                         &params, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    self->params = params;
+    self->device.backend->zero(self->device.queue, params, size_bytes);
+    status =
+        rank_optimizer_create(&self->device, &self->config, &options, &self->optimizer, reterr);
+    return status == BASE_OK
+               ? rank_model_create(
+                     &(rank_model_options){.config = &self->config,
+                                           .device = &self->device,
+                                           .token_count_max =
+                                               (int)(job->train.batch * job->model.context),
+                                           .training = true},
+                     &self->model, reterr)
+               : status;
+}
+
+/* The first parameters, by rank 0; the others get them from it. */
+static base_status make_params(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    const rank_device *device = &self->device;
+    void *host = NULL;
+    if (self->worker->identity.rank != 0) {
+        return BASE_OK;
+    }
+    base_status status = device->backend->map(
+        device->queue, self->params, self->param_count * sizeof(float), true, &host, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (job->model.checkpoint[0] == '\0') {
+        rank_model_init(&self->config, (uint64_t)job->job.seed, host);
+    } else {
+        char path[BASE_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/model.safetensors", job->model.checkpoint);
+        status = rank_safetensors_read(path, &self->config, host, reterr);
+    }
+    device->backend->unmap(device->queue, host);
+    return status;
+}
+
+static base_status open_data(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    const proto_identity *identity = &self->worker->identity;
+    base_status status = rank_tokenizer_load(job->data.tokenizer, &self->tokenizer, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (rank_tokenizer_vocab_size(self->tokenizer) > self->config.vocab_size) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%s has %d tokens, the model only %d",
+                         job->data.tokenizer, rank_tokenizer_vocab_size(self->tokenizer),
+                         self->config.vocab_size);
+    }
+    const rank_data_options options = {
+        .path = job->data.train,
+        .tokenizer = self->tokenizer,
+        .slot_count = (int)(identity->world_size * job->train.micro_batches),
+        .slot_first = (int)(identity->rank * job->train.micro_batches),
+        .slots_here = (int)job->train.micro_batches,
+        .batch = (int)job->train.batch,
+        .context = (int)job->model.context,
+        .seed = (uint64_t)job->job.seed,
+        .loss_on_correction = job->data.loss_on == PROTO_LOSS_ON_CORRECTION,
+    };
+    return rank_data_open(&options, &self->data, reterr);
+}
+
+static base_status wrap(trainer *self, base_error *reterr)
+{
+    const proto_job *job = self->job;
+    rank_ddp_options options = {
+        .device = &self->device,
+        .param_count = self->param_count,
+        .bucket_bytes = (size_t)job->parallel.bucket_bytes,
+        .micro_batches = (int)job->train.micro_batches,
+        .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
+    };
+    const base_status status = coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
+                                                    &options.algorithm, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return rank_ddp_wrap(coll_context_world(self->worker->context), &options, self->params,
+                         &self->ddp, reterr);
+}
+
+/* A small batch forward and backward: the matrix library makes its kernels now, not inside the
+ * first step. The gradients go where the first step's will be. */
+static base_status warm_up(trainer *self, base_error *reterr)
+{
+    static const int32_t ids[WARM_UP_TOKENS];
+    const int32_t tokens =
+        self->config.context < WARM_UP_TOKENS ? self->config.context : WARM_UP_TOKENS;
+    const int32_t segment_start[] = {0, tokens};
+    const rank_batch batch = {.token_count = tokens,
+                              .ids = ids,
+                              .targets = ids,
+                              .segment_count = 1,
+                              .segment_start = segment_start};
+    rank_result result;
+    const rank_hooks hooks = rank_hooks_flat(self->params);
+    const int64_t before_ns = base_now_ns();
+    rank_ddp_begin(self->ddp);
+    const base_status status = rank_model_train(self->model, &hooks, &batch,
+                                                rank_ddp_grads(self->ddp, 0), &result, reterr);
+    self->matrix_first_use_ns = base_now_ns() - before_ns;
+    return status;
+}
+
+base_status trainer_prepare(trainer *self, base_error *reterr)
+{
+    base_status status = make_model(self, reterr);
+    if (status == BASE_OK) {
+        status = open_data(self, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_heldout_open(self, reterr);
+    }
+    if (status == BASE_OK) {
+        status = make_params(self, reterr);
+    }
+    if (status == BASE_OK) {
+        status = wrap(self, reterr);
+    }
+    return status == BASE_OK ? warm_up(self, reterr) : status;
+}
+
+static void report_ready(const trainer *self)
+{
+    const rank_worker *worker = self->worker;
+    rank_data_facts facts;
+    char first_sentence[256];
+    char shown[BASE_TEXT_SHOWN_BYTES];
+    rank_backend_facts arithmetic;
+    rank_data_get_facts(self->data, &facts);
+    self->device.backend->facts(self->device.queue, &arithmetic);
+    (void)snprintf(first_sentence, sizeof first_sentence, "%s", facts.first_sentence);
+
+    Ringfence__Control__Ready ready = RINGFENCE__CONTROL__READY__INIT;
+    ready.model_params = self->param_count;
+    ready.params_blake2b256 = (ProtobufCBinaryData){
+        .len = RANK_DIGEST_BYTES, .data = (uint8_t *)rank_ddp_initial_digest(self->ddp)};
+    ready.sentences_total = facts.sentences_total;
+    ready.sentences_shard = facts.sentences_shard;
+    ready.sentences_long = facts.sentences_long;
+    ready.first_sentence = first_sentence;
+    ready.transport = (char *)coll_transport_name(coll_context_transport(worker->context));
+    ready.algorithm = (char *)rank_ddp_algorithm(self->ddp);
+    ready.instruction_set = (char *)arithmetic.kernels;
+    ready.matrix_library = (char *)arithmetic.matrix_library;
+    proto_client_ready(worker->client, &ready);
+    base_text_shorten(facts.first_sentence, shown);
+    (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", facts.sentences_shard,
+                 facts.sentences_total, shown);
+    (void)fflush(stdout);
+    if (facts.sentences_long > 0) {
+        base_log(BASE_LOG_WARNING,
+                 "%" PRIu64 " sentences are longer than the context of %d tokens and are left out",
+                 facts.sentences_long, self->config.context);
+    }
+}
+
+base_status trainer_ready(const trainer *self, base_error *reterr)
+{
+    const rank_worker *worker = self->worker;
+    const uint8_t mine = 1;
+    uint8_t all[BASE_RANKS_MAX];
+    report_ready(self);
+    return proto_client_exchange(
+        worker->client, &mine, all, sizeof mine,
+        base_deadline_after_ns(self->job->parallel.timeout_ms * BASE_NS_PER_MS), reterr);
+}

@@ -1,0 +1,194 @@
+/* One training step: compute, reduce, update, report. Called by train.c in its loop. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "control.pb-c.h"
+#include "train/trainer.h"
+
+/* What the ranks add up each step, next to the gradients. Doubles hold these counts exactly. */
+typedef struct step_sums {
+    double loss;      /* sum over target tokens */
+    double targets;   /* target tokens */
+    double remaining; /* sentences not handed out yet in this epoch */
+    double stop;      /* ranks that heard the launcher's stop */
+} step_sums;
+
+typedef struct training_step {
+    step_sums mine;
+    step_sums global;
+    uint64_t tokens;
+    double learning_rate;
+    double grad_norm;
+    uint64_t bytes_before; /* sent by this rank's collectives */
+    int64_t start_ns;
+    int64_t start_cpu_ns; /* of this thread */
+    int64_t computed_cpu_ns;
+    int64_t computed_ns;
+    int64_t reduced_ns;
+    int64_t updated_ns;
+    rank_ddp_times times;
+    bool evaluated;
+    trainer_heldout_result heldout;
+} training_step;
+
+static void begin(trainer *self, training_step *step)
+{
+    const proto_job *job = self->job;
+    step->learning_rate =
+        rank_learning_rate(job->train.schedule == PROTO_SCHEDULE_COSINE ? RANK_SCHEDULE_COSINE
+                                                                        : RANK_SCHEDULE_CONSTANT,
+                           job->train.learning_rate, job->train.learning_rate_min,
+                           job->train.warmup_steps, job->train.steps, (int64_t)self->steps_done);
+    step->bytes_before = coll_context_bytes_sent(self->worker->context);
+    step->start_ns = base_now_ns();
+    step->start_cpu_ns = base_thread_cpu_ns();
+    if (self->epoch_ended) {
+        rank_data_next_epoch(self->data);
+        self->epoch++;
+    }
+    rank_ddp_begin(self->ddp);
+}
+
+/* Forward and backward of all of this rank's slots. Buckets that become full are reduced on the
+ * way. */
+static base_status compute(trainer *self, training_step *step, base_error *reterr)
+{
+    const int slots = (int)self->job->train.micro_batches;
+    rank_hooks hooks = rank_hooks_flat(self->params);
+    hooks.ready = rank_ddp_ready;
+    hooks.ready_user = self->ddp;
+    double losses[RANK_DDP_LEVELS_MAX] = {0.0}; /* added up in the order of the gradients */
+    for (int slot = 0; slot < slots; slot++) {
+        const rank_leaf_plan plan = rank_leaf_plan_make(slots, slot);
+        double *loss = &losses[plan.level];
+        rank_batch batch;
+        rank_result result = {.target_count = 0};
+        base_status status = rank_data_next_batch(self->data, slot, &batch, reterr);
+        if (status == BASE_OK) {
+            status = rank_model_train(self->model, &hooks, &batch, rank_ddp_grads(self->ddp, slot),
+                                      &result, reterr);
+        }
+        if (status != BASE_OK) {
+            return status;
+        }
+        *loss = result.loss_sum;
+        for (int merge = 0; merge < plan.merges; merge++, loss--) {
+            loss[-1] += loss[0];
+        }
+        step->mine.targets += (double)result.target_count;
+        step->tokens += (uint64_t)batch.token_count;
+    }
+    step->mine.loss = losses[0];
+    step->mine.remaining = (double)rank_data_remaining(self->data);
+    step->mine.stop = proto_client_stop_requested(self->worker->client) ? 1.0 : 0.0;
+    step->computed_ns = base_now_ns();
+    step->computed_cpu_ns = base_thread_cpu_ns();
+    return BASE_OK;
+}
+
+static base_status check_sums(const trainer *self, const step_sums *global, base_error *reterr)
+{
+    if (global->targets == 0.0 && global->remaining == 0.0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s has no sentence that fits into a context of %d tokens",
+                         self->job->data.train, self->config.context);
+    }
+    if (!isfinite(global->loss)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the loss is not finite any more; a smaller --lr may help");
+    }
+    return BASE_OK;
+}
+
+/* The gradients and the counts of all ranks, summed. */
+static base_status reduce(trainer *self, training_step *step, base_error *reterr)
+{
+    base_status status = rank_ddp_finish(self->ddp, &step->times, reterr);
+    const int64_t sum_ns = base_now_ns();
+    step->global = step->mine;
+    if (status == BASE_OK) {
+        status = rank_ddp_sum(self->ddp, (double *)&step->global,
+                              sizeof step->global / sizeof(double), reterr);
+    }
+    if (status == BASE_OK) {
+        status = check_sums(self, &step->global, reterr);
+    }
+    step->reduced_ns = base_now_ns();
+    step->times.allreduce_ns += step->reduced_ns - sum_ns;
+    step->times.allreduce_exposed_ns += step->reduced_ns - sum_ns;
+    return status;
+}
+
+/* Clipping and AdamW, on every rank the same. */
+static base_status update(trainer *self, training_step *step, base_error *reterr)
+{
+    base_status status = BASE_OK;
+    if (step->global.targets > 0.0) {
+        rank_optimizer_step(self->optimizer,
+                            &(rank_optimizer_values){.step = (int64_t)self->steps_done + 1,
+                                                     .learning_rate = step->learning_rate,
+                                                     .tokens = step->global.targets},
+                            self->params, rank_ddp_sums(self->ddp));
+        status = self->device.backend->sync(self->device.queue, reterr);
+        step->grad_norm = rank_optimizer_norm(self->optimizer);
+    }
+    step->updated_ns = base_now_ns();
+    return status;
+}
+
+static void report(const trainer *self, const training_step *step)
+{
+    const step_sums *mine = &step->mine;
+    const step_sums *global = &step->global;
+    const rank_ddp_times *times = &step->times;
+    Ringfence__Control__Step told = RINGFENCE__CONTROL__STEP__INIT;
+    told.step = self->steps_done;
+    told.loss = mine->targets > 0.0 ? mine->loss / mine->targets : 0.0;
+    told.loss_global = global->targets > 0.0 ? global->loss / global->targets : 0.0;
+    told.tokens = step->tokens;
+    told.target_tokens = (uint64_t)mine->targets;
+    told.compute_ns =
+        step->computed_ns - step->start_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
+    told.compute_cpu_ns = step->computed_cpu_ns - step->start_cpu_ns;
+    told.allreduce_ns = times->allreduce_ns;
+    told.allreduce_exposed_ns = times->allreduce_exposed_ns;
+    told.optimizer_ns = step->updated_ns - step->reduced_ns;
+    told.step_ns = step->updated_ns - step->start_ns;
+    told.bytes_sent = coll_context_bytes_sent(self->worker->context) - step->bytes_before;
+    told.epoch = self->epoch;
+    told.learning_rate = step->learning_rate;
+    told.grad_norm = step->grad_norm;
+    told.evaluated = step->evaluated;
+    told.heldout_loss = step->heldout.loss;
+    told.heldout_sentences = step->heldout.sentences;
+    told.heldout_correct = step->heldout.correct;
+    proto_client_step(self->worker->client, &told);
+}
+
+base_status trainer_step(trainer *self, base_error *reterr)
+{
+    training_step step = {.tokens = 0};
+    begin(self, &step);
+    base_status status = compute(self, &step, reterr);
+    if (status == BASE_OK) {
+        status = reduce(self, &step, reterr);
+    }
+    if (status == BASE_OK) {
+        status = update(self, &step, reterr);
+    }
+    const int64_t done = (int64_t)self->steps_done + 1;
+    if (status == BASE_OK && self->heldout != NULL && done % self->job->infer.eval_every == 0) {
+        step.evaluated = true;
+        status = trainer_heldout(self, &step.heldout, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    report(self, &step);
+    self->epoch_ended = step.global.remaining == 0.0;
+    self->stopping = step.global.stop > 0.0;
+    self->steps_done++;
+    self->worker->step = self->steps_done;
+    return BASE_OK;
+}

@@ -1,0 +1,38 @@
+/* Mode ddp-cpu: data-parallel training, step by step. */
+#include "train/mode.h"
+
+#include "base/clock.h"
+#include "train/trainer.h"
+
+static void trainer_fini(trainer *self)
+{
+    rank_ddp_destroy(self->ddp);
+    rank_model_destroy(self->model);
+    rank_optimizer_destroy(self->optimizer);
+    rank_data_close(self->heldout);
+    rank_data_close(self->data);
+    rank_tokenizer_destroy(self->tokenizer);
+    if (self->params != NULL) {
+        self->device.backend->release(self->device.queue, self->params);
+    }
+    rank_device_close(&self->device);
+}
+
+base_status rank_mode_train(rank_worker *worker, base_error *reterr)
+{
+    trainer self = {.worker = worker, .job = &worker->identity.job};
+    base_status status = trainer_prepare(&self, reterr);
+    const int64_t startup_ns = base_now_ns() - worker->started_ns;
+    if (status == BASE_OK) {
+        status = trainer_ready(&self, reterr);
+    }
+    while (status == BASE_OK && (int64_t)self.steps_done < self.job->train.steps &&
+           !self.stopping) {
+        status = trainer_step(&self, reterr);
+    }
+    if (status == BASE_OK) {
+        status = trainer_finish(&self, startup_ns, reterr);
+    }
+    trainer_fini(&self);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* What a mode of the rank program is given: who this rank is, its launcher, its peers. */
+#ifndef RANK_WORKER_WORKER_H
+#define RANK_WORKER_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+#include "proto/client.h"
+#include "rank/gate.h"
+
+/* Made by the program (src/run.c), borrowed by the modes. */
+typedef struct rank_worker {
+    proto_identity identity;
+    proto_client *client;
+    coll_context *context; /* NULL for a single generating rank */
+    int64_t started_ns;    /* when the process started, monotonic */
+    uint64_t step;         /* for failure reports */
+    bool reports;          /* joining has begun: the launcher hears of a failure */
+    rank_pass *pass;       /* of a mode that may cost money; else NULL */
+    int exit_code;         /* to leave with after a failure */
+} rank_worker;
+
+/* A should_stop for generating and evaluating: the launcher has asked to end. user: the worker. */
+bool rank_worker_should_stop(void *user);
+
+/* Peak resident memory of this process in bytes. */
+uint64_t rank_worker_max_rss_bytes(void);
+
+#endif

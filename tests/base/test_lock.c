@@ -1,0 +1,102 @@
+/* base/lock.h: one holder at a time among processes, no link followed, and a waiter gets it. */
+#include "base/lock.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support.h"
+
+static test_folder folder;
+
+static void one_at_a_time(void **state)
+{
+    (void)state;
+    base_error error;
+    int first = -1;
+    int second = -1;
+    struct stat info;
+    const char *path = test_folder_path(&folder, "lock");
+    assert_ok(base_lock_file(path, &first, &error), &error);
+    assert_int_equal(fstat(first, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_status(base_lock_file(path, &second, &error), BASE_ERR_BUSY);
+    assert_non_null(strstr(error.message, "lock is locked by another process"));
+    assert_int_equal(second, -1);
+    (void)close(first);
+    assert_ok(base_lock_file(path, &second, &error), &error);
+    base_lock_drop(second);
+    assert_ok(base_lock_file(path, &first, &error), &error);
+    (void)close(first);
+    (void)close(second);
+}
+
+static void no_link_is_followed(void **state)
+{
+    (void)state;
+    base_error error;
+    int fd = -1;
+    const char *link = test_folder_path(&folder, "link");
+    assert_int_equal(symlink("elsewhere", link), 0);
+    assert_status(base_lock_file(link, &fd, &error), BASE_ERR_IO);
+    assert_int_not_equal(access(test_folder_path(&folder, "elsewhere"), F_OK), 0);
+}
+
+/* Who waits gets it when the one who has it ends. */
+static void a_waiter_gets_it(void **state)
+{
+    (void)state;
+    base_error error;
+    int ready[2];
+    int fd = -1;
+    char byte = 0;
+    const char *path = test_folder_path(&folder, "waited");
+    assert_int_equal(pipe(ready), 0);
+    const pid_t holder = fork();
+    assert_true(holder >= 0);
+    if (holder == 0) {
+        int held = -1;
+        if (base_lock_file(path, &held, NULL) != BASE_OK || write(ready[1], "x", 1) != 1) {
+            _exit(1);
+        }
+        (void)pause();
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_status(base_lock_file(path, &fd, &error), BASE_ERR_BUSY);
+    const int waiting = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(waiting >= 0);
+    assert_int_equal(kill(holder, SIGKILL), 0);
+    assert_ok(base_lock_wait(waiting, path, &error), &error);
+    assert_int_equal(waitpid(holder, NULL, 0), holder);
+    (void)close(waiting);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    test_folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(no_link_is_followed),
+        cmocka_unit_test(a_waiter_gets_it),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

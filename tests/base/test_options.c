@@ -1,0 +1,130 @@
+/* base/options.h: options reach the record, errors name the option, the help has groups and
+ * defaults. */
+#include "base/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sample_fields.h"
+#include "support.h"
+
+enum { WORDS_MAX = 16 };
+
+typedef struct seen_options {
+    char names[128];
+} seen_options;
+
+static void note(void *user, const base_field *field)
+{
+    seen_options *seen = user;
+    const size_t used = strlen(seen->names);
+    (void)snprintf(seen->names + used, sizeof seen->names - used, "%s ", field->option);
+}
+
+/* getopt moves pointers about, not the words. */
+static base_status parse(const char *const *words, sample *record, seen_options *seen, int *rest,
+                         const char *operands[WORDS_MAX], base_error *error)
+{
+    char *argv[WORDS_MAX] = {(char *)"program"};
+    int argc = 1;
+    const base_option_set set = {.fields = &sample_fields, .record = record};
+    for (; words[argc - 1] != NULL; argc++) {
+        argv[argc] = (char *)words[argc - 1];
+    }
+    *record = sample_defaults;
+    const base_command_line line = {
+        .argc = argc, .argv = argv, .sets = &set, .set_count = 1, .seen = note, .user = seen};
+    const base_status status = base_options_parse(&line, rest, error);
+    for (int i = *rest; status == BASE_OK && i < argc; i++) {
+        operands[i - *rest] = argv[i];
+    }
+    *rest = argc - *rest;
+    return status;
+}
+
+static void options_reach_the_record(void **state)
+{
+    (void)state;
+    base_error error;
+    sample record;
+    seen_options seen = {.names = ""};
+    int rest = 0;
+    const char *operands[WORDS_MAX];
+    const char *const words[] = {"one", "--rate=0.25", "-n", "7",  "--quiet", "two",
+                                 "-h",  "--wai",       "2",  "--", "--name",  NULL};
+    assert_ok(parse(words, &record, &seen, &rest, operands, &error), &error);
+    assert_true(record.rate == 0.25);
+    assert_int_equal(record.count, 7);
+    assert_false(record.loud);
+    assert_int_equal(record.called, 1);
+    assert_int_equal(record.wait_ms, 2000);
+    assert_string_equal(seen.names, "rate count quiet help wait ");
+    assert_int_equal(rest, 3);
+    assert_string_equal(operands[0], "one");
+    assert_string_equal(operands[1], "two");
+    assert_string_equal(operands[2], "--name");
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[3];
+        const char *said;
+    } cases[] = {
+        {{"--count", "0"}, "--count: 0: must be a whole number from 1 to 9"},
+        {{"-n", "x"}, "--count: 'x'"},
+        {{"--count"}, "--count needs a value"},
+        {{"-n"}, "-n needs a value"},
+        {{"--quiet=yes"}, "--quiet=yes takes no value"},
+        {{"--nothing"}, "unknown or ambiguous flag --nothing"},
+        {{"-x"}, "unknown flag -x"},
+        {{"--h"}, "unknown or ambiguous flag --h"}, /* hours, help */
+        {{"--deep.digest", "0"}, "unknown or ambiguous flag --deep.digest"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {.message = ""};
+        sample record;
+        seen_options seen = {.names = ""};
+        int rest = 0;
+        const char *operands[WORDS_MAX];
+        if (parse(cases[i].words, &record, &seen, &rest, operands, &error) == BASE_OK ||
+            strstr(error.message, cases[i].said) == NULL) {
+            fail_msg("%s: '%s'", cases[i].words[0], error.message);
+        }
+    }
+}
+
+static void help_has_groups_and_defaults(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    const base_option_set set = {.fields = &sample_fields, .defaults = &sample_defaults};
+    FILE *stream = open_memstream(&text, &text_bytes);
+    assert_non_null(stream);
+    base_options_help(&set, 1, stream);
+    assert_int_equal(fclose(stream), 0);
+    assert_string_equal(text, "\nFirst:\n"
+                              "  -n, --count N            how many (2)\n"
+                              "  --rate X                 (0.5)\n"
+                              "  --name TEXT              of it (any)\n"
+                              "  --path FILE              read\n"
+                              "  --colour NAME            red or green (red)\n"
+                              "  --wait SECONDS           (1.5)\n"
+                              "  --hours HOURS\n"
+                              "\nSecond:\n"
+                              "  --quiet                  say less\n"
+                              "  -h, --help               this\n");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_reach_the_record),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(help_has_groups_and_defaults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

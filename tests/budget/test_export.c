@@ -1,0 +1,122 @@
+/* spend.jsonl, hledger's journal and the page: what they say of a small ledger. */
+#include "budget/export.h"
+
+#include <string.h>
+
+#include "ledger_fixture.h"
+
+static int make(void **state)
+{
+    static ledger_fixture fixture;
+    fixture_make(&fixture);
+    assert_granted(fixture_account(&fixture, "phase", 50 * USD));
+    *state = &fixture;
+    return 0;
+}
+
+static int take_down(void **state)
+{
+    fixture_remove(*state);
+    return 0;
+}
+
+typedef struct text_buffer {
+    char text[16384];
+    size_t used;
+} text_buffer;
+
+static base_status put(void *context, const char *text, base_error *reterr)
+{
+    text_buffer *buffer = context;
+    const size_t length = strlen(text);
+    if (buffer->used + length >= sizeof buffer->text) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the test's buffer is full");
+    }
+    memcpy(buffer->text + buffer->used, text, length + 1);
+    buffer->used += length;
+    return BASE_OK;
+}
+
+static bool put_jsonl(void *context, const budget_row *row)
+{
+    char text[BUDGET_EXPORT_LINE_BYTES];
+    return !budget_export_jsonl(row, text) || put(context, text, NULL) == BASE_OK;
+}
+
+static bool put_hledger(void *context, const budget_row *row)
+{
+    char text[BUDGET_EXPORT_LINE_BYTES];
+    return !budget_export_hledger(row, text) || put(context, text, NULL) == BASE_OK;
+}
+
+static void contains(const text_buffer *buffer, const char *text)
+{
+    if (strstr(buffer->text, text) == NULL) {
+        fail_msg("there is no \"%s\" in:\n%s", text, buffer->text);
+    }
+}
+
+static void exports_say_what_the_ledger_holds(void **state)
+{
+    ledger_fixture *fixture = *state;
+    static text_buffer jsonl;
+    static text_buffer hledger;
+    static text_buffer page;
+    assert_granted(fixture_account(fixture, "phase/lab02", 5 * USD));
+    assert_granted(fixture_authorize(fixture, "phase/lab02", "one", 2 * USD));
+    assert_granted(fixture_create(fixture, "one"));
+    assert_granted(fixture_line(fixture, "one", 1234567, "line-1"));
+    assert_granted(fixture_attest(fixture, "one"));
+    assert_granted(fixture_authorize(fixture, "phase", "two", 2 * USD));
+    assert_granted(fixture_create(fixture, "two"));
+    assert_granted(fixture_attach(fixture, "two", "pod-two"));
+    assert_granted(fixture_prove(fixture, "two", "pod-two"));
+    assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_jsonl, &jsonl, &fixture->error),
+              &fixture->error);
+    assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_hledger, &hledger, &fixture->error),
+              &fixture->error);
+    assert_ok(budget_export_markdown(fixture->ledger, put, &page, &fixture->error),
+              &fixture->error);
+    contains(&jsonl, "{\"seq\":4,\"at\":\"2026-11-18T11:06:40Z\",\"event\":\"authorized\","
+                     "\"label\":\"one\",\"account\":\"phase/lab02\",\"usd\":\"2.00\","
+                     "\"usd_micro\":2000000,\"state\":\"reserved\"}\n");
+    contains(&jsonl, "\"event\":\"actual\",\"label\":\"one\",\"account\":\"phase/lab02\","
+                     "\"usd\":\"1.234567\",\"usd_micro\":1234567,\"line_id\":\"line-1\"");
+    contains(&jsonl,
+             "\"event\":\"terminated\",\"label\":\"one\",\"account\":\"phase/lab02\","
+             "\"state\":\"terminated-unbilled\",\"proof\":\"attested\",\"evidence_blake2b256\":\"");
+    contains(&hledger, "2026-11-18 one | line-1  ; seq: 6\n"
+                       "    expenses:cloud:phase:lab02  1.234567 USD\n"
+                       "    liabilities:cloud\n\n");
+    contains(&page, "Spent in all: 1.234567 USD.");
+    contains(&page, "| phase/lab02 | 5.00 | 1.234567 | 0.765433 | 3.00 |");
+    contains(
+        &page,
+        "| one | 2026-11-18 | phase/lab02 | runpod | 2.00 | 1.234567 | terminated-unbilled | `");
+    contains(&page, "(attested) |");
+    contains(&page, "| two | 2026-11-18 | phase | runpod | 2.00 | unknown | terminated-unbilled |");
+}
+
+/* A credit above what was posted stands there whole, and in two parts. */
+static void a_credit_shows_what_does_not_count(void **state)
+{
+    ledger_fixture *fixture = *state;
+    static text_buffer jsonl;
+    assert_granted(fixture_authorize(fixture, "phase", "one", 2 * USD));
+    assert_granted(fixture_create(fixture, "one"));
+    assert_granted(fixture_line(fixture, "one", USD, "line-1"));
+    assert_granted(fixture_line(fixture, "one", -3 * USD, "line-2"));
+    assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_jsonl, &jsonl, &fixture->error),
+              &fixture->error);
+    contains(&jsonl, "\"usd\":\"-1.00\",\"usd_micro\":-1000000,"
+                     "\"uncounted_usd_micro\":-2000000,\"line_id\":\"line-2\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(exports_say_what_the_ledger_holds, make, take_down),
+        cmocka_unit_test_setup_teardown(a_credit_shows_what_does_not_count, make, take_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

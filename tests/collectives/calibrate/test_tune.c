@@ -1,0 +1,354 @@
+/* The cost model and its choice, the file that keeps its figures, and the ways to force an
+ * algorithm. */
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "calibrate/tune_file.h"
+#include "ranks.h"
+#include "support.h"
+
+static const coll_costs fast_links = {
+    .inside = {20, 5, 1}, .between = {20, 5, 1}, .reduce_byte_ns = 0.02, .start_us = 50};
+static const coll_costs slow_between = {
+    .inside = {1, 0.5, 0.1}, .between = {50, 10, 8}, .reduce_byte_ns = 0.02, .start_us = 100};
+
+static coll_layout one_host(int ranks)
+{
+    return (coll_layout){.ranks = ranks,
+                         .hosts = 1,
+                         .host_ranks_max = ranks,
+                         .host_ranks_min = ranks,
+                         .contiguous = true,
+                         .aligned = true};
+}
+
+static coll_layout even_hosts(int hosts, int ranks_each)
+{
+    return (coll_layout){.ranks = hosts * ranks_each,
+                         .hosts = hosts,
+                         .host_ranks_max = ranks_each,
+                         .host_ranks_min = ranks_each,
+                         .contiguous = true,
+                         .aligned = (ranks_each & (ranks_each - 1)) == 0};
+}
+
+static bool is_close(double a, double b)
+{
+    return a > b - 1e-6 * b && a < b + 1e-6 * b;
+}
+
+/* The formulas of docs/COLLECTIVES.md, written out for 8 ranks and a megabyte. */
+static void test_formulas(void **state)
+{
+    (void)state;
+    const coll_layout eight = one_host(8);
+    const double start = 50;
+    const double a = 20;
+    const double o = 5;
+    const double s = 1e6 / 1000; /* µs per ns and byte */
+    const double b = 1;
+    const double g = 0.02;
+    const double part = 7.0 / 8.0 * s;
+    const coll_costs *c = &fast_links;
+    const coll_kind kind = COLL_ALL_REDUCE;
+    assert_true(is_close(coll_cost_us(c, &eight, kind, COLL_ALGORITHM_RING, 1000000),
+                         start + 14 * a + part * (2 * b + g)));
+    assert_true(is_close(coll_cost_us(c, &eight, kind, COLL_ALGORITHM_DIRECT, 1000000),
+                         start + 2 * (a + 6 * o) + part * (2 * b + g)));
+    assert_true(is_close(coll_cost_us(c, &eight, kind, COLL_ALGORITHM_RECURSIVE_DOUBLING, 1000000),
+                         start + 3 * (a + s * (b + g))));
+    assert_true(is_close(coll_cost_us(c, &eight, kind, COLL_ALGORITHM_HALVING_DOUBLING, 1000000),
+                         start + 6 * a + part * (2 * b + g)));
+    assert_true(is_close(coll_cost_us(c, &eight, kind, COLL_ALGORITHM_TREE, 1000000),
+                         start + 6 * a + s * (2 * b + g) + 6 * 32.768 * b));
+    const coll_layout alone = one_host(1);
+    assert_true(coll_cost_us(c, &alone, kind, COLL_ALGORITHM_RING, 1000) == 0.0);
+}
+
+/* More bytes never cost less, and no price is negative. */
+static void test_prices_rise(void **state)
+{
+    (void)state;
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_ALL_TO_ALL; kind++) {
+        for (int algorithm = COLL_ALGORITHM_RING; algorithm <= COLL_ALGORITHM_LAST; algorithm++) {
+            for (int ranks = 2; ranks <= 64; ranks++) {
+                const coll_layout layouts[] = {one_host(ranks), even_hosts(ranks, 1),
+                                               even_hosts(ranks, 3)};
+                for (int i = 0; i < 3 && kind != COLL_BARRIER; i++) {
+                    double before = 0;
+                    for (size_t bytes = 1; bytes < (size_t)1 << 32; bytes *= 8) {
+                        const double cost =
+                            coll_cost_us(&slow_between, &layouts[i], (coll_kind)kind,
+                                         (coll_algorithm)algorithm, bytes);
+                        assert_true(cost >= before && cost > 100);
+                        before = cost;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Few rounds for short vectors, few bytes for long ones, two levels between slow hosts; and only
+ * what has the canonical order. */
+static void test_choice(void **state)
+{
+    (void)state;
+    const coll_layout sixteen = one_host(16);
+    const coll_layout hosts = even_hosts(4, 8);
+    const coll_layout threes = even_hosts(4, 3);
+    const coll_kind kind = COLL_ALL_REDUCE;
+    assert_int_equal(coll_cost_choose(&fast_links, &sixteen, kind, 64),
+                     COLL_ALGORITHM_RECURSIVE_DOUBLING);
+    assert_int_equal(coll_cost_choose(&fast_links, &sixteen, kind, 1 << 26),
+                     COLL_ALGORITHM_HALVING_DOUBLING);
+    assert_int_equal(coll_cost_choose(&slow_between, &hosts, kind, 1 << 20),
+                     COLL_ALGORITHM_TWO_LEVEL);
+    assert_int_not_equal(coll_cost_choose(&slow_between, &threes, kind, 1 << 20),
+                         COLL_ALGORITHM_TWO_LEVEL);
+    assert_false(coll_cost_is_eligible(&sixteen, kind, COLL_ALGORITHM_RING));
+    assert_false(coll_cost_is_eligible(&sixteen, COLL_REDUCE, COLL_ALGORITHM_TREE));
+    assert_true(coll_cost_is_eligible(&sixteen, COLL_ALL_GATHER, COLL_ALGORITHM_RING));
+    for (size_t bytes = 1; bytes < (size_t)1 << 32; bytes *= 2) {
+        for (int ranks = 2; ranks <= 64; ranks++) {
+            const coll_layout layout = one_host(ranks);
+            const coll_algorithm best = coll_cost_choose(&fast_links, &layout, kind, bytes);
+            assert_true(coll_cost_is_eligible(&layout, kind, best));
+            assert_true(coll_cost_us(&fast_links, &layout, kind, best, bytes) ==
+                        coll_cost_us(&fast_links, &layout, kind, COLL_ALGORITHM_AUTO, bytes));
+        }
+    }
+}
+
+static void test_file_text(void **state)
+{
+    (void)state;
+    static const char good[] =
+        "# libcoll costs 1\nkey k\ninside_latency_us 1\ninside_message_us 2\n"
+        "inside_byte_ns 3\nbetween_latency_us 4.5\nbetween_message_us 5\n"
+        "between_byte_ns 6\nreduce_byte_ns 7\nstart_us 8e1\n";
+    coll_costs costs;
+    bool found = false;
+    base_error error;
+    assert_ok(coll_tune_file_parse(good, "k", &costs, &found, &error), &error);
+    assert_true(found && costs.inside.byte_ns == 3.0 && costs.between.latency_us == 4.5 &&
+                costs.start_us == 80.0);
+    assert_ok(coll_tune_file_parse(good, "another", &costs, &found, &error), &error);
+    assert_false(found);
+    assert_ok(coll_tune_file_parse(good, "", &costs, &found, &error), &error);
+    assert_false(found);
+    assert_status(coll_tune_file_parse("[section]\n", "k", &costs, &found, &error),
+                  BASE_ERR_INVALID);
+    for (size_t cut = strlen("# libcoll costs 1\nkey k\n"); cut < sizeof good - 1; cut++) {
+        char text[sizeof good] = "";
+        memcpy(text, good, cut);
+        assert_status(coll_tune_file_parse(text, "k", &costs, &found, &error), BASE_ERR_INVALID);
+        assert_false(found);
+    }
+    static const char *const wrong[] = {"nan", "inf", "-1", "1e13", "", "7 7", "0x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[sizeof good + 8];
+        (void)snprintf(text, sizeof text, "%.*s %s\nstart_us 8\n",
+                       (int)(strstr(good, "reduce_byte_ns") - good) + 14, good, wrong[i]);
+        assert_status(coll_tune_file_parse(text, "k", &costs, &found, &error), BASE_ERR_INVALID);
+    }
+}
+
+/* Programs of all languages may share a file. */
+static void test_file_has_points(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    coll_costs costs;
+    bool found = false;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    test_use_comma_locale(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    assert_ok(coll_tune_file_write(path, "k", &slow_between, &error), &error);
+    assert_ok(coll_tune_file_read(path, "k", &costs, &found, &error), &error);
+    assert_non_null(setlocale(LC_ALL, "C"));
+    assert_true(found && memcmp(&costs, &slow_between, sizeof costs) == 0);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_non_null(strstr(text, "inside_message_us 0.5\n"));
+    free(text);
+    test_folder_remove(&folder);
+}
+
+typedef struct cached {
+    const char *path;
+    base_status status;
+    double start_us;
+    coll_algorithm algorithm; /* of the options */
+    coll_algorithm in_use;
+} cached;
+
+static void cached_body(test_rank *rank)
+{
+    cached *c = rank->user;
+    coll_context *context = NULL;
+    coll_context_options options = test_rank_options(rank);
+    options.tune_path = rank->rank == 0 ? c->path : NULL;
+    options.algorithm = c->algorithm;
+    const base_status status = coll_context_create(&options, &context, &rank->error);
+    RANK_CHECK(rank, status == c->status || (status != BASE_OK && c->status != BASE_OK));
+    if (status == BASE_OK) {
+        const coll_costs *costs = coll_tune_costs(context);
+        RANK_CHECK(rank, c->start_us == 0 || (costs != NULL && costs->start_us == c->start_us));
+        RANK_CHECK(rank, coll_context_algorithm(context) == c->in_use);
+        coll_context_destroy(context);
+    }
+}
+
+static void create_contexts(cached c, coll_transport transport)
+{
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = 3, .transport = transport, .user = &c, .bare = true},
+        cached_body);
+}
+
+/* Another time to start in a file of costs. */
+static void change_start(const char *path, int start_us)
+{
+    base_error error;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    char *last = strstr(text, "start_us ");
+    assert_non_null(last);
+    char changed[4096];
+    const int used = snprintf(changed, sizeof changed, "%.*sstart_us %d\n",
+                              (int)(last - (char *)text), (char *)text, start_us);
+    assert_ok(base_file_write(path, changed, (size_t)used, &error), &error);
+    free(text);
+}
+
+/* Measured once and kept; the second time the file's figures are taken, which the test changes to
+ * see it. Somebody else's file is left alone. */
+static void test_file_is_used(void **state)
+{
+    (void)state;
+    test_folder folder;
+    base_error error;
+    void *text = NULL;
+    size_t size_bytes = 0;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    create_contexts((cached){.path = path}, COLL_TRANSPORT_ZMQ);
+    change_start(path, 4321);
+    create_contexts((cached){.path = path, .start_us = 4321}, COLL_TRANSPORT_ZMQ);
+    assert_ok(base_file_write(path, "mine\n", 5, &error), &error);
+    create_contexts((cached){.path = path, .status = BASE_ERR_INVALID}, COLL_TRANSPORT_ZMQ);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_string_equal(text, "mine\n");
+    free(text);
+    create_contexts(
+        (cached){.path = test_folder_path(&folder, "no/such/folder"), .status = BASE_ERR_IO},
+        COLL_TRANSPORT_ZMQ);
+    test_folder_remove(&folder);
+}
+
+/* The environment names a file where the program does not; an empty name is none. */
+static void test_environment_names_file(void **state)
+{
+    (void)state;
+    static const char variable[] = "RINGFENCE_COLL_TUNE_FILE";
+    test_folder folder;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    const char *other = test_folder_path(&folder, "other");
+    assert_int_equal(setenv(variable, path, 1), 0);
+    create_contexts((cached){.path = other}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(access(other, F_OK), 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+    create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(access(path, F_OK), 0);
+    change_start(path, 4321);
+    create_contexts((cached){.start_us = 4321}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(setenv(variable, "", 1), 0);
+    create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
+    assert_int_equal(unsetenv(variable), 0);
+    test_folder_remove(&folder);
+}
+
+/* A disk that takes no more: told, and half a file is not left for the next job. */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    test_folder folder;
+    struct rlimit before;
+    test_folder_make(&folder);
+    const char *path = test_folder_path(&folder, "costs");
+    const char *half = test_folder_path(&folder, "costs.tmp");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 20, .rlim_max = before.rlim_max};
+    void (*const on_excess)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    create_contexts((cached){.path = path, .status = BASE_ERR_IO}, COLL_TRANSPORT_TCP);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, on_excess);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_int_not_equal(access(half, F_OK), 0);
+    create_contexts((cached){.path = path}, COLL_TRANSPORT_TCP);
+    assert_int_equal(access(path, F_OK), 0);
+    test_folder_remove(&folder);
+}
+
+/* The environment decides where the program does not; an unknown name lists the known ones. */
+static void test_environment(void **state)
+{
+    (void)state;
+    static const char variable[] = "RINGFENCE_COLL_ALGORITHM";
+    coll_context *context = NULL;
+    base_error error;
+    assert_int_equal(setenv(variable, "halving_doubling", 1), 0);
+    create_contexts((cached){.in_use = COLL_ALGORITHM_HALVING_DOUBLING}, COLL_TRANSPORT_ZMQ);
+    create_contexts((cached){.in_use = COLL_ALGORITHM_HALVING_DOUBLING}, COLL_TRANSPORT_SHM);
+    create_contexts((cached){.algorithm = COLL_ALGORITHM_RING, .in_use = COLL_ALGORITHM_RING},
+                    COLL_TRANSPORT_SHM);
+    assert_int_equal(setenv(variable, "fastest", 1), 0);
+    const coll_context_options options = {
+        .world_size = 1, .exchange = (coll_exchange)(uintptr_t)1 /* is not called */};
+    assert_status(coll_context_create(&options, &context, &error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, variable));
+    assert_non_null(strstr(error.message, "fastest"));
+    assert_non_null(strstr(error.message, "halving_doubling, two_level"));
+    assert_int_equal(unsetenv(variable), 0);
+    create_contexts((cached){.in_use = COLL_ALGORITHM_DIRECT}, COLL_TRANSPORT_SHM);
+}
+
+static void disagree_body(test_rank *rank)
+{
+    coll_context *context = NULL;
+    coll_context_options options = test_rank_options(rank);
+    options.algorithm = rank->rank == 1 ? COLL_ALGORITHM_RING : COLL_ALGORITHM_AUTO;
+    RANK_CHECK(rank, coll_context_create(&options, &context, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, strstr(rank->error.message, "ring") != NULL &&
+                         strstr(rank->error.message, "auto") != NULL);
+}
+
+static void test_ranks_disagree(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagree_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_formulas),        cmocka_unit_test(test_prices_rise),
+        cmocka_unit_test(test_choice),          cmocka_unit_test(test_file_text),
+        cmocka_unit_test(test_file_is_used),    cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_environment),     cmocka_unit_test(test_ranks_disagree),
+        cmocka_unit_test(test_file_has_points), cmocka_unit_test(test_environment_names_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+/* Making communicators: again after a failure, many of them, and of those ranks that are left.
+ * Ranks are threads, or processes where one of them dies. */
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "forked.h"
+#include "ranks.h"
+#include "support.h"
+
+static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                            COLL_TRANSPORT_TCP};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+static bool works(test_rank *rank, coll_comm *comm)
+{
+    int32_t value = 1;
+    return coll_all_reduce(comm, &value, &value, 1, COLL_INT32, COLL_SUM, &rank->error) ==
+               BASE_OK &&
+           value == coll_comm_size(comm);
+}
+
+/* Rank 1 comes when rank 0 has given up, and tries again: the call that belongs to the failed one
+ * fails, or its communicator does, and the next ones are good. */
+static void late_body(test_rank *rank)
+{
+    static sem_t over;
+    static const int both[] = {0, 1};
+    coll_comm *comm = NULL;
+    coll_comm *second = NULL;
+    RANK_CHECK(rank, rank->rank != 0 || sem_init(&over, 0, 0) == 0);
+    RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
+    if (rank->rank == 1) {
+        (void)sem_wait(&over);
+    }
+    base_status status = coll_comm_create(rank->context, both, 2, &comm, &rank->error);
+    if (rank->rank == 0) {
+        (void)sem_post(&over);
+    }
+    if (status == BASE_OK && rank->rank == 1) { /* over sockets, if the line alone is here yet */
+        status = coll_barrier(comm, &rank->error);
+        coll_comm_destroy(comm);
+    }
+    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_OK(rank, coll_comm_create(rank->context, both, 2, &comm, &rank->error));
+    RANK_OK(rank, coll_comm_create(rank->context, both, 2, &second, &rank->error));
+    RANK_CHECK(rank, works(rank, comm) && works(rank, second));
+    coll_comm_destroy(comm);
+    coll_comm_destroy(second);
+}
+
+static void a_list_can_be_tried_again(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 2,
+                                                    .transport = transports[t],
+                                                    .timeout_ns = 3 * BASE_NS_PER_S / 2},
+                              late_body);
+    }
+}
+
+/* The next of all orders of the ranks. */
+static void next_order(int *ranks, int count)
+{
+    int i = count - 2;
+    while (ranks[i] > ranks[i + 1]) {
+        i--;
+    }
+    int j = count - 1;
+    while (ranks[j] < ranks[i]) {
+        j--;
+    }
+    const int swapped = ranks[i];
+    ranks[i] = ranks[j];
+    ranks[j] = swapped;
+    for (int low = i + 1, high = count - 1; low < high; low++, high--) {
+        const int moved = ranks[low];
+        ranks[low] = ranks[high];
+        ranks[high] = moved;
+    }
+}
+
+static void many_body(test_rank *rank)
+{
+    enum { LISTS = 1030 };
+    int ranks[] = {0, 1, 2, 3, 4, 5, 6};
+    for (int i = 0; i < LISTS; i++) {
+        coll_comm *comm = NULL;
+        RANK_OK(rank, coll_comm_create(rank->context, ranks, 7, &comm, &rank->error));
+        coll_comm_destroy(comm);
+        next_order(ranks, 7);
+    }
+}
+
+static void lists_may_be_many(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 7, .transport = COLL_TRANSPORT_SHM},
+                          many_body);
+}
+
+/* ---- shrink: a rank dies, and the others go on without it ---- */
+
+enum { RANKS = 4, VICTIM = 1 };
+
+static base_status shrink(forked_rank *rank, coll_context *context, base_error *error)
+{
+    static const int left[] = {0, 2, 3};
+    coll_comm *comm = NULL;
+    int32_t values[RANKS] = {0};
+    const int32_t own = 10 + rank->rank;
+    base_status status = coll_comm_create(context, left, RANKS - 1, &comm, error);
+    for (int i = 0; i < 100 && status == BASE_OK; i++) {
+        status = coll_all_gather(comm, &own, values, 1, COLL_INT32, error);
+    }
+    if (status == BASE_OK && (values[0] != 10 || values[1] != 12 || values[2] != 13)) {
+        status = base_fail(error, BASE_ERR_STATE, "wrong values");
+    }
+    coll_comm_destroy(comm);
+    return status;
+}
+
+static int shrink_body(forked_rank *rank, void *user)
+{
+    coll_context *context = NULL;
+    base_error error = {.message = ""};
+    const coll_context_options options = {.rank = rank->rank,
+                                          .world_size = rank->size,
+                                          .exchange = forked_exchange,
+                                          .exchange_user = rank,
+                                          .transport = *(const coll_transport *)user,
+                                          .timeout_ns = 20 * BASE_NS_PER_S};
+    base_status status = coll_context_create(&options, &context, &error);
+    if (status == BASE_OK) {
+        status = coll_barrier(coll_context_world(context), &error);
+    }
+    if (rank->rank == VICTIM) {
+        (void)raise(SIGKILL);
+    }
+    if (status == BASE_OK) {
+        status = coll_barrier(coll_context_world(context), &error);
+    }
+    const bool lost = status == BASE_ERR_PEER && strstr(error.message, "rank 1 (host") != NULL;
+    if (lost) {
+        status = shrink(rank, context, &error);
+    }
+    if (!lost || status != BASE_OK) {
+        (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, base_status_name(status),
+                      error.message);
+    }
+    coll_context_destroy(context);
+    return lost && status == BASE_OK ? 0 : 1;
+}
+
+static void the_others_go_on(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        coll_transport transport = transports[t];
+        pid_t pids[RANKS];
+        base_error error;
+        assert_ok(forked_start(RANKS, shrink_body, &transport, pids, &error), &error);
+        for (int r = 0; r < RANKS; r++) {
+            int status = 0;
+            assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+            assert_true(r == VICTIM ? WIFSIGNALED(status) : WIFEXITED(status));
+            assert_int_equal(r == VICTIM ? 0 : WEXITSTATUS(status), 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_others_go_on), /* first: it forks */
+        cmocka_unit_test(a_list_can_be_tried_again),
+        cmocka_unit_test(lists_may_be_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* coll_comm_operations: every operation is counted once, by whatever path it goes. Ranks are
+ * threads. */
+#include <stdlib.h>
+
+#include "ranks.h"
+#include "support.h"
+
+enum { LARGE = 50000, STARTED = 40 };
+
+/* How often each kind was called. */
+typedef struct calls {
+    uint64_t of[COLL_RECEIVE + 1];
+} calls;
+
+static bool counted(const coll_comm *comm, const calls *expected)
+{
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_RECEIVE; kind++) {
+        if (coll_comm_operations(comm, (coll_kind)kind) != expected->of[kind]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Blocking calls: in flag lines, in the arena, and from plain memory. */
+static void call_blocking(test_rank *rank, coll_comm *comm, float *shared, float *own,
+                          calls *expected)
+{
+    const int peer = 1 - rank->rank;
+    for (int i = 0; i < 3; i++) {
+        RANK_OK(rank, coll_all_reduce(comm, own, own, 1, COLL_FLOAT32, COLL_SUM, &rank->error));
+        RANK_OK(rank,
+                coll_all_reduce(comm, shared, shared, LARGE, COLL_FLOAT32, COLL_SUM, &rank->error));
+        RANK_OK(rank, coll_all_reduce(comm, own, own, LARGE, COLL_FLOAT32, COLL_MAX, &rank->error));
+        expected->of[COLL_ALL_REDUCE] += 3;
+    }
+    RANK_OK(rank, coll_broadcast(comm, own, LARGE, COLL_FLOAT32, 1, &rank->error));
+    RANK_OK(rank, coll_all_gather(comm, own, shared, 8, COLL_FLOAT32, &rank->error));
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    RANK_OK(rank, rank->rank == 0
+                      ? coll_send(comm, own, LARGE, COLL_FLOAT32, peer, &rank->error)
+                      : coll_receive(comm, own, LARGE, COLL_FLOAT32, peer, &rank->error));
+    expected->of[COLL_BROADCAST]++;
+    expected->of[COLL_ALL_GATHER]++;
+    expected->of[COLL_BARRIER]++;
+    expected->of[rank->rank == 0 ? COLL_SEND : COLL_RECEIVE]++;
+}
+
+/* One operation started again and again, more at a time than may be announced. */
+static void call_queued(test_rank *rank, coll_comm *comm, float *shared, calls *expected)
+{
+    coll_request *requests[STARTED] = {NULL};
+    coll_op *op = NULL;
+    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                               .send = shared,
+                               .recv = shared,
+                               .count = LARGE,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_MAX};
+    for (int i = 0; i < STARTED; i++) {
+        RANK_OK(rank, coll_start(comm, &(coll_op_desc){.kind = COLL_BARRIER}, &requests[i],
+                                 &rank->error));
+    }
+    expected->of[COLL_BARRIER] += STARTED;
+    RANK_CHECK(rank, counted(comm, expected)); /* under way, too */
+    RANK_OK(rank, coll_request_wait_all(requests, STARTED, &rank->error));
+    RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+    RANK_CHECK(rank, counted(comm, expected));
+    for (int i = 0; i < 5; i++) {
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+        RANK_OK(rank, coll_op_wait(op, &rank->error));
+    }
+    coll_op_destroy(op);
+    expected->of[COLL_ALL_REDUCE] += 5;
+}
+
+static void count_body(test_rank *rank)
+{
+    coll_comm *world = coll_context_world(rank->context);
+    coll_comm *split = NULL;
+    coll_arena *arena = NULL;
+    calls expected = {.of = {0}};
+    float *own = calloc(LARGE, sizeof *own);
+    RANK_CHECK(rank, own != NULL && counted(world, &expected)); /* links may have been measured */
+    RANK_OK(rank, coll_comm_split(world, 0, -rank->rank, &split, &rank->error));
+    RANK_OK(rank, coll_arena_create(world, LARGE * sizeof(float), &arena, &rank->error));
+    RANK_CHECK(rank, counted(world, &expected) && counted(split, &expected));
+    call_blocking(rank, world, coll_arena_data(arena), own, &expected);
+    RANK_CHECK(rank, counted(world, &expected));
+    call_queued(rank, world, coll_arena_data(arena), &expected);
+    RANK_CHECK(rank, counted(world, &expected));
+    RANK_CHECK(rank, counted(split, &(calls){.of = {0}}));
+    RANK_CHECK(rank,
+               coll_all_reduce(world, NULL, NULL, 1, COLL_FLOAT32, COLL_SUM, NULL) != BASE_OK);
+    RANK_CHECK(rank, counted(world, &expected)); /* refused, and not begun */
+    RANK_CHECK(rank, coll_comm_operations(world, (coll_kind)0) == 0);
+    coll_arena_destroy(arena);
+    coll_comm_destroy(split);
+    free(own);
+}
+
+static void each_operation_is_counted_once(void **state)
+{
+    (void)state;
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                                COLL_TRANSPORT_ZMQ};
+    for (int i = 0; i < 3; i++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = transports[i]},
+                              count_body);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_operation_is_counted_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

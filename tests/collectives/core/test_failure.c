@@ -1,0 +1,499 @@
+/* What goes wrong says so on every rank: mismatches, aborts, timeouts, misuse.
+ * Ranks are threads. */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "support.h"
+
+enum { COUNT = 1000, LONG_COUNT = 50000, FLAGS = 32 };
+
+#define SHORT_NS (300 * BASE_NS_PER_MS)
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+typedef enum difference {
+    DIFFERENT_COUNT,
+    DIFFERENT_TYPE,
+    DIFFERENT_REDUCE,
+    DIFFERENT_ROOT,
+    DIFFERENT_KIND,
+    DIFFERENT_ALGORITHM,
+    DIFFERENCES,
+} difference;
+
+/* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
+static void mismatch_body(test_rank *rank)
+{
+    static const char *const words[] = {"× 999", "int32", "max", "root 1", "all_gather", "ring"};
+    const difference which = *(const difference *)rank->user;
+    static float memory[8][4 * COUNT];
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_op_desc desc = {.kind = which == DIFFERENT_ROOT ? COLL_BROADCAST : COLL_ALL_REDUCE,
+                         .send = memory[rank->rank],
+                         .recv = memory[rank->rank],
+                         .count = COUNT,
+                         .type = COLL_FLOAT32,
+                         .reduce = COLL_SUM,
+                         .algorithm = COLL_ALGORITHM_DIRECT};
+    for (int i = 0; i < FLAGS; i++) { /* so that all have shown the same by name, */
+        RANK_OK(rank, coll_run(comm, &desc, &rank->error));
+    }
+    desc.algorithm = COLL_ALGORITHM_AUTO; /* and then by AUTO, which chooses it */
+    if (rank->rank == 1) {
+        desc.count -= which == DIFFERENT_COUNT ? 1 : 0;
+        desc.type = which == DIFFERENT_TYPE ? COLL_INT32 : desc.type;
+        desc.reduce = which == DIFFERENT_REDUCE ? COLL_MAX : desc.reduce;
+        desc.root = which == DIFFERENT_ROOT ? 1 : 0;
+        desc.algorithm = which == DIFFERENT_ALGORITHM ? COLL_ALGORITHM_RING : desc.algorithm;
+        if (which == DIFFERENT_KIND) {
+            desc.kind = COLL_ALL_GATHER;
+            desc.send = memory[rank->rank] + COUNT;
+        }
+    }
+    coll_op *op = NULL;
+    RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
+    base_status status = coll_op_start(op, &rank->error); /* may know already */
+    if (status == BASE_OK) {
+        status = coll_op_wait(op, &rank->error);
+    }
+    if (status == BASE_OK && which == DIFFERENT_ROOT) {
+        status = coll_barrier(comm, &rank->error); /* who waits for nobody learns it now */
+    }
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, words[which]));
+    RANK_CHECK(rank, has(rank->error.message, " auto (")); /* as rank 0, and 2, has said */
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host") ||
+                         has(rank->error.message, "rank 2 (host"));
+    coll_op_destroy(op);
+    base_error again;
+    RANK_CHECK(rank, coll_barrier(comm, &again) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
+}
+
+static void mismatches(coll_transport transport)
+{
+    for (int which = 0; which < DIFFERENCES; which++) {
+        difference d = (difference)which;
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transport, .user = &d},
+                              mismatch_body);
+    }
+}
+
+/* Rank 1 has other parts than the others: the same number of them for itself and in all. */
+static void parts_body(test_rank *rank)
+{
+    static const size_t parts[][3] = {{10, 20, 30}, {30, 20, 10}};
+    static float whole[3][60];
+    static float part[3][30];
+    const coll_kind kind = *(const coll_kind *)rank->user;
+    const bool gathers = kind == COLL_ALL_GATHER;
+    coll_comm *comm = coll_context_world(rank->context);
+    const coll_op_desc desc = {.kind = kind,
+                               .send = gathers ? part[rank->rank] : whole[rank->rank],
+                               .recv = gathers ? whole[rank->rank] : part[rank->rank],
+                               .counts = parts[rank->rank == 1],
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM};
+    RANK_CHECK(rank, coll_run(comm, &desc, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "× 60 in parts "));
+}
+
+static void test_parts_of_equal_sum_are_told_apart(void **state)
+{
+    (void)state;
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                                COLL_TRANSPORT_ZMQ};
+    for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+        coll_kind kinds[] = {COLL_ALL_GATHER, COLL_REDUCE_SCATTER};
+        for (size_t k = 0; k < 2; k++) {
+            test_ranks_as_threads(
+                &(test_ranks_options){.size = 3, .transport = transports[t], .user = &kinds[k]},
+                parts_body);
+        }
+    }
+}
+
+/* Two ranks, and each takes itself for the root: neither waits for the other, but both learn it by
+ * the next operation. */
+static void two_roots_body(test_rank *rank)
+{
+    static float memory[2][LONG_COUNT];
+    const size_t count = *(const size_t *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    base_status status =
+        coll_broadcast(comm, memory[rank->rank], count, COLL_FLOAT32, rank->rank, &rank->error);
+    if (status == BASE_OK) {
+        status = coll_barrier(comm, &rank->error);
+    }
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "ranks disagree on operation #2: "));
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "root 0"));
+    RANK_CHECK(rank, has(rank->error.message, "root 1"));
+}
+
+static void test_two_roots(void **state)
+{
+    (void)state;
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                                COLL_TRANSPORT_ZMQ};
+    static const size_t counts[] = {1, LONG_COUNT};
+    for (int t = 0; t < 3; t++) {
+        for (int c = 0; c < 2; c++) {
+            size_t count = counts[c];
+            test_ranks_as_threads(
+                &(test_ranks_options){.size = 2, .transport = transports[t], .user = &count},
+                two_roots_body);
+        }
+    }
+}
+
+static void test_mismatch_shm(void **state)
+{
+    (void)state;
+    mismatches(COLL_TRANSPORT_SHM);
+}
+
+static void test_mismatch_tcp(void **state)
+{
+    (void)state;
+    mismatches(COLL_TRANSPORT_TCP);
+}
+
+static void test_mismatch_zmq(void **state)
+{
+    (void)state;
+    mismatches(COLL_TRANSPORT_ZMQ);
+}
+
+/* Rank 2 stays away: the others' error says who is missing, in what, and who is there. Whose time
+ * is over first tells the other. */
+static void absent_body(test_rank *rank)
+{
+    sem_t *over = rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    float value = 1;
+    if (rank->rank == 2) {
+        for (int ended = 0; ended < 2;) {
+            ended += sem_wait(over) == 0 ? 1 : 0;
+        }
+        return;
+    }
+    const base_status status =
+        coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM, &rank->error);
+    (void)sem_post(over);
+    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2 (4 bytes"));
+    RANK_CHECK(rank, has(rank->error.message, "waiting for rank 2 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "; arrived: rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "; not arrived: rank 2 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "), whose last is #1 comm_create; arr"));
+    RANK_CHECK(rank, has(rank->error.message, "pid "));
+}
+
+static void test_timeout_names_the_absent(void **state)
+{
+    (void)state;
+    sem_t over;
+    assert_int_equal(sem_init(&over, 0, 0), 0);
+    const int64_t begin_ns = base_now_ns();
+    test_ranks_as_threads(
+        &(test_ranks_options){
+            .size = 3, .transport = COLL_TRANSPORT_SHM, .timeout_ns = SHORT_NS, .user = &over},
+        absent_body);
+    assert_true(base_now_ns() - begin_ns >= SHORT_NS);
+    (void)sem_destroy(&over);
+}
+
+/* Rank 1 stays away from all communicators: waiting for all of them takes one timeout. */
+static void one_deadline_body(test_rank *rank)
+{
+    enum { COMMS = 8 };
+    static sem_t over;
+    static const int both[] = {0, 1};
+    const coll_op_desc desc = {.kind = COLL_BARRIER};
+    coll_comm *comms[COMMS];
+    coll_request *requests[COMMS];
+    RANK_CHECK(rank, rank->rank != 0 || sem_init(&over, 0, 0) == 0);
+    for (int i = 0; i < COMMS; i++) {
+        RANK_OK(rank, coll_comm_create(rank->context, both, 2, &comms[i], &rank->error));
+    }
+    if (rank->rank == 0) {
+        for (int i = 0; i < COMMS; i++) {
+            RANK_OK(rank, coll_start(comms[i], &desc, &requests[i], &rank->error));
+        }
+        const int64_t begin_ns = base_now_ns();
+        const base_status status = coll_request_wait_all(requests, COMMS, &rank->error);
+        const int64_t took_ns = base_now_ns() - begin_ns;
+        (void)sem_post(&over);
+        RANK_CHECK(rank, status == BASE_ERR_TIMEOUT && took_ns < COMMS / 2 * BASE_NS_PER_S);
+        for (int i = 0; i < COMMS; i++) {
+            RANK_CHECK(rank, requests[i] == NULL);
+            RANK_CHECK(rank, coll_barrier(comms[i], &rank->error) == BASE_ERR_TIMEOUT);
+        }
+    } else {
+        (void)sem_wait(&over);
+    }
+    for (int i = 0; i < COMMS; i++) {
+        coll_comm_destroy(comms[i]);
+    }
+}
+
+static void test_one_deadline_for_all(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2,
+                                                .transport = COLL_TRANSPORT_SHM,
+                                                .timeout_ns = BASE_NS_PER_S},
+                          one_deadline_body);
+}
+
+/* Rank 2 leaves: the others need not wait for their deadline to say so. */
+static void left_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    float value = 1;
+    if (rank->rank == 2) {
+        return;
+    }
+    RANK_CHECK(rank, coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM,
+                                     &rank->error) == BASE_ERR_PEER);
+    RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "has gone"));
+    RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2"));
+}
+
+static void test_who_leaves_is_named(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = COLL_TRANSPORT_SHM},
+                          left_body);
+}
+
+typedef struct abort_job {
+    coll_context *context; /* rank 0's */
+    sem_t over;            /* rank 0 has been woken: rank 1 may leave */
+    bool described;
+} abort_job;
+
+static void *abort_when_described(void *argument)
+{
+    abort_job *j = argument;
+    char text[256] = "";
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    while (!j->described && base_now_ns() < deadline_ns) {
+        coll_context_describe(j->context, text, sizeof text);
+        j->described = has(text, "barrier #2") && has(text, "waiting for rank 1 (host");
+        (void)sched_yield();
+    }
+    coll_context_abort(j->context, "the test says so");
+    coll_context_abort(j->context, "and not this");
+    return NULL;
+}
+
+/* Rank 0 waits for a rank that does not come, and is woken by an abort from another thread, which
+ * acts when the description says that the wait has begun. */
+static void abort_body(test_rank *rank)
+{
+    abort_job *j = rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    pthread_t helper;
+    char text[256];
+    if (rank->rank == 1) {
+        while (sem_wait(&j->over) != 0) {
+        }
+        return;
+    }
+    j->context = rank->context;
+    const int started = pthread_create(&helper, NULL, abort_when_described, j);
+    base_status status = BASE_OK;
+    if (started == 0) {
+        status = coll_barrier(comm, &rank->error);
+        (void)pthread_join(helper, NULL);
+    }
+    (void)sem_post(&j->over);
+    RANK_CHECK(rank, status == BASE_ERR_ABORTED && j->described);
+    RANK_CHECK(rank, has(rank->error.message, "the test says so"));
+    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
+    coll_context_describe(rank->context, text, sizeof text);
+    RANK_CHECK(rank, text[0] == '\0');
+}
+
+static void abort_over(coll_transport transport)
+{
+    abort_job j = {.context = NULL};
+    assert_int_equal(sem_init(&j.over, 0, 0), 0);
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = transport, .user = &j},
+                          abort_body);
+    (void)sem_destroy(&j.over);
+}
+
+static void test_abort_wakes(void **state)
+{
+    (void)state;
+    abort_over(COLL_TRANSPORT_SHM);
+    abort_over(COLL_TRANSPORT_ZMQ);
+    abort_over(COLL_TRANSPORT_TCP);
+}
+
+/* What one rank can see to be wrong by itself is refused before anybody hears of it. */
+static void misuse_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    float data[8] = {0};
+    coll_op *op = NULL;
+    const coll_op_desc good = {.kind = COLL_ALL_REDUCE,
+                               .send = data,
+                               .recv = data,
+                               .count = 4,
+                               .type = COLL_FLOAT32,
+                               .reduce = COLL_SUM};
+    coll_op_desc bad = good;
+    bool done = false;
+    bad.recv = data + 1;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.send = NULL;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.type = (coll_type)99;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.count = SIZE_MAX / 2;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    bad = good;
+    bad.stream = &done;
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_UNSUPPORTED);
+    bad = (coll_op_desc){.kind = COLL_BROADCAST,
+                         .send = data,
+                         .recv = data,
+                         .count = 1,
+                         .type = COLL_UINT8,
+                         .root = 2};
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_OK(rank, coll_op_create(comm, &good, &op, &rank->error));
+    RANK_CHECK(rank, coll_op_test(op, &done, &rank->error) == BASE_ERR_STATE);
+    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == BASE_ERR_STATE);
+    coll_op_destroy(op);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void test_misuse(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .transport = COLL_TRANSPORT_SHM},
+                          misuse_body);
+}
+
+/* Ranks that ask for different things do not connect, and say why. */
+static void disagree_body(test_rank *rank)
+{
+    coll_context_options options = test_rank_options(rank);
+    options.transport = rank->rank == 0 ? COLL_TRANSPORT_SHM : COLL_TRANSPORT_ZMQ;
+    RANK_CHECK(rank,
+               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "zmq") && has(rank->error.message, "shm"));
+}
+
+static void test_transports_disagree(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagree_body);
+}
+
+static base_status fail_silently(void *user, const void *mine, void *all, size_t size_bytes,
+                                 int64_t deadline_ns, base_error *reterr)
+{
+    (void)user;
+    (void)mine;
+    (void)all;
+    (void)size_bytes;
+    (void)deadline_ns;
+    (void)reterr;
+    return BASE_ERR_PEER;
+}
+
+/* What stood in the caller's error before is not made part of the message. */
+static void test_silent_exchange(void **state)
+{
+    (void)state;
+    coll_context *context = NULL;
+    base_error error;
+    const coll_context_options options = {.world_size = 2, .exchange = fail_silently};
+    memset(&error, 'x', sizeof error);
+    assert_status(coll_context_create(&options, &context, &error), BASE_ERR_PEER);
+    assert_string_equal(error.message, "connecting 2 ranks: the exchange failed");
+    assert_status(coll_context_create(&options, &context, NULL), BASE_ERR_PEER);
+}
+
+static base_status exchange_alone(void *user, const void *mine, void *all, size_t size_bytes,
+                                  int64_t deadline_ns, base_error *reterr)
+{
+    (void)user;
+    (void)deadline_ns;
+    (void)reterr;
+    memcpy(all, mine, size_bytes);
+    return BASE_OK;
+}
+
+static void test_success_has_no_words(void **state)
+{
+    (void)state;
+    coll_context *context = NULL;
+    base_error error = {.status = BASE_OK, .message = ""};
+    const coll_context_options options = {.world_size = 1, .exchange = exchange_alone};
+    assert_status(coll_context_create(&options, &context, &error), BASE_OK);
+    coll_context_destroy(context);
+    assert_int_equal(error.status, BASE_OK);
+    assert_string_equal(error.message, "");
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    base_error error;
+    coll_algorithm algorithm = COLL_ALGORITHM_AUTO;
+    coll_transport transport = COLL_TRANSPORT_AUTO;
+    assert_ok(coll_algorithm_parse("tree", &algorithm, &error), &error);
+    assert_int_equal(algorithm, COLL_ALGORITHM_TREE);
+    assert_ok(coll_transport_parse("zmq", &transport, &error), &error);
+    assert_int_equal(transport, COLL_TRANSPORT_ZMQ);
+    assert_status(coll_algorithm_parse("fast", &algorithm, &error), BASE_ERR_INVALID);
+    assert_true(has(error.message, "ring, tree, direct"));
+    assert_status(coll_transport_parse("", &transport, &error), BASE_ERR_INVALID);
+    assert_string_equal(coll_algorithm_name(COLL_ALGORITHM_RING), "ring");
+    assert_int_equal(coll_type_size_bytes(COLL_INT64), 8);
+    assert_int_equal(coll_type_size_bytes((coll_type)77), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mismatch_shm),
+        cmocka_unit_test(test_mismatch_zmq),
+        cmocka_unit_test(test_mismatch_tcp),
+        cmocka_unit_test(test_parts_of_equal_sum_are_told_apart),
+        cmocka_unit_test(test_two_roots),
+        cmocka_unit_test(test_timeout_names_the_absent),
+        cmocka_unit_test(test_one_deadline_for_all),
+        cmocka_unit_test(test_who_leaves_is_named),
+        cmocka_unit_test(test_abort_wakes),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_transports_disagree),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_silent_exchange),
+        cmocka_unit_test(test_success_has_no_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,350 @@
+/* Sends and receives: rings of them posted in any order, long and empty messages, many at once,
+ * among collectives, to oneself, and mismatches that both sides hear of. Ranks are threads. */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "reference.h"
+#include "support.h"
+
+enum { LONG_COUNT = 300000, MESSAGES = 1000 };
+
+static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ,
+                                            COLL_TRANSPORT_TCP};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+static void on_all(int size, int64_t timeout_ns, test_rank_body body)
+{
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = size,
+                                                    .transport = transports[t],
+                                                    .timeout_ns = timeout_ns},
+                              body);
+    }
+}
+
+static coll_op_desc message(coll_kind kind, void *data, size_t count, int peer)
+{
+    return (coll_op_desc){.kind = kind,
+                          .send = kind == COLL_SEND ? data : NULL,
+                          .recv = kind == COLL_RECEIVE ? data : NULL,
+                          .count = count,
+                          .type = COLL_INT32,
+                          .root = peer};
+}
+
+static void fill(int32_t *data, size_t count, int from, int to)
+{
+    for (size_t i = 0; i < count; i++) {
+        data[i] = (int32_t)i * 64 * 64 + from * 64 + to;
+    }
+}
+
+static bool holds(const int32_t *data, size_t count, int from, int to)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (data[i] != (int32_t)i * 64 * 64 + from * 64 + to) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Everybody sends far more than a stream holds to everybody, and only then receives. */
+static void all_pairs_body(test_rank *rank)
+{
+    const size_t n = (size_t)rank->size;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *requests[16] = {NULL};
+    static int32_t memory[4][2][4 * LONG_COUNT];
+    int32_t *out = memory[rank->rank][0];
+    int32_t *in = memory[rank->rank][1];
+    for (int peer = 0; peer < rank->size; peer++) {
+        int32_t *data = out + (size_t)peer * LONG_COUNT;
+        const coll_op_desc desc = message(COLL_SEND, data, LONG_COUNT, peer);
+        fill(data, LONG_COUNT, rank->rank, peer);
+        RANK_OK(rank, coll_start(comm, &desc, &requests[peer], &rank->error));
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    for (int peer = 0; peer < rank->size; peer++) {
+        const coll_op_desc desc =
+            message(COLL_RECEIVE, in + (size_t)peer * LONG_COUNT, LONG_COUNT, peer);
+        RANK_OK(rank, coll_start(comm, &desc, &requests[rank->size + peer], &rank->error));
+    }
+    RANK_OK(rank, coll_request_wait_all(requests, 2 * n, &rank->error));
+    for (int peer = 0; peer < rank->size; peer++) {
+        RANK_CHECK(rank, holds(in + (size_t)peer * LONG_COUNT, LONG_COUNT, peer, rank->rank));
+        RANK_CHECK(rank, requests[peer] == NULL && requests[rank->size + peer] == NULL);
+    }
+}
+
+static void test_all_pairs(void **state)
+{
+    (void)state;
+    on_all(4, 0, all_pairs_body);
+}
+
+/* Blocking ping-pong of every length around the frames' sizes, none included. */
+static void lengths_body(test_rank *rank)
+{
+    static const size_t counts[] = {0, 1, 2, 47, 48, 49, 100, 8191, 8192, 8193, 8240, 70000};
+    static int32_t memory[2][70000];
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t *data = memory[rank->rank];
+    const int peer = 1 - rank->rank;
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        if (rank->rank == 0) {
+            fill(data, counts[c], 0, (int)c);
+            RANK_OK(rank, coll_send(comm, data, counts[c], COLL_INT32, peer, &rank->error));
+            memset(data, 0, sizeof memory[0]);
+        }
+        if (rank->rank == 1) {
+            memset(data, 0, sizeof memory[0]);
+        }
+        RANK_OK(rank, coll_receive(comm, data, counts[c], COLL_INT32, peer, &rank->error));
+        RANK_CHECK(rank, holds(data, counts[c], 0, (int)c));
+        RANK_CHECK(rank, counts[c] == 70000 || data[counts[c]] == 0);
+        if (rank->rank == 1) {
+            RANK_OK(rank, coll_send(comm, data, counts[c], COLL_INT32, peer, &rank->error));
+        }
+    }
+}
+
+static void test_lengths(void **state)
+{
+    (void)state;
+    on_all(2, 0, lengths_body);
+}
+
+/* A thousand under way in each direction of a ring, with collectives among them; waited for from
+ * the last on. */
+static void many_body(test_rank *rank)
+{
+    const int next = (rank->rank + 1) % rank->size;
+    const int before = (rank->rank + rank->size - 1) % rank->size;
+    coll_comm *comm = coll_context_world(rank->context);
+    static int32_t memory[3][2][MESSAGES];
+    int32_t(*data)[MESSAGES] = memory[rank->rank];
+    coll_request *requests[2 * MESSAGES] = {NULL};
+    for (int i = 0; i < MESSAGES; i++) {
+        data[0][i] = i * 10 + rank->rank;
+        data[1][i] = -1;
+        const coll_op_desc out = message(COLL_SEND, &data[0][i], 1, next);
+        const coll_op_desc in = message(COLL_RECEIVE, &data[1][i], 1, before);
+        RANK_OK(rank, coll_start(comm, &out, &requests[2 * i], &rank->error));
+        RANK_OK(rank, coll_start(comm, &in, &requests[2 * i + 1], &rank->error));
+        if (i % 100 == 99) {
+            int32_t sum = 1;
+            RANK_OK(rank, coll_all_reduce(comm, &sum, &sum, 1, COLL_INT32, COLL_SUM, &rank->error));
+            RANK_CHECK(rank, sum == rank->size);
+        }
+    }
+    for (int i = 2 * MESSAGES - 1; i >= 0; i--) {
+        RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
+    }
+    for (int i = 0; i < MESSAGES; i++) {
+        RANK_CHECK(rank, data[1][i] == i * 10 + before);
+    }
+}
+
+static void test_many(void **state)
+{
+    (void)state;
+    on_all(3, 0, many_body);
+}
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+/* What is received where int32 × 4 was sent. */
+static struct {
+    coll_type type;
+    size_t count;
+    const char *words;
+} wanted;
+
+static void names_both(test_rank *rank, int receiver)
+{
+    char who[32];
+    (void)snprintf(who, sizeof who, "rank %d (host", receiver);
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "send int32 × 4"));
+    RANK_CHECK(rank, has(rank->error.message, who));
+    RANK_CHECK(rank, has(rank->error.message, wanted.words));
+}
+
+/* The receiver finds it, and the sender, which may have returned, hears of it on a later call. */
+static void mismatch_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t data[8] = {0};
+    base_status status = BASE_OK;
+    if (rank->rank == 0) {
+        status = coll_send(comm, data, 4, COLL_INT32, 1, &rank->error);
+    } else if (rank->rank == 1) {
+        status = coll_receive(comm, data, wanted.count, wanted.type, 0, &rank->error);
+        RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    }
+    if (status == BASE_OK) {
+        status = coll_barrier(comm, &rank->error);
+    }
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    names_both(rank, 1);
+}
+
+/* A message to oneself goes from memory to memory: no more than there is room for. */
+static void own_mismatch_body(test_rank *rank)
+{
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t data[4] = {1, 2, 3, 4};
+    int32_t room[9] = {0};
+    coll_request *send = NULL;
+    const coll_op_desc desc = {
+        .kind = COLL_SEND, .send = data, .count = 4, .type = COLL_INT32, .root = rank->rank};
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_start(comm, &desc, &send, &rank->error));
+        RANK_CHECK(rank, coll_receive(comm, room, wanted.count, wanted.type, 0, &rank->error) ==
+                             BASE_ERR_MISMATCH);
+        names_both(rank, 0);
+        RANK_CHECK(rank, room[0] == 0 && room[3] == 0);
+        RANK_CHECK(rank, coll_request_wait(&send, &rank->error) == BASE_ERR_MISMATCH);
+    }
+}
+
+static void test_mismatch(void **state)
+{
+    (void)state;
+    wanted.type = COLL_FLOAT32;
+    wanted.count = 4;
+    wanted.words = "receive float × 4";
+    on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
+    on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
+    wanted.type = COLL_INT32;
+    wanted.count = 8;
+    wanted.words = "receive int32 × 8";
+    on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
+    on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
+    wanted.count = 3;
+    wanted.words = "receive int32 × 3";
+    on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
+    on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
+}
+
+/* Nobody sends: the receiver says for whom it waits. */
+static void alone_body(test_rank *rank)
+{
+    static atomic_int over; /* how often the receiver has had enough */
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t data = 0;
+    const int before = atomic_load(&over);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank != 1) {
+        while (atomic_load(&over) == before) {
+            sched_yield(); /* not in the library, and not gone */
+        }
+        return;
+    }
+    const base_status status = coll_receive(comm, &data, 1, COLL_INT32, 0, &rank->error);
+    atomic_fetch_add(&over, 1);
+    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, has(rank->error.message, "receive int32 × 1"));
+    RANK_CHECK(rank, has(rank->error.message, "waiting for rank 0 (host"));
+}
+
+static void test_nobody_sends(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2,
+                                                .transport = COLL_TRANSPORT_ZMQ,
+                                                .timeout_ns = 300 * BASE_NS_PER_MS},
+                          alone_body);
+}
+
+/* A message to or from a rank that has left is told at once.
+ * What it has sent comes all the same. */
+static void left_body(test_rank *rank)
+{
+    enum { COUNT = 4 << 20 }; /* more than credit is for */
+    static int32_t data[COUNT];
+    const bool sends = *(const bool *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 7;
+    if (rank->rank == 0) {
+        RANK_OK(rank, coll_send(comm, &value, 1, COLL_INT32, 1, &rank->error));
+        return;
+    }
+    RANK_OK(rank, coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error));
+    RANK_CHECK(rank, data[0] == value);
+    const base_status status = sends ? coll_send(comm, data, COUNT, COLL_INT32, 0, &rank->error)
+                                     : coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error);
+    RANK_CHECK(rank, status == BASE_ERR_PEER);
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, sends ? "send int32 ×" : "receive int32 ×"));
+}
+
+static void test_who_has_left_sends_nothing(void **state)
+{
+    (void)state;
+    for (int transport = COLL_TRANSPORT_SHM; transport <= COLL_TRANSPORT_TCP; transport++) {
+        for (int sends = 0; sends < 2; sends++) {
+            bool direction = sends != 0;
+            test_ranks_as_threads(&(test_ranks_options){.size = 2,
+                                                        .transport = (coll_transport)transport,
+                                                        .user = &direction},
+                                  left_body);
+        }
+    }
+}
+
+/* Who has received what there was and is then busy elsewhere has given its credit back. */
+static void credit_body(test_rank *rank)
+{
+    enum { FIRST = 4, ALL = 7 };
+    static atomic_int sent;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 0;
+    if (rank->rank == 0) {
+        atomic_store(&sent, 0);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    for (int i = 0; i < ALL; i++) {
+        if (rank->rank == 1) {
+            value = i;
+            const base_status status = coll_send(comm, &value, 1, COLL_INT32, 0, &rank->error);
+            atomic_store(&sent, status == BASE_OK ? i + 1 : ALL); /* nobody waits for ever */
+            RANK_OK(rank, status);
+        } else {
+            while (atomic_load(&sent) < (i < FIRST ? FIRST : ALL)) {
+                sched_yield(); /* not in the library */
+            }
+            RANK_OK(rank, coll_receive(comm, &value, 1, COLL_INT32, 1, &rank->error));
+            RANK_CHECK(rank, value == i);
+        }
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+}
+
+static void test_credit_is_told(void **state)
+{
+    (void)state;
+    on_all(2, 5 * BASE_NS_PER_S, credit_body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_pairs),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_nobody_sends),
+        cmocka_unit_test(test_credit_is_told),
+        cmocka_unit_test(test_who_has_left_sends_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,271 @@
+/* The last call on a communicator: it tells what no other call is left to tell.
+ * Ranks are threads. */
+#include <linux/sockios.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "support.h"
+
+#define PATIENCE_NS (10 * BASE_NS_PER_S)
+#define SHORT_NS    BASE_NS_PER_S
+
+static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                            COLL_TRANSPORT_ZMQ};
+enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
+
+static atomic_bool nobody_answers; /* what is sent stays on its way */
+
+int __real_ioctl(int fd, unsigned long request, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...);
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+    va_list args;
+    va_start(args, request);
+    int *answer = va_arg(args, int *);
+    va_end(args);
+    const int result = __real_ioctl(fd, request, answer);
+    if (request == SIOCOUTQ && atomic_load(&nobody_answers)) {
+        *answer = 1;
+    }
+    return result;
+}
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+/* Not in the library meanwhile. False: it takes too long. */
+static bool await(atomic_int *word, int value)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
+    while (atomic_load(word) < value && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+    return atomic_load(word) >= value;
+}
+
+static void run(coll_transport transport, int64_t timeout_ns, void *user, test_rank_body body)
+{
+    test_ranks_as_threads(
+        &(test_ranks_options){
+            .size = 2, .transport = transport, .timeout_ns = timeout_ns, .user = user},
+        body);
+}
+
+/* Both ranks take themselves for the root of a broadcast, which waits for nobody. */
+static void two_roots_body(test_rank *rank)
+{
+    static atomic_int ended;
+    static atomic_int settled;
+    static atomic_int told;
+    const coll_transport transport = *(const coll_transport *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_comm *other = NULL;
+    int32_t values[2] = {0};
+    atomic_store(&ended, 0);
+    atomic_store(&settled, 0);
+    atomic_store(&told, 0);
+    RANK_OK(rank, coll_comm_split(comm, 0, rank->rank, &other, &rank->error));
+    RANK_OK(rank, coll_barrier(other, &rank->error));
+    const base_status early =
+        coll_broadcast(comm, values, 1 + (size_t)rank->rank, COLL_INT32, rank->rank, &rank->error);
+    RANK_CHECK(rank, early == BASE_OK || early == BASE_ERR_MISMATCH);
+    if (transport == COLL_TRANSPORT_ZMQ) {
+        RANK_OK(rank, coll_barrier(other, &rank->error)); /* the news is here by then */
+    }
+    (void)atomic_fetch_add(&ended, 1);
+    RANK_CHECK(rank, await(&ended, 2));
+    base_status status = coll_comm_settle(comm, &rank->error);
+    (void)atomic_fetch_add(&told, status == BASE_ERR_MISMATCH);
+    (void)atomic_fetch_add(&settled, 1);
+    RANK_CHECK(rank, await(&settled, 2));
+    RANK_CHECK(rank, atomic_load(&told) >= 1);
+    const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
+    while (status == BASE_OK && base_now_ns() < deadline_ns) {
+        status = coll_comm_settle(comm, &rank->error); /* one of them was told, and tells */
+    }
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "int32 × 1 root 0"));
+    RANK_CHECK(rank, has(rank->error.message, "int32 × 2 root 1"));
+    base_error again;
+    RANK_CHECK(rank, coll_comm_settle(comm, &again) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
+    coll_comm_destroy(other);
+}
+
+static void a_mismatch_is_told(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        coll_transport transport = transports[t];
+        run(transport, 0, &transport, two_roots_body);
+    }
+}
+
+/* Ranks 1 and 2 disagree on an operation that rank 0 never comes to. */
+static void others_body(test_rank *rank)
+{
+    static atomic_int failed;
+    static atomic_int heard;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 0;
+    atomic_store(&failed, 0);
+    atomic_store(&heard, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank != 0) {
+        RANK_CHECK(rank, coll_broadcast(comm, &value, 1, COLL_INT32, 3 - rank->rank,
+                                        &rank->error) == BASE_ERR_MISMATCH);
+        (void)atomic_fetch_add(&failed, 1);
+        RANK_CHECK(rank, await(&heard, 1));
+        return;
+    }
+    RANK_CHECK(rank, await(&failed, 2));
+    const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
+    base_status status = BASE_OK;
+    while (status == BASE_OK && base_now_ns() < deadline_ns) {
+        status = coll_comm_settle(comm, &rank->error); /* the news may be on its way */
+    }
+    atomic_store(&heard, 1);
+    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
+    RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
+}
+
+static void what_others_disagree_on_is_told(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transports[t]},
+                              others_body);
+    }
+}
+
+/* Rank 0 gives, settles and leaves before rank 1 takes; and nothing was wrong. */
+static void agreement_body(test_rank *rank)
+{
+    enum { OPS = 5 };
+    static atomic_int left;
+    int32_t values[OPS] = {0};
+    coll_comm *comm = coll_context_world(rank->context);
+    atomic_store(&left, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    RANK_CHECK(rank, rank->rank == 0 || await(&left, 1));
+    for (int i = 0; i < OPS; i++) {
+        values[i] = rank->rank == 0 ? i + 1 : 0;
+        RANK_OK(rank, coll_broadcast(comm, &values[i], 1, COLL_INT32, 0, &rank->error));
+        RANK_CHECK(rank, values[i] == i + 1);
+    }
+    RANK_OK(rank, coll_comm_settle(comm, &rank->error));
+    if (rank->rank == 0) {
+        coll_context_destroy(rank->context);
+        rank->context = NULL;
+        atomic_store(&left, 1);
+    }
+}
+
+static void nobody_is_waited_for(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        run(transports[t], 0, NULL, agreement_body);
+    }
+}
+
+static void under_way_body(test_rank *rank)
+{
+    static atomic_int tried;
+    const coll_op_desc barrier = {.kind = COLL_BARRIER};
+    int32_t value = 0;
+    const coll_op_desc receive = {
+        .kind = COLL_RECEIVE, .recv = &value, .count = 1, .type = COLL_INT32, .root = 0};
+    coll_comm *comm = coll_context_world(rank->context);
+    coll_request *requests[2] = {NULL};
+    atomic_store(&tried, 0);
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 0) {
+        RANK_CHECK(rank, await(&tried, 1));
+        RANK_OK(rank, coll_barrier(comm, &rank->error));
+        RANK_CHECK(rank, await(&tried, 2));
+        RANK_OK(rank, coll_send(comm, &value, 1, COLL_INT32, 1, &rank->error));
+        return;
+    }
+    RANK_OK(rank, coll_start(comm, &barrier, &requests[0], &rank->error));
+    RANK_OK(rank, coll_start(comm, &receive, &requests[1], &rank->error));
+    for (int i = 0; i < 2; i++) {
+        RANK_CHECK(rank, coll_comm_settle(comm, &rank->error) == BASE_ERR_STATE);
+        atomic_store(&tried, i + 1);
+        RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
+    }
+    RANK_OK(rank, coll_comm_settle(comm, &rank->error));
+    coll_context_abort(rank->context, "enough");
+    RANK_CHECK(rank, coll_comm_settle(comm, &rank->error) == BASE_ERR_ABORTED);
+}
+
+static void what_is_under_way_stays(void **state)
+{
+    (void)state;
+    for (int t = 0; t < TRANSPORTS; t++) {
+        run(transports[t], 0, NULL, under_way_body);
+    }
+}
+
+/* What rank 0 has sent never arrives: it names who does not take it, or hears of an abort. */
+static void silence_body(test_rank *rank)
+{
+    static atomic_int passed; /* rank 1 has nothing to hear in the barrier any more */
+    static atomic_int over;
+    const bool aborts = *(const bool *)rank->user;
+    coll_comm *comm = coll_context_world(rank->context);
+    int32_t value = 0;
+    atomic_store(&over, 0);
+    if (rank->rank == 1) {
+        atomic_store(&passed, 0);
+    }
+    RANK_OK(rank, coll_barrier(comm, &rank->error));
+    if (rank->rank == 1) {
+        atomic_store(&passed, 1);
+        RANK_CHECK(rank, await(&over, 1));
+        return;
+    }
+    RANK_CHECK(rank, await(&passed, 1));
+    RANK_OK(rank, coll_broadcast(comm, &value, 1, COLL_INT32, 0, &rank->error));
+    atomic_store(&nobody_answers, true);
+    if (aborts) {
+        coll_context_abort(rank->context, "enough");
+    }
+    const base_status status = coll_comm_settle(comm, &rank->error);
+    atomic_store(&nobody_answers, false);
+    atomic_store(&over, 1);
+    RANK_CHECK(rank, status == (aborts ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT));
+    RANK_CHECK(rank, aborts || has(rank->error.message, "rank 1 (host"));
+}
+
+static void who_takes_nothing_is_named(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool aborts = i == 1;
+        run(COLL_TRANSPORT_TCP, SHORT_NS, &aborts, silence_body);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mismatch_is_told),
+        cmocka_unit_test(what_others_disagree_on_is_told),
+        cmocka_unit_test(nobody_is_waited_for),
+        cmocka_unit_test(what_is_under_way_stays),
+        cmocka_unit_test(who_takes_nothing_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,372 @@
+/* A rank that gets no memory, no descriptor or no mapping, at any place where it asks for one: it
+ * says so, leaves none open, and whoever waits for it learns that it is gone. The build sends
+ * libcoll's requests through the counters here. Ranks are threads. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#include "ranks.h"
+#include "support.h"
+
+#if defined(__SANITIZE_THREAD__) /* which makes every context slow */
+enum { STRIDE = 4 };
+#else
+enum { STRIDE = 1 };
+#endif
+enum { REQUESTS_MAX = 400, COUNT = 50000, PLENTY = 1 << 30 };
+
+typedef enum want { WANT_MEMORY, WANT_DESCRIPTOR, WANT_MAPPING, WANTS } want;
+
+static _Thread_local int left[WANTS] = {PLENTY, PLENTY, PLENTY}; /* requests that are granted, */
+static _Thread_local bool refused;                               /* and whether one was not */
+
+static bool grant(want what, int error)
+{
+    if (left[what]-- > 0) {
+        return true;
+    }
+    left[what] = PLENTY; /* one only: what comes after is to work again */
+    refused = true;
+    errno = error;
+    return false;
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+int __real_zmq_msg_init_size(zmq_msg_t *message, size_t size);
+int __wrap_zmq_msg_init_size(zmq_msg_t *message, size_t size);
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags);
+int __real_eventfd(unsigned int value, int flags);
+int __wrap_eventfd(unsigned int value, int flags);
+int __real_memfd_create(const char *name, unsigned int flags);
+int __wrap_memfd_create(const char *name, unsigned int flags);
+void *__real_zmq_socket(void *context, int type);
+void *__wrap_zmq_socket(void *context, int type);
+void *__real_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset);
+
+void *__wrap_malloc(size_t size)
+{
+    return grant(WANT_MEMORY, ENOMEM) ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return grant(WANT_MEMORY, ENOMEM) ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return grant(WANT_MEMORY, ENOMEM) ? __real_realloc(memory, size) : NULL;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return grant(WANT_MEMORY, ENOMEM) ? __real_aligned_alloc(alignment, size) : NULL;
+}
+
+int __wrap_zmq_msg_init_size(zmq_msg_t *message, size_t size)
+{
+    return grant(WANT_MEMORY, ENOMEM) ? __real_zmq_msg_init_size(message, size) : -1;
+}
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_socket(domain, type, protocol) : -1;
+}
+
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
+{
+    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_accept4(fd, address, length, flags) : -1;
+}
+
+int __wrap_eventfd(unsigned int value, int flags)
+{
+    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_eventfd(value, flags) : -1;
+}
+
+int __wrap_memfd_create(const char *name, unsigned int flags)
+{
+    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_memfd_create(name, flags) : -1;
+}
+
+void *__wrap_zmq_socket(void *context, int type)
+{
+    return grant(WANT_DESCRIPTOR, EMFILE) ? __real_zmq_socket(context, type) : NULL;
+}
+
+void *__wrap_mmap(void *at, size_t size, int access, int flags, int fd, off_t offset)
+{
+    return grant(WANT_MAPPING, ENOMEM) ? __real_mmap(at, size, access, flags, fd, offset)
+                                       : MAP_FAILED;
+}
+
+static bool works(test_rank *rank)
+{
+    int32_t sum = 1;
+    return coll_all_reduce(coll_context_world(rank->context), &sum, &sum, 1, COLL_INT32, COLL_SUM,
+                           &rank->error) == BASE_OK &&
+           sum == rank->size;
+}
+
+/* What rank 0 does without, and when. */
+typedef struct famine {
+    want what;
+    int granted;
+    atomic_bool refused; /* it came to that */
+} famine;
+
+static void begin(const famine *f)
+{
+    refused = false;
+    left[f->what] = f->granted;
+}
+
+static void end(famine *f)
+{
+    left[f->what] = PLENTY;
+    f->refused = refused;
+}
+
+/* ---- contexts ---- */
+
+static void check_refusal(test_rank *rank, const famine *f, base_status status)
+{
+    RANK_CHECK(rank, f->refused && rank->context == NULL);
+    RANK_CHECK(rank, f->what != WANT_MEMORY || strstr(rank->error.message, "no memory") != NULL);
+    RANK_CHECK(rank, rank->error.status == status && rank->error.message[0] != '\0');
+}
+
+static void context_body(test_rank *rank)
+{
+    famine *f = rank->user;
+    const coll_context_options options = test_rank_options(rank);
+    if (rank->rank == 0) {
+        begin(f);
+    }
+    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
+    if (rank->rank == 0) {
+        end(f);
+    }
+    if (status == BASE_OK) {
+        RANK_CHECK(rank, works(rank) || (f->refused && rank->rank != 0));
+    } else if (rank->rank == 0) {
+        check_refusal(rank, f, status);
+    }
+    test_rank_leave(rank);
+    coll_context_destroy(rank->context);
+}
+
+/* Each request in turn, until all are granted. */
+static void sweep(const test_ranks_options *options, want what, test_rank_body body)
+{
+    famine f = {.what = what, .refused = true};
+    test_ranks_options own = *options;
+    const int before = test_open_descriptors();
+    own.user = &f;
+    for (; f.refused; f.granted += STRIDE) {
+        f.refused = false;
+        test_ranks_as_threads(&own, body);
+        if (test_open_descriptors() != before || f.granted > REQUESTS_MAX) {
+            fail_msg("%s, request %d of %d: descriptors stay open, or there is no end",
+                     coll_transport_name(own.transport), f.granted, (int)what);
+        }
+    }
+}
+
+static void contexts_alone(void **state)
+{
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP,
+                                                COLL_TRANSPORT_ZMQ};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        for (want what = WANT_MEMORY; what < WANTS; what++) {
+            sweep(&(test_ranks_options){.size = 1, .transport = transports[i], .bare = true}, what,
+                  context_body);
+        }
+    }
+}
+
+static void contexts_of_two(void **state)
+{
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_TCP};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        for (want what = WANT_MEMORY; what < WANTS; what++) {
+            sweep(&(test_ranks_options){.size = 2, .transport = transports[i], .bare = true}, what,
+                  context_body);
+        }
+    }
+}
+
+/* ---- what is made with a context, and operations ---- */
+
+typedef struct meal {
+    coll_comm *comm; /* made of the world's ranks */
+    coll_arena *arena;
+    int32_t *heap;
+} meal;
+
+static base_status split(test_rank *rank, meal *m)
+{
+    return coll_comm_split(coll_context_world(rank->context), 0, rank->rank, &m->comm,
+                           &rank->error);
+}
+
+static base_status share(test_rank *rank, meal *m)
+{
+    return coll_arena_create(m->comm, (size_t)COUNT * 4, &m->arena, &rank->error);
+}
+
+static base_status reduce_in(test_rank *rank, meal *m, int32_t *data, coll_algorithm algorithm)
+{
+    coll_request *request = NULL;
+    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+                               .send = data,
+                               .recv = data,
+                               .count = COUNT,
+                               .type = COLL_INT32,
+                               .reduce = COLL_SUM,
+                               .algorithm = algorithm};
+    data[COUNT - 1] = 1;
+    base_status status = coll_start(m->comm, &desc, &request, &rank->error);
+    if (status == BASE_OK) {
+        status = coll_request_wait(&request, &rank->error);
+    }
+    if (status == BASE_OK && data[COUNT - 1] != rank->size) {
+        test_rank_fail(rank, "a sum is %d", data[COUNT - 1]);
+    }
+    return status;
+}
+
+static base_status reduce_arena(test_rank *rank, meal *m)
+{
+    return reduce_in(rank, m, coll_arena_data(m->arena), COLL_ALGORITHM_AUTO);
+}
+
+static base_status reduce_heap(test_rank *rank, meal *m)
+{
+    return reduce_in(rank, m, m->heap, COLL_ALGORITHM_RING);
+}
+
+/* From rank 0 and back. */
+static base_status pass_on(test_rank *rank, meal *m)
+{
+    m->heap[COUNT - 1] = rank->rank == 0 ? 9 : 0;
+    base_status status = BASE_OK;
+    for (int from = 0; status == BASE_OK && from < 2; from++) {
+        status =
+            rank->rank == from
+                ? coll_send(m->comm, m->heap, COUNT, COLL_INT32, 1 - rank->rank, &rank->error)
+                : coll_receive(m->comm, m->heap, COUNT, COLL_INT32, 1 - rank->rank, &rank->error);
+    }
+    if (status == BASE_OK && m->heap[COUNT - 1] != 9) {
+        test_rank_fail(rank, "a message says %d", m->heap[COUNT - 1]);
+    }
+    return status;
+}
+
+/* Blocking calls of several lengths: operations are made and made again. */
+static base_status gather(test_rank *rank, meal *m)
+{
+    base_status status = BASE_OK;
+    for (size_t count = 1; status == BASE_OK && count <= COUNT / 4; count = count * 7 + 1) {
+        m->heap[COUNT / 2] = rank->rank;
+        status =
+            coll_all_gather(m->comm, m->heap + COUNT / 2, m->heap, count, COLL_INT32, &rank->error);
+        if (status == BASE_OK && m->heap[count] != 1) {
+            test_rank_fail(rank, "%zu gathered are %d", count, m->heap[count]);
+        }
+    }
+    return status;
+}
+
+/* Rank 0 goes without in one place, and leaves: rank 1 may hear of that as early as in the barrier.
+ * Of an arena both have counted it knows better: what it calls next ends for both. */
+static void meal_body(test_rank *rank)
+{
+    static base_status (*const courses[])(test_rank *, meal *) = {
+        split, share, reduce_arena, reduce_heap, pass_on, gather};
+    enum { COURSES = sizeof courses / sizeof courses[0] };
+    famine *f = rank->user;
+    meal m = {.heap = calloc(COUNT, sizeof *m.heap)};
+    base_status status = BASE_OK;
+    RANK_CHECK(rank, m.heap != NULL);
+    status = coll_barrier(coll_context_world(rank->context), &rank->error);
+    if (rank->rank == 0) {
+        RANK_OK(rank, status);
+        begin(f);
+    }
+    int i = 0;
+    for (; status == BASE_OK && i < COURSES; i++) {
+        status = courses[i](rank, &m);
+    }
+    if (rank->rank == 0) {
+        end(f);
+        RANK_CHECK(rank, status == BASE_OK || f->refused);
+        RANK_CHECK(rank, status == BASE_OK || rank->error.message[0] != '\0');
+        RANK_CHECK(rank, status == BASE_OK || f->what != WANT_MEMORY ||
+                             strstr(rank->error.message, "no memory") != NULL);
+    }
+    RANK_CHECK(rank, status != BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == BASE_OK || strstr(rank->error.message, "broke") == NULL);
+    if (status != BASE_OK && i > 0 && courses[i - 1] == share) {
+        status = coll_barrier(m.comm, &rank->error);
+        RANK_CHECK(rank, status != BASE_OK && status != BASE_ERR_TIMEOUT);
+    }
+    coll_arena_destroy(m.arena);
+    coll_comm_destroy(m.comm);
+    free(m.heap);
+}
+
+/* Without links being measured, which contexts_of_two has tried. */
+static void operations_over(coll_transport transport, want last)
+{
+    const test_ranks_options options = {
+        .size = 2, .transport = transport, .algorithm = COLL_ALGORITHM_DIRECT};
+    for (want what = WANT_MEMORY; what <= last; what++) {
+        sweep(&options, what, meal_body);
+    }
+}
+
+static void operations_over_shm(void **state)
+{
+    (void)state;
+    operations_over(COLL_TRANSPORT_SHM, WANT_MAPPING);
+}
+
+static void operations_over_tcp(void **state)
+{
+    (void)state;
+    operations_over(COLL_TRANSPORT_TCP, WANT_MAPPING);
+}
+
+static void operations_over_zmq(void **state)
+{
+    (void)state;
+    operations_over(COLL_TRANSPORT_ZMQ, WANT_MEMORY);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contexts_alone),      cmocka_unit_test(contexts_of_two),
+        cmocka_unit_test(operations_over_shm), cmocka_unit_test(operations_over_tcp),
+        cmocka_unit_test(operations_over_zmq),
+    };
+    return cmocka_run_group_tests_name("coll-starved", tests, NULL, NULL);
+}

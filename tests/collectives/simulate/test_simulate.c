@@ -1,0 +1,107 @@
+/* Schedules on a paper network: every one completes, moves the bytes it should, and takes about the
+ * time that the cost model's formula says. */
+#include "network.h"
+#include "support.h"
+
+static const coll_costs prices = {
+    .inside = {1, 0.3, 0.1}, .between = {20, 3, 0.8}, .reduce_byte_ns = 0.02, .start_us = 5};
+
+static simulate_result run(coll_algorithm algorithm, coll_kind kind, int ranks, int per_host,
+                           size_t bytes)
+{
+    uint16_t host_of[SIMULATE_RANKS_MAX];
+    uint16_t tables[COLL_HOSTS_WORDS(SIMULATE_RANKS_MAX)];
+    coll_hosts hosts;
+    simulate_result result;
+    base_error error;
+    for (int rank = 0; rank < ranks; rank++) {
+        host_of[rank] = (uint16_t)(rank / per_host);
+    }
+    coll_hosts_make(&hosts, host_of, ranks, tables);
+    const coll_plan plan = {
+        .algorithm = algorithm, .kind = kind, .ranks = ranks, .root = ranks / 3, .hosts = &hosts};
+    assert_ok(simulate_run(&plan, &prices, bytes, &result, &error), &error);
+    return result;
+}
+
+/* Past the 64 ranks of a job, too. */
+static void test_all_complete(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 5, 7, 8, 31, 64, 65, 100, 127, 256};
+    (void)state;
+    for (int kind = COLL_ALL_REDUCE; kind <= COLL_ALL_TO_ALL; kind++) {
+        for (int a = COLL_ALGORITHM_RING; kind != COLL_BARRIER && a <= COLL_ALGORITHM_LAST; a++) {
+            for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+                const simulate_result result =
+                    run((coll_algorithm)a, (coll_kind)kind, sizes[i], 8, 100000);
+                assert_true(sizes[i] == 1 || (result.time_us > 5 && result.messages > 0));
+            }
+        }
+    }
+}
+
+/* The ring sends 2 (n-1) blocks from each rank and no byte more; direct sends as many in 2 (n-1)
+ * messages; doubling log2 n whole vectors. */
+static void test_traffic(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 64; n *= 2) {
+        const double least = 2.0 * (n - 1) * 1e6;
+        int rounds = 0;
+        while (1 << rounds < n) {
+            rounds++;
+        }
+        const simulate_result ring = run(COLL_ALGORITHM_RING, COLL_ALL_REDUCE, n, 64, 1000000);
+        assert_true(ring.bytes > least * 0.999 && ring.bytes < least * 1.001);
+        assert_true(ring.messages == 2.0 * n * (n - 1));
+        const simulate_result halving =
+            run(COLL_ALGORITHM_HALVING_DOUBLING, COLL_ALL_REDUCE, n, 64, 1000000);
+        assert_true(halving.bytes > least * 0.999 && halving.bytes < least * 1.001);
+        assert_true(halving.messages == 2.0 * n * rounds);
+        const simulate_result doubling =
+            run(COLL_ALGORITHM_RECURSIVE_DOUBLING, COLL_ALL_REDUCE, n, 64, 1000000);
+        assert_true(doubling.messages == (double)n * rounds);
+    }
+}
+
+/* What `auto` chooses among: the formula is within a factor of two of the simulation. */
+static void test_formulas_hold(void **state)
+{
+    static const coll_algorithm eligible[] = {
+        COLL_ALGORITHM_DIRECT, COLL_ALGORITHM_RECURSIVE_DOUBLING, COLL_ALGORITHM_HALVING_DOUBLING,
+        COLL_ALGORITHM_TWO_LEVEL};
+    static const size_t vectors[] = {64, 65536, 1 << 20, 1 << 26};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int v = 0; v < 4; v++) {
+            for (int hosts = 1; hosts <= 16; hosts *= 2) {
+                const int ranks = 8 * hosts;
+                const coll_layout layout = {.ranks = ranks,
+                                            .hosts = hosts,
+                                            .host_ranks_max = 8,
+                                            .host_ranks_min = 8,
+                                            .contiguous = true,
+                                            .aligned = true};
+                const double formula =
+                    coll_cost_us(&prices, &layout, COLL_ALL_REDUCE, eligible[i], vectors[v]);
+                const double simulated =
+                    run(eligible[i], COLL_ALL_REDUCE, ranks, 8, vectors[v]).time_us;
+                if (formula < simulated / 2 || formula > simulated * 2) {
+                    fail_msg("%s, %d ranks, %zu bytes: formula %.1f us, simulated %.1f us",
+                             coll_algorithm_name(eligible[i]), ranks, vectors[v], formula,
+                             simulated);
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_complete),
+        cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_formulas_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

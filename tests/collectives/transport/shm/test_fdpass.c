@@ -1,0 +1,269 @@
+/* Descriptors from rank to rank: strangers in front of the socket, who may say anything or nothing,
+ * keep nobody from meeting; and what comes is just the descriptor that was agreed on. Ranks are
+ * threads. */
+#include "transport/shm/fdpass.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ranks.h"
+#include "support.h"
+
+enum { TAG = 77, BYTES = 4096, STRANGERS = 100 };
+
+/* ---- meeting ---- */
+
+/* What both ranks of a job believe: they are on one host. */
+static void open_context(coll_context *context, coll_identity identities[2], const test_rank *rank)
+{
+    *context = (coll_context){.rank = rank->rank, .size = rank->size, .identities = identities};
+    for (int r = 0; r < COLL_RANKS_MAX; r++) {
+        context->socks[r] = -1;
+    }
+    coll_identity_get(&identities[0]);
+    identities[1] = identities[0];
+}
+
+typedef enum manner { SILENT, WRONG_WORDS, SHORT_WORDS, GONE, MANNERS } manner;
+
+typedef struct door {
+    const coll_context_options *options; /* the rank's own */
+    manner manner;
+    int strangers[STRANGERS];
+} door;
+
+/* A stranger may find the name of a socket, and not its nonce: the record that rank 0 shows says
+ * both, the name second. Strangers are there before rank 1 is. */
+static base_status knock_first(void *user, const void *mine, void *all, size_t size_bytes,
+                               int64_t deadline_ns, base_error *reterr)
+{
+    door *d = user;
+    const uint8_t words[20] = {1};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    uint32_t name_bytes = 0;
+    memcpy(address.sun_path, (const uint8_t *)mine + 16, 16);
+    memcpy(&name_bytes, (const uint8_t *)mine + 32, sizeof name_bytes);
+    for (int i = 0; d->options->rank == 0 && i < STRANGERS; i++) {
+        const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        d->strangers[i] = sock;
+        if (sock < 0 || connect(sock, (const struct sockaddr *)&address,
+                                (socklen_t)(sizeof address.sun_family + name_bytes)) != 0) {
+            return base_fail(reterr, BASE_ERR_IO, "a stranger cannot connect");
+        }
+        if (d->manner == WRONG_WORDS || d->manner == SHORT_WORDS) {
+            (void)!send(sock, words, d->manner == SHORT_WORDS ? 3 : sizeof words, MSG_NOSIGNAL);
+        }
+        if (d->manner == GONE) {
+            (void)close(sock);
+            d->strangers[i] = -1;
+        }
+    }
+    return d->options->exchange(d->options->exchange_user, mine, all, size_bytes, deadline_ns,
+                                reterr);
+}
+
+static void meeting_body(test_rank *rank)
+{
+    coll_context context;
+    coll_identity identities[2];
+    const coll_context_options options = test_rank_options(rank);
+    door d = {.options = &options, .manner = *(const manner *)rank->user};
+    coll_context_options guarded = options;
+    guarded.exchange = knock_first;
+    guarded.exchange_user = &d;
+    memset(d.strangers, -1, sizeof d.strangers);
+    open_context(&context, identities, rank);
+    const base_status status = coll_fdpass_open(
+        &context, &guarded, base_deadline_after_ns(5 * BASE_NS_PER_S), &rank->error);
+    const bool met = context.socks[1 - rank->rank] >= 0;
+    const char byte = (char)rank->rank;
+    char other = -1;
+    if (met) {
+        (void)!send(context.socks[1 - rank->rank], &byte, 1, MSG_NOSIGNAL);
+        (void)!recv(context.socks[1 - rank->rank], &other, 1, 0);
+    }
+    coll_fdpass_close(&context);
+    for (int i = 0; i < STRANGERS; i++) {
+        if (d.strangers[i] >= 0) {
+            (void)close(d.strangers[i]);
+        }
+    }
+    RANK_OK(rank, status);
+    RANK_CHECK(rank, met && other == 1 - rank->rank);
+}
+
+static void strangers_keep_nobody_from_meeting(void **state)
+{
+    (void)state;
+    for (manner how = SILENT; how < MANNERS; how++) {
+        test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true, .user = &how},
+                              meeting_body);
+    }
+}
+
+/* ---- handing over ---- */
+
+typedef struct pair {
+    coll_context contexts[2];
+    coll_identity identities[2];
+} pair;
+
+static void open_pair(pair *p)
+{
+    int ends[2];
+    memset(p, 0, sizeof *p);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    (void)snprintf(p->identities[0].host, sizeof p->identities[0].host, "here");
+    (void)snprintf(p->identities[1].host, sizeof p->identities[1].host, "there");
+    for (int rank = 0; rank < 2; rank++) {
+        coll_context *context = &p->contexts[rank];
+        context->rank = rank;
+        context->size = 2;
+        context->identities = p->identities;
+        for (int r = 0; r < COLL_RANKS_MAX; r++) {
+            context->socks[r] = r == 1 - rank ? ends[rank] : -1;
+        }
+    }
+}
+
+static void close_pair(pair *p)
+{
+    coll_fdpass_close(&p->contexts[0]);
+    coll_fdpass_close(&p->contexts[1]);
+}
+
+static const coll_fdpass_label agreed = {.tag = TAG, .size_bytes = BYTES};
+
+static base_status take(pair *p, int64_t deadline_ns, int *fd, base_error *error)
+{
+    return coll_fdpass_receive(&p->contexts[0], 1, &agreed, deadline_ns, fd, error);
+}
+
+static void what_is_agreed_on_arrives(void **state)
+{
+    pair p;
+    base_error error;
+    int pipes[2];
+    int fd = -1;
+    char byte = 0;
+    (void)state;
+    open_pair(&p);
+    assert_int_equal(pipe(pipes), 0);
+    assert_ok(coll_fdpass_send(&p.contexts[1], 0, pipes[1], &agreed, &error), &error);
+    assert_ok(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error), &error);
+    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(write(fd, "x", 1), 1);
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    (void)close(fd);
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+    close_pair(&p);
+}
+
+static void another_label_is_a_mismatch(void **state)
+{
+    static const coll_fdpass_label labels[] = {{TAG + 1, BYTES}, {TAG, BYTES + 1}};
+    pair p;
+    base_error error = {.message = ""};
+    (void)state;
+    open_pair(&p);
+    const int before = test_open_descriptors();
+    for (int i = 0; i < 2; i++) {
+        int fd = 0;
+        assert_ok(coll_fdpass_send(&p.contexts[1], 0, STDIN_FILENO, &labels[i], &error), &error);
+        assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error),
+                      BASE_ERR_MISMATCH);
+        assert_int_equal(fd, -1);
+        assert_non_null(strstr(error.message, "rank 1 (host there"));
+    }
+    assert_int_equal(test_open_descriptors(), before);
+    close_pair(&p);
+}
+
+/* A message with so many descriptors and bytes. */
+static void say(const pair *p, int count, size_t size_bytes)
+{
+    const uint64_t label[3] = {TAG, BYTES};
+    int fds[8] = {0};
+    struct iovec body = {.iov_base = (void *)(uintptr_t)label, .iov_len = size_bytes};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof fds)];
+    } control;
+    memset(&control, 0, sizeof control);
+    struct msghdr message = {.msg_iov = &body, .msg_iovlen = 1};
+    if (count > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
+        memcpy(CMSG_DATA(head), fds, sizeof(int) * (size_t)count);
+    }
+    assert_int_equal(sendmsg(p->contexts[1].socks[0], &message, 0), (ssize_t)size_bytes);
+}
+
+/* One is wanted: none of any others stays open, however many came. */
+static void more_or_fewer_are_not_kept(void **state)
+{
+    static const struct {
+        int count;
+        size_t size_bytes;
+        base_status status;
+    } cases[] = {{1, 16, BASE_OK},     {2, 16, BASE_OK},       {4, 16, BASE_OK},
+                 {8, 16, BASE_OK},     {0, 16, BASE_ERR_PEER}, {1, 15, BASE_ERR_PEER},
+                 {4, 1, BASE_ERR_PEER}};
+    base_error error = {.message = ""};
+    pair p;
+    (void)state;
+    open_pair(&p);
+    const int before = test_open_descriptors();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int fd = -1;
+        say(&p, cases[i].count, cases[i].size_bytes);
+        assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error),
+                      cases[i].status);
+        assert_int_equal(fd >= 0, cases[i].status == BASE_OK);
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        assert_int_equal(test_open_descriptors(), before);
+    }
+    close_pair(&p);
+}
+
+static void who_is_not_there_is_named(void **state)
+{
+    pair p;
+    base_error error = {.message = ""};
+    int fd = 0;
+    (void)state;
+    open_pair(&p);
+    assert_status(take(&p, base_now_ns(), &fd, &error), BASE_ERR_TIMEOUT);
+    assert_non_null(strstr(error.message, "waiting for memory of rank 1 (host there"));
+    coll_fdpass_close(&p.contexts[1]);
+    assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error), BASE_ERR_PEER);
+    assert_non_null(strstr(error.message, "rank 1 (host there, pid 0) is gone"));
+    assert_status(coll_fdpass_send(&p.contexts[0], 1, STDIN_FILENO, &agreed, &error),
+                  BASE_ERR_PEER);
+    assert_non_null(strstr(error.message, "cannot hand memory to rank 1 (host there"));
+    close_pair(&p);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strangers_keep_nobody_from_meeting),
+        cmocka_unit_test(what_is_agreed_on_arrives),
+        cmocka_unit_test(another_label_is_a_mismatch),
+        cmocka_unit_test(more_or_fewer_are_not_kept),
+        cmocka_unit_test(who_is_not_there_is_named),
+    };
+    return cmocka_run_group_tests_name("coll-fdpass", tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* What goes wrong while ranks decode with one model. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "program.h"
+#include "rank/checkpoint.h"
+#include "rank/tokenizer.h"
+#include "support.h"
+
+enum { PROMPTS = 20000 }; /* more than can be answered before a rank is gone */
+
+static const char tokenizer_path[] = ORACLE_FOLDER "/tokenizer.json";
+static test_folder folder;
+static char prompts_path[BASE_PATH_BYTES];
+static test_program program; /* its buffers are big */
+
+static void write_checkpoint(void)
+{
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(rank_tokenizer_load(tokenizer_path, &tokenizer, &error), &error);
+    const rank_model_config config = {.family = rank_family_default(),
+                                      .vocab_size = rank_tokenizer_vocab_size(tokenizer),
+                                      .width = 64,
+                                      .layers = 2,
+                                      .heads = 4,
+                                      .context = 64};
+    float *params = calloc(rank_model_param_count(&config), sizeof *params);
+    assert_non_null(params);
+    rank_model_init(&config, 3, params);
+    assert_ok(rank_checkpoint_write(folder.path, &config, params, tokenizer_path, "", &error),
+              &error);
+    rank_tokenizer_destroy(tokenizer);
+    free(params);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    base_error error;
+    static const char line[] = "the boy\n";
+    static char text[PROMPTS * (sizeof line - 1)];
+    test_folder_make(&folder);
+    write_checkpoint();
+    for (size_t i = 0; i < PROMPTS; i++) {
+        memcpy(text + i * (sizeof line - 1), line, sizeof line - 1);
+    }
+    (void)snprintf(prompts_path, sizeof prompts_path, "%s", test_folder_path(&folder, "prompts"));
+    assert_ok(base_file_write(prompts_path, text, sizeof text, &error), &error);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+/* The launcher's children, by rising pid: the ranks in their order. */
+static long rank_pid(int rank)
+{
+    char path[64];
+    char text[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", program.pid, program.pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    const size_t got = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[got] = '\0';
+    char *at = text;
+    for (int i = 0; i < rank; i++) {
+        (void)strtol(at, &at, 10);
+    }
+    return strtol(at, NULL, 10);
+}
+
+static void a_killed_rank_ends_the_generation(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) {
+        char named[64];
+        test_program_start(&program,
+                           (const char *const[]){LAUNCHER_PATH, "--ranks", "2", "--mode", "tp-cpu",
+                                                 "--checkpoint", folder.path, "--tokenizer",
+                                                 tokenizer_path, "--prompts", prompts_path,
+                                                 "--ignore-eos", "--max-new-tokens", "50",
+                                                 "--no-bind", "--timeout", "40", NULL},
+                           (const char *const[]){NULL});
+        test_program_wait_text(&program, TEST_STDOUT, "\n"); /* the first answer */
+        const long pid = rank_pid(rank);
+        assert_true(pid > 1);
+        assert_int_equal(kill((pid_t)pid, SIGKILL), 0);
+        assert_int_equal(test_program_wait(&program), 137);
+        test_program_assert_no_children();
+        (void)snprintf(named, sizeof named, "rank %d (pid %ld) was ended by SIGKILL", rank, pid);
+        if (strstr(program.text[TEST_STDERR], named) == NULL) {
+            fail_msg("'%s' is not in: %s", named, program.text[TEST_STDERR]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_rank_ends_the_generation)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

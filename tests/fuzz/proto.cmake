@@ -1,0 +1,1 @@
+ringfence_fuzz(job SOURCES fuzz_job.c LIBS ringfence::proto ringfence::base MAX_BYTES 4096)

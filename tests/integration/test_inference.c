@@ -1,0 +1,448 @@
+/* Whole inference jobs: one model on several ranks, and its record. */
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "record/inference.h"
+#include "training.h"
+
+#define FLAGS(...)   ((const char *const[]){__VA_ARGS__, NULL})
+#define NO_VARIABLES ((const char *const[]){NULL})
+
+static test_folder folder;
+static training_run model;
+
+/* A small model, trained for a few steps: its logits are close to each other, so what is drawn
+ * differs from what is most probable. */
+static int make_model(void **state)
+{
+    (void)state;
+    test_folder_make(&folder);
+    training_expect(&model, &folder, "model", 0,
+                    FLAGS("--ranks", "1", "--heads", "4", "--width", "64", "--context", "128"));
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+/* Runs the launcher on the model; program has what it said. */
+static int infer(test_program *program, const char *mode, const char *ranks, const char *out,
+                 const char *const *flags)
+{
+    const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
+        LAUNCHER_PATH, "--mode", mode,        "--ranks",          ranks, "--checkpoint", model.out,
+        "--out",       out,      "--no-bind", "--max-new-tokens", "12"};
+    size_t count = 12;
+    for (size_t i = 0; flags[i] != NULL; i++) {
+        arguments[count++] = flags[i];
+    }
+    arguments[count] = NULL;
+    test_program_start(program, arguments, NO_VARIABLES);
+    const int code = test_program_wait(program);
+    test_program_assert_no_children();
+    return code;
+}
+
+static json_t *read_results(const char *out)
+{
+    char path[BASE_PATH_BYTES + 16];
+    (void)snprintf(path, sizeof path, "%s/results.json", out);
+    json_t *results = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(results);
+    return results;
+}
+
+/* The tokens of all prompts of a tp-cpu run, as one text; free it. */
+static char *tokens_of(const char *ranks, const char *name, const char *const *flags)
+{
+    static test_program program;
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_folder_path(&folder, name));
+    const int code = infer(&program, "tp-cpu", ranks, out, flags);
+    if (code != 0) {
+        fail_msg("%s: %d: %s", name, code, program.text[TEST_STDERR]);
+    }
+    json_t *results = read_results(out);
+    json_t *all = json_array();
+    size_t index = 0;
+    json_t *prompt = NULL;
+    json_array_foreach(json_object_get(results, "prompts"), index, prompt)
+    {
+        assert_int_equal(json_array_append(all, json_object_get(prompt, "token_ids")), 0);
+    }
+    assert_true(json_array_size(all) > 0);
+    char *text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    json_decref(results);
+    return text;
+}
+
+#define PROMPTS "--prompt", "he goed to school", "--prompt", "i has eat", "--prompt", "i has eat"
+#define DRAWN   PROMPTS, "--temperature", "0.9", "--top-p", "0.8"
+
+static void what_is_drawn_depends_on_no_number_of_ranks(void **state)
+{
+    (void)state;
+    char *one = tokens_of("1", "drawn-1", FLAGS(DRAWN));
+    char *greedy = tokens_of("1", "greedy-1", FLAGS(PROMPTS));
+    char *other = tokens_of("1", "other-1", FLAGS(DRAWN, "--sampling-seed", "7"));
+    const struct {
+        const char *ranks;
+        const char *transport;
+    } runs[] = {{"2", "shm"}, {"4", "shm"}, {"2", "tcp"}, {"4", "tcp"}};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        char *more =
+            tokens_of(runs[i].ranks, "drawn-n", FLAGS(DRAWN, "--transport", runs[i].transport));
+        assert_string_equal(more, one);
+        free(more);
+    }
+    assert_string_not_equal(greedy, one);
+    assert_string_not_equal(other, one);
+    char *limited =
+        tokens_of("2", "limited-2", FLAGS(PROMPTS, "--temperature", "0.9", "--top-k", "1"));
+    assert_string_equal(limited, greedy);
+    free(limited);
+    free(other);
+    free(greedy);
+    free(one);
+}
+
+/* One model on each of two ranks draws what one model on both draws. */
+static void replicas_draw_the_same(void **state)
+{
+    (void)state;
+    static test_program shared;
+    static test_program dealt;
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_folder_path(&folder, "dealt"));
+    assert_int_equal(infer(&shared, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
+    assert_int_equal(infer(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
+    assert_string_equal(shared.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
+}
+
+static void sampling_out_of_range_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const wrong[][4] = {
+        {"--temperature", "-1", "--temperature"},
+        {"--temperature", "0.0001", "infer.temperature"},
+        {"--temperature", "warm", "--temperature"},
+        {"--top-p", "0", "--top-p"},
+        {"--top-p", "0.5", "infer.top_p without infer.temperature"},
+        {"--top-k", "-1", "--top-k"},
+        {"--sampling-seed", "-3", "--sampling-seed"},
+    };
+    static test_program program;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const int code = infer(&program, "tp-cpu", "2", test_folder_path(&folder, "never"),
+                               FLAGS(PROMPTS, wrong[i][0], wrong[i][1]));
+        assert_int_equal(code, 2);
+        if (strstr(program.text[TEST_STDERR], wrong[i][2]) == NULL) {
+            fail_msg("%s %s: %s", wrong[i][0], wrong[i][1], program.text[TEST_STDERR]);
+        }
+    }
+}
+
+/* What streams by is what stands in the results, with one newline. */
+static void one_text_streams(void **state)
+{
+    (void)state;
+    static test_program program;
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_folder_path(&folder, "streamed"));
+    assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS("--prompt", "he goed to school")),
+                     0);
+    json_t *results = read_results(out);
+    const char *text = json_string_value(
+        json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "text"));
+    const size_t length = strlen(text);
+    assert_true(length > 0);
+    assert_int_equal(strncmp(program.text[TEST_STDOUT], text, length), 0);
+    assert_int_equal(program.text[TEST_STDOUT][length], '\n');
+    json_decref(results);
+}
+
+/* A text that is on its way is interrupted once some of it is there: the line ends, and the record
+ * has the answers that are whole, of which there are none. */
+static void an_interrupted_text_ends_with_its_line(void **state)
+{
+    (void)state;
+    static training_run wide;
+    static test_program program;
+    char out[BASE_PATH_BYTES];
+    training_expect(&wide, &folder, "wide", 0,
+                    FLAGS("--ranks", "1", "--heads", "4", "--width", "64", "--context", "16384",
+                          "--batch", "1", "--steps", "1"));
+    (void)snprintf(out, sizeof out, "%s", test_folder_path(&folder, "interrupted"));
+    const char *const arguments[] = {LAUNCHER_PATH,
+                                     "--mode",
+                                     "tp-cpu",
+                                     "--ranks",
+                                     "2",
+                                     "--checkpoint",
+                                     wide.out,
+                                     "--out",
+                                     out,
+                                     "--prompt",
+                                     "he goed to school",
+                                     "--no-bind",
+                                     "--ignore-eos",
+                                     "--temperature",
+                                     "1",
+                                     "--max-new-tokens",
+                                     "16000",
+                                     NULL};
+    test_program_start(&program, arguments, NO_VARIABLES);
+    test_program_wait_text(&program, TEST_STDOUT, "e");
+    assert_int_equal(kill(program.pid, SIGINT), 0);
+    assert_int_equal(test_program_wait(&program), 128 + SIGINT);
+    test_program_assert_no_children();
+    const char *text = program.text[TEST_STDOUT];
+    assert_int_equal(text[program.text_bytes[TEST_STDOUT] - 1], '\n');
+    json_t *results = read_results(out);
+    assert_int_equal(json_array_size(json_object_get(results, "prompts")), 0);
+    json_decref(results);
+}
+
+static void assert_phase(const json_t *results, const char *name, size_t prompts, json_int_t tokens)
+{
+    const json_t *phase = json_object_get(results, name);
+    const json_t *total = json_object_get(phase, "total");
+    size_t index = 0;
+    json_t *prompt = NULL;
+    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), tokens);
+    assert_true(json_real_value(json_object_get(total, "seconds")) > 0);
+    assert_true(json_real_value(json_object_get(total, "per_token_ms")) > 0);
+    assert_int_equal(json_array_size(json_object_get(phase, "prompts")), prompts);
+    json_array_foreach(json_object_get(phase, "prompts"), index, prompt)
+    {
+        assert_true(json_real_value(json_object_get(prompt, "ttft_ms")) > 0);
+        assert_true(json_is_true(json_object_get(prompt, "same_tokens")));
+    }
+}
+
+/* Each side draws the same tokens, and as many: three prompts of twelve. */
+static void a_baseline_is_one_rank_and_replicas(void **state)
+{
+    (void)state;
+    free(tokens_of("2", "baseline", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
+    json_t *results = read_results(test_folder_path(&folder, "baseline"));
+    const json_t *total = json_object_get(results, "total");
+    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 36);
+    assert_phase(results, "single", 3, 36);
+    assert_phase(results, "replicas", 3, 36);
+    const double ours = json_real_value(json_object_get(total, "per_token_ms"));
+    const double theirs = json_real_value(json_object_get(
+        json_object_get(json_object_get(results, "single"), "total"), "per_token_ms"));
+    const double speedup = json_real_value(json_object_get(results, "speedup"));
+    assert_true(fabs(speedup - theirs / ours) < 1e-3 * speedup);
+    assert_true(json_is_null(json_object_get(results, "baseline_null_because")));
+    json_decref(results);
+    /* four ranks, of which one has no prompt of its own */
+    free(tokens_of("4", "baseline-4", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
+    results = read_results(test_folder_path(&folder, "baseline-4"));
+    assert_phase(results, "replicas", 3, 36);
+    json_decref(results);
+}
+
+/* The manifest has every field of the lab, and the figures of the results. */
+static void assert_manifest(const char *name, const json_t *results)
+{
+    static const char *const fields[] = {"seed",
+                                         "lab",
+                                         "vendor",
+                                         "instance_type",
+                                         "nvlink_present",
+                                         "instance_id",
+                                         "start_ts",
+                                         "end_ts",
+                                         "duration_hours",
+                                         "estimated_cost_usd",
+                                         "actual_cost_usd",
+                                         "terminated_screenshot",
+                                         "single_gpu_per_token_ms",
+                                         "tp_per_token_ms",
+                                         "speedup",
+                                         "lesson_notes",
+                                         "crossover_d_model",
+                                         "suspect",
+                                         "rerun"};
+    char path[BASE_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/manifest.json", test_folder_path(&folder, name));
+    json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(manifest);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (json_object_get(manifest, fields[i]) == NULL) {
+            fail_msg("no %s", fields[i]);
+        }
+    }
+    assert_true(
+        json_equal(json_object_get(manifest, "speedup"), json_object_get(results, "speedup")));
+    assert_true(json_equal(json_object_get(manifest, "tp_per_token_ms"),
+                           json_object_get(json_object_get(results, "total"), "per_token_ms")));
+    assert_true(json_real_value(json_object_get(manifest, "actual_cost_usd")) == 0);
+    assert_int_equal(json_array_size(json_object_get(manifest, "max_rss_bytes")), 2);
+    assert_non_null(strstr(json_string_value(json_object_get(manifest, "rerun")), "--baseline"));
+    assert_non_null(
+        strstr(json_string_value(json_object_get(manifest, "lesson_notes")), "all-reduces"));
+    json_decref(manifest);
+}
+
+/* One line for each rank; the halves of the weights are not twice the whole. */
+static void each_rank_says_what_it_has_loaded(void **state)
+{
+    (void)state;
+    static test_program two;
+    static test_program one;
+    const char *out = test_folder_path(&folder, "loaded");
+    assert_int_equal(infer(&two, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
+    const char *text = two.text[TEST_STDERR];
+    const char *first = strstr(text, "rank 0: weights ");
+    const char *second = strstr(text, "rank 1: weights ");
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_non_null(strstr(first, " blocks of "));
+    const double half = strtod(first + strlen("rank 0: weights "), NULL);
+    assert_int_equal(infer(&one, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
+    first = strstr(one.text[TEST_STDERR], "rank 0: weights ");
+    assert_non_null(first);
+    const double whole = strtod(first + strlen("rank 0: weights "), NULL);
+    assert_true(half > 0.4 * whole && half < 0.7 * whole);
+    assert_int_equal(infer(&one, "tp-cpu", "1", out, FLAGS(PROMPTS, "--quiet")), 0);
+    assert_null(strstr(one.text[TEST_STDERR], "weights"));
+}
+
+static void a_training_keeps_its_manifest(void **state)
+{
+    (void)state;
+    static test_program program;
+    assert_int_equal(infer(&program, "tp-cpu", "2", model.out, FLAGS(PROMPTS)), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "holds the record of a training"));
+}
+
+static void what_cannot_be_is_suspect(void **state)
+{
+    (void)state;
+    assert_null(launch_inference_suspect(1.9, 1e8, 2, false, 3e7));
+    assert_non_null(launch_inference_suspect(2.1, 1e8, 2, false, 3e7));
+    assert_null(launch_inference_suspect(2.1, 1e7, 2, false, 3e7));     /* a half fits the cache */
+    assert_non_null(launch_inference_suspect(2.1, 1e6, 2, false, 3e7)); /* the whole did too */
+    assert_non_null(launch_inference_suspect(1.1, 5e5, 2, true, 3e7));
+    assert_null(launch_inference_suspect(0.9, 5e5, 2, true, 3e7));
+    assert_null(launch_inference_suspect((double)NAN, 5e5, 2, true, 3e7));
+}
+
+/* The shipped comparison: ten prompts of a hundred tokens on each side. */
+static void the_shipped_prompts_make_a_thousand_tokens(void **state)
+{
+    (void)state;
+    free(tokens_of(
+        "2", "thousand",
+        FLAGS("--prompts", PROMPTS_FILE, "--baseline", "--ignore-eos", "--max-new-tokens", "100")));
+    json_t *results = read_results(test_folder_path(&folder, "thousand"));
+    const json_t *total = json_object_get(results, "total");
+    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 1000);
+    assert_manifest("thousand", results);
+    assert_phase(results, "single", 10, 1000);
+    assert_phase(results, "replicas", 10, 1000);
+    json_decref(results);
+}
+
+static void a_baseline_needs_a_cut_model(void **state)
+{
+    (void)state;
+    static test_program program;
+    const char *out = test_folder_path(&folder, "never");
+    assert_int_equal(infer(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--baseline")), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "infer.baseline"));
+    assert_int_equal(infer(&program, "generate", "2", out, FLAGS(PROMPTS, "--baseline")), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "infer.baseline"));
+}
+
+static void write_generation_config(const char *text)
+{
+    base_error error;
+    char path[BASE_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/generation_config.json", model.out);
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
+}
+
+static size_t first_count(const char *name, const char *key, const char *const *flags)
+{
+    free(tokens_of("2", name, flags));
+    json_t *results = read_results(test_folder_path(&folder, name));
+    const size_t count = json_array_size(
+        json_object_get(json_array_get(json_object_get(results, "prompts"), 0), key));
+    json_decref(results);
+    return count;
+}
+
+/* The third token that is made becomes one that ends a text. */
+static void the_checkpoint_says_where_a_text_ends(void **state)
+{
+    (void)state;
+    char text[128];
+    assert_int_equal(first_count("whole", "token_ids", FLAGS(PROMPTS)), 12);
+    json_t *results = read_results(test_folder_path(&folder, "whole"));
+    const json_t *ids =
+        json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "token_ids");
+    size_t before = 0; /* where that token comes first */
+    const json_int_t third = json_integer_value(json_array_get(ids, 2));
+    while (json_integer_value(json_array_get(ids, before)) != third) {
+        before++;
+    }
+    (void)snprintf(text, sizeof text, "{\"eos_token_id\":[511,%d],\"prompt_suffix\":\" →\"}",
+                   (int)third);
+    json_decref(results);
+    write_generation_config(text);
+    assert_int_equal(first_count("ended", "token_ids", FLAGS(PROMPTS)), before);
+    assert_int_equal(first_count("ignored", "token_ids", FLAGS(PROMPTS, "--ignore-eos")), 12);
+}
+
+static void the_checkpoint_says_what_stands_behind_a_prompt(void **state)
+{
+    (void)state;
+    write_generation_config("{\"eos_token_id\":511,\"prompt_suffix\":\"\"}");
+    const size_t bare = first_count("bare", "prompt_token_ids", FLAGS(PROMPTS));
+    write_generation_config("{\"eos_token_id\":511,\"prompt_suffix\":\" →\"}");
+    const size_t arrow = first_count("arrow", "prompt_token_ids", FLAGS(PROMPTS));
+    assert_true(arrow > bare);
+    write_generation_config("{\"bos_token_id\":511,\"eos_token_id\":511,\"do_sample\":false}");
+    assert_int_equal(first_count("older", "prompt_token_ids", FLAGS(PROMPTS)), arrow);
+    assert_int_equal(
+        first_count("older-all", "prompt_token_ids", FLAGS(PROMPTS, "--loss-on", "all")), bare);
+    write_generation_config("{\"eos_token_id\":512}");
+    static test_program program;
+    assert_int_not_equal(
+        infer(&program, "tp-cpu", "2", test_folder_path(&folder, "never"), FLAGS(PROMPTS)), 0);
+    assert_non_null(strstr(program.text[TEST_STDERR], "eos_token_id"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_drawn_depends_on_no_number_of_ranks),
+        cmocka_unit_test(replicas_draw_the_same),
+        cmocka_unit_test(sampling_out_of_range_is_refused_by_name),
+        cmocka_unit_test(one_text_streams),
+        cmocka_unit_test(an_interrupted_text_ends_with_its_line),
+        cmocka_unit_test(a_baseline_is_one_rank_and_replicas),
+        cmocka_unit_test(the_shipped_prompts_make_a_thousand_tokens),
+        cmocka_unit_test(a_baseline_needs_a_cut_model),
+        cmocka_unit_test(each_rank_says_what_it_has_loaded),
+        cmocka_unit_test(a_training_keeps_its_manifest),
+        cmocka_unit_test(what_cannot_be_is_suspect),
+        cmocka_unit_test(the_checkpoint_says_where_a_text_ends),
+        cmocka_unit_test(the_checkpoint_says_what_stands_behind_a_prompt),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_folder);
+}

@@ -1,0 +1,253 @@
+/* What --mode tp-cpu cannot take: checkpoints, prompts and world sizes. Each is refused in one line
+ * that says what is wrong, before any rank computes anything. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "program.h"
+#include "rank/checkpoint.h"
+#include "rank/tokenizer.h"
+#include "support.h"
+
+enum { FILE_BYTES_MAX = 1 << 20, LONG_PROMPT_WORDS = 200 };
+
+static test_folder folder;
+static char checkpoint[BASE_PATH_BYTES];
+static test_program program; /* its buffers are big */
+static rank_model_config config;
+static float *params;
+
+static const char tokenizer_path[] = ORACLE_FOLDER "/tokenizer.json";
+
+static void write_checkpoint(void)
+{
+    base_error error;
+    assert_ok(rank_checkpoint_write(checkpoint, &config, params, tokenizer_path, "", &error),
+              &error);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(rank_tokenizer_load(tokenizer_path, &tokenizer, &error), &error);
+    config = (rank_model_config){.family = rank_family_default(),
+                                 .vocab_size = rank_tokenizer_vocab_size(tokenizer),
+                                 .width = 32,
+                                 .layers = 1,
+                                 .heads = 4,
+                                 .context = 64};
+    rank_tokenizer_destroy(tokenizer);
+    params = calloc(rank_model_param_count(&config), sizeof *params);
+    assert_non_null(params);
+    rank_model_init(&config, 3, params);
+    test_folder_make(&folder);
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_folder_path(&folder, "."));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free(params);
+    test_folder_remove(&folder);
+    return 0;
+}
+
+/* Runs the launcher; its exit code. */
+static int run(const char *ranks, const char *prompt)
+{
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "--ranks", ranks, "--mode", "tp-cpu",
+                                             "--checkpoint", checkpoint, "--tokenizer",
+                                             tokenizer_path, "--prompt", prompt, "--max-new-tokens",
+                                             "4", "--no-bind", "--timeout", "40", NULL},
+                       (const char *const[]){NULL});
+    const int code = test_program_wait(&program);
+    test_program_assert_no_children();
+    return code;
+}
+
+/* One line on standard error, with these words in it; and nothing has been answered. */
+static void expect_refused(const char *ranks, const char *prompt, const char *words)
+{
+    const int code = run(ranks, prompt);
+    const char *said = program.text[TEST_STDERR];
+    const char *end = strchr(said, '\n');
+    if (code == 0 || strstr(said, words) == NULL || end == NULL || end[1] != '\0' ||
+        program.text_bytes[TEST_STDOUT] != 0) {
+        fail_msg("exit code %d, and '%s' is not the one line: %s%s", code, words, said,
+                 program.text[TEST_STDOUT]);
+    }
+}
+
+/* A file of the checkpoint, to be changed. */
+static uint8_t *get(const char *name, size_t *size_bytes)
+{
+    base_error error;
+    void *data = NULL;
+    assert_ok(
+        base_file_read(test_folder_path(&folder, name), FILE_BYTES_MAX, &data, size_bytes, &error),
+        &error);
+    return data;
+}
+
+static void put(const char *name, const void *data, size_t size_bytes)
+{
+    base_error error;
+    assert_ok(base_file_write(test_folder_path(&folder, name), data, size_bytes, &error), &error);
+}
+
+/* Writes the file with `with` in the place of `what`, of the same length. */
+static void replace(const char *name, const char *what, const char *with)
+{
+    size_t size_bytes = 0;
+    uint8_t *data = get(name, &size_bytes);
+    const size_t length = strlen(what);
+    uint8_t *at = memmem(data, size_bytes, what, length);
+    assert_non_null(at);
+    assert_int_equal(strlen(with), length);
+    memcpy(at, with, length);
+    put(name, data, size_bytes);
+    free(data);
+}
+
+static void a_good_one_is_taken(void **state)
+{
+    (void)state;
+    write_checkpoint();
+    const int code = run("2", "the boy");
+    if (code != 0) {
+        fail_msg("exit code %d: %s", code, program.text[TEST_STDERR]);
+    }
+    assert_true(program.text_bytes[TEST_STDOUT] > 0);
+}
+
+static void missing_and_cut_weights(void **state)
+{
+    (void)state;
+    size_t size_bytes = 0;
+    write_checkpoint();
+    uint8_t *data = get("model.safetensors", &size_bytes);
+    assert_int_equal(remove(test_folder_path(&folder, "model.safetensors")), 0);
+    expect_refused("2", "the boy", "model.safetensors");
+    put("model.safetensors", data, size_bytes - 1);
+    expect_refused("2", "the boy", "its offsets are outside the file");
+    put("model.safetensors", data, 100);
+    expect_refused("2", "the boy", "no safetensors file: its header's length is");
+    put("model.safetensors", data, 5);
+    expect_refused("2", "the boy", "model.safetensors: no safetensors file");
+    data[7] |= 0x80;
+    put("model.safetensors", data, size_bytes);
+    expect_refused("2", "the boy", "no safetensors file: its header's length is 9223372036854");
+    free(data);
+}
+
+static void headers_that_lie(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what; /* in the header, */
+        const char *with;
+        const char *words; /* of the refusal */
+    } cases[] = {
+        {"h.0.ln_1.bias\":{\"dtype\":\"F32\"", "h.0.ln_1.bias\":{\"dtype\":\"I32\"",
+         "tensor h.0.ln_1.bias is I32, not F32"},
+        {"h.0.ln_1.bias\":{\"dtype\":\"F32\"", "h.0.ln_1.bias\":{\"dtype\":\"F16\"",
+         "128 bytes do not hold its shape of F16"},
+        {"\"shape\":[32,96]", "\"shape\":[96,32]", "another shape"},
+        {"h.0.ln_1.bias\"", "h.9.ln_1.bias\"", "no tensor h.0.ln_1.bias in it"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_checkpoint();
+        replace("model.safetensors", cases[i].what, cases[i].with);
+        expect_refused("2", "the boy", cases[i].words);
+    }
+}
+
+/* The last tensor (32 floats) is said to lie elsewhere. */
+static void offsets_that_lie(void **state)
+{
+    (void)state;
+    static const struct {
+        int begin; /* moved by this, */
+        int end;   /* and this */
+        const char *words;
+    } cases[] = {
+        {4, 4, "tensor transformer.ln_f.bias: its offsets are outside the file"},
+        {-4, -4, "tensor transformer.ln_f.bias: an overlap before it"},
+        {-4, 0, "132 bytes do not hold its shape of F32"},
+        {100000, 100000, "its offsets are outside the file"},
+        {0, -128, "0 bytes do not hold its shape of F32"},
+    };
+    const int end = (int)(rank_model_param_count(&config) * sizeof *params);
+    const int begin = end - 32 * (int)sizeof *params;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char what[64];
+        char with[64];
+        (void)snprintf(what, sizeof what, "[%d,%d]", begin, end);
+        (void)snprintf(with, sizeof with, "[%d,%d]", begin + cases[i].begin, end + cases[i].end);
+        write_checkpoint();
+        replace("model.safetensors", what, with);
+        expect_refused("2", "the boy", cases[i].words);
+    }
+    write_checkpoint();
+    size_t size_bytes = 0;
+    uint8_t *data = get("model.safetensors", &size_bytes);
+    data = realloc(data, size_bytes + 4);
+    assert_non_null(data);
+    memset(data + size_bytes, 0, 4);
+    put("model.safetensors", data, size_bytes + 4);
+    expect_refused("2", "the boy", "4 bytes after the last tensor");
+    free(data);
+}
+
+static void another_type_of_model(void **state)
+{
+    (void)state;
+    write_checkpoint();
+    replace("config.json", "\"gpt2\"", "\"gptj\"");
+    expect_refused("2", "the boy", "gptj");
+}
+
+static void a_tokenizer_that_does_not_fit(void **state)
+{
+    (void)state;
+    const int vocab_size = config.vocab_size;
+    config.vocab_size = vocab_size - 7;
+    write_checkpoint();
+    config.vocab_size = vocab_size;
+    expect_refused("2", "the boy", "the tokenizer has");
+}
+
+static void prompts_that_cannot_be(void **state)
+{
+    (void)state;
+    char words[5 * LONG_PROMPT_WORDS + 1] = "";
+    for (int i = 0; i < LONG_PROMPT_WORDS; i++) {
+        memcpy(words + 5 * i, "verb ", 6);
+    }
+    write_checkpoint();
+    expect_refused("2", "", "prompt");
+    expect_refused("2", words, "a prompt must have 1 to 63 tokens");
+}
+
+static void worlds_that_do_not_fit(void **state)
+{
+    (void)state;
+    write_checkpoint();
+    expect_refused("3", "the boy", "it can between 1, 2, 4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_good_one_is_taken),    cmocka_unit_test(missing_and_cut_weights),
+        cmocka_unit_test(headers_that_lie),       cmocka_unit_test(offsets_that_lie),
+        cmocka_unit_test(another_type_of_model),  cmocka_unit_test(a_tokenizer_that_does_not_fit),
+        cmocka_unit_test(prompts_that_cannot_be), cmocka_unit_test(worlds_that_do_not_fit),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

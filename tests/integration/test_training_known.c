@@ -1,0 +1,142 @@
+/* Whole jobs whose outcome is known beforehand. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "training.h"
+
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static test_folder folder;
+static training_run one, two; /* large: they hold a program's output */
+
+static int make_folder(void **state)
+{
+    (void)state;
+    test_folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+static const char *write_data(const char *name, const char *text)
+{
+    base_error error;
+    const char *path = test_folder_path(&folder, name);
+    assert_ok(base_file_write(path, text, strlen(text), &error), &error);
+    return path;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static bool same_parameters(const training_run *a, const training_run *b)
+{
+    size_t sizes[2];
+    void *state_a = training_file(a, "state-rank-1.safetensors", &sizes[0]);
+    void *state_b = training_file(b, "state-rank-1.safetensors", &sizes[1]);
+    assert_int_equal(sizes[0], sizes[1]);
+    const bool same = memcmp(state_a, state_b, sizes[0]) == 0;
+    free(state_a);
+    free(state_b);
+    return same;
+}
+
+/* A learning rate of 0 ends with what a job starts from. */
+static void a_job_starts_from_its_seed_alone(void **state)
+{
+    (void)state;
+    const char *data = write_data("other.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three\"}\n");
+    training_expect(&one, &folder, "start", 0, FLAGS("--lr", "0", "--steps", "1"));
+    training_expect(&two, &folder, "start-data", 0,
+                    FLAGS("--lr", "0", "--steps", "3", "--data", data));
+    assert_true(same_parameters(&one, &two));
+    training_expect(&two, &folder, "start-seed", 0,
+                    FLAGS("--lr", "0", "--steps", "1", "--seed", "35001"));
+    assert_false(same_parameters(&one, &two));
+    training_expect(&two, &folder, "moved", 0, FLAGS("--lr", "1e-3", "--steps", "1"));
+    assert_false(same_parameters(&one, &two));
+}
+
+/* AdamW's constants stay doubles up to the kernels: as a float this beta2 is 1, and the first
+ * update would divide 0 by 0. */
+static void a_beta_near_one_trains(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "beta", 0, FLAGS("--beta2", "0.999999999", "--lr", "3e-3"));
+    json_t *manifest = training_manifest(&one);
+    assert_true(number(manifest, "loss_last") < number(manifest, "loss_first") - 0.1);
+    json_decref(manifest);
+}
+
+/* Each update is to multiply the weights by 1 - 100 × 100: they overflow within ten steps. */
+static void a_diverging_learning_rate_ends_the_job(void **state)
+{
+    (void)state;
+    training_expect(&one, &folder, "diverge", 1,
+                    FLAGS("--lr", "100", "--weight-decay", "100", "--steps", "30"));
+    assert_non_null(strstr(one.program.text[TEST_STDERR], "the loss is not finite any more"));
+    json_t *manifest = training_manifest(&one);
+    assert_int_equal(json_integer_value(json_object_get(manifest, "exit_status")), 1);
+    assert_true(number(manifest, "steps") < 20.0);
+    json_decref(manifest);
+}
+
+/* Learns four corrections by heart, and is asked for those and for three that it cannot know. */
+static void the_accuracy_is_known(void **state)
+{
+    (void)state;
+#define LEARNT                                                                                     \
+    "{\"wrong\":\"he goed home\",\"right\":\"he went home\"}\n"                                    \
+    "{\"wrong\":\"i has it\",\"right\":\"i have it\"}\n"                                           \
+    "{\"wrong\":\"they was late\",\"right\":\"they were late\"}\n"                                 \
+    "{\"wrong\":\"we is here\",\"right\":\"we are here\"}\n"
+    const char *data = write_data("learn.jsonl", LEARNT);
+    const char *heldout =
+        write_data("ask.jsonl", LEARNT "{\"wrong\":\"he goed home\",\"right\":\"he goes home\"}\n"
+                                       "{\"wrong\":\"i has it\",\"right\":\"i have it.\"}\n"
+                                       "{\"wrong\":\"we is here\",\"right\":\"we are her\"}\n");
+    training_expect(&one, &folder, "eval", 0,
+                    FLAGS("--data", data, "--heldout", heldout, "--eval-every", "75", "--lr",
+                          "1e-2", "--steps", "150"));
+    json_t *manifest = training_manifest(&one);
+    const json_t *eval = json_object_get(manifest, "eval");
+    assert_true(number(manifest, "loss_last") < 0.05); /* by heart */
+    assert_int_equal(json_integer_value(json_object_get(eval, "sentences")), 7);
+    assert_int_equal(json_integer_value(json_object_get(eval, "correct")), 4);
+    assert_true(number(eval, "exact_match") > 0.5714 && number(eval, "exact_match") < 0.5715);
+    const json_t *curve = json_object_get(manifest, "eval_curve");
+    assert_int_equal(json_array_size(curve), 2); /* the last after the last step: as at the end */
+    const json_t *last = json_array_get(curve, 1);
+    assert_int_equal(json_integer_value(json_object_get(last, "step")), 149);
+    assert_int_equal(json_integer_value(json_object_get(last, "sentences")), 7);
+    assert_int_equal(json_integer_value(json_object_get(last, "correct")), 4);
+    assert_true(number(last, "heldout_loss") > number(manifest, "loss_last"));
+    json_decref(manifest);
+    /* evaluating changes nothing of the training */
+    training_expect(&two, &folder, "no-eval", 0,
+                    FLAGS("--data", data, "--lr", "1e-2", "--steps", "150"));
+    training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_starts_from_its_seed_alone),
+        cmocka_unit_test(a_beta_near_one_trains),
+        cmocka_unit_test(a_diverging_learning_rate_ends_the_job),
+        cmocka_unit_test(the_accuracy_is_known),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

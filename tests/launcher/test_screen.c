@@ -1,0 +1,77 @@
+/* The progress line on a terminal: a pseudo-terminal stands at standard error. */
+#include "job/screen.h"
+
+#include <pty.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "support.h"
+
+static int terminal_fd = -1; /* the end that a terminal would have */
+static int stderr_before = -1;
+
+static void set_width(unsigned short columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    assert_int_equal(ioctl(terminal_fd, TIOCSWINSZ, &size), 0);
+}
+
+static int open_terminal(void **state)
+{
+    int inside = -1;
+    (void)state;
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    assert_int_equal(openpty(&terminal_fd, &inside, NULL, NULL, NULL), 0);
+    stderr_before = dup(STDERR_FILENO);
+    assert_true(stderr_before >= 0);
+    assert_true(dup2(inside, STDERR_FILENO) >= 0);
+    return close(inside);
+}
+
+static int close_terminal(void **state)
+{
+    (void)state;
+    assert_true(dup2(stderr_before, STDERR_FILENO) >= 0);
+    (void)close(stderr_before);
+    return close(terminal_fd);
+}
+
+/* What has come to the terminal since the last call. */
+static const char *seen(void)
+{
+    static char text[2048];
+    const ssize_t got = read(terminal_fd, text, sizeof text - 1);
+    text[got > 0 ? got : 0] = '\0';
+    return text;
+}
+
+/* The line that a terminal has wrapped is erased whole: from its first column, where the cursor was
+ * left, to the end of the screen. */
+static void a_narrower_terminal_keeps_one_progress_line(void **state)
+{
+    (void)state;
+    launch_screen screen;
+    launch_screen_init(&screen, false);
+    assert_true(screen.terminal);
+    set_width(60);
+    launch_screen_progress(&screen, "step 10/100  loss 1.2345  12.3k tokens/s");
+    assert_string_equal(seen(), "\r\033[Jstep 10/100  loss 1.2345  12.3k tokens/s\r");
+    set_width(20);
+    launch_screen_progress(&screen, "step 11/100  loss 1.2345  12.3k tokens/s");
+    assert_string_equal(seen(), "\r\033[Jstep 11/100  loss 1\r"); /* the last column is free */
+    launch_screen_write(&screen, STDERR_FILENO, "a line", 6);
+    assert_string_equal(seen(), "\r\033[Ja line\r\n");
+    launch_screen_write(&screen, STDERR_FILENO, "another", 7);
+    assert_string_equal(seen(), "another\r\n"); /* nothing to erase */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_narrower_terminal_keeps_one_progress_line, open_terminal,
+                                        close_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

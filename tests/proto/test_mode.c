@@ -1,0 +1,76 @@
+/* proto/mode.h: the table of modes is whole, and no row makes a cloud mode free. */
+#include "proto/mode.h"
+
+#include <string.h>
+
+#include "support.h"
+
+static void every_row_is_whole(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PROTO_MODE_COUNT; i++) {
+        proto_mode found = PROTO_MODE_COUNT;
+        const proto_mode_row *row = proto_mode_get((proto_mode)i);
+        assert_non_null(row->name);
+        assert_true(proto_mode_parse(row->name, &found)); /* so no two have one name */
+        assert_int_equal(found, i);
+        assert_string_equal(proto_mode_name(i), row->name);
+        assert_true(row->ranks_min >= 1 && row->ranks_min <= row->ranks);
+        assert_true(row->ranks <= row->ranks_max);
+        assert_true(row->record == PROTO_RECORD_NONE || (row->out != NULL && row->lab != NULL));
+    }
+}
+
+static void what_is_no_mode_has_no_name(void **state)
+{
+    (void)state;
+    proto_mode found = PROTO_MODE_GENERATE;
+    assert_null(proto_mode_name(-1));
+    assert_null(proto_mode_name(PROTO_MODE_COUNT));
+    assert_false(proto_mode_parse("ddp", &found));
+    assert_false(proto_mode_parse("", &found));
+    assert_false(proto_mode_parse("ddp-cpu ", &found));
+    assert_int_equal(found, PROTO_MODE_GENERATE);
+}
+
+static void only_who_says_so_is_free(void **state)
+{
+    (void)state;
+    assert_false(proto_mode_costs_money(PROTO_MODE_DDP_CPU));
+    assert_false(proto_mode_costs_money(PROTO_MODE_GENERATE));
+    assert_false(proto_mode_costs_money(PROTO_MODE_PROGRAM));
+    assert_true(proto_mode_costs_money(PROTO_MODE_GATE_CHECK));
+    assert_true(proto_mode_costs_money(PROTO_MODE_COUNT));
+    assert_true(proto_mode_costs_money((proto_mode)1000));
+    assert_true(proto_mode_row_costs_money(NULL));
+}
+
+/* A row that is wrong about its mode does not make it free. */
+static void nccl_costs_money_whatever_its_row_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool costs_money;
+    } cases[] = {
+        {"ddp-nccl", true}, {"tp-nccl", true},       {"-nccl", true}, {"any-nccl", true},
+        {"ddp-cpu", false}, {"ddp-nccl-cpu", false}, {"nccl", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const proto_mode_row row = {.name = cases[i].name, .costs_money = false};
+        if (proto_mode_row_costs_money(&row) != cases[i].costs_money) {
+            fail_msg("%s", cases[i].name);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_whole),
+        cmocka_unit_test(what_is_no_mode_has_no_name),
+        cmocka_unit_test(only_who_says_so_is_free),
+        cmocka_unit_test(nccl_costs_money_whatever_its_row_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,213 @@
+/* proto/pin.h: which files a job pins by digest, and which it refuses. */
+#include "proto/pin.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "support.h"
+
+enum { HEADER_BYTES = 16, TENSOR_BYTES = 64 };
+
+static test_folder folder;
+
+static void put(const char *name, const void *data, size_t size_bytes)
+{
+    base_error error;
+    assert_ok(base_file_write(test_folder_path(&folder, name), data, size_bytes, &error), &error);
+}
+
+static void put_text(const char *name, const char *text)
+{
+    put(name, text, strlen(text));
+}
+
+/* Not one to read, but with a length, a header and the rest. */
+static void put_tensors(const char *name, char header, char rest)
+{
+    char file[sizeof(uint64_t) + HEADER_BYTES + TENSOR_BYTES];
+    const uint64_t length = htole64(HEADER_BYTES);
+    memcpy(file, &length, sizeof length);
+    memset(file + sizeof length, header, HEADER_BYTES);
+    memset(file + sizeof length + HEADER_BYTES, rest, TENSOR_BYTES);
+    put(name, file, sizeof file);
+}
+
+static void put_checkpoint(void)
+{
+    put_text("config.json", "{}");
+    put_tensors("model.safetensors", 'h', 'r');
+}
+
+static void name_files(proto_job *job)
+{
+    proto_job_defaults(job);
+    put_text("train.jsonl", "train");
+    put_text("heldout.jsonl", "heldout");
+    put_text("tokenizer.json", "tokenizer");
+    put_text("prompts", "prompts");
+    put_checkpoint();
+    (void)snprintf(job->data.train, sizeof job->data.train, "%s",
+                   test_folder_path(&folder, "train.jsonl"));
+    (void)snprintf(job->data.heldout, sizeof job->data.heldout, "%s",
+                   test_folder_path(&folder, "heldout.jsonl"));
+    (void)snprintf(job->data.tokenizer, sizeof job->data.tokenizer, "%s",
+                   test_folder_path(&folder, "tokenizer.json"));
+    (void)snprintf(job->infer.prompts, sizeof job->infer.prompts, "%s",
+                   test_folder_path(&folder, "prompts"));
+    (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s", folder.path);
+}
+
+static void every_file_is_pinned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *option;
+    } files[] = {
+        {"train.jsonl", "--data"},         {"heldout.jsonl", "--heldout"},
+        {"tokenizer.json", "--tokenizer"}, {"prompts", "--prompts"},
+        {"config.json", "--checkpoint"},
+    };
+    static proto_job job;
+    base_error error;
+    name_files(&job);
+    assert_ok(proto_job_check_files(&job, &error), &error); /* none is yet */
+    assert_ok(proto_job_pin(&job, PROTO_PIN_ALL, &error), &error);
+    assert_ok(proto_job_check(&job, &error), &error);
+    assert_ok(proto_job_check_files(&job, &error), &error);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        put_text(files[i].name, "another");
+        assert_status(proto_job_check_files(&job, &error), BASE_ERR_INVALID);
+        assert_int_equal(strncmp(error.message, files[i].option, strlen(files[i].option)), 0);
+        assert_non_null(strstr(error.message, "is not the file that the job names"));
+        name_files(&(proto_job){.job = {.version = 0}});
+        assert_ok(proto_job_check_files(&job, &error), &error);
+    }
+}
+
+static void small_files_are_pinned_alone(void **state)
+{
+    (void)state;
+    static proto_job job;
+    base_error error;
+    name_files(&job);
+    assert_ok(proto_job_pin(&job, PROTO_PIN_SMALL, &error), &error);
+    assert_int_equal(job.data.train_sha256[0], '\0');
+    assert_int_equal(job.data.heldout_sha256[0], '\0');
+    assert_int_equal(strlen(job.data.tokenizer_sha256), PROTO_DIGEST_HEX_BYTES - 1);
+    assert_int_equal(strlen(job.infer.prompts_sha256), PROTO_DIGEST_HEX_BYTES - 1);
+    assert_int_equal(strlen(job.model.checkpoint_sha256), PROTO_DIGEST_HEX_BYTES - 1);
+}
+
+static bool changes(proto_verify verify, const uint8_t before[PROTO_DIGEST_BYTES])
+{
+    base_error error;
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    assert_ok(proto_checkpoint_digest(folder.path, verify, digest, &error), &error);
+    return memcmp(digest, before, sizeof digest) != 0;
+}
+
+static void the_index_is_what_names_the_tensors(void **state)
+{
+    (void)state;
+    base_error error;
+    uint8_t index[PROTO_DIGEST_BYTES];
+    uint8_t full[PROTO_DIGEST_BYTES];
+    put_checkpoint();
+    assert_ok(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, index, &error), &error);
+    assert_ok(proto_checkpoint_digest(folder.path, PROTO_VERIFY_FULL, full, &error), &error);
+    put_tensors("model.safetensors", 'h', 'x'); /* other weights of the same names and shapes */
+    assert_false(changes(PROTO_VERIFY_INDEX, index));
+    assert_true(changes(PROTO_VERIFY_FULL, full));
+    put_tensors("model.safetensors", 'x', 'r');
+    assert_true(changes(PROTO_VERIFY_INDEX, index));
+    put_checkpoint();
+    put_text("generation_config.json", "{}");
+    assert_true(changes(PROTO_VERIFY_INDEX, index));
+    (void)remove(test_folder_path(&folder, "generation_config.json"));
+    assert_false(changes(PROTO_VERIFY_INDEX, index));
+}
+
+static void shards_count_by_the_index(void **state)
+{
+    (void)state;
+    static const char map[] = "{\"weight_map\":{\"b\":\"2.safetensors\",\"a\":\"1.safetensors\","
+                              "\"c\":\"1.safetensors\"}}";
+    base_error error;
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    put_text("config.json", "{}");
+    put_text("model.safetensors.index.json", map);
+    put_tensors("1.safetensors", 'h', 'r');
+    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+                  BASE_ERR_NOTFOUND);
+    assert_non_null(strstr(error.message, "2.safetensors"));
+    put_tensors("2.safetensors", 'i', 'r');
+    assert_ok(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error), &error);
+    put_tensors("2.safetensors", 'j', 'r');
+    assert_true(changes(PROTO_VERIFY_INDEX, digest));
+
+    static const char *const wrong[] = {"{}", "x", "{\"weight_map\":{}}",
+                                        "{\"weight_map\":{\"a\":7}}",
+                                        "{\"weight_map\":{\"a\":\"../a\"}}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        put_text("model.safetensors.index.json", wrong[i]);
+        if (proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error) !=
+            BASE_ERR_INVALID) {
+            fail_msg("accepted: %s", wrong[i]);
+        }
+    }
+    (void)remove(test_folder_path(&folder, "model.safetensors.index.json"));
+}
+
+static void what_is_no_safetensors_file_is_refused(void **state)
+{
+    (void)state;
+    base_error error;
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    const uint64_t lengths[] = {htole64(UINT64_MAX), htole64(INT64_MAX), htole64(1)};
+    put_checkpoint();
+    put("model.safetensors", "short", 5);
+    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+                  BASE_ERR_INVALID);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        put("model.safetensors", &lengths[i], sizeof lengths[i]);
+        assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+                      BASE_ERR_INVALID);
+    }
+    (void)remove(test_folder_path(&folder, "model.safetensors"));
+    assert_int_equal(mkdir(test_folder_path(&folder, "model.safetensors"), 0700), 0);
+    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+                  BASE_ERR_IO);
+    assert_int_equal(remove(test_folder_path(&folder, "model.safetensors")), 0);
+    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+                  BASE_ERR_NOTFOUND);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    test_folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_file_is_pinned),
+        cmocka_unit_test(small_files_are_pinned_alone),
+        cmocka_unit_test(the_index_is_what_names_the_tensors),
+        cmocka_unit_test(shards_count_by_the_index),
+        cmocka_unit_test(what_is_no_safetensors_file_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

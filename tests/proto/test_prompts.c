@@ -1,0 +1,121 @@
+/* proto/prompts.h: lines of a file as prompts, and their limits. */
+#include "proto/prompts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "proto/limits.h"
+#include "support.h"
+
+static test_folder folder;
+
+static base_status read_text(const char *name, const char *text, size_t size_bytes,
+                             proto_prompts *prompts, base_error *error)
+{
+    const char *path = test_folder_path(&folder, name);
+    assert_ok(base_file_write(path, text, size_bytes, error), error);
+    return proto_prompts_read(path, prompts, error);
+}
+
+static void lines_are_prompts(void **state)
+{
+    (void)state;
+    static const char plain[] = "he goed\r\n\n  {\"prompt\"} é\nlast";
+    static const char json[] =
+        "{\"prompt\": \"he goed\"}\n\n{\"id\": 7, \"prompt\": \"two\\nlines\"}\n";
+    base_error error;
+    proto_prompts prompts;
+    assert_ok(read_text("p.txt", plain, sizeof plain - 1, &prompts, &error), &error);
+    assert_int_equal(prompts.count, 3);
+    assert_string_equal(prompts.texts[0], "he goed");
+    assert_string_equal(prompts.texts[1], "  {\"prompt\"} é");
+    assert_string_equal(prompts.texts[2], "last");
+    proto_prompts_fini(&prompts);
+    assert_ok(read_text("p.jsonl", json, sizeof json - 1, &prompts, &error), &error);
+    assert_int_equal(prompts.count, 2);
+    assert_string_equal(prompts.texts[0], "he goed");
+    assert_string_equal(prompts.texts[1], "two\nlines");
+    proto_prompts_fini(&prompts);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *text;
+        const char *said;
+    } cases[] = {
+        {"p.jsonl", "{\"prompt\":\"a\"}\nb\n", "p.jsonl: line 2"},
+        {"p.jsonl", "{\"text\":\"a\"}\n", "no \"prompt\""},
+        {"p.jsonl", "{\"prompt\":7}\n", "no \"prompt\""},
+        {"p.jsonl", "{\"prompt\":\"\"}\n", "no \"prompt\""},
+        {"p.jsonl", "[\"prompt\"]\n", "no \"prompt\""},
+        {"p.jsonl", "{\"prompt\":\"a\",\"prompt\":\"b\"}\n", "line 1"},
+        {"p.txt", "a\n\xff\n", "line 2: not UTF-8"},
+        {"p.txt", "\n\n", "no prompts in it"},
+        {"p.txt", "", "no prompts in it"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        base_error error = {.message = ""};
+        proto_prompts prompts;
+        if (read_text(cases[i].name, cases[i].text, strlen(cases[i].text), &prompts, &error) !=
+                BASE_ERR_INVALID ||
+            strstr(error.message, cases[i].said) == NULL) {
+            fail_msg("'%s': '%s'", cases[i].text, error.message);
+        }
+        assert_null(prompts.texts);
+    }
+    base_error error;
+    proto_prompts prompts;
+    assert_status(read_text("p.txt", "a\0b", 3, &prompts, &error), BASE_ERR_INVALID);
+}
+
+static void limits_hold(void **state)
+{
+    (void)state;
+    base_error error;
+    proto_prompts prompts;
+    const size_t size_bytes = 2 * (size_t)PROTO_PROMPTS_MAX + 2;
+    char *text = malloc(size_bytes);
+    assert_non_null(text);
+    for (size_t i = 0; i < size_bytes; i++) {
+        text[i] = i % 2 == 0 ? 'a' : '\n';
+    }
+    assert_ok(read_text("p", text, size_bytes - 2, &prompts, &error), &error);
+    assert_int_equal(prompts.count, PROTO_PROMPTS_MAX);
+    proto_prompts_fini(&prompts);
+    assert_status(read_text("p", text, size_bytes, &prompts, &error), BASE_ERR_LIMIT);
+    memset(text, 'a', size_bytes);
+    assert_ok(read_text("p", text, PROTO_PROMPT_BYTES_MAX, &prompts, &error), &error);
+    proto_prompts_fini(&prompts);
+    assert_status(read_text("p", text, PROTO_PROMPT_BYTES_MAX + 1, &prompts, &error),
+                  BASE_ERR_LIMIT);
+    free(text);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    test_folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    test_folder_remove(&folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_prompts),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(limits_hold),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,245 @@
+/* Attention over a cache in blocks against attention over segments,
+ * and what it must not depend on. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "support.h"
+
+enum {
+    HEADS = 3,
+    HEAD_WIDTH = 84, /* four vectors of any length, and some, and a part of one */
+    WIDTH = HEADS * HEAD_WIDTH,
+    TOKENS = 37,
+    SEQUENCES = 2,
+    BLOCKS_MAX = 64,
+};
+
+/* Where each sequence ends: two segments of the flat rows. */
+static const int32_t starts[SEQUENCES + 1] = {0, 21, TOKENS};
+
+typedef struct bed {
+    rank_device device;
+    float qkv[TOKENS * 3 * WIDTH];
+    float bias[3 * WIDTH];
+    float expected[TOKENS * WIDTH];
+    float out[TOKENS * WIDTH];
+    float *scratch;
+} bed;
+
+static void fill(float *values, size_t count, uint32_t seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        values[i] = (float)(int32_t)seed * 0x1p-30f;
+    }
+}
+
+static bed *open_bed(void)
+{
+    base_error error;
+    bed *b = calloc(1, sizeof *b);
+    assert_non_null(b);
+    assert_ok(rank_device_open("cpu", &b->device, &error), &error);
+    fill(b->qkv, TOKENS * 3 * WIDTH, 1);
+    fill(b->bias, 3 * WIDTH, 2);
+    const size_t cached = b->device.backend->attention_cached_scratch(TOKENS);
+    const size_t whole = b->device.backend->attention_scratch(HEAD_WIDTH, TOKENS);
+    b->scratch = malloc((cached + whole) * sizeof *b->scratch);
+    assert_non_null(b->scratch);
+    return b;
+}
+
+static void close_bed(bed *b)
+{
+    free(b->scratch);
+    rank_device_close(&b->device);
+    free(b);
+}
+
+/* What attention over segments makes of it. */
+static void run_segments(bed *b)
+{
+    float row_max[TOKENS * HEADS];
+    float row_scale[TOKENS * HEADS];
+    b->device.backend->attention(b->device.queue, &(rank_attention){.width = WIDTH,
+                                                                    .heads = HEADS,
+                                                                    .segment_count = SEQUENCES,
+                                                                    .segment_start = starts,
+                                                                    .segment_max = TOKENS,
+                                                                    .qkv = b->qkv,
+                                                                    .bias = b->bias,
+                                                                    .out = b->expected,
+                                                                    .row_max = row_max,
+                                                                    .row_scale = row_scale,
+                                                                    .scratch = b->scratch});
+}
+
+/* How the same tokens are cut into steps and blocks. */
+typedef struct cutting {
+    int32_t chunk; /* tokens of each sequence in a step */
+    size_t block_tokens;
+    bool together; /* both sequences in one step, or one after the other */
+} cutting;
+
+/* One step: the next tokens of sequences first … first + count. Rows are copied together, and the
+ * results back. */
+static void run_step(bed *b, cutting c, const int32_t *done, int first, int count, float *cache)
+{
+    static float qkv[TOKENS * 3 * WIDTH];
+    static float out[TOKENS * WIDTH];
+    int32_t row_start[SEQUENCES + 1] = {0};
+    int32_t lengths[SEQUENCES];
+    int32_t table[SEQUENCES * BLOCKS_MAX];
+    for (int s = 0; s < count; s++) {
+        const int32_t from = starts[first + s] + done[first + s];
+        const int32_t left = starts[first + s + 1] - from;
+        const int32_t rows = left < c.chunk ? left : c.chunk;
+        lengths[s] = done[first + s];
+        row_start[s + 1] = row_start[s] + rows;
+        memcpy(qkv + row_start[s] * 3 * WIDTH, b->qkv + from * 3 * WIDTH,
+               (size_t)rows * 3 * WIDTH * sizeof *qkv);
+        for (int i = 0; i < BLOCKS_MAX / 2; i++) { /* odd blocks falling, even ones rising */
+            const int at = (first + s) % 2 == 0 ? 2 * i : BLOCKS_MAX - 1 - 2 * i;
+            table[s * BLOCKS_MAX + i] = at;
+        }
+    }
+    const size_t half = BLOCKS_MAX * c.block_tokens * WIDTH;
+    b->device.backend->attention_cached(b->device.queue,
+                                        &(rank_attention_cached){.heads = HEADS,
+                                                                 .kv_heads = HEADS,
+                                                                 .head_width = HEAD_WIDTH,
+                                                                 .sequence_count = (size_t)count,
+                                                                 .row_start = row_start,
+                                                                 .lengths = lengths,
+                                                                 .block_table = table,
+                                                                 .table_width = BLOCKS_MAX,
+                                                                 .block_tokens = c.block_tokens,
+                                                                 .length_max = TOKENS,
+                                                                 .qkv = qkv,
+                                                                 .bias = b->bias,
+                                                                 .keys = cache,
+                                                                 .values = cache + half,
+                                                                 .out = out,
+                                                                 .scratch = b->scratch});
+    for (int s = 0; s < count; s++) {
+        const int32_t from = starts[first + s] + done[first + s];
+        memcpy(b->out + from * WIDTH, out + row_start[s] * WIDTH,
+               (size_t)(row_start[s + 1] - row_start[s]) * WIDTH * sizeof *out);
+    }
+}
+
+static void advance(cutting c, int32_t *done, int s)
+{
+    const int32_t length = starts[s + 1] - starts[s];
+    done[s] = done[s] + c.chunk < length ? done[s] + c.chunk : length;
+}
+
+static bool is_done(const int32_t *done, int s)
+{
+    return done[s] == starts[s + 1] - starts[s];
+}
+
+static void run_cached(bed *b, cutting c)
+{
+    int32_t done[SEQUENCES] = {0};
+    float *cache = malloc(2 * BLOCKS_MAX * c.block_tokens * WIDTH * sizeof *cache);
+    assert_non_null(cache);
+    memset(b->out, 0xff, sizeof b->out);
+    while (!is_done(done, 0) || !is_done(done, 1)) {
+        if (c.together && !is_done(done, 0) && !is_done(done, 1)) {
+            run_step(b, c, done, 0, 2, cache);
+            advance(c, done, 0);
+            advance(c, done, 1);
+            continue;
+        }
+        const int s = is_done(done, 0);
+        run_step(b, c, done, s, 1, cache);
+        advance(c, done, s);
+    }
+    free(cache);
+}
+
+static void it_is_attention_over_segments(void **state)
+{
+    (void)state;
+    bed *b = open_bed();
+    run_segments(b);
+    run_cached(b, (cutting){.chunk = TOKENS, .block_tokens = 16, .together = true});
+    for (size_t i = 0; i < TOKENS * WIDTH; i++) {
+        assert_true(fabsf(b->out[i] - b->expected[i]) < 1e-5f);
+    }
+    close_bed(b);
+}
+
+/* The same bits whatever the chunk, the block and the company. */
+static void cuts_do_not_show(void **state)
+{
+    (void)state;
+    static const cutting cuttings[] = {{1, 16, false},     {1, 16, true}, {7, 16, true},
+                                       {TOKENS, 1, false}, {3, 5, true},  {20, 64, true}};
+    bed *b = open_bed();
+    run_cached(b, (cutting){.chunk = TOKENS, .block_tokens = 16, .together = true});
+    memcpy(b->expected, b->out, sizeof b->out);
+    for (size_t i = 0; i < sizeof cuttings / sizeof *cuttings; i++) {
+        run_cached(b, cuttings[i]);
+        assert_memory_equal(b->out, b->expected, sizeof b->out);
+    }
+    close_bed(b);
+}
+
+/* Two query heads that share one head of keys and values, against two that have equal ones. */
+static void heads_may_share_keys_and_values(void **state)
+{
+    (void)state;
+    enum { D = 8, ROWS = 5 };
+    static const int32_t row_start[] = {0, ROWS};
+    static const int32_t length = 0;
+    static const int32_t block = 0;
+    float shared[ROWS * 4 * D];
+    float full[ROWS * 6 * D];
+    float cache[2 * 2 * ROWS * D];
+    float out[2][ROWS * 2 * D];
+    bed *b = open_bed();
+    fill(shared, ROWS * 4 * D, 9);
+    for (size_t row = 0; row < ROWS; row++) {
+        const float *from = shared + row * 4 * D;
+        float *to = full + row * 6 * D;
+        memcpy(to, from, 2 * D * sizeof *to);
+        for (size_t head = 0; head < 2; head++) {
+            memcpy(to + (2 + head) * D, from + 2 * D, D * sizeof *to);
+            memcpy(to + (4 + head) * D, from + 3 * D, D * sizeof *to);
+        }
+    }
+    for (size_t kv_heads = 1; kv_heads <= 2; kv_heads++) {
+        b->device.backend->attention_cached(
+            b->device.queue, &(rank_attention_cached){.heads = 2,
+                                                      .kv_heads = kv_heads,
+                                                      .head_width = D,
+                                                      .sequence_count = 1,
+                                                      .row_start = row_start,
+                                                      .lengths = &length,
+                                                      .block_table = &block,
+                                                      .table_width = 1,
+                                                      .block_tokens = ROWS,
+                                                      .length_max = ROWS,
+                                                      .qkv = kv_heads == 1 ? shared : full,
+                                                      .keys = cache,
+                                                      .values = cache + 2 * ROWS * D,
+                                                      .out = out[kv_heads - 1],
+                                                      .scratch = b->scratch});
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    close_bed(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_attention_over_segments),
+        cmocka_unit_test(cuts_do_not_show),
+        cmocka_unit_test(heads_may_share_keys_and_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

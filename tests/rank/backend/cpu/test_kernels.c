@@ -1,0 +1,298 @@
+/* The kernels themselves: the exponential's error, and that instruction sets agree. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/kernels.h"
+#include "support.h"
+
+static const char *const isa_names[] = {"baseline", "avx2", "avx512"};
+enum { ISA_COUNT = 3 };
+
+/* The exponential is said to be within 1.5 units in the last place. */
+static void the_exponential_is_close(void **state)
+{
+    (void)state;
+    enum { COUNT = 250007 };
+    float *values = malloc(COUNT * sizeof *values);
+    assert_non_null(values);
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const rank_kernels *kernels = rank_kernels_named(isa_names[isa]);
+        if (kernels == NULL) {
+            continue;
+        }
+        for (int i = 0; i < COUNT; i++) {
+            values[i] = -87.0f + 175.0f * (float)i / (float)(COUNT - 1);
+        }
+        kernels->exp(values, COUNT);
+        double worst = 0.0;
+        for (int i = 0; i < COUNT; i++) {
+            const double x = (double)(-87.0f + 175.0f * (float)i / (float)(COUNT - 1));
+            const double expected = exp(x);
+            const double unit = (double)ldexpf(1.0f, ilogb(expected) - 23);
+            const double error = fabs((double)values[i] - expected) / unit;
+            worst = error <= worst ? worst : error;
+        }
+        if (!(worst <= 1.5)) {
+            fail_msg("%s: off by %g units", isa_names[isa], worst);
+        }
+    }
+    free(values);
+}
+
+static void the_exponential_ends_well(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const rank_kernels *kernels = rank_kernels_named(isa_names[isa]);
+        float values[] = {0.0f, -1e30f, -88.0f, 89.0f, 1e30f};
+        if (kernels == NULL) {
+            continue;
+        }
+        kernels->exp(values, 5);
+        assert_true(values[0] == 1.0f);
+        assert_true(values[1] > 0.0f && values[1] < 1e-37f && values[1] == values[2]);
+        assert_true(values[3] > 1e38f && isfinite(values[3]) && values[3] == values[4]);
+    }
+}
+
+static double gelu_at(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+
+/* The derivative, from differences of the function in double: good to 1e-9. */
+static double gelu_slope_at(double x)
+{
+    const double step = 1e-5;
+    return (gelu_at(x + step) - gelu_at(x - step)) / (2.0 * step);
+}
+
+/* One row of COUNT inputs from -12 to 12, in two parts: x before the bias, and the bias. */
+static void gelu_and_its_gradient_are_close(void **state)
+{
+    (void)state;
+    enum { COUNT = 2411 };
+    static float bias[COUNT];
+    static float x[COUNT];
+    static float out[COUNT];
+    static float grad[COUNT];
+    static float sums[COUNT];
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const rank_kernels *kernels = rank_kernels_named(isa_names[isa]);
+        if (kernels == NULL) {
+            continue;
+        }
+        for (int i = 0; i < COUNT; i++) {
+            bias[i] = 0.25f;
+            x[i] = -12.25f + 24.0f * (float)i / (float)(COUNT - 1);
+            grad[i] = 2.0f;
+            sums[i] = 1.0f;
+        }
+        kernels->gelu(&(rank_gelu){1, COUNT, bias, x, out});
+        for (int i = 0; i < COUNT; i++) {
+            const double at = -12.0 + 24.0 * i / (COUNT - 1);
+            assert_true(fabs((double)x[i] - at) < 2e-6);
+            assert_true(fabs((double)out[i] - gelu_at(at)) < 4e-6);
+        }
+        kernels->gelu_grad(&(rank_gelu_grad){1, COUNT, x, grad, sums});
+        for (int i = 0; i < COUNT; i++) {
+            const double at = -12.0 + 24.0 * i / (COUNT - 1);
+            assert_true(fabs((double)x[i] - gelu_at(at)) < 4e-6);
+            assert_true(fabs((double)grad[i] - 2.0 * gelu_slope_at(at)) < 4e-6);
+            assert_true(sums[i] == 1.0f + grad[i]);
+        }
+    }
+}
+
+enum { ROWS = 9, WIDTH = 83, ELEMENTS = ROWS * WIDTH };
+
+typedef struct arrays {
+    float a[ELEMENTS], b[ELEMENTS], c[ELEMENTS], d[ELEMENTS];
+    float weight[WIDTH], bias[WIDTH], sum1[WIDTH], sum2[WIDTH], sum3[WIDTH];
+    float mean[ROWS], rstd[ROWS];
+    double loss;
+} arrays;
+
+static void fill(float *values, size_t count, unsigned seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        values[i] = (float)(int32_t)seed * 0x1p-30f;
+    }
+}
+
+static void fill_arrays(arrays *x)
+{
+    memset(x, 0, sizeof *x);
+    fill(x->a, ELEMENTS, 1);
+    fill(x->b, ELEMENTS, 2);
+    fill(x->c, ELEMENTS, 3);
+    fill(x->d, ELEMENTS, 4);
+    fill(x->weight, WIDTH, 5);
+    fill(x->bias, WIDTH, 6);
+}
+
+static void run_gelu(const rank_kernels *k, arrays *x)
+{
+    k->gelu(&(rank_gelu){ROWS, WIDTH, x->bias, x->a, x->b});
+    k->gelu_grad(&(rank_gelu_grad){ROWS, WIDTH, x->a, x->c, x->sum1});
+}
+
+static void run_adamw(const rank_kernels *k, arrays *x)
+{
+    const rank_adamw_config config = {0.9, 0.999, 1e-8, 0.01};
+    for (int64_t step = 1; step < 4; step++) {
+        const rank_adamw_step now = {.step = step, .learning_rate = 1e-3, .grad_scale = 0.7f};
+        for (size_t i = 0; i < ELEMENTS; i++) {
+            x->d[i] = fabsf(x->d[i]);
+        }
+        k->adamw(&(rank_adamw){&config, &now, true, ELEMENTS, x->a, x->b, x->c, x->d});
+    }
+    k->sum_squares(&(rank_sum_squares){x->a, ELEMENTS, &x->loss});
+}
+
+static void run_embed(const rank_kernels *k, arrays *x)
+{
+    static const int32_t ids[] = {3, 0, 3, 2};
+    static const int32_t positions[] = {0, 1, 0, 1};
+    k->embed(&(rank_embed){4, WIDTH, ids, positions, x->a, x->b, x->c});
+    k->embed_grad(&(rank_embed_grad){4, WIDTH, ids, positions, x->c, x->a, x->b});
+    k->transpose(&(rank_transpose){ROWS, WIDTH, x->a, x->d});
+}
+
+static void run_layernorm(const rank_kernels *k, arrays *x)
+{
+    static const int32_t rows[ROWS] = {0, 2, 3, 4, 5, 6, 7, 8, 8};
+    k->layernorm(&(rank_layernorm){ROWS, WIDTH, x->a, x->b, x->bias, rows, x->weight, x->bias, x->c,
+                                   x->mean, x->rstd});
+    k->layernorm_grad(&(rank_layernorm_grad){ROWS, WIDTH, 1, x->a, x->mean, x->rstd, x->weight,
+                                             x->d, x->b, x->sum1, x->sum2, x->sum3});
+}
+
+static void run_cross_entropy(const rank_kernels *k, arrays *x)
+{
+    static const int32_t targets[ROWS] = {0, 5, 82, 7, 80, 1, 2, 3, 16};
+    k->cross_entropy(&(rank_cross_entropy){ROWS, WIDTH, targets, x->a, true, &x->loss});
+}
+
+typedef void (*runner)(const rank_kernels *kernels, arrays *x);
+
+static int same_bits(const float *a, const float *b, size_t count)
+{
+    uint32_t differing = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits_a;
+        uint32_t bits_b;
+        memcpy(&bits_a, &a[i], sizeof bits_a);
+        memcpy(&bits_b, &b[i], sizeof bits_b);
+        differing |= bits_a ^ bits_b;
+    }
+    return differing == 0;
+}
+
+/* Runs on each instruction set, twice; returns the largest difference from the baseline. Each is
+ * repeatable to the bit. */
+static double spread(runner run, int *bits_equal)
+{
+    static arrays expected;
+    static arrays got;
+    static arrays again;
+    const size_t floats = offsetof(arrays, loss) / sizeof(float);
+    const float *a = (const float *)&got;
+    const float *b = (const float *)&expected;
+    double worst = 0.0;
+    fill_arrays(&expected);
+    run(rank_kernels_named("baseline"), &expected);
+    *bits_equal = 1;
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const rank_kernels *kernels = rank_kernels_named(isa_names[isa]);
+        if (kernels == NULL) {
+            continue;
+        }
+        fill_arrays(&got);
+        run(kernels, &got);
+        fill_arrays(&again);
+        run(kernels, &again);
+        assert_memory_equal(&got, &again, sizeof got);
+        *bits_equal &= same_bits(a, b, floats) && got.loss == expected.loss;
+        for (size_t i = 0; i < floats; i++) {
+            const double difference = fabs((double)a[i] - (double)b[i]);
+            worst = difference <= worst ? worst : difference;
+        }
+        worst = fmax(worst, fabs(got.loss - expected.loss));
+    }
+    return worst;
+}
+
+static void elementwise_kernels_give_equal_bits(void **state)
+{
+    (void)state;
+    int equal;
+    (void)spread(run_gelu, &equal);
+    assert_true(equal);
+    (void)spread(run_adamw, &equal);
+    assert_true(equal);
+    (void)spread(run_embed, &equal);
+    assert_true(equal);
+}
+
+/* Values are of the size of 1, and sums have 83 terms. */
+static void reductions_agree(void **state)
+{
+    (void)state;
+    int equal;
+    assert_true(spread(run_layernorm, &equal) < 1e-5);
+    assert_true(spread(run_cross_entropy, &equal) < 1e-5);
+}
+
+static void a_transpose_is_one(void **state)
+{
+    (void)state;
+    for (int isa = 0; isa < ISA_COUNT; isa++) {
+        const rank_kernels *kernels = rank_kernels_named(isa_names[isa]);
+        static float from[35 * 50];
+        static float to[50 * 35];
+        if (kernels == NULL) {
+            continue;
+        }
+        fill(from, 35 * 50, 8);
+        kernels->transpose(&(rank_transpose){35, 50, from, to});
+        for (int i = 0; i < 35; i++) {
+            for (int j = 0; j < 50; j++) {
+                assert_true(to[j * 35 + i] == from[i * 50 + j]);
+            }
+        }
+    }
+}
+
+static void unknown_sets_are_refused(void **state)
+{
+    (void)state;
+    base_error error;
+    const char *kept = getenv("RINGFENCE_ISA");
+    char copy[32];
+    (void)snprintf(copy, sizeof copy, "%s", kept != NULL ? kept : "");
+    assert_null(rank_kernels_named("AVX2"));
+    assert_int_equal(setenv("RINGFENCE_ISA", "sse9", 1), 0);
+    assert_status(rank_kernels_check(&error), BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "sse9"));
+    assert_int_equal(setenv("RINGFENCE_ISA", "baseline", 1), 0);
+    assert_ok(rank_kernels_check(&error), &error);
+    assert_int_equal(setenv("RINGFENCE_ISA", copy, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_exponential_is_close),
+        cmocka_unit_test(the_exponential_ends_well),
+        cmocka_unit_test(gelu_and_its_gradient_are_close),
+        cmocka_unit_test(elementwise_kernels_give_equal_bits),
+        cmocka_unit_test(reductions_agree),
+        cmocka_unit_test(a_transpose_is_one),
+        cmocka_unit_test(unknown_sets_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

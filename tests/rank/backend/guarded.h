@@ -1,0 +1,26 @@
+/* A backend for tests, in a file of its own: the CPU's operations, counted, on memory that nobody
+ * else can touch. It shows that whatever is above a backend goes through it, as it must on a GPU:
+ * memory is protected by the system except while an operation runs or it is mapped
+ * (RANK_MEMORY_HOST is open, as on a GPU), products read transposed operands themselves, and chunks
+ * have another length. */
+#ifndef TEST_GUARDED_H
+#define TEST_GUARDED_H
+
+#include "backend/backend.h"
+
+typedef struct guarded_counts {
+    int operations; /* all of them */
+    int matmuls;
+    int attentions;
+    int adamws;
+    int allocs; /* not released yet */
+    int maps;   /* not unmapped yet */
+} guarded_counts;
+
+extern const rank_backend guarded_backend;
+
+/* A device of this backend; closed by rank_device_close. */
+void guarded_open(rank_device *device);
+guarded_counts guarded_count(const rank_device *device);
+
+#endif

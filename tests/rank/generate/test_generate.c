@@ -1,0 +1,195 @@
+/* Generating and evaluating to the end, and ended early. The model knows nothing. */
+#include "rank/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "generate/baseline.h"
+#include "support.h"
+
+enum { PROMPTS = 5, CONTEXT = 24 };
+
+static const char *const prompts[PROMPTS] = {"the boy", "he goed", "she", "we has", "they"};
+
+static const char pairs_text[] = "{\"text\":\"a b → c\",\"wrong\":\"a b\",\"right\":\"c\"}\n"
+                                 "{\"text\":\"d → e\",\"wrong\":\"d\",\"right\":\"e\"}\n"
+                                 "{\"text\":\"f → g\",\"wrong\":\"f\",\"right\":\"g\"}\n";
+
+typedef struct fixture {
+    rank_model_config config;
+    rank_device device;
+    rank_generate_options options;
+    float *params;
+    int answers;
+    int answers_wanted; /* should_stop says so once there are these */
+} fixture;
+
+static void fixture_open(fixture *f)
+{
+    base_error error;
+    *f = (fixture){.answers_wanted = PROMPTS + 1};
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &tokenizer, &error), &error);
+    f->config = (rank_model_config){.family = rank_family_default(),
+                                    .vocab_size = rank_tokenizer_vocab_size(tokenizer),
+                                    .width = 16,
+                                    .layers = 1,
+                                    .heads = 2,
+                                    .context = CONTEXT};
+    f->params = calloc(rank_model_param_count(&f->config), sizeof *f->params);
+    assert_non_null(f->params);
+    rank_model_init(&f->config, 7, f->params);
+    assert_ok(rank_device_open("cpu", &f->device, &error), &error);
+    f->options = (rank_generate_options){
+        .device = &f->device,
+        .config = &f->config,
+        .params = f->params,
+        .tokenizer = tokenizer,
+        .sequences = 1, /* one prompt at a time */
+        .new_tokens_max = 4,
+    };
+}
+
+static void fixture_close(fixture *f)
+{
+    rank_device_close(&f->device);
+    rank_tokenizer_destroy(f->options.tokenizer);
+    free(f->params);
+}
+
+static void count_answer(void *user, const rank_answer *answer)
+{
+    fixture *f = user;
+    assert_int_equal(answer->index, f->answers);
+    assert_string_equal(answer->prompt, prompts[answer->index]);
+    assert_non_null(answer->text);
+    f->answers++;
+}
+
+static bool enough(void *user)
+{
+    const fixture *f = user;
+    return f->answers >= f->answers_wanted;
+}
+
+static void every_prompt_is_answered(void **state)
+{
+    (void)state;
+    base_error error;
+    fixture f;
+    fixture_open(&f);
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, NULL, &error), &error);
+    assert_int_equal(f.answers, PROMPTS);
+    f.answers = 0;
+    f.options.should_stop = enough; /* and never says so */
+    f.options.stop_user = &f;
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, NULL, &error), &error);
+    assert_int_equal(f.answers, PROMPTS);
+    fixture_close(&f);
+}
+
+static void generating_ends_where_it_is_asked_to(void **state)
+{
+    (void)state;
+    for (int wanted = 0; wanted < PROMPTS; wanted++) {
+        base_error error;
+        fixture f;
+        fixture_open(&f);
+        f.answers_wanted = wanted;
+        f.options.should_stop = enough;
+        f.options.stop_user = &f;
+        assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, NULL, &error),
+                  &error);
+        assert_int_equal(f.answers, wanted);
+        fixture_close(&f);
+    }
+}
+
+static bool after_two_looks(void *user)
+{
+    int *looks = user;
+    return ++*looks > 2;
+}
+
+static void a_part_is_no_accuracy(void **state)
+{
+    (void)state;
+    base_error error;
+    test_folder folder;
+    rank_pairs *pairs = NULL;
+    uint64_t total = 99;
+    uint64_t correct = 99;
+    int looks = 0;
+    fixture f;
+    test_folder_make(&folder);
+    fixture_open(&f);
+    const char *path = test_folder_path(&folder, "pairs.jsonl");
+    assert_ok(base_file_write(path, pairs_text, sizeof pairs_text - 1, &error), &error);
+    assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
+    assert_ok(rank_evaluate(&f.options, pairs, &total, &correct, &error), &error);
+    assert_int_equal(total, 3);
+    assert_in_range(correct, 0, 3);
+    f.options.should_stop = after_two_looks;
+    f.options.stop_user = &looks;
+    assert_ok(rank_evaluate(&f.options, pairs, &total, &correct, &error), &error);
+    assert_int_equal(looks, 3); /* and not one round more */
+    assert_int_equal(total, 0);
+    assert_int_equal(correct, 0);
+    rank_pairs_close(pairs);
+    fixture_close(&f);
+    test_folder_remove(&folder);
+}
+
+static void a_model_fits_or_the_reason_says_by_how_much(void **state)
+{
+    (void)state;
+    char reason[BASE_ERROR_MESSAGE_BYTES];
+    const uint64_t mb = 1 << 20;
+    assert_true(rank_baseline_fits(800 * mb, 2, 1800 * mb, reason));
+    assert_string_equal(reason, "");
+    assert_false(rank_baseline_fits(800 * mb, 2, 1799 * mb, reason));
+    assert_string_equal(reason,
+                        "2 whole models of 900 MB do not fit into the 1799 MB of memory that are "
+                        "free");
+    assert_false(rank_baseline_fits(800 * mb, 1, 899 * mb, reason));
+}
+
+static void drop_answer(void *user, const rank_answer *answer)
+{
+    (void)user;
+    (void)answer;
+}
+
+/* Warming up draws two tokens more, and they are in no figure. */
+static void warming_up_counts_for_nothing(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_generate_report cold;
+    rank_generate_report warm;
+    fixture f;
+    fixture_open(&f);
+    f.options.ignore_end = true;
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, drop_answer, NULL, &cold, &error),
+              &error);
+    f.options.warm_up = true;
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, &warm, &error), &error);
+    assert_int_equal(f.answers, PROMPTS);
+    assert_int_equal(cold.sampled, 4 * PROMPTS);
+    assert_int_equal(warm.sampled, cold.sampled);
+    assert_int_equal(warm.tokens, cold.tokens);
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_prompt_is_answered),
+        cmocka_unit_test(generating_ends_where_it_is_asked_to),
+        cmocka_unit_test(a_part_is_no_accuracy),
+        cmocka_unit_test(a_model_fits_or_the_reason_says_by_how_much),
+        cmocka_unit_test(warming_up_counts_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* Decoding with a cache against a forward pass over the whole sequence, for prompts in chunks,
+ * several sequences together, and token by token; and against transformers, which decodes with a
+ * cache as well (make_decode_fixture.py). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/shards.h"
+#include "fixture.h"
+#include "model/family.h"
+#include "support.h"
+#include "tiny.h"
+
+enum { BLOCK_TOKENS = 5, BLOCK_COUNT = 16, TABLE_WIDTH = 5, VOCAB = 37, SEQUENCES = 2 };
+
+enum { PADDED_VOCAB = 32 * RANK_TP_LEAVES };
+
+typedef struct bed {
+    tiny t;
+    rank_shape shape;
+    rank_run run;
+    rank_saved saved;
+    rank_cache cache;
+    rank_tp_group *group; /* of this rank alone */
+    rank_shards *shards;
+    rank_hooks hooks;
+    int32_t length[SEQUENCES];            /* tokens of each in the cache */
+    float logits[SEQUENCES][24][VOCAB];   /* of every position */
+    float expected[SEQUENCES][24][VOCAB]; /* by one forward pass, or a fixture */
+} bed;
+
+/* Sequence s holds the tokens of segment s: 23 and 17. */
+static const int lengths[] = {23, 17, 0};
+
+/* What one forward pass says of every position. */
+static void expect_forward(bed *b)
+{
+    base_error error;
+    static float logits[40 * VOCAB];
+    int32_t rows[40];
+    for (int i = 0; i < 40; i++) {
+        rows[i] = i;
+    }
+    assert_ok(rank_model_forward(b->t.model, &b->t.hooks, &b->t.batch,
+                                 &(rank_logits){rows, 40, logits}, NULL, &error),
+              &error);
+    memcpy(b->expected[0], logits, 23 * sizeof b->expected[0][0]);
+    memcpy(b->expected[1], logits + 23 * VOCAB, 17 * sizeof b->expected[0][0]);
+}
+
+/* Another implementation's parameters, tokens and logits. */
+static void expect_fixture(bed *b)
+{
+    fixture file;
+    size_t count = 0;
+    fixture_open(&file, "decode.fixture");
+    float *params = fixture_get(&file, &count, "params");
+    assert_int_equal(count, b->t.param_count);
+    memcpy(b->t.params, params, count * sizeof *params);
+    int32_t *ids = fixture_get_ints(&file, &count, "ids");
+    assert_int_equal(count, 40);
+    memcpy(b->t.ids, ids, count * sizeof *ids);
+    float *logits = fixture_get(&file, &count, "logits");
+    assert_int_equal(count, 40 * VOCAB);
+    memcpy(b->expected[0], logits, 23 * sizeof b->expected[0][0]);
+    memcpy(b->expected[1], logits + 23 * VOCAB, 17 * sizeof b->expected[0][0]);
+    free(params);
+    free(ids);
+    free(logits);
+    fixture_close(&file);
+}
+
+static void bed_open(bed *b, void (*expect)(bed *b))
+{
+    base_error error;
+    tiny_open(&b->t);
+    tiny_fill(&b->t, lengths, 5);
+    b->t.batch.targets = NULL;
+    expect(b);
+
+    const rank_family *family = b->t.config.family;
+    b->shape = (rank_shape){.config = &b->t.config,
+                            .backend = b->t.device.backend,
+                            .end_layer = b->t.config.layers,
+                            .token_count_max = 48};
+    assert_ok(
+        rank_tp_group_create(NULL, VOCAB, family->exchanged_floats(&b->shape), &b->group, &error),
+        &error);
+    b->shape.tp = rank_tp_group_tp(b->group);
+    rank_flat_params params = {&b->t.config, b->t.params};
+    const rank_tensor_source source = rank_flat_source(&params);
+    assert_ok(rank_shards_create(&(rank_shards_options){&b->t.config, &b->t.device, b->shape.tp},
+                                 &source, &b->shards, &error),
+              &error);
+    assert_int_equal(rank_shards_elements(b->shards), b->t.param_count);
+    b->hooks = rank_shards_hooks(b->shards);
+    b->run = (rank_run){.shape = b->shape, .device = b->t.device, .hooks = &b->hooks};
+    b->run.work = malloc(family->work_floats(&b->shape) * sizeof(float));
+    b->cache = (rank_cache){.block_tokens = BLOCK_TOKENS, .block_count = BLOCK_COUNT};
+    b->cache.memory = malloc((size_t)BLOCK_COUNT * BLOCK_TOKENS * family->cache_floats(&b->shape) *
+                             (size_t)b->t.config.layers * sizeof(float));
+    assert_non_null(b->run.work);
+    assert_non_null(b->cache.memory);
+    assert_ok(rank_saved_create(&b->shape, &b->t.device, &b->saved, &error), &error);
+}
+
+static void bed_close(bed *b)
+{
+    rank_saved_destroy(&b->saved);
+    free(b->run.work);
+    free(b->cache.memory);
+    rank_shards_destroy(b->shards);
+    rank_tp_group_destroy(b->group);
+    tiny_close(&b->t);
+}
+
+/* The next `count[s]` tokens of each sequence (0: it sits out), with the logits of all of them. */
+static void step(bed *b, const int count[SEQUENCES])
+{
+    static const int32_t tables[SEQUENCES][TABLE_WIDTH] = {{3, 0, 9, 12, 5}, {1, 15, 2, 8, 4}};
+    base_error error;
+    float logits[48 * PADDED_VOCAB];
+    int32_t ids[48];
+    int32_t rows[48];
+    int32_t start[SEQUENCES + 1] = {0};
+    int32_t before[SEQUENCES];
+    int32_t table[SEQUENCES][TABLE_WIDTH];
+    int who[SEQUENCES];
+    int used = 0;
+    for (int s = 0; s < SEQUENCES; s++) {
+        if (count[s] == 0) {
+            continue;
+        }
+        memcpy(ids + start[used], b->t.ids + b->t.segments[s] + b->length[s],
+               (size_t)count[s] * sizeof *ids);
+        memcpy(table[used], tables[s], sizeof table[used]);
+        before[used] = b->length[s];
+        who[used++] = s;
+        start[used] = start[used - 1] + count[s];
+    }
+    for (int i = 0; i < start[used]; i++) {
+        rows[i] = i;
+    }
+    const rank_batch batch = {
+        .token_count = start[used], .ids = ids, .segment_count = used, .segment_start = start};
+    assert_ok(rank_rows_place_step(&b->saved, &batch, before,
+                                   &(rank_logits){rows, start[used], NULL}, &error),
+              &error);
+    b->t.config.family->decode(&b->run,
+                               &(rank_decode_args){.saved = &b->saved,
+                                                   .cache = &b->cache,
+                                                   .lengths = before,
+                                                   .block_table = table[0],
+                                                   .table_width = TABLE_WIDTH,
+                                                   .exchanged = rank_tp_group_memory(b->group),
+                                                   .logits = logits});
+    assert_ok(b->t.device.backend->sync(b->t.device.queue, &error), &error);
+    for (int i = 0; i < used; i++) {
+        const int s = who[i];
+        for (int k = 0; k < count[s]; k++) {
+            memcpy(b->logits[s][b->length[s] + k], logits + (start[i] + k) * PADDED_VOCAB,
+                   sizeof b->logits[0][0]);
+        }
+        b->length[s] += count[s];
+    }
+}
+
+static void check(const bed *b)
+{
+    for (int s = 0; s < SEQUENCES; s++) {
+        assert_int_equal(b->length[s], lengths[s]);
+        for (int t = 0; t < lengths[s]; t++) {
+            for (int v = 0; v < VOCAB; v++) {
+                assert_true(fabsf(b->logits[s][t][v] - b->expected[s][t][v]) < 1e-4f);
+            }
+        }
+    }
+}
+
+static void prompt_in_one_piece(void (*expect)(bed *b))
+{
+    static bed b;
+    b = (bed){.length = {0}};
+    bed_open(&b, expect);
+    step(&b, (const int[]){23, 17});
+    check(&b);
+    bed_close(&b);
+}
+
+static void chunks_and_single_tokens(void (*expect)(bed *b))
+{
+    static bed b;
+    b = (bed){.length = {0}};
+    bed_open(&b, expect);
+    step(&b, (const int[]){7, 0});
+    step(&b, (const int[]){7, 4}); /* the second joins */
+    for (int i = 0; i < 9; i++) {
+        step(&b, (const int[]){1, 1});
+    }
+    step(&b, (const int[]){0, 4}); /* the first has left */
+    check(&b);
+    bed_close(&b);
+}
+
+static void a_prompt_in_one_piece_is_a_forward_pass(void **state)
+{
+    (void)state;
+    prompt_in_one_piece(expect_forward);
+}
+
+static void chunks_and_single_tokens_are_too(void **state)
+{
+    (void)state;
+    chunks_and_single_tokens(expect_forward);
+}
+
+static void transformers_says_the_same(void **state)
+{
+    (void)state;
+    prompt_in_one_piece(expect_fixture);
+    chunks_and_single_tokens(expect_fixture);
+}
+
+static void steps_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static bed b;
+    base_error error;
+    const int32_t start[] = {0, 2};
+    const int32_t ids[] = {1, 2};
+    const rank_batch batch = {
+        .token_count = 2, .ids = ids, .segment_count = 1, .segment_start = start};
+    b = (bed){.length = {0}};
+    bed_open(&b, expect_forward);
+    assert_ok(rank_rows_place_step(&b.saved, &batch, &(int32_t){22}, NULL, &error), &error);
+    assert_int_equal(b.saved.rows.positions[1], 23);
+    assert_status(rank_rows_place_step(&b.saved, &batch, &(int32_t){23}, NULL, &error),
+                  BASE_ERR_INVALID);
+    assert_non_null(strstr(error.message, "the context is 24"));
+    assert_status(rank_rows_place_step(&b.saved, &batch, &(int32_t){-1}, NULL, &error),
+                  BASE_ERR_INVALID);
+    bed_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_in_one_piece_is_a_forward_pass),
+        cmocka_unit_test(chunks_and_single_tokens_are_too),
+        cmocka_unit_test(transformers_says_the_same),
+        cmocka_unit_test(steps_that_do_not_fit_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,182 @@
+/* Ranges of layers, micro-batches that are alive together, and what hooks see. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/family.h"
+#include "support.h"
+#include "tiny.h"
+
+enum { BATCHES = 2 };
+
+/* Layers [first, end) with memory of their own. */
+typedef struct stage {
+    rank_shape shape;
+    rank_run run;
+    rank_saved saved[BATCHES];
+    float *stream; /* from this stage to the next, and its gradient back: (BATCHES, T, C) */
+} stage;
+
+static size_t stream_floats(const tiny *t)
+{
+    return (size_t)TINY_TOKENS_MAX * (size_t)t->config.width;
+}
+
+static void stage_open(stage *s, const tiny *t, int first, int end)
+{
+    base_error error;
+    s->shape = (rank_shape){.config = &t->config,
+                            .backend = t->device.backend,
+                            .first_layer = first,
+                            .end_layer = end,
+                            .token_count_max = TINY_TOKENS_MAX,
+                            .training = true};
+    s->run = (rank_run){.shape = s->shape, .device = t->device, .hooks = &t->hooks};
+    s->run.work = malloc(t->config.family->work_floats(&s->shape) * sizeof(float));
+    s->stream = malloc(2 * BATCHES * stream_floats(t) * sizeof(float));
+    assert_non_null(s->run.work);
+    assert_non_null(s->stream);
+    for (int i = 0; i < BATCHES; i++) {
+        assert_ok(rank_saved_create(&s->shape, &t->device, &s->saved[i], &error), &error);
+    }
+}
+
+static void stage_close(stage *s)
+{
+    for (int i = 0; i < BATCHES; i++) {
+        rank_saved_destroy(&s->saved[i]);
+    }
+    free(s->run.work);
+    free(s->stream);
+}
+
+static const int lengths[BATCHES][5] = {{24, 7, 13, 0}, {3, 24, 24, 1, 0}};
+
+static void fill_batch(tiny *t, int which)
+{
+    tiny_fill(t, lengths[which], 31 + (uint64_t)which);
+    for (int i = 0; i < t->batch.token_count; i += 3) {
+        t->targets[i] = -1; /* so that the last layer leaves rows out */
+    }
+}
+
+/* Forward of both micro-batches through both stages, then backward of both: four sets of
+ * activations are alive in between. */
+static void run_stages(tiny *t, stage stages[2], float *grads[BATCHES], double loss[BATCHES])
+{
+    base_error error;
+    const rank_family *family = t->config.family;
+    const size_t floats = stream_floats(t);
+    for (int i = 0; i < BATCHES; i++) {
+        float *stream = stages[0].stream + (size_t)i * floats;
+        fill_batch(t, i);
+        assert_ok(rank_rows_place(&stages[0].saved[i], &t->batch, NULL, &error), &error);
+        assert_ok(rank_rows_place(&stages[1].saved[i], &t->batch, NULL, &error), &error);
+        family->forward(&stages[0].run,
+                        &(rank_forward_args){.saved = &stages[0].saved[i], .out = stream});
+        family->forward(&stages[1].run,
+                        &(rank_forward_args){.saved = &stages[1].saved[i], .in = stream});
+    }
+    for (int i = 0; i < BATCHES; i++) {
+        float *dstream = stages[0].stream + (size_t)(BATCHES + i) * floats;
+        family->backward(
+            &stages[1].run,
+            &(rank_backward_args){.saved = &stages[1].saved[i], .din = dstream, .grads = grads[i]});
+        float *tied = malloc((size_t)t->config.vocab_size * (size_t)t->config.width * sizeof *tied);
+        const size_t tied_bytes =
+            (size_t)t->config.vocab_size * (size_t)t->config.width * sizeof *tied;
+        assert_non_null(tied);
+        memcpy(tied, grads[i], tied_bytes); /* the output half of the tied embedding's gradient */
+        family->backward(&stages[0].run, &(rank_backward_args){.saved = &stages[0].saved[i],
+                                                               .dout = dstream,
+                                                               .grads = grads[i]});
+        for (size_t j = 0; j < tied_bytes / sizeof *tied; j++) {
+            grads[i][j] += tied[j];
+        }
+        free(tied);
+        loss[i] = *stages[1].saved[i].loss;
+    }
+    assert_ok(t->device.backend->sync(t->device.queue, &error), &error);
+}
+
+static void stages_are_the_whole(void **state)
+{
+    (void)state;
+    tiny t;
+    stage stages[2];
+    float *grads[BATCHES];
+    double loss[BATCHES];
+    tiny_open(&t);
+    stage_open(&stages[0], &t, 0, 1);
+    stage_open(&stages[1], &t, 1, 2);
+    for (int i = 0; i < BATCHES; i++) {
+        grads[i] = malloc(t.param_count * sizeof *grads[i]);
+        assert_non_null(grads[i]);
+        memset(grads[i], 0xff, t.param_count * sizeof *grads[i]);
+    }
+    run_stages(&t, stages, grads, loss);
+    const size_t tied = (size_t)t.config.vocab_size * (size_t)t.config.width;
+    for (int i = 0; i < BATCHES; i++) {
+        fill_batch(&t, i);
+        assert_true(tiny_train(&t) == loss[i]);
+        /* the tied embedding's two halves are added in another order */
+        assert_true(tiny_difference(grads[i], t.grads, tied) < 1e-6);
+        assert_memory_equal(grads[i] + tied, t.grads + tied,
+                            (t.param_count - tied) * sizeof(float));
+        free(grads[i]);
+    }
+    stage_close(&stages[0]);
+    stage_close(&stages[1]);
+    tiny_close(&t);
+}
+
+/* Weights that lie elsewhere, one range at a time, as gathered or packed ones do. */
+typedef struct moving {
+    const tiny *t;
+    float *away; /* a copy of the parameters; what has been given back is spoilt */
+} moving;
+
+static const float *need_away(void *user, size_t offset, size_t count)
+{
+    moving *m = user;
+    memcpy(m->away + offset, m->t->params + offset, count * sizeof *m->away);
+    return m->away + offset;
+}
+
+static void spoil(void *user, size_t offset, size_t count)
+{
+    moving *m = user;
+    memset(m->away + offset, 0xff, count * sizeof *m->away); /* not a number */
+}
+
+static void weights_are_reached_through_hooks_alone(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_result result;
+    tiny t;
+    tiny_open(&t);
+    fill_batch(&t, 0);
+    const double loss = tiny_train(&t);
+    float *expected = malloc(t.param_count * sizeof *expected);
+    moving m = {.t = &t, .away = malloc(t.param_count * sizeof *m.away)};
+    assert_non_null(expected);
+    assert_non_null(m.away);
+    memcpy(expected, t.grads, t.param_count * sizeof *expected);
+    memset(m.away, 0xff, t.param_count * sizeof *m.away);
+    const rank_hooks hooks = {.need = need_away, .done = spoil, .weights = &m};
+    assert_ok(rank_model_train(t.model, &hooks, &t.batch, t.grads, &result, &error), &error);
+    assert_true(result.loss_sum == loss);
+    assert_memory_equal(t.grads, expected, t.param_count * sizeof *expected);
+    free(m.away);
+    free(expected);
+    tiny_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_are_the_whole),
+        cmocka_unit_test(weights_are_reached_through_hooks_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

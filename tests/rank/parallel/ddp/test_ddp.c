@@ -1,0 +1,261 @@
+/* rank/ddp.h: sums equal in every bit for every split into ranks and micro-batches, and failures
+ * named. */
+#include "rank/ddp.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ranks.h"
+#include "support.h"
+
+enum { PARAMS = 10007, RANKS_MAX = 4, STEPS = 3 };
+
+/* A slot's gradient: magnitudes far apart, so that every order of addition has its own bits. */
+static float leaf(int slot, int step, size_t index)
+{
+    uint64_t bits = ((uint64_t)slot << 40) ^ ((uint64_t)step << 32) ^ index;
+    bits = (bits + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ (bits >> 31)) * UINT64_C(0x94d049bb133111eb);
+    const float unit = (float)(bits >> 40) / 16777216.0F - 0.5F;
+    return ldexpf(unit, (int)(bits & 31) - 16);
+}
+
+typedef struct shape {
+    int micro_batches;
+    size_t bucket_bytes;
+    bool bracketed;
+    coll_algorithm algorithm;
+    float *sums; /* (ranks, STEPS, PARAMS) */
+} shape;
+
+/* Backward of one micro-batch: the end of the array first, in uneven pieces. */
+static void fill_leaf(rank_ddp *ddp, int micro_batch, int slot, int step)
+{
+    float *grads = rank_ddp_grads(ddp, micro_batch);
+    size_t end = PARAMS;
+    for (size_t piece = 1; end > 0; piece = piece * 3 + 1) {
+        const size_t count = piece < end ? piece : end;
+        for (size_t i = end - count; i < end; i++) {
+            grads[i] = leaf(slot, step, i);
+        }
+        end -= count;
+        rank_ddp_ready(ddp, end, count, (rank_mark){0});
+    }
+}
+
+static void sum_steps(test_rank *rank)
+{
+    const shape *job = rank->user;
+    rank_ddp *ddp = NULL;
+    rank_device device;
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    float *params = calloc(PARAMS, sizeof *params);
+    RANK_CHECK(rank, params != NULL);
+    for (size_t i = 0; i < PARAMS; i++) {
+        params[i] = (float)rank->rank; /* they differ until wrap */
+    }
+    const rank_ddp_options options = {
+        .device = &device,
+        .param_count = PARAMS,
+        .bucket_bytes = job->bucket_bytes,
+        .micro_batches = job->micro_batches,
+        .bracketed = job->bracketed,
+        .algorithm = job->algorithm,
+    };
+    RANK_OK(rank,
+            rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp, &rank->error));
+    RANK_CHECK(rank, params[0] == 0.0F && params[PARAMS - 1] == 0.0F);
+    for (int step = 0; step < STEPS; step++) {
+        rank_ddp_times times;
+        rank_ddp_begin(ddp);
+        for (int m = 0; m < job->micro_batches; m++) {
+            fill_leaf(ddp, m, rank->rank * job->micro_batches + m, step);
+        }
+        RANK_OK(rank, rank_ddp_finish(ddp, &times, &rank->error));
+        RANK_CHECK(rank, times.allreduce_ns >= times.allreduce_exposed_ns);
+        memcpy(job->sums + ((size_t)rank->rank * STEPS + (size_t)step) * PARAMS, rank_ddp_sums(ddp),
+               PARAMS * sizeof(float));
+    }
+    rank_ddp_destroy(ddp);
+    rank_device_close(&device);
+    free(params);
+}
+
+/* Runs the job and returns rank 0's sums (STEPS, PARAMS), after checking that all ranks have its
+ * bits. */
+static float *run(int ranks, coll_transport transport, shape job)
+{
+    job.sums = calloc((size_t)ranks * STEPS * PARAMS, sizeof *job.sums);
+    assert_non_null(job.sums);
+    test_ranks_as_threads(
+        &(test_ranks_options){.size = ranks, .transport = transport, .user = &job}, sum_steps);
+    for (int rank = 1; rank < ranks; rank++) {
+        assert_memory_equal(job.sums, job.sums + (size_t)rank * STEPS * PARAMS,
+                            STEPS * PARAMS * sizeof(float));
+    }
+    return job.sums;
+}
+
+static void ranks_and_micro_batches_give_the_same_bits(void **state)
+{
+    (void)state;
+    static const size_t bucket_bytes[] = {64, 1000, 16384, 1 << 20};
+    float *reference =
+        run(4, COLL_TRANSPORT_SHM, (shape){.micro_batches = 1, .bucket_bytes = 4096});
+    for (size_t i = 0; i < PARAMS; i++) { /* the canonical order, written down */
+        const float expected = (leaf(0, 0, i) + leaf(1, 0, i)) + (leaf(2, 0, i) + leaf(3, 0, i));
+        assert_memory_equal(&reference[i], &expected, sizeof expected);
+    }
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        for (size_t i = 0; i < sizeof bucket_bytes / sizeof bucket_bytes[0]; i++) {
+            float *sums = run(ranks, COLL_TRANSPORT_SHM,
+                              (shape){.micro_batches = 4 / ranks, .bucket_bytes = bucket_bytes[i]});
+            assert_memory_equal(sums, reference, STEPS * PARAMS * sizeof(float));
+            free(sums);
+        }
+        float *bracketed =
+            run(ranks, COLL_TRANSPORT_SHM,
+                (shape){.micro_batches = 4 / ranks, .bucket_bytes = 4096, .bracketed = true});
+        assert_memory_equal(bracketed, reference, STEPS * PARAMS * sizeof(float));
+        free(bracketed);
+    }
+    free(reference);
+}
+
+static void every_rank_has_the_same_sums(void **state)
+{
+    (void)state;
+    static const coll_transport transports[] = {COLL_TRANSPORT_SHM, COLL_TRANSPORT_ZMQ};
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        for (size_t t = 0; t < sizeof transports / sizeof transports[0]; t++) {
+            for (int a = COLL_ALGORITHM_RING; a <= COLL_ALGORITHM_LAST; a++) {
+                float *sums = run(ranks, transports[t],
+                                  (shape){.micro_batches = 1,
+                                          .bucket_bytes = 9000,
+                                          .algorithm = (coll_algorithm)a});
+                for (size_t i = 0; i < PARAMS; i += 97) {
+                    double exact = 0.0;
+                    double size = 0.0;
+                    for (int slot = 0; slot < ranks; slot++) {
+                        exact += (double)leaf(slot, 0, i);
+                        size += fabs((double)leaf(slot, 0, i));
+                    }
+                    assert_true(fabs((double)sums[i] - exact) <= size * 1e-6);
+                }
+                free(sums);
+            }
+        }
+    }
+}
+
+/* In the place of libcoll's (the linker's --wrap): it can lose a bit on the way to one rank. */
+base_status __real_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
+                                  int root, base_error *reterr);
+base_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
+                                  int root, base_error *reterr);
+
+static int broadcast_spoilt_at = -1;
+
+base_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
+                                  int root, base_error *reterr)
+{
+    const base_status status = __real_coll_broadcast(comm, data, count, type, root, reterr);
+    if (coll_comm_rank(comm) == broadcast_spoilt_at) {
+        ((uint8_t *)data)[count * sizeof(float) - 1] ^= 1;
+    }
+    return status;
+}
+
+static void wrap_spoilt(test_rank *rank)
+{
+    float params[100] = {0};
+    rank_ddp *ddp = NULL;
+    rank_device device;
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    const rank_ddp_options options = {
+        .device = &device, .param_count = 100, .bucket_bytes = 40, .micro_batches = 1};
+    RANK_CHECK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
+                                   &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, ddp == NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, "parameters of rank 2 differ from rank 0's"));
+    rank_device_close(&device);
+}
+
+static void other_initial_parameters_are_refused(void **state)
+{
+    (void)state;
+    broadcast_spoilt_at = 2;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3}, wrap_spoilt);
+    broadcast_spoilt_at = -1;
+}
+
+static void forget_a_range(test_rank *rank)
+{
+    float params[100] = {0};
+    rank_ddp *ddp = NULL;
+    rank_device device;
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    rank_ddp_times times;
+    const rank_ddp_options options = {.device = &device,
+                                      .param_count = 100,
+                                      .bucket_bytes = 40,
+                                      .micro_batches = 1,
+                                      .bracketed = true};
+    RANK_OK(rank,
+            rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp, &rank->error));
+    rank_ddp_begin(ddp);
+    memset(rank_ddp_grads(ddp, 0), 0, sizeof params);
+    rank_ddp_ready(ddp, 1, 99, (rank_mark){0});
+    RANK_CHECK(rank, rank_ddp_finish(ddp, &times, &rank->error) == BASE_ERR_STATE);
+    rank_ddp_destroy(ddp);
+    rank_device_close(&device);
+}
+
+static void an_unset_gradient_is_an_error(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 2}, forget_a_range);
+}
+
+static void compare_params(test_rank *rank)
+{
+    float params[100] = {0};
+    rank_ddp *ddp = NULL;
+    rank_device device;
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    bool equal = false;
+    double difference = -1.0;
+    const rank_ddp_options options = {
+        .device = &device, .param_count = 100, .bucket_bytes = 40, .micro_batches = 1};
+    RANK_OK(rank,
+            rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp, &rank->error));
+    RANK_OK(rank, rank_ddp_compare(ddp, params, &equal, &difference, &rank->error));
+    RANK_CHECK(rank, equal && difference == 0.0);
+    if (rank->rank == 1) {
+        params[7] = -0.25F;
+    }
+    RANK_OK(rank, rank_ddp_compare(ddp, params, &equal, &difference, &rank->error));
+    RANK_CHECK(rank, equal == (rank->rank != 1));
+    RANK_CHECK(rank, difference == (rank->rank == 1 ? 0.25 : 0.0));
+    rank_ddp_destroy(ddp);
+    rank_device_close(&device);
+}
+
+static void a_different_parameter_is_found(void **state)
+{
+    (void)state;
+    test_ranks_as_threads(&(test_ranks_options){.size = 3}, compare_params);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_and_micro_batches_give_the_same_bits),
+        cmocka_unit_test(every_rank_has_the_same_sums),
+        cmocka_unit_test(other_initial_parameters_are_refused),
+        cmocka_unit_test(an_unset_gradient_is_an_error),
+        cmocka_unit_test(a_different_parameter_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
