@@ -263,11 +263,13 @@ static void a_stream_holds_what_is_promised(void **state)
 static void elsewhere_body(test_rank *rank)
 {
     static atomic_int begun;
+    static atomic_int aborted; /* rank 0's context is no longer in use by rank 1 */
     static atomic_int over;
     static coll_context *sender;
     const bool aborts = *(const bool *)rank->user;
     coll_comm *comm = coll_context_world(rank->context);
     atomic_store(&begun, 0);
+    atomic_store(&aborted, 0);
     atomic_store(&over, 0);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
     if (rank->rank == 1) {
@@ -275,6 +277,7 @@ static void elsewhere_body(test_rank *rank)
         if (aborts) {
             coll_context_abort(sender, "enough");
         }
+        atomic_store(&aborted, 1);
         RANK_CHECK(rank, await(&over, 1));
         return;
     }
@@ -284,6 +287,7 @@ static void elsewhere_body(test_rank *rank)
     RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
     atomic_store(&begun, 1);
     const base_status status = coll_request_wait(&request, &rank->error);
+    RANK_CHECK(rank, await(&aborted, 1));
     atomic_store(&over, 1);
     RANK_CHECK(rank, status == (aborts ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT));
     RANK_CHECK(rank, strstr(rank->error.message, aborts ? "enough" : "send int32") != NULL);
