@@ -1,6 +1,6 @@
 /* Four processes add up their vectors, and each prints the same sum.
  *
- *   cc sum.c $(pkg-config --cflags --libs libcoll) -o sum
+ *   cc sum.c $(pkg-config --cflags --libs libcoll-launched) -o sum
  *   launcher --ranks 4 -- ./sum */
 #include <coll/launched.h>
 #include <stdio.h>

@@ -14,52 +14,130 @@ cmake --install "$build" --prefix "$prefix" >"$scratch/install.log"
 
 lib=$(dirname "$(find "$prefix" -name libcoll.so)")
 export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib
-example=$prefix/share/ringfence/examples/sum.c
-wanted='4 ranks: sum[0] = 6000, sum[999] = 9996'
+examples=$prefix/share/ringfence/examples
+page=$(realpath "$(dirname "$0")/../../../docs/LIBCOLL.md")
+forked='1 + … + 4 = 10'
+launched='4 ranks: sum[0] = 6000, sum[999] = 9996'
 
-# Without who says it: one line of all ranks, unless one of them was a moment late.
+# check WANTED COMMAND...: the lines that it prints are all WANTED.
 check() {
-    local got
-    got=$("$prefix/bin/launcher" --ranks 4 --no-bind -- "$1" | sed 's/^\[ranks\{0,1\} [-0-9,]*\] //' | sort -u)
+    local wanted=$1 got
+    shift
+    got=$("$@" | sort -u)
     [ "$got" = "$wanted" ] || {
-        echo "$1 printed: $got"
+        echo "$* printed: $got"
         exit 1
     }
-    echo "$(basename "$1"): right"
+    echo "$(basename "${!#}"): right"
 }
 
-# Only coll_ symbols may be seen, in both.
-hidden() {
+# Under our launcher; without who says it: one line of all ranks, unless one of them was a moment late.
+under_launcher() {
+    "$prefix/bin/launcher" --ranks 4 --no-bind -- "$1" | sed 's/^\[ranks\{0,1\} [-0-9,]*\] //'
+}
+check_launched() {
+    check "$launched" under_launcher "$1"
+}
+check_forked() {
+    check "$forked" "$1"
+}
+
+# shows FLAG LIBRARY PREFIX FUNCTION: of our symbols, only PREFIX* may be seen, and FUNCTION is among them.
+shows() {
     local others
-    others=$(nm $1 --defined-only "$2" | awk 'NF == 3 && $2 ~ /[A-TV-Z]/ && $3 !~ /^coll_/ { print $3 }')
+    others=$(nm $1 --defined-only "$2" | awk -v prefix="$3" \
+        'NF == 3 && $2 ~ /[A-TV-Z]/ && index($3, prefix) != 1 { print $3 }')
     [ -z "$others" ] || {
-        echo "$2 shows more than coll_ symbols:" $others
+        echo "$2 shows more than $3 symbols:" $others
         exit 1
     }
-    nm $1 --defined-only "$2" | grep ' T coll_all_reduce$' >/dev/null
+    nm $1 --defined-only "$2" | grep " T $4\$" >/dev/null || {
+        echo "$2 lacks $4"
+        exit 1
+    }
 }
-hidden -D "$lib/libcoll.so"
-hidden "" "$lib/libcoll.a"
+shows -D "$lib/libcoll.so" coll_ coll_all_reduce
+shows "" "$lib/libcoll.a" coll_ coll_all_reduce
+shows -D "$lib/libcoll-launched.so" coll_launched_ coll_launched_open
+shows "" "$lib/libcoll-launched.a" coll_launched_ coll_launched_open
 
 # Before 1.0, programs made with another minor version must not find it.
 version=$(pkg-config --modversion libcoll)
 case $version in
-0.*) soname=libcoll.so.${version%.*} ;;
-*) soname=libcoll.so.${version%%.*} ;;
+0.*) minor=${version%.*} ;;
+*) minor=${version%%.*} ;;
 esac
-objdump -p "$lib/libcoll.so" | grep "SONAME *$soname\$" >/dev/null || {
-    echo "libcoll.so $version is not called $soname"
+for name in libcoll.so libcoll-launched.so; do
+    objdump -p "$lib/$name" | grep "SONAME *$name.$minor\$" >/dev/null || {
+        echo "$name $version is not called $name.$minor"
+        exit 1
+    }
+done
+
+# libcoll alone loads what the launcher's protocol is made of neither by itself nor through others. libcoll-launched does,
+# which shows that this looks in the right place.
+control='protobuf|jansson'
+if ldd "$lib/libcoll.so" | grep -E "$control"; then
+    echo "libcoll.so loads that"
+    exit 1
+fi
+ldd "$lib/libcoll-launched.so" | grep -E "$control" >/dev/null
+direct=$(readelf -d "$lib/libcoll.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\.so.*/\1/p' |
+    grep -vE '^(libzmq|libsodium|libc|libpthread|ld-linux.*)$' || true)
+[ -z "$direct" ] || {
+    echo "libcoll.so needs more than ZeroMQ, libsodium and the C library:" $direct
     exit 1
 }
+if nm -u "$lib/libcoll.a" | grep -E ' (protobuf_c|json)_'; then
+    echo "libcoll.a needs that"
+    exit 1
+fi
 
-cc "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/shared"
-check "$scratch/shared"
-static_libs=$(pkg-config --static --libs libcoll)
-cc "$example" $(pkg-config --cflags libcoll) ${static_libs/-lcoll/-l:libcoll.a} -o "$scratch/static"
-check "$scratch/static"
+# The archives alone, as on a system that has no shared library of ours.
+archives=$scratch/archives
+cp -r "$prefix" "$archives"
+find "$archives" -name 'libcoll*.so*' -delete
+only_archives() {
+    PKG_CONFIG_PATH=${lib/#"$prefix"/"$archives"}/pkgconfig pkg-config --static "$@"
+}
 
-# The shared library's users need no headers, and no package files, of what it is made from.
-PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll >/dev/null
+# compile NAME LANGUAGE EXAMPLE FLAGS...
+compile() {
+    local compiler=cc
+    [ "$2" = c ] || compiler=c++
+    $compiler -x "$2" "$examples/$3" -x none "${@:4}" -o "$scratch/$1"
+    case $1 in
+    *-shared) ldd "$scratch/$1" | grep "$prefix.*/libcoll\.so" >/dev/null ;;
+    *) ! ldd "$scratch/$1" | grep libcoll ;;
+    esac || {
+        echo "$1 is linked with the wrong one"
+        exit 1
+    }
+}
+languages=c
+if command -v c++ >/dev/null; then
+    languages="c c++"
+else
+    echo "skipped: no C++ compiler (Debian: package g++)"
+    skipped=77
+fi
+for language in $languages; do
+    compile "$language-shared" "$language" sum.c $(pkg-config --cflags --libs libcoll-launched)
+    compile "$language-static" "$language" sum.c $(pkg-config --cflags --libs libcoll-launched-static)
+    compile "$language-archives" "$language" sum.c $(only_archives --cflags --libs libcoll-launched)
+    for kind in shared static archives; do
+        check_launched "$scratch/$language-$kind"
+    done
+done
+compile fork-shared c sum_fork.c $(pkg-config --cflags --libs libcoll) -pthread
+compile fork-static c sum_fork.c $(pkg-config --cflags --libs libcoll-static) -pthread
+compile fork-archives c sum_fork.c $(only_archives --cflags --libs libcoll) -pthread
+for kind in shared static archives; do
+    check_forked "$scratch/fork-$kind"
+done
+
+# The shared libraries' users need no headers, and no package files, of what these are made from.
+PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll-launched >/dev/null
 
 # Each header by itself, as strictly as can be, in C and in C++; and the example is C++, too. What a
 # header declares, the library has.
@@ -72,18 +150,13 @@ for header in coll/coll.h coll/tensor_parallel.h coll/tune.h coll/launched.h col
             -o "$scratch/one.o"
     fi
 done
-if command -v c++ >/dev/null; then
-    c++ -x c++ "$example" $(pkg-config --cflags --libs libcoll) -o "$scratch/cplusplus"
-    check "$scratch/cplusplus"
-else
-    echo "skipped: no C++ compiler (Debian: package g++)"
-    skipped=77
-fi
 declared=$(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -include coll/tune.h \
     -include coll/tensor_parallel.h -include coll/version.h -x c /dev/null | grep -o '\<\(coll\|base\)_[a-z_]*(' | tr -d '(' | sort -u)
 for name in $declared; do
-    nm -D --defined-only "$lib/libcoll.so" | grep " T $name\$" >/dev/null || {
-        echo "$name is declared, and libcoll.so does not have it"
+    library=$lib/libcoll.so
+    [[ $name != coll_launched_* ]] || library=$lib/libcoll-launched.so
+    nm -D --defined-only "$library" | grep " T $name\$" >/dev/null || {
+        echo "$name is declared, and $library does not have it"
         exit 1
     }
 done
@@ -94,33 +167,42 @@ cat >"$scratch/project/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
 find_package(libcoll 0.1 REQUIRED)
-add_executable(by-cmake ${EXAMPLE})
-target_link_libraries(by-cmake PRIVATE libcoll::coll)
-add_executable(by-cmake-static ${EXAMPLE})
-target_link_libraries(by-cmake-static PRIVATE libcoll::coll_static)
+add_executable(by-cmake ${EXAMPLES}/sum.c)
+target_link_libraries(by-cmake PRIVATE libcoll::launched)
+add_executable(by-cmake-static ${EXAMPLES}/sum.c)
+target_link_libraries(by-cmake-static PRIVATE libcoll::launched_static)
+find_package(Threads REQUIRED)
+add_executable(fork-by-cmake ${EXAMPLES}/sum_fork.c)
+target_link_libraries(fork-by-cmake PRIVATE libcoll::coll Threads::Threads)
+add_executable(fork-by-cmake-static ${EXAMPLES}/sum_fork.c)
+target_link_libraries(fork-by-cmake-static PRIVATE libcoll::coll_static Threads::Threads)
 END
 cmake -G Ninja -S "$scratch/project" -B "$scratch/project/build" -DCMAKE_PREFIX_PATH="$prefix" \
-    -DEXAMPLE="$example" >"$scratch/cmake.log"
+    -DEXAMPLES="$examples" >"$scratch/cmake.log"
 cmake --build "$scratch/project/build" >>"$scratch/cmake.log"
-check "$scratch/project/build/by-cmake"
-check "$scratch/project/build/by-cmake-static"
+check_launched "$scratch/project/build/by-cmake"
+check_launched "$scratch/project/build/by-cmake-static"
+check_forked "$scratch/project/build/fork-by-cmake"
+check_forked "$scratch/project/build/fork-by-cmake-static"
 
-# MPI's launcher instead of ours, where there is an MPI.
+# The commands of the page, in this prefix instead of /usr/local. Without an MPI, those for MPI are left out.
+others='^$'
 if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then
-    mpicc "$prefix/share/ringfence/examples/sum_mpi.c" $(pkg-config --cflags --libs libcoll) \
-        -o "$scratch/sum_mpi"
     # Open MPI wants to be told of these; MPICH just does it.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-    got=$(timeout 60 mpirun -n 4 "$scratch/sum_mpi" 2>"$scratch/mpi.log" | sort -u) ||
-        got="it failed: $got"
-    [ "$got" = "1 + … + 4 = 10" ] || {
-        cat "$scratch/mpi.log"
-        echo "under MPI: $got"
-        exit 1
-    }
-    echo "sum_mpi: right"
 else
     echo "skipped: no MPI (Debian: packages mpich and libmpich-dev)"
     skipped=77
+    others='^mpi'
 fi
+mkdir "$scratch/page"
+awk '/^## / { install = /Install/ } /^```/ { shell = $0 == "```sh"; next } shell && !install' "$page" |
+    grep -v "$others" | sed "s|/usr/local|$prefix|g" >"$scratch/page.sh"
+got=$(cd "$scratch/page" && PATH=$prefix/bin:$PATH timeout 60 bash -euo pipefail "$scratch/page.sh" |
+    sed 's/^\[ranks\{0,1\} [-0-9,]*\] //' | sort -u) || got="a command failed: $got"
+[ "$got" = "$(printf '%s\n' "$forked" "$launched" | sort)" ] || {
+    echo "the commands of $page printed: $got"
+    exit 1
+}
+echo "$(wc -l <"$scratch/page.sh") commands of the page: right"
 exit "$skipped"

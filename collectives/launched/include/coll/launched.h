@@ -1,4 +1,5 @@
-/* Being one rank of `launcher --ranks N -- PROGRAM`.
+/* Being one rank of `launcher --ranks N -- PROGRAM`. This is the library libcoll-launched: libcoll
+ * itself knows no launcher.
  *
  * The launcher starts the program N times; coll_launched_open finds the launcher through what the
  * process has inherited, joins, meets the other ranks, and gives the context to work with. A

@@ -1,5 +1,5 @@
 /* The version of libcoll, for programs that are linked with it. */
-#include "version.h"
+#include "coll/version.h"
 
 const char *coll_version(void)
 {
