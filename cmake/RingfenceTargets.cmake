@@ -34,7 +34,7 @@ if(RINGFENCE_FUZZ)
   target_compile_options(ringfence_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# ringfence_library(NAME PREFIX DEPENDS... ) makes the static library of one folder, with the alias
+# ringfence_library(NAME PREFIX DEPENDS... ) makes the static library of one directory, with the alias
 # ringfence::NAME. Sources are explicit; public headers live in include/PREFIX.
 #   ringfence_library(base PREFIX base SOURCES src/a.c HEADERS include/base/a.h DEPENDS lib PRIVATE lib)
 function(ringfence_library name)
@@ -59,8 +59,8 @@ function(ringfence_program name)
 endfunction()
 
 # ringfence_test(NAME SOURCES ... LIBS ... LABELS unit|ipc|integration|fault|docker|gpu|slow
-#                TIMEOUT seconds [PRIVATE_OF folder...] [ARGS ...])
-# makes one cmocka program and registers it. PRIVATE_OF lets a unit test see a folder's src/.
+#                TIMEOUT seconds [PRIVATE_OF directory...] [ARGS ...])
+# makes one cmocka program and registers it. PRIVATE_OF lets a unit test see a directory's src/.
 function(ringfence_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;PRIVATE_OF;ARGS;PROCESSORS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -70,21 +70,21 @@ function(ringfence_test name)
   set_target_properties(test-${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                                                 ${CMAKE_BINARY_DIR}/tests/bin)
   target_link_libraries(test-${name} PRIVATE ringfence_options ringfence_test_support ${ARG_LIBS})
-  foreach(folder IN LISTS ARG_PRIVATE_OF)
-    if(EXISTS ${CMAKE_SOURCE_DIR}/${folder}/src)
-      string(APPEND folder /src)
+  foreach(directory IN LISTS ARG_PRIVATE_OF)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/${directory}/src)
+      string(APPEND directory /src)
     endif()
-    target_include_directories(test-${name} PRIVATE ${CMAKE_SOURCE_DIR}/${folder})
+    target_include_directories(test-${name} PRIVATE ${CMAKE_SOURCE_DIR}/${directory})
   endforeach()
   add_test(NAME ${name} COMMAND test-${name} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                                           SKIP_RETURN_CODE 77)
 endfunction()
 
-# ringfence_fuzz(NAME SOURCES ... LIBS ... [INCLUDES folder...] [MAX_BYTES n])
+# ringfence_fuzz(NAME SOURCES ... LIBS ... [INCLUDES directory...] [MAX_BYTES n])
 # makes fuzz-NAME from a source with LLVMFuzzerTestOneInput. In the preset `fuzz` it is a libFuzzer
 # program (./dev fuzz NAME); in every other preset it replays tests/fuzz/corpus/NAME as a unit test,
-# so that what was found once stays found. INCLUDES: private folders, from the project's root.
+# so that what was found once stays found. INCLUDES: private directories, from the project's root.
 add_custom_target(fuzzers)
 function(ringfence_fuzz name)
   cmake_parse_arguments(ARG "" "MAX_BYTES" "SOURCES;LIBS;INCLUDES" ${ARGN})
@@ -94,8 +94,8 @@ function(ringfence_fuzz name)
   set(corpus ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
   add_executable(fuzz-${name} ${ARG_SOURCES})
   target_link_libraries(fuzz-${name} PRIVATE ringfence_options ${ARG_LIBS})
-  foreach(folder IN LISTS ARG_INCLUDES)
-    target_include_directories(fuzz-${name} PRIVATE ${CMAKE_SOURCE_DIR}/${folder})
+  foreach(directory IN LISTS ARG_INCLUDES)
+    target_include_directories(fuzz-${name} PRIVATE ${CMAKE_SOURCE_DIR}/${directory})
   endforeach()
   if(RINGFENCE_FUZZ)
     target_sources(fuzz-${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/cpu_time.c)

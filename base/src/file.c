@@ -320,17 +320,17 @@ base_status base_mkdirs(const char *path, base_error *reterr)
         if (*slash == '/') {
             *slash = '\0';
             if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
-                return base_fail_errno(reterr, errno, "cannot make the folder %s", partial);
+                return base_fail_errno(reterr, errno, "cannot make the directory %s", partial);
             }
             *slash = '/';
         }
     }
     if (mkdir(partial, 0777) != 0 && errno != EEXIST) {
-        return base_fail_errno(reterr, errno, "cannot make the folder %s", partial);
+        return base_fail_errno(reterr, errno, "cannot make the directory %s", partial);
     }
     struct stat info;
     if (stat(partial, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        return base_fail(reterr, BASE_ERR_IO, "%s is there and is not a folder", partial);
+        return base_fail(reterr, BASE_ERR_IO, "%s is there and is not a directory", partial);
     }
     return BASE_OK;
 }

@@ -27,7 +27,7 @@ typedef struct cli_run {
     int argc;
     char **argv;
     launch_record *record; /* NULL: none is kept */
-    bool recording;        /* it has begun: the folder is ours */
+    bool recording;        /* it has begun: the directory is ours */
     bool streamed;         /* a text stands on stdout without its end */
     launch_lease *lease;   /* of a mode that may cost money */
     launch_job_result result;
@@ -65,25 +65,25 @@ static void on_piece(void *user, const char *text)
     run->streamed = true;
 }
 
-/* The ranks' flight records go to the record's folder, or to that of the logs. */
+/* The ranks' flight records go to the record's directory, or to that of the logs. */
 static void keep_flights(const cli_run *run, const char *const *records, int ranks,
                          const char *cause, base_error *words)
 {
     const launch_options *options = run->options;
-    const char *folder = run->recording ? options->job.output.directory : options->log_dir;
+    const char *directory = run->recording ? options->job.output.directory : options->log_dir;
     base_error error;
     words->message[0] = '\0';
-    if (folder[0] == '\0' && (options->program != NULL || cause[0] == '\0')) {
+    if (directory[0] == '\0' && (options->program != NULL || cause[0] == '\0')) {
         (void)snprintf(words->message, sizeof words->message,
                        "the ranks' flight records are kept with --log-dir DIR only");
-    } else if (folder[0] != '\0' &&
-               launch_flight_write(folder, records, ranks, cause, &error) != BASE_OK) {
+    } else if (directory[0] != '\0' &&
+               launch_flight_write(directory, records, ranks, cause, &error) != BASE_OK) {
         (void)snprintf(words->message, sizeof words->message, "warning: no flight records: %.*s",
                        (int)sizeof words->message - 32, error.message);
-    } else if (folder[0] != '\0') {
+    } else if (directory[0] != '\0') {
         (void)snprintf(words->message, sizeof words->message,
                        "what each rank was doing: %.*s/flight.html",
-                       (int)sizeof words->message - 48, folder);
+                       (int)sizeof words->message - 48, directory);
     }
 }
 

@@ -159,11 +159,11 @@ static base_status complete_out(launch_options *options, base_error *reterr)
     proto_job *job = &options->job;
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
     char out[BASE_PATH_BYTES];
-    char folder[BASE_PATH_BYTES];
-    if (getcwd(folder, sizeof folder) == NULL) {
+    char directory[BASE_PATH_BYTES];
+    if (getcwd(directory, sizeof directory) == NULL) {
         return base_fail_errno(reterr, errno, "cannot tell the working directory");
     }
-    const base_status status = base_path_join(folder, mode->out, out, reterr);
+    const base_status status = base_path_join(directory, mode->out, out, reterr);
     if (status != BASE_OK) {
         return status;
     }
@@ -181,7 +181,7 @@ static base_status complete_out(launch_options *options, base_error *reterr)
         job->output.directory[0] = '\0';
     }
     if (mode->checkpoint != NULL && job->model.checkpoint[0] == '\0') {
-        return base_path_join(folder, mode->checkpoint, job->model.checkpoint, reterr);
+        return base_path_join(directory, mode->checkpoint, job->model.checkpoint, reterr);
     }
     return BASE_OK;
 }

@@ -173,7 +173,7 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
     if (rest < argc && strcmp(argv[rest], "compare") == 0) {
         if (argc - rest != 3) {
             return base_fail(reterr, BASE_ERR_INVALID,
-                             "compare takes two files or folders: launcher compare A B");
+                             "compare takes two files or directories: launcher compare A B");
         }
         options->action = LAUNCH_ACTION_COMPARE;
         options->compare[0] = argv[rest + 1];

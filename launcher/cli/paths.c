@@ -24,7 +24,7 @@ static void cut_name(char *path)
     }
 }
 
-static base_status program_folder(char path[BASE_PATH_BYTES], base_error *reterr)
+static base_status program_directory(char path[BASE_PATH_BYTES], base_error *reterr)
 {
     const ssize_t length = readlink("/proc/self/exe", path, BASE_PATH_BYTES - 1);
     if (length < 0) {
@@ -72,10 +72,10 @@ base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr)
 
 base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr)
 {
-    char folder[BASE_PATH_BYTES];
-    base_status status = program_folder(folder, reterr);
+    char directory[BASE_PATH_BYTES];
+    base_status status = program_directory(directory, reterr);
     if (status == BASE_OK) {
-        status = base_path_join(folder, "rank", path, reterr);
+        status = base_path_join(directory, "rank", path, reterr);
     }
     if (status == BASE_OK && access(path, X_OK) != 0) {
         status = base_fail_errno(reterr, errno, "cannot run the rank program %s", path);
@@ -91,7 +91,7 @@ static bool is_program(const char *path)
 
 base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], base_error *reterr)
 {
-    const char *folders = getenv("PATH");
+    const char *directories = getenv("PATH");
     if (strchr(name, '/') != NULL) {
         const int length = snprintf(path, BASE_PATH_BYTES, "%s", name);
         if (length >= BASE_PATH_BYTES || access(path, F_OK) != 0) {
@@ -103,27 +103,29 @@ base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], ba
                                             "with leave to execute",
                                             name);
     }
-    folders = folders != NULL ? folders : "/usr/local/bin:/usr/bin:/bin";
-    while (*folders != '\0') {
-        const int folder_bytes = (int)strcspn(folders, ":");
-        const int length = snprintf(path, BASE_PATH_BYTES, "%.*s/%s", folder_bytes, folders, name);
-        if (folder_bytes > 0 && length < BASE_PATH_BYTES && is_program(path)) {
+    directories = directories != NULL ? directories : "/usr/local/bin:/usr/bin:/bin";
+    while (*directories != '\0') {
+        const int directory_bytes = (int)strcspn(directories, ":");
+        const int length =
+            snprintf(path, BASE_PATH_BYTES, "%.*s/%s", directory_bytes, directories, name);
+        if (directory_bytes > 0 && length < BASE_PATH_BYTES && is_program(path)) {
             return BASE_OK;
         }
-        folders += folder_bytes;
-        folders += *folders == ':' ? 1 : 0;
+        directories += directory_bytes;
+        directories += *directories == ':' ? 1 : 0;
     }
     return base_fail(reterr, BASE_ERR_NOTFOUND,
-                     "there is no program %s in PATH (a file of this folder is ./%s)", name, name);
+                     "there is no program %s in PATH (a file of this directory is ./%s)", name,
+                     name);
 }
 
 base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr)
 {
-    char folder[BASE_PATH_BYTES];
-    const base_status status = program_folder(folder, reterr);
+    char directory[BASE_PATH_BYTES];
+    const base_status status = program_directory(directory, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    cut_name(folder);
-    return base_path_join(folder, "share/ringfence", path, reterr);
+    cut_name(directory);
+    return base_path_join(directory, "share/ringfence", path, reterr);
 }

@@ -35,14 +35,14 @@ enum {
 
 static base_status open_logs(launch_session *session, base_error *reterr)
 {
-    const char *folder = session->options->log_dir;
-    if (folder == NULL) {
+    const char *directory = session->options->log_dir;
+    if (directory == NULL) {
         return BASE_OK;
     }
-    base_status status = base_mkdirs(folder, reterr);
+    base_status status = base_mkdirs(directory, reterr);
     for (int rank = 0; rank < session->world_size && status == BASE_OK; rank++) {
         char path[BASE_PATH_BYTES + 32];
-        (void)snprintf(path, sizeof path, "%s/rank-%d.log", folder, rank);
+        (void)snprintf(path, sizeof path, "%s/rank-%d.log", directory, rank);
         session->ranks[rank].log_fd =
             open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
         if (session->ranks[rank].log_fd < 0) {

@@ -15,9 +15,9 @@ typedef enum launch_likeness {
 } launch_likeness;
 
 /* Compares two safetensors files and prints the verdict on stream: the first place of difference,
- * and per tensor that differs how many values and the largest absolute difference. A folder stands
- * for its model.safetensors, or else its state-rank-0.safetensors. A prefix "transformer." of names
- * is not looked at. Both files are read whole and checked strictly: BASE_ERR_INVALID,
+ * and per tensor that differs how many values and the largest absolute difference. A directory
+ * stands for its model.safetensors, or else its state-rank-0.safetensors. A prefix "transformer."
+ * of names is not looked at. Both files are read whole and checked strictly: BASE_ERR_INVALID,
  * BASE_ERR_NOTFOUND, BASE_ERR_IO name the file. Difference is a verdict, not an error. */
 BASE_MUST_CHECK base_status launch_compare(const char *a, const char *b, FILE *stream,
                                            launch_likeness *likeness, base_error *reterr);

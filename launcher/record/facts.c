@@ -56,7 +56,7 @@ static void find_machine(launch_facts *facts)
 }
 
 /* A path as short as it can be told: links resolved, and relative where it lies below the current
- * folder. */
+ * directory. */
 static void shorten_path(const char *path, char *shortened, size_t size_bytes)
 {
     char here[BASE_PATH_BYTES];

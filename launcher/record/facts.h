@@ -20,7 +20,7 @@ typedef struct launch_facts {
     double load_before; /* 1-minute load average before the run; NaN when unknown */
     double steal_share; /* of all CPU time during the run, taken by the host of this virtual
                          * machine; NaN when unknown */
-    char data_path[BASE_PATH_BYTES]; /* relative to the current folder where it lies below it */
+    char data_path[BASE_PATH_BYTES]; /* relative to the current directory where it lies below it */
     uint64_t data_bytes;
     char data_sha256[PROTO_DIGEST_HEX_BYTES]; /* empty when the file could not be read */
     const char *version;

@@ -251,7 +251,7 @@ static base_status write_page(const flight_page *page, const char *path, const c
     return status;
 }
 
-base_status launch_flight_write(const char *folder, const char *const *records, int ranks,
+base_status launch_flight_write(const char *directory, const char *const *records, int ranks,
                                 const char *cause, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 40];
@@ -263,12 +263,12 @@ base_status launch_flight_write(const char *folder, const char *const *records, 
     load(page, records, ranks);
     for (int rank = 0; rank < page->count && status == BASE_OK; rank++) {
         if (page->ranks[rank] != NULL) {
-            (void)snprintf(path, sizeof path, "%s/flight-rank-%d.json", folder, rank);
+            (void)snprintf(path, sizeof path, "%s/flight-rank-%d.json", directory, rank);
             status = base_file_write(path, records[rank], strlen(records[rank]), reterr);
         }
     }
     if (status == BASE_OK) {
-        (void)snprintf(path, sizeof path, "%s/flight.html", folder);
+        (void)snprintf(path, sizeof path, "%s/flight.html", directory);
         status = write_page(page, path, cause, reterr);
     }
     for (int rank = 0; rank < page->count; rank++) {

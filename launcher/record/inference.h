@@ -17,7 +17,7 @@ typedef struct launch_inference {
     const launch_rank_facts *ranks; /* (world_size), NULL: not known */
 } launch_inference;
 
-/* BASE_ERR_INVALID: the folder holds the record of a training, whose manifest would be lost. */
+/* BASE_ERR_INVALID: the directory holds the record of a training, whose manifest would be lost. */
 BASE_MUST_CHECK base_status launch_inference_check(const char *out, base_error *reterr);
 
 /* Reads OUT/results.json and writes OUT/manifest.json. */

@@ -1,4 +1,4 @@
-/* What lies in the output folder: a run's own files, and what the job reads there. */
+/* What lies in the output directory: a run's own files, and what the job reads there. */
 #include "record/out_inputs.h"
 
 #include <errno.h>
@@ -49,17 +49,17 @@ bool launch_out_is_ours(const char *name)
     return is_state_name(stem);
 }
 
-bool launch_out_is_input(const launch_out_folder *folder, const char *name)
+bool launch_out_is_input(const launch_out_directory *directory, const char *name)
 {
-    for (int i = 0; i < folder->input_count; i++) {
-        if (strcmp(folder->inputs[i], name) == 0) {
+    for (int i = 0; i < directory->input_count; i++) {
+        if (strcmp(directory->inputs[i], name) == 0) {
             return true;
         }
     }
     return false;
 }
 
-const char *launch_out_below(const char *folder, const char *path, char real[PATH_MAX])
+const char *launch_out_below(const char *directory, const char *path, char real[PATH_MAX])
 {
     char parent[BASE_PATH_BYTES];
     (void)snprintf(parent, sizeof parent, "%s", path);
@@ -72,23 +72,23 @@ const char *launch_out_below(const char *folder, const char *path, char real[PAT
         return NULL;
     }
     const size_t length = strlen(real);
-    const size_t folder_bytes = strlen(folder);
+    const size_t directory_bytes = strlen(directory);
     if (length + 1 + strlen(name) >= PATH_MAX) {
         return NULL;
     }
     (void)snprintf(real + length, PATH_MAX - length, "/%s", name);
-    return strncmp(real, folder, folder_bytes) == 0 && real[folder_bytes] == '/'
-               ? real + folder_bytes + 1
+    return strncmp(real, directory, directory_bytes) == 0 && real[directory_bytes] == '/'
+               ? real + directory_bytes + 1
                : NULL;
 }
 
-base_status launch_out_find_inputs(const launch_out_options *options, const char *real_folder,
-                                   launch_out_folder *folder, base_error *reterr)
+base_status launch_out_find_inputs(const launch_out_options *options, const char *real_directory,
+                                   launch_out_directory *directory, base_error *reterr)
 {
     BASE_ASSERT(options->input_count <= LAUNCH_INPUTS_MAX);
     for (int i = 0; i < options->input_count; i++) {
         char real[PATH_MAX];
-        const char *rest = launch_out_below(real_folder, options->inputs[i], real);
+        const char *rest = launch_out_below(real_directory, options->inputs[i], real);
         if (rest == NULL || access(options->inputs[i], F_OK) != 0) {
             continue;
         }
@@ -101,18 +101,18 @@ base_status launch_out_find_inputs(const launch_out_options *options, const char
                              "this run reads %s and would write over it: name another --out",
                              options->inputs[i]);
         }
-        (void)snprintf(folder->inputs[folder->input_count++], BASE_PATH_BYTES, "%s", rest);
+        (void)snprintf(directory->inputs[directory->input_count++], BASE_PATH_BYTES, "%s", rest);
     }
     return BASE_OK;
 }
 
-base_status launch_out_link_inputs(const launch_out_folder *folder, base_error *reterr)
+base_status launch_out_link_inputs(const launch_out_directory *directory, base_error *reterr)
 {
-    for (int i = 0; i < folder->input_count; i++) {
+    for (int i = 0; i < directory->input_count; i++) {
         char target[2 * BASE_PATH_BYTES + 32];
         char link[2 * BASE_PATH_BYTES + 32];
-        (void)snprintf(target, sizeof target, "%s/%s", folder->moved_to, folder->inputs[i]);
-        (void)snprintf(link, sizeof link, "%s/%s", folder->path, folder->inputs[i]);
+        (void)snprintf(target, sizeof target, "%s/%s", directory->moved_to, directory->inputs[i]);
+        (void)snprintf(link, sizeof link, "%s/%s", directory->path, directory->inputs[i]);
         char *slash = strrchr(link, '/');
         *slash = '\0';
         const base_status status = base_mkdirs(link, reterr);
@@ -127,7 +127,7 @@ base_status launch_out_link_inputs(const launch_out_folder *folder, base_error *
     return BASE_OK;
 }
 
-void launch_out_remove_folders(char *path, size_t stood_bytes)
+void launch_out_remove_directories(char *path, size_t stood_bytes)
 {
     while (strlen(path) > stood_bytes && rmdir(path) == 0) {
         char *slash = strrchr(path, '/');
@@ -138,17 +138,17 @@ void launch_out_remove_folders(char *path, size_t stood_bytes)
     }
 }
 
-void launch_out_folder_settle(launch_out_folder *folder)
+void launch_out_directory_settle(launch_out_directory *directory)
 {
-    for (int i = 0; folder->moved_to[0] != '\0' && i < folder->input_count; i++) {
+    for (int i = 0; directory->moved_to[0] != '\0' && i < directory->input_count; i++) {
         char link[2 * BASE_PATH_BYTES];
         struct stat info;
-        (void)snprintf(link, sizeof link, "%s/%s", folder->path, folder->inputs[i]);
+        (void)snprintf(link, sizeof link, "%s/%s", directory->path, directory->inputs[i]);
         if (lstat(link, &info) != 0 || !S_ISLNK(info.st_mode) || unlink(link) != 0) {
             continue;
         }
         *strrchr(link, '/') = '\0';
-        launch_out_remove_folders(link, strlen(folder->path));
+        launch_out_remove_directories(link, strlen(directory->path));
     }
-    folder->input_count = 0;
+    directory->input_count = 0;
 }

@@ -86,17 +86,17 @@ static const char SCRIPT_STEP_TIME[] =
     "     '' using 7 linecolor rgb '#98a3b0' title columnheader(7)\n";
 
 /* Saves the text under that name and frees it. */
-static base_status save(const launch_out_folder *folder, const char *name, launch_text *text,
+static base_status save(const launch_out_directory *directory, const char *name, launch_text *text,
                         base_error *reterr)
 {
     char path[PATH_BYTES];
-    launch_out_folder_path(folder, name, path);
+    launch_out_directory_path(directory, name, path);
     const base_status status = launch_text_save(text, path, reterr);
     launch_text_fini(text);
     return status;
 }
 
-static base_status write_scaling(const launch_out_folder *folder, const launch_run *run,
+static base_status write_scaling(const launch_out_directory *directory, const launch_run *run,
                                  base_error *reterr)
 {
     const launch_summary *summary = run->summary;
@@ -107,10 +107,10 @@ static base_status write_scaling(const launch_out_folder *folder, const launch_r
         launch_text_printf(&text, "%d %.3f %.3f %.3f\n", point->ranks, point->tokens_per_second,
                            point->tokens_per_second_low, point->tokens_per_second_high);
     }
-    return save(folder, "scaling.dat", &text, reterr);
+    return save(directory, "scaling.dat", &text, reterr);
 }
 
-static base_status write_loss(const launch_out_folder *folder, const launch_run *run,
+static base_status write_loss(const launch_out_directory *directory, const launch_run *run,
                               base_error *reterr)
 {
     launch_text text = {0};
@@ -121,7 +121,7 @@ static base_status write_loss(const launch_out_folder *folder, const launch_run 
                            isfinite(step->loss_global) ? step->loss_global : NAN,
                            step->learning_rate, step->grad_norm);
     }
-    return save(folder, "loss.dat", &text, reterr);
+    return save(directory, "loss.dat", &text, reterr);
 }
 
 static void put_step_time(launch_text *text, const char *name, const launch_breakdown *breakdown)
@@ -133,7 +133,7 @@ static void put_step_time(launch_text *text, const char *name, const launch_brea
     launch_text_put(text, "\n");
 }
 
-static base_status write_step_times(const launch_out_folder *folder, const launch_run *run,
+static base_status write_step_times(const launch_out_directory *directory, const launch_run *run,
                                     base_error *reterr)
 {
     launch_text text = {0};
@@ -150,7 +150,7 @@ static base_status write_step_times(const launch_out_folder *folder, const launc
         (void)snprintf(name, sizeof name, "%d", r);
         put_step_time(&text, name, &run->summary->ranks[r]);
     }
-    return save(folder, "steptime.dat", &text, reterr);
+    return save(directory, "steptime.dat", &text, reterr);
 }
 
 /* Words for a string in gnuplot's double quotes: what has a meaning there is left out. */
@@ -185,7 +185,7 @@ static void put_scaling_script(launch_text *text, const launch_run *run)
 }
 
 /* A drawing without data would end gnuplot, so it is left out. */
-static base_status write_script(const launch_out_folder *folder, const launch_run *run,
+static base_status write_script(const launch_out_directory *directory, const launch_run *run,
                                 base_error *reterr)
 {
     launch_text text = {0};
@@ -199,24 +199,24 @@ static base_status write_script(const launch_out_folder *folder, const launch_ru
     if (run->summary->steps_done > 0) {
         launch_text_put(&text, SCRIPT_STEP_TIME);
     }
-    return save(folder, "plots.gp", &text, reterr);
+    return save(directory, "plots.gp", &text, reterr);
 }
 
-base_status launch_plots_write(const launch_out_folder *folder, const launch_run *run,
+base_status launch_plots_write(const launch_out_directory *directory, const launch_run *run,
                                base_error *reterr)
 {
-    base_status status = write_scaling(folder, run, reterr);
+    base_status status = write_scaling(directory, run, reterr);
     if (status == BASE_OK) {
-        status = write_loss(folder, run, reterr);
+        status = write_loss(directory, run, reterr);
     }
     if (status == BASE_OK) {
-        status = write_step_times(folder, run, reterr);
+        status = write_step_times(directory, run, reterr);
     }
-    return status == BASE_OK ? write_script(folder, run, reterr) : status;
+    return status == BASE_OK ? write_script(directory, run, reterr) : status;
 }
 
-/* Starts `gnuplot plots.gp` in the folder with its output going to output_fd; 0 or an errno. */
-static int start_gnuplot(const launch_out_folder *folder, int output_fd, pid_t *pid)
+/* Starts `gnuplot plots.gp` in the directory with its output going to output_fd; 0 or an errno. */
+static int start_gnuplot(const launch_out_directory *directory, int output_fd, pid_t *pid)
 {
     static char program[] = "gnuplot";
     static char script[] = "plots.gp";
@@ -240,7 +240,7 @@ static int start_gnuplot(const launch_out_folder *folder, int output_fd, pid_t *
             posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0) ||
             posix_spawn_file_actions_adddup2(&actions, output_fd, 1) ||
             posix_spawn_file_actions_adddup2(&actions, output_fd, 2) ||
-            posix_spawn_file_actions_addfchdir_np(&actions, folder->fd);
+            posix_spawn_file_actions_addfchdir_np(&actions, directory->fd);
         failed = failed ? ENOMEM : posix_spawnp(pid, program, &actions, &attributes, argv, environ);
         (void)posix_spawnattr_destroy(&attributes);
     }
@@ -290,32 +290,33 @@ static void read_complaint(int output_fd, char complaint[COMPLAINT_BYTES])
     }
 }
 
-static void remove_pictures(const launch_out_folder *folder)
+static void remove_pictures(const launch_out_directory *directory)
 {
-    (void)unlinkat(folder->fd, "scaling.png", 0);
-    (void)unlinkat(folder->fd, "loss.png", 0);
-    (void)unlinkat(folder->fd, "steptime.png", 0);
+    (void)unlinkat(directory->fd, "scaling.png", 0);
+    (void)unlinkat(directory->fd, "loss.png", 0);
+    (void)unlinkat(directory->fd, "steptime.png", 0);
 }
 
-void launch_plots_draw(const launch_out_folder *folder, int64_t timeout_ns, launch_text *notes)
+void launch_plots_draw(const launch_out_directory *directory, int64_t timeout_ns,
+                       launch_text *notes)
 {
     char complaint[COMPLAINT_BYTES];
     pid_t pid = 0;
     int status = 0;
     const int output_fd = memfd_create("gnuplot-output", MFD_CLOEXEC);
-    const int failed = output_fd < 0 ? errno : start_gnuplot(folder, output_fd, &pid);
+    const int failed = output_fd < 0 ? errno : start_gnuplot(directory, output_fd, &pid);
     if (failed != 0) {
         launch_text_printf(notes, "no plots: %s; %s/plots.gp draws them later\n",
                            failed == ENOENT ? "gnuplot is not installed" : strerrordesc_np(failed),
-                           folder->path);
+                           directory->path);
     } else if (!wait_for(pid, base_deadline_after_ns(timeout_ns), &status)) {
-        remove_pictures(folder);
+        remove_pictures(directory);
         launch_text_printf(notes, "no plots: gnuplot took longer than %lld s and was ended\n",
                            (long long)(timeout_ns / BASE_NS_PER_S));
     } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        remove_pictures(folder);
+        remove_pictures(directory);
         read_complaint(output_fd, complaint);
-        launch_text_printf(notes, "no plots: gnuplot failed on %s/plots.gp: %s\n", folder->path,
+        launch_text_printf(notes, "no plots: gnuplot failed on %s/plots.gp: %s\n", directory->path,
                            complaint[0] != '\0' ? complaint : "it said nothing");
     }
     if (output_fd >= 0) {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "record/out_folder.h"
+#include "record/out_directory.h"
 #include "record/plots.h"
 #include "record/report.h"
 #include "record/run.h"
@@ -27,7 +27,7 @@ enum {
 struct launch_record {
     launch_record_options options;
     proto_job job;
-    launch_out_folder folder;
+    launch_out_directory directory;
     launch_steps steps;
     launch_text notes;
     launch_file_digest data;
@@ -46,7 +46,7 @@ struct launch_record {
 
 static base_status open_timings(launch_record *record, base_error *reterr)
 {
-    launch_out_folder_path(&record->folder, "timings.jsonl", record->timings_path);
+    launch_out_directory_path(&record->directory, "timings.jsonl", record->timings_path);
     record->timings = fopen(record->timings_path, "w+e");
     if (record->timings == NULL) {
         return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
@@ -55,8 +55,8 @@ static base_status open_timings(launch_record *record, base_error *reterr)
     return BASE_OK;
 }
 
-/* Takes the folder, with what the job reads named. */
-static base_status open_folder(launch_record *record, base_error *reterr)
+/* Takes the directory, with what the job reads named. */
+static base_status open_directory(launch_record *record, base_error *reterr)
 {
     const proto_job *job = &record->job;
     char files[2][PATH_BYTES];
@@ -82,7 +82,7 @@ static base_status open_folder(launch_record *record, base_error *reterr)
         .inputs = inputs,
         .input_count = count,
     };
-    return launch_out_folder_open(&options, &record->folder, reterr);
+    return launch_out_directory_open(&options, &record->directory, reterr);
 }
 
 base_status launch_record_open(const launch_record_options *options, launch_record **record,
@@ -95,14 +95,14 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->options = *options;
     made->job = *options->job;
     made->options.job = &made->job;
-    made->folder.fd = -1;
+    made->directory.fd = -1;
     base_timestamp(made->started_at);
     made->started_ns = base_now_ns();
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
     base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size, reterr);
     if (status == BASE_OK) {
-        status = open_folder(made, reterr);
+        status = open_directory(made, reterr);
     }
     if (status != BASE_OK) {
         launch_record_close(made);
@@ -213,10 +213,10 @@ static base_status begin_first(launch_record *record, base_error *reterr)
 {
     record->begun = true;
     record->cpu_before = launch_cpu_times_now();
-    const base_status status = launch_out_folder_make_way(&record->folder, reterr);
-    if (record->folder.moved_to[0] != '\0') {
+    const base_status status = launch_out_directory_make_way(&record->directory, reterr);
+    if (record->directory.moved_to[0] != '\0') {
         launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
-                           record->folder.moved_to);
+                           record->directory.moved_to);
     }
     return status == BASE_OK ? open_timings(record, reterr) : status;
 }
@@ -282,7 +282,7 @@ static base_status save(const launch_record *record, const char *name, const lau
                         base_error *reterr)
 {
     char path[PATH_BYTES];
-    launch_out_folder_path(&record->folder, name, path);
+    launch_out_directory_path(&record->directory, name, path);
     return launch_text_save(text, path, reterr);
 }
 
@@ -313,10 +313,10 @@ static base_status write_results(launch_record *record, const launch_run *run, b
         note_failure(&first, reterr, write_report(record, run, manifest.data, &error), &error);
     }
     launch_text_fini(&manifest);
-    status = launch_plots_write(&record->folder, run, &error);
+    status = launch_plots_write(&record->directory, run, &error);
     note_failure(&first, reterr, status, &error);
     if (status == BASE_OK && record->options.plots) {
-        launch_plots_draw(&record->folder, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S,
+        launch_plots_draw(&record->directory, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S,
                           &record->notes);
     }
     return first;
@@ -352,7 +352,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
     facts.load_before = record->load_before;
     facts.steal_share = launch_steal_share(record->cpu_before, launch_cpu_times_now());
     launch_run run = {
-        .out = record->folder.path,
+        .out = record->directory.path,
         .job = &record->job,
         .argc = record->options.argc,
         .argv = record->options.argv,
@@ -394,7 +394,7 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
         note_failure(&first, reterr, describe_and_write(record, end, &summary, &error), &error);
         launch_summary_fini(&summary);
     }
-    launch_out_folder_settle(&record->folder);
+    launch_out_directory_settle(&record->directory);
     record->whole = first == BASE_OK && !record->write_failed;
     return first == BASE_OK || record->has_manifest
                ? first
@@ -420,11 +420,11 @@ void launch_record_close(launch_record *record)
         (void)fclose(record->timings); /* not finished: nobody is left to be told */
     }
     launch_file_digest_finish(&record->data);
-    launch_out_folder_settle(&record->folder);
-    if (!record->begun && record->folder.fd >= 0) {
-        launch_out_folder_discard(&record->folder);
+    launch_out_directory_settle(&record->directory);
+    if (!record->begun && record->directory.fd >= 0) {
+        launch_out_directory_discard(&record->directory);
     }
-    launch_out_folder_close(&record->folder);
+    launch_out_directory_close(&record->directory);
     launch_steps_fini(&record->steps);
     launch_text_fini(&record->notes);
     free(record);

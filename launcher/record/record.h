@@ -1,4 +1,5 @@
-/* The record of a run: the folder --out with timings.jsonl, manifest.json, plots and report.html.
+/* The record of a run: the directory --out with timings.jsonl, manifest.json, plots and
+ * report.html.
  *
  * The supervisor hands over what ranks said (launch_record_step, …); the record keeps it, writes
  * timings.jsonl as it comes, and everything else at the end, also after Ctrl-C or a failure (exit
@@ -85,7 +86,7 @@ typedef struct launch_scaling_failure {
 } launch_scaling_failure;
 
 typedef struct launch_record_options {
-    const char *out; /* the folder */
+    const char *out; /* the directory */
     bool overwrite;  /* false: an existing record is moved to OUT.1, OUT.2, … */
     bool plots;      /* false: gnuplot is not run; its data and script are written all the same */
     const char *log_dir;  /* the ranks' logs, which are opened before the job begins; NULL: none */
@@ -112,14 +113,14 @@ typedef struct launch_record_end {
     double job_seconds; /* of the job itself, without what was measured after it */
 } launch_record_end;
 
-/* Makes and takes the folder (lock: BASE_ERR_BUSY names the other process), and changes nothing in
- * it. A folder that holds other things than a record is refused, BASE_ERR_INVALID. */
+/* Makes and takes the directory (lock: BASE_ERR_BUSY names the other process), and changes nothing
+ * in it. A directory that holds other things than a record is refused, BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
 /* The job is ready, and its next step is first_step: moves an old record away, or removes it, and
- * opens timings.jsonl. What the job reads out of the folder (its checkpoint, say) stays readable at
- * its place.
+ * opens timings.jsonl. What the job reads out of the directory (its checkpoint, say) stays readable
+ * at its place.
  *
  * Again, when the job was started anew: the record goes on from first_step. Later steps, which an
  * attempt before may have reported, leave memory and timings.jsonl. */

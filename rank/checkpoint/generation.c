@@ -67,7 +67,7 @@ static base_status parse_suffix(const json_t *object, rank_generation_config *co
     return BASE_OK;
 }
 
-base_status rank_checkpoint_generation(const char *folder, int vocab_size,
+base_status rank_checkpoint_generation(const char *directory, int vocab_size,
                                        rank_generation_config *config, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
@@ -75,7 +75,7 @@ base_status rank_checkpoint_generation(const char *folder, int vocab_size,
     size_t text_bytes = 0;
     json_error_t flaw;
     *config = (rank_generation_config){.stop_count = 0};
-    base_status status = base_path_join(folder, "generation_config.json", path, reterr);
+    base_status status = base_path_join(directory, "generation_config.json", path, reterr);
     if (status == BASE_OK) {
         status = base_file_read(path, GENERATION_BYTES_MAX, &text, &text_bytes, reterr);
     }

@@ -242,7 +242,7 @@ static base_status load_errors(corpus_grammar *grammar, base_error *reterr)
     return BASE_OK;
 }
 
-static base_status read_tables(corpus_grammar *grammar, const char *folder, base_error *reterr)
+static base_status read_tables(corpus_grammar *grammar, const char *directory, base_error *reterr)
 {
     const struct {
         corpus_table *table;
@@ -260,17 +260,18 @@ static base_status read_tables(corpus_grammar *grammar, const char *folder, base
     };
     base_status status = BASE_OK;
     for (size_t i = 0; i < sizeof files / sizeof *files && status == BASE_OK; i++) {
-        status = corpus_table_read(files[i].table, folder, files[i].name, files[i].columns, reterr);
+        status =
+            corpus_table_read(files[i].table, directory, files[i].name, files[i].columns, reterr);
     }
     return status;
 }
 
-base_status corpus_grammar_load(corpus_grammar *grammar, const char *folder, base_error *reterr)
+base_status corpus_grammar_load(corpus_grammar *grammar, const char *directory, base_error *reterr)
 {
     static base_status (*const steps[])(corpus_grammar *, base_error *) = {
         load_verbs, load_subjects, load_frames, load_errors};
     memset(grammar, 0, sizeof *grammar);
-    base_status status = read_tables(grammar, folder, reterr);
+    base_status status = read_tables(grammar, directory, reterr);
     if (status == BASE_OK) {
         const int verbs = grammar->table_verbs.row_count + grammar->table_predicates.row_count;
         grammar->verbs = calloc((size_t)verbs, sizeof *grammar->verbs);

@@ -96,8 +96,9 @@ static inline const char *corpus_agreement_word(const corpus_row *row, corpus_pe
     return row->cells[1 + (wrong ? CORPUS_PERSONS : 0) + (int)person];
 }
 
-/* Reads folder's eight tables. BASE_ERR_INVALID names file and line. The caller frees with fini. */
-BASE_MUST_CHECK base_status corpus_grammar_load(corpus_grammar *grammar, const char *folder,
+/* Reads directory's eight tables. BASE_ERR_INVALID names file and line. The caller frees with
+ * fini. */
+BASE_MUST_CHECK base_status corpus_grammar_load(corpus_grammar *grammar, const char *directory,
                                                 base_error *reterr);
 void corpus_grammar_fini(corpus_grammar *grammar);
 

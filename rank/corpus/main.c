@@ -6,7 +6,7 @@
 #include "grammar.h"
 #include "output.h"
 
-static base_status run(const char *tables, const char *folder, base_error *reterr)
+static base_status run(const char *tables, const char *directory, base_error *reterr)
 {
     corpus_grammar grammar;
     corpus_lines lines;
@@ -16,7 +16,7 @@ static base_status run(const char *tables, const char *folder, base_error *reter
     }
     status = corpus_generate(&grammar, &lines, reterr);
     if (status == BASE_OK) {
-        status = corpus_write(folder, &lines, reterr);
+        status = corpus_write(directory, &lines, reterr);
         corpus_lines_fini(&lines);
     }
     corpus_grammar_fini(&grammar);

@@ -24,12 +24,12 @@ static base_status write_line(base_file_writer *writer, const corpus_line *line,
     return base_file_writer_put(writer, text, (size_t)bytes, reterr);
 }
 
-static base_status write_lines(const char *folder, const char *name, const corpus_lines *lines,
+static base_status write_lines(const char *directory, const char *name, const corpus_lines *lines,
                                bool held_out, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     base_file_writer *writer = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
     base_status status = base_file_writer_open(path, &writer, reterr);
     if (status != BASE_OK) {
         return status;
@@ -66,12 +66,12 @@ static base_status train_tokenizer(const corpus_lines *lines, rank_bpe *bpe, bas
     return status == BASE_OK ? rank_bpe_init(bpe, merges, TOKENIZER_MERGES, reterr) : status;
 }
 
-static base_status write_tokenizer(const char *folder, const corpus_lines *lines,
+static base_status write_tokenizer(const char *directory, const corpus_lines *lines,
                                    base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     rank_bpe bpe;
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
     base_status status = train_tokenizer(lines, &bpe, reterr);
     if (status == BASE_OK) {
         status = rank_tokenizer_file_write(path, &bpe, reterr);
@@ -80,17 +80,17 @@ static base_status write_tokenizer(const char *folder, const corpus_lines *lines
     return status;
 }
 
-base_status corpus_write(const char *folder, const corpus_lines *lines, base_error *reterr)
+base_status corpus_write(const char *directory, const corpus_lines *lines, base_error *reterr)
 {
-    base_status status = base_mkdirs(folder, reterr);
+    base_status status = base_mkdirs(directory, reterr);
     if (status == BASE_OK) {
-        status = write_lines(folder, "train.jsonl", lines, false, reterr);
+        status = write_lines(directory, "train.jsonl", lines, false, reterr);
     }
     if (status == BASE_OK) {
-        status = write_lines(folder, "heldout.jsonl", lines, true, reterr);
+        status = write_lines(directory, "heldout.jsonl", lines, true, reterr);
     }
     if (status == BASE_OK) {
-        status = write_tokenizer(folder, lines, reterr);
+        status = write_tokenizer(directory, lines, reterr);
     }
     return status;
 }

@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "generate.h"
 
-/* Writes the three files into folder, which is made where it is missing. */
-BASE_MUST_CHECK base_status corpus_write(const char *folder, const corpus_lines *lines,
+/* Writes the three files into directory, which is made where it is missing. */
+BASE_MUST_CHECK base_status corpus_write(const char *directory, const corpus_lines *lines,
                                          base_error *reterr);
 
 #endif

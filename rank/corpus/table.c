@@ -87,13 +87,13 @@ static base_status read_rows(corpus_table *table, int columns, base_error *reter
     return status;
 }
 
-base_status corpus_table_read(corpus_table *table, const char *folder, const char *name,
+base_status corpus_table_read(corpus_table *table, const char *directory, const char *name,
                               int columns, base_error *reterr)
 {
     void *data = NULL;
     size_t size_bytes = 0;
     memset(table, 0, sizeof *table);
-    snprintf(table->path, sizeof table->path, "%s/%s", folder, name);
+    snprintf(table->path, sizeof table->path, "%s/%s", directory, name);
     base_status status =
         base_file_read(table->path, CORPUS_TABLE_BYTES_MAX, &data, &size_bytes, reterr);
     if (status != BASE_OK) {

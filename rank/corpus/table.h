@@ -27,8 +27,9 @@ typedef struct corpus_table {
     int row_count;
 } corpus_table;
 
-/* Reads folder/name, each row of which must have this many columns. The caller frees with fini. */
-BASE_MUST_CHECK base_status corpus_table_read(corpus_table *table, const char *folder,
+/* Reads directory/name, each row of which must have this many columns. The caller frees with
+ * fini. */
+BASE_MUST_CHECK base_status corpus_table_read(corpus_table *table, const char *directory,
                                               const char *name, int columns, base_error *reterr);
 void corpus_table_fini(corpus_table *table);
 

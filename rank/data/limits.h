@@ -1,4 +1,4 @@
-/* Limits of the data folder. */
+/* Limits of the data directory. */
 #ifndef RANK_DATA_LIMITS_H
 #define RANK_DATA_LIMITS_H
 

@@ -111,7 +111,7 @@ struct rank_family {
     const char *const *model_types; /* config.json's model_type; ends with NULL */
     const char *const *ignored;     /* tensors of checkpoints that mean nothing to us: patterns of
                                        fnmatch; ends with NULL */
-    const char *file_prefix;        /* before tensor names in a Hugging Face folder */
+    const char *file_prefix;        /* before tensor names in a Hugging Face directory */
 
     /* What config.json says, checked; and the text that Hugging Face reads (a new reference). */
     base_status (*configure)(const struct json_t *object, rank_model_config *config,

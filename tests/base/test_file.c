@@ -15,12 +15,12 @@
 static void a_file_comes_back(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "a");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
 
     static char big[200 * 1024];
     memset(big, 'b', sizeof big);
@@ -31,28 +31,29 @@ static void a_file_comes_back(void **state)
     free(data);
 
     assert_status(base_file_read(path, sizeof big - 1, &data, &size_bytes, &error), BASE_ERR_LIMIT);
-    assert_status(base_file_read(test_folder_path(&folder, "none"), 1, &data, &size_bytes, &error),
-                  BASE_ERR_NOTFOUND);
-    test_folder_remove(&folder);
+    assert_status(
+        base_file_read(test_directory_path(&directory, "none"), 1, &data, &size_bytes, &error),
+        BASE_ERR_NOTFOUND);
+    test_directory_remove(&directory);
 }
 
 static void nothing_appears_before_commit(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     struct stat info;
     base_file_writer *writer = NULL;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "a");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
 
     assert_ok(base_file_writer_open(path, &writer, &error), &error);
     assert_ok(base_file_writer_put(writer, "x", 1, &error), &error);
     assert_int_not_equal(stat(path, &info), 0);
     base_file_writer_abandon(writer);
     assert_int_not_equal(stat(path, &info), 0);
-    assert_int_not_equal(stat(test_folder_path(&folder, "a.tmp"), &info), 0);
-    test_folder_remove(&folder);
+    assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
+    test_directory_remove(&directory);
 }
 
 typedef struct rival {
@@ -78,14 +79,14 @@ static void *write_often(void *user)
 static void who_writes_one_path_takes_turns(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     pthread_t thread;
     struct stat info;
     void *text = NULL;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "a");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a");
     rival one = {.path = path, .letter = '1'};
     rival two = {.path = path, .letter = '2'};
     assert_int_equal(pthread_create(&thread, NULL, write_often, &one), 0);
@@ -96,8 +97,8 @@ static void who_writes_one_path_takes_turns(void **state)
     assert_int_equal(size_bytes, 100);
     assert_int_equal(strspn(text, *(char *)text == '1' ? "1" : "2"), size_bytes);
     free(text);
-    assert_int_not_equal(stat(test_folder_path(&folder, "a.tmp"), &info), 0);
-    test_folder_remove(&folder);
+    assert_int_not_equal(stat(test_directory_path(&directory, "a.tmp"), &info), 0);
+    test_directory_remove(&directory);
 }
 
 static void a_full_disk_is_reported(void **state)
@@ -115,14 +116,14 @@ static void a_full_disk_is_reported(void **state)
 static void devices_and_pipes_stay(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     struct stat info;
     char got[8] = "";
     base_file_writer *writer = NULL;
-    test_folder_make(&folder);
+    test_directory_make(&directory);
 
-    const char *pipe = test_folder_path(&folder, "pipe");
+    const char *pipe = test_directory_path(&directory, "pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     const int reader = open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     assert_true(reader >= 0);
@@ -141,20 +142,20 @@ static void devices_and_pipes_stay(void **state)
     assert_non_null(strstr(error.message, "/dev/full"));
     assert_int_equal(lstat("/dev/full", &info), 0);
     assert_true(S_ISCHR(info.st_mode));
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* As /dev/stdout does, where output goes to a file. */
 static void links_of_the_system_are_followed(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
     char name[64];
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "out");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "out");
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(write(fd, "a", 1), 1);
     (void)snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
@@ -164,21 +165,21 @@ static void links_of_the_system_are_followed(void **state)
     assert_int_equal(size_bytes, 2);
     assert_memory_equal(data, "ab", 2);
     free(data);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* Also where the way to them leads through the system's own names. */
 static void other_links_are_replaced(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
     char name[PATH_MAX];
-    test_folder_make(&folder);
-    const char *link = test_folder_path(&folder, "link");
-    assert_ok(base_file_write(test_folder_path(&folder, "old"), "a", 1, &error), &error);
+    test_directory_make(&directory);
+    const char *link = test_directory_path(&directory, "link");
+    assert_ok(base_file_write(test_directory_path(&directory, "old"), "a", 1, &error), &error);
     assert_int_equal(symlink("old", link), 0);
     (void)snprintf(name, sizeof name, "/proc/self/root%s", link);
     assert_ok(base_file_write(name, "b", 1, &error), &error);
@@ -186,21 +187,21 @@ static void other_links_are_replaced(void **state)
     assert_int_equal(size_bytes, 1);
     assert_memory_equal(data, "b", 1);
     free(data);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
-static void folders_are_made_with_parents(void **state)
+static void directories_are_made_with_parents(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "a/b/c");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "a/b/c");
     assert_ok(base_mkdirs(path, &error), &error);
     assert_ok(base_mkdirs(path, &error), &error);
-    assert_ok(base_file_write(test_folder_path(&folder, "a/f"), "", 0, &error), &error);
-    assert_status(base_mkdirs(test_folder_path(&folder, "a/f"), &error), BASE_ERR_IO);
-    test_folder_remove(&folder);
+    assert_ok(base_file_write(test_directory_path(&directory, "a/f"), "", 0, &error), &error);
+    assert_status(base_mkdirs(test_directory_path(&directory, "a/f"), &error), BASE_ERR_IO);
+    test_directory_remove(&directory);
 }
 
 int main(void)
@@ -213,7 +214,7 @@ int main(void)
         cmocka_unit_test(devices_and_pipes_stay),
         cmocka_unit_test(links_of_the_system_are_followed),
         cmocka_unit_test(other_links_are_replaced),
-        cmocka_unit_test(folders_are_made_with_parents),
+        cmocka_unit_test(directories_are_made_with_parents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

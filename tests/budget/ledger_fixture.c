@@ -10,7 +10,7 @@
 void fixture_make(ledger_fixture *fixture)
 {
     memset(fixture, 0, sizeof *fixture);
-    test_folder_make(&fixture->folder);
+    test_directory_make(&fixture->folder);
     fixture->clock = (budget_clock){
         .wall_ms = (int64_t)FIXTURE_START_MS * 1000,
         .boot_ms = 5000,
@@ -28,7 +28,7 @@ void fixture_make(ledger_fixture *fixture)
 void fixture_remove(ledger_fixture *fixture)
 {
     budget_ledger_close(fixture->ledger);
-    test_folder_remove(&fixture->folder);
+    test_directory_remove(&fixture->folder);
 }
 
 void fixture_reopen(ledger_fixture *fixture)

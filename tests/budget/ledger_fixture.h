@@ -11,7 +11,7 @@ enum {
 };
 
 typedef struct ledger_fixture {
-    test_folder folder;
+    test_directory folder;
     budget_ledger_options options;
     budget_ledger *ledger;
     budget_clock clock;

@@ -10,7 +10,7 @@
 #include "support.h"
 
 typedef struct service_fixture {
-    test_folder folder;
+    test_directory folder;
     char dir[BASE_PATH_BYTES];
     budget_keyring keyring;
     pid_t pid; /* 0: not running */

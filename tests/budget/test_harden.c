@@ -140,13 +140,13 @@ static void a_hardened_process_cannot_be_read_or_traced(void **state)
 static void gcore_gets_nothing(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     char command[BASE_PATH_BYTES + 128];
     char core[BASE_PATH_BYTES + 32];
     if (system("command -v gcore >/dev/null 2>&1") != 0) { /* NOLINT(cert-env33-c) */
         skip();
     }
-    test_folder_make(&folder);
+    test_directory_make(&folder);
     holder held = start_holder(true);
     (void)snprintf(command, sizeof command, "gcore -o %s/core %d >/dev/null 2>&1 </dev/null",
                    folder.path, (int)held.process);
@@ -154,7 +154,7 @@ static void gcore_gets_nothing(void **state)
     (void)snprintf(core, sizeof core, "%s/core.%d", folder.path, (int)held.process);
     assert_int_equal(access(core, F_OK), -1);
     end_holder(&held);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 int main(void)

@@ -171,7 +171,8 @@ static void a_ledger_of_another_version_is_refused(void **state)
     sqlite3 *db = NULL;
     budget_ledger_close(fixture->ledger);
     fixture->ledger = NULL;
-    assert_int_equal(sqlite3_open(test_folder_path(&fixture->folder, "ledger.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(test_directory_path(&fixture->folder, "ledger.db"), &db),
+                     SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
     assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
@@ -415,7 +416,7 @@ static void a_second_service_is_refused(void **state)
     budget_ledger *second = NULL;
     assert_status(budget_ledger_open(&fixture->options, &second, NULL), BASE_ERR_BUSY);
     assert_status(budget_ledger_create(&fixture->options, NULL), BASE_ERR_BUSY);
-    (void)unlink(test_folder_path(&fixture->folder, "ledger.lock"));
+    (void)unlink(test_directory_path(&fixture->folder, "ledger.lock"));
     assert_status(budget_ledger_open(&fixture->options, &second, NULL), BASE_ERR_BUSY);
 }
 

@@ -222,7 +222,7 @@ static int64_t tell(const char *dir, uint64_t seed, char why[SIM_WHY_BYTES])
 
 static void the_ledger_does_as_the_model(void **state)
 {
-    test_folder *folder = *state;
+    test_directory *folder = *state;
     char why[SIM_WHY_BYTES];
     budget_mutation = BUDGET_MUTATION_NONE;
     int64_t steps = 0;
@@ -236,7 +236,7 @@ static void the_ledger_does_as_the_model(void **state)
 
 static void each_seeded_bug_is_caught(void **state)
 {
-    test_folder *folder = *state;
+    test_directory *folder = *state;
     for (int bug = BUDGET_MUTATION_NONE + 1; bug < BUDGET_MUTATION_COUNT_; bug++) {
         char why[SIM_WHY_BYTES] = "";
         int seed = 0;
@@ -254,15 +254,15 @@ static void each_seeded_bug_is_caught(void **state)
 
 static int make(void **state)
 {
-    static test_folder folder;
-    test_folder_make(&folder);
+    static test_directory folder;
+    test_directory_make(&folder);
     *state = &folder;
     return 0;
 }
 
 static int take_down(void **state)
 {
-    test_folder_remove(*state);
+    test_directory_remove(*state);
     return 0;
 }
 

@@ -14,21 +14,21 @@ enum { NOBODY = 65534 };
 
 static int make_folder(void **state)
 {
-    static test_folder folder;
-    test_folder_make(&folder);
+    static test_directory folder;
+    test_directory_make(&folder);
     *state = &folder;
     return chmod(folder.path, 0755);
 }
 
 static int remove_folder(void **state)
 {
-    test_folder_remove(*state);
+    test_directory_remove(*state);
     return 0;
 }
 
-static const char *file_with_mode(const test_folder *folder, const char *name, mode_t mode)
+static const char *file_with_mode(const test_directory *folder, const char *name, mode_t mode)
 {
-    const char *path = test_folder_path(folder, name);
+    const char *path = test_directory_path(folder, name);
     base_error error = {0};
     assert_ok(budget_secret_file_create(path, "secret", 6, &error), &error);
     assert_int_equal(chmod(path, mode), 0);
@@ -37,7 +37,7 @@ static const char *file_with_mode(const test_folder *folder, const char *name, m
 
 static void a_file_is_made_once_and_for_us_alone(void **state)
 {
-    const char *path = test_folder_path(*state, "key");
+    const char *path = test_directory_path(*state, "key");
     base_error error = {0};
     struct stat file;
     char data[8];
@@ -60,10 +60,10 @@ static void a_link_in_the_way_is_not_followed(void **state)
 {
     char link_path[BASE_PATH_BYTES];
     base_error error = {0};
-    (void)snprintf(link_path, sizeof link_path, "%s", test_folder_path(*state, "laid"));
-    assert_int_equal(symlink(test_folder_path(*state, "target"), link_path), 0);
+    (void)snprintf(link_path, sizeof link_path, "%s", test_directory_path(*state, "laid"));
+    assert_int_equal(symlink(test_directory_path(*state, "target"), link_path), 0);
     assert_status(budget_secret_file_create(link_path, "secret", 6, &error), BASE_ERR_STATE);
-    assert_int_equal(access(test_folder_path(*state, "target"), F_OK), -1);
+    assert_int_equal(access(test_directory_path(*state, "target"), F_OK), -1);
 }
 
 static void every_bit_for_others_is_refused(void **state)
@@ -85,7 +85,7 @@ static void every_bit_for_others_is_refused(void **state)
 
 static void only_regular_files_are_read(void **state)
 {
-    const char *fifo = test_folder_path(*state, "fifo");
+    const char *fifo = test_directory_path(*state, "fifo");
     char data[8];
     size_t size_bytes = 0;
     assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -93,7 +93,7 @@ static void only_regular_files_are_read(void **state)
                   BASE_ERR_AUTH);
     assert_status(budget_secret_file_read("/", data, sizeof data, &size_bytes, NULL),
                   BASE_ERR_AUTH);
-    assert_status(budget_secret_file_read(test_folder_path(*state, "none"), data, sizeof data,
+    assert_status(budget_secret_file_read(test_directory_path(*state, "none"), data, sizeof data,
                                           &size_bytes, NULL),
                   BASE_ERR_NOTFOUND);
 }
@@ -121,7 +121,7 @@ static base_status read_as_nobody(const char *path)
 static void mounted_secrets_are_accepted(void **state)
 {
     const char *path = file_with_mode(*state, "mounted", 0444);
-    const char *link_path = test_folder_path(*state, "link");
+    const char *link_path = test_directory_path(*state, "link");
     char data[8];
     size_t size_bytes = 0;
     base_error error = {0};

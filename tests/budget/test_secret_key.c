@@ -169,13 +169,13 @@ static void secret_keys_and_their_ids_are_paserk_s(void **state)
 static void a_key_rests_in_a_file_and_comes_back(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     base_error error = {0};
     budget_secret_key *key = NULL;
     budget_secret_key *again = NULL;
     budget_passphrase *passphrase = passphrase_of("secret");
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "signing.key");
+    test_directory_make(&folder);
+    const char *path = test_directory_path(&folder, "signing.key");
     assert_ok(budget_secret_key_make(&key, &error), &error);
     assert_ok(budget_secret_key_write(path, key, passphrase, &error), &error);
     assert_status(budget_secret_key_write(path, key, passphrase, &error), BASE_ERR_STATE);
@@ -184,17 +184,17 @@ static void a_key_rests_in_a_file_and_comes_back(void **state)
     budget_secret_key_free(key);
     budget_secret_key_free(again);
     budget_passphrase_close(passphrase);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 static void a_passphrase_comes_from_where_it_is_said(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     base_error error = {0};
     budget_passphrase *passphrase = NULL;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, BUDGET_PASSPHRASE_CREDENTIAL);
+    test_directory_make(&folder);
+    const char *path = test_directory_path(&folder, BUDGET_PASSPHRASE_CREDENTIAL);
     assert_ok(budget_secret_file_create(path, "from credentials\n", 17, &error), &error);
     const budget_passphrase_source nowhere = {.fd = -1};
     const budget_passphrase_source file = {.file = path, .fd = -1};
@@ -219,7 +219,7 @@ static void a_passphrase_comes_from_where_it_is_said(void **state)
     (void)close(saved);
     (void)close(nothing);
     assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 static int start(void **state)

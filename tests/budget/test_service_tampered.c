@@ -30,7 +30,8 @@ static void edit(service_fixture *fixture, const char *sql)
 {
     sqlite3 *db = NULL;
     assert_int_equal(fixture_stop(fixture), 0);
-    assert_int_equal(sqlite3_open(test_folder_path(&fixture->folder, "ledger.db"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(test_directory_path(&fixture->folder, "ledger.db"), &db),
+                     SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }

@@ -35,7 +35,7 @@ static int next_row(FILE *file, char line[LINE_BYTES], char *fields[FIELDS_MAX])
 static FILE *open_fixture(const char *name)
 {
     char path[BASE_PATH_BYTES];
-    (void)snprintf(path, sizeof path, "%s/%s", ORACLE_FOLDER, name);
+    (void)snprintf(path, sizeof path, "%s/%s", ORACLE_DIRECTORY, name);
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     return file;

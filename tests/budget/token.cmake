@@ -15,7 +15,7 @@ ringfence_test(budget-vectors SOURCES test_vectors.c LIBS ringfence::budget PkgC
                LABELS unit TIMEOUT 10)
 target_include_directories(test-budget-vectors PRIVATE ${CMAKE_SOURCE_DIR}/budget-service/token)
 target_compile_definitions(test-budget-vectors
-                           PRIVATE ORACLE_FOLDER="${CMAKE_SOURCE_DIR}/tests/oracle")
+                           PRIVATE ORACLE_DIRECTORY="${CMAKE_SOURCE_DIR}/tests/oracle")
 
 add_executable(token-tool token_tool.c)
 set_target_properties(token-tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)

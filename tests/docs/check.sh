@@ -5,7 +5,7 @@
 #   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
-#                                  in an empty folder where build/release is BUILD
+#                                  in an empty directory where build/release is BUILD
 set -euo pipefail
 
 what=$1
@@ -60,7 +60,7 @@ with_help() {
     done <"$1"
 }
 
-# Each page's blocks run in one folder, one after the other.
+# Each page's blocks run in one directory, one after the other.
 run_examples() {
     local page count=0
     while read -r page; do

@@ -27,9 +27,9 @@ static json_t *flight_of(int rank)
 static void asked_for_while_it_trains(void **state)
 {
     (void)state;
-    test_folder folder;
-    test_folder_make(&folder);
-    training_start(&run, &folder, "asked", (const char *const[]){"--steps", "100000000", NULL});
+    test_directory directory;
+    test_directory_make(&directory);
+    training_start(&run, &directory, "asked", (const char *const[]){"--steps", "100000000", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     assert_int_equal(kill(run.program.pid, SIGUSR1), 0);
     test_program_wait_text(&run.program, TEST_STDERR, "flight.html");
@@ -42,16 +42,16 @@ static void asked_for_while_it_trains(void **state)
     assert_int_equal(kill(run.program.pid, SIGTERM), 0);
     assert_int_equal(test_program_wait(&run.program), 128 + SIGTERM);
     test_program_assert_no_children();
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void after_a_rank_was_killed(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
-    training_start(&run, &folder, "killed", (const char *const[]){"--steps", "100000000", NULL});
+    test_directory_make(&directory);
+    training_start(&run, &directory, "killed", (const char *const[]){"--steps", "100000000", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     char path[64];
     int first = 0;
@@ -81,7 +81,7 @@ static void after_a_rank_was_killed(void **state)
     assert_non_null(strstr(page, "was ended by SIGKILL"));
     assert_non_null(strstr(page, "all_reduce float"));
     free(page);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* Two ranks that disagree, and one that sends no JSON at all. */
@@ -98,14 +98,14 @@ static void the_page_shows_who_disagrees(void **state)
         "not JSON",
         NULL,
     };
-    test_folder folder;
+    test_directory directory;
     base_error error;
     void *page = NULL;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
-    assert_ok(launch_flight_write(folder.path, records, 4, "because", &error), &error);
-    assert_ok(base_file_read(test_folder_path(&folder, "flight.html"), 1 << 20, &page, &size_bytes,
-                             &error),
+    test_directory_make(&directory);
+    assert_ok(launch_flight_write(directory.path, records, 4, "because", &error), &error);
+    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
+                             &size_bytes, &error),
               &error);
     assert_non_null(strstr(page, "because"));
     assert_non_null(strstr(page, "a&lt;b"));
@@ -114,7 +114,7 @@ static void the_page_shows_who_disagrees(void **state)
     assert_non_null(strstr(page, "(began +30 µs)"));
     assert_non_null(strstr(page, "pending"));
     free(page);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static double attribute_of(const char *element, const char *name)
@@ -140,14 +140,14 @@ static void the_timeline_has_one_clock(void **state)
         "\"operation\":\"broadcast\",\"began_unix_us\":-5,\"took_us\":-1}]}",
         NULL,
     };
-    test_folder folder;
+    test_directory directory;
     base_error error;
     void *page = NULL;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
-    assert_ok(launch_flight_write(folder.path, records, 3, "because", &error), &error);
-    assert_ok(base_file_read(test_folder_path(&folder, "flight.html"), 1 << 20, &page, &size_bytes,
-                             &error),
+    test_directory_make(&directory);
+    assert_ok(launch_flight_write(directory.path, records, 3, "because", &error), &error);
+    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
+                             &size_bytes, &error),
               &error);
     const char *first = strstr(page, "<rect class=\"compute\"");
     const char *second = strstr(first + 1, "<rect class=\"compute\"");
@@ -166,7 +166,7 @@ static void the_timeline_has_one_clock(void **state)
     assert_non_null(strstr(page, "no record</text>"));
     assert_null(strstr(page, "<b>"));
     free(page);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 int main(void)

@@ -12,8 +12,8 @@
 
 enum { PROMPTS = 20000 }; /* more than can be answered before a rank is gone */
 
-static const char tokenizer_path[] = ORACLE_FOLDER "/tokenizer.json";
-static test_folder folder;
+static const char tokenizer_path[] = ORACLE_DIRECTORY "/tokenizer.json";
+static test_directory directory;
 static char prompts_path[BASE_PATH_BYTES];
 static test_program program; /* its buffers are big */
 
@@ -31,7 +31,7 @@ static void write_checkpoint(void)
     float *params = calloc(rank_model_param_count(&config), sizeof *params);
     assert_non_null(params);
     rank_model_init(&config, 3, params);
-    assert_ok(rank_checkpoint_write(folder.path, &config, params, tokenizer_path, "", &error),
+    assert_ok(rank_checkpoint_write(directory.path, &config, params, tokenizer_path, "", &error),
               &error);
     rank_tokenizer_destroy(tokenizer);
     free(params);
@@ -43,12 +43,13 @@ static int setup(void **state)
     base_error error;
     static const char line[] = "the boy\n";
     static char text[PROMPTS * (sizeof line - 1)];
-    test_folder_make(&folder);
+    test_directory_make(&directory);
     write_checkpoint();
     for (size_t i = 0; i < PROMPTS; i++) {
         memcpy(text + i * (sizeof line - 1), line, sizeof line - 1);
     }
-    (void)snprintf(prompts_path, sizeof prompts_path, "%s", test_folder_path(&folder, "prompts"));
+    (void)snprintf(prompts_path, sizeof prompts_path, "%s",
+                   test_directory_path(&directory, "prompts"));
     assert_ok(base_file_write(prompts_path, text, sizeof text, &error), &error);
     return 0;
 }
@@ -56,7 +57,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
     return 0;
 }
 
@@ -85,7 +86,7 @@ static void a_killed_rank_ends_the_generation(void **state)
         char named[64];
         test_program_start(&program,
                            (const char *const[]){LAUNCHER_PATH, "--ranks", "2", "--mode", "tp-cpu",
-                                                 "--checkpoint", folder.path, "--tokenizer",
+                                                 "--checkpoint", directory.path, "--tokenizer",
                                                  tokenizer_path, "--prompts", prompts_path,
                                                  "--ignore-eos", "--max-new-tokens", "50",
                                                  "--no-bind", "--timeout", "40", NULL},

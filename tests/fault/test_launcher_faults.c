@@ -31,7 +31,8 @@ typedef struct test_fault {
 } test_fault;
 
 /* Runs a job with one fault; the exit status. */
-static int run_fault(const test_folder *folder, const char *const *flags, const test_fault *fault)
+static int run_fault(const test_directory *directory, const char *const *flags,
+                     const test_fault *fault)
 {
     char what[64];
     char rank[64];
@@ -39,13 +40,13 @@ static int run_fault(const test_folder *folder, const char *const *flags, const 
     (void)snprintf(what, sizeof what, "FAKE_WHAT=%s", fault->what);
     (void)snprintf(rank, sizeof rank, "FAKE_RANK=%s", fault->rank);
     (void)snprintf(at, sizeof at, "FAKE_AT=%s", fault->at);
-    return fake_job_run(&program, folder, flags, FAKE_LIST(what, rank, at));
+    return fake_job_run(&program, directory, flags, FAKE_LIST(what, rank, at));
 }
 
-static void check_fault(const test_folder *folder, const char *const *flags,
+static void check_fault(const test_directory *directory, const char *const *flags,
                         const test_fault *fault)
 {
-    const int exit_status = run_fault(folder, flags, fault);
+    const int exit_status = run_fault(directory, flags, fault);
     if (exit_status != fault->exit_status ||
         strstr(program.text[TEST_STDERR], fault->named) == NULL) {
         fail_msg("%s in rank %s at %s: exit status %d (%d wanted), '%s' wanted in:\n%s",
@@ -58,51 +59,52 @@ static void check_fault(const test_folder *folder, const char *const *flags,
 static int count_shm(void)
 {
     int count = 0;
-    DIR *folder = opendir("/dev/shm");
-    if (folder == NULL) {
+    DIR *directory = opendir("/dev/shm");
+    if (directory == NULL) {
         return 0;
     }
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+    for (const struct dirent *entry = readdir(directory); entry != NULL;
+         entry = readdir(directory)) {
         count += strstr(entry->d_name, "ringfence") != NULL ? 1 : 0;
     }
-    (void)closedir(folder);
+    (void)closedir(directory);
     return count;
 }
 
 static void a_rank_killed_at_any_moment_is_named(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     const int shm_before = count_shm();
-    fake_job_setup(&folder);
+    fake_job_setup(&directory);
     for (int at = POINT_STARTED; at < POINT_STEPS + 3; at++) {
         char text[16];
         (void)snprintf(text, sizeof text, "%d", at);
         const char *rank = at % 2 == 0 ? "1" : "0";
         const test_fault fault = {"kill", rank, text, 137, "was ended by SIGKILL"};
-        check_fault(&folder, FAKE_LIST("--steps", "5", "--ranks", "3"), &fault);
+        check_fault(&directory, FAKE_LIST("--steps", "5", "--ranks", "3"), &fault);
         char named[32];
         (void)snprintf(named, sizeof named, "error: rank %s (pid", rank);
         assert_non_null(strstr(program.text[TEST_STDERR], named));
     }
     assert_int_equal(count_shm(), shm_before);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* More than the queue between a rank's two threads holds, from a rank that knows of the abort. */
 static void what_a_rank_says_after_the_abort_arrives(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     struct stat record;
-    fake_job_setup(&folder);
+    fake_job_setup(&directory);
     assert_int_equal(
-        fake_job_run(&program, &folder, FAKE_LIST("--steps", "5"),
+        fake_job_run(&program, &directory, FAKE_LIST("--steps", "5"),
                      FAKE_LIST("FAKE_WHAT=kill", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_DUMP=900000")),
         137);
-    assert_int_equal(stat(test_folder_path(&folder, "out/flight-rank-0.json"), &record), 0);
+    assert_int_equal(stat(test_directory_path(&directory, "out/flight-rank-0.json"), &record), 0);
     assert_in_range(record.st_size, 900000, 1000000);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void the_first_cause_gives_the_exit_status(void **state)
@@ -118,21 +120,21 @@ static void the_first_cause_gives_the_exit_status(void **state)
         {"silent", "1", "6", 1, "left with exit code 0 after 2 steps"},
         {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
     };
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&folder, FAKE_LIST("--steps", "5"), &faults[i]);
+        check_fault(&directory, FAKE_LIST("--steps", "5"), &faults[i]);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* Who has left is the cause, even where its connection outlives it and others complain first. */
 static void who_left_is_named_though_others_complain_first(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    fake_job_start(&program, &folder, FAKE_LIST("--steps", "5"),
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start(&program, &directory, FAKE_LIST("--steps", "5"),
                    FAKE_LIST("FAKE_WHAT=exit", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_HEIR=1"));
     const int exit_status = test_program_wait(&program);
     test_program_wait_no_children(); /* the heir is killed, and is this process's to reap */
@@ -140,22 +142,22 @@ static void who_left_is_named_though_others_complain_first(void **state)
         strstr(program.text[TEST_STDERR], "left with exit code 3 after ") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* The others are ended for it, without a word: that their connections end explains nothing. */
 static void who_gives_up_is_named(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     const int exit_status =
-        fake_job_run(&program, &folder, FAKE_LIST("--steps", "5"),
+        fake_job_run(&program, &directory, FAKE_LIST("--steps", "5"),
                      FAKE_LIST("FAKE_WHAT=hang", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_ABORT=1"));
     if (exit_status != 1 || strstr(program.text[TEST_STDERR], "enough of this") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void who_breaks_the_protocol_is_named(void **state)
@@ -171,27 +173,27 @@ static void who_breaks_the_protocol_is_named(void **state)
         {"wrong-key", "1", "1", 1, "the launcher refused this rank's key"},
         {"other-rank", "1", "1", 1, "says that it is rank 0"},
     };
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&folder, FAKE_LIST("--steps", "5"), &faults[i]);
+        check_fault(&directory, FAKE_LIST("--steps", "5"), &faults[i]);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* Two wrong numbers of sentences whose sum is right. */
 static void shards_are_checked_one_by_one(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     const int exit_status =
-        fake_job_run(&program, &folder, FAKE_LIST("--steps", "5"), FAKE_LIST("FAKE_UNEVEN=1"));
+        fake_job_run(&program, &directory, FAKE_LIST("--steps", "5"), FAKE_LIST("FAKE_UNEVEN=1"));
     if (exit_status != 1 ||
         strstr(program.text[TEST_STDERR], "has 11 of 20 sentences, its shard is of 10") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void who_does_not_join_is_named(void **state)
@@ -202,12 +204,12 @@ static void who_does_not_join_is_named(void **state)
         {"deaf", "0", "0", 1, "rank 0 (pid"},
         {"stop", "1", "0", 1, "is stopped"},
     };
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&folder, FAKE_LIST("--join-timeout", "0.5"), &faults[i]);
+        check_fault(&directory, FAKE_LIST("--join-timeout", "0.5"), &faults[i]);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void who_is_not_ready_is_named(void **state)
@@ -217,20 +219,21 @@ static void who_is_not_ready_is_named(void **state)
         {"hang", "0", "2", 1, "1 of 1 ranks are not ready within 2 s of joining: rank 0 (host "},
         {"deaf", "0", "3", 1, "error: 1 of 1 ranks are not ready"},
     };
-    test_folder folder;
+    test_directory directory;
     char hostname[256] = "";
     (void)gethostname(hostname, sizeof hostname - 1);
-    fake_job_setup(&folder);
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        check_fault(&folder, FAKE_LIST("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"),
+        check_fault(&directory,
+                    FAKE_LIST("--ranks", "1", "--timeout", "0.2", "--join-timeout", "1.8"),
                     &faults[i]);
         assert_non_null(strstr(program.text[TEST_STDERR], hostname));
     }
     /* a rank that waits for the one that hangs is the first to say so */
     const test_fault waited = {"hang", "1", "2", 1, "(exchange #1 waits for rank 1)"};
-    check_fault(&folder, FAKE_LIST("--timeout", "0.2"), &waited);
+    check_fault(&directory, FAKE_LIST("--timeout", "0.2"), &waited);
     assert_null(strstr(program.text[TEST_STDERR], "are not ready"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void a_stopped_rank_is_named_after_the_timeout(void **state)
@@ -240,11 +243,11 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
         {"stop", "1", "6", 1, "rank 1, pid"},
         {"stop", "0", "3", 1, "rank 0, pid"},
     };
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         /* the others' collectives time out first, or the launcher's own watch: both name it */
-        const int exit_status = run_fault(&folder, FAKE_LIST("--timeout", "0.3"), &faults[i]);
+        const int exit_status = run_fault(&directory, FAKE_LIST("--timeout", "0.3"), &faults[i]);
         char by_watch[64];
         (void)snprintf(by_watch, sizeof by_watch, "error: rank %s (pid", faults[i].rank);
         const char *err = program.text[TEST_STDERR];
@@ -254,39 +257,39 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
     }
     /* a job of one rank has nobody to time out on it */
     const test_fault alone = {"stop", "0", "6", 1, "has been stopped for more than 0.3 s"};
-    check_fault(&folder, FAKE_LIST("--timeout", "0.3", "--ranks", "1"), &alone);
-    fake_job_teardown(&folder);
+    check_fault(&directory, FAKE_LIST("--timeout", "0.3", "--ranks", "1"), &alone);
+    fake_job_teardown(&directory);
 }
 
 static void a_stopped_rank_may_go_on(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    fake_job_start(&program, &folder, FAKE_LIST("--steps", "5"),
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start(&program, &directory, FAKE_LIST("--steps", "5"),
                    FAKE_LIST("FAKE_WHAT=stop", "FAKE_RANK=1", "FAKE_AT=6"));
     test_program_wait_text(&program, TEST_STDERR, "is stopped by SIGSTOP");
     const long pid = test_program_number_after(&program, TEST_STDERR, "kill -CONT ");
     assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
-static void two_jobs_cannot_have_one_folder(void **state)
+static void two_jobs_cannot_have_one_directory(void **state)
 {
     (void)state;
     static test_program second;
-    test_folder folder;
-    fake_job_setup(&folder);
-    fake_job_start_endless(&program, &folder);
-    fake_job_start(&second, &folder, FAKE_LIST("--steps", "2"), NULL);
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start_endless(&program, &directory);
+    fake_job_start(&second, &directory, FAKE_LIST("--steps", "2"), NULL);
     assert_int_equal(test_program_wait(&second), 1);
-    assert_non_null(strstr(second.text[TEST_STDERR], test_folder_path(&folder, "out")));
+    assert_non_null(strstr(second.text[TEST_STDERR], test_directory_path(&directory, "out")));
     assert_int_equal(kill(program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* MASTER_PORT of the launcher's first rank. */
@@ -320,9 +323,9 @@ static void strangers_do_not_disturb_a_job(void **state)
     (void)state;
     static const char greeting[] = "GET / HTTP/1.0\r\n\r\n";
     static char garbage[256 * 1024];
-    test_folder folder;
-    fake_job_setup(&folder);
-    fake_job_start_endless(&program, &folder);
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start_endless(&program, &directory);
     memset(garbage, 0xa5, sizeof garbage);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
@@ -343,14 +346,14 @@ static void strangers_do_not_disturb_a_job(void **state)
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void a_full_disk_ends_the_job(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     /* a limit on the size of files is a disk that fills up, but for the errno */
     const char *const arguments[] = {
         "/bin/sh",
@@ -363,18 +366,18 @@ static void a_full_disk_ends_the_job(void **state)
         "--steps",
         FAKE_ENDLESS,
         "--data",
-        test_folder_path(&folder, "data.jsonl"),
+        test_directory_path(&directory, "data.jsonl"),
         "--tokenizer",
-        test_folder_path(&folder, "tokenizer.json"),
+        test_directory_path(&directory, "tokenizer.json"),
         "--out",
-        test_folder_path(&folder, "out"),
+        test_directory_path(&directory, "out"),
         NULL,
     };
     test_program_start(&program, arguments, NULL);
     assert_int_equal(test_program_wait(&program), 1);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDERR], "timings.jsonl"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 int main(void)
@@ -391,7 +394,7 @@ int main(void)
         cmocka_unit_test(who_is_not_ready_is_named),
         cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
         cmocka_unit_test(a_stopped_rank_may_go_on),
-        cmocka_unit_test(two_jobs_cannot_have_one_folder),
+        cmocka_unit_test(two_jobs_cannot_have_one_directory),
         cmocka_unit_test(strangers_do_not_disturb_a_job),
         cmocka_unit_test(a_full_disk_ends_the_job),
     };

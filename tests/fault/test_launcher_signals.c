@@ -18,19 +18,19 @@ static void ctrl_c_ends_after_the_step(void **state)
 {
     (void)state;
     static const int signals[] = {SIGINT, SIGTERM};
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        fake_job_start_endless(&program, &folder);
+        fake_job_start_endless(&program, &directory);
         assert_int_equal(kill(program.pid, signals[i]), 0);
         assert_int_equal(test_program_wait(&program), 128 + signals[i]);
         test_program_assert_no_children();
         assert_non_null(strstr(program.text[TEST_STDERR], "ending after the current step"));
         assert_non_null(strstr(program.text[TEST_STDOUT], "parameters byte-equal")); /* finished */
         struct stat info;
-        assert_int_equal(stat(test_folder_path(&folder, "out/manifest.json"), &info), 0);
+        assert_int_equal(stat(test_directory_path(&directory, "out/manifest.json"), &info), 0);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* Nobody would hear a polite end yet, and nothing is there to be saved. */
@@ -38,11 +38,11 @@ static void ctrl_c_before_the_first_step_ends_at_once(void **state)
 {
     (void)state;
     static const char *const points[] = {"FAKE_AT=1", "FAKE_AT=2", "FAKE_AT=3"};
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         const int signal_number = i % 2 == 0 ? SIGTERM : SIGINT;
-        fake_job_start(&program, &folder, FAKE_LIST("--steps", "10"),
+        fake_job_start(&program, &directory, FAKE_LIST("--steps", "10"),
                        FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
         test_program_wait_text(&program, TEST_STDOUT, "here I stay");
         assert_int_equal(kill(program.pid, signal_number), 0);
@@ -50,16 +50,16 @@ static void ctrl_c_before_the_first_step_ends_at_once(void **state)
         test_program_assert_no_children();
         assert_non_null(strstr(program.text[TEST_STDERR], "before the first step"));
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void a_second_ctrl_c_ends_at_once(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     /* rank 1 hangs, so that a polite end never comes */
-    fake_job_start(&program, &folder, FAKE_LIST("--steps", "10"),
+    fake_job_start(&program, &directory, FAKE_LIST("--steps", "10"),
                    FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
     test_program_wait_text(&program, TEST_STDOUT, "step 0 of 1");
     assert_int_equal(kill(program.pid, SIGINT), 0);
@@ -67,41 +67,41 @@ static void a_second_ctrl_c_ends_at_once(void **state)
     assert_int_equal(kill(program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&program), 130);
     test_program_assert_no_children();
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void ranks_die_with_their_launcher(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    fake_job_start_endless(&program, &folder);
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start_endless(&program, &directory);
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 137); /* also: both pipes have been let go */
     test_program_wait_no_children();
-    /* and its locks are gone: the next job takes the same folder */
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2"), NULL), 0);
-    fake_job_teardown(&folder);
+    /* and its locks are gone: the next job takes the same directory */
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "2"), NULL), 0);
+    fake_job_teardown(&directory);
 }
 
 static void a_launcher_killed_early_leaves_no_rank(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    fake_job_start(&program, &folder, FAKE_LIST("--ranks", "4"),
+    test_directory directory;
+    fake_job_setup(&directory);
+    fake_job_start(&program, &directory, FAKE_LIST("--ranks", "4"),
                    FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=0", "FAKE_AT=0"));
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 137);
     test_program_wait_no_children();
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void ignored_signals_stay_ignored(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     const char *const arguments[] = {
         "/bin/sh",
         "-c",
@@ -112,11 +112,11 @@ static void ignored_signals_stay_ignored(void **state)
         "--steps",
         FAKE_ENDLESS,
         "--data",
-        test_folder_path(&folder, "data.jsonl"),
+        test_directory_path(&directory, "data.jsonl"),
         "--tokenizer",
-        test_folder_path(&folder, "tokenizer.json"),
+        test_directory_path(&directory, "tokenizer.json"),
         "--out",
-        test_folder_path(&folder, "out"),
+        test_directory_path(&directory, "out"),
         NULL,
     };
     test_program_start(&program, arguments, FAKE_LIST("FAKE_LINES=same"));
@@ -129,7 +129,7 @@ static void ignored_signals_stay_ignored(void **state)
     test_program_assert_no_children();
     assert_null(strstr(program.text[TEST_STDERR], "SIGHUP"));
     assert_null(strstr(program.text[TEST_STDERR], "Ctrl-C"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* Waits until a process is stopped, or is not. */
@@ -152,13 +152,13 @@ static void wait_stopped(pid_t pid, bool stopped)
 static void ctrl_z_stops_the_ranks_too(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     char path[64];
     char children[64];
     int ranks[2] = {0};
     int status = 0;
-    fake_job_setup(&folder);
-    fake_job_start_endless(&program, &folder);
+    fake_job_setup(&directory);
+    fake_job_start_endless(&program, &directory);
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", program.pid, program.pid);
     FILE *file = fopen(path, "re");
     assert_non_null(file);
@@ -181,7 +181,7 @@ static void ctrl_z_stops_the_ranks_too(void **state)
     test_program_assert_no_children();
     assert_null(strstr(program.text[TEST_STDERR], "is stopped by"));
     assert_non_null(strstr(program.text[TEST_STDOUT], "byte-equal on all ranks: yes"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 int main(void)

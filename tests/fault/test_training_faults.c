@@ -55,21 +55,22 @@ static void assert_says(const char *text)
     }
 }
 
-/* No file that was being written is left in the run's folder. */
+/* No file that was being written is left in the run's directory. */
 static void assert_no_temporary_files(void)
 {
-    DIR *folder = opendir(run.out);
-    if (folder == NULL) { /* a rank can be killed before it is made */
+    DIR *directory = opendir(run.out);
+    if (directory == NULL) { /* a rank can be killed before it is made */
         assert_int_equal(errno, ENOENT);
         return;
     }
-    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+    for (const struct dirent *entry = readdir(directory); entry != NULL;
+         entry = readdir(directory)) {
         const size_t length = strlen(entry->d_name);
         if (length > 4 && strcmp(entry->d_name + length - 4, ".tmp") == 0) {
-            fail_msg("%s is left in the folder", entry->d_name);
+            fail_msg("%s is left in the directory", entry->d_name);
         }
     }
-    (void)closedir(folder);
+    (void)closedir(directory);
 }
 
 static void a_killed_rank_ends_the_job(void **state)
@@ -85,10 +86,10 @@ static void a_killed_rank_ends_the_job(void **state)
         {TEST_STDERR, "step ", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        test_folder folder;
+        test_directory directory;
         char named[64];
-        test_folder_make(&folder);
-        training_start(&run, &folder, "out", (const char *const[]){"--steps", endless, NULL});
+        test_directory_make(&directory);
+        training_start(&run, &directory, "out", (const char *const[]){"--steps", endless, NULL});
         test_program_wait_text(&run.program, cases[i].stream, cases[i].moment);
         const pid_t pid = rank_pid(cases[i].rank);
         assert_int_equal(kill(pid, SIGKILL), 0);
@@ -98,18 +99,18 @@ static void a_killed_rank_ends_the_job(void **state)
                        pid);
         assert_says(named);
         assert_no_temporary_files();
-        test_folder_remove(&folder);
+        test_directory_remove(&directory);
     }
 }
 
 static void a_stopped_rank_ends_the_job(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     char by_watch[64];
     char by_peer[64];
-    test_folder_make(&folder);
-    training_start(&run, &folder, "out",
+    test_directory_make(&directory);
+    training_start(&run, &directory, "out",
                    (const char *const[]){"--steps", endless, "--timeout", "0.5", NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     const pid_t pid = rank_pid(1);
@@ -120,20 +121,20 @@ static void a_stopped_rank_ends_the_job(void **state)
     (void)snprintf(by_peer, sizeof by_peer, "(rank 1, pid %d, is stopped", pid);
     assert_true(strstr(run.program.text[TEST_STDERR], by_watch) != NULL ||
                 strstr(run.program.text[TEST_STDERR], by_peer) != NULL);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void ranks_die_with_their_launcher(void **state)
 {
     (void)state;
-    test_folder folder;
-    test_folder_make(&folder);
-    training_start(&run, &folder, "out", (const char *const[]){"--steps", endless, NULL});
+    test_directory directory;
+    test_directory_make(&directory);
+    training_start(&run, &directory, "out", (const char *const[]){"--steps", endless, NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     assert_int_equal(kill(run.program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&run.program), 137);
     test_program_wait_no_children();
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 enum { EXIT_NO_DISK = 77 };
@@ -148,10 +149,10 @@ static const char small_disk[] = "mount -t tmpfs -o size=1m none \"$OUT\" || exi
 static void a_disk_that_fills_up_is_named(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     char out[BASE_PATH_BYTES + 8];
-    test_folder_make(&folder);
-    (void)snprintf(out, sizeof out, "OUT=%s", folder.path);
+    test_directory_make(&directory);
+    (void)snprintf(out, sizeof out, "OUT=%s", directory.path);
     const char *const arguments[] = {
         "/usr/bin/unshare", "-rm",          "/bin/sh", "-c", small_disk, "sh", LAUNCHER_PATH,
         "--no-plots",       "--no-scaling", "--steps", "2",  "--batch",  "2",  NULL,
@@ -159,7 +160,7 @@ static void a_disk_that_fills_up_is_named(void **state)
     test_program_start(&run.program, arguments, (const char *const[]){out, NULL});
     const int exit_status = test_program_wait(&run.program);
     test_program_assert_no_children();
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
     if (exit_status == EXIT_NO_DISK || strstr(run.program.text[TEST_STDERR], "unshare") != NULL) {
         skip(); /* a container that allows no namespaces */
     }
@@ -172,9 +173,9 @@ static void one_rank_of_many_is_one_cause(void **state)
 {
     (void)state;
     /* more ranks than cores, and a rank that fails among many: still one line for the cause */
-    test_folder folder;
-    test_folder_make(&folder);
-    training_start(&run, &folder, "out",
+    test_directory directory;
+    test_directory_make(&directory);
+    training_start(&run, &directory, "out",
                    (const char *const[]){"--ranks", "6", "--steps", endless, NULL});
     test_program_wait_text(&run.program, TEST_STDERR, "step ");
     assert_int_equal(kill(rank_pid(3), SIGABRT), 0); /* a sanitizer takes SIGSEGV for itself */
@@ -184,7 +185,7 @@ static void one_rank_of_many_is_one_cause(void **state)
     assert_non_null(first);
     assert_null(strstr(first + 1, "launcher: error: "));
     assert_says("rank 3 (pid");
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 int main(void)

@@ -12,13 +12,13 @@
 
 enum { FILE_BYTES_MAX = 1 << 20, LONG_PROMPT_WORDS = 200 };
 
-static test_folder folder;
+static test_directory directory;
 static char checkpoint[BASE_PATH_BYTES];
 static test_program program; /* its buffers are big */
 static rank_model_config config;
 static float *params;
 
-static const char tokenizer_path[] = ORACLE_FOLDER "/tokenizer.json";
+static const char tokenizer_path[] = ORACLE_DIRECTORY "/tokenizer.json";
 
 static void write_checkpoint(void)
 {
@@ -43,8 +43,8 @@ static int setup(void **state)
     params = calloc(rank_model_param_count(&config), sizeof *params);
     assert_non_null(params);
     rank_model_init(&config, 3, params);
-    test_folder_make(&folder);
-    (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_folder_path(&folder, "."));
+    test_directory_make(&directory);
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_directory_path(&directory, "."));
     return 0;
 }
 
@@ -52,7 +52,7 @@ static int teardown(void **state)
 {
     (void)state;
     free(params);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
     return 0;
 }
 
@@ -88,16 +88,17 @@ static uint8_t *get(const char *name, size_t *size_bytes)
 {
     base_error error;
     void *data = NULL;
-    assert_ok(
-        base_file_read(test_folder_path(&folder, name), FILE_BYTES_MAX, &data, size_bytes, &error),
-        &error);
+    assert_ok(base_file_read(test_directory_path(&directory, name), FILE_BYTES_MAX, &data,
+                             size_bytes, &error),
+              &error);
     return data;
 }
 
 static void put(const char *name, const void *data, size_t size_bytes)
 {
     base_error error;
-    assert_ok(base_file_write(test_folder_path(&folder, name), data, size_bytes, &error), &error);
+    assert_ok(base_file_write(test_directory_path(&directory, name), data, size_bytes, &error),
+              &error);
 }
 
 /* Writes the file with `with` in the place of `what`, of the same length. */
@@ -131,7 +132,7 @@ static void missing_and_cut_weights(void **state)
     size_t size_bytes = 0;
     write_checkpoint();
     uint8_t *data = get("model.safetensors", &size_bytes);
-    assert_int_equal(remove(test_folder_path(&folder, "model.safetensors")), 0);
+    assert_int_equal(remove(test_directory_path(&directory, "model.safetensors")), 0);
     expect_refused("2", "the boy", "model.safetensors");
     put("model.safetensors", data, size_bytes - 1);
     expect_refused("2", "the boy", "its offsets are outside the file");

@@ -27,21 +27,21 @@ static const double LEARNING_RATE = 1e-2;
 static rank_model_config model = {
     .vocab_size = 512, .width = 16, .layers = 2, .heads = 2, .context = 24};
 
-static test_folder folder;
+static test_directory directory;
 static training_run run; /* large: it holds a program's output */
 
-static int make_folder(void **state)
+static int make_directory(void **state)
 {
     (void)state;
     model.family = rank_family_default();
-    test_folder_make(&folder);
+    test_directory_make(&directory);
     return 0;
 }
 
-static int remove_folder(void **state)
+static int remove_directory(void **state)
 {
     (void)state;
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
     return 0;
 }
 
@@ -79,13 +79,13 @@ static void set_epsilon(const char *path, const char *value)
 
 static void run_job(int steps)
 {
-    static const char data[] = FIXTURE_FOLDER "/job.jsonl";
-    static const char tokenizer[] = FIXTURE_FOLDER "/tokenizer.json";
+    static const char data[] = FIXTURE_DIRECTORY "/job.jsonl";
+    static const char tokenizer[] = FIXTURE_DIRECTORY "/tokenizer.json";
     char count[16];
     char job[BASE_PATH_BYTES];
     (void)snprintf(count, sizeof count, "%d", steps);
-    (void)snprintf(job, sizeof job, "%s", test_folder_path(&folder, "JOB.json"));
-    (void)snprintf(run.out, sizeof run.out, "%s/steps-%d", folder.path, steps);
+    (void)snprintf(job, sizeof job, "%s", test_directory_path(&directory, "JOB.json"));
+    (void)snprintf(run.out, sizeof run.out, "%s/steps-%d", directory.path, steps);
     launch(ARGUMENTS("--write-job", job, "--out", run.out, "--steps", count, "--data", data,
                      "--tokenizer", tokenizer, "--ranks", "2", "--micro-batches", "2",
                      "--bucket-bytes", "5000", "--width", "16", "--layers", "2", "--heads", "2",
@@ -195,5 +195,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_pytorchs),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

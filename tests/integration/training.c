@@ -15,7 +15,7 @@ static const char *const small_model[] = {
     "6",           "--no-scaling", "--no-plots", "--no-bind", "--timeout", "40",
 };
 
-void training_start(training_run *run, const test_folder *folder, const char *name,
+void training_start(training_run *run, const test_directory *directory, const char *name,
                     const char *const *flags)
 {
     const char *arguments[TEST_PROGRAM_ARGS_MAX];
@@ -23,7 +23,7 @@ void training_start(training_run *run, const test_folder *folder, const char *na
     for (size_t i = 0; i < sizeof small_model / sizeof small_model[0]; i++) {
         arguments[count++] = small_model[i];
     }
-    (void)snprintf(run->out, sizeof run->out, "%s", test_folder_path(folder, name));
+    (void)snprintf(run->out, sizeof run->out, "%s", test_directory_path(directory, name));
     arguments[count++] = "--out";
     arguments[count++] = run->out;
     for (size_t i = 0; flags[i] != NULL; i++) {
@@ -34,10 +34,10 @@ void training_start(training_run *run, const test_folder *folder, const char *na
     test_program_start(&run->program, arguments, (const char *const[]){NULL});
 }
 
-void training_expect(training_run *run, const test_folder *folder, const char *name, int exit_code,
-                     const char *const *flags)
+void training_expect(training_run *run, const test_directory *directory, const char *name,
+                     int exit_code, const char *const *flags)
 {
-    training_start(run, folder, name, flags);
+    training_start(run, directory, name, flags);
     const int got = test_program_wait(&run->program);
     if (got != exit_code) {
         fail_msg("%s ended with %d, not %d:\n%s%s", name, got, exit_code,

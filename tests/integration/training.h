@@ -10,19 +10,20 @@
 
 enum { TRAINING_FLAGS_MAX = 24 };
 
-/* One run: the launcher's flags after those of a small model (NULL-terminated), and its folder. */
+/* One run: the launcher's flags after those of a small model (NULL-terminated), and its
+ * directory. */
 typedef struct training_run {
     test_program program;
     char out[BASE_PATH_BYTES];
 } training_run;
 
-/* Starts `launcher --mode ddp-cpu --out FOLDER/NAME` with a small model and `flags`. */
-void training_start(training_run *run, const test_folder *folder, const char *name,
+/* Starts `launcher --mode ddp-cpu --out DIRECTORY/NAME` with a small model and `flags`. */
+void training_start(training_run *run, const test_directory *directory, const char *name,
                     const char *const *flags);
 
 /* The same, and waits for it to end with `exit_code`; its output is shown if it does not. */
-void training_expect(training_run *run, const test_folder *folder, const char *name, int exit_code,
-                     const char *const *flags);
+void training_expect(training_run *run, const test_directory *directory, const char *name,
+                     int exit_code, const char *const *flags);
 
 /* The whole of OUT/file; its bytes are the caller's to free. */
 void *training_file(const training_run *run, const char *file, size_t *size_bytes);

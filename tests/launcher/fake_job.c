@@ -7,39 +7,39 @@
 
 #include "base/file.h"
 
-void fake_job_setup(test_folder *folder)
+void fake_job_setup(test_directory *directory)
 {
     static const char data[] = "{\"text\": \"he goed -> he went\"}\n";
     static const char tokenizer[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
                                     "300}, \"merges\": []}, \"added_tokens\": []}";
     base_error error;
-    test_folder_make(folder);
-    assert_ok(
-        base_file_write(test_folder_path(folder, "data.jsonl"), data, sizeof data - 1, &error),
-        &error);
-    assert_ok(base_file_write(test_folder_path(folder, "tokenizer.json"), tokenizer,
+    test_directory_make(directory);
+    assert_ok(base_file_write(test_directory_path(directory, "data.jsonl"), data, sizeof data - 1,
+                              &error),
+              &error);
+    assert_ok(base_file_write(test_directory_path(directory, "tokenizer.json"), tokenizer,
                               sizeof tokenizer - 1, &error),
               &error);
 }
 
-void fake_job_teardown(test_folder *folder)
+void fake_job_teardown(test_directory *directory)
 {
-    test_folder_remove(folder);
+    test_directory_remove(directory);
 }
 
-void fake_job_start(test_program *program, const test_folder *folder, const char *const *flags,
-                    const char *const *variables)
+void fake_job_start(test_program *program, const test_directory *directory,
+                    const char *const *flags, const char *const *variables)
 {
     const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
         FAKE_LAUNCHER_PATH, "--no-plots", "--no-scaling", "--data", NULL,
         "--tokenizer",      NULL,         "--out",        NULL,
     };
     int count = 4;
-    arguments[count++] = test_folder_path(folder, "data.jsonl");
+    arguments[count++] = test_directory_path(directory, "data.jsonl");
     arguments[count++] = "--tokenizer";
-    arguments[count++] = test_folder_path(folder, "tokenizer.json");
+    arguments[count++] = test_directory_path(directory, "tokenizer.json");
     arguments[count++] = "--out";
-    arguments[count++] = test_folder_path(folder, "out");
+    arguments[count++] = test_directory_path(directory, "out");
     for (int i = 0; flags[i] != NULL && count < TEST_PROGRAM_ARGS_MAX - 1; i++) {
         arguments[count++] = flags[i];
     }
@@ -47,34 +47,36 @@ void fake_job_start(test_program *program, const test_folder *folder, const char
     test_program_start(program, arguments, variables);
 }
 
-int fake_job_run(test_program *program, const test_folder *folder, const char *const *flags,
+int fake_job_run(test_program *program, const test_directory *directory, const char *const *flags,
                  const char *const *variables)
 {
-    fake_job_start(program, folder, flags, variables);
+    fake_job_start(program, directory, flags, variables);
     const int exit_status = test_program_wait(program);
     test_program_assert_no_children();
     return exit_status;
 }
 
-void fake_job_start_endless(test_program *program, const test_folder *folder)
+void fake_job_start_endless(test_program *program, const test_directory *directory)
 {
-    fake_job_start(program, folder, FAKE_LIST("--steps", FAKE_ENDLESS, "--log-dir", folder->path),
+    fake_job_start(program, directory,
+                   FAKE_LIST("--steps", FAKE_ENDLESS, "--log-dir", directory->path),
                    FAKE_LIST("FAKE_LINES=same"));
     test_program_wait_text(program, TEST_STDOUT, "step 3\n");
 }
 
-bool fake_job_left(const test_folder *folder, const char *name)
+bool fake_job_left(const test_directory *directory, const char *name)
 {
     struct stat info;
-    return stat(test_folder_path(folder, name), &info) == 0;
+    return stat(test_directory_path(directory, name), &info) == 0;
 }
 
-char *fake_job_read(const test_folder *folder, const char *name)
+char *fake_job_read(const test_directory *directory, const char *name)
 {
     void *text = NULL;
     size_t text_bytes = 0;
     base_error error;
-    assert_ok(base_file_read(test_folder_path(folder, name), 1 << 20, &text, &text_bytes, &error),
-              &error);
+    assert_ok(
+        base_file_read(test_directory_path(directory, name), 1 << 20, &text, &text_bytes, &error),
+        &error);
     return text;
 }

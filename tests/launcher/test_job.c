@@ -26,38 +26,38 @@ static void jobs_of_any_size_finish(void **state)
     (void)state;
     static const char *const sizes[] = {"1", "2", "3", "8"};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        test_folder folder;
-        fake_job_setup(&folder);
-        const int exit_status =
-            fake_job_run(&program, &folder, FAKE_LIST("--ranks", sizes[i], "--steps", "4"), NULL);
+        test_directory directory;
+        fake_job_setup(&directory);
+        const int exit_status = fake_job_run(&program, &directory,
+                                             FAKE_LIST("--ranks", sizes[i], "--steps", "4"), NULL);
         if (exit_status != 0) {
             fail_msg("%s ranks: exit status %d: %s", sizes[i], exit_status,
                      program.text[TEST_STDERR]);
         }
         assert_non_null(strstr(program.text[TEST_STDOUT], "loss: 6.2500 -> 1.5625 in 4 steps"));
-        assert_true(fake_job_left(&folder, "out/manifest.json"));
-        fake_job_teardown(&folder);
+        assert_true(fake_job_left(&directory, "out/manifest.json"));
+        fake_job_teardown(&directory);
     }
 }
 
 static void the_summary_says_what_happened(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "3"), NULL), 0);
+    test_directory directory;
+    fake_job_setup(&directory);
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "3"), NULL), 0);
     const char *out = program.text[TEST_STDOUT];
     assert_non_null(strstr(out, "tokens/s on 2 ranks"));
     assert_non_null(strstr(out, "all-reduce p50 0.100 ms"));
     assert_non_null(strstr(out, "byte-equal on all ranks: yes"));
-    assert_non_null(strstr(out, test_folder_path(&folder, "out")));
+    assert_non_null(strstr(out, test_directory_path(&directory, "out")));
     assert_non_null(strstr(program.text[TEST_STDERR], "step 3/3"));
 
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "3", "--quiet"), NULL),
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "3", "--quiet"), NULL),
                      0);
     assert_string_equal(program.text[TEST_STDOUT], "");
     assert_string_equal(program.text[TEST_STDERR], "");
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* The first step, each tenth of the job and the last step, whatever the machine's speed. */
@@ -68,12 +68,12 @@ static void progress_is_a_few_plain_lines(void **state)
         const char *steps;
         int lines;
     } jobs[] = {{"1", 1}, {"7", 7}, {"10", 10}, {"25", 10}, {"200", 11}};
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         char first[32];
         char last[32];
-        assert_int_equal(fake_job_run(&program, &folder,
+        assert_int_equal(fake_job_run(&program, &directory,
                                       FAKE_LIST("--steps", jobs[i].steps, "--overwrite"), NULL),
                          0);
         const char *err = program.text[TEST_STDERR];
@@ -89,21 +89,21 @@ static void progress_is_a_few_plain_lines(void **state)
                                 "all-reduce p50 0.10 ms  1 s left\n"));
     assert_non_null(strstr(err, "step 200/200  loss 0.0312  2.05M tokens/s  "
                                 "all-reduce p50 0.10 ms  0 s left\n"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* A job of 50 steps whose ranks are measured afterwards. */
-static void start_measured(const test_folder *folder, const char *const *variables)
+static void start_measured(const test_directory *directory, const char *const *variables)
 {
     const char *const arguments[] = {
         FAKE_LAUNCHER_PATH,
         "--no-plots",
         "--data",
-        test_folder_path(folder, "data.jsonl"),
+        test_directory_path(directory, "data.jsonl"),
         "--tokenizer",
-        test_folder_path(folder, "tokenizer.json"),
+        test_directory_path(directory, "tokenizer.json"),
         "--out",
-        test_folder_path(folder, "out"),
+        test_directory_path(directory, "out"),
         "--steps",
         "50",
         NULL,
@@ -114,9 +114,9 @@ static void start_measured(const test_folder *folder, const char *const *variabl
 static void scaling_is_measured_after_the_job(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    start_measured(&folder, NULL);
+    test_directory directory;
+    fake_job_setup(&directory);
+    start_measured(&directory, NULL);
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
     const char *out = program.text[TEST_STDOUT];
@@ -124,119 +124,119 @@ static void scaling_is_measured_after_the_job(void **state)
                                 "rounds), 2.00 x one rank\n"));
     assert_non_null(
         strstr(out, "measured: 1024000 tokens/s on 1 rank (1024000 to 1024000 in 3 rounds)\n"));
-    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    char *manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": 1024000"));
     assert_non_null(strstr(manifest, "\"tokens_per_sec_2proc\": 2048000"));
     assert_non_null(strstr(manifest, "\"speedup\": 2.0,"));
     assert_non_null(strstr(manifest, "\"rounds\": 3"));
     assert_non_null(strstr(manifest, "\"scaling_failed\": []"));
     free(manifest);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* The job itself is good, and its record; what went wrong afterwards is told in both places. */
 static void a_failed_measurement_is_told(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    start_measured(&folder,
+    test_directory directory;
+    fake_job_setup(&directory);
+    start_measured(&directory,
                    FAKE_LIST("FAKE_WHAT=fail", "FAKE_RANK=0", "FAKE_WORLD=1", "FAKE_AT=7"));
     assert_int_equal(test_program_wait(&program), 0);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDERR], "warning: measuring 1 rank failed: rank 0"));
     assert_non_null(strstr(program.text[TEST_STDERR], "the disk is full"));
-    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    char *manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"tokens_per_sec_1proc\": null"));
     assert_non_null(strstr(manifest, "\"reason\": \"rank 0 (pid "));
     assert_non_null(strstr(manifest, "Measuring one process alone failed (rank 0 (pid "));
     assert_non_null(strstr(manifest, "\"exit_status\": 0"));
     assert_non_null(strstr(manifest, "\"message\": null"));
     free(manifest);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* A job that cannot have the CPUs it wants says so, on stderr and in its record. */
 static void ranks_without_cpus_of_their_own_are_told(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    assert_int_equal(fake_job_run(&program, &folder,
+    test_directory directory;
+    fake_job_setup(&directory);
+    assert_int_equal(fake_job_run(&program, &directory,
                                   FAKE_LIST("--steps", "2", "--threads-per-rank", "1024"), NULL),
                      0);
     assert_non_null(strstr(program.text[TEST_STDERR],
                            "warning: ranks are not bound to CPUs of their own: 2048 CPUs wanted"));
-    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    char *manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"unbound_because\": \"2048 CPUs wanted, "));
     assert_non_null(strstr(manifest, "\"cpus\": null"));
     free(manifest);
 
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2", "--no-bind"), NULL),
-                     0);
+    assert_int_equal(
+        fake_job_run(&program, &directory, FAKE_LIST("--steps", "2", "--no-bind"), NULL), 0);
     assert_null(strstr(program.text[TEST_STDERR], "not bound"));
-    manifest = fake_job_read(&folder, "out/manifest.json");
+    manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"unbound_because\": \"--no-bind\""));
     free(manifest);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void output_is_prefixed_and_collapsed(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     void *log = NULL;
     size_t log_bytes = 0;
     base_error error;
-    fake_job_setup(&folder);
-    const char *logs = test_folder_path(&folder, "logs");
-    assert_int_equal(fake_job_run(&program, &folder,
+    fake_job_setup(&directory);
+    const char *logs = test_directory_path(&directory, "logs");
+    assert_int_equal(fake_job_run(&program, &directory,
                                   FAKE_LIST("--ranks", "3", "--steps", "5", "--log-dir", logs),
                                   FAKE_LIST("FAKE_LINES=own")),
                      0);
     assert_non_null(strstr(program.text[TEST_STDOUT], "[rank 2] step 4 of 2\n"));
-    assert_ok(base_file_read(test_folder_path(&folder, "logs/rank-1.log"), 4096, &log, &log_bytes,
-                             &error),
+    assert_ok(base_file_read(test_directory_path(&directory, "logs/rank-1.log"), 4096, &log,
+                             &log_bytes, &error),
               &error);
     assert_string_equal(log, "step 0 of 1\nstep 1 of 1\nstep 2 of 1\nstep 3 of 1\nstep 4 of 1\n");
     free(log);
 
     /* however they are timed: every step is said for every rank, and once at most for each */
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--ranks", "3", "--steps", "1"),
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--ranks", "3", "--steps", "1"),
                                   FAKE_LIST("FAKE_LINES=same")),
                      0);
     const int lines = count_lines(program.text[TEST_STDOUT], "] step 0\n");
     assert_in_range(lines, 1, 3);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* A checkpoint as far as the launcher looks into it; its path. */
-static void make_model(const test_folder *folder, char *model, size_t size_bytes)
+static void make_model(const test_directory *directory, char *model, size_t size_bytes)
 {
     static const char config[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
                                  "\"n_head\": 4, \"n_positions\": 64}";
     base_error error;
-    assert_ok(base_mkdirs(test_folder_path(folder, "model"), &error), &error);
-    assert_ok(base_file_write(test_folder_path(folder, "model/config.json"), config,
+    assert_ok(base_mkdirs(test_directory_path(directory, "model"), &error), &error);
+    assert_ok(base_file_write(test_directory_path(directory, "model/config.json"), config,
                               sizeof config - 1, &error),
               &error);
     static const char tensors[] = "\2\0\0\0\0\0\0\0{}"; /* a header without a tensor */
-    assert_ok(base_file_write(test_folder_path(folder, "model/model.safetensors"), tensors,
+    assert_ok(base_file_write(test_directory_path(directory, "model/model.safetensors"), tensors,
                               sizeof tensors - 1, &error),
               &error);
-    (void)snprintf(model, size_bytes, "%s/model", folder->path);
+    (void)snprintf(model, size_bytes, "%s/model", directory->path);
 }
 
 static void generated_texts_come_in_order(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    char model[BASE_PATH_BYTES + 32]; /* test_folder_path has few buffers */
+    test_directory directory;
+    fake_job_setup(&directory);
+    char model[BASE_PATH_BYTES + 32]; /* test_directory_path has few buffers */
     char heldout[BASE_PATH_BYTES + 32];
-    make_model(&folder, model, sizeof model);
-    (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", folder.path);
-    assert_int_equal(fake_job_run(&program, &folder,
+    make_model(&directory, model, sizeof model);
+    (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", directory.path);
+    assert_int_equal(fake_job_run(&program, &directory,
                                   FAKE_LIST("--mode", "generate", "--checkpoint", model, "--prompt",
                                             "he goed to school", "--prompt", "two", "--eval",
                                             "--heldout", heldout),
@@ -244,8 +244,8 @@ static void generated_texts_come_in_order(void **state)
                      0);
     assert_string_equal(program.text[TEST_STDOUT], "he went to school\nhe went to school\n"
                                                    "held-out exact match: 456/500 (91.2 %)\n");
-    assert_false(fake_job_left(&folder, "out"));
-    fake_job_teardown(&folder);
+    assert_false(fake_job_left(&directory, "out"));
+    fake_job_teardown(&directory);
 }
 
 /* A checkpoint is parameters and nothing else: the first line says so. */
@@ -253,80 +253,85 @@ static void a_run_from_a_checkpoint_says_what_that_is(void **state)
 {
     (void)state;
     static const char first[] = "launcher: --checkpoint: the parameters are those of ";
-    test_folder folder;
+    test_directory directory;
     char model[BASE_PATH_BYTES + 32];
-    fake_job_setup(&folder);
-    make_model(&folder, model, sizeof model);
+    fake_job_setup(&directory);
+    make_model(&directory, model, sizeof model);
     const char *const flags[] = {"--steps", "3", "--checkpoint", model, "--quiet", NULL};
-    assert_int_equal(fake_job_run(&program, &folder, flags, NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, flags, NULL), 0);
     assert_string_equal(program.text[TEST_STDERR], "");
     assert_int_equal(
-        fake_job_run(&program, &folder, FAKE_LIST("--steps", "3", "--checkpoint", model), NULL), 0);
+        fake_job_run(&program, &directory, FAKE_LIST("--steps", "3", "--checkpoint", model), NULL),
+        0);
     assert_memory_equal(program.text[TEST_STDERR], first, sizeof first - 1);
     assert_non_null(strstr(program.text[TEST_STDERR],
                            "model; the optimizer is fresh, and the data starts from the "
                            "beginning\n"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
-/* However --out is written, it is one folder. */
-static void out_is_one_folder_by_any_name(void **state)
+/* However --out is written, it is one directory. */
+static void out_is_one_directory_by_any_name(void **state)
 {
     (void)state;
     static const char *const names[] = {"o/../out/.", "./out//", ".", "out/new/../..", "new/../x"};
     static const int exits[] = {0, 0, 1, 1, 1};
-    test_folder folder;
+    test_directory directory;
     char here[BASE_PATH_BYTES];
-    fake_job_setup(&folder);
+    fake_job_setup(&directory);
     base_error error;
-    assert_ok(base_mkdirs(test_folder_path(&folder, "o"), &error), &error);
+    assert_ok(base_mkdirs(test_directory_path(&directory, "o"), &error), &error);
     assert_non_null(getcwd(here, sizeof here));
-    assert_int_equal(chdir(folder.path), 0);
+    assert_int_equal(chdir(directory.path), 0);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const int in_out = strcmp(names[i], ".") == 0;
-        assert_int_equal(chdir(in_out ? test_folder_path(&folder, "out") : folder.path), 0);
+        assert_int_equal(chdir(in_out ? test_directory_path(&directory, "out") : directory.path),
+                         0);
         const int exit_status =
-            fake_job_run(&program, &folder, FAKE_LIST("--steps", "2", "--out", names[i]), NULL);
+            fake_job_run(&program, &directory, FAKE_LIST("--steps", "2", "--out", names[i]), NULL);
         if (exit_status != exits[i]) {
             fail_msg("%s: exit status %d, stderr: %s", names[i], exit_status,
                      program.text[TEST_STDERR]);
         }
-        assert_true(fake_job_left(&folder, "out/manifest.json"));
-        assert_int_equal(fake_job_left(&folder, "out.1/manifest.json"), i > 0);
-        assert_false(fake_job_left(&folder, "out.2"));
+        assert_true(fake_job_left(&directory, "out/manifest.json"));
+        assert_int_equal(fake_job_left(&directory, "out.1/manifest.json"), i > 0);
+        assert_false(fake_job_left(&directory, "out.2"));
         if (in_out) {
             assert_non_null(strstr(program.text[TEST_STDERR], "you are in "));
             assert_int_equal(
-                fake_job_run(&program, &folder, FAKE_LIST("--out", ".", "--overwrite"), NULL), 0);
+                fake_job_run(&program, &directory, FAKE_LIST("--out", ".", "--overwrite"), NULL),
+                0);
         }
     }
     assert_int_equal(chdir(here), 0);
-    assert_false(fake_job_left(&folder, "new"));
-    fake_job_teardown(&folder);
+    assert_false(fake_job_left(&directory, "new"));
+    fake_job_teardown(&directory);
 }
 
 static void a_loss_that_grows_is_warned_of(void **state)
 {
     (void)state;
     static const char *const variables[] = {"FAKE_WHAT=diverge", "FAKE_RANK=0", "FAKE_AT=4", NULL};
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     assert_int_equal(
-        fake_job_run(&program, &folder, FAKE_LIST("--ranks", "1", "--steps", "4"), variables), 0);
+        fake_job_run(&program, &directory, FAKE_LIST("--ranks", "1", "--steps", "4"), variables),
+        0);
     assert_non_null(strstr(program.text[TEST_STDERR],
                            "warning: the loss grew from 6.25 to 100: a smaller --lr may help\n"));
-    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    char *manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"loss_grew\": true"));
     assert_non_null(strstr(manifest, "\"message\": \"the loss grew from 6.25 to 100: a smaller"));
     free(manifest);
     assert_int_equal(
-        fake_job_run(&program, &folder, FAKE_LIST("--ranks", "1", "--steps", "3"), variables), 0);
+        fake_job_run(&program, &directory, FAKE_LIST("--ranks", "1", "--steps", "3"), variables),
+        0);
     assert_null(strstr(program.text[TEST_STDERR], "the loss grew"));
-    manifest = fake_job_read(&folder, "out/manifest.json");
+    manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"loss_grew\": false"));
     assert_non_null(strstr(manifest, "\"message\": null"));
     free(manifest);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* No file may have more than 16 KiB, as on a full disk: nobody is pointed to a record that is not
@@ -334,27 +339,27 @@ static void a_loss_that_grows_is_warned_of(void **state)
 static void a_full_disk_leaves_no_record_to_point_to(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     struct rlimit before;
-    fake_job_setup(&folder);
+    fake_job_setup(&directory);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 16 * 1024, .rlim_max = before.rlim_max};
     (void)signal(SIGXFSZ, SIG_IGN); /* as the launcher then does, too */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const int exit_status = fake_job_run(&program, &folder, FAKE_LIST("--steps", "2000"), NULL);
+    const int exit_status = fake_job_run(&program, &directory, FAKE_LIST("--steps", "2000"), NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(exit_status, 1);
     assert_non_null(
         strstr(program.text[TEST_STDERR], "error: cannot write ")); /* the first cause */
     assert_non_null(strstr(program.text[TEST_STDERR], "out/timings.jsonl: File too large"));
     assert_null(strstr(program.text[TEST_STDOUT], "record: "));
-    char *lines = fake_job_read(&folder, "out/timings.jsonl");
+    char *lines = fake_job_read(&directory, "out/timings.jsonl");
     assert_int_equal(lines[strlen(lines) - 1], '\n');
     free(lines);
-    char *manifest = fake_job_read(&folder, "out/manifest.json");
+    char *manifest = fake_job_read(&directory, "out/manifest.json");
     assert_non_null(strstr(manifest, "\"exit_status\": 1"));
     free(manifest);
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 int main(void)
@@ -369,7 +374,7 @@ int main(void)
         cmocka_unit_test(output_is_prefixed_and_collapsed),
         cmocka_unit_test(generated_texts_come_in_order),
         cmocka_unit_test(a_run_from_a_checkpoint_says_what_that_is),
-        cmocka_unit_test(out_is_one_folder_by_any_name),
+        cmocka_unit_test(out_is_one_directory_by_any_name),
         cmocka_unit_test(a_full_disk_leaves_no_record_to_point_to),
         cmocka_unit_test(a_loss_that_grows_is_warned_of),
     };

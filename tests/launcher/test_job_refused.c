@@ -1,4 +1,4 @@
-/* Jobs that never begin: those that were not asked to, and those with a flag, a file or a folder
+/* Jobs that never begin: those that were not asked to, and those with a flag, a file or a directory
  * that cannot be. Each is told in one line, and --out stays as it was. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +13,22 @@ static test_program program; /* its buffers are big */
 static void a_dry_run_starts_nothing(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--dry-run", "--ranks", "2"), NULL),
-                     0);
+    test_directory directory;
+    fake_job_setup(&directory);
+    assert_int_equal(
+        fake_job_run(&program, &directory, FAKE_LIST("--dry-run", "--ranks", "2"), NULL), 0);
     const char *out = program.text[TEST_STDOUT];
     assert_non_null(strstr(out, "\"vocab_size\":301"));
     assert_non_null(strstr(out, "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2"));
     assert_non_null(strstr(out, "RINGFENCE_KEY_FD=(inherited)"));
     assert_non_null(strstr(out, "state-rank-1.safetensors"));
-    assert_false(fake_job_left(&folder, "out"));
+    assert_false(fake_job_left(&directory, "out"));
 
-    const char *file = test_folder_path(&folder, "job.json");
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--write-job", file), NULL), 0);
-    assert_true(fake_job_left(&folder, "job.json"));
-    assert_false(fake_job_left(&folder, "out"));
-    fake_job_teardown(&folder);
+    const char *file = test_directory_path(&directory, "job.json");
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--write-job", file), NULL), 0);
+    assert_true(fake_job_left(&directory, "job.json"));
+    assert_false(fake_job_left(&directory, "out"));
+    fake_job_teardown(&directory);
 }
 
 static void wrong_usage_is_one_line_and_2(void **state)
@@ -60,40 +60,41 @@ static void wrong_usage_is_one_line_and_2(void **state)
         {"--out", "", "--out"},
         {"-x", NULL, "-x"},
     };
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *const flags[] = {cases[i][0], cases[i][1], NULL};
-        const int exit_status = fake_job_run(&program, &folder, flags, NULL);
+        const int exit_status = fake_job_run(&program, &directory, flags, NULL);
         const char *err = program.text[TEST_STDERR];
         if (exit_status != 2 || strstr(err, cases[i][2]) == NULL ||
             strchr(err, '\n') != err + strlen(err) - 1) {
             fail_msg("%s %s: exit status %d, stderr: %s", cases[i][0],
                      cases[i][1] != NULL ? cases[i][1] : "", exit_status, err);
         }
-        assert_false(fake_job_left(&folder, "out"));
+        assert_false(fake_job_left(&directory, "out"));
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void missing_files_are_one_line(void **state)
 {
     (void)state;
     static const char *const flags[] = {"--data", "--tokenizer", "--checkpoint"};
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         const int exit_status =
-            fake_job_run(&program, &folder, FAKE_LIST(flags[i], "/no/such/place"), NULL);
+            fake_job_run(&program, &directory, FAKE_LIST(flags[i], "/no/such/place"), NULL);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 1);
         assert_non_null(strstr(err, "/no/such/place"));
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
     /* a place that cannot be written */
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--out", "/proc/nothing"), NULL), 1);
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--out", "/proc/nothing"), NULL),
+                     1);
     assert_non_null(strstr(program.text[TEST_STDERR], "/proc/nothing"));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* Whatever goes wrong before the training leaves OUT as it was: not there, or a good record. */
@@ -101,52 +102,53 @@ static void a_false_start_leaves_out_as_it_was(void **state)
 {
     (void)state;
     static const char *const points[] = {"0", "1", "2", "3"};
-    test_folder folder;
-    fake_job_setup(&folder);
+    test_directory directory;
+    fake_job_setup(&directory);
     for (int record = 0; record < 2; record++) {
-        char *before = record != 0 ? fake_job_read(&folder, "out/manifest.json") : NULL;
+        char *before = record != 0 ? fake_job_read(&directory, "out/manifest.json") : NULL;
         for (size_t i = 0; i < 2 * sizeof points / sizeof points[0]; i++) {
             char at[32];
             (void)snprintf(at, sizeof at, "FAKE_AT=%s", points[i / 2]);
             const char *const flags[] = {i % 2 == 0 ? "--overwrite" : NULL, NULL};
-            assert_int_equal(fake_job_run(&program, &folder, flags,
+            assert_int_equal(fake_job_run(&program, &directory, flags,
                                           FAKE_LIST("FAKE_WHAT=kill", "FAKE_RANK=1", at)),
                              137);
             assert_null(strstr(program.text[TEST_STDOUT], "record: "));
-            assert_int_equal(fake_job_left(&folder, "out"), record);
+            assert_int_equal(fake_job_left(&directory, "out"), record);
         }
-        assert_int_equal(fake_job_run(&program, &folder,
+        assert_int_equal(fake_job_run(&program, &directory,
                                       FAKE_LIST("--overwrite", "--log-dir", "/proc/no"), NULL),
                          1);
-        assert_int_equal(fake_job_left(&folder, "out"), record);
-        assert_false(fake_job_left(&folder, "out.1"));
+        assert_int_equal(fake_job_left(&directory, "out"), record);
+        assert_false(fake_job_left(&directory, "out.1"));
         if (record != 0) {
-            char *after = fake_job_read(&folder, "out/manifest.json");
+            char *after = fake_job_read(&directory, "out/manifest.json");
             assert_string_equal(before, after);
             free(after);
             free(before);
         } else {
-            assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--steps", "2"), NULL), 0);
+            assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "2"), NULL),
+                             0);
         }
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void what_is_no_file_is_refused_at_once(void **state)
 {
     (void)state;
     static const char *const flags[] = {"--data", "--tokenizer", "--heldout"};
-    test_folder folder;
-    fake_job_setup(&folder);
-    char fifo[BASE_PATH_BYTES + 32]; /* test_folder_path has few buffers */
+    test_directory directory;
+    fake_job_setup(&directory);
+    char fifo[BASE_PATH_BYTES + 32]; /* test_directory_path has few buffers */
     char heldout[BASE_PATH_BYTES + 32];
-    (void)snprintf(fifo, sizeof fifo, "%s/fifo", folder.path);
-    (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", folder.path);
+    (void)snprintf(fifo, sizeof fifo, "%s/fifo", directory.path);
+    (void)snprintf(heldout, sizeof heldout, "%s/data.jsonl", directory.path);
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    const char *const places[] = {fifo, "/dev/zero", folder.path};
+    const char *const places[] = {fifo, "/dev/zero", directory.path};
     for (size_t i = 0; i < 9; i++) {
         const int exit_status = fake_job_run(
-            &program, &folder,
+            &program, &directory,
             FAKE_LIST("--eval", "--heldout", heldout, flags[i / 3], places[i % 3]), NULL);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 1);
@@ -154,7 +156,7 @@ static void what_is_no_file_is_refused_at_once(void **state)
         assert_non_null(strstr(err, "not a regular file"));
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 /* A file's fault is 1, a flag's 2. */
@@ -168,42 +170,42 @@ static void bad_contents_are_one_line_and_1(void **state)
         "", "{", "{}", "[]", "{\"model\": {\"vocab\": {}}}", "\xff\xfe", impossible,
     };
     static const char *const flags[] = {"--tokenizer", "--checkpoint"};
-    test_folder folder;
+    test_directory directory;
     base_error error;
-    fake_job_setup(&folder);
+    fake_job_setup(&directory);
     char model[BASE_PATH_BYTES + 32];
     char config[BASE_PATH_BYTES + 64];
-    (void)snprintf(model, sizeof model, "%s/model", folder.path);
+    (void)snprintf(model, sizeof model, "%s/model", directory.path);
     (void)snprintf(config, sizeof config, "%s/config.json", model);
     assert_ok(base_mkdirs(model, &error), &error);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_ok(base_file_write(config, texts[i], strlen(texts[i]), &error), &error);
         for (size_t j = 0; j < 2; j++) {
-            const int exit_status =
-                fake_job_run(&program, &folder, FAKE_LIST(flags[j], j == 0 ? config : model), NULL);
+            const int exit_status = fake_job_run(
+                &program, &directory, FAKE_LIST(flags[j], j == 0 ? config : model), NULL);
             const char *err = program.text[TEST_STDERR];
             if (exit_status != 1 || strstr(err, config) == NULL ||
                 strchr(err, '\n') != err + strlen(err) - 1) {
                 fail_msg("%s with '%s': exit status %d, stderr: %s", flags[j], texts[i],
                          exit_status, err);
             }
-            assert_false(fake_job_left(&folder, "out"));
+            assert_false(fake_job_left(&directory, "out"));
         }
     }
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void help_and_version_are_on_stdout(void **state)
 {
     (void)state;
-    test_folder folder;
-    fake_job_setup(&folder);
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--help"), NULL), 0);
+    test_directory directory;
+    fake_job_setup(&directory);
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--help"), NULL), 0);
     assert_non_null(strstr(program.text[TEST_STDOUT], "--micro-batches N"));
     assert_string_equal(program.text[TEST_STDERR], "");
-    assert_int_equal(fake_job_run(&program, &folder, FAKE_LIST("--version"), NULL), 0);
+    assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--version"), NULL), 0);
     assert_non_null(strstr(program.text[TEST_STDOUT], "launcher (Ringfence) "));
-    fake_job_teardown(&folder);
+    fake_job_teardown(&directory);
 }
 
 static void a_rank_by_hand_says_what_to_run(void **state)

@@ -196,15 +196,15 @@ static void what_cannot_be_meant_is_refused(void **state)
 static void what_is_no_program_is_said_why(void **state)
 {
     (void)state;
-    test_folder folder;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "script");
+    test_directory directory;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "script");
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
     assert_int_equal(write(fd, "echo 1\n", 7), 7);
     assert_int_equal(close(fd), 0);
     assert_int_equal(RUN("--ranks", "1", "--", path), 127);
     assert_non_null(strstr(program.text[TEST_STDERR], "/script: Exec format error\n"));
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 int main(void)

@@ -39,8 +39,8 @@ def keys(seed):
 def main():
     claims = pathlib.Path(__file__).parent.parent / "fuzz/corpus/claims/whole"
     payload = claims.read_text().strip()
-    with tempfile.TemporaryDirectory() as folder:
-        keyring = pathlib.Path(folder) / "keyring.json"
+    with tempfile.TemporaryDirectory() as directory:
+        keyring = pathlib.Path(directory) / "keyring.json"
         for n in range(20):
             secret, public = keys(bytes([n]) * 32)
             kid, paserk = public.to_paserk_id(), secret.to_paserk()

@@ -15,7 +15,7 @@ void fixture_open(fixture *file, const char *name)
 {
     char path[BASE_PATH_BYTES];
     base_error error;
-    (void)snprintf(path, sizeof path, "%s/%s", FIXTURE_FOLDER, name);
+    (void)snprintf(path, sizeof path, "%s/%s", FIXTURE_DIRECTORY, name);
     assert_ok(base_file_read(path, FIXTURE_BYTES_MAX, &file->data, &file->size_bytes, &error),
               &error);
 }

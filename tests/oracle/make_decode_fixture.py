@@ -3,7 +3,7 @@
 go through a tiny random GPT-2 incrementally, with transformers' own cache of keys and values: a
 chunk of seven tokens, then one token at a time. Needs numpy, torch and transformers.
 
-    python make_decode_fixture.py [folder]
+    python make_decode_fixture.py [directory]
 
 The format is that of make_model_fixtures.py. The model runs in float64; results are rounded.
 """
@@ -46,7 +46,7 @@ def decode(model, ids):
 
 
 def main():
-    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     rng = np.random.default_rng(16)
     params = {}
     for name, shape in tensors(CONFIG):
@@ -56,7 +56,7 @@ def main():
         params[name] = values.astype(np.float32)
     model = model_of(CONFIG, params)
     sequences = [[int(i) for i in rng.integers(0, CONFIG["vocab"], n)] for n in LENGTHS]
-    with open(os.path.join(folder, "decode.fixture"), "wb") as file:
+    with open(os.path.join(directory, "decode.fixture"), "wb") as file:
         flat = [params[name].reshape(-1) for name, _ in tensors(CONFIG)]
         put(file, "params", np.concatenate(flat))
         put(file, "ids", sum(sequences, []))

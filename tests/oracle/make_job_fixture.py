@@ -2,7 +2,7 @@
 """Makes job.jsonl and job.fixture: what PyTorch makes of the job of
 tests/integration/test_training_oracle.c, with 1 to 5 steps. Needs numpy and torch.
 
-    python make_job_fixture.py [folder]
+    python make_job_fixture.py [directory]
 
 Nothing of ours runs here: tokens, slots, batches, gradients, clipping, schedule and AdamW are those
 of data.h, ddp.h and optim.h, said again with PyTorch's own functions, in float64.
@@ -178,13 +178,13 @@ def run_job(file, all_sentences, steps):
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    folder = sys.argv[1] if len(sys.argv) > 1 else here
-    with open(os.path.join(folder, "job.jsonl"), "w") as file:
+    directory = sys.argv[1] if len(sys.argv) > 1 else here
+    with open(os.path.join(directory, "job.jsonl"), "w") as file:
         for line in PAIRS.splitlines():
             wrong, right = line.split("|")
             file.write(json.dumps(dict(wrong=wrong, right=right)) + "\n")
     all_sentences = sentences(Tokenizer(os.path.join(here, "tokenizer.json")))
-    with open(os.path.join(folder, "job.fixture"), "wb") as file:
+    with open(os.path.join(directory, "job.fixture"), "wb") as file:
         for steps in range(1, STEPS + 1):
             run_job(file, all_sentences, steps)
 

@@ -2,7 +2,7 @@
 """Makes model.fixture and adamw.fixture: what PyTorch computes for the cases of
 tests/rank/model/test_oracle.c and tests/rank/optim/test_adamw.c. Needs numpy and torch.
 
-    python make_model_fixtures.py [folder]
+    python make_model_fixtures.py [directory]
 
 A fixture is a list of records: name length (u32), name, number of values (u32), values (float32),
 all little-endian. The model is GPT-2 written out here, in float64; results are rounded to float32.
@@ -190,15 +190,15 @@ def adamw_case(file, count=301, steps=10):
 
 
 def main():
-    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
+    directory = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     tiny = dict(vocab=64, width=32, layers=2, heads=4, context=16)
     odd = dict(vocab=50, width=24, layers=2, heads=2, context=150)
     default = dict(vocab=512, width=128, layers=2, heads=4, context=64)
-    with open(os.path.join(folder, "model.fixture"), "wb") as file:
+    with open(os.path.join(directory, "model.fixture"), "wb") as file:
         whole_case(file, "tiny", tiny, 1, [16, 5, 1, 9, 16, 3])
         whole_case(file, "odd", odd, 2, [150, 70, 33, 1])
         sampled_case(file, "default", default, 35000, [64] * 8 + [17, 47, 5, 64, 30])
-    with open(os.path.join(folder, "adamw.fixture"), "wb") as file:
+    with open(os.path.join(directory, "adamw.fixture"), "wb") as file:
         adamw_case(file)
 
 

@@ -6,7 +6,7 @@ The values are facts from public test vectors:
   PASERK k4.*   github.com/paseto-standard/test-vectors  PASERK/
   Ed25519       Wycheproof eddsa_test.json (group 1), and the cases of "Taming the many EdDSAs"
                 (github.com/novifinancial/ed25519-speccheck, cases.json)
-Run it in this folder; it needs nothing but Python.
+Run it in this directory; it needs nothing but Python.
 """
 
 PUBLIC = "1eb9dbbbbc047c03fd70604e0071f0987e16b28b757225c11f00415d0e20b1a2"

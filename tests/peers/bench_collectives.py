@@ -43,7 +43,7 @@ def size_name(size):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="our collectives against the peers', in turns")
-    parser.add_argument("--build", required=True, help="our build folder, build/release")
+    parser.add_argument("--build", required=True, help="our build directory, build/release")
     parser.add_argument("--impi", help="a virtual environment that has impi-devel")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--where", help="of: " + ", ".join(bars.PLACES))
@@ -162,12 +162,12 @@ def print_row(row, names):
         first = " " * len(first)
 
 
-def compare_place(place, args, programs, folder):
+def compare_place(place, args, programs, directory):
     with libraries.Network(place) as network:
         if network.refused:
             print(f"\n{place.name}: left out: {network.refused}", flush=True)
             return []
-        running = libraries.start_all(place, programs, network, folder)
+        running = libraries.start_all(place, programs, network, directory)
         rows = []
         try:
             for kind in args.kinds:
@@ -260,12 +260,12 @@ def main():
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     rows = []
     # In memory where possible: what the ranks share is not to be written to a disk meanwhile.
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as directory:
         programs = build.build_all(args.build, args.impi)
         print(f"microseconds, medians of {args.rounds} rounds; ratio: best peer over ours, median of the "
               "rounds; floor: the same with no library around it; x floor: ours over that", flush=True)
         for place in args.places:
-            rows += compare_place(place, args, programs, folder)
+            rows += compare_place(place, args, programs, directory)
     judged = [bar for row in rows for bar in row["bars"] if bar["bar"]]
     verdicts = [verdict_of(bar) for bar in judged]
     print(f"\n{verdicts.count('met')} of {len(judged)} bars met, {verdicts.count('beyond')} beyond the floor, "

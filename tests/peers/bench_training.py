@@ -73,13 +73,13 @@ def main():
     args = parser.parse_args()
 
     ours, torch, ratios = [], {variant: [] for variant in VARIANTS}, []
-    with tempfile.TemporaryDirectory() as folder:
-        data = os.path.join(folder, "full-rows.jsonl")
+    with tempfile.TemporaryDirectory() as directory:
+        data = os.path.join(directory, "full-rows.jsonl")
         write_full_rows(data, RANKS * ROWS * (args.steps + 8))
         for round_number in range(1, args.rounds + 1):
             for variant in VARIANTS:
                 torch[variant].append(run_torch(variant, args.steps))
-            ours.append(run_ours(args.launcher, data, os.path.join(folder, "out"), args.steps))
+            ours.append(run_ours(args.launcher, data, os.path.join(directory, "out"), args.steps))
             best = max(VARIANTS, key=lambda name: torch[name][-1])
             ratios.append(ours[-1] / torch[best][-1])
             print(f"round {round_number}: ours {ours[-1]:.0f} tokens/s, best of PyTorch "

@@ -11,12 +11,13 @@
 
 enum { HEADER_BYTES = 16, TENSOR_BYTES = 64 };
 
-static test_folder folder;
+static test_directory directory;
 
 static void put(const char *name, const void *data, size_t size_bytes)
 {
     base_error error;
-    assert_ok(base_file_write(test_folder_path(&folder, name), data, size_bytes, &error), &error);
+    assert_ok(base_file_write(test_directory_path(&directory, name), data, size_bytes, &error),
+              &error);
 }
 
 static void put_text(const char *name, const char *text)
@@ -50,14 +51,14 @@ static void name_files(proto_job *job)
     put_text("prompts", "prompts");
     put_checkpoint();
     (void)snprintf(job->data.train, sizeof job->data.train, "%s",
-                   test_folder_path(&folder, "train.jsonl"));
+                   test_directory_path(&directory, "train.jsonl"));
     (void)snprintf(job->data.heldout, sizeof job->data.heldout, "%s",
-                   test_folder_path(&folder, "heldout.jsonl"));
+                   test_directory_path(&directory, "heldout.jsonl"));
     (void)snprintf(job->data.tokenizer, sizeof job->data.tokenizer, "%s",
-                   test_folder_path(&folder, "tokenizer.json"));
+                   test_directory_path(&directory, "tokenizer.json"));
     (void)snprintf(job->infer.prompts, sizeof job->infer.prompts, "%s",
-                   test_folder_path(&folder, "prompts"));
-    (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s", folder.path);
+                   test_directory_path(&directory, "prompts"));
+    (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s", directory.path);
 }
 
 static void every_file_is_pinned(void **state)
@@ -106,7 +107,7 @@ static bool changes(proto_verify verify, const uint8_t before[PROTO_DIGEST_BYTES
 {
     base_error error;
     uint8_t digest[PROTO_DIGEST_BYTES];
-    assert_ok(proto_checkpoint_digest(folder.path, verify, digest, &error), &error);
+    assert_ok(proto_checkpoint_digest(directory.path, verify, digest, &error), &error);
     return memcmp(digest, before, sizeof digest) != 0;
 }
 
@@ -117,8 +118,8 @@ static void the_index_is_what_names_the_tensors(void **state)
     uint8_t index[PROTO_DIGEST_BYTES];
     uint8_t full[PROTO_DIGEST_BYTES];
     put_checkpoint();
-    assert_ok(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, index, &error), &error);
-    assert_ok(proto_checkpoint_digest(folder.path, PROTO_VERIFY_FULL, full, &error), &error);
+    assert_ok(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, index, &error), &error);
+    assert_ok(proto_checkpoint_digest(directory.path, PROTO_VERIFY_FULL, full, &error), &error);
     put_tensors("model.safetensors", 'h', 'x'); /* other weights of the same names and shapes */
     assert_false(changes(PROTO_VERIFY_INDEX, index));
     assert_true(changes(PROTO_VERIFY_FULL, full));
@@ -127,7 +128,7 @@ static void the_index_is_what_names_the_tensors(void **state)
     put_checkpoint();
     put_text("generation_config.json", "{}");
     assert_true(changes(PROTO_VERIFY_INDEX, index));
-    (void)remove(test_folder_path(&folder, "generation_config.json"));
+    (void)remove(test_directory_path(&directory, "generation_config.json"));
     assert_false(changes(PROTO_VERIFY_INDEX, index));
 }
 
@@ -141,11 +142,11 @@ static void shards_count_by_the_index(void **state)
     put_text("config.json", "{}");
     put_text("model.safetensors.index.json", map);
     put_tensors("1.safetensors", 'h', 'r');
-    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
                   BASE_ERR_NOTFOUND);
     assert_non_null(strstr(error.message, "2.safetensors"));
     put_tensors("2.safetensors", 'i', 'r');
-    assert_ok(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error), &error);
+    assert_ok(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error), &error);
     put_tensors("2.safetensors", 'j', 'r');
     assert_true(changes(PROTO_VERIFY_INDEX, digest));
 
@@ -154,12 +155,12 @@ static void shards_count_by_the_index(void **state)
                                         "{\"weight_map\":{\"a\":\"../a\"}}"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         put_text("model.safetensors.index.json", wrong[i]);
-        if (proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error) !=
+        if (proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error) !=
             BASE_ERR_INVALID) {
             fail_msg("accepted: %s", wrong[i]);
         }
     }
-    (void)remove(test_folder_path(&folder, "model.safetensors.index.json"));
+    (void)remove(test_directory_path(&directory, "model.safetensors.index.json"));
 }
 
 static void what_is_no_safetensors_file_is_refused(void **state)
@@ -170,33 +171,33 @@ static void what_is_no_safetensors_file_is_refused(void **state)
     const uint64_t lengths[] = {htole64(UINT64_MAX), htole64(INT64_MAX), htole64(1)};
     put_checkpoint();
     put("model.safetensors", "short", 5);
-    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
                   BASE_ERR_INVALID);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         put("model.safetensors", &lengths[i], sizeof lengths[i]);
-        assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+        assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
                       BASE_ERR_INVALID);
     }
-    (void)remove(test_folder_path(&folder, "model.safetensors"));
-    assert_int_equal(mkdir(test_folder_path(&folder, "model.safetensors"), 0700), 0);
-    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+    (void)remove(test_directory_path(&directory, "model.safetensors"));
+    assert_int_equal(mkdir(test_directory_path(&directory, "model.safetensors"), 0700), 0);
+    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
                   BASE_ERR_IO);
-    assert_int_equal(remove(test_folder_path(&folder, "model.safetensors")), 0);
-    assert_status(proto_checkpoint_digest(folder.path, PROTO_VERIFY_INDEX, digest, &error),
+    assert_int_equal(remove(test_directory_path(&directory, "model.safetensors")), 0);
+    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
                   BASE_ERR_NOTFOUND);
 }
 
-static int make_folder(void **state)
+static int make_directory(void **state)
 {
     (void)state;
-    test_folder_make(&folder);
+    test_directory_make(&directory);
     return 0;
 }
 
-static int remove_folder(void **state)
+static int remove_directory(void **state)
 {
     (void)state;
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
     return 0;
 }
 
@@ -209,5 +210,5 @@ int main(void)
         cmocka_unit_test(shards_count_by_the_index),
         cmocka_unit_test(what_is_no_safetensors_file_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -9,12 +9,12 @@
 #include "proto/limits.h"
 #include "support.h"
 
-static test_folder folder;
+static test_directory directory;
 
 static base_status read_text(const char *name, const char *text, size_t size_bytes,
                              proto_prompts *prompts, base_error *error)
 {
-    const char *path = test_folder_path(&folder, name);
+    const char *path = test_directory_path(&directory, name);
     assert_ok(base_file_write(path, text, size_bytes, error), error);
     return proto_prompts_read(path, prompts, error);
 }
@@ -96,17 +96,17 @@ static void limits_hold(void **state)
     free(text);
 }
 
-static int make_folder(void **state)
+static int make_directory(void **state)
 {
     (void)state;
-    test_folder_make(&folder);
+    test_directory_make(&directory);
     return 0;
 }
 
-static int remove_folder(void **state)
+static int remove_directory(void **state)
 {
     (void)state;
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
     return 0;
 }
 
@@ -117,5 +117,5 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(limits_hold),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

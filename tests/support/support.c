@@ -35,13 +35,13 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
     return failed == 0 && has_skipped ? TEST_EXIT_SKIPPED : failed;
 }
 
-void test_folder_make(test_folder *folder)
+void test_directory_make(test_directory *directory)
 {
     const char *parent = getenv("TMPDIR");
-    (void)snprintf(folder->path, sizeof folder->path, "%s/ringfence-test-XXXXXX",
+    (void)snprintf(directory->path, sizeof directory->path, "%s/ringfence-test-XXXXXX",
                    parent != NULL ? parent : "/tmp");
-    if (mkdtemp(folder->path) == NULL) {
-        fail_msg("cannot make %s", folder->path);
+    if (mkdtemp(directory->path) == NULL) {
+        fail_msg("cannot make %s", directory->path);
     }
 }
 
@@ -53,33 +53,33 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
     return remove(path);
 }
 
-void test_folder_remove(test_folder *folder)
+void test_directory_remove(test_directory *directory)
 {
-    if (folder->path[0] != '\0' &&
-        nftw(folder->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-        fail_msg("cannot remove %s", folder->path);
+    if (directory->path[0] != '\0' &&
+        nftw(directory->path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+        fail_msg("cannot remove %s", directory->path);
     }
-    folder->path[0] = '\0';
+    directory->path[0] = '\0';
 }
 
-const char *test_folder_path(const test_folder *folder, const char *name)
+const char *test_directory_path(const test_directory *directory, const char *name)
 {
     static char paths[4][BASE_PATH_BYTES + 256];
     static unsigned turn;
     char *path = paths[turn++ % 4];
-    (void)snprintf(path, sizeof paths[0], "%s/%s", folder->path, name);
+    (void)snprintf(path, sizeof paths[0], "%s/%s", directory->path, name);
     return path;
 }
 
-void test_use_comma_locale(const test_folder *folder)
+void test_use_comma_locale(const test_directory *directory)
 {
-    const char *path = test_folder_path(folder, "comma");
+    const char *path = test_directory_path(directory, "comma");
     const char *const arguments[] = {"localedef", "-i", "de_DE", "-f", "UTF-8", path, NULL};
     pid_t pid = 0;
     int ended = 0;
     if (posix_spawnp(&pid, arguments[0], NULL, NULL, (char *const *)(uintptr_t)arguments,
                      environ) != 0 ||
-        waitpid(pid, &ended, 0) != pid || setenv("LOCPATH", folder->path, 1) != 0 ||
+        waitpid(pid, &ended, 0) != pid || setenv("LOCPATH", directory->path, 1) != 0 ||
         setlocale(LC_ALL, "comma") == NULL || localeconv()->decimal_point[0] != ',') {
         print_message("skipped: localedef makes no locale (Debian: package locales)\n");
         skip();
@@ -88,12 +88,12 @@ void test_use_comma_locale(const test_folder *folder)
 
 int test_open_descriptors(void)
 {
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *directory = opendir("/proc/self/fd");
     int count = 0;
-    assert_non_null(folder);
-    while (readdir(folder) != NULL) {
+    assert_non_null(directory);
+    while (readdir(directory) != NULL) {
         count++;
     }
-    (void)closedir(folder);
+    (void)closedir(directory);
     return count;
 }

@@ -1,4 +1,5 @@
-/* What every test includes: cmocka with what it needs, temporary folders, and status assertions. */
+/* What every test includes: cmocka with what it needs, temporary directories, and status
+ * assertions. */
 #ifndef TEST_SUPPORT_H
 #define TEST_SUPPORT_H
 
@@ -45,19 +46,19 @@ enum { TEST_EXIT_SKIPPED = 77 };
 /* How many descriptors this process has open, by a measure that is for comparing only. */
 int test_open_descriptors(void);
 
-/* A fresh folder under $TMPDIR; removed with all that is in it by test_folder_remove. */
-typedef struct test_folder {
+/* A fresh directory under $TMPDIR; removed with all that is in it by test_directory_remove. */
+typedef struct test_directory {
     char path[BASE_PATH_BYTES];
-} test_folder;
+} test_directory;
 
-void test_folder_make(test_folder *folder);
-void test_folder_remove(test_folder *folder);
+void test_directory_make(test_directory *directory);
+void test_directory_remove(test_directory *directory);
 
-/* folder/name in a static buffer of four that take turns. */
-const char *test_folder_path(const test_folder *folder, const char *name);
+/* directory/name in a static buffer of four that take turns. */
+const char *test_directory_path(const test_directory *directory, const char *name);
 
-/* Makes a locale whose numbers have a comma in the folder, and lets this process use it; skips the
- * test where it cannot be made. setlocale(LC_ALL, "C") goes back. */
-void test_use_comma_locale(const test_folder *folder);
+/* Makes a locale whose numbers have a comma in the directory, and lets this process use it; skips
+ * the test where it cannot be made. setlocale(LC_ALL, "C") goes back. */
+void test_use_comma_locale(const test_directory *directory);
 
 #endif

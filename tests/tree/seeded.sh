@@ -4,9 +4,9 @@
 set -euo pipefail
 arrows=$(dirname "$(realpath "$0")")/arrows.sh
 compiler=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
+directory=$(mktemp -d)
+trap 'rm -rf "$directory"' EXIT
+cd "$directory"
 
 fresh() { # a tree without flaws: part/high uses part/low, and other/ what part/ has for everybody
     rm -rf tree && mkdir -p tree/part/{include/part,low,high} tree/other tree/build
@@ -28,7 +28,7 @@ check() { # builds the tree, and says what the test of arrows does
         mkdir -p "tree/build/$(dirname "$file")"
         "$compiler" -w -Itree/part -Itree/part/include -o "tree/build/$file.o" -c "tree/$file"
         entries+=("$(printf '{\n"directory": "%s",\n"command": "cc -o %s -c x",\n"file": "%s"\n}' \
-            "$folder/tree/build" "$file.o" "$folder/tree/$file")")
+            "$directory/tree/build" "$file.o" "$directory/tree/$file")")
     done
     (IFS=, && echo "[${entries[*]}]") >tree/build/compile_commands.json
     "$arrows" tree tree/build tree/table

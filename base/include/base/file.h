@@ -33,7 +33,7 @@ void base_fd_open_standard(void);
 BASE_MUST_CHECK base_status base_fd_write(int fd, const char *name, const void *data,
                                           size_t size_bytes, base_error *reterr);
 
-/* Makes path hold exactly data: temporary file in the same folder, then rename; or gives data to
+/* Makes path hold exactly data: temporary file in the same directory, then rename; or gives data to
  * the device or pipe that path is. */
 BASE_MUST_CHECK base_status base_file_write(const char *path, const void *data, size_t size_bytes,
                                             base_error *reterr);
@@ -49,7 +49,7 @@ BASE_MUST_CHECK base_status base_file_writer_commit(base_file_writer *writer, ba
 /* Closes, removes the temporary file, frees. NULL is fine. */
 void base_file_writer_abandon(base_file_writer *writer);
 
-/* Makes the folder and its parents where they are missing (mode 0777 less the umask). */
+/* Makes the directory and its parents where they are missing (mode 0777 less the umask). */
 BASE_MUST_CHECK base_status base_mkdirs(const char *path, base_error *reterr);
 
 #endif

@@ -1,4 +1,5 @@
-/* Limits that more than one folder relies on; each folder has a limits.h of its own besides. */
+/* Limits that more than one directory relies on; each directory has a limits.h of its own
+ * besides. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 

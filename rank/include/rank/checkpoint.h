@@ -1,5 +1,5 @@
-/* Checkpoints: safetensors files and a Hugging Face folder. What a model's tensors and settings are
- * called is its family's business (model/family.h).
+/* Checkpoints: safetensors files and a Hugging Face directory. What a model's tensors and settings
+ * are called is its family's business (model/family.h).
  *
  * A safetensors file is: header length (u64 little-endian), JSON header padded with spaces to 8
  * bytes, tensors without holes. Files are written under a temporary name and renamed. Reading is
@@ -28,15 +28,15 @@ BASE_MUST_CHECK base_status rank_safetensors_read(const char *path, const rank_m
                                                   float *params, base_error *reterr);
 
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy
- * of tokenizer.json into folder, which exists: transformers' from_pretrained(folder) gives our
- * logits. prompt_suffix: what the model was trained to see behind a prompt; "": nothing. */
-BASE_MUST_CHECK base_status rank_checkpoint_write(const char *folder,
+ * of tokenizer.json into directory, which exists: transformers' from_pretrained(directory) gives
+ * our logits. prompt_suffix: what the model was trained to see behind a prompt; "": nothing. */
+BASE_MUST_CHECK base_status rank_checkpoint_write(const char *directory,
                                                   const rank_model_config *config,
                                                   const float *params, const char *tokenizer_path,
                                                   const char *prompt_suffix, base_error *reterr);
 
-/* Reads the configuration from folder/config.json. */
-BASE_MUST_CHECK base_status rank_checkpoint_config(const char *folder, rank_model_config *config,
+/* Reads the configuration from directory/config.json. */
+BASE_MUST_CHECK base_status rank_checkpoint_config(const char *directory, rank_model_config *config,
                                                    base_error *reterr);
 
 enum { RANK_GENERATION_STOPS_MAX = 15, RANK_PROMPT_SUFFIX_BYTES = 64 };
@@ -55,9 +55,9 @@ typedef struct rank_generation_config {
     char prompt_suffix[RANK_PROMPT_SUFFIX_BYTES];
 } rank_generation_config;
 
-/* Reads folder/generation_config.json; without the file, no stops and no suffix. BASE_ERR_INVALID
- * names an id that is not below vocab_size, or another flaw. */
-BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *folder, int vocab_size,
+/* Reads directory/generation_config.json; without the file, no stops and no suffix.
+ * BASE_ERR_INVALID names an id that is not below vocab_size, or another flaw. */
+BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *directory, int vocab_size,
                                                        rank_generation_config *config,
                                                        base_error *reterr);
 

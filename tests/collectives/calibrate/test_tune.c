@@ -164,15 +164,15 @@ static void test_file_text(void **state)
 static void test_file_has_points(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     base_error error;
     coll_costs costs;
     bool found = false;
     void *text = NULL;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
+    test_directory_make(&folder);
     test_use_comma_locale(&folder);
-    const char *path = test_folder_path(&folder, "costs");
+    const char *path = test_directory_path(&folder, "costs");
     assert_ok(coll_tune_file_write(path, "k", &slow_between, &error), &error);
     assert_ok(coll_tune_file_read(path, "k", &costs, &found, &error), &error);
     assert_non_null(setlocale(LC_ALL, "C"));
@@ -180,7 +180,7 @@ static void test_file_has_points(void **state)
     assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
     assert_non_null(strstr(text, "inside_message_us 0.5\n"));
     free(text);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 typedef struct cached {
@@ -236,12 +236,12 @@ static void change_start(const char *path, int start_us)
 static void test_file_is_used(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     base_error error;
     void *text = NULL;
     size_t size_bytes = 0;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "costs");
+    test_directory_make(&folder);
+    const char *path = test_directory_path(&folder, "costs");
     create_contexts((cached){.path = path}, COLL_TRANSPORT_ZMQ);
     change_start(path, 4321);
     create_contexts((cached){.path = path, .start_us = 4321}, COLL_TRANSPORT_ZMQ);
@@ -251,9 +251,9 @@ static void test_file_is_used(void **state)
     assert_string_equal(text, "mine\n");
     free(text);
     create_contexts(
-        (cached){.path = test_folder_path(&folder, "no/such/folder"), .status = BASE_ERR_IO},
+        (cached){.path = test_directory_path(&folder, "no/such/folder"), .status = BASE_ERR_IO},
         COLL_TRANSPORT_ZMQ);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 /* The environment names a file where the program does not; an empty name is none. */
@@ -261,10 +261,10 @@ static void test_environment_names_file(void **state)
 {
     (void)state;
     static const char variable[] = "RINGFENCE_COLL_TUNE_FILE";
-    test_folder folder;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "costs");
-    const char *other = test_folder_path(&folder, "other");
+    test_directory folder;
+    test_directory_make(&folder);
+    const char *path = test_directory_path(&folder, "costs");
+    const char *other = test_directory_path(&folder, "other");
     assert_int_equal(setenv(variable, path, 1), 0);
     create_contexts((cached){.path = other}, COLL_TRANSPORT_ZMQ);
     assert_int_equal(access(other, F_OK), 0);
@@ -276,18 +276,18 @@ static void test_environment_names_file(void **state)
     assert_int_equal(setenv(variable, "", 1), 0);
     create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
     assert_int_equal(unsetenv(variable), 0);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 /* A disk that takes no more: told, and half a file is not left for the next job. */
 static void test_full_disk(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     struct rlimit before;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "costs");
-    const char *half = test_folder_path(&folder, "costs.tmp");
+    test_directory_make(&folder);
+    const char *path = test_directory_path(&folder, "costs");
+    const char *half = test_directory_path(&folder, "costs.tmp");
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 20, .rlim_max = before.rlim_max};
     void (*const on_excess)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -299,7 +299,7 @@ static void test_full_disk(void **state)
     assert_int_not_equal(access(half, F_OK), 0);
     create_contexts((cached){.path = path}, COLL_TRANSPORT_TCP);
     assert_int_equal(access(path, F_OK), 0);
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 /* The environment decides where the program does not; an unknown name lists the known ones. */

@@ -222,13 +222,13 @@ static void uneven_ticks_are_not_used(void **state)
 static void dumps_know_no_locale(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory folder;
     const test_ranks_options options = {.size = 3, .transport = COLL_TRANSPORT_SHM};
-    test_folder_make(&folder);
+    test_directory_make(&folder);
     test_use_comma_locale(&folder);
     test_ranks_as_threads(&options, completed_body);
     assert_non_null(setlocale(LC_ALL, "C"));
-    test_folder_remove(&folder);
+    test_directory_remove(&folder);
 }
 
 typedef struct watcher {

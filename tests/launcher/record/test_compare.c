@@ -15,19 +15,19 @@
 
 enum { VALUES = 8, REPORT_BYTES = 4096 };
 
-static test_folder place;
+static test_directory place;
 
 static int make_place(void **state)
 {
     (void)state;
-    test_folder_make(&place);
+    test_directory_make(&place);
     return 0;
 }
 
 static int remove_place(void **state)
 {
     (void)state;
-    test_folder_remove(&place);
+    test_directory_remove(&place);
     return 0;
 }
 
@@ -40,11 +40,11 @@ static void write_state(const char *name, const char *header, const float *value
     base_write_bytes(&writer, header, strlen(header));
     base_write_bytes(&writer, values, count * sizeof *values);
     assert_false(writer.failed);
-    assert_ok(base_file_write(test_folder_path(&place, name), file, writer.offset_bytes, &error),
+    assert_ok(base_file_write(test_directory_path(&place, name), file, writer.offset_bytes, &error),
               &error);
 }
 
-/* Compares two files of the folder; what was printed is in report. */
+/* Compares two files of the directory; what was printed is in report. */
 static launch_likeness compare(const char *a, const char *b, char report[REPORT_BYTES])
 {
     launch_likeness likeness = LAUNCH_DIFFERENT;
@@ -52,7 +52,7 @@ static launch_likeness compare(const char *a, const char *b, char report[REPORT_
     memset(report, 0, REPORT_BYTES);
     FILE *stream = fmemopen(report, REPORT_BYTES, "w");
     assert_non_null(stream);
-    assert_ok(launch_compare(test_folder_path(&place, a), test_folder_path(&place, b), stream,
+    assert_ok(launch_compare(test_directory_path(&place, a), test_directory_path(&place, b), stream,
                              &likeness, &error),
               &error);
     assert_int_equal(fclose(stream), 0);
@@ -127,16 +127,16 @@ static void other_tensors_are_named(void **state)
     assert_tells(report, "3 tensors");
 }
 
-static void folders_stand_for_their_model(void **state)
+static void directories_stand_for_their_model(void **state)
 {
     (void)state;
     static const float ONE[VALUES] = {1, 2, 3, 4, 5, 6, 7, 8};
     char report[REPORT_BYTES];
     launch_likeness likeness;
     base_error error;
-    assert_int_equal(mkdir(test_folder_path(&place, "out"), 0777), 0);
+    assert_int_equal(mkdir(test_directory_path(&place, "out"), 0777), 0);
     assert_status(
-        launch_compare(test_folder_path(&place, "out"), "/dev/null", stdout, &likeness, &error),
+        launch_compare(test_directory_path(&place, "out"), "/dev/null", stdout, &likeness, &error),
         BASE_ERR_NOTFOUND);
     assert_tells(error.message, "holds neither");
     write_state("a", HEADER(""), ONE, VALUES);
@@ -154,18 +154,18 @@ static void bad_files_are_named(void **state)
     base_error error;
     write_state("a", HEADER(""), ONE, VALUES);
     write_state("short", HEADER(""), ONE, VALUES - 1);
-    assert_status(launch_compare(test_folder_path(&place, "a"), test_folder_path(&place, "short"),
-                                 stdout, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&place, "a"),
+                                 test_directory_path(&place, "short"), stdout, &likeness, &error),
                   BASE_ERR_INVALID);
     assert_tells(error.message, "/short: ");
-    assert_status(launch_compare(test_folder_path(&place, "none"), test_folder_path(&place, "a"),
-                                 stdout, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&place, "none"),
+                                 test_directory_path(&place, "a"), stdout, &likeness, &error),
                   BASE_ERR_NOTFOUND);
     assert_tells(error.message, "/none");
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
-    assert_status(launch_compare(test_folder_path(&place, "a"), test_folder_path(&place, "a"), full,
-                                 &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&place, "a"), test_directory_path(&place, "a"),
+                                 full, &likeness, &error),
                   BASE_ERR_IO);
     (void)fclose(full);
 }
@@ -177,7 +177,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_difference_is_shown, make_place, remove_place),
         cmocka_unit_test_setup_teardown(signs_of_zero_are_seen, make_place, remove_place),
         cmocka_unit_test_setup_teardown(other_tensors_are_named, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(folders_stand_for_their_model, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(directories_stand_for_their_model, make_place,
+                                        remove_place),
         cmocka_unit_test_setup_teardown(bad_files_are_named, make_place, remove_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

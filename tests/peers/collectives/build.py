@@ -26,40 +26,40 @@ def compile_into(target, sources, command, trailing=()):
     return done.returncode == 0
 
 
-def build_mpi(folder, common, programs):
+def build_mpi(directory, common, programs):
     for name in ("openmpi", "mpich"):
-        target = os.path.join(folder, f"peer-{name}")
+        target = os.path.join(directory, f"peer-{name}")
         if not shutil.which(f"mpicc.{name}") or not shutil.which(f"mpirun.{name}"):
             print(f"{name} is left out: not installed")
         elif compile_into(target, [common, "peer_mpi.c"], [f"mpicc.{name}", f'-DPEER_NAME="{name}"']):
             programs[name] = target
 
 
-def build_impi(folder, common, venv, programs):
+def build_impi(directory, common, venv, programs):
     library = os.path.join(venv or "", "lib")
     if not venv or not os.path.exists(os.path.join(library, "libmpi.so")):
         print("impi (Intel MPI) is left out: no virtual environment with impi-devel")
         return
-    target = os.path.join(folder, "peer-impi")
+    target = os.path.join(directory, "peer-impi")
     command = ["gcc", '-DPEER_NAME="impi"', "-I" + os.path.join(venv, "include")]
     if compile_into(target, [common, "peer_mpi.c"], command, ["-L" + library, "-lmpi"]):
         programs["impi"] = target
         programs["impi-venv"] = venv
 
 
-def build_gloo(folder, common, programs):
+def build_gloo(directory, common, programs):
     if not shutil.which("g++") or not os.path.exists("/usr/include/gloo/allreduce.h"):
         print("gloo is left out: libgloo-dev or g++ is not installed")
         return
     for name, define in (("gloo", []), ("gloo-busy", ["-DPEER_BUSY_POLL"])):
-        target = os.path.join(folder, f"peer-{name}")
+        target = os.path.join(directory, f"peer-{name}")
         command = ["g++", "-std=c++17"] + define
         if compile_into(target, ["peer_gloo.cc"], command, [common, "-lgloo", "-lpthread"]):
             programs[name] = target
 
 
-def build_floor(folder, common, programs):
-    target = os.path.join(folder, "peer-floor")
+def build_floor(directory, common, programs):
+    target = os.path.join(directory, "peer-floor")
     sources = ["peer_floor.c", "floor_pair.c", "floor_crowd.c", "floor_net.c"]
     if compile_into(target, [common] + sources, ["gcc", "-march=native"], ["-lzmq"]):
         programs["floor"] = target
@@ -67,16 +67,16 @@ def build_floor(folder, common, programs):
 
 def build_all(build, venv):
     """Paths of the programs by library; what is missing is said."""
-    folder = os.path.abspath(os.path.join(build, "peers"))
-    os.makedirs(folder, exist_ok=True)
+    directory = os.path.abspath(os.path.join(build, "peers"))
+    os.makedirs(directory, exist_ok=True)
     programs = {"ringfence": os.path.join(build, "bin", "peer-ringfence")}
-    common = os.path.join(folder, "peer-common.o")
+    common = os.path.join(directory, "peer-common.o")
     if not compile_into(common, SHARED, ["gcc", "-r"]):
         return programs
-    build_mpi(folder, common, programs)
-    build_impi(folder, common, venv, programs)
-    build_gloo(folder, common, programs)
-    build_floor(folder, common, programs)
+    build_mpi(directory, common, programs)
+    build_impi(directory, common, venv, programs)
+    build_gloo(directory, common, programs)
+    build_floor(directory, common, programs)
     if "openmpi" in programs:
         programs["openmpi-tcp"] = programs["openmpi"]
     return programs

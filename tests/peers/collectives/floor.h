@@ -47,7 +47,7 @@ extern const floor_way floor_crowd;
 extern const floor_way floor_tcp;
 extern const floor_way floor_zmq;
 
-/* folder/name-rank, mapped and shared; made, zeroed, by whoever comes first. */
+/* directory/name-rank, mapped and shared; made, zeroed, by whoever comes first. */
 void *floor_map(const peer_options *options, const char *name, int rank, size_t size_bytes);
 
 /* count: of one of two ranks. */

@@ -71,18 +71,18 @@ class Network:
 class Library:
     """One library's ranks, asleep or measuring."""
 
-    def __init__(self, name, place, folder):
+    def __init__(self, name, place, directory):
         self.name = name
         self.place = place
-        self.folder = tempfile.mkdtemp(prefix=name + "-", dir=folder)
+        self.directory = tempfile.mkdtemp(prefix=name + "-", dir=directory)
         self.processes = []
         self.buffer = b""
         for pipe in ("commands", "answers"):
-            os.mkfifo(os.path.join(self.folder, pipe), 0o600)
+            os.mkfifo(os.path.join(self.directory, pipe), 0o600)
         # Read and write: opening does not wait for the other side.
-        self.answers = os.open(os.path.join(self.folder, "answers"), os.O_RDWR | os.O_NONBLOCK)
-        self.commands = os.open(os.path.join(self.folder, "commands"), os.O_RDWR)
-        self.log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
+        self.answers = os.open(os.path.join(self.directory, "answers"), os.O_RDWR | os.O_NONBLOCK)
+        self.commands = os.open(os.path.join(self.directory, "commands"), os.O_RDWR)
+        self.log = open(os.path.join(self.directory, "log"), "w+", encoding="utf-8")
         self.hello = {}
 
     def start(self, command, environment=None):
@@ -140,7 +140,7 @@ def start_openmpi(library, program, network):
     command = ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(library.place.ranks)]
     if library.name == "openmpi-tcp":
         # Each namespace is a host of its own: the "remote shell" enters the one with that address.
-        agent = os.path.join(library.folder, "enter")
+        agent = os.path.join(library.directory, "enter")
         with open(agent, "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
             for address, name in zip(network.addresses, network.namespaces):
@@ -156,12 +156,12 @@ def start_openmpi(library, program, network):
                                       f'hostname {network.namespaces[0]}; exec "$@"', "sh"] + command
     else:
         command += ["--oversubscribe"]
-    library.start(command + [program, "--folder", library.folder])
+    library.start(command + [program, "--directory", library.directory])
 
 
 def start_mpich(library, program, _network):
-    library.start(["mpirun.mpich", "-launcher", "fork", "-n", str(library.place.ranks), program, "--folder",
-                   library.folder])
+    library.start(["mpirun.mpich", "-launcher", "fork", "-n", str(library.place.ranks), program, "--directory",
+                   library.directory])
 
 
 def start_impi(library, program, _network, venv):
@@ -170,7 +170,7 @@ def start_impi(library, program, _network, venv):
                    "LD_LIBRARY_PATH": lib + ":" + os.environ.get("LD_LIBRARY_PATH", "")}
     ranks = str(library.place.ranks)
     library.start([os.path.join(venv, "bin", "mpiexec.hydra"), "-launcher", "fork", "-hosts", "127.0.0.1",
-                   "-ppn", ranks, "-n", ranks, program, "--folder", library.folder], environment)
+                   "-ppn", ranks, "-n", ranks, program, "--directory", library.directory], environment)
 
 
 def start_ranks(library, program, network):
@@ -180,7 +180,7 @@ def start_ranks(library, program, network):
     those of its own."""
     lines = []
     for rank in range(library.place.ranks):
-        command = [program, "--folder", library.folder, "--rank", str(rank), "--size",
+        command = [program, "--directory", library.directory, "--rank", str(rank), "--size",
                    str(library.place.ranks), "--transport", library.place.transport]
         if library.name in (bars.OURS, bars.FLOOR):
             command += library.place.ours
@@ -191,13 +191,13 @@ def start_ranks(library, program, network):
     library.start(["bash", "-c", "\n".join(lines)])
 
 
-def start_all(place, programs, network, folder):
+def start_all(place, programs, network, directory):
     """The libraries of a place that could be started, ours first."""
     running = []
     for name in (bars.OURS,) + tuple(place.peers):
         if name not in programs:
             continue
-        library = Library(name, place, folder)
+        library = Library(name, place, directory)
         try:
             if name.startswith("openmpi"):
                 start_openmpi(library, programs[name], network)

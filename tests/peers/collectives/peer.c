@@ -342,8 +342,8 @@ static void read_options(int argc, char **argv)
             peer.options.rank = (int)strtol(value, NULL, 10);
         } else if (strcmp(argv[i], "--size") == 0) {
             peer.options.size = (int)strtol(value, NULL, 10);
-        } else if (strcmp(argv[i], "--folder") == 0) {
-            peer.options.folder = value;
+        } else if (strcmp(argv[i], "--directory") == 0) {
+            peer.options.directory = value;
         } else if (strcmp(argv[i], "--transport") == 0) {
             peer.options.transport = value;
         } else if (strcmp(argv[i], "--algorithm") == 0) {
@@ -356,15 +356,15 @@ static void read_options(int argc, char **argv)
             peer_die("unknown option %s", argv[i]);
         }
     }
-    if (peer.options.folder == NULL || peer.options.size > PEER_RANKS_MAX) {
-        peer_die("--folder DIR, and --rank R --size N where the library does not know");
+    if (peer.options.directory == NULL || peer.options.size > PEER_RANKS_MAX) {
+        peer_die("--directory DIR, and --rank R --size N where the library does not know");
     }
 }
 
 static FILE *open_pipe(const char *name, const char *mode)
 {
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/%s", peer.options.folder, name);
+    (void)snprintf(path, sizeof path, "%s/%s", peer.options.directory, name);
     FILE *file = fopen(path, mode);
     if (file == NULL) {
         peer_die("cannot open %s", path);
@@ -390,12 +390,12 @@ int peer_main(int argc, char **argv, const peer_library *library)
     peer.library = library;
     read_options(argc, argv);
     if (peer.options.rank >= 0) { /* open may exchange */
-        peer.shared = peer_shared_open(peer.options.folder);
+        peer.shared = peer_shared_open(peer.options.directory);
         bench_gate_prepare(peer.options.size);
         library->open(&peer.options);
     } else {
         library->open(&peer.options);
-        peer.shared = peer_shared_open(peer.options.folder);
+        peer.shared = peer_shared_open(peer.options.directory);
     }
     /* After open: helper threads that the library has started may run anywhere. */
     bench_gate_prepare(peer.options.size);

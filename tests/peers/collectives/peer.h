@@ -52,8 +52,8 @@ typedef struct peer_options {
     const char *transport;
     const char *algorithm;
     const char *tcp_auth;
-    const char *address; /* numeric, that this rank listens on; NULL: 127.0.0.1 */
-    const char *folder;  /* files that the ranks share */
+    const char *address;   /* numeric, that this rank listens on; NULL: 127.0.0.1 */
+    const char *directory; /* files that the ranks share */
 } peer_options;
 
 /* One library. prepare and release stand around the runs of one cell; NULL: nothing to do. */

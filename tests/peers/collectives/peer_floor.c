@@ -26,7 +26,7 @@ static struct {
 void *floor_map(const peer_options *options, const char *name, int rank, size_t size_bytes)
 {
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/%s-%d", options->folder, name, rank);
+    (void)snprintf(path, sizeof path, "%s/%s-%d", options->directory, name, rank);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)size_bytes) != 0) {
         peer_die("cannot make %s", path);

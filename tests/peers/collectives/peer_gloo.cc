@@ -60,7 +60,7 @@ static void open_gloo(peer_options *options)
     gloo::transport::tcp::attr attr;
     attr.hostname = options->address != nullptr ? options->address : "127.0.0.1";
     std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attr);
-    gloo::rendezvous::FileStore store(options->folder);
+    gloo::rendezvous::FileStore store(options->directory);
     context = std::make_shared<gloo::rendezvous::Context>(options->rank, options->size);
     context->connectFullMesh(store, device);
     for (int r = 0; busy && r < options->size; r++) {

@@ -12,10 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-peer_shared *peer_shared_open(const char *folder)
+peer_shared *peer_shared_open(const char *directory)
 {
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/shared", folder);
+    (void)snprintf(path, sizeof path, "%s/shared", directory);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)sizeof(peer_shared)) != 0) {
         peer_die("cannot make %s", path);

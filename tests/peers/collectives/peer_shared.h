@@ -24,8 +24,8 @@ typedef struct peer_shared {
     peer_samples samples[PEER_RANKS_MAX];
 } peer_shared;
 
-/* Maps folder/shared, which the first rank to come makes. */
-peer_shared *peer_shared_open(const char *folder);
+/* Maps directory/shared, which the first rank to come makes. */
+peer_shared *peer_shared_open(const char *directory);
 
 /* Waits, asleep, until the command's number is no longer `seen`; the new number. */
 uint32_t peer_shared_wait_command(peer_shared *shared, uint32_t seen);

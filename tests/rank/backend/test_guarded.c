@@ -148,7 +148,7 @@ static void generating_does_too(void **state)
     size_t answers = 0;
     static const char *const prompts[] = {"he goed", "she"};
     guarded_open(&b.device);
-    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &tokenizer, &error), &error);
+    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
     config.vocab_size = rank_tokenizer_vocab_size(tokenizer);
     bed_open(&b);
     const rank_generate_options options = {.device = &b.device,

@@ -1,7 +1,7 @@
 /* Writes a checkpoint, and what our model and tokenizer make of some sentences, for
- * tests/oracle/check_hf_folder.py: sample-checkpoint OUT TOKENIZER.json [MODEL_FOLDER].
- * Without MODEL_FOLDER the parameters are random and larger than an initialisation's, so that every
- * part of the model shows in its logits; with it, they are that checkpoint's. */
+ * tests/oracle/check_hf_directory.py: sample-checkpoint OUT TOKENIZER.json [MODEL_DIRECTORY].
+ * Without MODEL_DIRECTORY the parameters are random and larger than an initialisation's, so that
+ * every part of the model shows in its logits; with it, they are that checkpoint's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,22 +71,22 @@ static base_status run_sentence(const rank_model_config *config, const float *pa
     return status;
 }
 
-/* Parameters from folder, or random ones. */
-static base_status get_params(const char *folder, rank_model_config *config, float **params,
+/* Parameters from directory, or random ones. */
+static base_status get_params(const char *directory, rank_model_config *config, float **params,
                               base_error *reterr)
 {
     char path[PATH_BYTES];
     base_status status = BASE_OK;
-    if (folder != NULL) {
-        status = rank_checkpoint_config(folder, config, reterr);
+    if (directory != NULL) {
+        status = rank_checkpoint_config(directory, config, reterr);
     }
     const size_t count = rank_model_param_count(config);
     *params = status == BASE_OK ? calloc(count, sizeof **params) : NULL;
     if (*params == NULL) {
         return status != BASE_OK ? status : base_fail(reterr, BASE_ERR_MEMORY, "no memory");
     }
-    if (folder != NULL) {
-        (void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    if (directory != NULL) {
+        (void)snprintf(path, sizeof path, "%s/model.safetensors", directory);
         return rank_safetensors_read(path, config, *params, reterr);
     }
     rank_model_init(config, 35000, *params);
@@ -97,7 +97,7 @@ static base_status get_params(const char *folder, rank_model_config *config, flo
     return BASE_OK;
 }
 
-static base_status write_all(const char *out, const char *tokenizer_path, const char *folder,
+static base_status write_all(const char *out, const char *tokenizer_path, const char *directory,
                              base_error *reterr)
 {
     char path[PATH_BYTES];
@@ -115,7 +115,7 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
                                      .layers = 2,
                                      .heads = 4,
                                      .context = 64};
-        status = get_params(folder, &config, &params, reterr);
+        status = get_params(directory, &config, &params, reterr);
     }
     if (status == BASE_OK) {
         status = base_mkdirs(out, reterr);
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 {
     base_error error;
     if (argc < 3 || argc > 4) {
-        (void)fputs("usage: sample-checkpoint OUT TOKENIZER.json [MODEL_FOLDER]\n", stderr);
+        (void)fputs("usage: sample-checkpoint OUT TOKENIZER.json [MODEL_DIRECTORY]\n", stderr);
         return 2;
     }
     if (write_all(argv[1], argv[2], argc == 4 ? argv[3] : NULL, &error) != BASE_OK) {

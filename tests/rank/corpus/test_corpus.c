@@ -58,10 +58,10 @@ static int set_up(void **state)
     made->objects = json_array();
     made->lines = calloc(LINES_MAX, sizeof *made->lines);
     assert_non_null(made->lines);
-    read_lines(made, SHARE_FOLDER "/train.jsonl", false);
+    read_lines(made, SHARE_DIRECTORY "/train.jsonl", false);
     assert_true(made->count >= TRAIN_LINES_MIN);
     const size_t train = made->count;
-    read_lines(made, SHARE_FOLDER "/heldout.jsonl", true);
+    read_lines(made, SHARE_DIRECTORY "/heldout.jsonl", true);
     assert_true(made->count - train >= HELD_OUT_LINES_MIN);
     assert_true(made->count - train <= HELD_OUT_LINES_MAX);
     *state = made;
@@ -177,7 +177,7 @@ static void the_first_things_people_type_are_taught(void **state)
 static void typed_sentences_are_not_in_training(void **state)
 {
     const built_corpus *corpus = *state;
-    FILE *file = fopen(TABLES_FOLDER "/typed.tsv", "r");
+    FILE *file = fopen(TABLES_DIRECTORY "/typed.tsv", "r");
     char row[512];
     int count = 0;
     assert_non_null(file);
@@ -210,7 +210,7 @@ static void there_are_verbs_enough_and_their_forms_look_right(void **state)
     corpus_grammar grammar;
     int irregular = 0;
     int regular = 0;
-    assert_ok(corpus_grammar_load(&grammar, TABLES_FOLDER, &error), &error);
+    assert_ok(corpus_grammar_load(&grammar, TABLES_DIRECTORY, &error), &error);
     for (int i = 0; i < grammar.verb_count; i++) {
         const corpus_verb *verb = &grammar.verbs[i];
         irregular += verb->kind == CORPUS_IRREGULAR;
@@ -238,9 +238,9 @@ static void generating_again_gives_the_same_lines(void **state)
     corpus_lines lines;
     void *data = NULL;
     size_t size_bytes = 0;
-    assert_ok(base_file_read(SHARE_FOLDER "/train.jsonl", 1 << 26, &data, &size_bytes, &error),
+    assert_ok(base_file_read(SHARE_DIRECTORY "/train.jsonl", 1 << 26, &data, &size_bytes, &error),
               &error);
-    assert_ok(corpus_grammar_load(&grammar, TABLES_FOLDER, &error), &error);
+    assert_ok(corpus_grammar_load(&grammar, TABLES_DIRECTORY, &error), &error);
     assert_ok(corpus_generate(&grammar, &lines, &error), &error);
     const char *at = data;
     for (size_t i = 0; i < lines.count; i++) {
@@ -269,9 +269,9 @@ static void sentences_fit_the_default_context(void **state)
     rank_tokenizer *tokenizer = NULL;
     rank_data *data = NULL;
     rank_data_facts facts;
-    assert_ok(rank_tokenizer_load(SHARE_FOLDER "/tokenizer.json", &tokenizer, &error), &error);
+    assert_ok(rank_tokenizer_load(SHARE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
     assert_int_equal(rank_tokenizer_vocab_size(tokenizer), 512);
-    const rank_data_options options = {.path = SHARE_FOLDER "/train.jsonl",
+    const rank_data_options options = {.path = SHARE_DIRECTORY "/train.jsonl",
                                        .tokenizer = tokenizer,
                                        .slot_count = 1,
                                        .slots_here = 1,

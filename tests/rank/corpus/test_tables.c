@@ -39,14 +39,14 @@ static const table_text SMALL[] = {
 enum { TABLES = sizeof SMALL / sizeof *SMALL };
 
 /* Writes the small grammar, with one table replaced. */
-static void write_tables(const test_folder *folder, const char *name, const char *text)
+static void write_tables(const test_directory *directory, const char *name, const char *text)
 {
     base_error error;
     for (int i = 0; i < TABLES; i++) {
         const char *content =
             name != NULL && strcmp(name, SMALL[i].name) == 0 ? text : SMALL[i].text;
-        assert_ok(base_file_write(test_folder_path(folder, SMALL[i].name), content, strlen(content),
-                                  &error),
+        assert_ok(base_file_write(test_directory_path(directory, SMALL[i].name), content,
+                                  strlen(content), &error),
                   &error);
     }
 }
@@ -60,14 +60,14 @@ static void a_small_grammar_gives_its_sentences(void **state)
         {"negation", "he dont go home", "he doesn't go home"},
         {"question", "did he went home?", "did he go home?"},
     };
-    test_folder folder;
+    test_directory directory;
     base_error error;
     corpus_grammar grammar;
     corpus_lines lines;
     int held_out = 0;
-    test_folder_make(&folder);
-    write_tables(&folder, NULL, NULL);
-    assert_ok(corpus_grammar_load(&grammar, folder.path, &error), &error);
+    test_directory_make(&directory);
+    write_tables(&directory, NULL, NULL);
+    assert_ok(corpus_grammar_load(&grammar, directory.path, &error), &error);
     assert_ok(corpus_generate(&grammar, &lines, &error), &error);
     assert_true(lines.count >= 4);
     for (size_t i = 0; i < lines.count; i++) {
@@ -86,7 +86,7 @@ static void a_small_grammar_gives_its_sentences(void **state)
     assert_int_equal(held_out, 2);
     corpus_lines_fini(&lines);
     corpus_grammar_fini(&grammar);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* Every sentence that the seeds make of a pattern is one of the two, and both come. */
@@ -113,13 +113,13 @@ static void assert_either(const corpus_grammar *grammar, const char *pattern, co
 static void what_is_left_out_leaves_no_space(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     corpus_grammar grammar;
-    test_folder_make(&folder);
-    write_tables(&folder, "verbs.tsv",
+    test_directory_make(&directory);
+    write_tables(&directory, "verbs.tsv",
                  "go\tgoes\twent\tgone\tgoing\tirregular\tyes\tdaily\t-|home\t-\t-\n");
-    assert_ok(corpus_grammar_load(&grammar, folder.path, &error), &error);
+    assert_ok(corpus_grammar_load(&grammar, directory.path, &error), &error);
     assert_either(&grammar, "{subject} {past} {object}", "he went", "he went home");
     assert_either(&grammar, "{subject} {past} {object} {when}", "he went yesterday",
                   "he went home yesterday");
@@ -127,7 +127,7 @@ static void what_is_left_out_leaves_no_space(void **state)
     assert_either(&grammar, "did {subject} {base} {when?}?", "did he go?", "did he go yesterday?");
     assert_either(&grammar, "{when?} {subject} {past}", "he went", "yesterday he went");
     corpus_grammar_fini(&grammar);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void common_verbs_get_lines_of_their_own(void **state)
@@ -158,13 +158,13 @@ static void dressed_sentences_have_capitals_and_a_full_stop(void **state)
         {"did i went to rome?", "Did I went to Rome?"},
         {"i", "I."},
     };
-    test_folder folder;
+    test_directory directory;
     base_error error;
     corpus_grammar grammar;
-    test_folder_make(&folder);
-    write_tables(&folder, "words.tsv",
+    test_directory_make(&directory);
+    write_tables(&directory, "words.tsv",
                  "when\tdaily\tyesterday\ncapital\tany\ti\ncapital\tany\trome\n");
-    assert_ok(corpus_grammar_load(&grammar, folder.path, &error), &error);
+    assert_ok(corpus_grammar_load(&grammar, directory.path, &error), &error);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char sentence[CORPUS_SENTENCE_BYTES];
         (void)snprintf(sentence, sizeof sentence, "%s", cases[i][0]);
@@ -177,17 +177,17 @@ static void dressed_sentences_have_capitals_and_a_full_stop(void **state)
     corpus_dress(&grammar, full);
     assert_int_equal(strlen(full), sizeof full - 1);
     corpus_grammar_fini(&grammar);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
-static void refuse(const test_folder *folder, const char *name, const char *text,
+static void refuse(const test_directory *directory, const char *name, const char *text,
                    const char *reason)
 {
     base_error error = {.status = BASE_OK};
     corpus_grammar grammar;
     corpus_lines lines;
-    write_tables(folder, name, text);
-    base_status status = corpus_grammar_load(&grammar, folder->path, &error);
+    write_tables(directory, name, text);
+    base_status status = corpus_grammar_load(&grammar, directory->path, &error);
     if (status == BASE_OK) {
         status = corpus_generate(&grammar, &lines, &error);
         if (status == BASE_OK) {
@@ -243,12 +243,12 @@ static void malformed_rows_are_refused_with_file_and_line(void **state)
         {"errors.tsv", "past\tover\t{over}\tpast\n", "errors.tsv:1: not form=form"},
         {"errors.tsv", "past\tover\t{over}\tpast=perfect\n", "errors.tsv:1: not form=form"},
     };
-    test_folder folder;
-    test_folder_make(&folder);
+    test_directory directory;
+    test_directory_make(&directory);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        refuse(&folder, cases[i].name, cases[i].text, cases[i].reason);
+        refuse(&directory, cases[i].name, cases[i].text, cases[i].reason);
     }
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 #define THREE_TIMES(text) text " " text " " text
@@ -261,23 +261,24 @@ static void malformed_rows_are_refused_with_file_and_line(void **state)
 static void patterns_that_mislead_are_refused(void **state)
 {
     (void)state;
-    test_folder folder;
-    test_folder_make(&folder);
-    refuse(&folder, "errors.tsv", "past\tover\t{subject} {nothing} {object}\t-\n" OTHER_ERRORS,
+    test_directory directory;
+    test_directory_make(&directory);
+    refuse(&directory, "errors.tsv", "past\tover\t{subject} {nothing} {object}\t-\n" OTHER_ERRORS,
            "errors.tsv:1: unknown slot");
-    refuse(&folder, "errors.tsv", "past\tover\t{subject {over}\t-\n" OTHER_ERRORS,
+    refuse(&directory, "errors.tsv", "past\tover\t{subject {over}\t-\n" OTHER_ERRORS,
            "errors.tsv:1: unknown slot");
-    refuse(&folder, "errors.tsv", "past\tover\t{when!} {over}\t-\n" OTHER_ERRORS,
+    refuse(&directory, "errors.tsv", "past\tover\t{when!} {over}\t-\n" OTHER_ERRORS,
            "errors.tsv:1: unknown slot");
-    refuse(&folder, "errors.tsv", "past\tover\t" LONG_PATTERN "\t-\n" OTHER_ERRORS,
+    refuse(&directory, "errors.tsv", "past\tover\t" LONG_PATTERN "\t-\n" OTHER_ERRORS,
            "errors.tsv:1:");
     /* The wrong sentence of two frames, with a correction in each. */
-    refuse(&folder, "errors.tsv", "past\tover\t{subject} {over} {object} {when}\t-\n" OTHER_ERRORS,
-           "has two corrections");
+    refuse(&directory, "errors.tsv",
+           "past\tover\t{subject} {over} {object} {when}\t-\n" OTHER_ERRORS, "has two corrections");
     /* A sentence that is right in the next frame. */
-    refuse(&folder, "errors.tsv", "past\tover\t{subject} {past} {object} {when}\t-\n" OTHER_ERRORS,
+    refuse(&directory, "errors.tsv",
+           "past\tover\t{subject} {past} {object} {when}\t-\n" OTHER_ERRORS,
            "is right in past-time and wrong in past");
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 int main(void)

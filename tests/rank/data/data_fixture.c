@@ -12,10 +12,10 @@ int data_set_up(void **state)
     base_error error;
     data_fixture *made = calloc(1, sizeof *made);
     assert_non_null(made);
-    test_folder_make(&made->folder);
+    test_directory_make(&made->directory);
     (void)snprintf(made->path, sizeof made->path, "%s",
-                   test_folder_path(&made->folder, "data.jsonl"));
-    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &made->tokenizer, &error),
+                   test_directory_path(&made->directory, "data.jsonl"));
+    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &made->tokenizer, &error),
               &error);
     *state = made;
     return 0;
@@ -25,7 +25,7 @@ int data_tear_down(void **state)
 {
     data_fixture *made = *state;
     rank_tokenizer_destroy(made->tokenizer);
-    test_folder_remove(&made->folder);
+    test_directory_remove(&made->directory);
     free(made);
     return 0;
 }

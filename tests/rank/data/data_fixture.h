@@ -1,4 +1,4 @@
-/* A folder with one data file, and the tokenizer of tests/oracle. */
+/* A directory with one data file, and the tokenizer of tests/oracle. */
 #ifndef TEST_DATA_FIXTURE_H
 #define TEST_DATA_FIXTURE_H
 
@@ -6,7 +6,7 @@
 #include "support.h"
 
 typedef struct data_fixture {
-    test_folder folder;
+    test_directory directory;
     rank_tokenizer *tokenizer;
     char path[BASE_PATH_BYTES]; /* of the data file; there is none yet */
 } data_fixture;

@@ -81,12 +81,12 @@ static void files_and_options_that_cannot_be_are_refused(void **state)
     rank_data *data = NULL;
     data_write(fixture, "{\"text\":\"a\"}\n");
     rank_data_options options = data_options(fixture, 1, 0, 1);
-    options.path = test_folder_path(&fixture->folder, "none");
+    options.path = test_directory_path(&fixture->directory, "none");
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_NOTFOUND);
     assert_non_null(strstr(error.message, "none"));
-    options.path = fixture->folder.path;
+    options.path = fixture->directory.path;
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_IO);
-    options.path = test_folder_path(&fixture->folder, "fifo");
+    options.path = test_directory_path(&fixture->directory, "fifo");
     assert_int_equal(mkfifo(options.path, 0600), 0);
     assert_status(rank_data_open(&options, &data, &error), BASE_ERR_IO);
     assert_non_null(strstr(error.message, "fifo is not a regular file"));

@@ -16,7 +16,7 @@ static rank_tokenizer *load(void)
 {
     base_error error;
     rank_tokenizer *tokenizer = NULL;
-    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &tokenizer, &error), &error);
+    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
     return tokenizer;
 }
 
@@ -47,7 +47,7 @@ static void ids_are_those_of_the_library(void **state)
     rank_tokenizer *tokenizer = load();
     for (int round = 0; round < 2; round++) {
         int fixtures = 0;
-        FILE *file = fopen(ORACLE_FOLDER "/tokenizer_ids.jsonl", "r");
+        FILE *file = fopen(ORACLE_DIRECTORY "/tokenizer_ids.jsonl", "r");
         assert_non_null(file);
         json_t *fixture = NULL;
         while ((fixture = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
@@ -181,15 +181,16 @@ static void the_bound_is_never_too_small(void **state)
 
 /* Puts `with` where `what` first stands in the good file; the reader must refuse that, and say
  * `reason`. */
-static void refuse(const test_folder *folder, const char *what, const char *with,
+static void refuse(const test_directory *directory, const char *what, const char *with,
                    const char *reason)
 {
     base_error error;
     void *data = NULL;
     size_t size_bytes = 0;
     rank_tokenizer *tokenizer = NULL;
-    assert_ok(base_file_read(ORACLE_FOLDER "/tokenizer.json", 1 << 20, &data, &size_bytes, &error),
-              &error);
+    assert_ok(
+        base_file_read(ORACLE_DIRECTORY "/tokenizer.json", 1 << 20, &data, &size_bytes, &error),
+        &error);
     char *at = strstr(data, what);
     assert_non_null(at);
     char *changed = malloc(size_bytes + strlen(with) + 1);
@@ -198,7 +199,7 @@ static void refuse(const test_folder *folder, const char *what, const char *with
     memcpy(changed, data, before);
     memcpy(changed + before, with, strlen(with));
     memcpy(changed + before + strlen(with), at + strlen(what), strlen(at + strlen(what)) + 1);
-    const char *path = test_folder_path(folder, "tokenizer.json");
+    const char *path = test_directory_path(directory, "tokenizer.json");
     assert_ok(base_file_write(path, changed, strlen(changed), &error), &error);
     free(changed);
     free(data);
@@ -212,39 +213,40 @@ static void refuse(const test_folder *folder, const char *what, const char *with
 static void other_tokenizers_are_refused(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     rank_tokenizer *tokenizer = NULL;
-    test_folder_make(&folder);
-    refuse(&folder, "\"version\"", "\"version", "tokenizer.json:");
-    refuse(&folder, "\"truncation\"", "\"version\"", "duplicate");
-    refuse(&folder, " ?[^ ]+| +", "\\\\s+", "pre_tokenizer");
-    refuse(&folder, "Isolated", "Removed", "pre_tokenizer");
-    refuse(&folder, "\"BPE\"", "\"Unigram\"", "type");
-    refuse(&folder, "\"dropout\": null", "\"dropout\": 0.1", "dropout");
-    refuse(&folder, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "normalizer");
-    refuse(&folder, "\"merges\"", "\"mergers\"", "merges");
-    refuse(&folder, "\"h e\"", "\"he\"", "merge 0");
-    refuse(&folder, "\"h e\"", "\"h q\"", "does not have id 256");
-    refuse(&folder, "\"h e\"", "\"h he\"", "merge 0");
-    refuse(&folder, "\"h e\"", "17", "merge 0");
-    refuse(&folder, "\"content\": \"<|endoftext|>\"", "\"content\": \"<|end|>\"", "added_tokens");
-    refuse(&folder, "\"he\": 256", "\"he\": 256, \"zzzz\": 9999", "vocabulary");
-    refuse(&folder, "\"<|endoftext|>\": 511", "\"<|endoftext|>\": 0", "last token");
-    assert_status(rank_tokenizer_load(test_folder_path(&folder, "none"), &tokenizer, &error),
+    test_directory_make(&directory);
+    refuse(&directory, "\"version\"", "\"version", "tokenizer.json:");
+    refuse(&directory, "\"truncation\"", "\"version\"", "duplicate");
+    refuse(&directory, " ?[^ ]+| +", "\\\\s+", "pre_tokenizer");
+    refuse(&directory, "Isolated", "Removed", "pre_tokenizer");
+    refuse(&directory, "\"BPE\"", "\"Unigram\"", "type");
+    refuse(&directory, "\"dropout\": null", "\"dropout\": 0.1", "dropout");
+    refuse(&directory, "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "normalizer");
+    refuse(&directory, "\"merges\"", "\"mergers\"", "merges");
+    refuse(&directory, "\"h e\"", "\"he\"", "merge 0");
+    refuse(&directory, "\"h e\"", "\"h q\"", "does not have id 256");
+    refuse(&directory, "\"h e\"", "\"h he\"", "merge 0");
+    refuse(&directory, "\"h e\"", "17", "merge 0");
+    refuse(&directory, "\"content\": \"<|endoftext|>\"", "\"content\": \"<|end|>\"",
+           "added_tokens");
+    refuse(&directory, "\"he\": 256", "\"he\": 256, \"zzzz\": 9999", "vocabulary");
+    refuse(&directory, "\"<|endoftext|>\": 511", "\"<|endoftext|>\": 0", "last token");
+    assert_status(rank_tokenizer_load(test_directory_path(&directory, "none"), &tokenizer, &error),
                   BASE_ERR_NOTFOUND);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void a_written_file_reads_back(void **state)
 {
     (void)state;
-    test_folder folder;
+    test_directory directory;
     base_error error;
     rank_bpe made;
     rank_bpe read;
-    test_folder_make(&folder);
-    const char *path = test_folder_path(&folder, "t.json");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "t.json");
     const rank_bpe_pair merges[] = {{' ', 'a'}, {256, 'b'}, {0, 255}, {'\n', '"'}};
     assert_ok(rank_bpe_init(&made, merges, 4, &error), &error);
     assert_ok(rank_tokenizer_file_write(path, &made, &error), &error);
@@ -262,7 +264,7 @@ static void a_written_file_reads_back(void **state)
         doubling[m] = (rank_bpe_pair){(uint16_t)(255 + m), (uint16_t)(255 + m)};
     }
     assert_status(rank_bpe_init(&made, doubling, 8, &error), BASE_ERR_INVALID);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 int main(void)

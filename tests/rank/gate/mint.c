@@ -22,26 +22,27 @@ void mint_open(mint *at)
     char *text = NULL;
     *at = (mint){.job_bytes = 0};
     assert_ok(budget_crypto_init(&error), &error);
-    test_folder_make(&at->folder);
-    assert_int_equal(mkdir(test_folder_path(&at->folder, "receipts"), 0700), 0);
+    test_directory_make(&at->directory);
+    assert_int_equal(mkdir(test_directory_path(&at->directory, "receipts"), 0700), 0);
     (void)crypto_sign_keypair(public_key, at->secret);
     proto_keypair_make(&at->job_key);
     assert_ok(budget_keyring_add(&keyring, public_key, (int64_t)time(NULL) - 60, &error), &error);
-    assert_ok(budget_keyring_write(test_folder_path(&at->folder, "keyring.json"), &keyring, &error),
-              &error);
+    assert_ok(
+        budget_keyring_write(test_directory_path(&at->directory, "keyring.json"), &keyring, &error),
+        &error);
     proto_job_defaults(&job);
     assert_ok(proto_job_set(&job, "job.mode", "gate-check", &error), &error);
     assert_ok(proto_job_write(&job, "", &text, &at->job_bytes, &error), &error);
     at->job = text;
-    assert_ok(
-        base_file_write(test_folder_path(&at->folder, "job.json"), text, at->job_bytes, &error),
-        &error);
+    assert_ok(base_file_write(test_directory_path(&at->directory, "job.json"), text, at->job_bytes,
+                              &error),
+              &error);
 }
 
 void mint_close(mint *at)
 {
     free(at->job);
-    test_folder_remove(&at->folder);
+    test_directory_remove(&at->directory);
 }
 
 budget_claims mint_claims(const mint *at)
@@ -95,7 +96,7 @@ void mint_write_token(const mint *at, const budget_claims *claims)
     base_error error;
     char token[BUDGET_TOKEN_BYTES];
     assert_ok(budget_token_sign(claims, at->secret, token, &error), &error);
-    write_text(test_folder_path(&at->folder, "token"), token);
+    write_text(test_directory_path(&at->directory, "token"), token);
 }
 
 void mint_write_receipt(const mint *at, const budget_receipt *receipt, int file_rank)
@@ -105,7 +106,7 @@ void mint_write_receipt(const mint *at, const budget_receipt *receipt, int file_
     char token[BUDGET_TOKEN_BYTES];
     (void)snprintf(name, sizeof name, "receipts/rank-%d.receipt", file_rank);
     assert_ok(budget_receipt_sign(receipt, at->secret, token, &error), &error);
-    write_text(test_folder_path(&at->folder, name), token);
+    write_text(test_directory_path(&at->directory, name), token);
 }
 
 void mint_write_job_key(const mint *at)
@@ -114,7 +115,7 @@ void mint_write_job_key(const mint *at)
     char text[4 * PROTO_DIGEST_HEX_BYTES];
     char public_hex[PROTO_DIGEST_HEX_BYTES];
     char secret_hex[PROTO_DIGEST_HEX_BYTES];
-    const char *path = test_folder_path(&at->folder, "receipts/job.key");
+    const char *path = test_directory_path(&at->directory, "receipts/job.key");
     (void)remove(path);
     proto_digest_hex(at->job_key.public_key, public_hex);
     proto_digest_hex(at->job_key.secret_key, secret_hex);

@@ -9,7 +9,7 @@
 #include "support.h"
 
 typedef struct mint {
-    test_folder folder; /* keyring.json, job.json, token, receipts/ */
+    test_directory directory; /* keyring.json, job.json, token, receipts/ */
     uint8_t secret[BUDGET_SECRET_KEY_BYTES];
     proto_keypair job_key;
     void *job; /* JOB.json's bytes */
@@ -26,7 +26,7 @@ budget_claims mint_claims(const mint *at);
 /* Of rank and attempt 1, an hour from now, for the job's key. */
 budget_receipt mint_receipt(const mint *at, const budget_claims *claims, int rank);
 
-/* Writes FOLDER/token, FOLDER/receipts/rank-N.receipt, FOLDER/receipts/job.key. */
+/* Writes DIRECTORY/token, DIRECTORY/receipts/rank-N.receipt, DIRECTORY/receipts/job.key. */
 void mint_write_token(const mint *at, const budget_claims *claims);
 void mint_write_receipt(const mint *at, const budget_receipt *receipt, int file_rank);
 void mint_write_job_key(const mint *at);

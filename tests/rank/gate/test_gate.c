@@ -34,15 +34,17 @@ static int teardown(void **state)
     return 0;
 }
 
-/* `launcher --mode gate-check` with the papers that are in the folder. */
+/* `launcher --mode gate-check` with the papers that are in the directory. */
 static int check(const char *const *variables)
 {
     char token[BASE_PATH_BYTES];
     char receipts[BASE_PATH_BYTES];
     char keyring[BASE_PATH_BYTES];
-    (void)snprintf(token, sizeof token, "%s", test_folder_path(&paper.folder, "token"));
-    (void)snprintf(receipts, sizeof receipts, "%s", test_folder_path(&paper.folder, "receipts"));
-    (void)snprintf(keyring, sizeof keyring, "%s", test_folder_path(&paper.folder, "keyring.json"));
+    (void)snprintf(token, sizeof token, "%s", test_directory_path(&paper.directory, "token"));
+    (void)snprintf(receipts, sizeof receipts, "%s",
+                   test_directory_path(&paper.directory, "receipts"));
+    (void)snprintf(keyring, sizeof keyring, "%s",
+                   test_directory_path(&paper.directory, "keyring.json"));
     test_program_start(&program,
                        (const char *const[]){LAUNCHER_PATH, "--mode", "gate-check", "--no-bind",
                                              "--token", token, "--receipts", receipts, "--keyring",
@@ -78,7 +80,8 @@ static void right_papers_let_all_ranks_in(void **state)
 static void launch(const char *const words[4], int expected, const char *says)
 {
     char keyring[BASE_PATH_BYTES];
-    (void)snprintf(keyring, sizeof keyring, "%s", test_folder_path(&paper.folder, "keyring.json"));
+    (void)snprintf(keyring, sizeof keyring, "%s",
+                   test_directory_path(&paper.directory, "keyring.json"));
     test_program_start(&program,
                        (const char *const[]){LAUNCHER_PATH, "--mode", "gate-check", "--no-bind",
                                              "--dry-run", "--keyring", keyring, words[0], words[1],
@@ -98,7 +101,7 @@ static void a_plan_says_what_its_token_may_cost(void **state)
     const budget_claims good = mint_claims(&paper);
     budget_claims other = good;
     mint_write_all(&paper, &good);
-    (void)snprintf(token, sizeof token, "%s", test_folder_path(&paper.folder, "token"));
+    (void)snprintf(token, sizeof token, "%s", test_directory_path(&paper.directory, "token"));
     launch((const char *const[4]){"--token", token, "--quiet"}, 0, "estimate: 1.00 USD");
     other.job_blake2b256[0] ^= 1;
     mint_write_token(&paper, &other);
@@ -154,7 +157,7 @@ static void a_token_of_somebody_else_is_refused(void **state)
     base_error error;
     void *token = NULL;
     size_t token_bytes = 0;
-    const char *path = test_folder_path(&paper.folder, "token");
+    const char *path = test_directory_path(&paper.directory, "token");
     assert_ok(base_file_read(path, BUDGET_TOKEN_BYTES, &token, &token_bytes, &error), &error);
     ((char *)token)[40] ^= 1; /* inside the payload */
     assert_ok(base_file_write(path, token, token_bytes, &error), &error);
@@ -205,7 +208,7 @@ static void write_clock(const char *boot_id, int64_t boot_ms, int64_t wall_ms)
 {
     char line[128];
     base_error error;
-    const char *path = test_folder_path(&paper.folder, "receipts/clock");
+    const char *path = test_directory_path(&paper.directory, "receipts/clock");
     (void)snprintf(line, sizeof line, "v1 %s %lld %lld\n", boot_id, (long long)boot_ms,
                    (long long)wall_ms);
     assert_ok(base_file_write(path, line, strlen(line), &error), &error);
@@ -232,9 +235,9 @@ static void a_clock_set_back_revives_no_receipt(void **state)
     expect_refusal("clock is malformed");
     write_clock(now.boot_id, now.boot_ms, now.wall_ms - 1000);
     assert_int_equal(check(NULL), 0);
-    assert_int_equal(unlink(test_folder_path(&paper.folder, "receipts/clock")), 0);
+    assert_int_equal(unlink(test_directory_path(&paper.directory, "receipts/clock")), 0);
     assert_int_equal(check(NULL), 0);
-    assert_int_equal(access(test_folder_path(&paper.folder, "receipts/clock"), F_OK), 0);
+    assert_int_equal(access(test_directory_path(&paper.directory, "receipts/clock"), F_OK), 0);
 }
 
 /* Receipts copied to somebody who has not the job's key. */
@@ -251,7 +254,7 @@ static void copied_receipts_start_nothing(void **state)
     memcpy(thief.job_key.public_key, paper.job_key.public_key, sizeof thief.job_key.public_key);
     mint_write_job_key(&thief);
     char token[BASE_PATH_BYTES];
-    (void)snprintf(token, sizeof token, "%s", test_folder_path(&paper.folder, "token"));
+    (void)snprintf(token, sizeof token, "%s", test_directory_path(&paper.directory, "token"));
     assert_int_not_equal(check(NULL), 0);
     assert_null(strstr(program.text[TEST_STDOUT], "the sum is right"));
 }
@@ -299,7 +302,7 @@ static void pass_and_stop(const budget_claims *claims)
         _exit(10);
     }
     (void)snprintf(lease.keyring, sizeof lease.keyring, "%s",
-                   test_folder_path(&paper.folder, "keyring.json"));
+                   test_directory_path(&paper.directory, "keyring.json"));
     if (proto_lease_write(&lease, &fd, &error) != BASE_OK) {
         _exit(11);
     }

@@ -30,7 +30,7 @@ static void fixture_open(fixture *f)
     base_error error;
     *f = (fixture){.answers_wanted = PROMPTS + 1};
     rank_tokenizer *tokenizer = NULL;
-    assert_ok(rank_tokenizer_load(ORACLE_FOLDER "/tokenizer.json", &tokenizer, &error), &error);
+    assert_ok(rank_tokenizer_load(ORACLE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
     f->config = (rank_model_config){.family = rank_family_default(),
                                     .vocab_size = rank_tokenizer_vocab_size(tokenizer),
                                     .width = 16,
@@ -116,15 +116,15 @@ static void a_part_is_no_accuracy(void **state)
 {
     (void)state;
     base_error error;
-    test_folder folder;
+    test_directory directory;
     rank_pairs *pairs = NULL;
     uint64_t total = 99;
     uint64_t correct = 99;
     int looks = 0;
     fixture f;
-    test_folder_make(&folder);
+    test_directory_make(&directory);
     fixture_open(&f);
-    const char *path = test_folder_path(&folder, "pairs.jsonl");
+    const char *path = test_directory_path(&directory, "pairs.jsonl");
     assert_ok(base_file_write(path, pairs_text, sizeof pairs_text - 1, &error), &error);
     assert_ok(rank_pairs_open(path, 0, 1, &pairs, &error), &error);
     assert_ok(rank_evaluate(&f.options, pairs, &total, &correct, &error), &error);
@@ -138,7 +138,7 @@ static void a_part_is_no_accuracy(void **state)
     assert_int_equal(correct, 0);
     rank_pairs_close(pairs);
     fixture_close(&f);
-    test_folder_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void a_model_fits_or_the_reason_says_by_how_much(void **state)

@@ -136,11 +136,11 @@ static void checkpoints_follow_its_description(void **state)
 {
     (void)state;
     base_error error;
-    test_folder place;
+    test_directory place;
     bed b;
     bed_open(&b);
-    test_folder_make(&place);
-    const char *path = test_folder_path(&place, "a.safetensors");
+    test_directory_make(&place);
+    const char *path = test_directory_path(&place, "a.safetensors");
     float *back = malloc(b.count * sizeof *back);
     assert_non_null(back);
     for (size_t i = 0; i < b.count; i++) {
@@ -175,7 +175,7 @@ static void checkpoints_follow_its_description(void **state)
     change_file(path, "chain.layers.0.mask", "chain.layers.0.what");
     assert_status(rank_safetensors_read(path, &b.config, back, &error), BASE_ERR_INVALID);
     free(back);
-    test_folder_remove(&place);
+    test_directory_remove(&place);
     bed_close(&b);
 }
 

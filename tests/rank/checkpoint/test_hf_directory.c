@@ -11,18 +11,18 @@
 
 static const rank_model_config SMALL = {
     .family = &rank_gpt2, .vocab_size = 512, .width = 8, .layers = 2, .heads = 2, .context = 5};
-static const char TOKENIZER[] = ORACLE_FOLDER "/tokenizer.json";
+static const char TOKENIZER[] = ORACLE_DIRECTORY "/tokenizer.json";
 
-static test_folder place;
+static test_directory place;
 
-/* A folder with a checkpoint of the small model. */
+/* A directory with a checkpoint of the small model. */
 static int make_checkpoint(void **state)
 {
     (void)state;
     base_error error;
     float *params = malloc(rank_model_param_count(&SMALL) * sizeof *params);
     assert_non_null(params);
-    test_folder_make(&place);
+    test_directory_make(&place);
     rank_model_init(&SMALL, 7, params);
     assert_ok(rank_checkpoint_write(place.path, &SMALL, params, TOKENIZER, " ->", &error), &error);
     free(params);
@@ -32,13 +32,14 @@ static int make_checkpoint(void **state)
 static int remove_place(void **state)
 {
     (void)state;
-    test_folder_remove(&place);
+    test_directory_remove(&place);
     return 0;
 }
 
 static json_t *load(const char *name)
 {
-    json_t *object = json_load_file(test_folder_path(&place, name), JSON_REJECT_DUPLICATES, NULL);
+    json_t *object =
+        json_load_file(test_directory_path(&place, name), JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(object);
     return object;
 }
@@ -54,9 +55,9 @@ static void the_model_comes_back(void **state)
     assert_non_null(params);
     float *back = params + rank_model_param_count(&SMALL);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(
-        rank_safetensors_read(test_folder_path(&place, "model.safetensors"), &config, back, &error),
-        &error);
+    assert_ok(rank_safetensors_read(test_directory_path(&place, "model.safetensors"), &config, back,
+                                    &error),
+              &error);
     assert_memory_equal(back, params, rank_model_param_count(&SMALL) * sizeof *params);
     free(params);
 }
@@ -95,8 +96,8 @@ static void the_tokenizer_is_copied(void **state)
     void *theirs = NULL;
     size_t our_bytes = 0;
     size_t their_bytes = 0;
-    assert_ok(base_file_read(test_folder_path(&place, "tokenizer.json"), 1 << 24, &ours, &our_bytes,
-                             &error),
+    assert_ok(base_file_read(test_directory_path(&place, "tokenizer.json"), 1 << 24, &ours,
+                             &our_bytes, &error),
               &error);
     assert_ok(base_file_read(TOKENIZER, 1 << 24, &theirs, &their_bytes, &error), &error);
     assert_int_equal(our_bytes, their_bytes);
@@ -124,7 +125,7 @@ static void configurations_that_are_not_ours_are_refused(void **state)
         {"n_layer", "4294967298", BASE_ERR_INVALID},
         {"vocab_size", "-1", BASE_ERR_INVALID},
     };
-    const char *path = test_folder_path(&place, "config.json");
+    const char *path = test_directory_path(&place, "config.json");
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         base_error error = {0};
         rank_model_config config = {.width = 42};
@@ -150,7 +151,7 @@ static void broken_configurations_are_refused(void **state)
     base_error error;
     rank_model_config config;
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
-        assert_ok(base_file_write(test_folder_path(&place, "config.json"), TEXTS[i],
+        assert_ok(base_file_write(test_directory_path(&place, "config.json"), TEXTS[i],
                                   strlen(TEXTS[i]), &error),
                   &error);
         assert_status(rank_checkpoint_config(place.path, &config, &error), BASE_ERR_INVALID);
@@ -161,7 +162,7 @@ static void broken_configurations_are_refused(void **state)
 static void write_generation(const char *text)
 {
     base_error error;
-    assert_ok(base_file_write(test_folder_path(&place, "generation_config.json"), text,
+    assert_ok(base_file_write(test_directory_path(&place, "generation_config.json"), text,
                               strlen(text), &error),
               &error);
 }

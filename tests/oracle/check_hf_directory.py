@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks a checkpoint folder against transformers: its model gives our logits within 1e-4, its
+"""Checks a checkpoint directory against transformers: its model gives our logits within 1e-4, its
 tokenizer our ids, and every safetensors file in it opens with the safetensors library.
 
-    build/dev/tests/bin/sample-checkpoint OUT tests/oracle/tokenizer.json [MODEL_FOLDER]
-    python check_hf_folder.py OUT
+    build/dev/tests/bin/sample-checkpoint OUT tests/oracle/tokenizer.json [MODEL_DIRECTORY]
+    python check_hf_directory.py OUT
 
 OUT/logits.jsonl, from sample-checkpoint, holds our side. Needs torch, transformers, safetensors.
 """
@@ -56,7 +56,7 @@ def main():
     assert tokenizer.model_max_length == model.config.n_positions
     check_logits(out, model.eval(), tokenizer)
     check_files(out)
-    print("the folder is what transformers expects")
+    print("the directory is what transformers expects")
 
 
 if __name__ == "__main__":

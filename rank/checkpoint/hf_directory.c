@@ -1,4 +1,4 @@
-/* A folder that Hugging Face's transformers reads: model, configuration, tokenizer. */
+/* A directory that Hugging Face's transformers reads: model, configuration, tokenizer. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,17 +17,17 @@ enum {
 
 static const char END_TOKEN[] = "<|endoftext|>";
 
-static void join(char path[FILE_PATH_BYTES], const char *folder, const char *name)
+static void join(char path[FILE_PATH_BYTES], const char *directory, const char *name)
 {
-    (void)snprintf(path, FILE_PATH_BYTES, "%s/%s", folder, name);
+    (void)snprintf(path, FILE_PATH_BYTES, "%s/%s", directory, name);
 }
 
 /* Writes the object, indented, with a final newline; takes the reference. */
-static base_status write_json(const char *folder, const char *name, json_t *object,
+static base_status write_json(const char *directory, const char *name, json_t *object,
                               base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
-    join(path, folder, name);
+    join(path, directory, name);
     char *text =
         object != NULL ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(object);
@@ -41,13 +41,13 @@ static base_status write_json(const char *folder, const char *name, json_t *obje
     return status;
 }
 
-static base_status copy_tokenizer(const char *folder, const char *tokenizer_path,
+static base_status copy_tokenizer(const char *directory, const char *tokenizer_path,
                                   base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
     void *data = NULL;
     size_t size_bytes = 0;
-    join(path, folder, "tokenizer.json");
+    join(path, directory, "tokenizer.json");
     base_status status =
         base_file_read(tokenizer_path, TOKENIZER_BYTES_MAX, &data, &size_bytes, reterr);
     if (status == BASE_OK) {
@@ -57,15 +57,15 @@ static base_status copy_tokenizer(const char *folder, const char *tokenizer_path
     return status;
 }
 
-base_status rank_checkpoint_write(const char *folder, const rank_model_config *config,
+base_status rank_checkpoint_write(const char *directory, const rank_model_config *config,
                                   const float *params, const char *tokenizer_path,
                                   const char *prompt_suffix, base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
     const int end_id = config->vocab_size - 1;
-    base_status status = copy_tokenizer(folder, tokenizer_path, reterr);
+    base_status status = copy_tokenizer(directory, tokenizer_path, reterr);
     if (status == BASE_OK) {
-        status = write_json(folder, "tokenizer_config.json",
+        status = write_json(directory, "tokenizer_config.json",
                             json_pack("{s:s, s:s, s:s, s:i, s:b}", "tokenizer_class",
                                       "PreTrainedTokenizerFast", "bos_token", END_TOKEN,
                                       "eos_token", END_TOKEN, "model_max_length", config->context,
@@ -74,16 +74,16 @@ base_status rank_checkpoint_write(const char *folder, const rank_model_config *c
     }
     if (status == BASE_OK) {
         status =
-            write_json(folder, "generation_config.json",
+            write_json(directory, "generation_config.json",
                        json_pack("{s:i, s:i, s:b, s:s}", "bos_token_id", end_id, "eos_token_id",
                                  end_id, "do_sample", 0, "prompt_suffix", prompt_suffix),
                        reterr);
     }
     if (status == BASE_OK) {
-        status = write_json(folder, "config.json", config->family->describe(config), reterr);
+        status = write_json(directory, "config.json", config->family->describe(config), reterr);
     }
     if (status == BASE_OK) {
-        join(path, folder, "model.safetensors");
+        join(path, directory, "model.safetensors");
         status = rank_safetensors_write(path, config, params, config->family->file_prefix, reterr);
     }
     return status;
@@ -115,13 +115,13 @@ static base_status parse_config(const void *text, size_t text_bytes, rank_model_
     return status;
 }
 
-base_status rank_checkpoint_config(const char *folder, rank_model_config *config,
+base_status rank_checkpoint_config(const char *directory, rank_model_config *config,
                                    base_error *reterr)
 {
     char path[FILE_PATH_BYTES];
     void *text = NULL;
     size_t text_bytes = 0;
-    join(path, folder, "config.json");
+    join(path, directory, "config.json");
     base_status status = base_file_read(path, CONFIG_BYTES_MAX, &text, &text_bytes, reterr);
     if (status != BASE_OK) {
         return status;

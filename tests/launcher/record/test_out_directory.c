@@ -1,5 +1,5 @@
-/* record/out_folder.h: older records kept, removed or refused, and locks between jobs. */
-#include "record/out_folder.h"
+/* record/out_directory.h: older records kept, removed or refused, and locks between jobs. */
+#include "record/out_directory.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -11,57 +11,57 @@
 #include "base/file.h"
 #include "support.h"
 
-static void put_file(const char *folder, const char *name)
+static void put_file(const char *directory, const char *name)
 {
     char path[BASE_PATH_BYTES];
     base_error error;
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
     assert_ok(base_file_write(path, "x", 1, &error), &error);
 }
 
-static int has_file(const char *folder, const char *name)
+static int has_file(const char *directory, const char *name)
 {
     char path[BASE_PATH_BYTES];
     struct stat info;
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
     return stat(path, &info) == 0;
 }
 
-/* Opens the folder and makes way in it, as a job does that gets ready. */
-static base_status take(const char *path, bool overwrite, launch_out_folder *folder,
+/* Opens the directory and makes way in it, as a job does that gets ready. */
+static base_status take(const char *path, bool overwrite, launch_out_directory *directory,
                         base_error *reterr)
 {
     const launch_out_options options = {.path = path, .overwrite = overwrite};
-    const base_status status = launch_out_folder_open(&options, folder, reterr);
-    return status == BASE_OK ? launch_out_folder_make_way(folder, reterr) : status;
+    const base_status status = launch_out_directory_open(&options, directory, reterr);
+    return status == BASE_OK ? launch_out_directory_make_way(directory, reterr) : status;
 }
 
 static void records_are_kept_by_number(void **state)
 {
     (void)state;
-    test_folder place;
+    test_directory place;
     base_error error;
-    launch_out_folder folder;
-    test_folder_make(&place);
-    const char *out = test_folder_path(&place, "deep/out");
+    launch_out_directory directory;
+    test_directory_make(&place);
+    const char *out = test_directory_path(&place, "deep/out");
     for (int run = 0; run < 3; run++) {
         char mark[16];
         /* a slash at the end changes nothing */
-        assert_ok(
-            take(run == 1 ? test_folder_path(&place, "deep/out/") : out, false, &folder, &error),
-            &error);
-        assert_string_equal(folder.path, out);
-        assert_int_equal(folder.moved_to[0] != '\0', run > 0);
+        assert_ok(take(run == 1 ? test_directory_path(&place, "deep/out/") : out, false, &directory,
+                       &error),
+                  &error);
+        assert_string_equal(directory.path, out);
+        assert_int_equal(directory.moved_to[0] != '\0', run > 0);
         assert_false(has_file(out, "timings.jsonl"));
         (void)snprintf(mark, sizeof mark, "mark%d", run);
         put_file(out, "timings.jsonl");
         put_file(out, mark);
-        launch_out_folder_close(&folder);
+        launch_out_directory_close(&directory);
     }
-    assert_true(has_file(test_folder_path(&place, "deep/out.1"), "mark0"));
-    assert_true(has_file(test_folder_path(&place, "deep/out.2"), "mark1"));
+    assert_true(has_file(test_directory_path(&place, "deep/out.1"), "mark0"));
+    assert_true(has_file(test_directory_path(&place, "deep/out.2"), "mark1"));
     assert_true(has_file(out, "mark2"));
-    test_folder_remove(&place);
+    test_directory_remove(&place);
 }
 
 static void overwriting_removes_our_files_alone(void **state)
@@ -70,71 +70,71 @@ static void overwriting_removes_our_files_alone(void **state)
     static const char *const OURS[] = {"manifest.json", "state-rank-12.safetensors",
                                        "model.safetensors.tmp", "report.html"};
     static const char *const THEIRS[] = {"notes.txt", "state-rank-x.safetensors", "my.tmp"};
-    test_folder place;
+    test_directory place;
     base_error error;
-    launch_out_folder folder;
-    test_folder_make(&place);
+    launch_out_directory directory;
+    test_directory_make(&place);
     for (size_t i = 0; i < sizeof OURS / sizeof OURS[0]; i++) {
         put_file(place.path, OURS[i]);
     }
     for (size_t i = 0; i < sizeof THEIRS / sizeof THEIRS[0]; i++) {
         put_file(place.path, THEIRS[i]);
     }
-    assert_ok(take(place.path, true, &folder, &error), &error);
-    assert_string_equal(folder.moved_to, "");
-    launch_out_folder_close(&folder);
+    assert_ok(take(place.path, true, &directory, &error), &error);
+    assert_string_equal(directory.moved_to, "");
+    launch_out_directory_close(&directory);
     for (size_t i = 0; i < sizeof OURS / sizeof OURS[0]; i++) {
         assert_false(has_file(place.path, OURS[i]));
     }
     for (size_t i = 0; i < sizeof THEIRS / sizeof THEIRS[0]; i++) {
         assert_true(has_file(place.path, THEIRS[i]));
     }
-    test_folder_remove(&place);
+    test_directory_remove(&place);
 }
 
-static void other_peoples_folders_are_left_alone(void **state)
+static void other_peoples_directories_are_left_alone(void **state)
 {
     (void)state;
-    test_folder place;
+    test_directory place;
     base_error error;
-    launch_out_folder folder;
-    test_folder_make(&place);
+    launch_out_directory directory;
+    test_directory_make(&place);
     put_file(place.path, "thesis.tex");
-    assert_status(take(place.path, true, &folder, &error), BASE_ERR_INVALID);
+    assert_status(take(place.path, true, &directory, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, place.path));
     assert_true(has_file(place.path, "thesis.tex"));
-    assert_status(take(test_folder_path(&place, "thesis.tex"), false, &folder, &error),
+    assert_status(take(test_directory_path(&place, "thesis.tex"), false, &directory, &error),
                   BASE_ERR_IO);
-    assert_status(take("", false, &folder, &error), BASE_ERR_INVALID);
-    assert_status(take("/proc/nothing/here", false, &folder, &error), BASE_ERR_IO);
+    assert_status(take("", false, &directory, &error), BASE_ERR_INVALID);
+    assert_status(take("/proc/nothing/here", false, &directory, &error), BASE_ERR_IO);
     assert_non_null(strstr(error.message, "/proc/nothing"));
-    test_folder_remove(&place);
+    test_directory_remove(&place);
 }
 
-/* Another process takes the folder; the refusal names it, and it is free once that process is
+/* Another process takes the directory; the refusal names it, and it is free once that process is
  * gone. */
-static void a_folder_in_use_names_its_user(void **state)
+static void a_directory_in_use_names_its_user(void **state)
 {
     (void)state;
-    test_folder place;
+    test_directory place;
     base_error error;
-    launch_out_folder folder;
+    launch_out_directory directory;
     int ready[2];
     int leave[2];
     char byte = 0;
-    test_folder_make(&place);
+    test_directory_make(&place);
     assert_int_equal(pipe(ready), 0);
     assert_int_equal(pipe(leave), 0);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         (void)close(leave[1]);
-        const int taken = take(place.path, false, &folder, NULL) == BASE_OK;
+        const int taken = take(place.path, false, &directory, NULL) == BASE_OK;
         _exit(write(ready[1], taken ? "y" : "n", 1) == 1 && read(leave[0], &byte, 1) == 0 ? 0 : 1);
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(byte, 'y');
-    assert_status(take(place.path, false, &folder, &error), BASE_ERR_BUSY);
+    assert_status(take(place.path, false, &directory, &error), BASE_ERR_BUSY);
     char pid[32];
     (void)snprintf(pid, sizeof pid, "process %ld", (long)child);
     assert_non_null(strstr(error.message, pid));
@@ -143,12 +143,12 @@ static void a_folder_in_use_names_its_user(void **state)
     (void)close(leave[1]);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_ok(take(place.path, false, &folder, &error), &error);
-    launch_out_folder_close(&folder);
+    assert_ok(take(place.path, false, &directory, &error), &error);
+    launch_out_directory_close(&directory);
     (void)close(leave[0]);
     (void)close(ready[0]);
     (void)close(ready[1]);
-    test_folder_remove(&place);
+    test_directory_remove(&place);
 }
 
 static size_t count_entries(const char *path)
@@ -166,42 +166,42 @@ static size_t count_entries(const char *path)
 static void a_job_that_never_begins_leaves_no_trace(void **state)
 {
     (void)state;
-    test_folder place;
+    test_directory place;
     base_error error;
-    launch_out_folder folder;
-    test_folder_make(&place);
-    const char *out = test_folder_path(&place, "a/b/out");
+    launch_out_directory directory;
+    test_directory_make(&place);
+    const char *out = test_directory_path(&place, "a/b/out");
     const launch_out_options options = {.path = out, .overwrite = true};
-    assert_ok(launch_out_folder_open(&options, &folder, &error), &error);
+    assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
     assert_int_equal(count_entries(out), 0);
-    launch_out_folder_discard(&folder);
-    launch_out_folder_close(&folder);
+    launch_out_directory_discard(&directory);
+    launch_out_directory_close(&directory);
     assert_int_equal(count_entries(place.path), 0);
 
     assert_ok(base_mkdirs(out, &error), &error); /* an older record */
     put_file(out, "manifest.json");
-    assert_ok(launch_out_folder_open(&options, &folder, &error), &error);
-    launch_out_folder_discard(&folder);
-    launch_out_folder_close(&folder);
+    assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
+    launch_out_directory_discard(&directory);
+    launch_out_directory_close(&directory);
     assert_true(has_file(out, "manifest.json"));
-    assert_int_equal(count_entries(test_folder_path(&place, "a/b")), 1);
-    test_folder_remove(&place);
+    assert_int_equal(count_entries(test_directory_path(&place, "a/b")), 1);
+    test_directory_remove(&place);
 }
 
-/* A checkpoint and a tokenizer that lie in the folder can be read all the while,
+/* A checkpoint and a tokenizer that lie in the directory can be read all the while,
  * and are not lost. */
 static void inputs_stay_readable(void **state)
 {
     (void)state;
     for (int overwrite = 0; overwrite < 2; overwrite++) {
-        test_folder place;
+        test_directory place;
         base_error error;
-        launch_out_folder folder;
+        launch_out_directory directory;
         struct stat info;
         char old[BASE_PATH_BYTES];
-        test_folder_make(&place);
-        const char *out = test_folder_path(&place, "out");
-        assert_ok(base_mkdirs(test_folder_path(&place, "out/deep"), &error), &error);
+        test_directory_make(&place);
+        const char *out = test_directory_path(&place, "out");
+        assert_ok(base_mkdirs(test_directory_path(&place, "out/deep"), &error), &error);
         (void)snprintf(old, sizeof old, "%s%s", out, overwrite != 0 ? "" : ".1");
         put_file(out, "manifest.json");
         put_file(out, "model.safetensors");
@@ -215,47 +215,47 @@ static void inputs_stay_readable(void **state)
         const char *const list[] = {inputs[0], inputs[1], inputs[2], inputs[3]};
         const launch_out_options options = {
             .path = out, .overwrite = overwrite != 0, .inputs = list, .input_count = 4};
-        assert_ok(launch_out_folder_open(&options, &folder, &error), &error);
-        assert_ok(launch_out_folder_make_way(&folder, &error), &error);
+        assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
+        assert_ok(launch_out_directory_make_way(&directory, &error), &error);
         assert_false(has_file(out, "manifest.json"));
         for (int i = 0; i < 3; i++) {
             assert_int_equal(access(inputs[i], R_OK), 0);
         }
         put_file(out, "model.safetensors"); /* the new one, in its place */
-        launch_out_folder_settle(&folder);
-        launch_out_folder_close(&folder);
+        launch_out_directory_settle(&directory);
+        launch_out_directory_close(&directory);
         assert_int_equal(lstat(inputs[0], &info), 0);
         assert_true(S_ISREG(info.st_mode));
         assert_true(has_file(old, "tokenizer.json"));
         assert_true(has_file(old, "deep/data.jsonl"));
         assert_int_equal(count_entries(out), overwrite != 0 ? 3 : 1);
-        test_folder_remove(&place);
+        test_directory_remove(&place);
     }
 }
 
 static void what_would_be_written_over_is_refused(void **state)
 {
     (void)state;
-    test_folder place;
+    test_directory place;
     base_error error;
-    launch_out_folder folder;
-    test_folder_make(&place);
-    const char *out = test_folder_path(&place, "out");
-    const char *timings = test_folder_path(&place, "out/timings.jsonl");
-    const char *logs = test_folder_path(&place, "out/logs");
+    launch_out_directory directory;
+    test_directory_make(&place);
+    const char *out = test_directory_path(&place, "out");
+    const char *timings = test_directory_path(&place, "out/timings.jsonl");
+    const char *logs = test_directory_path(&place, "out/logs");
     assert_ok(base_mkdirs(out, &error), &error);
     put_file(out, "timings.jsonl");
     launch_out_options options = {.path = out, .inputs = &timings, .input_count = 1};
-    assert_status(launch_out_folder_open(&options, &folder, &error), BASE_ERR_INVALID);
+    assert_status(launch_out_directory_open(&options, &directory, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, timings));
     options = (launch_out_options){.path = out, .log_dir = logs};
-    assert_status(launch_out_folder_open(&options, &folder, &error), BASE_ERR_INVALID);
+    assert_status(launch_out_directory_open(&options, &directory, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "--log-dir"));
     options.overwrite = true;
-    assert_ok(launch_out_folder_open(&options, &folder, &error), &error);
-    launch_out_folder_close(&folder);
+    assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
+    launch_out_directory_close(&directory);
     assert_true(has_file(out, "timings.jsonl"));
-    test_folder_remove(&place);
+    test_directory_remove(&place);
 }
 
 int main(void)
@@ -263,8 +263,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_kept_by_number),
         cmocka_unit_test(overwriting_removes_our_files_alone),
-        cmocka_unit_test(other_peoples_folders_are_left_alone),
-        cmocka_unit_test(a_folder_in_use_names_its_user),
+        cmocka_unit_test(other_peoples_directories_are_left_alone),
+        cmocka_unit_test(a_directory_in_use_names_its_user),
         cmocka_unit_test(a_job_that_never_begins_leaves_no_trace),
         cmocka_unit_test(inputs_stay_readable),
         cmocka_unit_test(what_would_be_written_over_is_refused),

@@ -1,0 +1,276 @@
+/* The output directory of a run: locks it, and moves or removes an older record once the job has
+ * begun. Called by record.c. */
+#include "record/out_inputs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/lock.h"
+
+enum { LOCK_ATTEMPTS = 8 };
+
+typedef enum directory_kind { DIRECTORY_EMPTY, DIRECTORY_RECORD, DIRECTORY_OTHER } directory_kind;
+
+/* The first process in /proc/locks that holds a lock on the file; 0 when it cannot be known. */
+static long lock_holder(int fd)
+{
+    struct stat info;
+    char line[256];
+    long found = 0;
+    FILE *locks = fopen("/proc/locks", "re");
+    if (locks == NULL || fstat(fd, &info) != 0) {
+        if (locks != NULL) {
+            (void)fclose(locks);
+        }
+        return 0;
+    }
+    while (found == 0 && fgets(line, sizeof line, locks) != NULL) {
+        long pid = 0;
+        unsigned major_number = 0;
+        unsigned minor_number = 0;
+        unsigned long long inode = 0;
+        /* The kernel writes these numbers: they fit. NOLINTNEXTLINE(cert-err34-c) */
+        if (sscanf(line, "%*s FLOCK %*s %*s %ld %x:%x:%llu", &pid, &major_number, &minor_number,
+                   &inode) == 4 &&
+            inode == info.st_ino && makedev(major_number, minor_number) == info.st_dev) {
+            found = pid;
+        }
+    }
+    (void)fclose(locks);
+    return found;
+}
+
+static base_status busy(const char *path, int fd, base_error *reterr)
+{
+    const long pid = lock_holder(fd);
+    if (pid > 0) {
+        return base_fail(reterr, BASE_ERR_BUSY, "%s is being written by another run, process %ld",
+                         path, pid);
+    }
+    return base_fail(reterr, BASE_ERR_BUSY, "%s is being written by another run", path);
+}
+
+/* Opens and locks the directory that stands at path; *fd is its descriptor. */
+static base_status lock_directory(const char *path, int *fd, base_error *reterr)
+{
+    for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
+        struct stat locked;
+        struct stat standing;
+        base_status status = base_mkdirs(path, reterr);
+        if (status != BASE_OK) {
+            return status;
+        }
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (*fd < 0) {
+            return base_fail_errno(reterr, errno, "cannot open the directory %s", path);
+        }
+        status = base_lock_try(*fd, path, reterr);
+        if (status == BASE_ERR_BUSY) {
+            status = busy(path, *fd, reterr);
+        } else if (status == BASE_OK && fstat(*fd, &locked) == 0 && stat(path, &standing) == 0 &&
+                   locked.st_ino == standing.st_ino && locked.st_dev == standing.st_dev) {
+            return BASE_OK;
+        }
+        (void)close(*fd); /* another run has just moved the directory away: look again */
+        *fd = -1;
+        if (status != BASE_OK) {
+            return status;
+        }
+    }
+    return base_fail(reterr, BASE_ERR_BUSY, "%s is being moved by other runs", path);
+}
+
+/* Looks through the directory; with remove_ours, our files go and *kind is what was left. */
+static base_status scan_directory(const launch_out_directory *directory, bool remove_ours,
+                                  directory_kind *kind, base_error *reterr)
+{
+    DIR *entries = opendir(directory->path);
+    const struct dirent *entry = NULL;
+    base_status status = BASE_OK;
+    if (entries == NULL) {
+        return base_fail_errno(reterr, errno, "cannot read the directory %s", directory->path);
+    }
+    *kind = DIRECTORY_EMPTY;
+    while (status == BASE_OK && (entry = readdir(entries)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        if (remove_ours && launch_out_is_ours(entry->d_name) &&
+            !launch_out_is_input(directory, entry->d_name)) {
+            if (unlinkat(directory->fd, entry->d_name, 0) != 0) {
+                status = base_fail_errno(reterr, errno, "cannot remove %s/%s", directory->path,
+                                         entry->d_name);
+            }
+        } else if (strcmp(entry->d_name, "manifest.json") == 0 ||
+                   strcmp(entry->d_name, "timings.jsonl") == 0) {
+            *kind = DIRECTORY_RECORD;
+        } else if (*kind == DIRECTORY_EMPTY) {
+            *kind = DIRECTORY_OTHER;
+        }
+    }
+    (void)closedir(entries);
+    return status;
+}
+
+static bool is_at_or_below(const char *directory, const char *real)
+{
+    const size_t directory_bytes = strlen(directory);
+    return strncmp(real, directory, directory_bytes) == 0 &&
+           (real[directory_bytes] == '/' || real[directory_bytes] == '\0');
+}
+
+/* Nothing that is there already stands in the way of this run. */
+static base_status check_directory(const launch_out_options *options,
+                                   launch_out_directory *directory, base_error *reterr)
+{
+    char real_directory[PATH_MAX];
+    char real[PATH_MAX];
+    directory_kind kind = DIRECTORY_EMPTY;
+    const base_status status = scan_directory(directory, false, &kind, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (kind == DIRECTORY_OTHER) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s is not empty and holds no record of a run: name another directory, or "
+                         "empty it",
+                         directory->path);
+    }
+    if (faccessat(directory->fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+        return base_fail_errno(reterr, errno, "cannot write into the directory %s",
+                               directory->path);
+    }
+    if (realpath(directory->path, real_directory) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot find the directory %s", directory->path);
+    }
+    directory->holds_record = kind == DIRECTORY_RECORD;
+    if (directory->holds_record && !options->overwrite && options->log_dir != NULL &&
+        (strcmp(options->log_dir, real_directory) == 0 ||
+         launch_out_below(real_directory, options->log_dir, real) != NULL)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "the logs would go into the record of an earlier run, %s: name another "
+                         "--log-dir, or --overwrite it",
+                         directory->path);
+    }
+    if (directory->holds_record && !options->overwrite && getcwd(real, sizeof real) != NULL &&
+        is_at_or_below(real_directory, real)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "you are in %s, so the record of an earlier run in it cannot be moved "
+                         "away: name another --out, or --overwrite it",
+                         directory->path);
+    }
+    return launch_out_find_inputs(options, real_directory, directory, reterr);
+}
+
+/* Moves the locked directory to the next free number and takes a fresh one in its place. */
+static base_status move_away(launch_out_directory *directory, base_error *reterr)
+{
+    for (int number = 1; number <= LAUNCH_RECORDS_KEPT_MAX; number++) {
+        (void)snprintf(directory->moved_to, sizeof directory->moved_to, "%s.%d", directory->path,
+                       number);
+        if (renameat2(AT_FDCWD, directory->path, AT_FDCWD, directory->moved_to, RENAME_NOREPLACE) ==
+            0) {
+            (void)close(directory->fd);
+            const base_status status = lock_directory(directory->path, &directory->fd, reterr);
+            return status == BASE_OK ? launch_out_link_inputs(directory, reterr) : status;
+        }
+        if (errno != EEXIST) {
+            const int reason = errno;
+            const base_status status = base_fail_errno(
+                reterr, reason,
+                "%s holds the record of an earlier run, which cannot be moved to %s (--overwrite "
+                "replaces it)",
+                directory->path, directory->moved_to);
+            directory->moved_to[0] = '\0';
+            return status;
+        }
+    }
+    directory->moved_to[0] = '\0';
+    return base_fail(reterr, BASE_ERR_LIMIT, "%s.1 to %s.%d all exist: remove some",
+                     directory->path, directory->path, LAUNCH_RECORDS_KEPT_MAX);
+}
+
+base_status launch_out_directory_make_way(launch_out_directory *directory, base_error *reterr)
+{
+    directory_kind kind = DIRECTORY_EMPTY;
+    if (!directory->holds_record) {
+        return BASE_OK;
+    }
+    return directory->overwrite ? scan_directory(directory, true, &kind, reterr)
+                                : move_away(directory, reterr);
+}
+
+void launch_out_directory_discard(launch_out_directory *directory)
+{
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s", directory->path);
+    launch_out_remove_directories(path, directory->stood_bytes);
+}
+
+/* How much of the path is there. */
+static size_t standing_bytes(const char *path)
+{
+    char part[BASE_PATH_BYTES];
+    struct stat info;
+    (void)snprintf(part, sizeof part, "%s", path);
+    while (part[0] != '\0' && lstat(part, &info) != 0) {
+        char *slash = strrchr(part, '/');
+        if (slash == NULL) {
+            return 0;
+        }
+        *slash = '\0';
+    }
+    return strlen(part);
+}
+
+base_status launch_out_directory_open(const launch_out_options *options,
+                                      launch_out_directory *directory, base_error *reterr)
+{
+    memset(directory, 0, sizeof *directory);
+    directory->fd = -1;
+    directory->overwrite = options->overwrite;
+    size_t length = strlen(options->path);
+    while (length > 1 && options->path[length - 1] == '/') {
+        length--;
+    }
+    if (length == 0 || length + 16 > sizeof directory->path) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the output directory's name is %s",
+                         length == 0 ? "empty" : "too long");
+    }
+    memcpy(directory->path, options->path, length);
+    directory->stood_bytes = standing_bytes(directory->path);
+    base_status status = lock_directory(directory->path, &directory->fd, reterr);
+    if (status == BASE_OK) {
+        status = check_directory(options, directory, reterr);
+        if (status != BASE_OK) {
+            launch_out_directory_discard(directory);
+        }
+    }
+    if (status != BASE_OK) {
+        launch_out_directory_close(directory);
+    }
+    return status;
+}
+
+void launch_out_directory_close(launch_out_directory *directory)
+{
+    if (directory->fd >= 0) {
+        (void)close(directory->fd);
+    }
+    directory->fd = -1;
+}
+
+void launch_out_directory_path(const launch_out_directory *directory, const char *name,
+                               char path[BASE_PATH_BYTES + 64])
+{
+    (void)snprintf(path, BASE_PATH_BYTES + 64, "%s/%s", directory->path, name);
+}
