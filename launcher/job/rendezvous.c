@@ -68,7 +68,7 @@ static int64_t ready_timeout_ms(const proto_job *job)
 static void hear_join(launch_session *session, int rank, const Ringfence__Control__Join *join)
 {
     launch_rank *joining = &session->ranks[rank];
-    launch_rank_facts *facts = &session->result->ranks[rank];
+    launch_rank_info *info = &session->result->ranks[rank];
     if (joining->joined) {
         BLAME_PROTOCOL(session, rank, "joined %s", "twice");
         return;
@@ -84,8 +84,8 @@ static void hear_join(launch_session *session, int rank, const Ringfence__Contro
     joining->pid_namespace = join->pid_namespace;
     joining->net_namespace = join->net_namespace;
     joining->cpus = join->cpus;
-    (void)snprintf(facts->host, sizeof facts->host, "%s", join->hostname);
-    facts->pid = joining->pid;
+    (void)snprintf(info->host, sizeof info->host, "%s", join->hostname);
+    info->pid = joining->pid;
     if (session->joined_count == 0 && session->options->program != NULL) {
         session->join_deadline_ns =
             base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS);
@@ -115,33 +115,33 @@ static uint64_t shard_sentences(const proto_job *job, uint64_t total, int rank)
 /* All ranks have said Ready: do they agree? */
 static void check_ready(launch_session *session)
 {
-    const launch_rank_facts *facts = session->result->ranks;
+    const launch_rank_info *info = session->result->ranks;
     uint64_t too_long = 0;
     for (int rank = 0; rank < session->world_size; rank++) {
-        too_long += facts[rank].sentences_long;
+        too_long += info[rank].sentences_long;
         if (memcmp(session->ranks[rank].params_digest, session->ranks[0].params_digest,
                    PROTO_DIGEST_BYTES) != 0) {
             BLAME_PROTOCOL(session, rank, "starts from other parameters than rank %d", 0);
             return;
         }
-        if (facts[rank].sentences_total != facts[0].sentences_total) {
+        if (info[rank].sentences_total != info[0].sentences_total) {
             BLAME_PROTOCOL(session, rank,
                            "counts %" PRIu64 " sentences in the data, rank 0 counts %" PRIu64,
-                           facts[rank].sentences_total, facts[0].sentences_total);
+                           info[rank].sentences_total, info[0].sentences_total);
             return;
         }
-        const uint64_t due = shard_sentences(session->job, facts[0].sentences_total, rank);
-        if (facts[rank].sentences_shard != due) {
+        const uint64_t due = shard_sentences(session->job, info[0].sentences_total, rank);
+        if (info[rank].sentences_shard != due) {
             BLAME_PROTOCOL(session, rank,
                            "has %" PRIu64 " of %" PRIu64 " sentences, its shard is of %" PRIu64,
-                           facts[rank].sentences_shard, facts[0].sentences_total, due);
+                           info[rank].sentences_shard, info[0].sentences_total, due);
             return;
         }
         for (int other = 0; other < rank; other++) {
-            if (facts[rank].first_sentence[0] != '\0' &&
-                strcmp(facts[rank].first_sentence, facts[other].first_sentence) == 0) {
+            if (info[rank].first_sentence[0] != '\0' &&
+                strcmp(info[rank].first_sentence, info[other].first_sentence) == 0) {
                 char shown[BASE_TEXT_SHOWN_BYTES];
-                base_text_shorten(facts[rank].first_sentence, shown);
+                base_text_shorten(info[rank].first_sentence, shown);
                 launch_screen_say(&session->screen,
                                   "warning: the shards of ranks %d and %d begin with the same "
                                   "sentence: \"%s\"",
@@ -149,7 +149,7 @@ static void check_ready(launch_session *session)
             }
         }
     }
-    if (too_long == facts[0].sentences_total) {
+    if (too_long == info[0].sentences_total) {
         launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_USAGE,
                      "--context %" PRId64 ": none of the %" PRIu64 " sentences of %s fits into so "
                      "few tokens",
@@ -173,18 +173,17 @@ static void hear_ready(launch_session *session, int rank, const Ringfence__Contr
 {
     launch_job_result *result = session->result;
     launch_rank *speaking = &session->ranks[rank];
-    launch_rank_facts *facts = &result->ranks[rank];
+    launch_rank_info *info = &result->ranks[rank];
     if (speaking->ready) {
         BLAME_PROTOCOL(session, rank, "was ready %s", "twice");
         return;
     }
     speaking->ready = true;
     memcpy(speaking->params_digest, ready->params_blake2b256.data, PROTO_DIGEST_BYTES);
-    facts->sentences_total = ready->sentences_total;
-    facts->sentences_shard = ready->sentences_shard;
-    facts->sentences_long = ready->sentences_long;
-    (void)snprintf(facts->first_sentence, sizeof facts->first_sentence, "%s",
-                   ready->first_sentence);
+    info->sentences_total = ready->sentences_total;
+    info->sentences_shard = ready->sentences_shard;
+    info->sentences_long = ready->sentences_long;
+    (void)snprintf(info->first_sentence, sizeof info->first_sentence, "%s", ready->first_sentence);
     if (session->ready_count == 0) {
         result->model_params = ready->model_params;
         (void)snprintf(result->transport, sizeof result->transport, "%s", ready->transport);
@@ -330,24 +329,24 @@ static void hear_piece(launch_session *session, int rank, const Ringfence__Contr
 static void hear_finished(launch_session *session, int rank,
                           const Ringfence__Control__Finished *finished)
 {
-    launch_rank_facts *facts = &session->result->ranks[rank];
+    launch_rank_info *info = &session->result->ranks[rank];
     if (session->ranks[rank].finished) {
         BLAME_PROTOCOL(session, rank, "finished %s", "twice");
         return;
     }
     session->ranks[rank].finished = true;
     session->finished_count++;
-    facts->finished = true;
+    info->finished = true;
     if (finished->params_sha256.len == PROTO_DIGEST_BYTES) {
-        memcpy(facts->params_sha256, finished->params_sha256.data, PROTO_DIGEST_BYTES);
+        memcpy(info->params_sha256, finished->params_sha256.data, PROTO_DIGEST_BYTES);
     }
-    facts->byte_equal = finished->byte_equal;
-    facts->max_abs_difference = finished->max_abs_difference;
-    facts->max_rss_bytes = finished->max_rss_bytes;
-    facts->startup_ns = finished->startup_ns;
-    facts->matrix_first_use_ns = finished->matrix_first_use_ns;
-    facts->eval_total = finished->eval_total;
-    facts->eval_correct = finished->eval_correct;
+    info->byte_equal = finished->byte_equal;
+    info->max_abs_difference = finished->max_abs_difference;
+    info->max_rss_bytes = finished->max_rss_bytes;
+    info->startup_ns = finished->startup_ns;
+    info->matrix_first_use_ns = finished->matrix_first_use_ns;
+    info->eval_total = finished->eval_total;
+    info->eval_correct = finished->eval_correct;
 
     Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;

@@ -72,7 +72,7 @@ typedef struct launch_rank {
 } launch_rank;
 
 /* The pid to name a rank by, which its peers know it by as well: of who joined, before that of what
- * was started (a program of the user's runs below a guardian). */
+ * was started (a program of the user's runs below a subreaper). */
 static inline pid_t launch_rank_pid(const launch_rank *rank)
 {
     return rank->joined ? rank->pid : rank->process.pid;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "job/guardian.h"
+#include "job/subreaper.h"
 
 enum { EXIT_NOT_STARTED = 127, NO_FD = -1 };
 
@@ -32,8 +32,8 @@ typedef struct child_plan {
 
 void launch_process_signal(const launch_process *process, int signal_number)
 {
-    if (process->guarded && signal_number == SIGKILL) {
-        (void)kill(process->pid, LAUNCH_GUARDIAN_KILL);
+    if (process->has_subreaper && signal_number == SIGKILL) {
+        (void)kill(process->pid, LAUNCH_SUBREAPER_KILL);
         (void)kill(process->pid, SIGCONT); /* a stopped one would not hear it */
     } else {
         (void)kill(-process->pid, signal_number);
@@ -137,7 +137,7 @@ static void stand_guard(const child_plan *plan)
 {
     const int kept[] = {plan->null_fd,         plan->out_fd,          plan->err_fd,
                         plan->options->job_fd, plan->options->key_fd, plan->options->lifeline_fd};
-    launch_guardian_stand(kept, sizeof kept / sizeof kept[0], plan->options->lifeline_fd);
+    launch_subreaper_fork(kept, sizeof kept / sizeof kept[0], plan->options->lifeline_fd);
 }
 
 static BASE_NORETURN void run_child(const child_plan *plan)
@@ -191,7 +191,7 @@ static base_status fork_child(const child_plan *plan, launch_process *process, b
     }
     (void)setpgid(pid, pid); /* whoever comes first */
     process->pid = pid;
-    process->guarded = plan->options->program != NULL;
+    process->has_subreaper = plan->options->program != NULL;
     process->pidfd = pidfd_open(pid, 0);
     if (process->pidfd < 0) {
         const base_status status =

@@ -2,8 +2,8 @@
  *
  * The child dies with the launcher (PR_SET_PDEATHSIG), leads a process group of its own, has
  * the signals the launcher was given, /dev/null as input, pipes as output, and of all descriptors
- * only the four that it inherits on purpose. A program of the user's stands under a guardian
- * (guardian.h), which is the child then. One thread. */
+ * only the four that it inherits on purpose. A program of the user's stands under a subreaper
+ * (subreaper.h), which is the child then. One thread. */
 #ifndef LAUNCH_SPAWN_H
 #define LAUNCH_SPAWN_H
 
@@ -33,7 +33,7 @@ typedef struct launch_spawn_options {
 
 typedef struct launch_process {
     pid_t pid;
-    bool guarded; /* it is a guardian */
+    bool has_subreaper; /* pid is a subreaper, the program runs below it */
     int pidfd;
     int out_fd; /* what it writes to stdout and stderr: non-blocking */
     int err_fd;
@@ -43,7 +43,7 @@ typedef struct launch_process {
 BASE_MUST_CHECK base_status launch_spawn(const launch_spawn_options *options,
                                          launch_process *process, base_error *reterr);
 
-/* Sends a signal to the whole process group. SIGKILL to a guardian's makes it end all that its
+/* Sends a signal to the whole process group. SIGKILL to a subreaper's makes it end all that its
  * program has started. */
 void launch_process_signal(const launch_process *process, int signal_number);
 

@@ -245,7 +245,7 @@ int launch_chart_ideal_ranks(const launch_run *run)
     if (launch_summary_point(summary, 1) == NULL) {
         return 0;
     }
-    return most < run->facts->cpus_allowed ? most : run->facts->cpus_allowed;
+    return most < run->info->cpus_allowed ? most : run->info->cpus_allowed;
 }
 
 void launch_chart_scaling(launch_text *text, const launch_run *run)

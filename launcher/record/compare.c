@@ -261,7 +261,7 @@ static void compare_all(comparison *work)
     }
 }
 
-static launch_likeness judge(const comparison *work)
+static launch_likeness likeness_of(const comparison *work)
 {
     const state_file *a = work->a;
     const state_file *b = work->b;
@@ -313,7 +313,7 @@ base_status launch_compare(const char *a, const char *b, FILE *stream, launch_li
     if (status == BASE_OK) {
         comparison work = {.a = &left, .b = &right, .stream = stream};
         compare_all(&work);
-        *likeness = judge(&work);
+        *likeness = likeness_of(&work);
         print_verdict(&work, *likeness);
         if (fflush(stream) != 0 || ferror(stream)) {
             status = base_fail(reterr, BASE_ERR_IO, "cannot write the result");

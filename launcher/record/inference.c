@@ -215,9 +215,9 @@ static void put_origin(json_t *object, bool *failed, const launch_inference *run
     put(object, failed, "message",
         run->message[0] != '\0' ? json_string(run->message) : json_null());
     for (int rank = 0; run->ranks != NULL && rank < (int)run->job->job.world_size; rank++) {
-        const launch_rank_facts *facts = &run->ranks[rank];
-        *failed = json_array_append_new(peaks, facts->finished
-                                                   ? json_integer((json_int_t)facts->max_rss_bytes)
+        const launch_rank_info *info = &run->ranks[rank];
+        *failed = json_array_append_new(peaks, info->finished
+                                                   ? json_integer((json_int_t)info->max_rss_bytes)
                                                    : json_null()) != 0 ||
                   *failed;
     }

@@ -13,8 +13,8 @@ typedef struct launch_inference {
     char started_at[BASE_TIMESTAMP_BYTES];
     double job_seconds;
     int exit_status;
-    const char *message;            /* why the job is not whole; "": it is */
-    const launch_rank_facts *ranks; /* (world_size), NULL: not known */
+    const char *message;           /* why the job is not whole; "": it is */
+    const launch_rank_info *ranks; /* (world_size), NULL: not known */
 } launch_inference;
 
 /* BASE_ERR_INVALID: the directory holds the record of a training, whose manifest would be lost. */

@@ -141,7 +141,7 @@ static void tell_scaling(const comparison *found, launch_text *text)
 
 static bool is_overloaded(const launch_run *run)
 {
-    return run->facts->load_before > run->facts->cpus_online;
+    return run->info->load_before > run->info->cpus_online;
 }
 
 /* Other work had the cores that this run needed. */
@@ -153,8 +153,8 @@ static bool is_contended(const launch_run *run)
 /* The likeliest cause of a loss, where there is one outside of this run. */
 static void tell_contention(const launch_run *run, launch_text *text)
 {
-    const launch_facts *facts = run->facts;
-    const char *s = facts->cpus_online == 1 ? "" : "s";
+    const launch_run_info *info = run->info;
+    const char *s = info->cpus_online == 1 ? "" : "s";
     if (run->end->cpus_taken) {
         launch_text_printf(text,
                            "Other jobs held CPUs that these ranks were to have (%s), so the ranks "
@@ -165,8 +165,8 @@ static void tell_contention(const launch_run *run, launch_text *text)
         launch_text_printf(text,
                            "%s before this run began, the machine had more work than cores (load "
                            "%.1f on %d core%s), so ranks waited for their turn%s. ",
-                           run->end->cpus_taken ? "Also" : "Already", facts->load_before,
-                           facts->cpus_online, s, run->end->cpus_taken ? "" : ": the likely cause");
+                           run->end->cpus_taken ? "Also" : "Already", info->load_before,
+                           info->cpus_online, s, run->end->cpus_taken ? "" : ": the likely cause");
     }
 }
 
@@ -177,7 +177,7 @@ static void tell_slower_compute(const launch_run *run, const comparison *found, 
     const double wall_ms =
         found->more_ms[LAUNCH_PART_COMPUTE] + found->more_ms[LAUNCH_PART_OVERLAPPED];
     const double without_ms = wall_ms - found->more_cpu_ms;
-    const double steal = run->facts->steal_share;
+    const double steal = run->info->steal_share;
     launch_text_put(text, "slower forward and backward, ");
     if (!isfinite(found->more_cpu_ms)) {
         launch_text_put(text, "probably because cores that work at once share the memory, the "
@@ -208,7 +208,7 @@ static void tell_slower_compute(const launch_run *run, const comparison *found, 
 static bool tell_cause(const launch_run *run, const comparison *found, launch_text *text)
 {
     const int ranks = found->all->ranks;
-    const int cores = run->facts->cpus_allowed;
+    const int cores = run->info->cpus_allowed;
     const double exchange_ms =
         found->more_ms[LAUNCH_PART_OVERLAPPED] + found->more_ms[LAUNCH_PART_EXCHANGE];
     const double waiting_ms = found->more_ms[LAUNCH_PART_WAITING];
@@ -290,19 +290,19 @@ static bool tell_against_one(const launch_run *run, launch_text *text)
 /* A warning where other work had the machine, unless that is told already. */
 static void tell_load(const launch_run *run, launch_text *text)
 {
-    const double load = run->facts->load_before;
+    const double load = run->info->load_before;
     if (run->end->cpus_taken) {
         launch_text_printf(text,
                            " The ranks had no CPUs of their own, which other jobs held (%s), so "
                            "these times say less than they could.",
                            run->end->unbound);
     }
-    if (load > BUSY_SHARE * run->facts->cpus_online) {
+    if (load > BUSY_SHARE * run->info->cpus_online) {
         launch_text_printf(
             text,
             " The machine was busy with other work when this run began (load %.1f on "
             "%d core%s), so these times say less than they could.",
-            load, run->facts->cpus_online, run->facts->cpus_online == 1 ? "" : "s");
+            load, run->info->cpus_online, run->info->cpus_online == 1 ? "" : "s");
     }
 }
 

@@ -130,7 +130,7 @@ static void put_message(sheet *page, const launch_run *run)
 static void put_origin(sheet *page, const launch_run *run)
 {
     launch_text text = {0};
-    launch_text_printf(&text, "ringfence launcher %s", run->facts->version);
+    launch_text_printf(&text, "ringfence launcher %s", run->info->version);
     put_string(page, "started_by", text.data);
     launch_text_fini(&text);
     launch_run_command(run, &text);
@@ -154,19 +154,19 @@ static void put_origin(sheet *page, const launch_run *run)
 
 static void put_surroundings(sheet *page, const launch_run *run)
 {
-    const launch_facts *facts = run->facts;
-    put_string(page, "git_commit", facts->git_commit);
-    put_string(page, "compiler", facts->compiler);
-    put_string(page, "compiler_flags", facts->compiler_flags);
-    put_string(page, "sanitizers", facts->sanitizers);
-    put_string(page, "host", facts->host);
-    put_string(page, "cpu", facts->cpu);
-    put_int(page, "cpus_online", (uint64_t)facts->cpus_online);
-    put_int(page, "cpus_allowed", (uint64_t)facts->cpus_allowed);
-    put_int(page, "memory_bytes", facts->memory_bytes);
-    put_string(page, "kernel", facts->kernel);
-    put_real(page, "load_average_before", facts->load_before);
-    put_real(page, "cpu_steal_share", facts->steal_share);
+    const launch_run_info *info = run->info;
+    put_string(page, "git_commit", info->git_commit);
+    put_string(page, "compiler", info->compiler);
+    put_string(page, "compiler_flags", info->compiler_flags);
+    put_string(page, "sanitizers", info->sanitizers);
+    put_string(page, "host", info->host);
+    put_string(page, "cpu", info->cpu);
+    put_int(page, "cpus_online", (uint64_t)info->cpus_online);
+    put_int(page, "cpus_allowed", (uint64_t)info->cpus_allowed);
+    put_int(page, "memory_bytes", info->memory_bytes);
+    put_string(page, "kernel", info->kernel);
+    put_real(page, "load_average_before", info->load_before);
+    put_real(page, "cpu_steal_share", info->steal_share);
     put_string(page, "unbound_because", run->end->unbound);
     put_string(page, "transport", run->end->transport);
     put_string(page, "algorithm", run->end->algorithm);
@@ -177,14 +177,14 @@ static void put_surroundings(sheet *page, const launch_run *run)
 static void put_job(sheet *page, const launch_run *run)
 {
     const proto_job *job = run->job;
-    const launch_facts *facts = run->facts;
-    const launch_rank_facts *first = run->end->ranks;
+    const launch_run_info *info = run->info;
+    const launch_rank_info *first = run->end->ranks;
     const bool known = first != NULL && first->sentences_total > 0;
     sheet data = sheet_make();
-    put_string(&data, "path", facts->data_path);
-    put_string(&data, "sha256", facts->data_sha256);
+    put_string(&data, "path", info->data_path);
+    put_string(&data, "sha256", info->data_sha256);
     put(&data, "bytes",
-        facts->data_sha256[0] != '\0' ? json_integer((json_int_t)facts->data_bytes) : json_null());
+        info->data_sha256[0] != '\0' ? json_integer((json_int_t)info->data_bytes) : json_null());
     put(&data, "sentences", known ? json_integer((json_int_t)first->sentences_total) : json_null());
     put_sheet(page, "data", data);
 
@@ -286,29 +286,29 @@ static void put_eval_curve(sheet *page, const launch_run *run)
     put(page, "eval_curve", curve);
 }
 
-static void put_finished(sheet *row, const launch_rank_facts *facts)
+static void put_finished(sheet *row, const launch_rank_info *info)
 {
     char hex[PROTO_DIGEST_HEX_BYTES];
-    const bool done = facts->finished;
-    proto_digest_hex(facts->params_sha256, hex);
+    const bool done = info->finished;
+    proto_digest_hex(info->params_sha256, hex);
     put_string(row, "params_sha256", done ? hex : NULL);
-    put(row, "byte_equal", done ? json_boolean(facts->byte_equal) : json_null());
-    put_real(row, "max_abs_difference", done ? facts->max_abs_difference : NAN);
-    put(row, "max_rss_bytes", done ? json_integer((json_int_t)facts->max_rss_bytes) : json_null());
-    put_real(row, "startup_ms", done ? (double)facts->startup_ns * MS_PER_NS : NAN);
+    put(row, "byte_equal", done ? json_boolean(info->byte_equal) : json_null());
+    put_real(row, "max_abs_difference", done ? info->max_abs_difference : NAN);
+    put(row, "max_rss_bytes", done ? json_integer((json_int_t)info->max_rss_bytes) : json_null());
+    put_real(row, "startup_ms", done ? (double)info->startup_ns * MS_PER_NS : NAN);
     put_real(row, "matrix_first_use_ms",
-             done ? (double)facts->matrix_first_use_ns * MS_PER_NS : NAN);
+             done ? (double)info->matrix_first_use_ns * MS_PER_NS : NAN);
 }
 
 /* The CPUs that are this rank's own. */
-static json_t *make_cpus(const launch_rank_facts *facts)
+static json_t *make_cpus(const launch_rank_info *info)
 {
-    if (!facts->bound) {
+    if (!info->bound) {
         return json_null();
     }
     json_t *cpus = json_array();
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &facts->cpus) && json_array_append_new(cpus, json_integer(cpu)) != 0) {
+        if (CPU_ISSET(cpu, &info->cpus) && json_array_append_new(cpus, json_integer(cpu)) != 0) {
             json_decref(cpus);
             return NULL;
         }
@@ -321,16 +321,16 @@ static json_t *make_rank(const launch_run *run, int rank)
     sheet row = sheet_make();
     put_int(&row, "rank", (uint64_t)rank);
     if (run->end->ranks != NULL) {
-        const launch_rank_facts *facts = &run->end->ranks[rank];
-        put_string(&row, "host", facts->host);
-        put_int(&row, "pid", (uint64_t)facts->pid);
-        put(&row, "cpus", make_cpus(facts));
-        put(&row, "finished", json_boolean(facts->finished));
-        put_finished(&row, facts);
-        put_int(&row, "sentences_shard", facts->sentences_shard);
-        put_int(&row, "sentences_long", facts->sentences_long);
+        const launch_rank_info *info = &run->end->ranks[rank];
+        put_string(&row, "host", info->host);
+        put_int(&row, "pid", (uint64_t)info->pid);
+        put(&row, "cpus", make_cpus(info));
+        put(&row, "finished", json_boolean(info->finished));
+        put_finished(&row, info);
+        put_int(&row, "sentences_shard", info->sentences_shard);
+        put_int(&row, "sentences_long", info->sentences_long);
         char shown[BASE_TEXT_SHOWN_BYTES];
-        base_text_shorten(facts->first_sentence, shown);
+        base_text_shorten(info->first_sentence, shown);
         put_string(&row, "first_sentence", shown);
     }
     put_breakdown(&row, "mean_step", &run->summary->ranks[rank]);

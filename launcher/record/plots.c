@@ -165,13 +165,13 @@ static void put_words(launch_text *text, const char *words)
 /* Machine and commit stand in the picture, and the ideal line where it was measured. */
 static void put_scaling_script(launch_text *text, const launch_run *run)
 {
-    const launch_facts *facts = run->facts;
+    const launch_run_info *info = run->info;
     const int ideal_ranks = launch_chart_ideal_ranks(run);
     launch_text_put(text, "\nset title \"Tokens per second against processes\\n");
-    put_words(text, facts->cpu[0] != '\0' ? facts->cpu : facts->host);
-    launch_text_printf(text, ", %d CPU%s, commit ", facts->cpus_allowed,
-                       facts->cpus_allowed == 1 ? "" : "s");
-    put_words(text, facts->git_commit);
+    put_words(text, info->cpu[0] != '\0' ? info->cpu : info->host);
+    launch_text_printf(text, ", %d CPU%s, commit ", info->cpus_allowed,
+                       info->cpus_allowed == 1 ? "" : "s");
+    put_words(text, info->git_commit);
     launch_text_put(text, "\" noenhanced");
     launch_text_put(text, SCRIPT_SCALING);
     if (ideal_ranks > 0) {

@@ -344,13 +344,13 @@ void launch_run_backend(const launch_record_end *end, launch_text *text)
 static base_status describe_and_write(launch_record *record, const launch_record_end *end,
                                       const launch_summary *summary, base_error *reterr)
 {
-    launch_facts facts;
+    launch_run_info info;
     launch_text lesson = {0};
     launch_text backend = {0};
     launch_file_digest_finish(&record->data);
-    launch_facts_gather(&facts, &record->data);
-    facts.load_before = record->load_before;
-    facts.steal_share = launch_steal_share(record->cpu_before, launch_cpu_times_now());
+    launch_run_info_gather(&info, &record->data);
+    info.load_before = record->load_before;
+    info.steal_share = launch_steal_share(record->cpu_before, launch_cpu_times_now());
     launch_run run = {
         .out = record->directory.path,
         .job = &record->job,
@@ -358,7 +358,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
         .argv = record->options.argv,
         .steps = &record->steps,
         .summary = summary,
-        .facts = &facts,
+        .info = &info,
         .end = end,
     };
     memcpy(run.started_at, record->started_at, sizeof run.started_at);

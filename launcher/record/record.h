@@ -47,7 +47,7 @@ typedef struct launch_step {
 } launch_step;
 
 /* What is known of one rank at its end. */
-typedef struct launch_rank_facts {
+typedef struct launch_rank_info {
     uint8_t params_sha256[PROTO_DIGEST_BYTES];
     bool finished; /* false: the fields from Finished are not there */
     bool byte_equal;
@@ -65,7 +65,7 @@ typedef struct launch_rank_facts {
     int64_t matrix_first_use_ns;
     uint64_t eval_total;
     uint64_t eval_correct;
-} launch_rank_facts;
+} launch_rank_info;
 
 /* One point of the scaling curve: measured in several rounds, each number of ranks once in every
  * round, so that what else the machine does meets all of them. */
@@ -105,7 +105,7 @@ typedef struct launch_record_end {
     const char *unbound; /* why ranks have no CPUs of their own; NULL or empty: they have */
     bool cpus_taken;     /* because other jobs have them */
     uint64_t model_params;
-    const launch_rank_facts *ranks; /* (world_size) */
+    const launch_rank_info *ranks; /* (world_size) */
     const launch_scaling_point *scaling;
     int scaling_count;
     const launch_scaling_failure *scaling_failed;

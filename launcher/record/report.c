@@ -31,11 +31,11 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_text_count(text, run->end->model_params);
     launch_text_printf(text, " parameters for %zu step%s, in %.1f s, on ", run->summary->steps_done,
                        run->summary->steps_done == 1 ? "" : "s", run->end->job_seconds);
-    launch_text_html(text, run->facts->host[0] != '\0' ? run->facts->host : "this machine");
-    if (run->facts->cpu[0] != '\0') {
+    launch_text_html(text, run->info->host[0] != '\0' ? run->info->host : "this machine");
+    if (run->info->cpu[0] != '\0') {
         launch_text_put(text, " (");
-        launch_text_html(text, run->facts->cpu);
-        launch_text_printf(text, ", %d cores)", run->facts->cpus_allowed);
+        launch_text_html(text, run->info->cpu);
+        launch_text_printf(text, ", %d cores)", run->info->cpus_allowed);
     }
     launch_text_printf(text, ". Started %.10s at %.8s UTC.</p>\n", run->started_at,
                        run->started_at + 11);
@@ -264,8 +264,8 @@ base_status launch_report_write(const launch_run *run, const char *manifest, lau
     launch_report_terms(text);
     const base_status status = launch_report_manifest(manifest, text, reterr);
     launch_text_printf(text, "<footer>Written by the ringfence launcher %s, commit ",
-                       run->facts->version);
-    launch_text_html(text, run->facts->git_commit);
+                       run->info->version);
+    launch_text_html(text, run->info->git_commit);
     launch_text_put(text, ". This page holds all it needs.</footer>\n</main></body></html>\n");
     return status;
 }

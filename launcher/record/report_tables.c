@@ -14,33 +14,33 @@ static void put_memory(launch_text *text, uint64_t size_bytes)
     launch_text_printf(text, "%.1f MB", (double)size_bytes / 1e6);
 }
 
-static void put_rank(launch_text *text, int rank, const launch_rank_facts *facts)
+static void put_rank(launch_text *text, int rank, const launch_rank_info *info)
 {
     char hex[PROTO_DIGEST_HEX_BYTES];
     char shown[BASE_TEXT_SHOWN_BYTES];
     launch_text_printf(text, "<tr><td class=\"n\">%d</td><td>", rank);
-    launch_text_html(text, facts->host[0] != '\0' ? facts->host : "–");
+    launch_text_html(text, info->host[0] != '\0' ? info->host : "–");
     launch_text_printf(text, "</td><td class=\"n\">%lld</td><td class=\"n\">",
-                       (long long)facts->pid);
-    launch_text_count(text, facts->sentences_shard);
+                       (long long)info->pid);
+    launch_text_count(text, info->sentences_shard);
     launch_text_put(text, "</td><td class=\"n\">");
-    launch_text_count(text, facts->sentences_long);
+    launch_text_count(text, info->sentences_long);
     launch_text_put(text, "</td><td>");
-    base_text_shorten(facts->first_sentence, shown);
+    base_text_shorten(info->first_sentence, shown);
     launch_text_html(text, shown[0] != '\0' ? shown : "–");
-    if (!facts->finished) {
+    if (!info->finished) {
         launch_text_put(text, "</td><td class=\"n\">–</td><td class=\"n\">–</td>"
                               "<td class=\"bad\">did not finish</td></tr>\n");
         return;
     }
-    proto_digest_hex(facts->params_sha256, hex);
+    proto_digest_hex(info->params_sha256, hex);
     launch_text_put(text, "</td><td class=\"n\">");
-    put_memory(text, facts->max_rss_bytes);
+    put_memory(text, info->max_rss_bytes);
     launch_text_printf(text,
                        "</td><td class=\"n\">%.1f ms</td><td><code title=\"%s\">%.12s…</code> ",
-                       (double)facts->startup_ns * 1e-6, hex, hex);
-    launch_text_put(text, facts->byte_equal ? "<span class=\"good\">same</span></td></tr>\n"
-                                            : "<span class=\"bad\">differs</span></td></tr>\n");
+                       (double)info->startup_ns * 1e-6, hex, hex);
+    launch_text_put(text, info->byte_equal ? "<span class=\"good\">same</span></td></tr>\n"
+                                           : "<span class=\"bad\">differs</span></td></tr>\n");
 }
 
 void launch_report_ranks(const launch_run *run, launch_text *text)

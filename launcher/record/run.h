@@ -3,8 +3,8 @@
 #define LAUNCH_RUN_H
 
 #include "base/clock.h"
-#include "record/facts.h"
 #include "record/record.h"
+#include "record/run_info.h"
 #include "record/steps.h"
 #include "record/summary.h"
 #include "record/text.h"
@@ -19,7 +19,7 @@ typedef struct launch_run {
     double wall_seconds; /* from one to the other */
     const launch_steps *steps;
     const launch_summary *summary;
-    const launch_facts *facts;
+    const launch_run_info *info;
     const launch_record_end *end;
     const char *lesson_notes;
     const char *backend;

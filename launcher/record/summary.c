@@ -83,8 +83,7 @@ static void gather_scaling(launch_summary *summary, int world_size, const launch
 }
 
 /* Known only when every rank has finished and said so; the digests must agree with the flags. */
-static void judge_equivalence(launch_summary *summary, int world_size,
-                              const launch_rank_facts *ranks)
+static void find_equivalence(launch_summary *summary, int world_size, const launch_rank_info *ranks)
 {
     bool equal = true;
     double difference = 0;
@@ -160,7 +159,7 @@ base_status launch_summary_init(launch_summary *summary, const launch_steps *ste
         launch_steps_tokens_per_second(steps, summary->measured_first, measured);
     total_up(summary, steps);
     gather_scaling(summary, steps->world_size, end);
-    judge_equivalence(summary, steps->world_size, end->ranks);
+    find_equivalence(summary, steps->world_size, end->ranks);
     for (int r = 0; end->ranks != NULL && r < steps->world_size; r++) {
         summary->eval_total += end->ranks[r].eval_total;
         summary->eval_correct += end->ranks[r].eval_correct;

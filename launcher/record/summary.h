@@ -31,7 +31,7 @@ typedef struct launch_summary {
     int scaling_count;
     launch_answer byte_equivalent; /* all ranks ended with the same parameters */
     double max_abs_difference;     /* NaN when unknown */
-    uint64_t eval_total;           /* held-out sentences judged by all ranks; 0: none */
+    uint64_t eval_total;           /* held-out sentences evaluated by all ranks; 0: none */
     uint64_t eval_correct;
 } launch_summary;
 

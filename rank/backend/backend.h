@@ -55,10 +55,10 @@ typedef enum rank_memory {
 } rank_memory;
 
 /* What a rank says of its arithmetic in the record. Static strings. */
-typedef struct rank_backend_facts {
+typedef struct rank_backend_info {
     const char *kernels;        /* "avx512" */
     const char *matrix_library; /* "oneDNN 2.6.3 avx512_core" */
-} rank_backend_facts;
+} rank_backend_info;
 
 typedef enum rank_matmul_kind {
     RANK_MATMUL_NN, /* c = a (rows, depth) · b (depth, columns) */
@@ -382,7 +382,7 @@ typedef struct rank_backend {
 
     base_status (*open)(rank_queue **queue, base_error *reterr);
     void (*close)(rank_queue *queue); /* after all its memory has been released; NULL is fine */
-    void (*facts)(rank_queue *queue, rank_backend_facts *facts);
+    void (*info)(rank_queue *queue, rank_backend_info *info);
     void (*set_profile)(rank_queue *queue, rank_profile *profile); /* NULL: none */
 
     /* Memory for operations to use, with anything in it. */

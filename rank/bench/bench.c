@@ -185,7 +185,7 @@ base_status bench_run(const bench_options *options, bench_figures *figures, base
         status = run_round(&b, round, reterr);
     }
     if (status == BASE_OK) {
-        b.device.backend->facts(b.device.queue, &figures->facts);
+        b.device.backend->info(b.device.queue, &figures->info);
         figures->params = (int)b.param_count;
         figures->tokens = b.tokens;
         figures->step_ms = median(b.step_ms, options->rounds);

@@ -25,7 +25,7 @@ typedef struct bench_figures {
     double tokens_per_second;
     int tokens;
     int params;
-    rank_backend_facts facts;
+    rank_backend_info info;
     double profile_ms[RANK_PART_COUNT]; /* of the best round, part by part */
 } bench_figures;
 

@@ -28,7 +28,7 @@ static base_status write_json(const char *path, const bench_figures *figures, ba
         "\"matrix_library\":\"%s\"}\n",
         figures->params, figures->tokens, figures->step_ms, figures->adamw_ms, figures->products_ms,
         figures->attention_products_ms, figures->ratio, figures->products_gflops,
-        figures->tokens_per_second, figures->facts.kernels, figures->facts.matrix_library);
+        figures->tokens_per_second, figures->info.kernels, figures->info.matrix_library);
     return base_file_write(path, text, (size_t)length, reterr);
 }
 
@@ -36,8 +36,8 @@ base_status bench_report(const bench_options *options, const bench_figures *figu
                          base_error *reterr)
 {
     (void)printf("%d parameters, %d tokens per step, one thread; kernels %s, products %s\n",
-                 figures->params, figures->tokens, figures->facts.kernels,
-                 figures->facts.matrix_library);
+                 figures->params, figures->tokens, figures->info.kernels,
+                 figures->info.matrix_library);
     (void)printf("step (forward, backward, AdamW)  %8.3f ms   %.0f tokens/s\n", figures->step_ms,
                  figures->tokens_per_second);
     (void)printf("AdamW                            %8.3f ms\n", figures->adamw_ms);

@@ -292,12 +292,12 @@ void rank_data_close(rank_data *data)
     free(data);
 }
 
-void rank_data_get_facts(const rank_data *data, rank_data_facts *facts)
+void rank_data_get_info(const rank_data *data, rank_data_info *info)
 {
-    *facts = (rank_data_facts){.sentences_total = data->sentences_total,
-                               .sentences_shard = data->sentence_count,
-                               .sentences_long = data->long_count,
-                               .first_sentence = data->sentence_count > 0 ? data->texts : ""};
+    *info = (rank_data_info){.sentences_total = data->sentences_total,
+                             .sentences_shard = data->sentence_count,
+                             .sentences_long = data->long_count,
+                             .first_sentence = data->sentence_count > 0 ? data->texts : ""};
 }
 
 /* The targets of a sentence whose `count` tokens stand at `at`: the next token, at last the end

@@ -27,7 +27,7 @@ struct rank_pass {
 
 /* All that is big or secret while the gate is passed. */
 typedef struct gate {
-    const rank_gate_facts *facts;
+    const rank_gate_info *info;
     proto_lease lease;
     budget_keyring keyring;
     budget_claims claims;
@@ -40,7 +40,7 @@ typedef struct gate {
 /* A setting of the environment that would change what JOB.json says. */
 static base_status check_environment(const gate *at, base_error *reterr)
 {
-    const proto_job *job = at->facts->job;
+    const proto_job *job = at->info->job;
     const struct {
         const char *name;
         const char *value;
@@ -68,7 +68,7 @@ static base_status read_lease(gate *at, base_error *reterr)
     if (text == NULL || end == text || *end != '\0' || errno != 0 || fd <= STDERR_FILENO ||
         fd > 1 << 20 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0) {
         return base_fail(reterr, BASE_ERR_AUTH, "mode %s needs a token: %s",
-                         proto_mode_name(at->facts->job->job.mode), what_to_run);
+                         proto_mode_name(at->info->job->job.mode), what_to_run);
     }
     const base_status status = proto_lease_read((int)fd, &at->lease, reterr);
     (void)close((int)fd);
@@ -84,7 +84,7 @@ static base_status read_keyring(gate *at, base_error *reterr)
 
 static base_status check_token(gate *at, base_error *reterr)
 {
-    const rank_gate_facts *facts = at->facts;
+    const rank_gate_info *info = at->info;
     const proto_lease *lease = &at->lease;
     base_error why = {.message = ""};
     char machine[BUDGET_NAME_BYTES];
@@ -94,9 +94,9 @@ static base_status check_token(gate *at, base_error *reterr)
         budget_token_verify(lease->token, strlen(lease->token), &at->keyring,
                             first_use ? at->now_s : BUDGET_ANY_TIME, &at->claims, &why);
     if (verdict == BUDGET_TOKEN_OK) {
-        verdict = budget_token_check_job(&at->claims, facts->job_bytes, facts->job_size,
-                                         proto_mode_name(facts->job->job.mode),
-                                         facts->job->job.world_size, &why);
+        verdict = budget_token_check_job(&at->claims, info->job_bytes, info->job_size,
+                                         proto_mode_name(info->job->job.mode),
+                                         info->job->job.world_size, &why);
     }
     if (verdict != BUDGET_TOKEN_OK) {
         return base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s",
@@ -130,7 +130,7 @@ static base_status redeem(gate *at, const char **receipt, base_error *reterr)
         .job_key = &key,
     };
     const budget_redeem_ranks self = {
-        .first = at->facts->rank, .count = 1, .attempt = at->lease.attempt};
+        .first = at->info->rank, .count = 1, .attempt = at->lease.attempt};
     const budget_verdict verdict =
         budget_redeem(&options, at->lease.token, &self, &at->redemption, &why);
     proto_wipe(&key, sizeof key);
@@ -148,7 +148,7 @@ static base_status check_receipt(gate *at, base_error *reterr)
 {
     budget_receipt receipt;
     base_error why = {.message = ""};
-    budget_receipt expected = {.rank = at->facts->rank, .attempt = at->lease.attempt};
+    budget_receipt expected = {.rank = at->info->rank, .attempt = at->lease.attempt};
     const char *text = at->lease.receipt;
     if (text[0] == '\0') {
         const base_status status = redeem(at, &text, reterr);
@@ -157,7 +157,7 @@ static base_status check_receipt(gate *at, base_error *reterr)
         }
     }
     memcpy(expected.jti, at->claims.jti, sizeof expected.jti);
-    memcpy(expected.job_public_key, at->facts->launcher_public_key, PROTO_KEY_BYTES);
+    memcpy(expected.job_public_key, at->info->launcher_public_key, PROTO_KEY_BYTES);
     budget_verdict_token verdict =
         budget_receipt_verify(text, strlen(text), &at->keyring, at->now_s, &receipt, &why);
     if (verdict == BUDGET_TOKEN_OK) {
@@ -165,7 +165,7 @@ static base_status check_receipt(gate *at, base_error *reterr)
     }
     if (verdict != BUDGET_TOKEN_OK) {
         return base_fail(reterr, BASE_ERR_AUTH, "the receipt does not admit rank %d (%s): %s",
-                         at->facts->rank, budget_verdict_token_name(verdict), why.message);
+                         at->info->rank, budget_verdict_token_name(verdict), why.message);
     }
     at->seconds = receipt.not_after - at->now_s;
     if (at->seconds > at->claims.max_seconds) {
@@ -214,7 +214,7 @@ static base_status pass_through(gate *at, base_error *reterr)
     return status;
 }
 
-base_status rank_gate_enter(const rank_gate_facts *facts, rank_pass **pass, int *exit_code,
+base_status rank_gate_enter(const rank_gate_info *info, rank_pass **pass, int *exit_code,
                             base_error *reterr)
 {
     gate *at = calloc(1, sizeof *at);
@@ -226,7 +226,7 @@ base_status rank_gate_enter(const rank_gate_facts *facts, rank_pass **pass, int 
         free(made);
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the gate");
     }
-    at->facts = facts;
+    at->info = info;
     at->exit_code = BASE_EXIT_BAD_TOKEN;
     at->now_s = (int64_t)time(NULL);
     status = pass_through(at, reterr);

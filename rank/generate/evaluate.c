@@ -5,21 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct judge {
+typedef struct evaluation {
     const rank_pairs *pairs;
     size_t answered;
     uint64_t correct;
-} judge;
+} evaluation;
 
-static void judge_answer(void *user, const rank_answer *answer)
+static void score_answer(void *user, const rank_answer *answer)
 {
-    judge *judged = user;
+    evaluation *scored = user;
     const char *wrong = NULL;
     const char *right = NULL;
-    rank_pairs_get(judged->pairs, answer->index, &wrong, &right);
-    judged->answered++;
+    rank_pairs_get(scored->pairs, answer->index, &wrong, &right);
+    scored->answered++;
     if (strcmp(answer->text, right) == 0) {
-        judged->correct++;
+        scored->correct++;
     }
 }
 
@@ -27,7 +27,7 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
                           uint64_t *total, uint64_t *correct, base_error *reterr)
 {
     const size_t count = rank_pairs_count(pairs);
-    judge judged = {.pairs = pairs};
+    evaluation scored = {.pairs = pairs};
     const char **prompts = calloc(count + 1, sizeof *prompts);
     if (prompts == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to evaluate %zu sentences", count);
@@ -37,10 +37,10 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
         rank_pairs_get(pairs, i, &prompts[i], &right);
     }
     const base_status status =
-        rank_generate(options, prompts, count, judge_answer, &judged, NULL, reterr);
+        rank_generate(options, prompts, count, score_answer, &scored, NULL, reterr);
     free(prompts);
-    const bool whole = judged.answered == count; /* a part of it is no accuracy */
+    const bool whole = scored.answered == count; /* a part of it is no accuracy */
     *total = whole ? count : 0;
-    *correct = whole ? judged.correct : 0;
+    *correct = whole ? scored.correct : 0;
     return status;
 }

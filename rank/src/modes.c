@@ -32,13 +32,13 @@ base_status rank_modes_enter(rank_worker *worker, base_error *reterr)
     if (mode->run_cloud == NULL) {
         return BASE_OK;
     }
-    rank_gate_facts facts = {
+    rank_gate_info info = {
         .rank = worker->identity.rank,
         .job = job,
         .launcher_public_key = worker->identity.launcher_public_key,
     };
-    facts.job_bytes = proto_client_job_bytes(worker->client, &facts.job_size);
-    return rank_gate_enter(&facts, &worker->pass, &worker->exit_code, reterr);
+    info.job_bytes = proto_client_job_bytes(worker->client, &info.job_size);
+    return rank_gate_enter(&info, &worker->pass, &worker->exit_code, reterr);
 }
 
 base_status rank_modes_run(rank_worker *worker, base_error *reterr)

@@ -24,9 +24,9 @@ static void warn_of_infinity(const trainer *self, const float *params)
 /* What stood behind the wrong sentence in training, where there was one. */
 static const char *prompt_suffix(const trainer *self)
 {
-    rank_data_facts facts;
-    rank_data_get_facts(self->data, &facts);
-    return strstr(facts.first_sentence, RANK_DATA_ARROW) != NULL ? RANK_DATA_ARROW : "";
+    rank_data_info info;
+    rank_data_get_info(self->data, &info);
+    return strstr(info.first_sentence, RANK_DATA_ARROW) != NULL ? RANK_DATA_ARROW : "";
 }
 
 static base_status write_files(const trainer *self, const float *params, base_error *reterr)

@@ -176,35 +176,35 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
 static void report_ready(const trainer *self)
 {
     const rank_worker *worker = self->worker;
-    rank_data_facts facts;
+    rank_data_info info;
     char first_sentence[256];
     char shown[BASE_TEXT_SHOWN_BYTES];
-    rank_backend_facts arithmetic;
-    rank_data_get_facts(self->data, &facts);
-    self->device.backend->facts(self->device.queue, &arithmetic);
-    (void)snprintf(first_sentence, sizeof first_sentence, "%s", facts.first_sentence);
+    rank_backend_info arithmetic;
+    rank_data_get_info(self->data, &info);
+    self->device.backend->info(self->device.queue, &arithmetic);
+    (void)snprintf(first_sentence, sizeof first_sentence, "%s", info.first_sentence);
 
     Ringfence__Control__Ready ready = RINGFENCE__CONTROL__READY__INIT;
     ready.model_params = self->param_count;
     ready.params_blake2b256 = (ProtobufCBinaryData){
         .len = RANK_DIGEST_BYTES, .data = (uint8_t *)rank_ddp_initial_digest(self->ddp)};
-    ready.sentences_total = facts.sentences_total;
-    ready.sentences_shard = facts.sentences_shard;
-    ready.sentences_long = facts.sentences_long;
+    ready.sentences_total = info.sentences_total;
+    ready.sentences_shard = info.sentences_shard;
+    ready.sentences_long = info.sentences_long;
     ready.first_sentence = first_sentence;
     ready.transport = (char *)coll_transport_name(coll_context_transport(worker->context));
     ready.algorithm = (char *)rank_ddp_algorithm(self->ddp);
     ready.instruction_set = (char *)arithmetic.kernels;
     ready.matrix_library = (char *)arithmetic.matrix_library;
     proto_client_ready(worker->client, &ready);
-    base_text_shorten(facts.first_sentence, shown);
-    (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", facts.sentences_shard,
-                 facts.sentences_total, shown);
+    base_text_shorten(info.first_sentence, shown);
+    (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", info.sentences_shard,
+                 info.sentences_total, shown);
     (void)fflush(stdout);
-    if (facts.sentences_long > 0) {
+    if (info.sentences_long > 0) {
         base_log(BASE_LOG_WARNING,
                  "%" PRIu64 " sentences are longer than the context of %d tokens and are left out",
-                 facts.sentences_long, self->config.context);
+                 info.sentences_long, self->config.context);
     }
 }
 

@@ -147,7 +147,7 @@ static int run_joined(const char *what, const char *timeout, int *exit_code)
     return (int)strtol(said + 5, NULL, 10);
 }
 
-/* Not the guardian's pid: the words of its peers have the program's, too. */
+/* Messages name the program's pid, not the subreaper's, and so do those of its peers. */
 static void a_rank_is_named_by_its_own_pid(void **state)
 {
     (void)state;

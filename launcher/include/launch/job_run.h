@@ -60,7 +60,7 @@ typedef struct launch_job_result {
     char matrix_library[LAUNCH_NAME_BYTES];
     char unbound[LAUNCH_NAME_BYTES]; /* why ranks have no CPUs of their own; empty: they have */
     bool cpus_taken;                 /* because other jobs have them */
-    launch_rank_facts *ranks;        /* (world_size) */
+    launch_rank_info *ranks;         /* (world_size) */
     int64_t steps_done;
     double loss_first; /* NaN when there was no step, as below */
     double loss_last;

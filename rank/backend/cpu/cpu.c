@@ -31,10 +31,10 @@ static void cpu_close(rank_queue *queue)
     free(queue);
 }
 
-static void cpu_facts(rank_queue *queue, rank_backend_facts *facts)
+static void cpu_info(rank_queue *queue, rank_backend_info *info)
 {
-    *facts = (rank_backend_facts){.kernels = queue->kernels->name,
-                                  .matrix_library = rank_matmul_library()};
+    *info = (rank_backend_info){.kernels = queue->kernels->name,
+                                .matrix_library = rank_matmul_library()};
 }
 
 static void cpu_set_profile(rank_queue *queue, rank_profile *profile)
@@ -149,7 +149,7 @@ const rank_backend rank_cpu_backend = {
     .rows_at_once = ROWS_AT_ONCE,
     .open = cpu_open,
     .close = cpu_close,
-    .facts = cpu_facts,
+    .info = cpu_info,
     .set_profile = cpu_set_profile,
     .alloc = cpu_alloc,
     .release = cpu_release,

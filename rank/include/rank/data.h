@@ -42,13 +42,13 @@ typedef struct rank_data_options {
     bool loss_on_correction;
 } rank_data_options;
 
-typedef struct rank_data_facts {
+typedef struct rank_data_info {
     uint64_t sentences_total; /* in the file */
     uint64_t sentences_shard; /* of this rank's slots */
     uint64_t sentences_long;  /* of those: longer than the context, left out */
     /* text of this shard's first sentence in file order, "" without one; owned by the data */
     const char *first_sentence;
-} rank_data_facts;
+} rank_data_info;
 
 /* Reads and checks the file (all lines of this rank's shard; the other lines are counted, and only
  * their length is checked). BASE_ERR_INVALID: the options, or a line ("FILE:LINE: reason");
@@ -56,7 +56,7 @@ typedef struct rank_data_facts {
 BASE_MUST_CHECK base_status rank_data_open(const rank_data_options *options, rank_data **data,
                                            base_error *reterr);
 void rank_data_close(rank_data *data);
-void rank_data_get_facts(const rank_data *data, rank_data_facts *facts);
+void rank_data_get_info(const rank_data *data, rank_data_info *info);
 
 /* The next batch of slot slot_first + slot_index; valid until the next call for any slot. Empty
  * (token_count 0) when the slot has run out. */

@@ -26,18 +26,18 @@
 
 typedef struct rank_pass rank_pass;
 
-typedef struct rank_gate_facts {
+typedef struct rank_gate_info {
     int rank;
     const proto_job *job;  /* parsed from the bytes below */
     const void *job_bytes; /* JOB.json */
     size_t job_size;
     const uint8_t *launcher_public_key; /* PROTO_KEY_BYTES */
-} rank_gate_facts;
+} rank_gate_info;
 
 /* BASE_OK: *pass, the caller's. Else nothing was started, *exit_code is what the process leaves
  * with (6 for whatever is wrong with token or receipt, 4, 5 or 1), and the message says what to do.
  * May ask the service, for half a minute at most. */
-BASE_MUST_CHECK base_status rank_gate_enter(const rank_gate_facts *facts, rank_pass **pass,
+BASE_MUST_CHECK base_status rank_gate_enter(const rank_gate_info *info, rank_pass **pass,
                                             int *exit_code, base_error *reterr);
 
 /* The timer goes on: it ends with the process alone. NULL is fine. */

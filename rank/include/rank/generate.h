@@ -105,7 +105,7 @@ BASE_MUST_CHECK base_status rank_generate(const rank_generate_options *options,
                                           rank_generate_report *report, base_error *reterr);
 
 /* Corrects every wrong sentence and counts the answers that equal the right one byte for byte.
- * Ended early, it has judged nothing: both are 0. */
+ * If it ends early, both are 0. */
 BASE_MUST_CHECK base_status rank_evaluate(const rank_generate_options *options,
                                           const rank_pairs *pairs, uint64_t *total,
                                           uint64_t *correct, base_error *reterr);

@@ -24,20 +24,20 @@ static void fill_job(proto_job *job, int ranks, int steps)
 static void fill_ranks(sample *made, int ranks)
 {
     for (int r = 0; r < ranks; r++) {
-        launch_rank_facts *facts = &made->ranks[r];
-        memset(facts->params_sha256, 0xab, sizeof facts->params_sha256);
-        facts->finished = true;
-        facts->byte_equal = true;
-        facts->max_rss_bytes = 41u << 20;
-        facts->sentences_total = 20480;
-        facts->sentences_shard = 20480 / (uint64_t)ranks;
-        facts->sentences_long = (uint64_t)r;
-        (void)snprintf(facts->first_sentence, sizeof facts->first_sentence,
+        launch_rank_info *info = &made->ranks[r];
+        memset(info->params_sha256, 0xab, sizeof info->params_sha256);
+        info->finished = true;
+        info->byte_equal = true;
+        info->max_rss_bytes = 41u << 20;
+        info->sentences_total = 20480;
+        info->sentences_shard = 20480 / (uint64_t)ranks;
+        info->sentences_long = (uint64_t)r;
+        (void)snprintf(info->first_sentence, sizeof info->first_sentence,
                        r % 2 == 0 ? "he goed to school" : "she dont like <apples> & \"pears\"");
-        (void)snprintf(facts->host, sizeof facts->host, "example");
-        facts->pid = 4242 + r;
-        facts->startup_ns = 9 * 1000 * 1000;
-        facts->matrix_first_use_ns = 27 * 1000 * 1000;
+        (void)snprintf(info->host, sizeof info->host, "example");
+        info->pid = 4242 + r;
+        info->startup_ns = 9 * 1000 * 1000;
+        info->matrix_first_use_ns = 27 * 1000 * 1000;
     }
 }
 

@@ -9,7 +9,7 @@ enum { SAMPLE_RANKS_MAX = 16, SAMPLE_POINTS_MAX = 8 };
 typedef struct sample {
     proto_job job;
     launch_record_options options;
-    launch_rank_facts ranks[SAMPLE_RANKS_MAX];
+    launch_rank_info ranks[SAMPLE_RANKS_MAX];
     launch_scaling_point scaling[SAMPLE_POINTS_MAX];
     launch_record_end end;
 } sample;

@@ -73,8 +73,8 @@ static char *scaling_chart(const launch_scaling_point *points, int count, int cp
 {
     launch_text text = {0};
     launch_summary summary = {.scaling_count = count, .scaling = (launch_scaling_point *)points};
-    const launch_facts facts = {.cpus_allowed = cpus};
-    const launch_run run = {.summary = &summary, .facts = &facts};
+    const launch_run_info info = {.cpus_allowed = cpus};
+    const launch_run run = {.summary = &summary, .info = &info};
     launch_chart_scaling(&text, &run);
     assert_false(text.failed);
     return text.data;

@@ -17,10 +17,10 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
     launch_steps kept = {0};
     launch_summary summary;
     launch_text text = {0};
-    const launch_facts facts = {.cpus_allowed = cpus,
-                                .cpus_online = cpus,
-                                .load_before = load_before,
-                                .steal_share = steal_share};
+    const launch_run_info info = {.cpus_allowed = cpus,
+                                  .cpus_online = cpus,
+                                  .load_before = load_before,
+                                  .steal_share = steal_share};
     assert_ok(launch_steps_init(&kept, (int)made->job.job.world_size, &error), &error);
     for (int i = 0; i < steps * (int)made->job.job.world_size; i++) {
         launch_step step = *like;
@@ -30,7 +30,7 @@ static void lesson_of(const sample *made, const launch_step *like, int steps, in
     }
     assert_ok(launch_summary_init(&summary, &kept, &made->end, &error), &error);
     const launch_run run = {
-        .job = &made->job, .steps = &kept, .summary = &summary, .facts = &facts, .end = &made->end};
+        .job = &made->job, .steps = &kept, .summary = &summary, .info = &info, .end = &made->end};
     launch_lesson_write(&run, &text);
     assert_false(text.failed);
     assert_true(text.length_bytes < size_bytes);
@@ -122,9 +122,9 @@ static void the_parts_of_a_step_add_up(void **state)
     assert_true(fabs(sum_ms - summary.slowest.step_ms) < 1e-9);
     assert_true(fabs(summary.step_ms.mean - summary.slowest.step_ms) < 1e-9);
 
-    const launch_facts facts = {.cpus_allowed = 2, .cpus_online = 2, .load_before = 0};
+    const launch_run_info info = {.cpus_allowed = 2, .cpus_online = 2, .load_before = 0};
     const launch_run run = {
-        .job = &made.job, .steps = &kept, .summary = &summary, .facts = &facts, .end = &made.end};
+        .job = &made.job, .steps = &kept, .summary = &summary, .info = &info, .end = &made.end};
     launch_text text = {0};
     launch_lesson_write(&run, &text);
     assert_tells(

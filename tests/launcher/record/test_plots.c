@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "record/facts.h"
+#include "record/run_info.h"
 #include "sample.h"
 #include "support.h"
 
@@ -83,20 +83,20 @@ static void scaling_names_machine_and_commit(void **state)
     (void)state;
     char notes[1024];
     char wanted[300];
-    launch_facts facts;
+    launch_run_info info;
     launch_file_digest data = {.path = ""};
     void *script = NULL;
     size_t size_bytes = 0;
     base_error error;
-    launch_facts_gather(&facts, &data);
+    launch_run_info_gather(&info, &data);
     write_record(notes);
     assert_ok(base_file_read(test_directory_path(&place, "out/plots.gp"), 1 << 16, &script,
                              &size_bytes, &error),
               &error);
     const char *title = strstr(script, "set title \"Tokens per second");
     assert_non_null(title);
-    assert_non_null(strstr(title, facts.cpu[0] != '\0' ? facts.cpu : facts.host));
-    (void)snprintf(wanted, sizeof wanted, "commit %s\" noenhanced\n", facts.git_commit);
+    assert_non_null(strstr(title, info.cpu[0] != '\0' ? info.cpu : info.host));
+    (void)snprintf(wanted, sizeof wanted, "commit %s\" noenhanced\n", info.git_commit);
     assert_non_null(strstr(title, wanted));
     free(script);
 }

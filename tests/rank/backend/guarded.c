@@ -60,10 +60,10 @@ static void close_queue(rank_queue *queue)
     }
 }
 
-static void facts(rank_queue *queue, rank_backend_facts *found)
+static void info(rank_queue *queue, rank_backend_info *found)
 {
     (void)queue;
-    *found = (rank_backend_facts){.kernels = "guarded", .matrix_library = "none"};
+    *found = (rank_backend_info){.kernels = "guarded", .matrix_library = "none"};
 }
 
 static base_status alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
@@ -220,7 +220,7 @@ const rank_backend guarded_backend = {
     .rows_at_once = 48,
     .open = open_queue,
     .close = close_queue,
-    .facts = facts,
+    .info = info,
     .alloc = alloc,
     .release = release,
     .map = map,

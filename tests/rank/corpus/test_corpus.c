@@ -268,7 +268,7 @@ static void sentences_fit_the_default_context(void **state)
     base_error error;
     rank_tokenizer *tokenizer = NULL;
     rank_data *data = NULL;
-    rank_data_facts facts;
+    rank_data_info info;
     assert_ok(rank_tokenizer_load(SHARE_DIRECTORY "/tokenizer.json", &tokenizer, &error), &error);
     assert_int_equal(rank_tokenizer_vocab_size(tokenizer), 512);
     const rank_data_options options = {.path = SHARE_DIRECTORY "/train.jsonl",
@@ -278,9 +278,9 @@ static void sentences_fit_the_default_context(void **state)
                                        .batch = 16,
                                        .context = CONTEXT};
     assert_ok(rank_data_open(&options, &data, &error), &error);
-    rank_data_get_facts(data, &facts);
-    assert_true(facts.sentences_total >= TRAIN_LINES_MIN);
-    assert_int_equal(facts.sentences_long, 0);
+    rank_data_get_info(data, &info);
+    assert_true(info.sentences_total >= TRAIN_LINES_MIN);
+    assert_int_equal(info.sentences_long, 0);
     rank_data_close(data);
     rank_tokenizer_destroy(tokenizer);
 }

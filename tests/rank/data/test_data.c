@@ -106,12 +106,12 @@ static void each_sentence_is_handed_out_once_an_epoch(void **state)
                 const rank_data_options options =
                     data_options(fixture, ranks * here, rank * here, here);
                 rank_data *data = NULL;
-                rank_data_facts facts;
+                rank_data_info info;
                 assert_ok(rank_data_open(&options, &data, &error), &error);
-                rank_data_get_facts(data, &facts);
-                assert_int_equal(facts.sentences_total, SENTENCES);
-                shards += facts.sentences_shard;
-                assert_int_equal(rank_data_remaining(data), facts.sentences_shard);
+                rank_data_get_info(data, &info);
+                assert_int_equal(info.sentences_total, SENTENCES);
+                shards += info.sentences_shard;
+                assert_int_equal(rank_data_remaining(data), info.sentences_shard);
                 for (int j = 0; j < here; j++) {
                     dump_slot(fixture, data, &options, j, &dump);
                     for (int i = 0; i < dump.count; i++) {
@@ -212,7 +212,7 @@ static void whole_sentences_are_packed_while_they_fit(void **state)
     const data_fixture *fixture = *state;
     base_error error;
     rank_batch batch;
-    rank_data_facts facts;
+    rank_data_info info;
     rank_data *data = NULL;
     rank_data_options options = data_options(fixture, 1, 0, 1);
     options.context = 8;
@@ -221,10 +221,10 @@ static void whole_sentences_are_packed_while_they_fit(void **state)
                "{\"text\":\"ABCDEFGH\"}\n{\"text\":\"ABCDEFG\"}\n{\"text\":\"ABCDEFGHI\"}\n"
                "{\"text\":\"ABCDEFG\"}\n{\"text\":\"A\"}\n");
     assert_ok(rank_data_open(&options, &data, &error), &error);
-    rank_data_get_facts(data, &facts);
-    assert_int_equal(facts.sentences_shard, 5);
-    assert_int_equal(facts.sentences_long, 1);
-    assert_string_equal(facts.first_sentence, "ABCDEFGH");
+    rank_data_get_info(data, &info);
+    assert_int_equal(info.sentences_shard, 5);
+    assert_int_equal(info.sentences_long, 1);
+    assert_string_equal(info.first_sentence, "ABCDEFGH");
     for (int epoch = 0; epoch < 20; epoch++) {
         uint64_t left = 4;
         assert_int_equal(rank_data_remaining(data), left);
@@ -248,15 +248,15 @@ static void more_slots_than_sentences_is_fine(void **state)
     const data_fixture *fixture = *state;
     base_error error;
     rank_batch batch;
-    rank_data_facts facts;
+    rank_data_info info;
     rank_data *data = NULL;
     const rank_data_options options = data_options(fixture, 4, 1, 3);
     data_write(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\n");
     assert_ok(rank_data_open(&options, &data, &error), &error);
-    rank_data_get_facts(data, &facts);
-    assert_int_equal(facts.sentences_total, 2);
-    assert_int_equal(facts.sentences_shard, 1);
-    assert_string_equal(facts.first_sentence, "b");
+    rank_data_get_info(data, &info);
+    assert_int_equal(info.sentences_total, 2);
+    assert_int_equal(info.sentences_shard, 1);
+    assert_string_equal(info.first_sentence, "b");
     const int expected[3] = {1, 0, 0};
     for (int slot = 0; slot < 3; slot++) {
         assert_ok(rank_data_next_batch(data, slot, &batch, &error), &error);

@@ -308,12 +308,12 @@ static void pass_and_stop(const budget_claims *claims)
     }
     (void)snprintf(number, sizeof number, "%d", fd);
     (void)setenv("RINGFENCE_LEASE_FD", number, 1);
-    const rank_gate_facts facts = {.rank = 0,
-                                   .job = &job,
-                                   .job_bytes = paper.job,
-                                   .job_size = paper.job_bytes,
-                                   .launcher_public_key = paper.job_key.public_key};
-    if (rank_gate_enter(&facts, &pass, &exit_code, &error) != BASE_OK) {
+    const rank_gate_info info = {.rank = 0,
+                                 .job = &job,
+                                 .job_bytes = paper.job,
+                                 .job_size = paper.job_bytes,
+                                 .launcher_public_key = paper.job_key.public_key};
+    if (rank_gate_enter(&info, &pass, &exit_code, &error) != BASE_OK) {
         _exit(exit_code);
     }
     (void)raise(SIGSTOP);

@@ -28,12 +28,12 @@ static void it_says_what_it_is(void **state)
     (void)state;
     base_error error;
     rank_device none;
-    rank_backend_facts facts;
+    rank_backend_info info;
     assert_int_equal(device.backend->abi, RANK_BACKEND_ABI);
     assert_int_equal(device.backend->size_bytes, sizeof(rank_backend));
-    device.backend->facts(device.queue, &facts);
-    assert_non_null(facts.kernels);
-    assert_non_null(strstr(facts.matrix_library, "oneDNN "));
+    device.backend->info(device.queue, &info);
+    assert_non_null(info.kernels);
+    assert_non_null(strstr(info.matrix_library, "oneDNN "));
     assert_status(rank_device_open("abacus", &none, &error), BASE_ERR_NOTFOUND);
     assert_non_null(strstr(error.message, "abacus"));
     rank_device_close(&none);

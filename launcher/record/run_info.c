@@ -1,6 +1,6 @@
 /* Gathers what a record says of machine, build and load: host, CPU, memory, compiler, steal time.
  * Called by record.c. */
-#include "record/facts.h"
+#include "record/run_info.h"
 
 #include <math.h>
 #include <sched.h>
@@ -33,25 +33,25 @@ static void find_cpu_model(char *model, size_t size_bytes)
     }
 }
 
-static void find_machine(launch_facts *facts)
+static void find_machine(launch_run_info *info)
 {
     struct utsname system;
     cpu_set_t allowed;
     if (uname(&system) == 0) {
-        base_utf8_copy(facts->host, sizeof facts->host, system.nodename);
-        (void)snprintf(facts->kernel, sizeof facts->kernel, "%.60s %.80s %.60s", system.sysname,
+        base_utf8_copy(info->host, sizeof info->host, system.nodename);
+        (void)snprintf(info->kernel, sizeof info->kernel, "%.60s %.80s %.60s", system.sysname,
                        system.release, system.machine);
     }
-    find_cpu_model(facts->cpu, sizeof facts->cpu);
-    facts->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    facts->cpus_allowed = facts->cpus_online;
+    find_cpu_model(info->cpu, sizeof info->cpu);
+    info->cpus_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    info->cpus_allowed = info->cpus_online;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
-        facts->cpus_allowed = CPU_COUNT(&allowed);
+        info->cpus_allowed = CPU_COUNT(&allowed);
     }
     const long pages = sysconf(_SC_PHYS_PAGES);
     const long page_bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page_bytes > 0) {
-        facts->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+        info->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
     }
 }
 
@@ -108,22 +108,22 @@ double launch_steal_share(launch_cpu_times before, launch_cpu_times after)
     return (double)(after.stolen - before.stolen) / (double)(after.all - before.all);
 }
 
-void launch_facts_gather(launch_facts *facts, const launch_file_digest *data)
+void launch_run_info_gather(launch_run_info *info, const launch_file_digest *data)
 {
-    memset(facts, 0, sizeof *facts);
-    facts->load_before = NAN;
-    facts->steal_share = NAN;
-    find_machine(facts);
+    memset(info, 0, sizeof *info);
+    info->load_before = NAN;
+    info->steal_share = NAN;
+    find_machine(info);
     if (data->path[0] != '\0') {
-        shorten_path(data->path, facts->data_path, sizeof facts->data_path);
+        shorten_path(data->path, info->data_path, sizeof info->data_path);
     }
     if (data->known) {
-        facts->data_bytes = data->size_bytes;
-        proto_digest_hex(data->sha256, facts->data_sha256);
+        info->data_bytes = data->size_bytes;
+        proto_digest_hex(data->sha256, info->data_sha256);
     }
-    facts->version = LAUNCH_BUILD_VERSION;
-    facts->git_commit = LAUNCH_BUILD_COMMIT;
-    facts->compiler = LAUNCH_BUILD_COMPILER;
-    facts->compiler_flags = LAUNCH_BUILD_FLAGS;
-    facts->sanitizers = LAUNCH_BUILD_SANITIZE;
+    info->version = LAUNCH_BUILD_VERSION;
+    info->git_commit = LAUNCH_BUILD_COMMIT;
+    info->compiler = LAUNCH_BUILD_COMPILER;
+    info->compiler_flags = LAUNCH_BUILD_FLAGS;
+    info->sanitizers = LAUNCH_BUILD_SANITIZE;
 }

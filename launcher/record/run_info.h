@@ -1,6 +1,6 @@
 /* What is written down of the machine, the build and the data file. */
-#ifndef LAUNCH_FACTS_H
-#define LAUNCH_FACTS_H
+#ifndef LAUNCH_RUN_INFO_H
+#define LAUNCH_RUN_INFO_H
 
 #include <stdint.h>
 
@@ -8,12 +8,12 @@
 #include "proto/digest.h"
 #include "record/file_digest.h"
 
-enum { LAUNCH_FACT_BYTES = 256 };
+enum { LAUNCH_INFO_BYTES = 256 };
 
-typedef struct launch_facts {
+typedef struct launch_run_info {
     char host[BASE_HOSTNAME_BYTES];
-    char cpu[LAUNCH_FACT_BYTES];    /* the model's name; empty when unknown */
-    char kernel[LAUNCH_FACT_BYTES]; /* "Linux 6.1.0-18-amd64 x86_64" */
+    char cpu[LAUNCH_INFO_BYTES];    /* the model's name; empty when unknown */
+    char kernel[LAUNCH_INFO_BYTES]; /* "Linux 6.1.0-18-amd64 x86_64" */
     int cpus_online;
     int cpus_allowed; /* this process may run on; at least 1 */
     uint64_t memory_bytes;
@@ -28,7 +28,7 @@ typedef struct launch_facts {
     const char *compiler;
     const char *compiler_flags;
     const char *sanitizers; /* empty: none */
-} launch_facts;
+} launch_run_info;
 
 /* The machine's 1-minute load average; NaN when it cannot be known. */
 double launch_load_average(void);
@@ -46,6 +46,6 @@ double launch_steal_share(launch_cpu_times before, launch_cpu_times after);
 
 /* Looks everything up but load_before and steal_share; what cannot be found out is left empty.
  * data: finished. */
-void launch_facts_gather(launch_facts *facts, const launch_file_digest *data);
+void launch_run_info_gather(launch_run_info *info, const launch_file_digest *data);
 
 #endif

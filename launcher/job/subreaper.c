@@ -1,6 +1,6 @@
 /* The subreaper between the launcher and a user's program: it kills whatever the program leaves
  * behind. Entered by spawn.c in the forked child. */
-#include "job/guardian.h"
+#include "job/subreaper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +78,7 @@ static BASE_NORETURN void watch(pid_t program, int lifeline_fd)
     sigset_t ours;
     siginfo_t info = {0};
     (void)sigemptyset(&ours);
-    (void)sigaddset(&ours, LAUNCH_GUARDIAN_KILL);
+    (void)sigaddset(&ours, LAUNCH_SUBREAPER_KILL);
     const int signal_fd = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
     const int program_fd = pidfd_open(program, 0);
     struct pollfd polls[] = {{.fd = program_fd, .events = POLLIN},
@@ -123,22 +123,22 @@ static void close_others(const int *kept, size_t kept_count)
     (void)close_range((unsigned)last + 1, ~0U, 0);
 }
 
-void launch_guardian_stand(const int *kept, size_t kept_count, int lifeline_fd)
+void launch_subreaper_fork(const int *kept, size_t kept_count, int lifeline_fd)
 {
     sigset_t all;
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, NULL); /* the guardian hears its own signal alone */
+    (void)sigprocmask(SIG_SETMASK, &all, NULL); /* the subreaper hears its own signal alone */
     close_others(kept, kept_count);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
         _exit(EXIT_NOT_STARTED);
     }
-    const pid_t guardian = getpid();
+    const pid_t subreaper = getpid();
     const pid_t program = fork();
     if (program < 0) {
         _exit(EXIT_NOT_STARTED);
     }
     if (program == 0) {
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != guardian) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != subreaper) {
             _exit(EXIT_NOT_STARTED);
         }
         return;
