@@ -65,7 +65,8 @@ static int first_sibling(int cpu)
     return first;
 }
 
-/* Allowed CPUs in the order of taking: one of each core first, then their siblings. */
+/* The allowed CPUs in the order in which ranks take them: one CPU of each core first, then their
+ * siblings. */
 static int list_cpus(const cpu_set_t *allowed, int *cpus)
 {
     cpu_set_t cores;
@@ -89,7 +90,7 @@ static int list_cpus(const cpu_set_t *allowed, int *cpus)
     return count + sibling_count;
 }
 
-/* The socket that holds the CPU's name, or -1 when another process has it. */
+/* Binds a socket to the CPU's name. Returns -1 if another process has the name. */
 static int claim_cpu(int cpu)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -115,7 +116,7 @@ static void release(launch_affinity *affinity)
     affinity->claim_count = 0;
 }
 
-/* Takes `wanted` of the listed CPUs that nobody else has. */
+/* Takes `wanted` of the listed CPUs, leaving out those that another job has. */
 static void claim_cpus(launch_affinity *affinity, const int *cpus, int cpu_count, int wanted)
 {
     int taken = 0;
@@ -144,7 +145,7 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
     *affinity = (launch_affinity){.cpus_per_rank = cpus_per_rank};
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
         (void)snprintf(affinity->why_not, sizeof affinity->why_not,
-                       "the allowed CPUs cannot be told");
+                       "the allowed CPUs are not known");
         return BASE_OK;
     }
     const int64_t wanted = (int64_t)ranks * cpus_per_rank;

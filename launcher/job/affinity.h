@@ -1,8 +1,9 @@
 /* Which CPUs a job's ranks run on.
  *
- * A CPU is claimed by binding an abstract Unix socket with its number: the kernel lets one process
- * have a name, and takes it back when that process ends in whatever way. So two jobs on one host
- * (one network namespace) never bind to the same CPU, and nothing is left behind. One thread. */
+ * A job claims a CPU by binding an abstract Unix socket that is named after the CPU's number. Only
+ * one process can have a name, and the kernel releases the name when that process ends, however it
+ * ends. So two jobs on one host (one network namespace) never bind to the same CPU, and nothing is
+ * left behind. One thread. */
 #ifndef LAUNCH_AFFINITY_H
 #define LAUNCH_AFFINITY_H
 
@@ -20,18 +21,18 @@ typedef struct launch_affinity {
     int *claims;     /* (claim_count) */
     int *cpus;       /* (ranks × cpus_per_rank) */
     int cpus_per_rank;
-    bool taken;        /* it is not bound, because other jobs have the CPUs */
+    bool taken;        /* other jobs have the CPUs, so this job is not bound */
     char why_not[128]; /* why the job is not bound */
 } launch_affinity;
 
-/* Claims cpus_per_rank CPUs for each of `ranks`, one per core as long as there are cores; leaves
- * the job unbound, with the reason in why_not, when there are not enough. claim is false for a
- * dry run: looks, and takes nothing. */
+/* Claims cpus_per_rank CPUs for each of `ranks`, one per core as long as there are cores. If there
+ * are not enough, the job stays unbound, and why_not has the reason. With claim false (a dry run)
+ * it only looks. */
 BASE_MUST_CHECK base_status launch_affinity_init(launch_affinity *affinity, int ranks,
                                                  int cpus_per_rank, bool claim, base_error *reterr);
 void launch_affinity_fini(launch_affinity *affinity);
 
-/* The CPUs of one rank; affinity->bound holds. */
+/* The CPUs of one rank. The job must be bound. */
 void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *set);
 
 /* The smallest whole number of CPUs that covers "QUOTA PERIOD" (cgroup 2's cpu.max);

@@ -22,11 +22,11 @@ static bool read_text(const char *path, char *text, size_t size_bytes)
     return got > 0;
 }
 
-/* True when `wanted` is one of the comma-separated words. */
-static bool has_word(const char *words, const char *wanted)
+/* Whether `wanted` is one of the comma-separated names. */
+static bool has_name(const char *names, const char *wanted)
 {
     const size_t length = strlen(wanted);
-    for (const char *at = words; at != NULL; at = strchr(at, ',')) {
+    for (const char *at = names; at != NULL; at = strchr(at, ',')) {
         at += *at == ',' ? 1 : 0;
         if (strncmp(at, wanted, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
             return true;
@@ -35,7 +35,7 @@ static bool has_word(const char *words, const char *wanted)
     return false;
 }
 
-/* One line of /proc/self/cgroup, "ID:CONTROLLERS:PATH", tried for the file. */
+/* Reads the file of the group that one line of /proc/self/cgroup names: "ID:CONTROLLERS:PATH". */
 static bool read_from(char *line, const char *controller, const char *name, char *text,
                       size_t size_bytes)
 {
@@ -52,14 +52,14 @@ static bool read_from(char *line, const char *controller, const char *name, char
         (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", group, name);
         return read_text(path, text, size_bytes);
     }
-    if (!has_word(controllers, controller)) {
+    if (!has_name(controllers, controller)) {
         return false;
     }
     (void)snprintf(path, sizeof path, "/sys/fs/cgroup/%s%s/%s", controller, group, name);
     if (read_text(path, text, size_bytes)) {
         return true;
     }
-    /* inside a container the group's path is the host's: its files are at the root */
+    /* inside a container the line has the host's path, but the files are at the root */
     (void)snprintf(path, sizeof path, "/sys/fs/cgroup/%s/%s", controller, name);
     return read_text(path, text, size_bytes);
 }

@@ -6,11 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a control file of the process's own group (version 2: the unified one; version 1: that of
- * the controller), cut at size_bytes - 1. False where there is none. */
+/* Reads a control file of the process's own group, cut at size_bytes - 1: of the unified group in
+ * version 2, of the controller's in version 1. False if there is none. */
 bool launch_cgroup_read(const char *controller, const char *name, char *text, size_t size_bytes);
 
-/* Processes of the group that the kernel has killed for want of memory so far; -1: not known. */
+/* How many processes of the group the kernel has killed so far because memory ran out; -1: not
+ * known. */
 int64_t launch_cgroup_oom_kills(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Who failed first, and the end of everybody else. */
+/* Keeps the first cause of failure, and ends all ranks. Called by every file of job/ that sees a
+ * failure, and by job_run.c for its deadlines and the user's signals. */
 #include <control.pb-c.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -23,7 +24,7 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
         cause->rank = rank;
         cause->exit_status = exit_status;
     }
-    /* what is not a cause by itself may have one that shows in a moment */
+    /* a failure that is not a cause by itself may have one that shows in a moment */
     const int64_t wait_ms = blame <= LAUNCH_BLAME_CAUSE ? 0 : LAUNCH_CAUSE_WAIT_MS;
     const int64_t due_ns = base_now_ns() + wait_ms * BASE_NS_PER_MS;
     if (due_ns < session->abort_due_ns) {
@@ -35,14 +36,16 @@ static void signal_rank(launch_session *session, int index, int signal_number)
 {
     launch_rank *rank = &session->ranks[index];
     if (rank->started && !rank->exited) {
-        if (rank->exit_due_ns == 0) { /* else it has ended: only what it started hears this */
+        if (rank->exit_due_ns == 0) {
+            /* if it has ended, the signal only reaches what it started */
             rank->ended_with = signal_number;
         }
         launch_process_signal(&rank->process, signal_number);
     }
 }
 
-/* Tells the ranks; who has not joined, or cannot be told, is sent a signal at once. */
+/* Sends Abort to the ranks. A rank that has not joined, or that the message does not reach, gets a
+ * signal at once. */
 static void send_abort(launch_session *session)
 {
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
@@ -56,14 +59,14 @@ static void send_abort(launch_session *session)
         base_error ignored;
         launch_rank *rank = &session->ranks[i];
         if (rank->reported_exit_code >= 0) {
-            continue; /* has failed by itself: it is on its way out, and knows why */
+            continue; /* it has failed by itself, so it is ending and knows why */
         }
-        const bool told = rank->joined && !rank->exited &&
-                          proto_bus_send(session->bus, i, &envelope, &ignored) == BASE_OK;
-        rank->unreachable = rank->joined && !told;
+        const bool notified = rank->joined && !rank->exited &&
+                              proto_bus_send(session->bus, i, &envelope, &ignored) == BASE_OK;
+        rank->unreachable = rank->joined && !notified;
         if (rank->stopped) {
-            signal_rank(session, i, SIGKILL); /* it could not hear anything else */
-        } else if (!told) {
+            signal_rank(session, i, SIGKILL); /* a stopped process reacts to no other signal */
+        } else if (!notified) {
             signal_rank(session, i, SIGTERM);
         }
     }
@@ -124,7 +127,8 @@ static void send_stop(launch_session *session, const char *reason)
     }
 }
 
-/* A program of the user's gets the signal itself; one that has joined can ask for it, too. */
+/* A user's program gets the signal itself. A program that has joined gets a Stop message as
+ * well. */
 static void pass_on(launch_session *session, int signal_number, const char *name)
 {
     session->stop_signal = signal_number;
@@ -147,7 +151,7 @@ void launch_stop(launch_session *session, int signal_number)
                                                   : "SIGHUP";
     const bool first = session->stop_signal == 0;
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
-        return; /* it is ending already, within a second */
+        return; /* the job is ending already, within a second */
     }
     if (session->options->program != NULL && first) {
         pass_on(session, signal_number, name);

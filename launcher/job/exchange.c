@@ -1,4 +1,5 @@
-/* Exchanges: each rank gives a part, and when all have, each gets all parts. */
+/* The all-gather over the control plane: each rank gives a part, and each gets all parts once the
+ * last has come. Called by messages.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static void send_exchanged(launch_session *session)
     free(parts);
 }
 
-void rendezvous_hear_exchange(launch_session *session, int rank,
-                              const Ringfence__Control__Exchange *exchange)
+void rendezvous_handle_exchange(launch_session *session, int rank,
+                                const Ringfence__Control__Exchange *exchange)
 {
     launch_rank *giving = &session->ranks[rank];
     if (giving->has_part) {

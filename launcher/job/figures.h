@@ -1,5 +1,5 @@
-/* The figures of a job that is running or has run, for the progress line, the summary and the
- * scaling curve; by the same rules as the record's. Pure. */
+/* The figures of a running or finished job, for the progress line, the summary and the scaling
+ * curve. They follow the same rules as the record's. Pure. */
 #ifndef LAUNCH_FIGURES_H
 #define LAUNCH_FIGURES_H
 
@@ -7,7 +7,7 @@
 
 /* NaN where nothing is known yet. */
 typedef struct launch_figures {
-    int64_t steps; /* that all ranks have told */
+    int64_t steps; /* that all ranks have reported */
     double loss_first;
     double loss_last;
     double tokens_per_second;
@@ -18,12 +18,12 @@ typedef struct launch_figures {
     launch_breakdown slowest; /* where the slowest rank's step went */
 } launch_figures;
 
-/* Over the last half of the steps: the first is warm-up. */
+/* Over the last half of the steps. The first half is warm-up. */
 BASE_MUST_CHECK base_status launch_figures_final(const launch_steps *steps, launch_figures *figures,
                                                  base_error *reterr);
 
-/* Over the last few steps: cheap, however long the job is.
- * Without p95, steps_measured and slowest. */
+/* Over the last few steps, so that it is cheap however long the job is. Without p95, steps_measured
+ * and slowest. */
 void launch_figures_recent(const launch_steps *steps, launch_figures *figures);
 
 #endif

@@ -1,16 +1,17 @@
-/* The ranks' flight records: gathered piece by piece, handed over whole. */
+/* Collects each rank's flight record piece by piece, and delivers them together. Called by
+ * messages.c for each piece, and by job_run.c for SIGUSR1 and at the end. */
 #include <control.pb-c.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "job/session.h"
 
-bool launch_flights_hear(launch_session *session, int index,
-                         const Ringfence__Control__Flight *flight)
+bool launch_flights_add(launch_session *session, int index,
+                        const Ringfence__Control__Flight *flight)
 {
     launch_rank *rank = &session->ranks[index];
     const size_t piece_bytes = flight->piece.len;
-    if (rank->flight_whole) { /* a new one */
+    if (rank->flight_whole) { /* this piece begins a new record */
         rank->flight_whole = false;
         rank->flight_bytes = 0;
     }
@@ -19,7 +20,7 @@ bool launch_flights_hear(launch_session *session, int index,
     }
     char *grown = realloc(rank->flight, rank->flight_bytes + piece_bytes + 1);
     if (grown == NULL) {
-        return true; /* a record less, not a job less */
+        return true; /* without memory the record is lost, but the job goes on */
     }
     if (piece_bytes > 0) {
         memcpy(grown + rank->flight_bytes, flight->piece.data, piece_bytes);
@@ -32,13 +33,13 @@ bool launch_flights_hear(launch_session *session, int index,
     return true;
 }
 
-void launch_flights_ask(launch_session *session)
+void launch_flights_request(launch_session *session)
 {
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     Ringfence__Control__Dump dump = RINGFENCE__CONTROL__DUMP__INIT;
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP;
     envelope.dump = &dump;
-    session->flights_asked = true;
+    session->flights_requested = true;
     session->sent = true;
     for (int rank = 0; rank < session->world_size; rank++) {
         base_error ignored;
@@ -61,16 +62,16 @@ void launch_flights_deliver(launch_session *session, bool last)
             count++;
         }
     }
-    const bool answered = session->flights_asked && count == session->world_size;
+    const bool answered = session->flights_requested && count == session->world_size;
     if (session->options->on_flights == NULL || count == 0 || !(answered || (last && failed))) {
         return;
     }
-    session->flights_asked = false;
+    session->flights_requested = false;
     launch_screen_clear(&session->screen);
     session->options->on_flights(session->options->user, records, session->world_size,
                                  failed ? session->cause.error.message : "");
     for (int rank = 0; rank < session->world_size; rank++) {
-        session->ranks[rank].flight_whole = false; /* an old one must not pass for a new one */
+        session->ranks[rank].flight_whole = false; /* an old record must not pass for a new one */
         session->ranks[rank].flight_bytes = 0;
     }
 }

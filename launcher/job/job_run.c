@@ -55,8 +55,8 @@ static base_status open_logs(launch_session *session, base_error *reterr)
 static void print_line(void *user, int fd, const char *line, size_t line_bytes)
 {
     launch_session *session = user;
-    /* What our ranks say besides errors is of interest in the job itself only; what a program of
-     * the user's says is what it is run for. */
+    /* The chatter of our ranks is of interest only in the job itself. A user's program is run for
+     * its output. */
     const bool chatter = fd == STDOUT_FILENO && session->options->program == NULL;
     if (chatter && (session->options->quiet || session->options->label != NULL)) {
         return;
@@ -64,20 +64,21 @@ static void print_line(void *user, int fd, const char *line, size_t line_bytes)
     launch_screen_write(&session->screen, fd, line, line_bytes);
 }
 
-/* What ends or pauses a job, but for signals that whoever started it has us ignore (nohup, a
- * shell's "&"): blocked ones would be heard all the same. */
+/* Blocks the signals that end or pause a job, and receives them through a descriptor. A signal that
+ * the launcher's parent made us ignore (nohup, a shell's "&") stays ignored. It must not be
+ * blocked, because a blocked signal would be received all the same. */
 static base_status open_signals(launch_session *session, base_error *reterr)
 {
-    static const int heard[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1};
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1};
     sigset_t signals;
     (void)sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof heard / sizeof heard[0]; i++) {
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
         struct sigaction action;
-        if (sigaction(heard[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
-            (void)sigaddset(&signals, heard[i]);
+        if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(&signals, caught[i]);
         }
     }
-    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no exit status to take */
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no exit status to collect */
     (void)sigaddset(&signals, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -85,7 +86,7 @@ static base_status open_signals(launch_session *session, base_error *reterr)
                                    : base_fail_errno(reterr, errno, "cannot watch for signals");
 }
 
-/* Notes why ranks are not bound, and says so where they were to be. */
+/* Notes why ranks are not bound, and warns if the user wanted them bound. */
 static void note_binding(launch_session *session)
 {
     const launch_job_options *options = session->options;
@@ -155,7 +156,7 @@ static void take_signals(launch_session *session)
         if (info.ssi_signo == SIGCHLD) {
             launch_watch_stops(session, base_now_ns());
         } else if (info.ssi_signo == SIGUSR1) {
-            launch_flights_ask(session);
+            launch_flights_request(session);
         } else if (info.ssi_signo == SIGTSTP) {
             launch_watch_pause(session);
         } else {
@@ -169,8 +170,9 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Ends the job when its lease is over; when that is. The ranks' own timers come a moment later. */
-static int64_t tend_lease(launch_session *session, int64_t now_ns)
+/* Ends the job when its lease is over. Returns when that is. The ranks' own timers come a moment
+ * later. */
+static int64_t check_lease(launch_session *session, int64_t now_ns)
 {
     const launch_lease *lease = session->options->lease;
     if (lease == NULL || session->abort_due_ns != BASE_NO_DEADLINE) {
@@ -192,13 +194,13 @@ static int64_t tend_lease(launch_session *session, int64_t now_ns)
     return now_ns + left_ns;
 }
 
-/* Does what is due; when the next thing is. */
-static int64_t tend(launch_session *session)
+/* Does whatever is due. Returns when it must be called again. */
+static int64_t do_due(launch_session *session)
 {
     const int64_t now_ns = base_now_ns();
     int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
     next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
-    next_ns = earlier(next_ns, tend_lease(session, now_ns));
+    next_ns = earlier(next_ns, check_lease(session, now_ns));
     next_ns = earlier(next_ns, launch_watch_exits_due(session, now_ns));
     next_ns = earlier(next_ns, launch_end_ranks(session, now_ns));
     launch_lines_flush(session->lines, now_ns);
@@ -219,7 +221,8 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
     polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
     for (int i = 0; i < session->world_size; i++) {
         const launch_process *process = &session->ranks[i].process;
-        const bool known = session->ranks[i].exit_due_ns != 0; /* its end: nothing to wake for */
+        /* the end is known: nothing to wake for */
+        const bool known = session->ranks[i].exit_due_ns != 0;
         struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
         rank[0] = (struct pollfd){.fd = known ? NO_FD : process->pidfd, .events = POLLIN};
         rank[1] = (struct pollfd){.fd = process->out_fd, .events = POLLIN};
@@ -228,7 +231,7 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
     return FIXED_POLLS + session->world_size * POLLS_PER_RANK;
 }
 
-/* All ranks are gone, and no message of theirs can still explain why. */
+/* All ranks have ended, and no message from them can still explain the failure. */
 static bool is_over(const launch_session *session)
 {
     if (session->exited_count < session->started_count) {
@@ -245,14 +248,14 @@ static base_status supervise(launch_session *session, base_error *reterr)
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to watch the ranks");
     }
     for (;;) {
-        launch_rendezvous_drain(session);
+        launch_messages_drain(session);
         session->sent = false;
-        const int64_t next_ns = tend(session);
+        const int64_t next_ns = do_due(session);
         if (is_over(session)) {
             break;
         }
         if (session->sent) {
-            continue; /* sending may have eaten the bus's wake-up: look again before sleeping */
+            continue; /* sending may have consumed the bus's wake-up: look again before sleeping */
         }
         const int count = fill_polls(session, polls);
         if (poll(polls, (nfds_t)count, base_deadline_poll_ms(next_ns, POLL_MS_MAX)) <= 0) {
@@ -280,7 +283,7 @@ static base_status supervise(launch_session *session, base_error *reterr)
 
 /* ---- after the loop ---- */
 
-/* When starting failed half-way: nothing stays. */
+/* Kills what runs if starting failed half-way. */
 static void kill_all(launch_session *session)
 {
     for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
@@ -339,7 +342,7 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     result->slowest = figures.slowest;
     result->stop_signal = session->stop_signal;
     for (int rank = 0; rank < session->world_size && session->stop_signal != 0; rank++) {
-        result->ranks[rank].eval_total = 0; /* some ranks' share is no accuracy */
+        result->ranks[rank].eval_total = 0; /* a part of the ranks gives no accuracy */
         result->ranks[rank].eval_correct = 0;
     }
     if (session->cause.blame != 0) {
@@ -354,20 +357,20 @@ static base_status fill_result(launch_session *session, base_error *reterr)
     return status;
 }
 
-/* A training that has gone wrong without an error. */
+/* Warns of a training whose loss grew, although nothing failed. */
 static void warn_of_growth(launch_session *session)
 {
     const launch_job_result *result = session->result;
     if (session->cause.blame == 0 && session->options->label == NULL &&
         launch_loss_grew(result->loss_first, result->loss_last)) {
-        char words[LAUNCH_LOSS_WORDS_BYTES];
-        launch_loss_words(result->loss_first, result->loss_last, words);
-        launch_screen_say(&session->screen, "warning: %s", words);
+        char message[LAUNCH_LOSS_MESSAGE_BYTES];
+        launch_loss_message(result->loss_first, result->loss_last, message);
+        launch_screen_say(&session->screen, "warning: %s", message);
     }
 }
 
-/* What ranks have said is a part of the result: whoever keeps it must hear that it is not whole. */
-static void tell_lost_output(launch_session *session)
+/* The ranks' output is a part of the result, so the user must be warned if some of it was lost. */
+static void warn_of_lost_output(launch_session *session)
 {
     launch_job_result *result = session->result;
     if (session->screen.lost != 0) {
@@ -419,7 +422,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     }
     if (status == BASE_OK) {
         warn_of_growth(&session);
-        tell_lost_output(&session);
+        warn_of_lost_output(&session);
     }
     session_close(&session);
     (void)pthread_sigmask(SIG_SETMASK, &mask_before, NULL);

@@ -1,5 +1,5 @@
-/* Merges equal output lines of several ranks and prefixes each with its ranks. Fed by watch.c from
- * the ranks' pipes; job_run.c flushes and prints them. */
+/* Merges equal output lines of several ranks, and puts the ranks' numbers before each line. watch.c
+ * feeds it from the ranks' pipes, and job_run.c flushes it and prints the lines. */
 #include "job/lines.h"
 
 #include <stdbool.h>
@@ -13,12 +13,12 @@
 
 enum { STREAMS = 2, PREFIX_BYTES_MAX = 256 };
 
-/* A line that may still be said by other ranks. */
+/* A line that is held back because other ranks may still write it. */
 typedef struct held_line {
     int fd;
     int64_t due_ns;
     int rank_count;
-    uint8_t *ranks; /* (ranks) 1: has said it */
+    uint8_t *ranks; /* (ranks) 1: has written it */
     size_t size_bytes;
     char *text;
 } held_line;
@@ -114,8 +114,8 @@ int64_t launch_lines_deadline_ns(const launch_lines *lines)
     return lines->held_count > 0 ? lines->held[0].due_ns : BASE_NO_DEADLINE;
 }
 
-/* The held line that this one joins: the same, not yet said by this rank, and behind everything
- * this rank has held back. */
+/* The held line that this one can join: it has the same text, this rank has not written it yet, and
+ * it comes after every line of this rank that is held back. */
 static held_line *find_same(launch_lines *lines, int rank, int fd, const part_line *part)
 {
     held_line *found = NULL;
@@ -142,7 +142,7 @@ static void line_done(launch_lines *lines, int rank, int fd, int64_t now_ns)
         }
         uint8_t *block = calloc(1, (size_t)lines->ranks + part->size_bytes + 1);
         if (block == NULL) {
-            part->size_bytes = 0; /* a line is lost rather than the job */
+            part->size_bytes = 0; /* without memory a line is lost, but the job goes on */
             return;
         }
         same = &lines->held[lines->held_count++];

@@ -1,8 +1,8 @@
-/* Lines of several ranks as one stream: each with its rank before it, and a line that several ranks
- * write within a short time only once, "[ranks 0,1] …".
+/* Merges the lines of several ranks into one stream. Each line has its rank before it. A line that
+ * several ranks write within a short time appears once, as "[ranks 0,1] …".
  *
- * Lines are held back for LAUNCH_LINE_WINDOW_MS, in their order, unless all ranks have said them. A
- * rank's own lines never change their order. One thread; memory is bounded. */
+ * Each line is held back for LAUNCH_LINE_WINDOW_MS, or until all ranks have written it. Lines keep
+ * their order, and so do one rank's own lines. One thread. Memory is bounded. */
 #ifndef LAUNCH_LINES_H
 #define LAUNCH_LINES_H
 
@@ -25,7 +25,7 @@ void launch_lines_destroy(launch_lines *lines);
 void launch_lines_add(launch_lines *lines, int rank, int fd, const char *data, size_t size_bytes,
                       int64_t now_ns);
 
-/* A rank's stream has ended: a line without its newline is complete. */
+/* A rank's stream has ended. A last line without a newline counts as complete. */
 void launch_lines_end(launch_lines *lines, int rank, int fd, int64_t now_ns);
 
 /* Prints the lines whose time has come. */

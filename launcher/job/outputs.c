@@ -1,5 +1,5 @@
 /* Collects generated texts by the index of their prompt, so that they print in order. Called by
- * rendezvous.c for each output message. */
+ * messages.c for each output message. */
 #include "job/outputs.h"
 
 #include <inttypes.h>

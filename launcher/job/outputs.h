@@ -10,16 +10,16 @@
 enum { LAUNCH_OUTPUTS_MAX = PROTO_PROMPTS_MAX };
 
 typedef struct launch_output {
-    char *prompt; /* NULL: has not come */
+    char *prompt; /* NULL: not received yet */
     char *text;
 } launch_output;
 
 typedef struct launch_outputs {
-    launch_output *texts; /* (LAUNCH_OUTPUTS_MAX), by index; made with the first */
-    uint64_t next;        /* texts [0, next) are there */
+    launch_output *texts; /* (LAUNCH_OUTPUTS_MAX), by index; allocated with the first text */
+    uint64_t next;        /* texts [0, next) have been received */
 } launch_outputs;
 
-/* Keeps copies. An index out of range, or one that came before, is BASE_ERR_INVALID. */
+/* Keeps copies. An index that is out of range or was received before is BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_outputs_add(launch_outputs *outputs, uint64_t index,
                                                const char *prompt, const char *text,
                                                base_error *reterr);

@@ -1,5 +1,5 @@
-/* The progress line: step, loss, tokens per second, all-reduce, time left. job_run.c has it drawn
- * on a terminal as time goes by, rendezvous.c has it printed elsewhere as steps come. */
+/* The progress line: step, loss, tokens per second, all-reduce, time left. On a terminal job_run.c
+ * redraws it as time goes by. Elsewhere messages.c prints a line as steps come. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void format_line(const launch_session *session, const launch_figures *fig
     }
 }
 
-/* Texts answered and tokens drawn, of all ranks. */
+/* How many texts all ranks have answered, and how many tokens they have drawn. */
 static void format_answering(const launch_session *session, int64_t now_ns, char *text)
 {
     launch_answering all = {0};

@@ -1,4 +1,4 @@
-/* Between rendezvous.c and exchange.c. */
+/* What the files that handle the ranks' messages share. */
 #ifndef LAUNCH_RENDEZVOUS_H
 #define LAUNCH_RENDEZVOUS_H
 
@@ -14,14 +14,22 @@ typedef Ringfence__Control__Envelope envelope_type;
     launch_blame(session, LAUNCH_BLAME_CAUSE, rank, BASE_EXIT_ERROR, "rank %d (pid %d): " format,  \
                  rank, launch_rank_pid(&(session)->ranks[rank]), __VA_ARGS__)
 
-/* A rank that cannot be reached, and has not exited, is blamed. */
+/* Blames the rank if the message does not reach it and it has not exited. */
 void rendezvous_send(launch_session *session, int rank, envelope_type *envelope);
 
-/* One rank's part; the last one's is what the others waited for. */
-void rendezvous_hear_exchange(launch_session *session, int rank,
-                              const Ringfence__Control__Exchange *exchange);
+/* A rank has joined; the last one completes the roster, which is sent to all. */
+void rendezvous_handle_join(launch_session *session, int rank,
+                            const Ringfence__Control__Join *join);
 
-/* " (exchange #3 waits for rank 1, 2)" while one is under way; else "". */
+/* A rank is ready to train. After the last one, the ranks' reports are compared. */
+void rendezvous_handle_ready(launch_session *session, int rank,
+                             const Ringfence__Control__Ready *ready);
+
+/* Takes one rank's part. The last part completes the exchange. */
+void rendezvous_handle_exchange(launch_session *session, int rank,
+                                const Ringfence__Control__Exchange *exchange);
+
+/* " (exchange #3 waits for rank 1, 2)" during an exchange; else "". */
 void rendezvous_describe_exchange(const launch_session *session, char *text, size_t size_bytes);
 
 #endif

@@ -14,12 +14,12 @@
 
 enum { WIDTH_DEFAULT = 80, WIDTH_MAX = 512 };
 
-/* The progress line leaves the cursor at its first column. A terminal that is made narrower wraps
- * the line or cuts it; either way the cursor stays where the line begins, and what is erased from
- * there on is all of it. */
+/* The progress line leaves the cursor at its first column. If the terminal is made narrower, it
+ * wraps or cuts the line. In both cases the cursor stays where the line begins, and erasing from
+ * there on removes all of it. */
 static const char erase_line[] = "\r\033[J";
 
-/* 0, or what the system says of a descriptor that takes no more. */
+/* Returns 0, or the errno with which the descriptor refused the text. */
 static int write_all(int fd, const char *text, size_t length)
 {
     while (length > 0) {

@@ -1,8 +1,8 @@
 /* What the user sees: whole lines, and on a terminal one progress line below them.
  *
- * The progress line is on stderr. Any other line first erases it; it is drawn again with the next
- * progress. Nothing here fails: when nobody listens, nothing is said; but what stdout could not
- * take for another reason than that is noted. One thread. */
+ * The progress line is on stderr. Any other line first erases it, and the next progress draws it
+ * again. Nothing here fails. If the reader of stdout has gone, output is dropped. If stdout takes
+ * no more for another reason (a full disk), that is noted. One thread. */
 #ifndef LAUNCH_SCREEN_H
 #define LAUNCH_SCREEN_H
 
@@ -14,7 +14,7 @@
 typedef struct launch_screen {
     bool terminal; /* stderr is one that can redraw a line */
     bool quiet;    /* no progress */
-    bool drawn;    /* the progress line stands there now */
+    bool drawn;    /* the progress line is on the terminal now */
     int lost;      /* errno of the first line that stdout did not take; 0: none */
 } launch_screen;
 
@@ -26,7 +26,7 @@ void launch_screen_write(launch_screen *screen, int fd, const char *line, size_t
 /* A line of the launcher's own on stderr: "launcher: …". */
 void launch_screen_say(launch_screen *screen, const char *format, ...) BASE_PRINTF(2, 3);
 
-/* Columns of the terminal; 80 where that cannot be told. */
+/* Columns of the terminal; 80 if that is not known. */
 size_t launch_screen_width(void);
 
 /* Draws the progress line anew (terminal), or prints it as a line. ASCII; cut at the width. */

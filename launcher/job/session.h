@@ -1,8 +1,8 @@
 /* One job while it runs: what the parts of launch_job_run share.
  *
- * start.c starts the ranks, rendezvous.c (and exchange.c) hear what they say, watch.c sees what
- * becomes of their processes, ending.c decides on the first cause and ends the others, job_run.c
- * has the loop. One thread. */
+ * start.c starts the ranks. messages.c, rendezvous.c and exchange.c handle their messages. watch.c
+ * watches their processes. ending.c decides on the first cause and ends the ranks. job_run.c has the
+ * loop. One thread. */
 #ifndef LAUNCH_SESSION_H
 #define LAUNCH_SESSION_H
 
@@ -20,16 +20,16 @@
 #include "proto/digest.h"
 #include "record/steps.h"
 
-/* How much a sign of failure explains; the lowest wins, then the first. */
+/* How much a sign of failure explains. The lowest class wins; within a class, the first sign. */
 typedef enum launch_blame_class {
     LAUNCH_BLAME_CAUSE = 1,     /* a signal, a rank's own report, a broken protocol */
-    LAUNCH_BLAME_UNCLEAR = 2,   /* left without a word */
-    LAUNCH_BLAME_LOST = 3,      /* its connection has ended, which something will explain */
-    LAUNCH_BLAME_SECONDARY = 4, /* says itself that it only suffers from another */
-    LAUNCH_BLAME_ABORTED = 5,   /* went after it had been told to */
+    LAUNCH_BLAME_UNCLEAR = 2,   /* it exited without giving a reason */
+    LAUNCH_BLAME_LOST = 3,      /* its connection has ended; something else will explain why */
+    LAUNCH_BLAME_SECONDARY = 4, /* it reports itself that another rank's failure caused its own */
+    LAUNCH_BLAME_ABORTED = 5,   /* it ended after Abort was sent to it */
 } launch_blame_class;
 
-/* How far a rank has come with its texts. */
+/* How far a rank is with its texts. */
 typedef struct launch_answering {
     uint64_t tokens;
     uint64_t answered;
@@ -42,37 +42,39 @@ typedef struct launch_rank {
     bool exited;
     bool joined;
     bool ready;
-    bool finished;      /* Finished was heard */
-    int ended_with;     /* the last signal that was sent to end it; 0: none */
-    pid_t pid;          /* who joined: the process itself, or a program's descendant */
+    bool finished;      /* Finished was received */
+    int ended_with;     /* the last signal that was sent in order to end it; 0: none */
+    pid_t pid;          /* of the process that joined: the rank's own, or a descendant of the user's
+                         * program */
     bool stopped;       /* SIGSTOP or the like */
     int64_t stopped_ns; /* since when */
     int log_fd;
     int64_t steps_reported;
-    int reported_exit_code; /* of a Failed; -1: none */
-    int exit_code;          /* it left with, by itself; 0 so far */
-    bool link_ended;        /* nothing more comes from it */
-    bool unreachable;       /* had joined, and could not be told to end: likely it was dying */
-    int64_t exit_due_ns;    /* its process is gone, its last words may be on the way; 0: neither */
+    int reported_exit_code; /* from its Failed message; -1: none */
+    int exit_code;          /* of a rank that exited by itself; 0 until then */
+    bool link_ended;        /* no more messages come from it */
+    bool unreachable;       /* it had joined, but Abort did not reach it: it was probably dying */
+    int64_t exit_due_ns;    /* its process has ended, but messages may still be on the way; 0:
+                             * neither */
     uint8_t params_digest[PROTO_DIGEST_BYTES];
-    /* its join, for the roster */
+    /* from its Join, for the roster */
     char hostname[BASE_HOSTNAME_BYTES];
     char boot_id[PROTO_NAME_BYTES_MAX + 1];
     uint64_t pid_namespace;
     uint64_t net_namespace;
     uint32_t cpus;
     launch_answering answering;
-    char *flight; /* its flight record, as far as it came; (flight_bytes) and a NUL */
+    char *flight; /* the received part of its flight record; (flight_bytes) and a NUL */
     size_t flight_bytes;
     bool flight_whole;
-    /* the exchange under way */
+    /* the current exchange */
     bool has_part;
     size_t part_bytes;
     uint8_t part[PROTO_EXCHANGE_BYTES_MAX];
 } launch_rank;
 
-/* The pid to name a rank by, which its peers know it by as well: of who joined, before that of what
- * was started (a program of the user's runs below a subreaper). */
+/* The pid by which messages name a rank. Its peers use the same one. A user's program runs below a
+ * subreaper, so the process that joined comes before the process that was started. */
 static inline pid_t launch_rank_pid(const launch_rank *rank)
 {
     return rank->joined ? rank->pid : rank->process.pid;
@@ -82,7 +84,7 @@ static inline pid_t launch_rank_pid(const launch_rank *rank)
 typedef struct launch_cause {
     launch_blame_class blame; /* 0: nothing has failed */
     int rank;
-    int exit_status; /* unless the rank itself leaves with another code */
+    int exit_status; /* unless the rank itself exits with another code */
     base_error error;
 } launch_cause;
 
@@ -99,10 +101,10 @@ typedef struct launch_session {
     launch_affinity affinity;
     proto_bus *bus;
     int job_fd;      /* memfd of JOB.json */
-    int lifeline_fd; /* the end that nobody writes to */
+    int lifeline_fd; /* the end of the pipe that nobody writes to */
     int signal_fd;
-    int kmsg_fd;       /* the kernel's log from here on, to tell out-of-memory kills */
-    int64_t oom_kills; /* of the control group, before */
+    int kmsg_fd;       /* the kernel's log from here on, to recognize out-of-memory kills */
+    int64_t oom_kills; /* of the control group, before the job */
     int64_t started_ns;
     int64_t join_deadline_ns;
     int64_t ready_deadline_ns; /* from the roster on, while training has not begun */
@@ -114,12 +116,12 @@ typedef struct launch_session {
     int part_count; /* ranks that have given their part of the exchange */
     uint64_t exchange_sequence;
     launch_outputs outputs;
-    bool streaming;             /* a text stands on stdout without its end */
-    int64_t answering_since_ns; /* 0: no rank has said how far it is */
-    bool flights_asked;
-    bool refused_told;
-    bool sent; /* something was sent outside launch_rendezvous_drain */
-    /* the end */
+    bool streaming;             /* stdout shows the beginning of a text whose end has not come */
+    int64_t answering_since_ns; /* 0: no rank has reported its texts yet */
+    bool flights_requested;
+    bool refused_warned;
+    bool sent; /* something was sent outside launch_messages_drain */
+    /* how the job ends */
     launch_cause cause;
     int64_t abort_due_ns;  /* BASE_NO_DEADLINE: nothing has failed */
     int64_t abort_sent_ns; /* 0: not yet */
@@ -127,7 +129,7 @@ typedef struct launch_session {
     bool killed;
     int stop_signal; /* Ctrl-C or SIGTERM, once */
     int64_t progress_due_ns;
-    int64_t progress_step; /* plain lines: the next step to tell */
+    int64_t progress_step; /* for plain lines: the next step to print */
 } launch_session;
 
 /* ---- start.c ---- */
@@ -135,65 +137,72 @@ typedef struct launch_session {
 /* JOB.json in a sealed memory file: session->job_fd. */
 BASE_MUST_CHECK base_status launch_start_job_file(launch_session *session, base_error *reterr);
 
-/* Makes all keys, listens, starts all ranks. On failure some may be running. */
+/* Makes all keys, listens, and starts all ranks. If it fails, some ranks may be running. */
 BASE_MUST_CHECK base_status launch_start_ranks(launch_session *session, base_error *reterr);
 
 /* ---- ending.c ---- */
 
-/* Notes a sign of failure of a rank (-1: of the launcher itself) and starts the end of the job.
- * exit_status: the job's, unless the rank leaves by itself with a code of its own. */
+/* Notes a failure of a rank (-1: of the launcher itself), and begins to end the job. exit_status is
+ * the job's, unless the rank exits by itself with another code. */
 void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
                   const char *format, ...) BASE_PRINTF(5, 6);
 
-/* Sends abort, SIGTERM and SIGKILL as they fall due; the next time it is to be called. */
+/* Sends Abort, SIGTERM and SIGKILL when each is due. Returns when it must be called again. */
 int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
 
-/* The user has asked for the end: politely once, then at once. */
+/* The user asks for the end. The first time the job ends in order, the second time at once. */
 void launch_stop(launch_session *session, int signal_number);
+
+/* ---- messages.c ---- */
+
+/* Handles all messages and events that have come. */
+void launch_messages_drain(launch_session *session);
 
 /* ---- rendezvous.c ---- */
 
-/* Takes and answers every message and event that waits. */
-void launch_rendezvous_drain(launch_session *session);
-
-/* Blames the ranks that have not joined, or are not ready, in time;
- * when the next of these is due. */
+/* Blames the ranks that have not joined, or are not ready, in time. Returns when the next of these
+ * deadlines is. */
 int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns);
 
 struct Ringfence__Control__Flight;
 
 /* ---- flights.c ---- */
 
-/* Takes a piece of a rank's flight record. False: it breaks the protocol. */
-bool launch_flights_hear(launch_session *session, int rank,
-                         const struct Ringfence__Control__Flight *flight);
+/* Takes a piece of a rank's flight record. False: the rank breaks the protocol. */
+bool launch_flights_add(launch_session *session, int rank,
+                        const struct Ringfence__Control__Flight *flight);
 
 /* SIGUSR1: asks every rank for its record. */
-void launch_flights_ask(launch_session *session);
+void launch_flights_request(launch_session *session);
 
-/* Hands over what has come: when all that were asked have answered, or (`last`) after a failure. */
+/* Delivers the records: once every rank that was asked has answered, or (`last`) after a
+ * failure. */
 void launch_flights_deliver(launch_session *session, bool last);
 
 /* ---- watch.c ---- */
 
-/* What a rank's pipe holds now; closes it at its end. `last`: nothing more is waited for. */
+/* Reads what a rank's pipe holds now, and closes the pipe at its end. `last`: no more output is
+ * waited for. */
 void launch_watch_output(launch_session *session, int index, int fd_number, bool last);
 
-/* A rank's process has ended: takes the rest of its output, reaps, judges. One that left by itself
- * may have said why: it is judged once its connection has ended too, or a moment later. */
+/* Handles the end of a rank's process: reads the rest of its output, reaps it, and decides what its
+ * end means. A rank that exited by itself may have sent a reason. So the decision waits until its
+ * connection has ended too, but only a moment. */
 void launch_watch_exit(launch_session *session, int index);
 
-/* Judges those whose last words were waited for; when the next is due. */
+/* Does the same for ranks whose last messages were waited for. Returns when the next one is due. */
 int64_t launch_watch_exits_due(launch_session *session, int64_t now_ns);
 
-/* Ctrl-Z: stops the ranks, which are in process groups of their own, then the launcher; lets them
- * go on when it is continued. Blocks for so long; the launcher's own deadlines move by that. */
+/* Ctrl-Z: stops the ranks, which are in process groups of their own, and then the launcher.
+ * Continues the ranks when the launcher is continued. Blocks in between, and moves the launcher's
+ * own deadlines by that time. */
 void launch_watch_pause(launch_session *session);
 
-/* Looks for stopped and continued processes, after a SIGCHLD. */
+/* Notes which processes were stopped or continued. Called after a SIGCHLD. */
 void launch_watch_stops(launch_session *session, int64_t now_ns);
 
-/* Blames ranks that have been stopped for longer than the job's timeout; when the next is due. */
+/* Blames ranks that have been stopped for longer than the job's timeout. Returns when the next is
+ * due. */
 int64_t launch_watch_stop_deadlines(launch_session *session, int64_t now_ns);
 
 /* " (rank 1, pid 43, is stopped: …)" for each rank that is stopped or traced now; else "". */
@@ -204,8 +213,8 @@ void launch_watch_describe_stops(const launch_session *session, char *text, size
 /* On a terminal: draws the progress line anew, at most every LAUNCH_PROGRESS_MS. */
 void launch_progress_update(launch_session *session, int64_t now_ns, bool last);
 
-/* Elsewhere: a line for the first step, each tenth of the job, and the last step. After each step
- * that a rank has reported. */
+/* Elsewhere: prints a line for the first step, each tenth of the job, and the last step. Called
+ * after each step that a rank has reported. */
 void launch_progress_step(launch_session *session);
 
 #endif

@@ -20,7 +20,8 @@
 
 enum { EXIT_NOT_STARTED = 127, NO_FD = -1 };
 
-/* What the child needs, prepared before the fork: after it, only system calls. */
+/* What the child needs. It is prepared before the fork, because the child may only make system
+ * calls. */
 typedef struct child_plan {
     const launch_spawn_options *options;
     char **environment;
@@ -34,7 +35,7 @@ void launch_process_signal(const launch_process *process, int signal_number)
 {
     if (process->has_subreaper && signal_number == SIGKILL) {
         (void)kill(process->pid, LAUNCH_SUBREAPER_KILL);
-        (void)kill(process->pid, SIGCONT); /* a stopped one would not hear it */
+        (void)kill(process->pid, SIGCONT); /* a stopped process would not receive the signal */
     } else {
         (void)kill(-process->pid, signal_number);
     }
@@ -62,7 +63,7 @@ int launch_spawn_variables(const launch_spawn_options *options,
         {"MASTER_ADDR", options->address},
         {"MASTER_PORT", options->port},
         {"OMP_DYNAMIC", "false"},
-        /* the matrix library's bits: no reduced precision behind our back */
+        /* fixes the matrix library's bits: no reduced precision by an environment variable */
         {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
         {"DNNL_DEFAULT_FPMATH_MODE", "STRICT"},
     };
@@ -85,7 +86,8 @@ static bool same_name(const char *a, const char *b)
     return strncmp(a, b, length + 1) == 0;
 }
 
-/* The launcher's environment with our variables in the place of theirs; borrowed strings. */
+/* The launcher's environment, in which our variables replace those of the same name. The strings
+ * are borrowed. */
 static char **merge_environment(char variables[][LAUNCH_VARIABLE_BYTES], int count)
 {
     size_t inherited = 0;
@@ -123,7 +125,7 @@ static void child_fail(const char *what, const char *path)
     _exit(EXIT_NOT_STARTED);
 }
 
-/* As the launcher was given them: what it blocks and ignores for itself is undone. */
+/* Undoes what the launcher blocks and ignores for itself. */
 static void restore_signals(void)
 {
     sigset_t none;
@@ -132,8 +134,8 @@ static void restore_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Between the launcher and a program; returns in the program's own process. */
-static void stand_guard(const child_plan *plan)
+/* Forks the subreaper of a user's program. Returns in the program's own process. */
+static void fork_subreaper(const child_plan *plan)
 {
     const int kept[] = {plan->null_fd,         plan->out_fd,          plan->err_fd,
                         plan->options->job_fd, plan->options->key_fd, plan->options->lifeline_fd};
@@ -145,7 +147,7 @@ static BASE_NORETURN void run_child(const child_plan *plan)
     const launch_spawn_options *options = plan->options;
     (void)setpgid(0, 0);
     if (options->program != NULL) {
-        stand_guard(plan);
+        fork_subreaper(plan);
     } else if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != plan->launcher) {
         _exit(EXIT_NOT_STARTED); /* the launcher died in between */
     }
@@ -179,7 +181,7 @@ static void close_all(const int *fds, int count)
     }
 }
 
-/* Forks; *process is complete but for its pipes. */
+/* Forks. *process is complete except for its pipes. */
 static base_status fork_child(const child_plan *plan, launch_process *process, base_error *reterr)
 {
     const pid_t pid = fork();
@@ -189,7 +191,8 @@ static base_status fork_child(const child_plan *plan, launch_process *process, b
     if (pid == 0) {
         run_child(plan);
     }
-    (void)setpgid(pid, pid); /* whoever comes first */
+    /* parent and child both do this: it must be done before either goes on */
+    (void)setpgid(pid, pid);
     process->pid = pid;
     process->has_subreaper = plan->options->program != NULL;
     process->pidfd = pidfd_open(pid, 0);

@@ -1,9 +1,9 @@
-/* Starting one rank's process.
+/* Starts one rank's process.
  *
- * The child dies with the launcher (PR_SET_PDEATHSIG), leads a process group of its own, has
- * the signals the launcher was given, /dev/null as input, pipes as output, and of all descriptors
- * only the four that it inherits on purpose. A program of the user's stands under a subreaper
- * (subreaper.h), which is the child then. One thread. */
+ * The child dies with the launcher (PR_SET_PDEATHSIG) and leads a process group of its own. It has
+ * the signal settings that the launcher was started with, /dev/null as input and pipes as output.
+ * Of all descriptors it inherits only the four below. A user's program runs under a subreaper
+ * (subreaper.h), and the child is then the subreaper. One thread. */
 #ifndef LAUNCH_SPAWN_H
 #define LAUNCH_SPAWN_H
 
@@ -16,8 +16,8 @@
 #include "base/status.h"
 
 typedef struct launch_spawn_options {
-    const char *rank_path; /* what is run */
-    char *const *program;  /* its arguments, if it is the user's program; NULL: the rank */
+    const char *rank_path; /* the program */
+    char *const *program;  /* arguments of a user's program; NULL: the rank program */
     int rank;
     int world_size;
     int threads;
@@ -25,7 +25,7 @@ typedef struct launch_spawn_options {
     const char *root;      /* of the job's relative paths; "": none */
     const char *address;   /* the control socket's: "127.0.0.1", "40123" */
     const char *port;
-    int job_fd; /* readable, at its start; these four stay the caller's */
+    int job_fd; /* readable, at its start; these four descriptors stay the caller's */
     int key_fd;
     int lifeline_fd;
     int lease_fd; /* for the gate of a mode that may cost money; -1: none */
@@ -39,17 +39,19 @@ typedef struct launch_process {
     int err_fd;
 } launch_process;
 
-/* On failure nothing is running. On success the caller closes the three descriptors and reaps. */
+/* If it fails, nothing is running. If it succeeds, the caller closes the three descriptors and
+ * reaps the process. */
 BASE_MUST_CHECK base_status launch_spawn(const launch_spawn_options *options,
                                          launch_process *process, base_error *reterr);
 
-/* Sends a signal to the whole process group. SIGKILL to a subreaper's makes it end all that its
- * program has started. */
+/* Sends a signal to the whole process group. SIGKILL for a subreaper makes it end everything that
+ * its program has started. */
 void launch_process_signal(const launch_process *process, int signal_number);
 
 enum { LAUNCH_VARIABLES = 16, LAUNCH_VARIABLE_BYTES = BASE_PATH_BYTES + 32 };
 
-/* What a rank gets on top of the launcher's own environment: "NAME=VALUE"; the count. */
+/* The variables that a rank gets besides the launcher's own environment, as "NAME=VALUE". Returns
+ * how many. */
 int launch_spawn_variables(const launch_spawn_options *options,
                            char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES]);
 

@@ -1,4 +1,5 @@
-/* Starting a job's ranks: JOB.json, keys, the control socket, the processes. */
+/* Starts a job's ranks: makes JOB.json, the keys and the control socket, then the processes. Called
+ * by job_run.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ static const char *endpoint_port(const char *endpoint)
     return colon != NULL ? colon + 1 : "";
 }
 
-/* Starts one rank: a read-only view of JOB.json and its own key go with it. */
+/* Starts one rank. It inherits a read-only view of JOB.json and its own key. */
 static base_status start_rank(launch_session *session, int rank, const proto_key_file *key,
                               int lifeline_read_fd, base_error *reterr)
 {
@@ -149,7 +150,8 @@ base_status launch_start_ranks(launch_session *session, base_error *reterr)
     proto_wipe(collectives_key, sizeof collectives_key);
     free(keys);
     free(public_keys);
-    if (session->options->program == NULL) { /* a program need not join; see hear_join */
+    if (session->options->program == NULL) {
+        /* a program need not join: handle_join sets this deadline when the first one does */
         session->join_deadline_ns =
             base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS);
     }

@@ -19,7 +19,7 @@
 
 enum { EXIT_NOT_STARTED = 127, CHILDREN_BYTES = 4096 };
 
-/* Kills every child there is; false when the kernel does not list them. */
+/* Kills every child of this process. False if the kernel does not list them. */
 static bool kill_children(void)
 {
     char list[CHILDREN_BYTES];
@@ -30,7 +30,8 @@ static bool kill_children(void)
     const ssize_t got = read(fd, list, sizeof list - 1);
     (void)close(fd);
     list[got > 0 ? got : 0] = '\0';
-    pid_t pid = 0; /* a number that is cut off is of a process killed in the next round */
+    /* if the list is cut inside a number, that process is killed in the next round */
+    pid_t pid = 0;
     for (const char *at = list; *at != '\0'; at++) {
         if (*at >= '0' && *at <= '9') {
             pid = pid * 10 + (*at - '0');
@@ -42,13 +43,15 @@ static bool kill_children(void)
     return true;
 }
 
-/* Until there is no descendant: the children of the killed become ours, and are next. */
+/* Kills until there is no descendant: the children of a killed process become ours, and are killed
+ * next. */
 static void kill_all(void)
 {
     siginfo_t info;
     for (;;) {
         if (!kill_children()) {
-            (void)kill(0, SIGKILL); /* the group, ourselves included: all that is left to do */
+            /* the whole group, this process included: nothing else is possible */
+            (void)kill(0, SIGKILL);
         }
         if (waitid(P_ALL, 0, &info, WEXITED) != 0 && errno == ECHILD) {
             return;
@@ -56,7 +59,7 @@ static void kill_all(void)
     }
 }
 
-/* As the program left. */
+/* Ends this process the way in which the program ended. */
 static BASE_NORETURN void leave(const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED) {
@@ -127,7 +130,7 @@ void launch_subreaper_fork(const int *kept, size_t kept_count, int lifeline_fd)
 {
     sigset_t all;
     (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, NULL); /* the subreaper hears its own signal alone */
+    (void)sigprocmask(SIG_SETMASK, &all, NULL); /* only its own signal reaches the subreaper */
     close_others(kept, kept_count);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
         _exit(EXIT_NOT_STARTED);

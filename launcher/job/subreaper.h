@@ -1,25 +1,26 @@
-/* The subreaper: a process between the launcher and one program of the user's.
+/* The subreaper: a process between the launcher and one user's program.
  *
- * A program may start others, and those others; a parent-death signal reaches none of them. The
- * subreaper holds the job's lifeline, a pipe that ends with the launcher however that ends, and is
- * the subreaper of everything below it, so that whatever escapes becomes its child. When the
- * lifeline ends, or the program does, or LAUNCH_SUBREAPER_KILL comes, it kills until nothing is
- * left, and leaves as the program left: with its exit code, or by its signal. If the subreaper
- * itself is killed, the program gets SIGKILL.
+ * A program may start others, and those may start others again. A parent-death signal reaches none
+ * of them. So the subreaper adopts whatever the program leaves behind (PR_SET_CHILD_SUBREAPER). It
+ * kills everything below it when the program ends, when LAUNCH_SUBREAPER_KILL comes, or when the
+ * job's lifeline closes. The lifeline is a pipe that closes when the launcher ends, however that
+ * happens. Then the subreaper ends as the program ended: with its exit code, or by its signal. If
+ * the subreaper itself is killed, the program gets SIGKILL.
  *
- * It is a fork of the launcher without an exec: only system calls that are safe there. */
+ * It is a fork of the launcher without an exec. So it makes only system calls that are safe
+ * there. */
 #ifndef LAUNCH_SUBREAPER_H
 #define LAUNCH_SUBREAPER_H
 
 #include <signal.h>
 #include <stddef.h>
 
-/* Ends everything; SIGKILL would end the subreaper alone. */
+/* Ends everything. SIGKILL would end the subreaper alone. */
 #define LAUNCH_SUBREAPER_KILL SIGUSR1
 
-/* Called by the leader of a fresh process group. Forks: returns in the program's process, still to
- * be executed, and never in the subreaper's. Of the descriptors above stderr only those in `kept`
- * stay open in the program's process, and only the lifeline in the subreaper. */
+/* Called by the leader of a fresh process group. Forks, and returns only in the program's process,
+ * which then executes the program. The program keeps those descriptors above stderr that are in
+ * `kept`. The subreaper keeps the lifeline. */
 void launch_subreaper_fork(const int *kept, size_t kept_count, int lifeline_fd);
 
 #endif

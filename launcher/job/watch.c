@@ -1,4 +1,4 @@
-/* What becomes of the ranks' processes: output, exits, signals, stops. */
+/* Watches the ranks' processes: their output, exits, signals and stops. Called by job_run.c. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,8 @@ void launch_watch_output(launch_session *session, int index, int fd_number, bool
     }
 }
 
-/* The kernel's own words on killing this process, where its log can be read. */
+/* Whether the kernel's log says that memory ran out and it killed this process. The log may be
+ * unreadable. */
 static bool kmsg_says_oom(const launch_session *session, pid_t pid)
 {
     char record[2048];
@@ -78,7 +79,7 @@ static bool kmsg_says_oom(const launch_session *session, pid_t pid)
     }
 }
 
-static const char *oom_words(launch_session *session, int signal_number, pid_t pid)
+static const char *oom_reason(launch_session *session, int signal_number, pid_t pid)
 {
     if (signal_number != SIGKILL) {
         return "";
@@ -94,9 +95,9 @@ static const char *oom_words(launch_session *session, int signal_number, pid_t p
     return "";
 }
 
-/* " after 3 steps": how far a rank came. Of a program that never was to join: nothing. */
-static void progress_words(const launch_session *session, const launch_rank *rank, char *text,
-                           size_t size_bytes)
+/* " after 3 steps": how far a rank came. Empty for a program that has not joined. */
+static void progress_text(const launch_session *session, const launch_rank *rank, char *text,
+                          size_t size_bytes)
 {
     const bool program = session->options->program != NULL;
     text[0] = '\0';
@@ -116,23 +117,24 @@ static void progress_words(const launch_session *session, const launch_rank *ran
     }
 }
 
-/* A rank left by itself, and has not said why. */
+/* Blames a rank that exited by itself without giving a reason. */
 static void blame_exit(launch_session *session, int index, int exit_code)
 {
     const launch_rank *rank = &session->ranks[index];
     const bool program = session->options->program != NULL;
     char when[64];
-    progress_words(session, rank, when, sizeof when);
-    /* what a program of the user's leaves with is its own word */
+    progress_text(session, rank, when, sizeof when);
+    /* the exit code of a user's program is a cause: the program chose it */
     launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
                  index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
                  "rank %d (pid %d) left with exit code %d%s%s", index, launch_rank_pid(rank),
-                 exit_code, when, program ? "" : ", without a word");
+                 exit_code, when, program ? "" : ", without giving a reason");
 }
 
-/* A dying process closes its connection before its end is seen, on a busy machine long before:
- * SIGTERM may have been sent in between, and is not what it died of. What else a rank dies of after
- * it was sent SIGTERM, it dies of because of it. */
+/* Whether our own signal ended the rank. A dying process closes its connection before the launcher
+ * sees its end, on a busy machine long before. SIGTERM may have been sent in between, and is then
+ * not the cause. But if a rank dies of something else after it was sent SIGTERM, SIGTERM is the
+ * cause. */
 static bool is_by_us(const launch_rank *rank, int signal_number)
 {
     if (rank->ended_with == 0 || rank->ended_with == signal_number) {
@@ -141,38 +143,38 @@ static bool is_by_us(const launch_rank *rank, int signal_number)
     return signal_number != SIGKILL && !rank->unreachable;
 }
 
-/* Whether its process was there yet when all were told to end. */
-static bool was_told(const launch_session *session, const launch_rank *rank)
+/* Whether the rank's process still ran when Abort was sent to all. */
+static bool was_notified(const launch_session *session, const launch_rank *rank)
 {
-    const int64_t seen_ns = rank->exit_due_ns - LAUNCH_LAST_WORDS_MS * BASE_NS_PER_MS;
+    const int64_t seen_ns = rank->exit_due_ns - LAUNCH_LAST_MESSAGES_MS * BASE_NS_PER_MS;
     return session->abort_sent_ns != 0 &&
            (rank->exit_due_ns == 0 || seen_ns >= session->abort_sent_ns);
 }
 
 /* Decides what the end of a process means. */
-static void judge(launch_session *session, int index, const siginfo_t *info)
+static void assess_exit(launch_session *session, int index, const siginfo_t *info)
 {
     const launch_rank *rank = &session->ranks[index];
     const bool by_signal = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
     const bool program = session->options->program != NULL;
     const pid_t pid = launch_rank_pid(rank);
     if (program && session->stop_signal != 0) {
-        return; /* the user's signal was passed on */
+        return; /* the user's signal was passed on to it */
     }
     if (by_signal && !is_by_us(rank, info->si_status)) {
         char when[64];
         const char *name = sigabbrev_np(info->si_status);
-        progress_words(session, rank, when, sizeof when);
+        progress_text(session, rank, when, sizeof when);
         launch_blame(session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
                      "rank %d (pid %d) was ended by SIG%s%s%s", index, pid,
-                     name != NULL ? name : "?", when, oom_words(session, info->si_status, pid));
+                     name != NULL ? name : "?", when, oom_reason(session, info->si_status, pid));
         return;
     }
     const bool unfinished = !rank->finished && (!program || session->joined_count > 0);
     if (!by_signal && info->si_status == 0 && !unfinished) {
         return;
     }
-    if (was_told(session, rank)) {
+    if (was_notified(session, rank)) {
         launch_blame(session, LAUNCH_BLAME_ABORTED, index, BASE_EXIT_ERROR,
                      "rank %d (pid %d) was aborted", index, pid);
     } else if (rank->reported_exit_code < 0) {
@@ -180,15 +182,16 @@ static void judge(launch_session *session, int index, const siginfo_t *info)
     }
 }
 
-/* What a rank has sent is in its connection until a thread of the bus has read it, which on a busy
- * machine may be after its process is seen to be gone. */
-static bool words_may_come(launch_rank *rank, int64_t now_ns)
+/* Whether messages of an ended rank may still come. Until a thread of the bus has read them, they
+ * are in the connection. On a busy machine that may be after the launcher sees that the process has
+ * ended. */
+static bool messages_may_come(launch_rank *rank, int64_t now_ns)
 {
     if (!rank->joined || rank->finished || rank->link_ended) {
         return false;
     }
     if (rank->exit_due_ns == 0) {
-        rank->exit_due_ns = now_ns + LAUNCH_LAST_WORDS_MS * BASE_NS_PER_MS;
+        rank->exit_due_ns = now_ns + LAUNCH_LAST_MESSAGES_MS * BASE_NS_PER_MS;
     }
     return now_ns < rank->exit_due_ns;
 }
@@ -202,8 +205,8 @@ void launch_watch_exit(launch_session *session, int index)
         info.si_pid == 0) {
         return;
     }
-    launch_rendezvous_drain(session); /* its last words came before its end */
-    if (info.si_code == CLD_EXITED && words_may_come(rank, base_now_ns())) {
+    launch_messages_drain(session); /* its last messages came before its end */
+    if (info.si_code == CLD_EXITED && messages_may_come(rank, base_now_ns())) {
         return;
     }
     launch_watch_output(session, index, STDOUT_FILENO, true);
@@ -211,8 +214,8 @@ void launch_watch_exit(launch_session *session, int index)
     if (info.si_code == CLD_EXITED && rank->ended_with == 0) {
         rank->exit_code = info.si_status;
     }
-    judge(session, index, &info);
-    /* while the zombie holds the number: whatever the rank has started goes with it */
+    assess_exit(session, index, &info);
+    /* as long as the zombie keeps the number, this reaches whatever the rank has started */
     (void)kill(-rank->process.pid, SIGKILL);
     (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
     (void)close(rank->process.pidfd);
@@ -263,8 +266,8 @@ void launch_watch_pause(launch_session *session)
     signal_running(session, SIGSTOP);
     (void)sigemptyset(&stop);
     (void)sigaddset(&stop, SIGTSTP);
-    (void)raise(SIGTSTP); /* not SIGSTOP: the kernel drops it where nobody could continue us */
-    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stops here */
+    (void)raise(SIGTSTP); /* not SIGSTOP: the kernel drops SIGTSTP if nobody could continue us */
+    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* the launcher stops here */
     (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
     signal_running(session, SIGCONT);
     const int64_t paused_ns = base_now_ns() - before_ns;

@@ -120,11 +120,11 @@ static void put_message(sheet *page, const launch_run *run)
 {
     const launch_summary *summary = run->summary;
     const bool lost = launch_loss_grew(summary->loss_first, summary->loss_last);
-    const bool told = run->end->message != NULL && run->end->message[0] != '\0';
-    char words[LAUNCH_LOSS_WORDS_BYTES];
-    launch_loss_words(summary->loss_first, summary->loss_last, words);
+    const bool given = run->end->message != NULL && run->end->message[0] != '\0';
+    char message[LAUNCH_LOSS_MESSAGE_BYTES];
+    launch_loss_message(summary->loss_first, summary->loss_last, message);
     put(page, "loss_grew", isnan(summary->loss_last) ? json_null() : json_boolean(lost));
-    put_string(page, "message", lost && !told ? words : run->end->message);
+    put_string(page, "message", lost && !given ? message : run->end->message);
 }
 
 static void put_origin(sheet *page, const launch_run *run)

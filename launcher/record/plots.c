@@ -153,12 +153,12 @@ static base_status write_step_times(const launch_out_directory *directory, const
     return save(directory, "steptime.dat", &text, reterr);
 }
 
-/* Words for a string in gnuplot's double quotes: what has a meaning there is left out. */
-static void put_words(launch_text *text, const char *words)
+/* Text for a string in gnuplot's double quotes, without the characters that gnuplot interprets. */
+static void put_quoted(launch_text *text, const char *quoted)
 {
-    for (; *words != '\0'; words++) {
-        const char letter[2] = {*words, '\0'};
-        launch_text_put(text, strchr("\"\\`", *words) == NULL ? letter : "");
+    for (; *quoted != '\0'; quoted++) {
+        const char letter[2] = {*quoted, '\0'};
+        launch_text_put(text, strchr("\"\\`", *quoted) == NULL ? letter : "");
     }
 }
 
@@ -168,10 +168,10 @@ static void put_scaling_script(launch_text *text, const launch_run *run)
     const launch_run_info *info = run->info;
     const int ideal_ranks = launch_chart_ideal_ranks(run);
     launch_text_put(text, "\nset title \"Tokens per second against processes\\n");
-    put_words(text, info->cpu[0] != '\0' ? info->cpu : info->host);
+    put_quoted(text, info->cpu[0] != '\0' ? info->cpu : info->host);
     launch_text_printf(text, ", %d CPU%s, commit ", info->cpus_allowed,
                        info->cpus_allowed == 1 ? "" : "s");
-    put_words(text, info->git_commit);
+    put_quoted(text, info->git_commit);
     launch_text_put(text, "\" noenhanced");
     launch_text_put(text, SCRIPT_SCALING);
     if (ideal_ranks > 0) {

@@ -40,10 +40,10 @@ static void put_head(const launch_run *run, launch_text *text)
     launch_text_printf(text, ". Started %.10s at %.8s UTC.</p>\n", run->started_at,
                        run->started_at + 11);
     if (launch_loss_grew(run->summary->loss_first, run->summary->loss_last)) {
-        char words[LAUNCH_LOSS_WORDS_BYTES];
-        launch_loss_words(run->summary->loss_first, run->summary->loss_last, words);
+        char message[LAUNCH_LOSS_MESSAGE_BYTES];
+        launch_loss_message(run->summary->loss_first, run->summary->loss_last, message);
         launch_text_put(text, "<p class=\"message\">");
-        launch_text_html(text, words);
+        launch_text_html(text, message);
         launch_text_put(text, "</p>\n");
     }
     if (run->end->message != NULL && run->end->message[0] != '\0') {

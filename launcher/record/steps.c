@@ -1,4 +1,4 @@
-/* Stores each rank's reported steps and says how many are complete. Filled by rendezvous.c and
+/* Stores each rank's reported steps and says how many are complete. Filled by messages.c and
  * record.c; read for progress, figures and summary. */
 #include "record/steps.h"
 

@@ -127,9 +127,9 @@ bool launch_loss_grew(double first, double last)
     return first > 0 && last > LOSS_GROWTH * first;
 }
 
-void launch_loss_words(double first, double last, char words[LAUNCH_LOSS_WORDS_BYTES])
+void launch_loss_message(double first, double last, char message[LAUNCH_LOSS_MESSAGE_BYTES])
 {
-    (void)snprintf(words, LAUNCH_LOSS_WORDS_BYTES,
+    (void)snprintf(message, LAUNCH_LOSS_MESSAGE_BYTES,
                    "the loss grew from %.3g to %.6g: a smaller --lr may help", first, last);
 }
 

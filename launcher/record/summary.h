@@ -35,13 +35,13 @@ typedef struct launch_summary {
     uint64_t eval_correct;
 } launch_summary;
 
-enum { LAUNCH_LOSS_WORDS_BYTES = 128 };
+enum { LAUNCH_LOSS_MESSAGE_BYTES = 128 };
 
 /* Whether a training is lost: its loss has grown tenfold. False where either is not known. */
 bool launch_loss_grew(double first, double last);
 
 /* "the loss grew from 6.25 to 100: a smaller --lr may help". */
-void launch_loss_words(double first, double last, char words[LAUNCH_LOSS_WORDS_BYTES]);
+void launch_loss_message(double first, double last, char message[LAUNCH_LOSS_MESSAGE_BYTES]);
 
 BASE_MUST_CHECK base_status launch_summary_init(launch_summary *summary, const launch_steps *steps,
                                                 const launch_record_end *end, base_error *reterr);

@@ -115,7 +115,7 @@ static void the_first_cause_gives_the_exit_status(void **state)
         {"segv", "0", "6", 139, "was ended by SIGSEGV after "},
         {"die-slowly", "1", "6", 137, "was ended by SIGKILL after "},
         {"abort-slowly", "1", "6", 134, "was ended by SIGABRT after "},
-        {"exit", "1", "2", 3, "left with exit code 3 while starting, without a word"},
+        {"exit", "1", "2", 3, "left with exit code 3 while starting, without giving a reason"},
         {"exit", "0", "7", 3, "left with exit code 3 after "},
         {"silent", "1", "6", 1, "left with exit code 0 after 2 steps"},
         {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
@@ -145,7 +145,8 @@ static void who_left_is_named_though_others_complain_first(void **state)
     fake_job_teardown(&directory);
 }
 
-/* The others are ended for it, without a word: that their connections end explains nothing. */
+/* The others are ended for it, without giving a reason: that their connections end explains
+ * nothing. */
 static void who_gives_up_is_named(void **state)
 {
     (void)state;

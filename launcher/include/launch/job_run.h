@@ -19,8 +19,8 @@ typedef struct launch_job_options {
     const proto_job *job;
     const char *root;      /* of JOB.json's relative paths; NULL or "": none */
     const char *rank_path; /* the rank program, or the user's */
-    /* Arguments of a program of the user's, ended by NULL. It may join (libcoll does it), and may
-     * leave without a word if it has not. NULL: the rank program runs. */
+    /* Arguments of a user's program, ended by NULL. It may join (libcoll does that). If it has not
+     * joined, it need not say why it exits. NULL: the rank program runs. */
     char *const *program;
     const struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */

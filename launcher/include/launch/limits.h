@@ -17,10 +17,10 @@ enum {
     LAUNCH_LINE_WINDOW_MS = 50,     /* how long they are held back */
 
     /* Once the job has failed. Their sum is below a second: nothing is left after that. */
-    LAUNCH_CAUSE_WAIT_MS = 30,  /* a secondary failure waits so long for its cause to show */
-    LAUNCH_TERM_AFTER_MS = 400, /* abort sent until SIGTERM */
-    LAUNCH_KILL_AFTER_MS = 700, /* abort sent until SIGKILL */
-    LAUNCH_LAST_WORDS_MS = 200, /* a process has ended, its connection has not: what may be in it */
+    LAUNCH_CAUSE_WAIT_MS = 30,     /* a secondary failure waits so long for its cause to show */
+    LAUNCH_TERM_AFTER_MS = 400,    /* abort sent until SIGTERM */
+    LAUNCH_KILL_AFTER_MS = 700,    /* abort sent until SIGKILL */
+    LAUNCH_LAST_MESSAGES_MS = 200, /* messages of an ended process may come so long */
 
     /* A stopped rank is given up so long after the job's timeout: the ranks that wait for it get to
      * say first what they wait in. */

@@ -1,0 +1,264 @@
+/* Handles the ranks' messages: steps, failures, texts, the end. Called by job_run.c, which drains
+ * all that have come. Joining and readiness are in rendezvous.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "job/rendezvous.h"
+
+static void handle_step(launch_session *session, int rank, const Ringfence__Control__Step *step)
+{
+    base_error error;
+    const launch_step reported = {
+        .step = step->step,
+        .rank = rank,
+        .loss = step->loss,
+        .loss_global = step->loss_global,
+        .tokens = step->tokens,
+        .compute_ns = step->compute_ns,
+        .compute_cpu_ns = step->compute_cpu_ns,
+        .allreduce_ns = step->allreduce_ns,
+        .allreduce_exposed_ns = step->allreduce_exposed_ns,
+        .optimizer_ns = step->optimizer_ns,
+        .step_ns = step->step_ns,
+        .bytes_sent = step->bytes_sent,
+        .epoch = step->epoch,
+        .learning_rate = step->learning_rate,
+        .grad_norm = step->grad_norm,
+        .evaluated = step->evaluated,
+        .heldout_loss = step->heldout_loss,
+        .heldout_sentences = step->heldout_sentences,
+        .heldout_correct = step->heldout_correct,
+    };
+    if (!session->result->ready) {
+        if (session->cause.blame == 0) {
+            BLAME_PROTOCOL(session, rank, "trains before all ranks are %s", "ready");
+        }
+        return;
+    }
+    base_status status = launch_steps_add(&session->steps, &reported, &error);
+    if (status != BASE_OK) {
+        BLAME_PROTOCOL(session, rank, "%s", error.message);
+        return;
+    }
+    session->ranks[rank].steps_reported++;
+    launch_progress_step(session);
+    if (session->options->on_step != NULL) {
+        status = session->options->on_step(session->options->user, &reported, &error);
+        if (status != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                         error.message);
+        }
+    }
+}
+
+static void handle_failed(launch_session *session, int rank,
+                          const Ringfence__Control__Failed *failed)
+{
+    launch_rank *failing = &session->ranks[rank];
+    char stops[256];
+    char exchange[256] = "";
+    const bool in_collective = failed->collective[0] != '\0';
+    const bool secondary = failed->secondary || failed->status == BASE_ERR_ABORTED ||
+                           failed->status == BASE_ERR_PEER; /* that peer has a cause of its own */
+    failing->reported_exit_code = failed->exit_code != 0 ? failed->exit_code : BASE_EXIT_ERROR;
+    if (session->abort_sent_ns != 0 && secondary) {
+        return;
+    }
+    launch_watch_describe_stops(session, stops, sizeof stops);
+    if (failed->status == BASE_ERR_TIMEOUT) {
+        rendezvous_describe_exchange(session, exchange, sizeof exchange);
+    }
+    launch_blame(session, secondary ? LAUNCH_BLAME_SECONDARY : LAUNCH_BLAME_CAUSE, rank,
+                 failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
+                 launch_rank_pid(failing), in_collective ? " in " : "",
+                 in_collective ? failed->collective : "",
+                 session->result->ready || session->options->program != NULL ? ""
+                                                                             : " while starting",
+                 failed->message, exchange, stops);
+}
+
+static void handle_output(launch_session *session, int rank,
+                          const Ringfence__Control__Output *output)
+{
+    const launch_job_options *options = session->options;
+    const uint64_t before = session->outputs.next;
+    base_error error;
+    const base_status status =
+        launch_outputs_add(&session->outputs, output->index, output->prompt, output->text, &error);
+    if (status != BASE_OK) {
+        BLAME_PROTOCOL(session, rank, "%s", error.message);
+        return;
+    }
+    for (uint64_t index = before; index < session->outputs.next; index++) {
+        const launch_output *ready = &session->outputs.texts[index];
+        if (options->on_output != NULL) {
+            launch_screen_clear(&session->screen);
+            options->on_output(options->user, index, ready->prompt, ready->text);
+        }
+    }
+    session->streaming = false;
+}
+
+static void handle_loaded(launch_session *session, int rank,
+                          const Ringfence__Control__Loaded *loaded)
+{
+    if (!session->screen.quiet) {
+        launch_screen_say(&session->screen,
+                          "rank %d: weights %.2f MB, cache %" PRIu64 " blocks of %" PRIu64
+                          " tokens together (%.2f MB), peak memory %.0f MB",
+                          rank, (double)loaded->weight_bytes / 1e6, loaded->cache_blocks,
+                          loaded->cache_tokens, (double)loaded->cache_bytes / 1e6,
+                          (double)loaded->max_rss_bytes / 1e6);
+    }
+}
+
+static void handle_piece(launch_session *session, int rank, const Ringfence__Control__Piece *piece)
+{
+    const launch_job_options *options = session->options;
+    launch_answering *answering = &session->ranks[rank].answering;
+    if (piece->tokens < answering->tokens || piece->answered < answering->answered ||
+        (piece->text[0] != '\0' && session->outputs.next > 0)) {
+        BLAME_PROTOCOL(session, rank, "%s", "counted its texts backwards");
+        return;
+    }
+    *answering = (launch_answering){piece->tokens, piece->answered, piece->prompts};
+    session->answering_since_ns =
+        session->answering_since_ns != 0 ? session->answering_since_ns : base_now_ns();
+    if (piece->text[0] != '\0' && options->on_piece != NULL) {
+        launch_screen_clear(&session->screen);
+        session->streaming = true;
+        options->on_piece(options->user, piece->text);
+    }
+}
+
+static void handle_finished(launch_session *session, int rank,
+                            const Ringfence__Control__Finished *finished)
+{
+    launch_rank_info *info = &session->result->ranks[rank];
+    if (session->ranks[rank].finished) {
+        BLAME_PROTOCOL(session, rank, "finished %s", "twice");
+        return;
+    }
+    session->ranks[rank].finished = true;
+    session->finished_count++;
+    info->finished = true;
+    if (finished->params_sha256.len == PROTO_DIGEST_BYTES) {
+        memcpy(info->params_sha256, finished->params_sha256.data, PROTO_DIGEST_BYTES);
+    }
+    info->byte_equal = finished->byte_equal;
+    info->max_abs_difference = finished->max_abs_difference;
+    info->max_rss_bytes = finished->max_rss_bytes;
+    info->startup_ns = finished->startup_ns;
+    info->matrix_first_use_ns = finished->matrix_first_use_ns;
+    info->eval_total = finished->eval_total;
+    info->eval_correct = finished->eval_correct;
+
+    Ringfence__Control__Goodbye goodbye = RINGFENCE__CONTROL__GOODBYE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE;
+    envelope.goodbye = &goodbye;
+    rendezvous_send(session, rank, &envelope);
+}
+
+static void handle(launch_session *session, int rank, const envelope_type *envelope)
+{
+    if (envelope->body_case != RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN &&
+        !session->ranks[rank].joined) {
+        BLAME_PROTOCOL(session, rank, "says \"%s\" before it has joined",
+                       proto_envelope_name(envelope));
+        return;
+    }
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN:
+        rendezvous_handle_join(session, rank, envelope->join);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE:
+        rendezvous_handle_exchange(session, rank, envelope->exchange);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_READY:
+        rendezvous_handle_ready(session, rank, envelope->ready);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STEP:
+        handle_step(session, rank, envelope->step);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT:
+        handle_output(session, rank, envelope->output);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED:
+        handle_loaded(session, rank, envelope->loaded);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE:
+        handle_piece(session, rank, envelope->piece);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
+        handle_failed(session, rank, envelope->failed);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
+        if (!launch_flights_add(session, rank, envelope->flight)) {
+            BLAME_PROTOCOL(session, rank, "sent a flight record of more than %d bytes",
+                           PROTO_FLIGHT_BYTES_MAX);
+        }
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
+        handle_finished(session, rank, envelope->finished);
+        break;
+    default: /* proto_envelope_unpack refuses all others */
+        break;
+    }
+}
+
+static void handle_event(launch_session *session, const proto_bus_event *event)
+{
+    if (event->kind == PROTO_BUS_REFUSED && !session->refused_warned) {
+        session->refused_warned = true;
+        launch_screen_say(&session->screen, "warning: refused a connection to the control socket "
+                                            "that does not have this job's keys");
+    }
+    if (event->kind == PROTO_BUS_DISCONNECTED && event->rank != PROTO_NO_RANK) {
+        launch_rank *rank = &session->ranks[event->rank];
+        rank->link_ended = true;
+        if (!rank->finished && !rank->exited && rank->exit_due_ns == 0 &&
+            rank->reported_exit_code < 0) {
+            /* A rank that was told to end closes its connection. */
+            const bool aborted = session->abort_sent_ns != 0;
+            launch_blame(session, aborted ? LAUNCH_BLAME_ABORTED : LAUNCH_BLAME_LOST, event->rank,
+                         BASE_EXIT_ERROR,
+                         "rank %d (pid %d): its control connection has ended (it closed it, or "
+                         "sent a message over %d bytes)",
+                         event->rank, launch_rank_pid(rank), PROTO_RANK_MESSAGE_BYTES_MAX);
+        }
+    }
+}
+
+static void handle_all(launch_session *session)
+{
+    for (;;) {
+        envelope_type *envelope = NULL;
+        base_error error;
+        int rank = PROTO_NO_RANK;
+        const base_status status = proto_bus_recv(session->bus, &rank, &envelope, &error);
+        if (status != BASE_OK && rank != PROTO_NO_RANK) {
+            BLAME_PROTOCOL(session, rank, "%s", error.message);
+        } else if (status != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                         error.message);
+            return;
+        } else if (envelope != NULL) {
+            handle(session, rank, envelope);
+        } else {
+            return;
+        }
+    }
+}
+
+void launch_messages_drain(launch_session *session)
+{
+    proto_bus_event event;
+    handle_all(session);
+    while (proto_bus_next_event(session->bus, &event)) {
+        handle_all(session); /* messages that came before a connection ended */
+        handle_event(session, &event);
+    }
+}
