@@ -304,18 +304,20 @@ base_status audit_replay(budget_audit *audit, const journal_row *row, base_error
     scratch->made_again = false;
     const base_status status = replay_row(&self);
     scratch->again = NULL;
+    scratch->lost = false;
+    scratch->batch_sequence = row->sequence;
+    memcpy(scratch->batch_head, row->hash, sizeof scratch->batch_head);
     if (status == BASE_ERR_MEMORY || status == BASE_ERR_IO) {
         return base_fail(reterr, status, "audit: row %" PRIu64 ": %s", row->sequence, why.message);
     }
     if (status != BASE_OK) {
-        return audit_found(audit, row->sequence, "a \"%s\" that cannot be made again: %s", kind,
-                           why.message);
+        audit_found(audit, row->sequence, "a \"%s\" that cannot be made again: %s", kind,
+                    why.message);
+    } else if (self.answer.reason != row->reason) {
+        audit_found(audit, row->sequence, "a \"%s\" that the rules refuse (%s: %s)", kind,
+                    budget_reason_name(self.answer.reason), self.answer.words);
+    } else if (!scratch->made_again) {
+        audit_found(audit, row->sequence, "a \"%s\" that the rules make otherwise", kind);
     }
-    if (self.answer.reason != row->reason) {
-        return audit_found(audit, row->sequence, "a \"%s\" that the rules refuse (%s: %s)", kind,
-                           budget_reason_name(self.answer.reason), self.answer.words);
-    }
-    return scratch->made_again
-               ? BASE_OK
-               : audit_found(audit, row->sequence, "a \"%s\" that the rules make otherwise", kind);
+    return BASE_OK;
 }

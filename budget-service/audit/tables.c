@@ -13,12 +13,15 @@ enum {
     TABLES_MAX = 16,
     KEY_COLUMNS_MAX = 4,
     NAME_BYTES = 32,
-    SQL_BYTES = 512,
+    COLUMNS_BYTES = 512, /* of a table's columns' names */
+    SQL_BYTES = 1024,
+    TEXT_BYTES = 256,
     VALUE_BYTES = 80,
 };
 
 typedef struct audit_table {
     char name[NAME_BYTES];
+    char columns_sql[COLUMNS_BYTES]; /* "id, name, …" */
     int key_count;
     char keys[KEY_COLUMNS_MAX][NAME_BYTES];
     int columns[KEY_COLUMNS_MAX]; /* of the keys, in a row */
@@ -32,10 +35,17 @@ struct audit_tables {
     sqlite3_value *after[KEY_COLUMNS_MAX]; /* the key that was compared last; NULL: none */
 };
 
+/* One side of a page: the rows of one table that a statement selects, in the order of their keys. */
+typedef struct page_side {
+    sqlite3_stmt *rows;
+    bool there;    /* a row that has not been compared yet */
+    int64_t taken; /* rows that have been read */
+} page_side;
+
 /* The same statement on both sides. */
 typedef struct side_by_side {
-    sqlite3_stmt *have; /* the ledger */
-    sqlite3_stmt *want; /* the scratch */
+    page_side have; /* the ledger */
+    page_side want; /* the scratch */
 } side_by_side;
 
 static base_status failed(sqlite3 *db, base_error *reterr)
@@ -49,6 +59,9 @@ static base_status failed(sqlite3 *db, base_error *reterr)
 
 static void add_column(audit_table *table, const char *name, int column, int key)
 {
+    const size_t used = strlen(table->columns_sql);
+    (void)snprintf(table->columns_sql + used, sizeof table->columns_sql - used, "%s%s",
+                   used > 0 ? ", " : "", name);
     if (key > 0 && key <= KEY_COLUMNS_MAX) {
         (void)snprintf(table->keys[key - 1], NAME_BYTES, "%s", name);
         table->columns[key - 1] = column;
@@ -66,6 +79,8 @@ static void add_schema(audit_tables *tables)
     table->sequence_column = -1;
     add_column(table, "type", 0, 1);
     add_column(table, "name", 1, 2);
+    add_column(table, "tbl_name", 2, 0);
+    add_column(table, "sql", 3, 0);
 }
 
 static base_status list_tables(audit_tables *tables, sqlite3 *db, base_error *reterr)
@@ -178,38 +193,70 @@ static uint64_t row_sequence(const audit_table *table, sqlite3_stmt *row)
                                        : 0;
 }
 
-static base_status lone_row(budget_audit *audit, const audit_table *table, sqlite3_stmt *row,
-                            bool extra)
+static void lone_row(budget_audit *audit, const audit_table *table, sqlite3_stmt *row, bool extra)
 {
-    char text[SQL_BYTES];
+    char text[TEXT_BYTES];
     describe_row(table, row, text, sizeof text);
-    return audit_found(audit, row_sequence(table, row), "%s: %s", text,
-                       extra ? "no row of the journal makes it" : "it is missing");
+    audit_found(audit, row_sequence(table, row), "%s: %s", text,
+                extra ? "no row of the journal makes it" : "it is missing");
+    audit_digest_text(audit, table->name);
+    audit_digest_text(audit, extra ? "extra" : "missing");
+    audit_digest_row(audit, row);
 }
 
-static base_status compare_rows(budget_audit *audit, const audit_table *table,
-                                const side_by_side *rows)
+/* Where a number is wrong by as much as before, the finding is the same one: what came honestly
+ * since has changed both sides alike. */
+static void digest_difference(budget_audit *audit, sqlite3_stmt *have, sqlite3_stmt *want,
+                              int column)
 {
-    char text[SQL_BYTES];
-    char have[VALUE_BYTES];
-    char want[VALUE_BYTES];
-    for (int i = 0; i < table->key_count; i++) {
-        const int order = compare_values(rows->have, rows->want, table->columns[i]);
-        if (order != 0) {
-            return lone_row(audit, table, order < 0 ? rows->have : rows->want, order < 0);
-        }
+    if (sqlite3_column_type(have, column) == SQLITE_INTEGER &&
+        sqlite3_column_type(want, column) == SQLITE_INTEGER) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "by %" PRIu64,
+                       (uint64_t)sqlite3_column_int64(have, column) -
+                           (uint64_t)sqlite3_column_int64(want, column));
+        audit_digest_text(audit, text);
+    } else {
+        audit_digest_value(audit, have, column);
+        audit_digest_value(audit, want, column);
     }
-    for (int i = 0; i < sqlite3_column_count(rows->want); i++) {
-        if (compare_values(rows->have, rows->want, i) != 0) {
-            describe_row(table, rows->want, text, sizeof text);
-            describe_value(rows->have, i, have);
-            describe_value(rows->want, i, want);
-            return audit_found(audit, row_sequence(table, rows->want),
-                               "%s: %s is %s, and the journal makes it %s", text,
-                               sqlite3_column_name(rows->want, i), have, want);
+}
+
+static void compare_rows(budget_audit *audit, const audit_table *table, sqlite3_stmt *have,
+                         sqlite3_stmt *want)
+{
+    char text[TEXT_BYTES];
+    char have_text[VALUE_BYTES];
+    char want_text[VALUE_BYTES];
+    for (int i = 0; i < sqlite3_column_count(want); i++) {
+        if (compare_values(have, want, i) == 0) {
+            continue;
         }
+        describe_row(table, want, text, sizeof text);
+        describe_value(have, i, have_text);
+        describe_value(want, i, want_text);
+        audit_found(audit, row_sequence(table, want), "%s: %s is %s, and the journal makes it %s",
+                    text, sqlite3_column_name(want, i), have_text, want_text);
+        audit_digest_text(audit, table->name);
+        for (int key = 0; key < table->key_count; key++) {
+            audit_digest_value(audit, want, table->columns[key]);
+        }
+        audit_digest_text(audit, sqlite3_column_name(want, i));
+        digest_difference(audit, have, want, i);
     }
-    return BASE_OK;
+}
+
+/* Which side's row comes first: below 0 have's, 0 both (one key), above 0 want's. */
+static int compare_keys(const audit_table *table, const side_by_side *rows)
+{
+    int order = 0;
+    if (!rows->have.there || !rows->want.there) {
+        return rows->have.there ? -1 : 1;
+    }
+    for (int i = 0; i < table->key_count && order == 0; i++) {
+        order = compare_values(rows->have.rows, rows->want.rows, table->columns[i]);
+    }
+    return order;
 }
 
 /* ---- a page of one table ---- */
@@ -217,38 +264,39 @@ static base_status compare_rows(budget_audit *audit, const audit_table *table,
 static void page_sql(const audit_tables *tables, const audit_table *table, int64_t rows_max,
                      char sql[SQL_BYTES])
 {
-    char keys[SQL_BYTES / 4] = "";
+    char keys[SQL_BYTES / 8] = "";
     char places[KEY_COLUMNS_MAX * 4] = "";
-    const bool schema = strcmp(table->name, "sqlite_schema") == 0;
     for (int i = 0; i < table->key_count; i++) {
         const size_t used = strlen(keys);
         (void)snprintf(keys + used, sizeof keys - used, "%s%s", i > 0 ? ", " : "", table->keys[i]);
         (void)snprintf(places + strlen(places), 4, "%s?%d", i > 0 ? "," : "", i + 1);
     }
-    char after[SQL_BYTES / 2] = "";
+    char after[SQL_BYTES / 4] = "";
     if (tables->after[0] != NULL) {
         (void)snprintf(after, sizeof after, " WHERE (%s) > (%s)", keys, places);
     }
     (void)snprintf(sql, SQL_BYTES, "SELECT %s FROM %s%s ORDER BY %s LIMIT %" PRId64,
-                   schema ? "type, name, tbl_name, sql" : "*", table->name, after, keys, rows_max);
+                   table->columns_sql, table->name, after, keys, rows_max);
 }
 
-static base_status prepare(const audit_tables *tables, sqlite3 *db, const char *sql,
-                           sqlite3_stmt **statement, base_error *reterr)
+static int prepare(const audit_tables *tables, sqlite3 *db, const char *sql,
+                   sqlite3_stmt **statement)
 {
     int code = sqlite3_prepare_v2(db, sql, -1, statement, NULL);
     for (int i = 0; i < KEY_COLUMNS_MAX && tables->after[i] != NULL && code == SQLITE_OK; i++) {
         code = sqlite3_bind_value(*statement, i + 1, tables->after[i]);
     }
-    return code == SQLITE_OK ? BASE_OK : failed(db, reterr);
+    return code;
 }
 
-static base_status next_row(sqlite3_stmt *statement, bool *there, base_error *reterr)
+static base_status next_row(page_side *side, base_error *reterr)
 {
-    const int code = sqlite3_step(statement);
-    *there = code == SQLITE_ROW;
-    return code == SQLITE_ROW || code == SQLITE_DONE ? BASE_OK
-                                                     : failed(sqlite3_db_handle(statement), reterr);
+    const int code = sqlite3_step(side->rows);
+    side->there = code == SQLITE_ROW;
+    side->taken += side->there;
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? BASE_OK
+               : failed(sqlite3_db_handle(side->rows), reterr);
 }
 
 static base_status keep_key(audit_tables *tables, const audit_table *table, sqlite3_stmt *row,
@@ -264,46 +312,66 @@ static base_status keep_key(audit_tables *tables, const audit_table *table, sqli
     return BASE_OK;
 }
 
-/* Row beside row until one side ends. *left: there may be more than this page. */
-static base_status compare_page(budget_audit *audit, const audit_table *table,
-                                const side_by_side *rows, int64_t rows_max, bool *left,
-                                base_error *reterr)
+/* Merges both sides, until they end or one has used up its page. *left: there may be more, after
+ * the key that is kept. */
+static base_status compare_page(budget_audit *audit, const audit_table *table, side_by_side *rows,
+                                int64_t rows_max, bool *left, base_error *reterr)
 {
-    bool have = true;
-    bool want = true;
-    int64_t count = 0;
-    base_status status = BASE_OK;
-    while (status == BASE_OK && have && want && count < rows_max && audit->report.good) {
-        status = next_row(rows->have, &have, reterr);
-        status = status == BASE_OK ? next_row(rows->want, &want, reterr) : status;
-        if (status == BASE_OK && have && want) {
-            status = compare_rows(audit, table, rows);
-            count++;
-        } else if (status == BASE_OK && (have || want)) {
-            status = lone_row(audit, table, have ? rows->have : rows->want, have);
+    base_status status = next_row(&rows->have, reterr);
+    status = status == BASE_OK ? next_row(&rows->want, reterr) : status;
+    *left = false;
+    while (status == BASE_OK && !*left && (rows->have.there || rows->want.there)) {
+        const int order = compare_keys(table, rows);
+        if (order == 0) {
+            compare_rows(audit, table, rows->have.rows, rows->want.rows);
+        } else {
+            lone_row(audit, table, order < 0 ? rows->have.rows : rows->want.rows, order < 0);
         }
+        *left = (order <= 0 && rows->have.taken == rows_max) ||
+                (order >= 0 && rows->want.taken == rows_max);
+        if (*left) {
+            return keep_key(audit->tables, table, order <= 0 ? rows->have.rows : rows->want.rows,
+                            reterr);
+        }
+        status = order <= 0 ? next_row(&rows->have, reterr) : BASE_OK;
+        status = order >= 0 && status == BASE_OK ? next_row(&rows->want, reterr) : status;
     }
-    *left = have && want;
-    return status == BASE_OK && *left ? keep_key(audit->tables, table, rows->want, reterr) : status;
+    return status;
+}
+
+/* The ledger's own table may lack a column, or the table may be missing: the schema's finding. */
+static base_status unreadable(budget_audit *audit, const audit_table *table, int code,
+                              base_error *reterr)
+{
+    sqlite3 *db = audit->ledger->store.db;
+    if ((code & 0xff) != SQLITE_ERROR) {
+        return failed(db, reterr);
+    }
+    audit_found(audit, 0, "%s: it cannot be read: %.200s", table->name, sqlite3_errmsg(db));
+    audit_digest_text(audit, table->name);
+    audit_digest_text(audit, sqlite3_errmsg(db));
+    return BASE_OK;
 }
 
 base_status audit_tables_step(budget_audit *audit, int64_t rows_max, bool *done, base_error *reterr)
 {
     char sql[SQL_BYTES];
-    bool left = true;
-    side_by_side rows = {NULL, NULL};
+    bool left = false;
+    side_by_side rows = {0};
     audit_tables *tables = audit->tables;
     const audit_table *table = &tables->tables[tables->next];
+    base_status status = BASE_OK;
     page_sql(tables, table, rows_max, sql);
-    base_status status = prepare(tables, audit->ledger->store.db, sql, &rows.have, reterr);
-    if (status == BASE_OK) {
-        status = prepare(tables, audit->scratch->store.db, sql, &rows.want, reterr);
-    }
-    if (status == BASE_OK) {
+    const int code = prepare(tables, audit->ledger->store.db, sql, &rows.have.rows);
+    if (code != SQLITE_OK) {
+        status = unreadable(audit, table, code, reterr);
+    } else if (prepare(tables, audit->scratch->store.db, sql, &rows.want.rows) != SQLITE_OK) {
+        status = failed(audit->scratch->store.db, reterr);
+    } else {
         status = compare_page(audit, table, &rows, rows_max, &left, reterr);
     }
-    (void)sqlite3_finalize(rows.have);
-    (void)sqlite3_finalize(rows.want);
+    (void)sqlite3_finalize(rows.have.rows);
+    (void)sqlite3_finalize(rows.want.rows);
     if (status == BASE_OK && !left) {
         forget_key(tables);
         tables->next++;

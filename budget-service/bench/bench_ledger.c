@@ -170,7 +170,7 @@ static int64_t audit_ns(void)
         }
     }
     if (!budget_audit_get(audit)->good) {
-        base_log(BASE_LOG_ERROR, "%s", budget_audit_get(audit)->finding);
+        base_log(BASE_LOG_ERROR, "%s", budget_audit_get(audit)->findings[0]);
         exit(1);
     }
     budget_audit_end(audit);

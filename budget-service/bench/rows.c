@@ -93,7 +93,7 @@ void bench_long(const bench_service *bench)
     printf("status, p99                 %10.1f us   target: below 50000\n", status_p50_us(bench));
     const double busy_us = p99_during_audit_us(bench, &task);
     printf("audit of %lu rows: %s, %.1f s   target: below 40\n", (unsigned long)task.result.rows,
-           task.result.good ? "good" : task.result.finding, task.taken_s);
+           task.result.good ? "good" : task.result.findings[0], task.taken_s);
     printf("authorize meanwhile, p99    %10.1f us   target: below 25000\n", busy_us);
     printf("resident memory, at most    %10.1f MiB  target: below 100\n", bench_rss_mib(bench));
 }

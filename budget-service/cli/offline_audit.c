@@ -20,6 +20,11 @@
 #include "key_store.h"
 
 enum { COPY_BYTES = 1 << 20, SLICE_ROWS = 10000 };
+_Static_assert(sizeof((offline_audit_result *)NULL)->findings ==
+                   sizeof((budget_audit_report *)NULL)->findings,
+               "the same findings");
+_Static_assert(sizeof((offline_audit_result *)NULL)->digest == BUDGET_AUDIT_DIGEST_BYTES,
+               "the same digest");
 
 static const char *const files[] = {"ledger.db", "ledger.db-wal", "checkpoints"};
 enum { FILE_COUNT = sizeof files / sizeof files[0] };
@@ -107,7 +112,12 @@ static base_status walk(budget_ledger *ledger, offline_audit_result *result, bas
         result->good = report->good;
         result->rows = report->rows;
         result->bad_sequence = report->bad_sequence;
-        (void)snprintf(result->finding, sizeof result->finding, "%s", report->finding);
+        result->finding_count = report->finding_count;
+        result->kept_count = report->finding_count < BUDGET_AUDIT_FINDINGS_KEPT
+                                 ? (size_t)report->finding_count
+                                 : BUDGET_AUDIT_FINDINGS_KEPT;
+        memcpy(result->findings, report->findings, sizeof result->findings);
+        memcpy(result->digest, report->digest, sizeof result->digest);
     }
     budget_audit_end(audit);
     return status;
@@ -116,7 +126,8 @@ static base_status walk(budget_ledger *ledger, offline_audit_result *result, bas
 static void find(offline_audit_result *result, const char *finding)
 {
     result->good = false;
-    (void)snprintf(result->finding, sizeof result->finding, "%s", finding);
+    result->finding_count = result->kept_count = 1;
+    (void)snprintf(result->findings[0], sizeof result->findings[0], "%s", finding);
 }
 
 /* Against a copy of the checkpoints from elsewhere. A file that cannot be read is no finding. */

@@ -4,6 +4,7 @@
 #define BUDGET_CLI_OFFLINE_AUDIT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -13,7 +14,10 @@ typedef struct offline_audit_result {
     bool good;
     uint64_t rows;
     uint64_t bad_sequence;
-    char finding[512];
+    uint64_t finding_count;
+    size_t kept_count;
+    char findings[16][512];
+    char digest[33]; /* empty: there is nothing that serve could accept */
 } offline_audit_result;
 
 /* Copies DIR's ledger into a folder of its own (in $TMPDIR, or /tmp), looks at its checkpoints,

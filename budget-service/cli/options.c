@@ -51,8 +51,8 @@ static const option_words words[CLI_OPTION_COUNT] = {
     [CLI_CHECKPOINT] = {"checkpoint", "FILE", "a copy of DIR/checkpoints, kept elsewhere"},
     [CLI_ACCEPT_CHECKPOINT] = {"accept-checkpoint", NULL,
                                "an admin has looked: go on though the checkpoint does not fit"},
-    [CLI_ACCEPT_AUDIT] = {"accept-audit", NULL,
-                          "an admin has looked: go on though the ledger does not audit"},
+    [CLI_ACCEPT_AUDIT] = {"accept-audit", "DIGEST",
+                          "an admin has looked: go on with what the audit found, and no more"},
     [CLI_ROLE] = {"role", "ROLE", "request, reconcile or admin"},
 };
 _Static_assert((int)CLI_OPTION_COUNT <= 64, "options fit a mask");

@@ -206,18 +206,47 @@ static int run_export(const cli_args *args)
     return exit_code;
 }
 
+static void show_audit_json(const budget_audit_result *result)
+{
+    json_t *findings = json_array();
+    for (size_t i = 0; i < result->kept_count; i++) {
+        (void)json_array_append_new(findings, json_string(result->findings[i]));
+    }
+    (void)cli_object(json_pack("{s:b, s:I, s:I, s:s, s:I, s:o, s:s}", "good", result->good, "rows",
+                               (json_int_t)result->rows, "bad_sequence",
+                               (json_int_t)result->bad_sequence, "finding", result->findings[0],
+                               "finding_count", (json_int_t)result->finding_count, "findings",
+                               findings, "digest", result->digest));
+}
+
+static void show_findings(const budget_audit_result *result)
+{
+    if (result->bad_sequence != 0) {
+        (void)printf("BAD from row %" PRIu64 " on: %s\n", result->bad_sequence,
+                     result->findings[0]);
+    } else {
+        (void)printf("BAD: %s\n", result->findings[0]);
+    }
+    for (size_t i = 1; i < result->kept_count; i++) {
+        (void)printf("     %s\n", result->findings[i]);
+    }
+    if (result->finding_count > result->kept_count) {
+        (void)printf("     and %" PRIu64 " more\n", result->finding_count - result->kept_count);
+    }
+    if (result->digest[0] != '\0') {
+        (void)printf("to accept exactly this: budget-service serve --accept-audit %s\n",
+                     result->digest);
+    }
+}
+
 static int show_audit(const cli_args *args, const budget_audit_result *result)
 {
     if (args->json) {
-        (void)cli_object(json_pack("{s:b, s:I, s:I, s:s}", "good", result->good, "rows",
-                                   (json_int_t)result->rows, "bad_sequence",
-                                   (json_int_t)result->bad_sequence, "finding", result->finding));
+        show_audit_json(result);
     } else if (result->good) {
         (void)printf("good: %" PRIu64 " rows\n", result->rows);
-    } else if (result->bad_sequence != 0) {
-        (void)printf("BAD from row %" PRIu64 " on: %s\n", result->bad_sequence, result->finding);
     } else {
-        (void)printf("BAD: %s\n", result->finding);
+        show_findings(result);
     }
     return result->good ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
 }
@@ -236,8 +265,14 @@ static int run_audit(const cli_args *args)
     const base_status status = offline_audit(dir, args->options[CLI_CHECKPOINT], &offline, &why);
     if (status == BASE_OK) {
         result = (budget_audit_result){
-            .good = offline.good, .rows = offline.rows, .bad_sequence = offline.bad_sequence};
-        (void)snprintf(result.finding, sizeof result.finding, "%s", offline.finding);
+            .good = offline.good,
+            .rows = offline.rows,
+            .bad_sequence = offline.bad_sequence,
+            .finding_count = offline.finding_count,
+            .kept_count = offline.kept_count,
+        };
+        memcpy(result.findings, offline.findings, sizeof result.findings);
+        memcpy(result.digest, offline.digest, sizeof result.digest);
         return show_audit(args, &result);
     }
     if (status == BASE_ERR_BUSY && args->options[CLI_CHECKPOINT] != NULL) {

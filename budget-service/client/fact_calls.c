@@ -116,10 +116,18 @@ budget_verdict budget_audit(budget_client *client, budget_audit_result *result, 
     const budget_verdict verdict =
         budget_ask_service(client, &request, BUDGET_RESPONSE(AUDITED), &response, why);
     if (verdict == BUDGET_GRANTED) {
-        result->good = response->audited->good;
-        result->rows = response->audited->rows;
-        result->bad_sequence = response->audited->bad_sequence;
-        (void)snprintf(result->finding, sizeof result->finding, "%s", response->audited->finding);
+        const Ringfence__Budget__Audited *got = response->audited;
+        *result = (budget_audit_result){
+            .good = got->good,
+            .rows = got->rows,
+            .bad_sequence = got->bad_sequence,
+            .finding_count = got->finding_count,
+        };
+        for (size_t i = 0; i < got->n_findings && i < BUDGET_FINDINGS_KEPT; i++) {
+            (void)snprintf(result->findings[result->kept_count++], BUDGET_REASON_BYTES, "%s",
+                           got->findings[i]);
+        }
+        (void)snprintf(result->digest, sizeof result->digest, "%s", got->digest);
     }
     return verdict;
 }

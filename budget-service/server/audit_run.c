@@ -1,4 +1,5 @@
 /* An audit, in slices between batches: whoever asks for one while it runs waits for the same. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
 {
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Audited audited = RINGFENCE__BUDGET__AUDITED__INIT;
-    char finding[BUDGET_TEXT_BYTES_MAX + 1] = "";
+    char *findings[BUDGET_AUDIT_FINDINGS_KEPT];
     service_item *item = &service->items[0]; /* no batch is under way */
     service_item_reset(item);
     item->endpoint = SERVICE_ENDPOINT_ASK;
@@ -121,11 +122,18 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
     item->identified = true;
     item->remembered = waiter->remembered;
     memcpy(item->known_head, waiter->known_head, sizeof item->known_head);
-    (void)snprintf(finding, sizeof finding, "%s", report->finding);
+    for (size_t i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT; i++) {
+        findings[i] = (char *)(uintptr_t)report->findings[i];
+    }
     audited.good = report->good;
     audited.rows = report->rows;
     audited.bad_sequence = report->bad_sequence;
-    audited.finding = finding;
+    audited.finding_count = report->finding_count;
+    audited.findings = findings;
+    audited.n_findings = report->finding_count < BUDGET_AUDIT_FINDINGS_KEPT
+                             ? (size_t)report->finding_count
+                             : BUDGET_AUDIT_FINDINGS_KEPT;
+    audited.digest = (char *)(uintptr_t)report->digest;
     part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
     part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_AUDITED;
     part.audited = &audited;
@@ -136,23 +144,33 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
 /* What an audit came to holds for every grant from now on. */
 static void take_report(budget_service *service, const budget_audit_report *report)
 {
-    (void)snprintf(service->finding, sizeof service->finding, "%s", report->finding);
+    memcpy(service->audit_digest, report->digest, sizeof service->audit_digest);
+    if (report->finding_count > 1) {
+        (void)snprintf(service->finding, sizeof service->finding, "%.400s (and %" PRIu64 " more)",
+                       report->findings[0], report->finding_count - 1);
+    } else {
+        (void)snprintf(service->finding, sizeof service->finding, "%s", report->findings[0]);
+    }
     if (!report->good) {
-        base_log(BASE_LOG_ERROR, "AUDIT: %s%s", report->finding,
+        base_log(BASE_LOG_ERROR, "AUDIT: %s%s", service->finding,
                  service_halted(service) ? "; nothing is granted" : "; accepted by an admin");
     }
 }
 
 bool service_halted(const budget_service *service)
 {
-    return service->finding[0] != '\0' && strcmp(service->finding, service->accepted) != 0;
+    const char *accepted = service->options->accept_audit;
+    return service->finding[0] != '\0' &&
+           (accepted == NULL || strcmp(service->audit_digest, accepted) != 0);
 }
 
 static base_status note_acceptance(budget_service *service, base_error *reterr)
 {
+    char text[BUDGET_AUDIT_DIGEST_BYTES + BUDGET_AUDIT_FINDING_BYTES];
+    (void)snprintf(text, sizeof text, "%s: %s", service->audit_digest, service->finding);
     base_status status = budget_ledger_begin(service->ledger, &service->clock, reterr);
     if (status == BASE_OK) {
-        status = budget_ledger_accept_audit(service->ledger, service->accepted, reterr);
+        status = budget_ledger_accept_audit(service->ledger, text, reterr);
     }
     return status == BASE_OK ? budget_ledger_commit(service->ledger, reterr) : status;
 }
@@ -165,23 +183,25 @@ base_status service_audit_first(budget_service *service, base_error *reterr)
     while (status == BASE_OK && !done) {
         status = budget_audit_step(audit, SERVICE_AUDIT_FIRST_ROWS, &done, reterr);
     }
-    const bool good = status == BASE_OK && budget_audit_get(audit)->good;
     if (status == BASE_OK) {
-        if (service->options->accept_audit) {
-            memcpy(service->accepted, budget_audit_get(audit)->finding, sizeof service->accepted);
-        }
         take_report(service, budget_audit_get(audit));
     }
     budget_audit_end(audit);
-    if (status != BASE_OK || good) {
+    if (status != BASE_OK || service->finding[0] == '\0') {
         return status;
     }
-    return service->options->accept_audit
-               ? note_acceptance(service, reterr)
-               : base_fail(reterr, BASE_ERR_MISMATCH,
-                           "the ledger does not audit: %.300s; compare it with a backup; an admin "
-                           "who has looked goes on with: serve --accept-audit",
-                           service->finding);
+    if (!service_halted(service)) {
+        return note_acceptance(service, reterr);
+    }
+    return base_fail(reterr, BASE_ERR_MISMATCH,
+                     "the ledger does not audit: %.300s; %scompare it with a backup, and look at "
+                     "all of it with budget-service audit; an admin who has looked goes on with: "
+                     "serve --accept-audit %s",
+                     service->finding,
+                     service->options->accept_audit != NULL
+                         ? "this is not what was accepted with --accept-audit; "
+                         : "",
+                     service->audit_digest);
 }
 
 base_status service_audit_slice(budget_service *service, base_error *reterr)

@@ -136,8 +136,8 @@ static base_status refuse_halted(const budget_service *service, service_item *it
     char words[BUDGET_TEXT_BYTES_MAX + 1];
     (void)snprintf(words, sizeof words,
                    "the ledger does not audit (%.200s): nothing is granted until an admin has "
-                   "looked and starts the service with --accept-audit",
-                   service->finding);
+                   "looked and starts the service with --accept-audit %s",
+                   service->finding, service->audit_digest);
     return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, words, reterr);
 }
 

@@ -57,9 +57,9 @@ typedef struct budget_service {
     int item_count;
     bool clients_changed; /* in this batch: the admission list follows the commit */
 
-    struct service_audit *audit;               /* the one that runs, and who waits for it */
-    char finding[BUDGET_AUDIT_FINDING_BYTES];  /* of the last audit; empty: it was good */
-    char accepted[BUDGET_AUDIT_FINDING_BYTES]; /* the finding that an admin goes on with */
+    struct service_audit *audit;                  /* the one that runs, and who waits for it */
+    char finding[BUDGET_AUDIT_FINDING_BYTES];     /* of the last audit; empty: it was good */
+    char audit_digest[BUDGET_AUDIT_DIGEST_BYTES]; /* of all its findings */
     int64_t reaper_due_ns;
     struct service_usage *usage; /* accounts near their caps */
     service_hook hook;

@@ -81,12 +81,13 @@ int main(int argc, char **argv)
     const budget_serve_options options = {
         .dir = argv[1],
         .listen = argc > 2 ? argv[2] : NULL,
-        .accept_audit = getenv("BUDGET_ACCEPT_AUDIT") != NULL,
+        .accept_audit = getenv("BUDGET_ACCEPT_AUDIT"),
         .signer = {.unlock = unlock, .release = release, .user = argv[1]},
         .ready = ready,
     };
     if (budget_serve(&options, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
+        (void)printf("failed: %s\n", error.message); /* for the fixture */
         return BASE_EXIT_ERROR;
     }
     return BASE_EXIT_DONE;

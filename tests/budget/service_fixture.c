@@ -70,6 +70,7 @@ static bool read_ready_line(service_fixture *fixture)
         filled += (size_t)got;
         line[filled] = '\0';
         if (line[filled - 1] == '\n') {
+            (void)sscanf(line, "failed: %1023[^\n]", fixture->failure);
             return sscanf(line, "ready %4095s %4095s", fixture->endpoint,
                           fixture->redeem_endpoint) == 2;
         }
@@ -80,6 +81,7 @@ static bool read_ready_line(service_fixture *fixture)
 bool fixture_start_with(service_fixture *fixture, const char *setting, const char *listen)
 {
     int pipe_fds[2];
+    fixture->failure[0] = '\0';
     assert_int_equal(fixture->pid, 0);
     assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
     const pid_t child = fork();

@@ -17,6 +17,7 @@ typedef struct service_fixture {
     int output_fd;
     char endpoint[BASE_PATH_BYTES];
     char redeem_endpoint[BASE_PATH_BYTES];
+    char failure[1024]; /* why the last start failed; empty: it did not */
 } service_fixture;
 
 /* Folder, keys, ledger; nothing runs yet. */

@@ -109,7 +109,7 @@ static void a_good_ledger_is_found_good(void **state)
     for (int64_t rows = 1; rows < 100; rows = rows * 3 + 1) {
         const budget_audit_report report = audit(fixture, rows);
         if (!report.good) {
-            fail_msg("%s", report.finding);
+            fail_msg("%s", report.findings[0]);
         }
         uint64_t sequence = 0;
         uint8_t head[BUDGET_DIGEST_BYTES];
@@ -135,7 +135,7 @@ static void rows_may_come_meanwhile(void **state)
     }
     assert_true(done);
     if (!budget_audit_get(made)->good) {
-        fail_msg("%s", budget_audit_get(made)->finding);
+        fail_msg("%s", budget_audit_get(made)->findings[0]);
     }
     budget_audit_end(made);
 }
@@ -202,6 +202,10 @@ static const struct {
      " reservation, account, label, text, amount, reserved_delta, posted_delta, state, answer,"
      " data, hash FROM journal ORDER BY seq DESC LIMIT 1",
      20},
+    {"INSERT INTO journal SELECT -1, at_ms, offset_ms, kind, reason, client, request, body,"
+     " reservation, account, label, text, amount, reserved_delta, posted_delta, state, answer,"
+     " data, hash FROM journal WHERE seq = 1",
+     1},
     {"UPDATE account SET posted = 0 WHERE name = 'phase'", 0},
     {"UPDATE account SET cap = 1000000000 WHERE name = 'phase/lab'", 0},
     {"UPDATE account SET frozen = 0", 0},
@@ -290,13 +294,99 @@ static void every_edit_is_found(void **state)
         edit(fixture, edits[i].sql);
         fixture_reopen(fixture);
         const budget_audit_report report = audit(fixture, 7);
-        if (report.good || report.bad_sequence != edits[i].row || report.finding[0] == '\0') {
+        if (report.good || report.bad_sequence != edits[i].row || report.findings[0][0] == '\0') {
             fail_msg("%s: %s, row %d (%s), expected row %d", edits[i].sql,
-                     report.good ? "found good" : "found", (int)report.bad_sequence, report.finding,
-                     (int)edits[i].row);
+                     report.good ? "found good" : "found", (int)report.bad_sequence,
+                     report.findings[0], (int)edits[i].row);
         }
         close_ledger(fixture);
     }
+}
+
+/* The ledger as `make` left it, with one more edit or two; what the audit says. */
+static budget_audit_report edited(ledger_fixture *fixture, const char *sql, const char *more)
+{
+    copy_file(fixture, "good.db", "ledger.db");
+    copy_file(fixture, "good.checkpoints", "checkpoints");
+    edit(fixture, sql);
+    if (more != NULL) {
+        edit(fixture, more);
+    }
+    fixture_reopen(fixture);
+    const budget_audit_report report = audit(fixture, 7);
+    close_ledger(fixture);
+    return report;
+}
+
+/* What an admin accepts is the digest. Whatever is edited besides must change it. */
+static void an_edit_beside_another_changes_the_digest(void **state)
+{
+    static const char first[] = "UPDATE account SET cap = cap + 1000000 WHERE name = 'phase'";
+    ledger_fixture *fixture = *state;
+    close_ledger(fixture);
+    copy_file(fixture, "ledger.db", "good.db");
+    copy_file(fixture, "checkpoints", "good.checkpoints");
+    fixture->options.accept_checkpoint = true;
+    const budget_audit_report alone = edited(fixture, first, NULL);
+    assert_int_equal(alone.finding_count, 1);
+    assert_int_equal(strlen(alone.digest), BUDGET_AUDIT_DIGEST_BYTES - 1);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        const budget_audit_report both = edited(fixture, first, edits[i].sql);
+        if (both.finding_count < 2 || strcmp(both.digest, alone.digest) == 0) {
+            fail_msg("%s: %d findings, digest %s", edits[i].sql, (int)both.finding_count,
+                     both.digest);
+        }
+    }
+    const budget_audit_report again =
+        edited(fixture, "UPDATE account SET cap = cap + 2000000 WHERE name = 'phase'", NULL);
+    assert_int_equal(again.finding_count, 1);
+    assert_string_not_equal(again.digest, alone.digest);
+}
+
+/* Honest operations, and the size of the slices, leave the digest as it is. */
+static void honest_operations_keep_the_digest(void **state)
+{
+    ledger_fixture *fixture = *state;
+    edit(fixture, "UPDATE account SET posted = posted - 1000000 WHERE name = 'phase';"
+                  "UPDATE reservation SET held = held + 5 WHERE label = 'late';"
+                  "INSERT INTO account(id, name, parent, cap, posted, reserved, frozen)"
+                  " VALUES(3, 'mine', 0, 1, 0, 0, 0)");
+    fixture_reopen(fixture);
+    const budget_audit_report before = audit(fixture, 100);
+    assert_int_equal(before.finding_count, 3);
+    for (int64_t rows = 1; rows < 30; rows = rows * 3 + 1) {
+        assert_string_equal(audit(fixture, rows).digest, before.digest);
+    }
+    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
+    assert_granted(fixture_redeem(fixture, "newer", 0, 1, 1));
+    assert_granted(fixture_line(fixture, "newer", 4, "line-7"));
+    const budget_audit_report after = audit(fixture, 3);
+    assert_int_equal(after.finding_count, 3);
+    assert_string_equal(after.digest, before.digest);
+    assert_string_not_equal(after.findings[0], before.findings[0]); /* posted, as it is now */
+}
+
+static void all_findings_are_counted_and_some_kept(void **state)
+{
+    ledger_fixture *fixture = *state;
+    for (int i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT + 5; i++) {
+        char label[32];
+        (void)snprintf(label, sizeof label, "many-%d", i);
+        assert_granted(fixture_authorize(fixture, "phase", label, 10));
+    }
+    edit(fixture, "UPDATE reservation SET world_size = 1000 WHERE label LIKE 'many-%'");
+    fixture_reopen(fixture);
+    const budget_audit_report report = audit(fixture, 3);
+    assert_int_equal(report.finding_count, BUDGET_AUDIT_FINDINGS_KEPT + 5);
+    for (int i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT; i++) {
+        assert_non_null(strstr(report.findings[i], "world_size is 1000, and the journal makes it"));
+    }
+    edit(fixture, "UPDATE reservation SET world_size = 1001 WHERE label = 'many-20'");
+    fixture_reopen(fixture);
+    const budget_audit_report other = audit(fixture, 3);
+    assert_int_equal(other.finding_count, report.finding_count);
+    assert_memory_equal(other.findings, report.findings, sizeof report.findings);
+    assert_string_not_equal(other.digest, report.digest);
 }
 
 static void a_cut_journal_is_refused_and_named(void **state)
@@ -310,8 +400,9 @@ static void a_cut_journal_is_refused_and_named(void **state)
     fixture_reopen(fixture);
     const budget_audit_report report = audit(fixture, 100);
     assert_false(report.good);
-    assert_string_equal(report.finding, "account, id 1: posted is 1250000, and the journal makes "
-                                        "it 250000");
+    assert_string_equal(report.findings[0],
+                        "account, id 1: posted is 1250000, and the journal makes "
+                        "it 250000");
 }
 
 static void a_ledger_without_its_beginning_is_refused(void **state)
@@ -415,6 +506,9 @@ int main(void)
         LEDGER_TEST(a_good_ledger_is_found_good),
         LEDGER_TEST(rows_may_come_meanwhile),
         LEDGER_TEST(every_edit_is_found),
+        LEDGER_TEST(an_edit_beside_another_changes_the_digest),
+        LEDGER_TEST(honest_operations_keep_the_digest),
+        LEDGER_TEST(all_findings_are_counted_and_some_kept),
         LEDGER_TEST(a_cut_journal_is_refused_and_named),
         LEDGER_TEST(a_ledger_without_its_beginning_is_refused),
         LEDGER_TEST(a_restored_backup_is_noticed),

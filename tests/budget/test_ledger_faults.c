@@ -61,7 +61,7 @@ static void audit(ledger_fixture *fixture)
         assert_ok(budget_audit_step(made, 1000, &done, &fixture->error), &fixture->error);
     }
     if (!budget_audit_get(made)->good) {
-        fail_msg("%s", budget_audit_get(made)->finding);
+        fail_msg("%s", budget_audit_get(made)->findings[0]);
     }
     budget_audit_end(made);
 }

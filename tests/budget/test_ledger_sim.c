@@ -61,7 +61,7 @@ static bool audit_agrees(sim *self)
     }
     const bool good = status == BASE_OK
                           ? budget_audit_get(audit)->good ||
-                                sim_broken(self, "audit: %s", budget_audit_get(audit)->finding)
+                                sim_broken(self, "audit: %s", budget_audit_get(audit)->findings[0])
                           : sim_broken(self, "audit: %s", self->error.message);
     budget_audit_end(audit);
     return good;

@@ -1,6 +1,8 @@
 /* A ledger that somebody has edited: the service does not start on it, and one that finds it out
- * while it runs grants nothing more, until an admin has accepted what was found. */
+ * while it runs grants nothing more, until an admin has accepted what was found. What is edited
+ * afterwards is not accepted. */
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +31,9 @@ static int teardown(void **state)
 static void edit(service_fixture *fixture, const char *sql)
 {
     sqlite3 *db = NULL;
-    assert_int_equal(fixture_stop(fixture), 0);
+    if (fixture->pid != 0) {
+        assert_int_equal(fixture_stop(fixture), 0);
+    }
     assert_int_equal(sqlite3_open(test_directory_path(&fixture->folder, "ledger.db"), &db),
                      SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
@@ -58,6 +62,20 @@ static budget_report status_of(const service_fixture *fixture)
     return report;
 }
 
+/* The setting that accepts what the service did not start on. */
+static const char *acceptance(const service_fixture *fixture)
+{
+    static const char before[] = "--accept-audit ";
+    static char setting[128];
+    const char *digest = strstr(fixture->failure, before);
+    if (digest == NULL) {
+        fail_msg("no digest: %s", fixture->failure);
+        return NULL;
+    }
+    (void)snprintf(setting, sizeof setting, "BUDGET_ACCEPT_AUDIT=%s", digest + sizeof before - 1);
+    return setting;
+}
+
 static void test_it_does_not_start(void **state)
 {
     static const char *const edits[] = {
@@ -78,7 +96,8 @@ static void test_it_does_not_start(void **state)
         if (fixture_start_with(fixture, NULL, NULL)) {
             fail_msg("%s: the service started", edits[i]);
         }
-        assert_true(fixture_start_with(fixture, "BUDGET_ACCEPT_AUDIT=1", NULL));
+        assert_false(fixture_start_with(fixture, "BUDGET_ACCEPT_AUDIT=1", NULL));
+        assert_true(fixture_start_with(fixture, acceptance(fixture), NULL));
         edit(fixture, undo[i]);
         fixture_start(fixture);
     }
@@ -97,7 +116,8 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     budget_job_key job;
     proto_keypair pair;
     edit(fixture, "UPDATE account SET cap = cap * 50");
-    assert_true(fixture_start_with(fixture, "BUDGET_ACCEPT_AUDIT=1", NULL));
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    assert_true(fixture_start_with(fixture, acceptance(fixture), NULL));
     assert_non_null(strstr(status_of(fixture).audit_finding, "account, id 1: cap is 500000000"));
     budget_client *admin = fixture_client(fixture, "admin", 0);
     const budget_ask asked = fixture_ask("phase", "first", USD(1));
@@ -105,7 +125,8 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     assert_verdict(budget_account_set_cap(admin, "phase", USD(10), &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_audit(admin, &audit, &why), BUDGET_GRANTED, &why);
     assert_false(audit.good);
-    assert_non_null(strstr(audit.finding, "account, id 2: cap is 500000000"));
+    assert_int_equal(audit.finding_count, 1);
+    assert_non_null(strstr(audit.findings[0], "account, id 2: cap is 500000000"));
     assert_non_null(strstr(status_of(fixture).audit_finding, "account, id 2"));
     assert_verdict(ask(fixture, "phase", "second", USD(1), &why), BUDGET_REFUSED, &why);
     assert_non_null(strstr(why.message, "does not audit"));
@@ -123,10 +144,32 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     budget_client_close(admin);
 }
 
+/* The first finding stays the same, and hides the second one. */
+static void test_later_edits_are_not_accepted(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    char accepted[128];
+    assert_verdict(ask(fixture, "other", "first", USD(1), &why), BUDGET_GRANTED, &why);
+    edit(fixture, "UPDATE account SET cap = cap + 1 WHERE name = 'phase'");
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    (void)snprintf(accepted, sizeof accepted, "%s", acceptance(fixture));
+    assert_true(fixture_start_with(fixture, accepted, NULL));
+    assert_verdict(ask(fixture, "other", "second", USD(1), &why), BUDGET_GRANTED, &why);
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_true(fixture_start_with(fixture, accepted, NULL)); /* nothing but what was accepted */
+    edit(fixture, "UPDATE account SET reserved = 0, cap = 500000000 WHERE name = 'other'");
+    assert_false(fixture_start_with(fixture, accepted, NULL));
+    assert_non_null(strstr(fixture->failure, "account, id 1: cap is 10000001"));
+    assert_non_null(strstr(fixture->failure, "(and 2 more)"));
+    assert_non_null(strstr(fixture->failure, "not what was accepted"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_it_does_not_start, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_later_edits_are_not_accepted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_bad_audit_ends_all_grants, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

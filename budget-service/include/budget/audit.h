@@ -4,7 +4,12 @@
  * that the row records is done again, in a temporary ledger that begins empty: the same code must
  * decide the same and come to the same row. At the newest row every column of every table, and the
  * schema, is compared with that temporary ledger's. It goes in slices, between batches, on the
- * ledger's own connection: rows that come meanwhile are walked too. */
+ * ledger's own connection: rows that come meanwhile are walked too.
+ *
+ * The audit goes on after a finding, to the end. The first findings are kept as text. All are
+ * counted, and all go into one digest: an admin accepts that digest, so an edit that comes later is
+ * not accepted with the earlier ones. A number that is wrong goes into it as the difference to what
+ * the journal makes, which honest operations do not change. */
 #ifndef BUDGET_AUDIT_H
 #define BUDGET_AUDIT_H
 
@@ -14,15 +19,21 @@
 #include "base/status.h"
 #include "budget/ledger.h"
 
-enum { BUDGET_AUDIT_FINDING_BYTES = 512 };
+enum {
+    BUDGET_AUDIT_FINDING_BYTES = 512,
+    BUDGET_AUDIT_FINDINGS_KEPT = 16,
+    BUDGET_AUDIT_DIGEST_BYTES = 33, /* 128 bits in hex, and a NUL */
+};
 
 typedef struct budget_audit budget_audit;
 
 typedef struct budget_audit_report {
     bool good;
-    uint64_t rows;         /* walked */
-    uint64_t bad_sequence; /* the first bad row; 0: none, or it is a table that is wrong */
-    char finding[BUDGET_AUDIT_FINDING_BYTES]; /* one line; empty when good */
+    uint64_t rows;          /* walked */
+    uint64_t bad_sequence;  /* the first bad row; 0: none, or it is a table that is wrong */
+    uint64_t finding_count; /* all of them */
+    char findings[BUDGET_AUDIT_FINDINGS_KEPT][BUDGET_AUDIT_FINDING_BYTES]; /* the first ones */
+    char digest[BUDGET_AUDIT_DIGEST_BYTES]; /* of all; empty when good, and until it is done */
 } budget_audit_report;
 
 /* Begins at the first row. The ledger must outlive it. BASE_ERR_MEMORY. */

@@ -37,6 +37,8 @@ enum {
     BUDGET_STATE_BYTES = 32,
     BUDGET_BILL_LINES_MAX = 4096,         /* in one reconcile */
     BUDGET_REASON_BYTES = 512,            /* a refusal's words; with NUL */
+    BUDGET_FINDINGS_KEPT = 16,            /* of an audit, as text */
+    BUDGET_FINDINGS_DIGEST_BYTES = 33,    /* in hex, with NUL */
     BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000, /* where the options say 0 */
 };
 
@@ -298,8 +300,11 @@ BASE_MUST_CHECK budget_verdict budget_export(budget_client *client, budget_line_
 typedef struct budget_audit_result {
     bool good;
     uint64_t rows;
-    uint64_t bad_sequence; /* the first bad row */
-    char finding[BUDGET_REASON_BYTES];
+    uint64_t bad_sequence;  /* the first bad row */
+    uint64_t finding_count; /* all of them */
+    size_t kept_count;      /* the first ones, as text */
+    char findings[BUDGET_FINDINGS_KEPT][BUDGET_REASON_BYTES];
+    char digest[BUDGET_FINDINGS_DIGEST_BYTES]; /* of all: what serve --accept-audit takes */
 } budget_audit_result;
 
 /* Re-walks the whole ledger while the service goes on; takes seconds for a million rows. */

@@ -27,7 +27,8 @@ typedef struct budget_serve_options {
     const char *listen;        /* "ipc://PATH" or "tcp://ADDRESS:PORT"; NULL: ipc in DIR/run */
     const char *listen_redeem; /* NULL: beside listen (ipc: redeem.sock; tcp: a port of its own) */
     bool accept_checkpoint;    /* an admin has looked: go on though the checkpoint does not fit */
-    bool accept_audit;         /* an admin has looked: go on though the ledger does not audit */
+    const char *accept_audit;  /* the digest of findings that an admin has looked at: go on with
+                                * these, and no others; NULL: none */
     budget_signer signer;
     void (*ready)(void *user, const char *endpoint, const char *redeem_endpoint);
     void *ready_user;
