@@ -257,8 +257,8 @@ typedef struct rank_attention_cached {
     size_t length_max; /* no sequence becomes longer; the scratch is made for it */
     const float *qkv;  /* (rows, heads·D + 2·kv_heads·D): q, k and v, without bias */
     const float *bias; /* (heads·D + 2·kv_heads·D); NULL: none */
-    float *keys;       /* (blocks, kv_heads, block_tokens, D) */
-    float *values;     /* the same */
+    float *keys;       /* (blocks, kv_heads, D, block_tokens): a block's tokens side by side */
+    float *values;     /* (blocks, kv_heads, block_tokens, D) */
     float *out;        /* (rows, heads·D) */
     float *scratch;    /* attention_cached_scratch floats */
 } rank_attention_cached;
@@ -428,7 +428,7 @@ typedef struct rank_backend {
     void (*attention)(rank_queue *queue, const rank_attention *args);
     void (*attention_grad)(rank_queue *queue, const rank_attention *args);
     /* Floats of scratch that sequences of at most length_max tokens need. */
-    size_t (*attention_cached_scratch)(size_t length_max);
+    size_t (*attention_cached_scratch)(size_t head_width, size_t length_max);
     void (*attention_cached)(rank_queue *queue, const rank_attention_cached *args);
     void (*cross_entropy)(rank_queue *queue, const rank_cross_entropy *args);
     void (*best)(rank_queue *queue, const rank_best *args);

@@ -81,7 +81,8 @@ typedef struct rank_backward_args {
 
 /* Keys and values of the tokens decoded so far, in blocks of block_tokens tokens: for each layer of
  * the run `block_count` blocks of keys, then as many of values. A block of one layer is (this
- * rank's heads for keys and values, block_tokens, head width). */
+ * rank's heads for keys and values, head width, block_tokens) of keys, and of values the same with
+ * the last two exchanged. */
 typedef struct rank_cache {
     float *memory;
     size_t block_tokens;

@@ -137,9 +137,9 @@ static size_t cpu_attention_scratch(size_t head_width, size_t segment_max)
     return rank_kernels_get()->attention_scratch(head_width, segment_max);
 }
 
-static size_t cpu_attention_cached_scratch(size_t length_max)
+static size_t cpu_attention_cached_scratch(size_t head_width, size_t length_max)
 {
-    return rank_kernels_get()->attention_cached_scratch(length_max);
+    return rank_kernels_get()->attention_cached_scratch(head_width, length_max);
 }
 
 const rank_backend rank_cpu_backend = {

@@ -36,7 +36,7 @@ typedef struct rank_kernels {
     /* For benchmarks: the matrix products of both, and nothing else. The results mean nothing. */
     void (*attention_products)(const rank_attention *args);
     /* Floats of scratch that sequences of at most length_max tokens need. */
-    size_t (*attention_cached_scratch)(size_t length_max);
+    size_t (*attention_cached_scratch)(size_t head_width, size_t length_max);
     void (*attention_cached)(const rank_attention_cached *args);
     void (*transpose)(const rank_transpose *args);
     void (*pack)(const rank_pack *args);

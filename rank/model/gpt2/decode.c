@@ -61,8 +61,9 @@ static size_t cut_work(gpt2_step *step, const rank_shape *shape, float *memory)
     step->attention = rank_pieces_cut(&from, tokens * step->across);
     step->up = rank_pieces_cut(&from, tokens * step->hidden);
     step->active = rank_pieces_cut(&from, tokens * step->hidden);
-    step->scratch = rank_pieces_cut(
-        &from, shape->backend->attention_cached_scratch((size_t)shape->config->context));
+    step->scratch =
+        rank_pieces_cut(&from, shape->backend->attention_cached_scratch(
+                                   step->across / step->heads, (size_t)shape->config->context));
     return from.used;
 }
 

@@ -204,11 +204,11 @@ static size_t attention_scratch(size_t head_width, size_t segment_max)
     return floats;
 }
 
-static size_t attention_cached_scratch(size_t length_max)
+static size_t attention_cached_scratch(size_t head_width, size_t length_max)
 {
     rank_device cpu;
     assert_int_equal(rank_device_open("cpu", &cpu, NULL), BASE_OK);
-    const size_t floats = cpu.backend->attention_cached_scratch(length_max);
+    const size_t floats = cpu.backend->attention_cached_scratch(head_width, length_max);
     rank_device_close(&cpu);
     return floats;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cpu/kernels.h"
 #include "support.h"
 
 enum {
@@ -44,7 +45,7 @@ static bed *open_bed(void)
     assert_ok(rank_device_open("cpu", &b->device, &error), &error);
     fill(b->qkv, TOKENS * 3 * WIDTH, 1);
     fill(b->bias, 3 * WIDTH, 2);
-    const size_t cached = b->device.backend->attention_cached_scratch(TOKENS);
+    const size_t cached = b->device.backend->attention_cached_scratch(HEAD_WIDTH, TOKENS);
     const size_t whole = b->device.backend->attention_scratch(HEAD_WIDTH, TOKENS);
     b->scratch = malloc((cached + whole) * sizeof *b->scratch);
     assert_non_null(b->scratch);
@@ -234,11 +235,113 @@ static void heads_may_share_keys_and_values(void **state)
     close_bed(b);
 }
 
+/* One head's chain for one row, element by element, as attention_cached.c writes it down. Keys and
+ * values are rows of qkv; the exponential is a kernel's, the same everywhere. */
+static void expect_row(const bed *b, size_t row, size_t head, float *out)
+{
+    static float e[TOKENS];
+    const size_t count = row + 1;
+    const float scale = 1.0f / sqrtf(HEAD_WIDTH);
+    const float *q = b->qkv + row * 3 * WIDTH + head * HEAD_WIDTH;
+    const float *bias = b->bias + head * HEAD_WIDTH;
+    float largest = -INFINITY;
+    float lanes[16] = {0};
+    for (size_t t = 0; t < count; t++) {
+        const float *key = b->qkv + (t * 3 + 1) * WIDTH + head * HEAD_WIDTH;
+        float score = 0;
+        for (size_t d = 0; d < HEAD_WIDTH; d++) {
+            score = fmaf((q[d] + bias[d]) * scale, key[d] + bias[WIDTH + d], score);
+        }
+        e[t] = score;
+        largest = score > largest ? score : largest;
+    }
+    for (size_t t = 0; t < count; t++) {
+        e[t] -= largest;
+    }
+    rank_kernels_get()->exp(e, count);
+    for (size_t t = 0; t < count; t++) {
+        lanes[t % 16] += e[t];
+    }
+    for (size_t half = 8; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; i++) {
+            lanes[i] += lanes[i + half];
+        }
+    }
+    for (size_t d = 0; d < HEAD_WIDTH; d++) {
+        float sum = 0;
+        for (size_t t = 0; t < count; t++) {
+            const float *value = b->qkv + (t * 3 + 2) * WIDTH + head * HEAD_WIDTH;
+            sum = fmaf(e[t], value[d] + bias[2 * WIDTH + d], sum);
+        }
+        out[d] = sum * (1.0f / lanes[0]);
+    }
+}
+
+/* One sequence of all rows, by one instruction set; whole tiles of rows and a part of one. */
+static void run_kernels(bed *b, const rank_kernels *kernels, int32_t before)
+{
+    static const int32_t table[] = {3, 0, 2, 1};
+    enum { BLOCK = 16, CACHE = 4 * BLOCK * WIDTH };
+    float *cache = calloc(2 * CACHE, sizeof *cache);
+    assert_non_null(cache);
+    memset(b->out, 0xff, sizeof b->out);
+    for (int32_t done = 0; done < TOKENS; done = done == 0 && before > 0 ? before : TOKENS) {
+        const int32_t end = done == 0 && before > 0 ? before : TOKENS;
+        kernels->attention_cached(
+            &(rank_attention_cached){.heads = HEADS,
+                                     .kv_heads = HEADS,
+                                     .head_width = HEAD_WIDTH,
+                                     .sequence_count = 1,
+                                     .row_start = (const int32_t[]){0, end - done},
+                                     .lengths = &done,
+                                     .block_table = table,
+                                     .table_width = 4,
+                                     .block_tokens = BLOCK,
+                                     .length_max = TOKENS,
+                                     .qkv = b->qkv + (size_t)done * 3 * WIDTH,
+                                     .bias = b->bias,
+                                     .keys = cache,
+                                     .values = cache + CACHE,
+                                     .out = b->out + (size_t)done * WIDTH,
+                                     .scratch = b->scratch});
+    }
+    free(cache);
+}
+
+/* On every instruction set with fused multiply-add. */
+static void every_row_has_the_bits_of_its_chain(void **state)
+{
+    static const char *const fused[] = {"avx2", "avx512"};
+    (void)state;
+    bed *b = open_bed();
+    for (size_t row = 0; row < TOKENS; row++) {
+        for (size_t head = 0; head < HEADS; head++) {
+            expect_row(b, row, head, b->expected + row * WIDTH + head * HEAD_WIDTH);
+        }
+    }
+    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++) {
+        const rank_kernels *kernels = rank_kernels_named(fused[i]);
+        if (kernels == NULL) {
+            continue;
+        }
+        free(b->scratch);
+        b->scratch =
+            malloc(kernels->attention_cached_scratch(HEAD_WIDTH, TOKENS) * sizeof *b->scratch);
+        assert_non_null(b->scratch);
+        for (int32_t before = 0; before < TOKENS; before += 6) {
+            run_kernels(b, kernels, before);
+            assert_memory_equal(b->out, b->expected, sizeof b->out);
+        }
+    }
+    close_bed(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_attention_over_segments),
         cmocka_unit_test(cuts_do_not_show),
+        cmocka_unit_test(every_row_has_the_bits_of_its_chain),
         cmocka_unit_test(heads_may_share_keys_and_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
