@@ -6,19 +6,19 @@
 
 enum {
     COLL_RANKS_MAX = BASE_COLL_RANKS_MAX,    /* ranks of one context */
-    COLL_LINE_SLOTS = 32,                    /* flag lines of a rank, used in turn */
-    COLL_UNDERWAY_MAX = COLL_LINE_SLOTS / 2, /* operations of a communicator under way */
-    COLL_LINES_KEPT = 4,                     /* of a peer's lines that may wait for company */
-    COLL_INLINE_BYTES_MAX = 16384,           /* payload that travels with a line over sockets */
-    COLL_TINY_BYTES = 56,                    /* payload that fits a flag line */
+    COLL_FLAG_COUNT = 32,                    /* flags of a rank, used in turn */
+    COLL_UNDERWAY_MAX = COLL_FLAG_COUNT / 2, /* operations of a communicator under way */
+    COLL_FLAGS_KEPT = 4,                     /* of a peer's flags that may wait for company */
+    COLL_INLINE_BYTES_MAX = 16384,           /* payload that travels with a flag over sockets */
+    COLL_TINY_BYTES = 56,                    /* payload that fits a flag */
     COLL_RECENT_OPS = 3,                    /* blocking operations kept ready beside the last one */
-    COLL_LANES = 3,                         /* independent streams from a rank to another, */
-    COLL_LANE_POINT = COLL_LANES - 1,       /* of which the last is send and receive's */
+    COLL_CHANNELS = 3,                      /* independent streams from a rank to another, */
+    COLL_CHANNEL_P2P = COLL_CHANNELS - 1,   /* of which the last is send and receive's */
     COLL_SCRATCH_KEPT_BYTES = 64 << 20,     /* of scratch that blocking calls keep for the next */
     COLL_CHUNK_BYTES = 32 * 1024,           /* one frame of a stream */
-    COLL_STREAM_SLOTS = 8,                  /* frames under way in one stream */
+    COLL_STREAM_CREDITS = 8,                /* frames under way in one stream */
     COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,  /* one frame of a stream over sockets, at most, */
-    COLL_NET_SLOTS = 4,                     /* and how many are under way */
+    COLL_NET_CREDITS = 4,                   /* and how many are under way */
     COLL_PIECE_BYTES = 256 * 1024,          /* work between two looks at the abort word, */
     COLL_MOVES_PER_LOOK = 16,               /* and pieces of it between two at the clock */
     COLL_PAST_CACHE_BYTES = 16 << 20,       /* copies so long are not to stay in the cache */
@@ -27,7 +27,7 @@ enum {
     COLL_REASON_BYTES = 256,                /* abort reason, with the final NUL */
     COLL_HOST_BYTES = 64,                   /* host name in messages, with the final NUL */
     COLL_DESCRIBE_BYTES = 512,              /* coll_context_describe keeps this much */
-    COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64, /* lines for communicators not made here yet */
+    COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64, /* flags for communicators not made here yet */
     COLL_GONE_MAX = 64,                     /* closed communicators that are told from those */
 };
 
@@ -43,7 +43,7 @@ enum {
     COLL_WINDOWS = 2,                     /* in the ring, */
     COLL_WINDOWS_PIPE = 8,                /* and where bytes go one way */
     COLL_SHM_SPINS_HOT = 16,              /* turns without a pause, */
-    COLL_SHM_LOOKS = 32,                  /* in each, at one flag line, */
+    COLL_SHM_LOOKS = 32,                  /* in each, at one flag, */
     COLL_SHM_SPINS = 256,                 /* pauses before a blocking operation is queued */
     COLL_YIELDS_MIN = 32,                 /* before sleeping, where ranks outnumber processors */
     COLL_YIELDS_MAX = 128,
@@ -51,8 +51,8 @@ enum {
 
 /* Half the slots may be under way: whoever reuses the slot of operation s has finished s + half,
  * so every peer has started s + half, so it has finished with s. */
-_Static_assert(COLL_UNDERWAY_MAX * 2 <= COLL_LINE_SLOTS, "a flag line would be reused too early");
-_Static_assert(COLL_LINES_KEPT * 4 <= COLL_UNDERWAY_MAX, "lines kept back would be waited for");
+_Static_assert(COLL_UNDERWAY_MAX * 2 <= COLL_FLAG_COUNT, "a flag would be reused too early");
+_Static_assert(COLL_FLAGS_KEPT * 4 <= COLL_UNDERWAY_MAX, "flags kept back would be waited for");
 _Static_assert(COLL_CHUNK_BYTES % 64 == 0, "chunks are whole cache lines");
 
 #endif

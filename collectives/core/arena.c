@@ -9,7 +9,7 @@
 #include "core/segment.h"
 
 /* Operations made earlier looked for their buffers in other arenas. */
-static void forget_places(coll_comm *comm)
+static void forget_refs(coll_comm *comm)
 {
     comm->arena_changes++;
     comm->blocking->ready = false;
@@ -41,7 +41,7 @@ base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     made->mapped_bytes = coll_segment_round(size_bytes);
     made->next = comm->arenas;
     comm->arenas = made;
-    forget_places(comm);
+    forget_refs(comm);
     comm->arena_count++;
     if (made->mapped_bytes == 0) {
         status = base_fail(reterr, BASE_ERR_LIMIT, "%zu bytes are too many", size_bytes);
@@ -74,7 +74,7 @@ void coll_arena_destroy(coll_arena *arena)
         *link = arena->next;
         comm->arena_count--;
     }
-    forget_places(comm);
+    forget_refs(comm);
     comm->table->arena_close(arena);
     free(arena);
 }

@@ -1,14 +1,14 @@
-/* Which peers have come to an operation, as their flag lines show. Called while it is moved on. */
+/* Which peers have come to an operation, as their flags show. Called while it is moved on. */
 #include "core/arrival.h"
 
 #include "core/report.h"
 
 bool coll_op_sees(coll_op *op, int peer)
 {
-    const coll_line *line = &op->comm->peers[peer].lines[op->sequence % COLL_LINE_SLOTS];
-    const uint64_t word = atomic_load(&line->word);
-    if (word != op->word && coll_line_ahead(word, op->sequence) >= 0) {
-        (void)coll_report_mismatch(op, peer, line);
+    const coll_flag *flag = &op->comm->peers[peer].flags[op->sequence % COLL_FLAG_COUNT];
+    const uint64_t word = atomic_load(&flag->word);
+    if (word != op->word && coll_flag_ahead(word, op->sequence) >= 0) {
+        (void)coll_report_mismatch(op, peer, flag);
     }
     return word == op->word;
 }

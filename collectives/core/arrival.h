@@ -4,13 +4,13 @@
 
 #include "core/op.h"
 
-/* Whether a peer's line shows op; one that shows another operation in its place fails. */
+/* Whether a peer's flag shows op; one that shows another operation in its place fails. */
 bool coll_op_sees(coll_op *op, int peer);
 
-/* Whether all peers' lines do; *moved: one more than before. */
+/* Whether all peers' flags do; *moved: one more than before. */
 bool coll_op_all_arrived(coll_op *op, bool *moved);
-/* Whether those do without which an operation over lines cannot end. Who takes nothing from a peer
- * does not wait for its line; it is compared when it comes. */
+/* Whether those do without which an operation over flags cannot end. Who takes nothing from a peer
+ * does not wait for its flag; it is compared when it comes. */
 bool coll_op_needed_arrived(coll_op *op, bool *moved);
 
 #endif

@@ -7,7 +7,7 @@
 #include "coll/tune.h"
 #include "common/limits.h"
 #include "core/context.h"
-#include "core/line.h"
+#include "core/flag.h"
 #include "core/transport.h"
 #include "plan/hosts.h"
 
@@ -23,10 +23,10 @@ struct coll_arena {
     uint8_t *peers[COLL_RANKS_MAX]; /* where peers' parts are mapped here; own included */
 };
 
-/* What a communicator sees of a rank: its flag lines. */
+/* What a communicator sees of a rank: its flags. */
 typedef struct coll_peer_view {
-    const coll_line *lines;
-    const uint8_t *payloads; /* comm->inline_bytes for each line; NULL: beside the lines' words */
+    const coll_flag *flags;
+    const uint8_t *payloads; /* comm->inline_bytes for each flag; NULL: beside the flags' words */
 } coll_peer_view;
 
 struct coll_comm {
@@ -38,17 +38,17 @@ struct coll_comm {
     int ranks[COLL_RANKS_MAX];          /* context ranks, by rank in the communicator */
     uint64_t id;                        /* the same on every rank */
     uint64_t sequence;                  /* of the newest operation */
-    uint64_t announced;                 /* of the newest that peers were shown */
+    uint64_t posted;                    /* of the newest that peers were shown */
     uint64_t done;                      /* this rank's part is done of all up to this */
     uint64_t started[COLL_RECEIVE + 1]; /* operations, by coll_kind */
-    coll_line *lines;                   /* own */
+    coll_flag *flags;                   /* own */
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;
-    coll_op *waiting;    /* the first that is not announced yet; NULL */
+    coll_op *waiting;    /* the first that is not posted yet; NULL */
     coll_point *point;   /* sends and receives; NULL before the first */
     bool shares_memory;  /* peers' arenas can be reached with loads and stores */
-    size_t inline_bytes; /* payload that travels with a flag line */
+    size_t inline_bytes; /* payload that travels with a flag */
     size_t chunk_bytes;  /* one frame of a stream; the same on every rank */
     coll_hosts hosts;    /* which host each rank is on */
     coll_layout layout;  /* the same as far as costs go */

@@ -35,8 +35,8 @@ static byte_range range_of(const coll_op *op, const coll_step *step)
                         position_of(op, step->block + step->block_count)};
 }
 
-/* The place of a position in a space; NULL where the caller gave no such buffer. */
-static uint8_t *place_in(const coll_op *op, coll_space space, size_t position)
+/* The address of a position in a space; NULL where the caller gave no such buffer. */
+static uint8_t *address_in(const coll_op *op, coll_space space, size_t position)
 {
     const coll_kind kind = op->desc.kind;
     const bool own_input = kind == COLL_ALL_GATHER || kind == COLL_GATHER;
@@ -76,19 +76,19 @@ static size_t send_bytes(coll_op *op, const coll_step *step, size_t at, size_t e
 {
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
-    const void *source = place_in(op, step->source, at);
+    const void *source = address_in(op, step->source, at);
     const size_t left = end - at;
     size_t sent = left < comm->chunk_bytes ? left : comm->chunk_bytes;
     if (table->send_from != NULL) {
         const bool all = left > sent && is_released(op, step, at, end);
-        sent = table->send_from(comm, step->peer, step->lane, source, all ? left : sent);
+        sent = table->send_from(comm, step->peer, step->channel, source, all ? left : sent);
     } else {
-        void *frame = table->send_begin(comm, step->peer, step->lane, sent);
+        void *frame = table->send_begin(comm, step->peer, step->channel, sent);
         if (frame == NULL) {
             return 0;
         }
         memcpy(frame, source, sent);
-        table->send_end(comm, step->peer, step->lane, sent);
+        table->send_end(comm, step->peer, step->channel, sent);
     }
     comm->context->bytes_sent += sent;
     return sent;
@@ -106,13 +106,13 @@ static void combine(const coll_op *op, const coll_step *step, void *target, cons
     }
 }
 
-/* The next frame from a peer, if its line shows that the frame is of this operation. */
-static const void *receive_begin(coll_op *op, int peer, int lane, size_t size_bytes)
+/* The next frame from a peer, if its flag shows that the frame is of this operation. */
+static const void *receive_begin(coll_op *op, int peer, int channel, size_t size_bytes)
 {
     if (peer >= op->arrived && !coll_op_sees(op, peer)) {
         return NULL;
     }
-    return op->comm->table->receive_begin(op->comm, peer, lane, size_bytes);
+    return op->comm->table->receive_begin(op->comm, peer, channel, size_bytes);
 }
 
 /* COPY and COMBINE of a chunk; what the bytes up to `end` are copied to may be filled
@@ -123,22 +123,22 @@ static bool receive_chunk(coll_op *op, const coll_step *step, size_t at, size_t 
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const bool copies = step->action == COLL_ACTION_COPY;
-    const void *frame = receive_begin(op, step->peer, step->lane, size_bytes);
-    uint8_t *target = place_in(op, step->target, at);
+    const void *frame = receive_begin(op, step->peer, step->channel, size_bytes);
+    uint8_t *target = address_in(op, step->target, at);
     if (frame == NULL) {
         if (copies && table->receive_into != NULL && !comm->failed) {
             const bool all = is_released(op, step, at, end);
-            table->receive_into(op, step->peer, step->lane, target, all ? end - at : size_bytes);
+            table->receive_into(op, step->peer, step->channel, target, all ? end - at : size_bytes);
         }
         return false;
     }
     if (copies && frame != target) {
         memcpy(target, frame, size_bytes);
     } else if (!copies) {
-        const void *own = place_in(op, step->source, at);
+        const void *own = address_in(op, step->source, at);
         combine(op, step, target, own, frame, size_bytes);
     }
-    table->receive_end(comm, step->peer, step->lane);
+    table->receive_end(comm, step->peer, step->channel);
     return true;
 }
 
@@ -151,17 +151,17 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
     const int count = coll_plan_members(&op->plan, step->group, members);
     for (int i = 0; i < count; i++) {
         operands[i] = members[i] == comm->rank
-                          ? place_in(op, step->source, at)
-                          : receive_begin(op, members[i], step->lane, size_bytes);
+                          ? address_in(op, step->source, at)
+                          : receive_begin(op, members[i], step->channel, size_bytes);
         if (operands[i] == NULL) {
             return false; /* frames seen so far are seen again the next time */
         }
     }
-    coll_tree_combine(op->kernel, place_in(op, step->target, at), operands, count,
+    coll_tree_combine(op->kernel, address_in(op, step->target, at), operands, count,
                       size_bytes / op->element_bytes, step->final ? comm->size : 0);
     for (int i = 0; i < count; i++) {
         if (members[i] != comm->rank) {
-            table->receive_end(comm, members[i], step->lane);
+            table->receive_end(comm, members[i], step->channel);
         }
     }
     return true;
@@ -170,10 +170,10 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
 /* MOVE and MERGE: nothing comes or goes. */
 static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t size_bytes)
 {
-    const void *source = place_in(op, step->source, at);
-    uint8_t *target = place_in(op, step->target, at);
+    const void *source = address_in(op, step->source, at);
+    uint8_t *target = address_in(op, step->target, at);
     if (step->action == COLL_ACTION_MERGE) {
-        const void *other = place_in(op, COLL_SPACE_SCRATCH, at);
+        const void *other = address_in(op, COLL_SPACE_SCRATCH, at);
         combine(op, step, target, source, other, size_bytes);
     } else if (target != NULL && target != source) {
         memcpy(target, source, size_bytes);
@@ -313,7 +313,7 @@ static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size
     const int count = coll_plan_members(&op->plan, step->group, members);
     for (int i = 0; i < count; i++) {
         if (members[i] == peer) {
-            return table->receive_begin(op->comm, peer, step->lane, size_bytes) == NULL;
+            return table->receive_begin(op->comm, peer, step->channel, size_bytes) == NULL;
         }
     }
     return false;

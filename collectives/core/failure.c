@@ -25,7 +25,7 @@ base_status coll_comm_fail(coll_comm *comm, base_status status, const char *form
         va_list args;
         va_start(args, format);
         comm->failed = true;
-        /* After a mismatch peers still need this rank's line, to learn of it themselves. */
+        /* After a mismatch peers still need this rank's flag, to learn of it themselves. */
         comm->context->broken = comm->context->broken || status != BASE_ERR_MISMATCH;
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);

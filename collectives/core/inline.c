@@ -1,4 +1,4 @@
-/* Operations that fit the flag lines: every rank shows what it has to give beside its line, and
+/* Operations that fit the flags: every rank shows what it has to give beside its flag, and
  * each finishes by itself from what all have shown, in canonical order. */
 #include <string.h>
 
@@ -9,12 +9,12 @@
 const uint8_t *coll_payload(const coll_comm *comm, int rank, uint64_t sequence)
 {
     const coll_peer_view *peer = &comm->peers[rank];
-    const size_t slot = sequence % COLL_LINE_SLOTS;
+    const size_t slot = sequence % COLL_FLAG_COUNT;
     return peer->payloads != NULL ? peer->payloads + slot * comm->inline_bytes
-                                  : peer->lines[slot].payload;
+                                  : peer->flags[slot].payload;
 }
 
-size_t coll_line_gives(const coll_op *op, const void **data)
+size_t coll_inline_gives(const coll_op *op, const void **data)
 {
     *data = op->desc.send;
     return op->send_bytes <= op->comm->inline_bytes ? op->send_bytes : 0;
@@ -59,7 +59,7 @@ static void collect(const coll_op *op)
     }
 }
 
-void coll_line_finish(coll_op *op)
+void coll_inline_finish(coll_op *op)
 {
     size_t offset_bytes = 0;
     size_t size_bytes = op->whole_bytes;

@@ -17,11 +17,11 @@ static bool is_point(const coll_op *op)
     return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
 }
 
-/* The canonical order, rounded once, is the flag lines' own, so algorithms of another order send
+/* The canonical order, rounded once, is the flags' own, so algorithms of another order send
  * tiny operands round, and so do all that round 16-bit sums per hop. */
 static bool has_own_bits(const coll_op *op)
 {
-    if (op->kernel == NULL || op->line_bytes == 0) {
+    if (op->kernel == NULL || op->shown_bytes == 0) {
         return false;
     }
     const coll_plan plan = {.algorithm = op->desc.algorithm,
@@ -34,16 +34,16 @@ static bool has_own_bits(const coll_op *op)
            !coll_plan_is_canonical(&plan);
 }
 
-static coll_path first_path(const coll_op *op)
+static coll_protocol first_protocol(const coll_op *op)
 {
-    if (op->comm->size == 1 || op->line_bytes == 0) {
-        return COLL_PATH_LINE;
+    if (op->comm->size == 1 || op->shown_bytes == 0) {
+        return COLL_PROTOCOL_INLINE;
     }
     if (op->comm->table->advance != NULL) {
-        return (coll_path)coll_shape_path(op, has_own_bits(op));
+        return (coll_protocol)coll_shape_protocol(op, has_own_bits(op));
     }
-    return op->line_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PATH_LINE
-                                                                         : COLL_PATH_PLAN;
+    return op->shown_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PROTOCOL_INLINE
+                                                                          : COLL_PROTOCOL_PLAN;
 }
 
 base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr)
@@ -115,12 +115,12 @@ void coll_op_number(coll_op *op)
     op->slice = -1;
     op->sequence = ++op->comm->sequence;
     op->descriptor.sequence = op->sequence;
-    op->word = coll_line_word(op->sequence, op->digest);
+    op->word = coll_flag_word(op->sequence, op->digest);
     if (!op->routed) {
-        op->first_path = first_path(op);
+        op->first_protocol = first_protocol(op);
         op->routed = true;
     }
-    op->path = op->first_path;
+    op->protocol = op->first_protocol;
     op->stage = COLL_STAGE_QUEUED;
 }
 

@@ -9,7 +9,7 @@
 #include "coll/coll.h"
 #include "common/limits.h"
 #include "core/comm.h"
-#include "core/line.h"
+#include "core/flag.h"
 #include "core/shape.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -21,30 +21,30 @@ static inline size_t coll_smaller(size_t a, size_t b)
 
 typedef enum coll_stage {
     COLL_STAGE_IDLE = 0,
-    COLL_STAGE_QUEUED,    /* started, but too many stand before it to announce it yet */
-    COLL_STAGE_ARRIVING,  /* announced; waits for the flag line of every peer */
+    COLL_STAGE_QUEUED,    /* started, but too many stand before it to post it yet */
+    COLL_STAGE_ARRIVING,  /* posted; waits for the flag of every peer */
     COLL_STAGE_RUNNING,   /* this rank's part is under way */
     COLL_STAGE_FINISHING, /* done here; waits for peers to have done their part */
     COLL_STAGE_DONE,
 } coll_stage;
 
 /* How an operation's bytes move; chosen when all have arrived, the same on every rank. */
-typedef enum coll_path {
-    COLL_PATH_LINE = 0, /* in the flag lines, or nothing moves at all */
-    COLL_PATH_SLOT,     /* copied into shared memory, read there by whoever needs it */
-    COLL_PATH_ARENA,    /* loads from and stores to peers' arenas */
-    COLL_PATH_STAGED,   /* window by window through staging buffers in shared memory */
-    COLL_PATH_PLAN,     /* a plan over streams */
-} coll_path;
+typedef enum coll_protocol {
+    COLL_PROTOCOL_INLINE = 0, /* in the flags, or nothing moves at all */
+    COLL_PROTOCOL_EAGER,      /* copied into shared memory, read there by whoever needs it */
+    COLL_PROTOCOL_ZERO_COPY,  /* loads from and stores to peers' arenas */
+    COLL_PROTOCOL_STAGED,     /* window by window through staging buffers in shared memory */
+    COLL_PROTOCOL_PLAN,       /* a plan over streams */
+} coll_protocol;
 
-/* How an operation on the arena path moves its bytes. */
-typedef enum coll_way {
-    COLL_WAY_SLICES = 0, /* each rank combines a slice of all, stores it to all that take it */
-    COLL_WAY_PULL,       /* each rank loads its part from its peers' buffers */
-    COLL_WAY_PUSH,       /* each rank stores its block to its peers' buffers */
-    COLL_WAY_SHARE,      /* a broadcast: its root stores a slice to all, who load the rest */
-    COLL_WAY_MIXED,      /* small: some ranks' buffers lie in arenas, some were copied */
-} coll_way;
+/* How a zero-copy operation moves its bytes. */
+typedef enum coll_pattern {
+    COLL_PATTERN_SLICES = 0, /* each rank combines a slice of all, stores it to all that take it */
+    COLL_PATTERN_PULL,       /* each rank loads its part from its peers' buffers */
+    COLL_PATTERN_PUSH,       /* each rank stores its block to its peers' buffers */
+    COLL_PATTERN_SHARE,      /* a broadcast: its root stores a slice to all, who load the rest */
+    COLL_PATTERN_MIXED,      /* small: some ranks' buffers lie in arenas, some were copied */
+} coll_pattern;
 
 /* A slice of a vector: whole cache lines, as equal as can be. */
 typedef struct coll_slice {
@@ -52,7 +52,7 @@ typedef struct coll_slice {
     size_t size_bytes;
 } coll_slice;
 
-/* How far an operation on the staged path has come, in windows. */
+/* How far an staged operation has come, in windows. */
 typedef struct coll_staging {
     size_t count;
     size_t room_bytes; /* of a window */
@@ -87,37 +87,37 @@ struct coll_op {
     size_t whole_bytes; /* all parts; else total_bytes */
     size_t send_bytes;  /* in this rank's buffers; 0 where one is not used */
     size_t recv_bytes;
-    size_t line_bytes; /* the most that a rank shows its peers if flag lines are to carry it all */
-    size_t *part_ends; /* (size + 1) where the parts begin, if they vary */
+    size_t shown_bytes; /* the most that a rank shows its peers if flags are to carry it all */
+    size_t *part_ends;  /* (size + 1) where the parts begin, if they vary */
     const coll_kernel *kernel;
-    coll_place place;
+    coll_buffer_ref ref;
     coll_shape shape;
     coll_op_desc given; /* what desc was made from */
     bool ready;         /* `given` was checked, and all else follows from it */
-    bool routed;        /* first_path holds */
-    coll_path first_path;
+    bool routed;        /* first_protocol holds */
+    coll_protocol first_protocol;
 
     uint64_t sequence;
     uint64_t word;
     uint64_t flight;     /* its number in the flight recorder */
     int64_t deadline_ns; /* of the next wait for it, which began before; 0: counts from then */
     coll_stage stage;
-    coll_path path;
-    coll_way way;
+    coll_protocol protocol;
+    coll_pattern pattern;
     coll_staging staging;
-    bool put_early;                         /* the first window was put before the announcement */
-    bool kept;                              /* the own part of recv holds what it is to hold */
-    uint64_t round;                         /* the first round of slices */
-    int slice;                              /* arena path: under way; -1: none yet */
-    bool aside;                             /* the result is in this rank's slot for now */
-    int source;                             /* pulling: how many sources are done */
-    int arrived;                            /* peers below this rank have arrived */
-    int finished;                           /* peers below this rank have finished */
-    size_t offset_bytes;                    /* arena path: done of the slice, or part */
-    const uint8_t *sources[COLL_RANKS_MAX]; /* arena path: peers' inputs and outputs, mapped here */
+    bool put_early;      /* the first window was put before the flag was posted */
+    bool kept;           /* the own part of recv holds what it is to hold */
+    uint64_t round;      /* the first round of slices */
+    int slice;           /* zero-copy: under way; -1: none yet */
+    bool aside;          /* the result is in this rank's slot for now */
+    int source;          /* pulling: how many sources are done */
+    int arrived;         /* peers below this rank have arrived */
+    int finished;        /* peers below this rank have finished */
+    size_t offset_bytes; /* zero-copy: done of the slice, or part */
+    const uint8_t *sources[COLL_RANKS_MAX]; /* zero-copy: peers' inputs and outputs, mapped here */
     uint8_t *targets[COLL_RANKS_MAX];
-    coll_place places[COLL_RANKS_MAX]; /* which these, and way, follow from, */
-    uint64_t places_known;             /* while this is 1 + comm->arena_changes */
+    coll_buffer_ref refs[COLL_RANKS_MAX]; /* which these, and pattern, follow from, */
+    uint64_t refs_known;                  /* while this is 1 + comm->arena_changes */
     coll_plan plan;
     uint8_t *scratch; /* of the plan; holds the whole vector's bytes from scratch_begin on */
     size_t scratch_begin;
@@ -144,7 +144,7 @@ BASE_MUST_CHECK base_status coll_op_recall(coll_comm *comm, const coll_op_desc *
 BASE_MUST_CHECK base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
                                           base_error *reterr);
 
-/* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag line. */
+/* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag. */
 BASE_MUST_CHECK base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind,
                                            uint64_t count, base_error *reterr);
 

@@ -63,14 +63,14 @@ static base_status check_desc(const coll_comm *comm, const coll_op_desc *desc, b
     return BASE_OK;
 }
 
-/* total_bytes, whole_bytes, line_bytes: the same on every rank but for a varying total. */
+/* total_bytes, whole_bytes, shown_bytes: the same on every rank but for a varying total. */
 static base_status measure_whole(coll_op *op, base_error *reterr)
 {
     const coll_op_desc *desc = &op->desc;
     const size_t parts = coll_kind_is_by_rank(desc->kind) ? (size_t)op->comm->size : 1;
     bool fits = false;
     op->varies = desc->counts != NULL;
-    op->line_bytes = 0;
+    op->shown_bytes = 0;
     if (op->varies) {
         fits = coll_parts_sum(op);
         op->desc.count = desc->counts[op->comm->rank];
@@ -78,13 +78,13 @@ static base_status measure_whole(coll_op *op, base_error *reterr)
     } else {
         fits = base_mul_size(desc->count, op->element_bytes, &op->total_bytes) &&
                base_mul_size(op->total_bytes, parts, &op->whole_bytes);
-        op->line_bytes = op->total_bytes;
+        op->shown_bytes = op->total_bytes;
     }
     if (!fits || op->whole_bytes > SIZE_MAX / 2) {
         return base_fail(reterr, BASE_ERR_INVALID, "%zu elements are too many", desc->count);
     }
     if (desc->kind != COLL_ALL_GATHER && desc->kind != COLL_GATHER) {
-        op->line_bytes = op->whole_bytes;
+        op->shown_bytes = op->whole_bytes;
     }
     return BASE_OK;
 }
@@ -186,20 +186,20 @@ static uint32_t find_arena(const coll_comm *comm, const void *data, size_t size_
     return 0;
 }
 
-static void find_place(coll_op *op)
+static void find_ref(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    op->place = (coll_place){.send_arena = 0};
+    op->ref = (coll_buffer_ref){.send_arena = 0};
     if (!comm->shares_memory || comm->arenas == NULL) {
         return;
     }
     if (op->send_bytes > 0) {
-        op->place.send_arena =
-            find_arena(comm, op->desc.send, op->send_bytes, &op->place.send_offset_bytes);
+        op->ref.send_arena =
+            find_arena(comm, op->desc.send, op->send_bytes, &op->ref.send_offset_bytes);
     }
     if (op->recv_bytes > 0) {
-        op->place.recv_arena =
-            find_arena(comm, op->desc.recv, op->recv_bytes, &op->place.recv_offset_bytes);
+        op->ref.recv_arena =
+            find_arena(comm, op->desc.recv, op->recv_bytes, &op->ref.recv_offset_bytes);
     }
 }
 
@@ -240,7 +240,7 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
 {
     op->ready = false;
     op->routed = false;
-    op->places_known = 0;
+    op->refs_known = 0;
     base_status status = check_desc(comm, desc, reterr);
     if (status != BASE_OK) {
         return status;
@@ -270,7 +270,7 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
     if (desc->algorithm == COLL_ALGORITHM_AUTO) {
         op->desc.algorithm = choose_algorithm(op);
     }
-    find_place(op);
+    find_ref(op);
     describe(op, desc->algorithm);
     coll_shape_make(op, &op->shape);
     op->desc.counts = NULL; /* read here only */

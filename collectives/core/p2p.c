@@ -131,7 +131,7 @@ static bool send_frame(coll_op *op)
     const size_t left = op->total_bytes - op->offset_bytes;
     const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
     const size_t size = op->greeted ? data : POINT_FIRST_BYTES;
-    uint8_t *frame = table->send_begin(comm, peer, COLL_LANE_POINT, size);
+    uint8_t *frame = table->send_begin(comm, peer, COLL_CHANNEL_P2P, size);
     if (frame == NULL) {
         return false;
     }
@@ -145,7 +145,7 @@ static bool send_frame(coll_op *op)
     if (data > 0) {
         memcpy(frame, (const uint8_t *)op->desc.send + op->offset_bytes, data);
     }
-    table->send_end(comm, peer, COLL_LANE_POINT, size);
+    table->send_end(comm, peer, COLL_CHANNEL_P2P, size);
     comm->context->bytes_sent += data;
     op->offset_bytes += data;
     return true;
@@ -178,7 +178,7 @@ static bool receive_frame(coll_op *op)
     const size_t left = op->total_bytes - op->offset_bytes;
     const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
     const uint8_t *frame =
-        table->receive_begin(comm, peer, COLL_LANE_POINT, op->greeted ? data : POINT_FIRST_BYTES);
+        table->receive_begin(comm, peer, COLL_CHANNEL_P2P, op->greeted ? data : POINT_FIRST_BYTES);
     if (frame == NULL) {
         return false;
     }
@@ -192,7 +192,7 @@ static bool receive_frame(coll_op *op)
     if (data > 0) {
         memcpy((uint8_t *)op->desc.recv + op->offset_bytes, frame, data);
     }
-    table->receive_end(comm, peer, COLL_LANE_POINT);
+    table->receive_end(comm, peer, COLL_CHANNEL_P2P);
     op->offset_bytes += data;
     return true;
 }
@@ -218,7 +218,7 @@ static bool advance_queue(point_queue *queue, bool (*move)(coll_op *op))
     coll_op *op = queue->head;
     while (op != NULL && !op->comm->failed) {
         if (!is_whole(op)) {
-            if (frames++ == COLL_STREAM_SLOTS || !move(op)) {
+            if (frames++ == COLL_STREAM_CREDITS || !move(op)) {
                 break;
             }
             moved = true;

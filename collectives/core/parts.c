@@ -14,7 +14,7 @@ bool coll_parts_sum(coll_op *op)
             !base_add_size(at, bytes, &at)) {
             return false;
         }
-        op->line_bytes = bytes > op->line_bytes ? bytes : op->line_bytes;
+        op->shown_bytes = bytes > op->shown_bytes ? bytes : op->shown_bytes;
     }
     op->part_ends[op->comm->size] = at;
     op->whole_bytes = at;

@@ -17,7 +17,7 @@ static bool has_given(const coll_op *op)
 
 static coll_stage run(coll_op *op, bool *moved)
 {
-    if (op->path == COLL_PATH_PLAN) {
+    if (op->protocol == COLL_PROTOCOL_PLAN) {
         const bool all_here = coll_op_all_arrived(op, moved);
         const bool ended = !op->comm->failed && coll_exec_advance(op, moved);
         return all_here && ended && has_given(op) ? COLL_STAGE_DONE : COLL_STAGE_RUNNING;
@@ -29,14 +29,14 @@ static coll_stage run(coll_op *op, bool *moved)
     if (op->comm->size == 1) {
         coll_alone_finish(op);
     } else {
-        coll_line_finish(op);
+        coll_inline_finish(op);
     }
     return COLL_STAGE_DONE;
 }
 
 /* One operation as far as it goes; false while its own part is not done, so that later operations
- * must wait. Transports that share memory have their own way. Elsewhere a peer's line comes before
- * its bytes, so a plan need not wait for all lines before it begins; they must all be here before
+ * must wait. Transports that share memory have their own way. Elsewhere a peer's flag comes before
+ * its bytes, so a plan need not wait for all flags before it begins; they must all be here before
  * the end. */
 static bool advance(coll_op *op, bool *moved)
 {
@@ -44,7 +44,7 @@ static bool advance(coll_op *op, bool *moved)
         op->comm->table->advance(op, moved);
         return op->stage >= COLL_STAGE_FINISHING;
     }
-    if (op->stage == COLL_STAGE_ARRIVING && op->path == COLL_PATH_PLAN) {
+    if (op->stage == COLL_STAGE_ARRIVING && op->protocol == COLL_PROTOCOL_PLAN) {
         op->stage = COLL_STAGE_RUNNING;
         coll_exec_begin(op);
     }
@@ -53,14 +53,14 @@ static bool advance(coll_op *op, bool *moved)
     return op->stage == COLL_STAGE_DONE;
 }
 
-/* Announces what stands in the queue, as far as the lines reach. */
-static bool announce_waiting(coll_comm *comm)
+/* Posts what stands in the queue, as far as the flags reach. */
+static bool post_waiting(coll_comm *comm)
 {
     bool moved = false;
-    while (comm->waiting != NULL && !comm->failed && coll_op_may_announce(comm->waiting)) {
+    while (comm->waiting != NULL && !comm->failed && coll_op_may_post(comm->waiting)) {
         coll_op *op = comm->waiting;
         comm->waiting = op->next;
-        coll_op_announce(op);
+        coll_op_post(op);
         moved = true;
     }
     return moved;
@@ -86,7 +86,7 @@ static bool advance_comm(coll_comm *comm)
     if (comm->head == NULL) {
         comm->tail = NULL;
     }
-    return comm->waiting == NULL ? moved : announce_waiting(comm) || moved;
+    return comm->waiting == NULL ? moved : post_waiting(comm) || moved;
 }
 
 bool coll_progress(coll_context *context)

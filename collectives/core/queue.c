@@ -6,26 +6,26 @@
 #include "core/inline.h"
 #include "core/p2p.h"
 
-void coll_op_announce(coll_op *op)
+void coll_op_post(coll_op *op)
 {
     const coll_transport_table *table = op->comm->table;
     const void *data = "";
     op->stage = COLL_STAGE_ARRIVING;
-    if (op->path != COLL_PATH_LINE) {
-        table->announce(op, &op->place, sizeof op->place);
+    if (op->protocol != COLL_PROTOCOL_INLINE) {
+        table->post(op, &op->ref, sizeof op->ref);
         return;
     }
-    const size_t bytes = coll_line_gives(op, &data);
-    table->announce(op, bytes > 0 ? data : "", bytes);
+    const size_t bytes = coll_inline_gives(op, &data);
+    table->post(op, bytes > 0 ? data : "", bytes);
 }
 
-bool coll_op_may_announce(const coll_op *op)
+bool coll_op_may_post(const coll_op *op)
 {
     const coll_transport_table *table = op->comm->table;
     const coll_op *head = op->comm->head;
     BASE_ASSERT(head != NULL);
     return op->sequence - head->sequence < COLL_UNDERWAY_MAX &&
-           (table->may_announce == NULL || table->may_announce(op));
+           (table->may_post == NULL || table->may_post(op));
 }
 
 void coll_op_begin(coll_op *op)
@@ -35,8 +35,8 @@ void coll_op_begin(coll_op *op)
     op->next = NULL;
     *(comm->tail == NULL ? &comm->head : &comm->tail->next) = op;
     comm->tail = op;
-    if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL && coll_op_may_announce(op)) {
-        coll_op_announce(op);
+    if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL && coll_op_may_post(op)) {
+        coll_op_post(op);
     }
     if (op->stage == COLL_STAGE_QUEUED && comm->waiting == NULL) {
         comm->waiting = op;

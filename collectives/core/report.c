@@ -19,8 +19,8 @@ static bool is_point(const coll_op *op)
 
 static bool has_arrived(const coll_op *op, int rank)
 {
-    const coll_line *line = &op->comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
-    return rank == op->comm->rank || coll_line_ahead(atomic_load(&line->word), op->sequence) >= 0;
+    const coll_flag *flag = &op->comm->peers[rank].flags[op->sequence % COLL_FLAG_COUNT];
+    return rank == op->comm->rank || coll_flag_ahead(atomic_load(&flag->word), op->sequence) >= 0;
 }
 
 static bool is_missing(const coll_op *op, int rank)
@@ -70,17 +70,17 @@ static void list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t
 static void last_text(const coll_comm *comm, int rank, uint64_t sequence, char *text,
                       size_t size_bytes)
 {
-    const coll_line *lines = comm->peers[rank].lines;
-    int32_t newest = -COLL_LINE_SLOTS; /* whose line is the one written next */
+    const coll_flag *flags = comm->peers[rank].flags;
+    int32_t newest = -COLL_FLAG_COUNT; /* whose flag is the one written next */
     (void)snprintf(text, size_bytes, "nothing yet");
-    for (int slot = 0; slot < COLL_LINE_SLOTS; slot++) {
-        const uint64_t word = atomic_load(&lines[slot].word);
-        const int32_t ahead = coll_line_ahead(word, sequence);
+    for (int slot = 0; slot < COLL_FLAG_COUNT; slot++) {
+        const uint64_t word = atomic_load(&flags[slot].word);
+        const int32_t ahead = coll_flag_ahead(word, sequence);
         if (word == 0 || ahead >= 0 || ahead <= newest) {
             continue;
         }
         char what[TEXT_BYTES];
-        const coll_descriptor shown = lines[slot].descriptor;
+        const coll_descriptor shown = flags[slot].descriptor;
         coll_descriptor_text(&shown, what, sizeof what);
         newest = ahead;
         (void)snprintf(text, size_bytes, "#%" PRIu64 " %s", sequence - (uint64_t) - (int64_t)ahead,
@@ -226,8 +226,8 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     return keep_failure(comm, reterr);
 }
 
-base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
-                             int peer, const coll_line *line, uint64_t word)
+base_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+                             int peer, const coll_flag *flag, uint64_t word)
 {
     char my_call[TEXT_BYTES];
     char their_call[TEXT_BYTES];
@@ -235,13 +235,13 @@ base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint6
     char them[TEXT_BYTES];
     coll_rank_text(comm, comm->rank, me, sizeof me);
     coll_rank_text(comm, peer, them, sizeof them);
-    if (coll_line_ahead(word, sequence) > 0) {
+    if (coll_flag_ahead(word, sequence) > 0) {
         return coll_comm_fail(comm, BASE_ERR_PEER,
                               "%s is at operation #%" PRIu64
-                              " (low half %u): a lost or broken line",
+                              " (low half %u): a lost or broken flag",
                               them, sequence, (unsigned)(word >> 32));
     }
-    const coll_descriptor theirs = line->descriptor;
+    const coll_descriptor theirs = flag->descriptor;
     coll_call_text(mine, my_call, sizeof my_call);
     coll_call_text(&theirs, their_call, sizeof their_call);
     return coll_comm_fail(comm, BASE_ERR_MISMATCH,
@@ -249,8 +249,8 @@ base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint6
                           sequence, me, my_call, them, their_call);
 }
 
-base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line)
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag)
 {
-    return coll_report_line(op->comm, &op->descriptor, op->sequence, peer, line,
-                            atomic_load(&line->word));
+    return coll_report_flag(op->comm, &op->descriptor, op->sequence, peer, flag,
+                            atomic_load(&flag->word));
 }

@@ -11,9 +11,9 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
 uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op);
 /* What a timeout has to say: the operation, who was waited for, who has arrived and who has not. */
 base_status coll_report_timeout(coll_op *op, base_error *reterr);
-base_status coll_report_mismatch(coll_op *op, int peer, const coll_line *line);
-/* The same for operation `sequence`, which was `mine` here; `word` was read from the line. */
-base_status coll_report_line(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
-                             int peer, const coll_line *line, uint64_t word);
+base_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag);
+/* The same for operation `sequence`, which was `mine` here; `word` was read from the flag. */
+base_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+                             int peer, const coll_flag *flag, uint64_t word);
 
 #endif

@@ -144,7 +144,7 @@ bool coll_shape_takes(const coll_op *op, int rank, int source)
 
 bool coll_shape_awaits(const coll_op *op, int peer)
 {
-    const bool copied = op->path == COLL_PATH_LINE || op->path == COLL_PATH_SLOT;
+    const bool copied = op->protocol == COLL_PROTOCOL_INLINE || op->protocol == COLL_PROTOCOL_EAGER;
     return !copied || op->shape.take == COLL_TAKE_ALL ||
            (op->shape.take == COLL_TAKE_ROOT && peer == op->desc.root);
 }
@@ -157,13 +157,13 @@ static size_t slot_limit_bytes(const coll_op *op)
                                                          : (size_t)COLL_SHM_SLOT_BYTES;
 }
 
-int coll_shape_path(const coll_op *op, bool own_order)
+int coll_shape_protocol(const coll_op *op, bool own_order)
 {
     const size_t bytes = op->shape.largest_bytes;
     if (op->comm->size == 1 || (bytes <= COLL_TINY_BYTES && !own_order)) {
-        return COLL_PATH_LINE;
+        return COLL_PROTOCOL_INLINE;
     }
     return bytes <= slot_limit_bytes(op) && op->desc.algorithm == COLL_ALGORITHM_DIRECT
-               ? COLL_PATH_SLOT
-               : COLL_PATH_PLAN;
+               ? COLL_PROTOCOL_EAGER
+               : COLL_PROTOCOL_PLAN;
 }

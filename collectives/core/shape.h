@@ -39,12 +39,13 @@ size_t coll_shape_target_bytes(const coll_op *op, int source);
 /* Whether `rank` takes something from `source` in this operation. */
 bool coll_shape_takes(const coll_op *op, int rank, int source);
 
-/* Whether this rank waits for a peer's flag line: for all of them where buffers may be read in
+/* Whether this rank waits for a peer's flag: for all of them where buffers may be read in
  * place, else for those it takes something from. */
 bool coll_shape_awaits(const coll_op *op, int peer);
 
-/* Line, slot, or what the announced places will decide (COLL_PATH_PLAN for now). The same on every
- * rank. `own_order`: the operation has to combine in an order other than the canonical one. */
-int coll_shape_path(const coll_op *op, bool own_order);
+/* Inline, eager, or what the posted buffer references will decide (COLL_PROTOCOL_PLAN for now). The
+ * same on every rank. `own_order`: the operation has to combine in an order other than the
+ * canonical one. */
+int coll_shape_protocol(const coll_op *op, bool own_order);
 
 #endif

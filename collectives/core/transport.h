@@ -1,10 +1,10 @@
 /* What a transport does, as a table of functions. An instance's state is in context->link and in
  * each communicator's comm->link; ranks are those of the communicator.
  *
- * Two things cross a transport. Flag lines (line.h): announce shows this rank's to all peers, and
- * theirs appear in comm->peers[].lines. Streams: from each rank to each other rank, COLL_LANES of
- * them, frames of at most chunk_bytes in order, with a few frames of credit; both
- * sides know the size of the next frame from the plan. A frame is written and read in place.
+ * Two things cross a transport. Flags (flag.h): post shows this rank's to all peers, and theirs
+ * appear in comm->peers[].flags. Streams: from each rank to each other rank, COLL_CHANNELS of them,
+ * frames of at most chunk_bytes in order, with a few frames of credit; both sides know the size of
+ * the next frame from the plan. A frame is written and read in place.
  *
  * Functions that find a peer breaking the protocol record it with coll_comm_fail. */
 #ifndef COLL_SRC_TRANSPORT_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "coll/coll.h"
-#include "core/line.h"
+#include "core/flag.h"
 
 typedef struct coll_transport_table {
     coll_transport transport;
@@ -25,36 +25,37 @@ typedef struct coll_transport_table {
                         int64_t deadline_ns, base_error *reterr);
     void (*close)(coll_context *context);
 
-    /* Collective over the communicator; fills lines and peers. */
+    /* Collective over the communicator; fills flags and peers. */
     base_status (*comm_open)(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
     void (*comm_close)(coll_comm *comm);
 
-    /* Shows the line of op, with payload. */
-    void (*announce)(coll_op *op, const void *payload, size_t payload_bytes);
+    /* Shows the flag of op, with payload. */
+    void (*post)(coll_op *op, const void *payload, size_t payload_bytes);
 
     /* Room for a frame to a peer; NULL for now. send_end hands it over. */
-    void *(*send_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
-    void (*send_end)(coll_comm *comm, int peer, int lane, size_t size_bytes);
+    void *(*send_begin)(coll_comm *comm, int peer, int channel, size_t size_bytes);
+    void (*send_end)(coll_comm *comm, int peer, int channel, size_t size_bytes);
     /* Both at once, from the caller's own bytes, which may change after: as many frames as there is
      * credit for, of chunk_bytes each but for the last. Returns the bytes taken. NULL: room for a
      * frame is as near as it gets. */
-    size_t (*send_from)(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
+    size_t (*send_from)(coll_comm *comm, int peer, int channel, const void *data,
+                        size_t size_bytes);
     /* The next size_bytes of frames from a peer, none of which is here yet, are op's and belong at
      * target: they may be written there as they come, and receive_begin returns that place. Until
      * then, or until the communicator has failed, the bytes there are the transport's. NULL: they
      * are copied. */
-    void (*receive_into)(coll_op *op, int peer, int lane, void *target, size_t size_bytes);
+    void (*receive_into)(coll_op *op, int peer, int channel, void *target, size_t size_bytes);
     /* The next frame from a peer, of exactly size_bytes; NULL for now.
      * receive_end gives it back. */
-    const void *(*receive_begin)(coll_comm *comm, int peer, int lane, size_t size_bytes);
-    void (*receive_end)(coll_comm *comm, int peer, int lane);
+    const void *(*receive_begin)(coll_comm *comm, int peer, int channel, size_t size_bytes);
+    void (*receive_end)(coll_comm *comm, int peer, int channel);
 
-    /* Whether op, next in order, may be announced: false while a peer might still need what its
-     * line would overwrite. NULL: always. */
-    bool (*may_announce)(const coll_op *op);
+    /* Whether op, next in order, may be posted: false while a peer might still need what its
+     * flag would overwrite. NULL: always. */
+    bool (*may_post)(const coll_op *op);
     /* The two are NULL but for transports that share memory.
      *
-     * Takes an announced operation through its stages, as far as it goes. */
+     * Takes a posted operation through its stages, as far as it goes. */
     void (*advance)(coll_op *op, bool *moved);
     /* Begins a blocking operation while the communicator's queue is empty, as comm->blocking, and
      * ends it if that takes no long wait; else it stands in the queue. *status is how far that
@@ -89,7 +90,7 @@ typedef struct coll_transport_table {
     /* Sends what was kept back for company. NULL: nothing ever is. */
     void (*push)(coll_context *context);
     /* Sleeps until something may have changed, at most until until_ns. `changed` is called again
-     * after going to sleep has been announced to peers: true means that something has changed
+     * after peers can see that this rank goes to sleep: true means that something has changed
      * already. */
     void (*sleep)(coll_context *context, bool (*changed)(coll_context *context), int64_t until_ns);
     /* Ends a sleep of this process from any thread. */

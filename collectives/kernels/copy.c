@@ -1,5 +1,5 @@
 /* A copy by non-temporal stores, for buffers that do not fit the cache. Called by shm's
- * arena_path.c. */
+ * zero_copy.c. */
 #include "kernels/copy.h"
 
 #include <stdint.h>

@@ -6,11 +6,11 @@
  *     rank 1   A1 B1 C1      sends C1 to 2, A1 to 0;  (B0+B1)+B2 = B  sends B to 2 and 0
  *     rank 2   A2 B2 C2      sends A2 to 0, B2 to 1;  (C0+C1)+C2 = C  sends C to 0 and 1
  *
- * Each rank sends every block to its owner (lane 0); the owner combines all ranks' operands at
+ * Each rank sends every block to its owner (channel 0); the owner combines all ranks' operands at
  * once, in canonical order, and so rounds a narrow type only once; then it sends the result to
- * everybody (lane 1). Two messages deep for any number of ranks, 2 (n-1)/n of the bytes per rank.
- * This is the form for memory that peers cannot reach; over arenas the same algorithm is in
- * arena_path.c, with loads and stores in the place of streams and the same bits.
+ * everybody (channel 1). Two messages deep for any number of ranks, 2 (n-1)/n of the bytes per
+ * rank. This is the form for memory that peers cannot reach; over arenas the same algorithm is in
+ * zero_copy.c, with loads and stores in the place of streams and the same bits.
  *
  * Reduce-scatter is the first half, all-gather the second; reduce sends the combined blocks to the
  * root alone. Broadcast and scatter: the root sends to each; gather: each sends to the root;
@@ -74,7 +74,7 @@ static bool reducing_step(const coll_plan *plan, int track, coll_step *step)
     const bool root_only = plan->kind == COLL_REDUCE;
     const int sends = !root_only ? peers : is_root(plan) ? 0 : 1;
     const int place = track - gather - 1;
-    step->lane = 1;
+    step->channel = 1;
     if (place < sends) {
         step->action = COLL_ACTION_SEND;
         step->peer = root_only ? plan->root : peer_at(plan, place);

@@ -9,7 +9,7 @@
  *
  * Ranges that run over the end are sent as two messages.
  *
- * Halving_doubling's broadcast is the same after the root has dealt one block to each rank (lane
+ * Halving_doubling's broadcast is the same after the root has dealt one block to each rank (channel
  * 0): the root sends each byte once or twice, whatever n is. It needs nothing back, so nothing is
  * sent to it.
  *
@@ -129,14 +129,14 @@ static bool receive_step(const coll_plan *plan, int index, coll_step *step)
     step->peer = (plan->rank + at.reach) % plan->ranks;
     step->block = at.block;
     step->block_count = at.count;
-    step->lane = deals(plan) ? 1 : 0;
+    step->channel = deals(plan) ? 1 : 0;
     return true;
 }
 
 bool coll_dissemination_step(const coll_plan *plan, int track, int index, coll_step *step)
 {
     if (track == SEND_TRACK) {
-        step->lane = deals(plan) ? 1 : 0;
+        step->channel = deals(plan) ? 1 : 0;
         return skip_dealer(plan, &index) && send_step(plan, index, step);
     }
     if (track == RECEIVE_TRACK) {

@@ -112,7 +112,7 @@ static bool spread_step(const coll_plan *plan, int track, coll_step *step)
         return false;
     }
     const int offset = plan->rank - at.begin;
-    step->lane = 1;
+    step->channel = 1;
     step->source = COLL_SPACE_SCRATCH;
     step->target = COLL_SPACE_SCRATCH;
     if (track >= CHILD_TRACK) {
@@ -124,7 +124,7 @@ static bool spread_step(const coll_plan *plan, int track, coll_step *step)
     const int parent = spread_parent(&at, offset);
     step->action = COLL_ACTION_COPY;
     step->peer = parent < 0 ? plan->rank + at.bit : at.begin + parent;
-    step->lane = parent < 0 ? 0 : 1;
+    step->channel = parent < 0 ? 0 : 1;
     return true;
 }
 

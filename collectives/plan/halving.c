@@ -223,7 +223,7 @@ static bool collect_step(const coll_plan *plan, int track, int index, coll_step 
 {
     const segment at = segment_of(plan);
     const bool root = plan->rank == plan->root;
-    step->lane = 1;
+    step->channel = 1;
     if (root) {
         step->action = COLL_ACTION_COPY;
         step->block = track - BACK_TRACK;
@@ -246,7 +246,7 @@ static bool deal_step(const coll_plan *plan, int track, int index, coll_step *st
     while (first_block(plan, piece + 1) <= plan->rank) {
         piece++;
     }
-    step->lane = 1;
+    step->channel = 1;
     step->source = COLL_SPACE_SCRATCH;
     if (track == BACK_TRACK) {
         const int owner = owner_of(plan, piece);

@@ -20,8 +20,8 @@
  * broadcast's root, which is left out where there is no OUTPUT. Plans are right whether INPUT and
  * OUTPUT are in place or apart.
  *
- * Streams: bytes from a rank to another in one lane arrive in the order sent. At most one track of
- * a rank sends to a given (peer, lane), and at most one receives from it.
+ * Streams: bytes from a rank to another in one channel arrive in the order sent. At most one track
+ * of a rank sends to a given (peer, channel), and at most one receives from it.
  *
  * Order: direct, recursive_doubling and halving_doubling combine in the canonical order of
  * tree_order.h, and so does two_level where hosts lie right; ring and tree have orders of their
@@ -69,7 +69,7 @@ typedef struct coll_plan {
 typedef struct coll_step {
     coll_action action;
     int peer; /* SEND, COPY, COMBINE */
-    int lane;
+    int channel;
     int block; /* the first of the range */
     int block_count;
     coll_space source;

@@ -134,7 +134,7 @@ static bool root_step(const coll_plan *plan, int track, coll_step *step)
     }
     step->action = reduces ? COLL_ACTION_COMBINE : COLL_ACTION_SEND;
     step->peer = rank_at(plan, 0, track);
-    step->lane = track;
+    step->channel = track;
     step->block = track;
     step->incoming_left = true;
     step->final = reduces;
@@ -186,7 +186,7 @@ bool coll_tree_step(const coll_plan *plan, int track, int index, coll_step *step
     }
     const int part = track % TREE_TRACKS;
     step->block = track / TREE_TRACKS;
-    step->lane = step->block;
+    step->channel = step->block;
     const node at = node_of(plan, step->block);
     if (part <= UP_PARENT) {
         return plan->kind != COLL_BROADCAST && up_step(plan, part, &at, step);

@@ -153,7 +153,7 @@ static bool across_step(const coll_plan *plan, const place *at, int track, coll_
     const int host = track - (hears ? tracks.hear : tells ? tracks.tell : tracks.spread);
     step->action = hears ? COLL_ACTION_COPY : COLL_ACTION_SEND;
     step->peer = rank_in(plan, host, at->seat);
-    step->lane = tells || hears ? 1 : 0;
+    step->channel = tells || hears ? 1 : 0;
     step->block = tells ? step->block : first + host;
     step->after_track = hears ? -1 : tells ? tracks.complete : tracks.combine;
     return host != at->host;
@@ -170,7 +170,7 @@ static bool scatter_step(const coll_plan *plan, const place *at, int track, int 
     const int host = (at->host + index) % at->hosts;
     step->action = gives ? COLL_ACTION_SEND : COLL_ACTION_COPY;
     step->peer = rank_in(plan, at->host, seat);
-    step->lane = 1;
+    step->channel = 1;
     step->block = slice * at->hosts + host;
     if (gives) {
         step->after_track = at->hosts == 1 ? tracks.combine
@@ -209,7 +209,7 @@ static bool reduce_step(const coll_plan *plan, const place *at, int track, coll_
         step->final = leads && at->hosts == 1;
         return true;
     }
-    step->lane = 1;
+    step->channel = 1;
     step->after_track = 0;
     step->source = coll_plan_home(plan, 0, 1);
     if (track == 1) {

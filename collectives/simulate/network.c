@@ -105,8 +105,9 @@ static bool members_are_there(network *net, int32_t number, const coll_step *ste
     const int count = coll_plan_members(&plan, step->group, net->members);
     for (; t->seen < count; t->seen++) {
         const int member = net->members[t->seen];
-        stream *s =
-            member == t->rank ? NULL : network_stream_of(&net->store, member, t->rank, step->lane);
+        stream *s = member == t->rank
+                        ? NULL
+                        : network_stream_of(&net->store, member, t->rank, step->channel);
         if (s != NULL && s->head == NONE) {
             s->waiting = number;
             return false;
@@ -114,7 +115,8 @@ static bool members_are_there(network *net, int32_t number, const coll_step *ste
     }
     for (int i = 0; i < count; i++) {
         if (net->members[i] != t->rank) {
-            const stream *s = network_stream_of(&net->store, net->members[i], t->rank, step->lane);
+            const stream *s =
+                network_stream_of(&net->store, net->members[i], t->rank, step->channel);
             *at = later(*at, net->store.messages[s->head].times.begin);
         }
     }
@@ -145,7 +147,7 @@ static void schedule(network *net, int32_t number)
             return;
         }
     } else if (step.action == COLL_ACTION_COPY || step.action == COLL_ACTION_COMBINE) {
-        stream *s = network_stream_of(&net->store, step.peer, t->rank, step.lane);
+        stream *s = network_stream_of(&net->store, step.peer, t->rank, step.channel);
         if (s->head == NONE) {
             s->waiting = number;
             return;
@@ -155,9 +157,9 @@ static void schedule(network *net, int32_t number)
     network_push_event(&net->store, at, number);
 }
 
-static span take_message(network *net, int from, int to, int lane)
+static span take_message(network *net, int from, int to, int channel)
 {
-    stream *s = network_stream_of(&net->store, from, to, lane);
+    stream *s = network_stream_of(&net->store, from, to, channel);
     const int32_t number = s->head;
     const span times = net->store.messages[number].times;
     s->head = net->store.messages[number].next;
@@ -173,7 +175,7 @@ static void put_message(network *net, int from, const coll_step *step, span time
     if (number == NONE) {
         return;
     }
-    stream *s = network_stream_of(&net->store, from, step->peer, step->lane);
+    stream *s = network_stream_of(&net->store, from, step->peer, step->channel);
     net->store.messages[number] = (message){.times = times, .next = NONE};
     if (s->tail == NONE) {
         s->head = number;
@@ -243,7 +245,7 @@ static span play_gather(network *net, const track *t, const coll_step *step)
         one.action = COLL_ACTION_COMBINE;
         one.peer = net->members[i];
         if (one.peer != t->rank) {
-            const span arrives = take_message(net, one.peer, t->rank, step->lane);
+            const span arrives = take_message(net, one.peer, t->rank, step->channel);
             const span times = play_receive(net, t, &one, arrives);
             at.last.end = later(at.last.end, times.end);
         }
@@ -266,7 +268,7 @@ static void play(network *net, int32_t number)
         break;
     case COLL_ACTION_COPY:
     case COLL_ACTION_COMBINE:
-        arrives = take_message(net, step.peer, t->rank, step.lane);
+        arrives = take_message(net, step.peer, t->rank, step.channel);
         t->last = play_receive(net, t, &step, arrives);
         break;
     case COLL_ACTION_GATHER:

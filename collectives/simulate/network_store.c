@@ -82,13 +82,13 @@ static void widen_streams(network_store *store)
     store->stream_slots = slots;
 }
 
-stream *network_stream_of(network_store *store, int from, int to, int lane)
+stream *network_stream_of(network_store *store, int from, int to, int channel)
 {
     if (2 * (store->stream_count + 1) > store->stream_slots) {
         widen_streams(store);
     }
     const uint64_t key =
-        1 + (uint64_t)lane + 2 * ((uint64_t)from * SIMULATE_RANKS_MAX + (uint64_t)to);
+        1 + (uint64_t)channel + 2 * ((uint64_t)from * SIMULATE_RANKS_MAX + (uint64_t)to);
     stream *found = find_slot(store->streams, store->stream_slots, key);
     if (found->key == 0) {
         *found = (stream){.key = key, .head = NONE, .tail = NONE, .waiting = NONE};

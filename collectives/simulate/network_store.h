@@ -18,7 +18,7 @@ typedef struct message {
     int32_t next;
 } message;
 
-/* What is under way from a rank to another in a lane. */
+/* What is under way from a rank to another in a channel. */
 typedef struct stream {
     uint64_t key; /* 0: free */
     int32_t head; /* messages, in order */
@@ -53,7 +53,7 @@ void network_push_event(network_store *store, float at, int32_t track);
 /* The earliest event's track; there must be one. */
 int32_t network_pop_event(network_store *store);
 
-stream *network_stream_of(network_store *store, int from, int to, int lane);
+stream *network_stream_of(network_store *store, int from, int to, int channel);
 
 /* A number in store->messages; NONE if there is no memory. */
 int32_t network_new_message(network_store *store);

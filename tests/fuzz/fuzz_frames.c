@@ -23,7 +23,7 @@ typedef struct stage {
     coll_conn *conn;
     int peer_end;
     uint64_t number;
-    uint32_t lines; /* of the peer's, in the order that they have to come in */
+    uint32_t flags; /* of the peer's, in the order that they have to come in */
     coll_op op;
     uint8_t *place; /* where op wants its frames; heap, so that its end is watched */
 } stage;
@@ -65,11 +65,11 @@ static void open_comm(stage *s)
                           .chunk_bytes = COLL_CHUNK_BYTES};
     s->context.comms = &s->comm;
     BASE_ASSERT(coll_net_comm_open(&s->comm, 0, &error) == BASE_OK);
-    /* Operations that have ended here; the peer's lines are compared with them. */
-    s->lines = 0;
+    /* Operations that have ended here; the peer's flags are compared with them. */
+    s->flags = 0;
     for (uint32_t i = 1; i < ENDED; i++) {
-        s->comm.lines[i].descriptor.sequence = i;
-        atomic_store(&s->comm.lines[i].word, coll_line_word(i, i));
+        s->comm.flags[i].descriptor.sequence = i;
+        atomic_store(&s->comm.flags[i].word, coll_flag_word(i, i));
     }
     s->comm.sequence = ENDED - 1;
 }
@@ -82,15 +82,15 @@ static void close_comm(stage *s)
     s->place = NULL;
 }
 
-/* As the plan does that waits for a frame: says where its bytes belong. The word is one that lines
+/* As the plan does that waits for a frame: says where its bytes belong. The word is one that flags
  * of zeroes show. */
-static void want_frames(stage *s, int lane, size_t size_bytes)
+static void want_frames(stage *s, int channel, size_t size_bytes)
 {
     if (s->place == NULL) {
         s->place = malloc(size_bytes);
         BASE_ASSERT(s->place != NULL);
         s->op = (coll_op){.comm = &s->comm};
-        coll_net_receive_into(&s->op, PEER, lane, s->place, size_bytes);
+        coll_net_receive_into(&s->op, PEER, channel, s->place, size_bytes);
     }
 }
 
@@ -128,15 +128,15 @@ static void close_stage(stage *s)
 /* As the plan takes frames: of the size that it expects, whatever came. */
 static void take_frames(stage *s, size_t expected)
 {
-    for (int lane = 0; lane < COLL_LANES && !s->comm.failed; lane++) {
-        const uint8_t *frame = coll_net_receive_begin(&s->comm, PEER, lane, expected);
+    for (int channel = 0; channel < COLL_CHANNELS && !s->comm.failed; channel++) {
+        const uint8_t *frame = coll_net_receive_begin(&s->comm, PEER, channel, expected);
         unsigned sum = 0;
         for (size_t i = 0; frame != NULL && i < expected; i++) {
             sum += frame[i];
         }
         if (frame != NULL) {
             BASE_ASSERT(sum <= 255 * expected);
-            coll_net_receive_end(&s->comm, PEER, lane);
+            coll_net_receive_end(&s->comm, PEER, channel);
         }
     }
 }
@@ -167,8 +167,8 @@ static size_t feed_frame(stage *s, const uint8_t *data, size_t size_bytes, coll_
     }
     memcpy(&head, data, sizeof head);
     head.magic = COLL_FRAME_MAGIC;
-    head.kind = COLL_FRAME_LINE + head.kind % COLL_FRAME_WAITS;
-    head.lane %= COLL_LANES + 1;
+    head.kind = COLL_FRAME_FLAG + head.kind % COLL_FRAME_WAITS;
+    head.channel %= COLL_CHANNELS + 1;
     head.comm_id = (head.comm_id & 7) == 0 ? head.comm_id : COMM_ID;
     head.number = s->number++;
     memset(head.zero, 0, sizeof head.zero);
@@ -177,9 +177,9 @@ static size_t feed_frame(stage *s, const uint8_t *data, size_t size_bytes, coll_
     const size_t used = given < head.body_bytes ? given : head.body_bytes;
     memset(body, 0, sizeof body);
     memcpy(body, data + sizeof head, used);
-    if (head.kind == COLL_FRAME_LINE && head.comm_id == COMM_ID && used > 8 && body[8] % 4 != 0) {
-        s->lines++;
-        const uint64_t word = coll_line_word(s->lines, s->lines + (body[8] % 4 == 1 ? 2 : 0));
+    if (head.kind == COLL_FRAME_FLAG && head.comm_id == COMM_ID && used > 8 && body[8] % 4 != 0) {
+        s->flags++;
+        const uint64_t word = coll_flag_word(s->flags, s->flags + (body[8] % 4 == 1 ? 2 : 0));
         memcpy(body, &word, sizeof word);
     }
     if (head.body_bytes > COLL_FRAME_BODY_BYTES_MAX) {
@@ -207,7 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     coll_seal_init(&seal, auth, false, key);
     for (size_t at = 2; at < size_bytes;) {
         if ((flags & 8) != 0 && expected > 0 && !s->comm.failed) {
-            want_frames(s, (flags >> 4) % COLL_LANES, 3 * expected);
+            want_frames(s, (flags >> 4) % COLL_CHANNELS, 3 * expected);
         }
         if ((flags & 2) == 0) {
             const size_t part = (size_bytes - 2) / PIECES + 1;

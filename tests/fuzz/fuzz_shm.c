@@ -1,8 +1,8 @@
 /* A hostile peer on the same host: two of three ranks are played by the input, which writes what it
- * likes to their segments (flag lines, places, slots, counters, claims, failure records) while the
- * first rank runs operations of all kinds: those that stand in the queue, started once or again,
- * and blocking ones, which peers may have come to before. It may make them fail; never read or
- * write out of bounds. */
+ * likes to their segments (flags, buffer references, slots, counters, claims, failure records)
+ * while the first rank runs operations of all kinds: those that stand in the queue, started once or
+ * again, and blocking ones, which peers may have come to before. It may make them fail; never read
+ * or write out of bounds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,11 +112,11 @@ static void set_up(stage *s, bool spins)
         memset(segments[rank], 0, sizeof(shm_segment));
         shm_segment *segment = (shm_segment *)(void *)s->segments[rank];
         s->link.segments[rank] = segment;
-        s->context_link.bells[rank] = &segment->bell;
-        s->comm.peers[rank].lines = segment->lines;
+        s->context_link.doorbells[rank] = &segment->doorbell;
+        s->comm.peers[rank].flags = segment->flags;
     }
     s->arena.data = s->arena.peers[0];
-    s->comm.lines = s->link.segments[0]->lines;
+    s->comm.flags = s->link.segments[0]->flags;
     BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == BASE_OK);
 }
 
@@ -175,19 +175,19 @@ static void show_next(stage *s, input *in, int peer, uint32_t digest)
     const uint64_t how = take(in, 1);
     const uint64_t sequence = s->comm.sequence + 1;
     shm_segment *segment = s->link.segments[peer];
-    coll_line *line = &segment->lines[sequence % COLL_LINE_SLOTS];
-    const coll_place place = {.send_arena = numbers[how % 4],
-                              .recv_arena = numbers[how / 4 % 4],
-                              .send_offset_bytes = (how & 16) != 0 ? take(in, 2) : 0,
-                              .recv_offset_bytes = (how & 16) != 0 ? take(in, 2) : BUFFER_BYTES};
-    memcpy(line->payload, &place, sizeof place);
+    coll_flag *flag = &segment->flags[sequence % COLL_FLAG_COUNT];
+    const coll_buffer_ref ref = {.send_arena = numbers[how % 4],
+                                 .recv_arena = numbers[how / 4 % 4],
+                                 .send_offset_bytes = (how & 16) != 0 ? take(in, 2) : 0,
+                                 .recv_offset_bytes = (how & 16) != 0 ? take(in, 2) : BUFFER_BYTES};
+    memcpy(flag->payload, &ref, sizeof ref);
     if ((how & 32) != 0) {
         atomic_store(&segment->finished.value, sequence);
         atomic_store(&segment->staged.value, s->link.windows + 1);
         atomic_store(&segment->consumed.value, s->link.windows + 1);
         atomic_store(&segment->reduced.value, s->link.rounds + 1);
     }
-    atomic_store(&line->word, coll_line_word(sequence, digest) | (how >> 6 & 1));
+    atomic_store(&flag->word, coll_flag_word(sequence, digest) | (how >> 6 & 1));
 }
 
 /* A blocking operation: another one, or with `again` the same, so that it is recalled. */
@@ -224,14 +224,14 @@ static void begin(stage *s, input *in, unsigned how)
 static void show(stage *s, input *in, int peer)
 {
     const uint64_t sequence = s->comm.sequence - take(in, 1) % 4;
-    const size_t slot = sequence % COLL_LINE_SLOTS;
-    coll_line *line = &s->link.segments[peer]->lines[slot];
+    const size_t slot = sequence % COLL_FLAG_COUNT;
+    coll_flag *flag = &s->link.segments[peer]->flags[slot];
     const size_t bytes = take(in, 1) % (COLL_TINY_BYTES + 1);
     for (size_t i = 0; i < bytes; i++) {
-        line->payload[i] = (uint8_t)take(in, 1);
+        flag->payload[i] = (uint8_t)take(in, 1);
     }
-    line->descriptor = s->comm.lines[slot].descriptor;
-    atomic_store(&line->word, s->link.words[slot] | take(in, 1) % 2);
+    flag->descriptor = s->comm.flags[slot].descriptor;
+    atomic_store(&flag->word, s->link.words[slot] | take(in, 1) % 2);
 }
 
 static void overwrite(stage *s, input *in, int peer)
@@ -245,16 +245,16 @@ static void count(stage *s, input *in, int peer)
 {
     shm_segment *segment = s->link.segments[peer];
     const uint64_t value = take(in, 1);
-    const int lane = (int)(value >> 4) % COLL_LANES;
+    const int channel = (int)(value >> 4) % COLL_CHANNELS;
     switch (value % 8) {
     case 0:
         atomic_store(&segment->finished.value, s->comm.sequence + (value >> 6));
         return;
     case 1:
-        (void)atomic_fetch_add(&segment->sent[lane][0].value, value >> 6);
+        (void)atomic_fetch_add(&segment->sent[channel][0].value, value >> 6);
         return;
     case 2:
-        (void)atomic_fetch_add(&segment->taken[lane][0].value, value >> 6);
+        (void)atomic_fetch_add(&segment->taken[channel][0].value, value >> 6);
         return;
     case 4:
         (void)atomic_fetch_add(&segment->staged.value, value >> 6);
@@ -270,7 +270,7 @@ static void count(stage *s, input *in, int peer)
         return;
     default:
         atomic_store(&segment->distress.set, 1);
-        atomic_store(&segment->bell.alarms, 1);
+        atomic_store(&segment->doorbell.alarms, 1);
         return;
     }
 }

@@ -2,13 +2,13 @@
  * between them.
  *
  * A communicator whose ranks share one host is shm's altogether, arenas included. In any other,
- * flag lines (and the small operands that travel with them) go over sockets to every peer, and
+ * flags (and the small operands that travel with them) go over sockets to every peer, and
  * streams go by the peer: frames in shared memory between ranks of one host, over the socket
  * between hosts. For those frames each rank has a communicator inside, of the ranks on its host,
  * which nobody else sees.
  *
  * A rank that sleeps polls its sockets; so that shared memory wakes it too, ranks of one host hand
- * each other an eventfd, and ring that as well as the bell. */
+ * each other an eventfd, and ring that as well as the doorbell. */
 #include "transport/hybrid/hybrid.h"
 
 #include <stdlib.h>
@@ -21,12 +21,12 @@
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
-enum { BELL_TAG = 0x62656c6c };
+enum { DOORBELL_TAG = 0x62656c6c };
 
 /* A communicator over several hosts. */
 typedef struct hybrid_comm {
-    coll_comm inside;           /* the ranks on this host */
-    int places[COLL_RANKS_MAX]; /* ranks of the communicator inside; -1: on another host */
+    coll_comm inside;                /* the ranks on this host */
+    int local_ranks[COLL_RANKS_MAX]; /* ranks of the communicator inside; -1: on another host */
 } hybrid_comm;
 
 static bool is_here(const coll_context *context, int rank)
@@ -35,11 +35,11 @@ static bool is_here(const coll_context *context, int rank)
 }
 
 /* The communicator inside, where the peer is in it. */
-static coll_comm *inside(const coll_comm *comm, int peer, int *place)
+static coll_comm *inside(const coll_comm *comm, int peer, int *local_rank)
 {
     hybrid_comm *link = comm->hybrid;
-    *place = link->places[peer];
-    return *place >= 0 ? &link->inside : NULL;
+    *local_rank = link->local_ranks[peer];
+    return *local_rank >= 0 ? &link->inside : NULL;
 }
 
 /* A failure inside is the communicator's. */
@@ -51,57 +51,57 @@ static void pass_on(coll_comm *comm, const coll_comm *local)
     }
 }
 
-static void *hybrid_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static void *hybrid_send_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
-    int place = -1;
-    coll_comm *local = inside(comm, peer, &place);
+    int local_rank = -1;
+    coll_comm *local = inside(comm, peer, &local_rank);
     if (local == NULL) {
-        return coll_net_send_begin(comm, peer, lane, size_bytes);
+        return coll_net_send_begin(comm, peer, channel, size_bytes);
     }
-    void *frame = coll_shm_transport.send_begin(local, place, lane, size_bytes);
+    void *frame = coll_shm_transport.send_begin(local, local_rank, channel, size_bytes);
     pass_on(comm, local);
     return frame;
 }
 
-static void hybrid_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static void hybrid_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
-    int place = -1;
-    coll_comm *local = inside(comm, peer, &place);
+    int local_rank = -1;
+    coll_comm *local = inside(comm, peer, &local_rank);
     if (local == NULL) {
-        coll_net_send_end(comm, peer, lane, size_bytes);
+        coll_net_send_end(comm, peer, channel, size_bytes);
     } else {
-        coll_shm_transport.send_end(local, place, lane, size_bytes);
+        coll_shm_transport.send_end(local, local_rank, channel, size_bytes);
     }
 }
 
-static const void *hybrid_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static const void *hybrid_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
-    int place = -1;
-    coll_comm *local = inside(comm, peer, &place);
+    int local_rank = -1;
+    coll_comm *local = inside(comm, peer, &local_rank);
     if (local == NULL) {
-        return coll_net_receive_begin(comm, peer, lane, size_bytes);
+        return coll_net_receive_begin(comm, peer, channel, size_bytes);
     }
-    const void *frame = coll_shm_transport.receive_begin(local, place, lane, size_bytes);
+    const void *frame = coll_shm_transport.receive_begin(local, local_rank, channel, size_bytes);
     pass_on(comm, local);
     return frame;
 }
 
-static void hybrid_receive_end(coll_comm *comm, int peer, int lane)
+static void hybrid_receive_end(coll_comm *comm, int peer, int channel)
 {
-    int place = -1;
-    coll_comm *local = inside(comm, peer, &place);
+    int local_rank = -1;
+    coll_comm *local = inside(comm, peer, &local_rank);
     if (local == NULL) {
-        coll_net_receive_end(comm, peer, lane);
+        coll_net_receive_end(comm, peer, channel);
     } else {
-        coll_shm_transport.receive_end(local, place, lane);
+        coll_shm_transport.receive_end(local, local_rank, channel);
     }
 }
 
 /* A message to a rank of this host lies where that rank reads it. */
 static bool hybrid_has_given(const coll_op *op)
 {
-    int place = -1;
-    return (op->desc.kind == COLL_SEND && inside(op->comm, op->desc.root, &place) != NULL) ||
+    int local_rank = -1;
+    return (op->desc.kind == COLL_SEND && inside(op->comm, op->desc.root, &local_rank) != NULL) ||
            coll_net_has_given(op);
 }
 
@@ -114,16 +114,16 @@ static base_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadl
     local->table = &coll_shm_transport;
     local->id = comm->id ^ UINT64_MAX << 32; /* the upper half names the list (comm_make.c) */
     for (int rank = 0; rank < comm->size; rank++) {
-        link->places[rank] = -1;
+        link->local_ranks[rank] = -1;
         if (is_here(comm->context, comm->ranks[rank])) {
             local->rank = rank == comm->rank ? local->size : local->rank;
             local->ranks[local->size] = comm->ranks[rank];
-            link->places[rank] = local->size++;
+            link->local_ranks[rank] = local->size++;
         }
     }
     const shm_context *context_link = comm->context->link;
-    if (local->size == 1 && context_link->bells[comm->context->rank] != NULL) {
-        return BASE_OK; /* the bell is in the segment of the world's */
+    if (local->size == 1 && context_link->doorbells[comm->context->rank] != NULL) {
+        return BASE_OK; /* the doorbell is in the segment of the world's */
     }
     return coll_shm_transport.comm_open(local, deadline_ns, reterr);
 }
@@ -160,11 +160,11 @@ static void hybrid_comm_close(coll_comm *comm)
 }
 
 /* Hands this rank's eventfd to its neighbours and takes theirs. */
-static base_status swap_bells(coll_context *context, int64_t deadline_ns, base_error *reterr)
+static base_status swap_doorbells(coll_context *context, int64_t deadline_ns, base_error *reterr)
 {
     const coll_tcp *tcp = context->net;
     shm_context *link = context->link;
-    const coll_fdpass_label label = {.tag = BELL_TAG};
+    const coll_fdpass_label label = {.tag = DOORBELL_TAG};
     base_status status = BASE_OK;
     for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
         if (context->socks[rank] >= 0) {
@@ -173,8 +173,8 @@ static base_status swap_bells(coll_context *context, int64_t deadline_ns, base_e
     }
     for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
         if (context->socks[rank] >= 0) {
-            status = coll_fdpass_receive(context, rank, &label, deadline_ns, &link->bell_fds[rank],
-                                         reterr);
+            status = coll_fdpass_receive(context, rank, &label, deadline_ns,
+                                         &link->doorbell_fds[rank], reterr);
         }
     }
     return status;
@@ -191,15 +191,15 @@ static base_status hybrid_open(coll_context *context, const coll_context_options
     if (status == BASE_OK) {
         status = coll_tcp_open(context, options, wanted, deadline_ns, reterr);
     }
-    return status == BASE_OK ? swap_bells(context, deadline_ns, reterr) : status;
+    return status == BASE_OK ? swap_doorbells(context, deadline_ns, reterr) : status;
 }
 
 static void hybrid_close(coll_context *context)
 {
     const shm_context *link = context->link;
     for (int rank = 0; link != NULL && rank < context->size; rank++) {
-        if (link->bell_fds[rank] >= 0) {
-            (void)close(link->bell_fds[rank]);
+        if (link->doorbell_fds[rank] >= 0) {
+            (void)close(link->doorbell_fds[rank]);
         }
     }
     coll_tcp_close(context);
@@ -221,8 +221,8 @@ const coll_transport_table coll_hybrid_transport = {
     .close = hybrid_close,
     .comm_open = hybrid_comm_open,
     .comm_close = hybrid_comm_close,
-    .may_announce = coll_net_may_announce,
-    .announce = coll_net_announce,
+    .may_post = coll_net_may_post,
+    .post = coll_net_post,
     .has_given = hybrid_has_given,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,

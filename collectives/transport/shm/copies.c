@@ -1,8 +1,8 @@
-/* Contributions that are copied into shared memory, in flag lines or slots: waiting for them, and
+/* Contributions that are copied into shared memory, in flags or slots: waiting for them, and
  * taking what is wanted of them. Most operations are so small, and last no longer than a few
  * hundred instructions: what a peer waits for comes first here, and nothing is done twice.
  *
- * A rank that waits looks at the flag line it waits for, and at nothing else,
+ * A rank that waits looks at the flag it waits for, and at nothing else,
  * many times in a row. */
 #include <string.h>
 
@@ -39,8 +39,8 @@ void coll_shm_keep(coll_op *op)
     op->kept = true;
 }
 
-/* Looks for a peer's line so many times, and compares it. Of a short contribution in a slot the
- * lines cross to this processor together with the flag line, and not after it: while the peer has
+/* Looks for a peer's flag so many times, and compares it. Of a short contribution in a slot the
+ * cache lines cross to this processor together with the flag, and not after it: while the peer has
  * not written them this costs nothing, for they are here from the last time. */
 static inline bool look_for(coll_op *op, int peer, unsigned looks)
 {
@@ -48,24 +48,24 @@ static inline bool look_for(coll_op *op, int peer, unsigned looks)
     coll_comm *comm = op->comm;
     shm_comm *link = comm->link;
     const uint64_t sequence = op->sequence;
-    const coll_line *line = coll_shm_line(link, peer, sequence);
+    const coll_flag *flag = coll_shm_flag(link, peer, sequence);
     const uint8_t *slot = shm_slot(link->segments[peer], sequence) + op->shape.part_offset_bytes;
-    size_t bytes = op->path == COLL_PATH_SLOT ? part_bytes(op, peer) : 0;
+    size_t bytes = op->protocol == COLL_PROTOCOL_EAGER ? part_bytes(op, peer) : 0;
     bytes = bytes <= FETCH_BYTES_MAX ? bytes : 0;
     for (; looks > 0; looks--) {
-        const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
-        if ((word & ~(uint64_t)COLL_LINE_QUIET) == op->word) {
+        const uint64_t word = atomic_load_explicit(&flag->word, memory_order_acquire);
+        if ((word & ~(uint64_t)COLL_FLAG_QUIET) == op->word) {
             if (link->peers[peer].seen + 1 < sequence && !coll_shm_walk(comm, peer, sequence - 1)) {
                 return false;
             }
             link->peers[peer].seen = sequence;
-            if ((word & COLL_LINE_QUIET) != 0) {
+            if ((word & COLL_FLAG_QUIET) != 0) {
                 link->peers[peer].done = sequence - 1;
             }
             return true;
         }
-        if (coll_line_ahead(word, sequence) >= 0) {
-            return coll_shm_fail_line(comm, peer, sequence, word);
+        if (coll_flag_ahead(word, sequence) >= 0) {
+            return coll_shm_fail_flag(comm, peer, sequence, word);
         }
         for (size_t at = 0; at < bytes; at += LINE_BYTES) {
             __builtin_prefetch(slot + at);
@@ -134,8 +134,8 @@ void coll_shm_keep_own(const coll_op *op)
 static inline const uint8_t *copied_part(const coll_op *op, int rank)
 {
     const shm_comm *link = op->comm->link;
-    const uint8_t *bytes = op->path == COLL_PATH_LINE
-                               ? coll_shm_line(link, rank, op->sequence)->payload
+    const uint8_t *bytes = op->protocol == COLL_PROTOCOL_INLINE
+                               ? coll_shm_flag(link, rank, op->sequence)->payload
                                : shm_slot(link->segments[rank], op->sequence);
     return rank == op->comm->rank ? coll_shm_own_part(op) : bytes + op->shape.part_offset_bytes;
 }
@@ -161,15 +161,15 @@ void coll_shm_take_copies(coll_op *op)
     coll_shm_take(op, op->desc.recv);
 }
 
-/* Takes the next line from the peers that looked at it when it was used last, so that what is
+/* Takes the next flag from the peers that looked at it when it was used last, so that what is
  * stored there is seen at once. No more than a hint. */
 static inline void expect_to_show(const coll_comm *comm, uint64_t sequence)
 {
-    const coll_line *line = coll_shm_line(comm->link, comm->rank, sequence);
+    const coll_flag *flag = coll_shm_flag(comm->link, comm->rank, sequence);
 #if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)line));
+    __asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)flag));
 #else
-    __builtin_prefetch(line, 1);
+    __builtin_prefetch(flag, 1);
 #endif
 }
 
@@ -181,7 +181,7 @@ bool coll_shm_copy(coll_op *op, unsigned looks)
     coll_shm_take_copies(op);
     op->comm->done = op->sequence;
     op->stage = COLL_STAGE_DONE;
-    if (op->path == COLL_PATH_LINE) {
+    if (op->protocol == COLL_PROTOCOL_INLINE) {
         expect_to_show(op->comm, op->sequence + 1);
     }
     return true;

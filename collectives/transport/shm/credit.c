@@ -1,22 +1,22 @@
-/* When a line may be used again, and who compares it.
+/* When a flag may be used again, and who compares it.
  *
- * Credit: line and slot of an operation are used again COLL_LINE_SLOTS (COLL_SHM_SLOTS) operations
+ * Credit: flag and slot of an operation are used again COLL_FLAG_COUNT (COLL_SHM_SLOTS) operations
  * later, and only when every peer is known to have done its part of the earlier one. Bit 0 of a
- * line's word (`quiet`) says that its rank has done all earlier operations; where it could not say
+ * flag's word (`quiet`) says that its rank has done all earlier operations; where it could not say
  * so, the finished counter does. So a rank runs ahead of a slower one by no more than the slots.
  *
- * Agreement: a line that is waited for is compared at once. Those of peers that need not be waited
+ * Agreement: a flag that is waited for is compared at once. Those of peers that need not be waited
  * for are compared when they are walked past, in search of credit or on the way to a later one;
  * either this rank or the peer compares each, for neither can be the slots' number ahead unseen. */
 #include "core/failure.h"
 #include "core/report.h"
 #include "transport/shm/layout.h"
 
-bool coll_shm_fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t word)
+bool coll_shm_fail_flag(coll_comm *comm, int peer, uint64_t sequence, uint64_t word)
 {
     const shm_comm *link = comm->link;
-    coll_report_line(comm, &link->shown[sequence % COLL_LINE_SLOTS], sequence, peer,
-                     coll_shm_line(link, peer, sequence), word);
+    coll_report_flag(comm, &link->shown[sequence % COLL_FLAG_COUNT], sequence, peer,
+                     coll_shm_flag(link, peer, sequence), word);
     return false;
 }
 
@@ -24,23 +24,23 @@ bool coll_shm_walk(coll_comm *comm, int peer, uint64_t until)
 {
     shm_comm *link = comm->link;
     shm_peer *view = &link->peers[peer];
-    if (until > COLL_LINE_SLOTS && view->seen < until - COLL_LINE_SLOTS) {
-        view->seen = until - COLL_LINE_SLOTS; /* what is older is no longer shown on either side */
+    if (until > COLL_FLAG_COUNT && view->seen < until - COLL_FLAG_COUNT) {
+        view->seen = until - COLL_FLAG_COUNT; /* what is older is no longer shown on either side */
     }
     while (view->seen < until) {
         const uint64_t next = view->seen + 1;
-        const coll_line *line = coll_shm_line(link, peer, next);
-        const uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
-        const int32_t ahead = coll_line_ahead(word, next);
+        const coll_flag *flag = coll_shm_flag(link, peer, next);
+        const uint64_t word = atomic_load_explicit(&flag->word, memory_order_acquire);
+        const int32_t ahead = coll_flag_ahead(word, next);
         if (ahead < 0) {
             return true;
         }
         if (ahead == 0) {
-            if ((word & ~(uint64_t)COLL_LINE_QUIET) != link->words[next % COLL_LINE_SLOTS]) {
-                return coll_shm_fail_line(comm, peer, next, word);
+            if ((word & ~(uint64_t)COLL_FLAG_QUIET) != link->words[next % COLL_FLAG_COUNT]) {
+                return coll_shm_fail_flag(comm, peer, next, word);
             }
             view->done =
-                (word & COLL_LINE_QUIET) != 0 && next - 1 > view->done ? next - 1 : view->done;
+                (word & COLL_FLAG_QUIET) != 0 && next - 1 > view->done ? next - 1 : view->done;
         }
         view->seen = next;
     }
@@ -50,7 +50,7 @@ bool coll_shm_walk(coll_comm *comm, int peer, uint64_t until)
 /* How many operations later what this one shows is overwritten. */
 static uint64_t reuse_of(const coll_op *op)
 {
-    return op->path == COLL_PATH_SLOT ? COLL_SHM_SLOTS : COLL_LINE_SLOTS;
+    return op->protocol == COLL_PROTOCOL_EAGER ? COLL_SHM_SLOTS : COLL_FLAG_COUNT;
 }
 
 /* Whether every peer is known to have done its part of all operations up to `sequence`. */
@@ -65,10 +65,10 @@ static bool peers_have_done(coll_comm *comm, uint64_t sequence)
         }
         if (view->done < sequence) {
             const uint64_t finished = atomic_load(&link->segments[peer]->finished.value);
-            if (!coll_shm_walk(comm, peer, comm->announced)) {
+            if (!coll_shm_walk(comm, peer, comm->posted)) {
                 return false;
             }
-            if (finished > comm->announced + COLL_LINE_SLOTS) {
+            if (finished > comm->posted + COLL_FLAG_COUNT) {
                 (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d has finished what was not begun",
                                      peer);
                 return false;
@@ -81,7 +81,7 @@ static bool peers_have_done(coll_comm *comm, uint64_t sequence)
     return least >= sequence;
 }
 
-bool coll_shm_may_announce(const coll_op *op)
+bool coll_shm_may_post(const coll_op *op)
 {
     const shm_comm *link = op->comm->link;
     const uint64_t reuse = reuse_of(op);

@@ -1,6 +1,6 @@
 /* How a failure travels between ranks of one host: by a record in the failing rank's segment, with
- * an alarm in its bell for those who look; and for a rank that could not write one, by the hang-up
- * of its socket, which the kernel sees to.
+ * an alarm in its doorbell for those who look; and for a rank that could not write one, by the
+ * hang-up of its socket, which the kernel sees to.
  *
  * Who hears of a failure may still have all it needs for the operation it is in, so it fails when
  * that does not move any more, or with the next call. */
@@ -21,7 +21,7 @@ void coll_shm_distress(coll_comm *comm)
     const shm_context *context_link = comm->context->link;
     const shm_comm *link = comm->link;
     shm_segment *own = link != NULL ? link->segments[comm->rank] : NULL;
-    if (own == NULL || context_link->bells[comm->context->rank] == NULL) {
+    if (own == NULL || context_link->doorbells[comm->context->rank] == NULL) {
         return;
     }
     own->distress.status = comm->failure.status;
@@ -29,7 +29,7 @@ void coll_shm_distress(coll_comm *comm)
     (void)snprintf(own->distress.text, sizeof own->distress.text, "%s",
                    comm->failure.message + comm->words_at);
     atomic_store(&own->distress.set, 1);
-    (void)atomic_fetch_add(&context_link->bells[comm->context->rank]->alarms, 1);
+    (void)atomic_fetch_add(&context_link->doorbells[comm->context->rank]->alarms, 1);
     coll_shm_wake_peers(comm);
 }
 
@@ -58,8 +58,8 @@ void coll_shm_hear(coll_context *context)
 {
     shm_context *link = context->link;
     for (int rank = 0; rank < context->size; rank++) {
-        if (rank != context->rank && link->bells[rank] != NULL) {
-            link->alarms_seen[rank] = atomic_load(&link->bells[rank]->alarms);
+        if (rank != context->rank && link->doorbells[rank] != NULL) {
+            link->alarms_seen[rank] = atomic_load(&link->doorbells[rank]->alarms);
         }
     }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
@@ -76,13 +76,13 @@ void coll_shm_heed(coll_comm *comm)
     }
 }
 
-/* Each rank shows its lines, and then looks at the other's: one of the two sees what came later. */
+/* Each rank shows its flags, and then looks at the other's: one of the two sees what came later. */
 void coll_shm_settle(coll_comm *comm)
 {
     atomic_thread_fence(memory_order_seq_cst);
     for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
         if (peer != comm->rank) {
-            (void)coll_shm_walk(comm, peer, comm->announced);
+            (void)coll_shm_walk(comm, peer, comm->posted);
         }
     }
     if (!comm->failed) {
@@ -121,22 +121,23 @@ bool coll_shm_awaits(const coll_op *op, int peer)
         return coll_shm_withholds(op, peer);
     case COLL_STAGE_ARRIVING:
         return coll_shape_awaits(op, peer) &&
-               coll_line_ahead(atomic_load(&segment->lines[op->sequence % COLL_LINE_SLOTS].word),
+               coll_flag_ahead(atomic_load(&segment->flags[op->sequence % COLL_FLAG_COUNT].word),
                                op->sequence) < 0;
     case COLL_STAGE_RUNNING:
-        switch (op->path) {
-        case COLL_PATH_STAGED:
+        switch (op->protocol) {
+        case COLL_PROTOCOL_STAGED:
             return coll_staged_awaits(op, peer);
-        case COLL_PATH_ARENA: /* other ways never wait */
-            return op->way == COLL_WAY_SLICES && coll_shm_slices_await(op->comm, op->round, peer);
+        case COLL_PROTOCOL_ZERO_COPY: /* other ways never wait */
+            return op->pattern == COLL_PATTERN_SLICES &&
+                   coll_shm_slices_await(op->comm, op->round, peer);
         default:
-            return op->path == COLL_PATH_PLAN && coll_exec_awaits(op, peer);
+            return op->protocol == COLL_PROTOCOL_PLAN && coll_exec_awaits(op, peer);
         }
     case COLL_STAGE_FINISHING:
-        if (op->way == COLL_WAY_SLICES) {
+        if (op->pattern == COLL_PATTERN_SLICES) {
             return coll_shm_slices_await(op->comm, op->round, peer);
         }
-        return coll_arena_path_awaits(op, peer) &&
+        return coll_zero_copy_awaits(op, peer) &&
                atomic_load(&segment->finished.value) < op->sequence;
     default:
         return false;

@@ -1,6 +1,6 @@
 /* What lies in a rank's shared memory, and what a rank remembers of its peers'.
  *
- * A rank has one segment per communicator, which it alone writes (but for the bell,
+ * A rank has one segment per communicator, which it alone writes (but for the doorbell,
  * and claims and results of slices that others may take, slices.c). Whatever is read
  * from a peer's and decides what is done is read once and checked before use: a peer can spoil
  * results, and make the communicator fail, no more. */
@@ -15,17 +15,18 @@ typedef struct shm_counter {
 
 typedef enum shm_slumber {
     SHM_AWAKE = 0,
-    SHM_ASLEEP = 1,  /* on the bell's futex */
-    SHM_POLLING = 2, /* on sockets, and an eventfd that stands for the bell (hybrid.c) */
+    SHM_ASLEEP = 1,  /* on the doorbell's futex */
+    SHM_POLLING = 2, /* on sockets, and an eventfd that stands for the doorbell (hybrid.c) */
 } shm_slumber;
 
-/* A rank's bell: in its segment of the world communicator, for all its communicators. Peers look at
- * the first line after whatever they publish, so it holds all that could concern them then. */
-typedef struct shm_bell {
+/* A rank's doorbell: in its segment of the world communicator, for all its communicators. Peers
+ * look at the first cache line after whatever they publish, so it holds all that could concern them
+ * then. */
+typedef struct shm_doorbell {
     _Alignas(128) _Atomic uint32_t asleep; /* a shm_slumber */
     _Atomic uint32_t alarms;               /* communicators of this rank that have failed */
     _Alignas(128) _Atomic uint32_t rung;   /* the futex */
-} shm_bell;
+} shm_doorbell;
 
 /* Why this rank gave up the communicator. */
 typedef struct shm_distress {
@@ -37,21 +38,21 @@ typedef struct shm_distress {
 
 /* What stands at the start of a segment; then the slots, the staging buffers, and the frames. */
 typedef struct shm_segment {
-    shm_bell bell;
+    shm_doorbell doorbell;
     shm_counter finished;
     shm_counter staged;   /* windows that this rank has put into its staging buffers */
     shm_counter consumed; /* windows of which this rank has taken all that it takes */
     shm_counter reduced;  /* rounds in which this rank's slice is done */
     shm_counter claimed;  /* who does this rank's slice; written by whoever takes it */
-    coll_line lines[COLL_LINE_SLOTS];
+    coll_flag flags[COLL_FLAG_COUNT];
     shm_distress distress;
     shm_counter waits; /* ranks that this one has been waiting for, a bit for each */
-    shm_counter sent[COLL_LANES][COLL_RANKS_MAX];  /* frames put for a peer */
-    shm_counter taken[COLL_LANES][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
+    shm_counter sent[COLL_CHANNELS][COLL_RANKS_MAX];  /* frames put for a peer */
+    shm_counter taken[COLL_CHANNELS][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
 } shm_segment;
 
 typedef struct shm_peer {
-    uint64_t seen;     /* lines up to this operation were compared with this rank's own */
+    uint64_t seen;     /* flags up to this operation were compared with this rank's own */
     uint64_t done;     /* the peer has done its part of all operations up to this */
     uint64_t consumed; /* the peer needs no window up to this any more */
 } shm_peer;
@@ -59,24 +60,24 @@ typedef struct shm_peer {
 typedef struct shm_comm {
     shm_segment *segments[COLL_RANKS_MAX]; /* by rank in the communicator; own included */
     /* This rank's own copies of its counters, and the last it saw of the other side's. */
-    uint64_t sent[COLL_LANES][COLL_RANKS_MAX];
-    uint64_t sent_taken[COLL_LANES][COLL_RANKS_MAX];
-    uint64_t taken[COLL_LANES][COLL_RANKS_MAX];
+    uint64_t sent[COLL_CHANNELS][COLL_RANKS_MAX];
+    uint64_t sent_taken[COLL_CHANNELS][COLL_RANKS_MAX];
+    uint64_t taken[COLL_CHANNELS][COLL_RANKS_MAX];
     shm_peer peers[COLL_RANKS_MAX];
     uint64_t peers_done;                    /* no peer's `done` is less */
     uint64_t windows;                       /* of all operations whose own part is done, */
     uint64_t ring_first;                    /* the first window that is as long as the last, */
     size_t ring_room_bytes;                 /* which is so long at most */
     uint64_t rounds;                        /* and their rounds of slices */
-    uint64_t words[COLL_LINE_SLOTS];        /* what this rank's lines show */
-    coll_descriptor shown[COLL_LINE_SLOTS]; /* and the descriptors beside them */
-    uint32_t shown_digests[COLL_LINE_SLOTS];
+    uint64_t words[COLL_FLAG_COUNT];        /* what this rank's flags show */
+    coll_descriptor shown[COLL_FLAG_COUNT]; /* and the descriptors beside them */
+    uint32_t shown_digests[COLL_FLAG_COUNT];
 } shm_comm;
 
 typedef struct shm_context {
-    shm_bell *bells[COLL_RANKS_MAX];
+    shm_doorbell *doorbells[COLL_RANKS_MAX];
     uint32_t alarms_seen[COLL_RANKS_MAX];
-    int bell_fds[COLL_RANKS_MAX]; /* eventfds of peers that may sleep polling; -1 */
+    int doorbell_fds[COLL_RANKS_MAX]; /* eventfds of peers that may sleep polling; -1 */
 } shm_context;
 
 /* Where a rank's contribution to an operation lies, if it went by a slot. */
@@ -109,26 +110,26 @@ void coll_shm_slumber(coll_context *context, shm_slumber how);
 
 /* credit.c */
 
-enum { COLL_LINE_QUIET = 1 }; /* in a line's word: its rank has done all earlier operations */
+enum { COLL_FLAG_QUIET = 1 }; /* in a flag's word: its rank has done all earlier operations */
 
-/* A rank's line of an operation. */
-static inline const coll_line *coll_shm_line(const shm_comm *link, int rank, uint64_t sequence)
+/* A rank's flag of an operation. */
+static inline const coll_flag *coll_shm_flag(const shm_comm *link, int rank, uint64_t sequence)
 {
-    return &link->segments[rank]->lines[sequence % COLL_LINE_SLOTS];
+    return &link->segments[rank]->flags[sequence % COLL_FLAG_COUNT];
 }
 
-/* Whether the line of this operation may be written. */
-bool coll_shm_may_announce(const coll_op *op);
-/* Whether the peer is what keeps op from being announced. */
+/* Whether the flag of this operation may be written. */
+bool coll_shm_may_post(const coll_op *op);
+/* Whether the peer is what keeps op from being posted. */
 bool coll_shm_withholds(const coll_op *op, int peer);
-/* Compares a peer's lines with this rank's own up to operation `until`, as far as they have come.
+/* Compares a peer's flags with this rank's own up to operation `until`, as far as they have come.
  * False if they differ. */
 bool coll_shm_walk(coll_comm *comm, int peer, uint64_t until);
-/* Fails the communicator over a line that is not this rank's; false. */
-bool coll_shm_fail_line(coll_comm *comm, int peer, uint64_t sequence, uint64_t word);
+/* Fails the communicator over a flag that is not this rank's; false. */
+bool coll_shm_fail_flag(coll_comm *comm, int peer, uint64_t sequence, uint64_t word);
 
-/* path.c: functions of the transport's table. */
-void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes);
+/* protocol.c: functions of the transport's table. */
+void coll_shm_post(coll_op *op, const void *payload, size_t payload_bytes);
 /* The same for those who look: coll_shm_tell tells those who sleep. */
 void coll_shm_show(coll_op *op);
 void coll_shm_advance(coll_op *op, bool *moved);
@@ -137,12 +138,12 @@ void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved);
 
 /* copies.c */
 
-/* Whether all of op goes by flag lines, or slots, wherever buffers lie. */
+/* Whether all of op goes by flags, or slots, wherever buffers lie. */
 static inline bool coll_shm_copies(const coll_op *op)
 {
-    return op->path == COLL_PATH_LINE
+    return op->protocol == COLL_PROTOCOL_INLINE
                ? op->comm->size > 1
-               : op->path == COLL_PATH_SLOT &&
+               : op->protocol == COLL_PROTOCOL_EAGER &&
                      (op->desc.kind != COLL_ALL_REDUCE || op->total_bytes <= COLL_SHM_COPY_BYTES);
 }
 
@@ -152,7 +153,7 @@ void coll_shm_keep(coll_op *op);
 void coll_shm_keep_own(const coll_op *op);
 /* What this rank takes of its own contribution, in the caller's buffer; NULL if it gives none. */
 const uint8_t *coll_shm_own_part(const coll_op *op);
-/* Whether the lines of all that op waits for show it, each looked at so many times. */
+/* Whether the flags of all that op waits for show it, each looked at so many times. */
 bool coll_shm_arrived(coll_op *op, unsigned looks);
 /* Takes what this rank takes, from where each rank's contribution was found (op->sources). */
 void coll_shm_take(const coll_op *op, void *target);
@@ -166,20 +167,20 @@ bool coll_shm_copy(coll_op *op, unsigned looks);
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
                   base_error *reterr);
 
-/* arena_path.c */
+/* zero_copy.c */
 
-/* Whether every buffer that the arena path of op needs lies in an arena; places are all ranks', as
- * they announced them. Fills sources and targets.
- * A place outside its arena fails the communicator. */
-bool coll_arena_path_fits(coll_op *op, const coll_place *places);
+/* Whether every buffer that op needs lies in an arena; refs are all ranks', as
+ * they posted them. Fills sources and targets.
+ * A reference outside its arena fails the communicator. */
+bool coll_zero_copy_fits(coll_op *op, const coll_buffer_ref *refs);
 /* One piece of this rank's part, or of op->slice; true when that is done. */
-bool coll_arena_path_advance(coll_op *op);
+bool coll_zero_copy_advance(coll_op *op);
 /* Whether op cannot end before `peer` has done its part,
  * which reads or writes this rank's memory. */
-bool coll_arena_path_awaits(const coll_op *op, int peer);
-/* The bytes of the rank's contribution at a place that it announced; NULL, and the communicator has
- * failed, if there is no such place. */
-const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place);
+bool coll_zero_copy_awaits(const coll_op *op, int peer);
+/* The bytes of the rank's contribution at an address that it posted; NULL, and the communicator has
+ * failed, if there is no such address. */
+const uint8_t *coll_zero_copy_locate(coll_op *op, int rank, const coll_buffer_ref *ref);
 
 /* slices.c: slices of a round, which ranks do for themselves, or for each other. */
 
@@ -200,9 +201,9 @@ bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice);
 /* Whether a slice of the round is with the peer, or its own to do, and not done. */
 bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer);
 
-/* staged_path.c: operations on memory that peers cannot map. */
+/* staged.c: operations on memory that peers cannot map. */
 
-/* Puts the first window of op, which is about to be announced, if nothing stands before it; false:
+/* Puts the first window of op, which is about to be posted, if nothing stands before it; false:
  * that is for later. */
 bool coll_staged_put_early(coll_op *op);
 /* Once all ranks have come, and no way was found that needs no staging. */

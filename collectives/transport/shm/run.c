@@ -16,7 +16,7 @@
 /* Whether op, running, moves on in pieces with looks at the abort word between them. */
 static bool is_short(const coll_op *op)
 {
-    return op->path == COLL_PATH_STAGED || op->path == COLL_PATH_ARENA;
+    return op->protocol == COLL_PROTOCOL_STAGED || op->protocol == COLL_PROTOCOL_ZERO_COPY;
 }
 
 /* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
@@ -65,7 +65,7 @@ static bool finish_soon(coll_op *op, bool *told)
     return false;
 }
 
-/* The same of an operation that goes by flag lines or slots, where ranks have processors of their
+/* The same of an operation that goes by flags or slots, where ranks have processors of their
  * own. */
 static bool copy_soon(coll_op *op, bool *told)
 {
@@ -116,7 +116,7 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
     }
     bool told = false;
     coll_op_number(op);
-    if (!coll_shm_may_announce(op)) {
+    if (!coll_shm_may_post(op)) {
         coll_record_begin(op);
         coll_op_begin(op);
         return true;

@@ -1,10 +1,10 @@
 /* Shared memory between the ranks of one host.
  *
- * Each rank has one segment per communicator: its flag lines, its slots, how far it has finished,
+ * Each rank has one segment per communicator: its flags, its slots, how far it has finished,
  * and for every peer the frames it sends and how many it has taken. shm_layout.h has the details.
- * Peers map it, and poll. A rank that goes to sleep says so in its bell; who publishes anything
+ * Peers map it, and poll. A rank that goes to sleep says so in its doorbell; who publishes anything
  * looks there and rings. Between a sleeper's word and its last look, and between the news and the
- * look at the bell, stands a fence: either the sleeper sees the news
+ * look at the doorbell, stands a fence: either the sleeper sees the news
  * or the news sees the sleeper. */
 #include <errno.h>
 #include <linux/futex.h>
@@ -29,34 +29,34 @@ static size_t frames_offset(void)
 
 size_t coll_shm_segment_bytes(int ranks)
 {
-    return frames_offset() + (size_t)ranks * COLL_LANES * COLL_STREAM_SLOTS * COLL_CHUNK_BYTES;
+    return frames_offset() + (size_t)ranks * COLL_CHANNELS * COLL_STREAM_CREDITS * COLL_CHUNK_BYTES;
 }
 
-static uint8_t *frame_at(shm_segment *segment, int receiver, int lane, uint64_t frame)
+static uint8_t *frame_at(shm_segment *segment, int receiver, int channel, uint64_t frame)
 {
-    const size_t stream = (size_t)receiver * COLL_LANES + (size_t)lane;
-    const size_t slot = stream * COLL_STREAM_SLOTS + frame % COLL_STREAM_SLOTS;
+    const size_t stream = (size_t)receiver * COLL_CHANNELS + (size_t)channel;
+    const size_t slot = stream * COLL_STREAM_CREDITS + frame % COLL_STREAM_CREDITS;
     return (uint8_t *)segment + frames_offset() + slot * COLL_CHUNK_BYTES;
 }
 
-static void ring(shm_bell *bell)
+static void ring(shm_doorbell *doorbell)
 {
-    (void)atomic_fetch_add(&bell->rung, 1);
-    (void)syscall(SYS_futex, &bell->rung, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    (void)atomic_fetch_add(&doorbell->rung, 1);
+    (void)syscall(SYS_futex, &doorbell->rung, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
 /* After anything was published for the rank. */
 static inline void ring_if_asleep(const coll_comm *comm, int peer)
 {
     const shm_context *link = comm->context->link;
-    shm_bell *bell = link->bells[comm->ranks[peer]];
-    const uint32_t asleep = atomic_load(&bell->asleep);
+    shm_doorbell *doorbell = link->doorbells[comm->ranks[peer]];
+    const uint32_t asleep = atomic_load(&doorbell->asleep);
     if (asleep != SHM_AWAKE) {
-        ring(bell);
+        ring(doorbell);
     }
     if (asleep == SHM_POLLING) {
         const uint64_t one = 1;
-        (void)!write(link->bell_fds[comm->ranks[peer]], &one, sizeof one);
+        (void)!write(link->doorbell_fds[comm->ranks[peer]], &one, sizeof one);
     }
 }
 
@@ -64,7 +64,7 @@ void coll_shm_wake_peers(coll_comm *comm)
 {
     const shm_context *link = comm->context->link;
     for (int peer = 0; peer < comm->size; peer++) {
-        if (peer != comm->rank && link->bells[comm->ranks[peer]] != NULL) {
+        if (peer != comm->rank && link->doorbells[comm->ranks[peer]] != NULL) {
             ring_if_asleep(comm, peer);
         }
     }
@@ -76,11 +76,11 @@ void coll_shm_published(coll_comm *comm)
     bool alarmed = false;
     for (int peer = 0; peer < comm->size; peer++) {
         const int rank = comm->ranks[peer];
-        const shm_bell *bell = link->bells[rank];
+        const shm_doorbell *doorbell = link->doorbells[rank];
         if (peer == comm->rank) {
             continue;
         }
-        alarmed = alarmed || atomic_load(&bell->alarms) != link->alarms_seen[rank];
+        alarmed = alarmed || atomic_load(&doorbell->alarms) != link->alarms_seen[rank];
         ring_if_asleep(comm, peer);
     }
     if (alarmed) {
@@ -94,65 +94,65 @@ void coll_shm_tell(coll_comm *comm)
     coll_shm_published(comm);
 }
 
-static void *shm_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static void *shm_send_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     shm_comm *link = comm->link;
-    const uint64_t sent = link->sent[lane][peer];
+    const uint64_t sent = link->sent[channel][peer];
     (void)size_bytes;
-    if (sent - link->sent_taken[lane][peer] >= COLL_STREAM_SLOTS) {
-        const uint64_t taken = atomic_load(&link->segments[peer]->taken[lane][comm->rank].value);
-        if (sent - taken > COLL_STREAM_SLOTS) {
+    if (sent - link->sent_taken[channel][peer] >= COLL_STREAM_CREDITS) {
+        const uint64_t taken = atomic_load(&link->segments[peer]->taken[channel][comm->rank].value);
+        if (sent - taken > COLL_STREAM_CREDITS) {
             (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d took frames that were not sent",
                                  peer);
             return NULL;
         }
-        link->sent_taken[lane][peer] = taken;
-        if (sent - taken >= COLL_STREAM_SLOTS) {
+        link->sent_taken[channel][peer] = taken;
+        if (sent - taken >= COLL_STREAM_CREDITS) {
             return NULL;
         }
     }
-    return frame_at(link->segments[comm->rank], peer, lane, sent);
+    return frame_at(link->segments[comm->rank], peer, channel, sent);
 }
 
-static void shm_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static void shm_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     shm_comm *link = comm->link;
     (void)size_bytes;
-    (void)atomic_exchange(&link->segments[comm->rank]->sent[lane][peer].value,
-                          ++link->sent[lane][peer]);
+    (void)atomic_exchange(&link->segments[comm->rank]->sent[channel][peer].value,
+                          ++link->sent[channel][peer]);
     ring_if_asleep(comm, peer);
 }
 
-static const void *shm_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+static const void *shm_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     shm_comm *link = comm->link;
-    const uint64_t taken = link->taken[lane][peer];
-    const uint64_t sent = atomic_load(&link->segments[peer]->sent[lane][comm->rank].value);
+    const uint64_t taken = link->taken[channel][peer];
+    const uint64_t sent = atomic_load(&link->segments[peer]->sent[channel][comm->rank].value);
     (void)size_bytes;
     if (sent == taken) {
         return NULL;
     }
-    if (sent - taken > COLL_STREAM_SLOTS) {
+    if (sent - taken > COLL_STREAM_CREDITS) {
         (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d sent frames without credit", peer);
         return NULL;
     }
-    return frame_at(link->segments[peer], comm->rank, lane, taken);
+    return frame_at(link->segments[peer], comm->rank, channel, taken);
 }
 
-static void shm_receive_end(coll_comm *comm, int peer, int lane)
+static void shm_receive_end(coll_comm *comm, int peer, int channel)
 {
     shm_comm *link = comm->link;
-    (void)atomic_exchange(&link->segments[comm->rank]->taken[lane][peer].value,
-                          ++link->taken[lane][peer]);
+    (void)atomic_exchange(&link->segments[comm->rank]->taken[channel][peer].value,
+                          ++link->taken[channel][peer]);
     ring_if_asleep(comm, peer);
 }
 
 void coll_shm_slumber(coll_context *context, shm_slumber how)
 {
     const shm_context *link = context->link;
-    if (link->bells[context->rank] != NULL) {
-        atomic_store(&link->bells[context->rank]->asleep, (uint32_t)how);
-        atomic_thread_fence(memory_order_seq_cst); /* lines are read with acquire, no more */
+    if (link->doorbells[context->rank] != NULL) {
+        atomic_store(&link->doorbells[context->rank]->asleep, (uint32_t)how);
+        atomic_thread_fence(memory_order_seq_cst); /* flags are read with acquire, no more */
     }
 }
 
@@ -160,23 +160,23 @@ static void shm_sleep(coll_context *context, bool (*changed)(coll_context *conte
                       int64_t until_ns)
 {
     const shm_context *link = context->link;
-    shm_bell *bell = link->bells[context->rank];
-    const uint32_t rung = atomic_load(&bell->rung);
-    atomic_store(&bell->asleep, SHM_ASLEEP);
-    atomic_thread_fence(memory_order_seq_cst); /* lines are read with acquire, no more */
+    shm_doorbell *doorbell = link->doorbells[context->rank];
+    const uint32_t rung = atomic_load(&doorbell->rung);
+    atomic_store(&doorbell->asleep, SHM_ASLEEP);
+    atomic_thread_fence(memory_order_seq_cst); /* flags are read with acquire, no more */
     if (!changed(context)) {
         const struct timespec until = {.tv_sec = until_ns / BASE_NS_PER_S,
                                        .tv_nsec = until_ns % BASE_NS_PER_S};
-        (void)syscall(SYS_futex, &bell->rung, FUTEX_WAIT_BITSET, rung, &until, NULL,
+        (void)syscall(SYS_futex, &doorbell->rung, FUTEX_WAIT_BITSET, rung, &until, NULL,
                       FUTEX_BITSET_MATCH_ANY);
     }
-    atomic_store(&bell->asleep, 0);
+    atomic_store(&doorbell->asleep, 0);
 }
 
 static void shm_wake(coll_context *context)
 {
     const shm_context *link = context->link;
-    ring(link->bells[context->rank]);
+    ring(link->doorbells[context->rank]);
 }
 
 /* Hands this rank's segment to all peers and maps theirs. */
@@ -232,12 +232,12 @@ static base_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, base_erro
         if (segment == NULL) {
             continue;
         }
-        comm->peers[rank] = (coll_peer_view){.lines = segment->lines};
-        if (context_link->bells[comm->ranks[rank]] == NULL) {
-            context_link->bells[comm->ranks[rank]] = &segment->bell;
+        comm->peers[rank] = (coll_peer_view){.flags = segment->flags};
+        if (context_link->doorbells[comm->ranks[rank]] == NULL) {
+            context_link->doorbells[comm->ranks[rank]] = &segment->doorbell;
         }
     }
-    comm->lines = link->segments[comm->rank]->lines;
+    comm->flags = link->segments[comm->rank]->flags;
     return status;
 }
 
@@ -288,7 +288,7 @@ static base_status shm_open(coll_context *context, const coll_context_options *o
     }
     shm_context *link = context->link;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
-        link->bell_fds[rank] = -1;
+        link->doorbell_fds[rank] = -1;
     }
     return coll_fdpass_open(context, options, deadline_ns, reterr);
 }
@@ -307,12 +307,12 @@ const coll_transport_table coll_shm_transport = {
     .close = shm_close,
     .comm_open = shm_comm_open,
     .comm_close = shm_comm_close,
-    .announce = coll_shm_announce,
+    .post = coll_shm_post,
     .send_begin = shm_send_begin,
     .send_end = shm_send_end,
     .receive_begin = shm_receive_begin,
     .receive_end = shm_receive_end,
-    .may_announce = coll_shm_may_announce,
+    .may_post = coll_shm_may_post,
     .advance = coll_shm_advance,
     .run = coll_shm_run,
     .distress = coll_shm_distress,

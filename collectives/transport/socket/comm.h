@@ -1,4 +1,4 @@
-/* The inside of net.h, for the files that make it up: net.c (lines, communicators, what frames
+/* The inside of net.h, for the files that make it up: net.c (flags, communicators, what frames
  * mean), stream.c (data and credit), fail.c (failures, and peers that leave). */
 #ifndef COLL_SRC_NET_COMM_H
 #define COLL_SRC_NET_COMM_H
@@ -7,16 +7,16 @@
 
 /* A stream from a peer, and one to it. */
 typedef struct coll_net_stream {
-    uint8_t *slots;                  /* COLL_NET_SLOTS bodies; NULL before the first */
-    uint8_t *bodies[COLL_NET_SLOTS]; /* of the frames by turns: a slot, or a place of op's */
-    void *loans[COLL_NET_SLOTS];     /* of bodies that the links have lent; else NULL */
-    uint32_t bytes[COLL_NET_SLOTS];  /* of each body */
-    unsigned slot;                   /* that the newest frame lies in */
-    uint8_t *place;                  /* where the next frames belong, if they are this word's */
-    size_t place_bytes;
-    uint64_t place_word;
-    bool placing;      /* a frame is on its way to its place */
-    uint64_t received; /* frames put into the slots, */
+    uint8_t *buffers;                  /* COLL_NET_CREDITS bodies; NULL before the first */
+    uint8_t *bodies[COLL_NET_CREDITS]; /* of the frames by turns: one of buffers, or a target */
+    void *loans[COLL_NET_CREDITS];     /* of bodies that the links have lent; else NULL */
+    uint32_t bytes[COLL_NET_CREDITS];  /* of each body */
+    unsigned buffer;                   /* that the newest frame lies in */
+    uint8_t *target;                   /* where the next frames belong, if they are this word's */
+    size_t target_bytes;
+    uint64_t target_word;
+    bool body_found;   /* of a frame that has not been committed yet */
+    uint64_t received; /* frames put into the buffers, */
     uint64_t taken;    /* taken out of them, */
     uint64_t told;     /* and told to the peer to have been taken */
     uint64_t sent;
@@ -24,13 +24,13 @@ typedef struct coll_net_stream {
 } coll_net_stream;
 
 typedef struct coll_net_comm {
-    coll_line (*lines)[COLL_LINE_SLOTS];    /* of every rank of the communicator */
-    coll_net_stream (*streams)[COLL_LANES]; /* by rank in the communicator */
-    uint8_t *payloads;                      /* of every rank: inline_bytes for each of its lines */
-    uint64_t newest[COLL_RANKS_MAX];        /* operation of each that its lines have shown here, */
-    uint64_t least;                         /* and at least so much all of them */
-    uint64_t gave[COLL_RANKS_MAX];          /* newest operation that each took something of, */
-    uint64_t let_go[COLL_RANKS_MAX];        /* and whose line was not kept back */
+    coll_flag (*flags)[COLL_FLAG_COUNT];       /* of every rank of the communicator */
+    coll_net_stream (*streams)[COLL_CHANNELS]; /* by rank in the communicator */
+    uint8_t *payloads;               /* of every rank: inline_bytes for each of its flags */
+    uint64_t newest[COLL_RANKS_MAX]; /* operation of each that its flags have shown here, */
+    uint64_t least;                  /* and at least so much all of them */
+    uint64_t gave[COLL_RANKS_MAX];   /* newest operation that each took something of, */
+    uint64_t let_go[COLL_RANKS_MAX]; /* and whose flag was not kept back */
     uint64_t given[COLL_RANKS_MAX];  /* bytes handed over for each, up to an operation's last */
     uint64_t points[COLL_RANKS_MAX]; /* and up to a message's */
     uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
@@ -55,8 +55,8 @@ void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const
 
 /* Room for the body of a data frame, unless it is to be lent. COLL_NET_BAD: there is no credit.
  * COLL_NET_DROP: no memory, and the communicator has failed. */
-coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head,
-                                       uint8_t **body);
+coll_net_verdict coll_net_stream_find_body(coll_comm *comm, int peer, const coll_frame_head *head,
+                                           uint8_t **body);
 /* Keeps a lent body as the next frame's. */
 void coll_net_stream_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
                           void *loan);

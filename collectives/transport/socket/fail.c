@@ -137,9 +137,9 @@ static void check_left(coll_context *context)
             op = op->next;
         }
         for (int rank = 0; op != NULL && comm->net != NULL && rank < comm->size; rank++) {
-            const coll_line *line = &comm->peers[rank].lines[op->sequence % COLL_LINE_SLOTS];
+            const coll_flag *flag = &comm->peers[rank].flags[op->sequence % COLL_FLAG_COUNT];
             if (net->left[comm->ranks[rank]] &&
-                coll_line_ahead(atomic_load(&line->word), op->sequence) < 0) {
+                coll_flag_ahead(atomic_load(&flag->word), op->sequence) < 0) {
                 coll_net_comm *link = comm->net;
                 link->failed_at = op->sequence;
                 fail_left(comm, rank, op);
@@ -239,7 +239,7 @@ uint64_t coll_net_waits_of(const coll_comm *comm, int peer)
     return link->waits[peer];
 }
 
-/* A peer that has not shown the newest operation may disagree with it. This rank's line has to be
+/* A peer that has not shown the newest operation may disagree with it. This rank's flag has to be
  * there before it looks for the last time: of two that do so, one finds the other's. */
 static int find_undelivered(const coll_comm *comm)
 {

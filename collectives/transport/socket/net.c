@@ -1,4 +1,4 @@
-/* Frames, flag lines and streams with credit, over any table of links. Called by tcp.c, zmq.c and
+/* Frames, flags and streams with credit, over any table of links. Called by tcp.c, zmq.c and
  * hybrid.c; their links hand received frames to it. */
 #include "transport/socket/comm.h"
 
@@ -21,16 +21,16 @@ bool coll_frame_head_is_sound(const coll_frame_head *head)
         }
     }
     return head->magic == COLL_FRAME_MAGIC && head->kind >= COLL_FRAME_HELLO &&
-           head->kind <= COLL_FRAME_WAITS && head->lane < COLL_LANES &&
+           head->kind <= COLL_FRAME_WAITS && head->channel < COLL_CHANNELS &&
            head->body_bytes <= COLL_FRAME_BODY_BYTES_MAX;
 }
 
-/* Where the payload of a rank's line belongs. */
+/* Where the payload of a rank's flag belongs. */
 static uint8_t *payload_at(const coll_comm *comm, int rank, uint64_t word)
 {
     const coll_net_comm *link = comm->net;
-    const size_t slot = (size_t)(word >> 32) % COLL_LINE_SLOTS;
-    return link->payloads + ((size_t)rank * COLL_LINE_SLOTS + slot) * comm->inline_bytes;
+    const size_t slot = (size_t)(word >> 32) % COLL_FLAG_COUNT;
+    return link->payloads + ((size_t)rank * COLL_FLAG_COUNT + slot) * comm->inline_bytes;
 }
 
 /* Whether what comes from a peer to whoever takes it in op
@@ -40,51 +40,51 @@ static bool comes_in_several(const coll_op *op, int peer)
     const coll_net *net = coll_net_of(op->comm->context);
     const size_t packet_bytes = net->packet_bytes[op->comm->ranks[peer]];
     return packet_bytes > 0 &&
-           op->shape.largest_bytes + COLL_FRAME_HEAD_BYTES + COLL_FRAME_LINE_BYTES > packet_bytes;
+           op->shape.largest_bytes + COLL_FRAME_HEAD_BYTES + COLL_FRAME_FLAG_BYTES > packet_bytes;
 }
 
-/* When a peer is to have the line: at once where it takes something with it; data of a plan may go
+/* When a peer is to have the flag: at once where it takes something with it; data of a plan may go
  * the same way in the same turn. What a blocking call shows to those who take nothing waits for
  * company, a few operations long: where there was some lately, or where bytes come in several
- * packets, which the system answers anyhow. (A single one is answered with the line at less cost
+ * packets, which the system answers anyhow. (A single one is answered with the flag at less cost
  * than without it.)
  *
  * That is sound while this rank is outside of the library, too: its call has ended then, so it has
- * seen the line of the root or of all, and whoever disagrees with this rank disagrees with that
+ * seen the flag of the root or of all, and whoever disagrees with this rank disagrees with that
  * one. Who gives to a root ends without that, and puts nothing off; nor do ranks that share
- * processors: who has less to do goes to sleep earlier, and waking up takes longer than a line. */
-static coll_net_when line_leaves(const coll_op *op, int peer, bool is_taken)
+ * processors: who has less to do goes to sleep earlier, and waking up takes longer than a flag. */
+static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_taken)
 {
     const coll_comm *comm = op->comm;
     coll_net_comm *link = comm->net;
-    const bool lately = op->sequence - link->gave[peer] < COLL_LINES_KEPT;
+    const bool lately = op->sequence - link->gave[peer] < COLL_FLAGS_KEPT;
     if (is_taken) {
         link->gave[peer] = op->sequence;
     } else if (op == comm->blocking && comm->context->spins > 0 &&
-               op->shape.take != COLL_TAKE_NOTHING && op->path == COLL_PATH_LINE &&
-               op->sequence - link->let_go[peer] < COLL_LINES_KEPT &&
+               op->shape.take != COLL_TAKE_NOTHING && op->protocol == COLL_PROTOCOL_INLINE &&
+               op->sequence - link->let_go[peer] < COLL_FLAGS_KEPT &&
                (lately || comes_in_several(op, peer))) {
         return COLL_NET_IDLY;
     }
     link->let_go[peer] = op->sequence;
-    if (op->path != COLL_PATH_LINE) {
+    if (op->protocol != COLL_PROTOCOL_INLINE) {
         return COLL_NET_AHEAD;
     }
     return is_taken ? COLL_NET_NOW : COLL_NET_SOON;
 }
 
-void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
+void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
 {
     coll_comm *comm = op->comm;
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
     uint8_t *body = link->sending;
-    coll_line *line = &comm->lines[op->sequence % COLL_LINE_SLOTS];
-    line->descriptor = op->descriptor;
+    coll_flag *flag = &comm->flags[op->sequence % COLL_FLAG_COUNT];
+    flag->descriptor = op->descriptor;
     if (payload_bytes > 0) {
-        memcpy(body + COLL_FRAME_LINE_BYTES, payload, payload_bytes);
+        memcpy(body + COLL_FRAME_FLAG_BYTES, payload, payload_bytes);
     }
-    atomic_store(&line->word, op->word);
+    atomic_store(&flag->word, op->word);
     memcpy(body, &op->word, sizeof op->word);
     memcpy(body + sizeof op->word, &op->descriptor, sizeof op->descriptor);
     for (int i = 1; i < comm->size; i++) {
@@ -92,9 +92,9 @@ void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes)
         if (net->remote[comm->ranks[peer]]) {
             const bool taken = coll_shape_takes(op, peer, comm->rank);
             coll_frame_head head = {
-                .kind = COLL_FRAME_LINE,
-                .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + (taken ? payload_bytes : 0))};
-            coll_net_send_frame(comm, peer, &head, body, line_leaves(op, peer, taken));
+                .kind = COLL_FRAME_FLAG,
+                .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + (taken ? payload_bytes : 0))};
+            coll_net_send_frame(comm, peer, &head, body, when_to_send_flag(op, peer, taken));
         }
     }
 }
@@ -111,7 +111,7 @@ static bool is_owed(const coll_op *op, int peer)
     return net->remote[target] && net->links->is_through != NULL &&
            !net->links->is_through(comm->context, target) &&
            !net->links->has_gone(comm->context, target, link->given[peer]) &&
-           (op->path != COLL_PATH_LINE || coll_shape_takes(op, peer, comm->rank));
+           (op->protocol != COLL_PROTOCOL_INLINE || coll_shape_takes(op, peer, comm->rank));
 }
 
 /* The same of a message. */
@@ -137,7 +137,7 @@ bool coll_net_has_given(const coll_op *op)
     return peer == op->comm->size;
 }
 
-/* Whether op would be further ahead of a peer's newest line than lines are kept for. */
+/* Whether op would be further ahead of a peer's newest flag than flags are kept for. */
 static bool is_withheld(const coll_op *op, int peer)
 {
     const coll_comm *comm = op->comm;
@@ -146,7 +146,7 @@ static bool is_withheld(const coll_op *op, int peer)
            op->sequence > link->newest[peer] + COLL_UNDERWAY_MAX;
 }
 
-bool coll_net_may_announce(const coll_op *op)
+bool coll_net_may_post(const coll_op *op)
 {
     const coll_comm *comm = op->comm;
     coll_net_comm *link = comm->net;
@@ -163,7 +163,7 @@ bool coll_net_may_announce(const coll_op *op)
     return op->sequence <= least + COLL_UNDERWAY_MAX;
 }
 
-/* While one peer is waited for, the line of another may show something else already. */
+/* While one peer is waited for, the flag of another may show something else already. */
 void coll_net_watch(coll_op *op)
 {
     coll_op *first = op->comm->head;
@@ -180,7 +180,7 @@ bool coll_net_awaits(const coll_op *op, int peer)
     if (op->stage == COLL_STAGE_QUEUED) {
         return is_withheld(op, peer);
     }
-    if (op->path == COLL_PATH_LINE) {
+    if (op->protocol == COLL_PROTOCOL_INLINE) {
         return (absent && coll_shape_awaits(op, peer)) || is_owed(op, peer);
     }
     const int waits_for = op->stage == COLL_STAGE_RUNNING ? coll_exec_waits_for(op) : -1;
@@ -200,8 +200,8 @@ static coll_comm *comm_of(coll_context *context, int context_rank, uint64_t id, 
     return NULL;
 }
 
-coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
-                                uint8_t *scratch, uint8_t **body, coll_comm **comm)
+coll_net_verdict coll_net_find_body(coll_context *context, int peer, const coll_frame_head *head,
+                                    uint8_t *scratch, uint8_t **body, coll_comm **comm)
 {
     int rank = 0;
     *body = scratch;
@@ -216,7 +216,7 @@ coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_fram
     if (*comm == NULL) {
         return COLL_NET_DROP;
     }
-    return coll_net_stream_place(*comm, rank, head, body);
+    return coll_net_stream_find_body(*comm, rank, head, body);
 }
 
 bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8_t *body,
@@ -226,7 +226,7 @@ bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8
     return coll_net_commit(comm->context, peer, head, body);
 }
 
-/* Lines of communicators that this rank has yet to make are kept; others are dropped. The oldest
+/* Flags of communicators that this rank has yet to make are kept; others are dropped. The oldest
  * goes where there is no room: it is of a communicator that is gone. */
 static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, const uint8_t *body)
 {
@@ -244,44 +244,44 @@ static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, co
         .peer = peer, .body_bytes = head->body_bytes, .head = *head, .body = copy};
 }
 
-/* A rank's lines come in the order of its operations, and none is left out. One of an operation
+/* A rank's flags come in the order of its operations, and none is left out. One of an operation
  * that has ended here already, because it did not wait for the peer, must show the same operation
- * all the same: the last COLL_LINE_SLOTS are there to compare with. */
-static void check_line(coll_comm *comm, int peer, const coll_line *line, uint64_t word)
+ * all the same: the last COLL_FLAG_COUNT are there to compare with. */
+static void check_flag(coll_comm *comm, int peer, const coll_flag *flag, uint64_t word)
 {
     coll_net_comm *link = comm->net;
-    const coll_line *own = &comm->lines[(word >> 32) % COLL_LINE_SLOTS];
+    const coll_flag *own = &comm->flags[(word >> 32) % COLL_FLAG_COUNT];
     const uint64_t own_word = atomic_load(&own->word);
     const uint64_t sequence = ++link->newest[peer];
     if (word >> 32 != (uint32_t)sequence) {
         char who[160];
         coll_rank_text(comm, peer, who, sizeof who);
         (void)coll_comm_fail(comm, BASE_ERR_PEER,
-                             "%s is at operation #%llu (low half %u): a lost or broken line", who,
+                             "%s is at operation #%llu (low half %u): a lost or broken flag", who,
                              (unsigned long long)sequence, (unsigned)(word >> 32));
     } else if (own_word != word && own->descriptor.sequence == sequence &&
                (comm->head == NULL || comm->head->sequence > sequence)) {
         link->failed_at = sequence;
-        (void)coll_report_line(comm, &own->descriptor, sequence, peer, line, word);
+        (void)coll_report_flag(comm, &own->descriptor, sequence, peer, flag, word);
     }
 }
 
-static bool commit_line(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
+static bool commit_flag(coll_comm *comm, int peer, const coll_frame_head *head, const uint8_t *body)
 {
     coll_net_comm *link = comm->net;
     uint64_t word = 0;
     memcpy(&word, body, sizeof word);
-    coll_line *line = &link->lines[peer][(word >> 32) % COLL_LINE_SLOTS];
-    memcpy(&line->descriptor, body + sizeof word, sizeof line->descriptor);
-    memcpy(payload_at(comm, peer, word), body + COLL_FRAME_LINE_BYTES,
-           head->body_bytes - COLL_FRAME_LINE_BYTES);
-    atomic_store(&line->word, word);
-    check_line(comm, peer, line, word);
+    coll_flag *flag = &link->flags[peer][(word >> 32) % COLL_FLAG_COUNT];
+    memcpy(&flag->descriptor, body + sizeof word, sizeof flag->descriptor);
+    memcpy(payload_at(comm, peer, word), body + COLL_FRAME_FLAG_BYTES,
+           head->body_bytes - COLL_FRAME_FLAG_BYTES);
+    atomic_store(&flag->word, word);
+    check_flag(comm, peer, flag, word);
     return true;
 }
 
 /* Whether a communicator was made here, and is closed: one that nobody waited for may still get
- * lines. */
+ * flags. */
 static bool is_gone(const coll_net *net, uint64_t comm_id)
 {
     for (int i = 0; i < COLL_GONE_MAX; i++) {
@@ -301,11 +301,11 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
         coll_net_mark_left(net, peer);
         return true;
     }
-    const bool line = head->kind == COLL_FRAME_LINE;
+    const bool flag = head->kind == COLL_FRAME_FLAG;
     const bool failed = head->kind == COLL_FRAME_FAILED;
     if (head->kind == COLL_FRAME_HELLO ||
-        (line && (head->body_bytes < COLL_FRAME_LINE_BYTES ||
-                  head->body_bytes > COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX)) ||
+        (flag && (head->body_bytes < COLL_FRAME_FLAG_BYTES ||
+                  head->body_bytes > COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX)) ||
         (failed && !coll_net_failure_is_sound(head)) ||
         (head->kind == COLL_FRAME_WAITS && head->body_bytes != sizeof(uint64_t)) ||
         (head->kind == COLL_FRAME_CREDIT && head->body_bytes != 0)) {
@@ -314,13 +314,13 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     }
     coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
     if (comm == NULL) {
-        if ((line || failed) && !is_gone(net, head->comm_id)) {
+        if ((flag || failed) && !is_gone(net, head->comm_id)) {
             keep_orphan(net, peer, head, body);
         }
         return true;
     }
     if (!coll_net_take_credit(comm, rank, head) ||
-        (line && head->body_bytes > COLL_FRAME_LINE_BYTES + comm->inline_bytes)) {
+        (flag && head->body_bytes > COLL_FRAME_FLAG_BYTES + comm->inline_bytes)) {
         coll_net_fail_peer(context, peer, "broke the protocol");
         return false;
     }
@@ -328,8 +328,8 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
         coll_net_hear_failure(comm, rank, body, head->body_bytes);
         return true;
     }
-    if (line) {
-        return commit_line(comm, rank, head, body);
+    if (flag) {
+        return commit_flag(comm, rank, head, body);
     }
     if (head->kind == COLL_FRAME_WAITS) {
         coll_net_comm *link = comm->net;
@@ -367,7 +367,7 @@ static void adopt_orphans(coll_comm *comm)
     }
 }
 
-/* What goes with a line saves a round trip, and costs its bytes once per peer: the same on every
+/* What goes with a flag saves a round trip, and costs its bytes once per peer: the same on every
  * rank. */
 static size_t inline_bytes(const coll_comm *comm)
 {
@@ -375,8 +375,8 @@ static size_t inline_bytes(const coll_comm *comm)
     return comm->size <= 2 ? COLL_INLINE_BYTES_MAX : share / 64 * 64;
 }
 
-/* Long frames cost fewer calls per byte, and each stream's slots are as long: 32 KiB of them make a
- * megabyte take half as long again. The same on every rank. */
+/* Long frames cost fewer calls per byte, but every stream has buffers for as many bytes. 32 KiB of
+ * them make a megabyte take half as long again. The same on every rank. */
 static size_t chunk_bytes(const coll_comm *comm)
 {
     if (comm->hybrid != NULL) {
@@ -396,28 +396,28 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
     coll_net_comm *link = calloc(1, sizeof *link);
     if (link != NULL) {
         link->streams = calloc(size, sizeof *link->streams);
-        link->lines = aligned_alloc(_Alignof(coll_line), size * sizeof *link->lines);
+        link->flags = aligned_alloc(_Alignof(coll_flag), size * sizeof *link->flags);
         comm->inline_bytes = inline_bytes(comm);
         comm->chunk_bytes = chunk_bytes(comm);
         link->sending = aligned_alloc(64, comm->chunk_bytes);
-        link->payloads = calloc(size * COLL_LINE_SLOTS, comm->inline_bytes);
+        link->payloads = calloc(size * COLL_FLAG_COUNT, comm->inline_bytes);
     }
     comm->net = link;
-    if (link == NULL || link->streams == NULL || link->lines == NULL || link->sending == NULL ||
+    if (link == NULL || link->streams == NULL || link->flags == NULL || link->sending == NULL ||
         link->payloads == NULL) {
         coll_net_comm_close(comm);
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
     }
-    memset(link->lines, 0, size * sizeof *link->lines);
+    memset(link->flags, 0, size * sizeof *link->flags);
     const coll_net *net = coll_net_of(comm->context);
     for (int rank = 0; rank < comm->size; rank++) {
-        if (comm->peers[rank].lines == NULL || net->remote[comm->ranks[rank]]) {
+        if (comm->peers[rank].flags == NULL || net->remote[comm->ranks[rank]]) {
             comm->peers[rank] =
-                (coll_peer_view){.lines = link->lines[rank], .payloads = payload_at(comm, rank, 0)};
+                (coll_peer_view){.flags = link->flags[rank], .payloads = payload_at(comm, rank, 0)};
         }
     }
-    if (comm->lines == NULL) {
-        comm->lines = link->lines[comm->rank];
+    if (comm->flags == NULL) {
+        comm->flags = link->flags[comm->rank];
     }
     adopt_orphans(comm);
     return BASE_OK;
@@ -434,17 +434,17 @@ void coll_net_comm_close(coll_comm *comm)
     net->gone[net->gone_count++ % COLL_GONE_MAX] = comm->id;
     for (int rank = 0; link->streams != NULL && rank < comm->size; rank++) {
         coll_net_stream_close(comm, rank);
-        for (int lane = 0; lane < COLL_LANES; lane++) {
-            const coll_net_stream *stream = &link->streams[rank][lane];
+        for (int channel = 0; channel < COLL_CHANNELS; channel++) {
+            const coll_net_stream *stream = &link->streams[rank][channel];
             net->owed[comm->ranks[rank]] |= stream->sent != stream->sent_taken;
-            free(stream->slots);
+            free(stream->buffers);
         }
-        net->owed[comm->ranks[rank]] |= link->newest[rank] < comm->sequence; /* its line */
+        net->owed[comm->ranks[rank]] |= link->newest[rank] < comm->sequence; /* its flag */
     }
     free(link->sending);
     free(link->payloads);
     free(link->told);
-    free(link->lines);
+    free(link->flags);
     free(link->streams);
     free(link);
     comm->net = NULL;

@@ -1,15 +1,15 @@
-/* What the transports without shared memory have in common: frames, streams with credit, flag lines
+/* What the transports without shared memory have in common: frames, streams with credit, flags
  * that travel. How a frame gets from rank to rank is the business of a table of links (tcp, zmq).
  *
- * A frame is a head and a body. Flag lines are sent to every peer, and land in copies of its lines.
- * Of a rooted operation, ranks that take nothing from each other need not wait for each other's:
- * such a line leaves with what is sent next, is compared when it comes, and no rank begins an
- * operation before all peers have begun the one COLL_UNDERWAY_MAX earlier, so that lines are not
- * overwritten. Data frames wait in slots per peer and lane until the plan takes them; every head
- * says how many frames its sender has taken, and a frame of its own says so where nothing else goes
- * that way. Memory and queues are bounded by that credit.
+ * A frame is a head and a body. Flags are sent to every peer, and land in copies of its flags. Of a
+ * rooted operation, ranks that take nothing from each other need not wait for each other's: such a
+ * flag leaves with what is sent next, is compared when it comes, and no rank begins an operation
+ * before all peers have begun the one COLL_UNDERWAY_MAX earlier, so that flags are not overwritten.
+ * Data frames wait in buffers per peer and channel until the plan takes them; every head says how
+ * many frames its sender has taken, and a frame of its own says so where nothing else goes that
+ * way. Memory and queues are bounded by that credit.
  *
- * Frames come in two steps: `place` says where the body belongs, before a byte of it has been
+ * Frames come in two steps: `find_body` says where the body belongs, before a byte of it has been
  * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
  * asserted; what breaks the protocol fails the communicators that the peer is in.
  *
@@ -24,16 +24,16 @@
 enum {
     COLL_FRAME_HEAD_BYTES = 64,
     COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
-    COLL_FRAME_LINE_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
-    COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* status and place, then text */
+    COLL_FRAME_FLAG_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
+    COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* a reason_head, then text */
     COLL_FRAME_BODY_BYTES_MAX = COLL_NET_CHUNK_BYTES_MAX,
     COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
-    COLL_FRAMES_AT_ONCE = COLL_NET_SLOTS,
+    COLL_FRAMES_AT_ONCE = COLL_NET_CREDITS,
 };
 
 typedef enum coll_frame_kind {
     COLL_FRAME_HELLO = 1, /* zmq: the first */
-    COLL_FRAME_LINE = 2,
+    COLL_FRAME_FLAG = 2,
     COLL_FRAME_DATA = 3,
     COLL_FRAME_CREDIT = 4,
     COLL_FRAME_GOODBYE = 5, /* the last, of a rank that leaves in order */
@@ -46,17 +46,18 @@ typedef struct coll_frame_head {
     uint32_t kind;
     uint64_t comm_id;
     uint64_t number; /* of the frame on its connection, from 0 */
-    uint32_t lane;
+    uint32_t channel;
     uint32_t body_bytes;
-    uint32_t taken[COLL_LANES]; /* low halves: frames of the receiver's that the sender has taken */
-    uint8_t zero[COLL_FRAME_HEAD_BYTES - 32 - 4 * COLL_LANES];
+    uint32_t
+        taken[COLL_CHANNELS]; /* low halves: frames of the receiver's that the sender has taken */
+    uint8_t zero[COLL_FRAME_HEAD_BYTES - 32 - 4 * COLL_CHANNELS];
 } coll_frame_head;
 
 _Static_assert(sizeof(coll_frame_head) == COLL_FRAME_HEAD_BYTES, "the head has no padding");
-_Static_assert(COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX <= COLL_FRAME_BODY_BYTES_MAX,
-               "a line fits");
+_Static_assert(COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX <= COLL_FRAME_BODY_BYTES_MAX,
+               "a flag fits");
 
-/* Whether a head can be one: magic, kind, lane, size and zeroes. Needs no state. */
+/* Whether a head can be one: magic, kind, channel, size and zeroes. Needs no state. */
 bool coll_frame_head_is_sound(const coll_frame_head *head);
 
 /* Frames to send at once. */
@@ -95,7 +96,7 @@ typedef struct coll_net_links {
     bool (*deliver)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
-    /* A communicator goes: places in it must not be written any more. */
+    /* A communicator goes: its memory must not be written any more. */
     void (*forget)(coll_context *context, coll_comm *comm);
 } coll_net_links;
 
@@ -131,13 +132,13 @@ typedef enum coll_net_verdict {
 } coll_net_verdict;
 
 /* Where the body of a frame whose head has come belongs. `scratch` takes all bodies but those of
- * data frames, and must hold COLL_FRAME_BODY_BYTES_MAX. *comm is the owner of the place, if it has
- * one. */
-coll_net_verdict coll_net_place(coll_context *context, int peer, const coll_frame_head *head,
-                                uint8_t *scratch, uint8_t **body, coll_comm **comm);
+ * data frames, and must hold COLL_FRAME_BODY_BYTES_MAX. *comm is the owner of that memory, if it
+ * has one. */
+coll_net_verdict coll_net_find_body(coll_context *context, int peer, const coll_frame_head *head,
+                                    uint8_t *scratch, uint8_t **body, coll_comm **comm);
 
-/* The frame whose body was placed has been checked. False: it breaks the protocol, and the peer's
- * communicators have failed. */
+/* The frame whose body was found a place has been checked. False: it breaks the protocol, and the
+ * peer's communicators have failed. */
 bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
                      const uint8_t *body);
 
@@ -160,11 +161,11 @@ void coll_net_look(coll_context *context);
 /* Says goodbye to all. */
 void coll_net_farewell(coll_context *context);
 
-/* The transport table's functions for communicators, lines and streams. */
+/* The transport table's functions for communicators, flags and streams. */
 base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
 void coll_net_comm_close(coll_comm *comm);
-bool coll_net_may_announce(const coll_op *op);
-void coll_net_announce(coll_op *op, const void *payload, size_t payload_bytes);
+bool coll_net_may_post(const coll_op *op);
+void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes);
 bool coll_net_has_given(const coll_op *op);
 void coll_net_watch(coll_op *op);
 bool coll_net_awaits(const coll_op *op, int peer);
@@ -172,12 +173,13 @@ void coll_net_distress(coll_comm *comm);
 void coll_net_settle(coll_comm *comm);
 void coll_net_show_waits(coll_comm *comm, uint64_t waits);
 uint64_t coll_net_waits_of(const coll_comm *comm, int peer);
-size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes);
-void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
-void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes);
-void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes);
-const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes);
-void coll_net_receive_end(coll_comm *comm, int peer, int lane);
+size_t coll_net_send_from(coll_comm *comm, int peer, int channel, const void *data,
+                          size_t size_bytes);
+void *coll_net_send_begin(coll_comm *comm, int peer, int channel, size_t size_bytes);
+void coll_net_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes);
+void coll_net_receive_into(coll_op *op, int peer, int channel, void *target, size_t size_bytes);
+const void *coll_net_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes);
+void coll_net_receive_end(coll_comm *comm, int peer, int channel);
 base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
 void coll_net_arena_close(coll_arena *arena);
 

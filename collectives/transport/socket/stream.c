@@ -5,7 +5,7 @@
 #include "core/failure.h"
 #include "transport/socket/comm.h"
 
-enum { CREDIT_STEP = COLL_NET_SLOTS / 2 };
+enum { CREDIT_STEP = COLL_NET_CREDITS / 2 };
 
 /* tells: the frame leaves in this turn, so the peer will know what was taken. */
 static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool tells)
@@ -13,9 +13,9 @@ static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool tel
     const coll_net_comm *link = comm->net;
     head->magic = COLL_FRAME_MAGIC;
     head->comm_id = comm->id;
-    for (int lane = 0; lane < COLL_LANES; lane++) {
-        coll_net_stream *stream = &link->streams[peer][lane];
-        head->taken[lane] = (uint32_t)stream->taken;
+    for (int channel = 0; channel < COLL_CHANNELS; channel++) {
+        coll_net_stream *stream = &link->streams[peer][channel];
+        head->taken[channel] = (uint32_t)stream->taken;
         stream->told = tells ? stream->taken : stream->told;
     }
 }
@@ -36,100 +36,102 @@ void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const
     const coll_net_frames frame = {.heads = head, .count = 1, .bodies = body};
     fill_head(comm, peer, head, when != COLL_NET_IDLY);
     net->links->send(comm->context, comm->ranks[peer], &frame, when);
-    if (head->kind == COLL_FRAME_LINE) {
+    if (head->kind == COLL_FRAME_FLAG) {
         coll_net_comm *link = comm->net;
         mark(comm, peer, link->given);
     }
 }
 
 /* How many frames there is credit for. */
-static int credit(const coll_comm *comm, int peer, int lane)
+static int credit(const coll_comm *comm, int peer, int channel)
 {
     const coll_net_comm *link = comm->net;
-    const coll_net_stream *stream = &link->streams[peer][lane];
+    const coll_net_stream *stream = &link->streams[peer][channel];
     const coll_net *net = coll_net_of(comm->context);
     return net->links->has_room(comm->context, comm->ranks[peer])
-               ? (int)(COLL_NET_SLOTS - (stream->sent - stream->sent_taken))
+               ? (int)(COLL_NET_CREDITS - (stream->sent - stream->sent_taken))
                : 0;
 }
 
-size_t coll_net_send_from(coll_comm *comm, int peer, int lane, const void *data, size_t size_bytes)
+size_t coll_net_send_from(coll_comm *comm, int peer, int channel, const void *data,
+                          size_t size_bytes)
 {
     coll_net_comm *link = comm->net;
     const coll_net *net = coll_net_of(comm->context);
-    const int allowed = credit(comm, peer, lane);
+    const int allowed = credit(comm, peer, channel);
     coll_frame_head heads[COLL_FRAMES_AT_ONCE];
     coll_net_frames frames = {.heads = heads, .bodies = data};
     size_t taken = 0;
     for (; frames.count < allowed && taken < size_bytes; frames.count++) {
         const size_t left = size_bytes - taken;
         const size_t body_bytes = left < comm->chunk_bytes ? left : comm->chunk_bytes;
-        heads[frames.count] = (coll_frame_head){
-            .kind = COLL_FRAME_DATA, .lane = (uint32_t)lane, .body_bytes = (uint32_t)body_bytes};
+        heads[frames.count] = (coll_frame_head){.kind = COLL_FRAME_DATA,
+                                                .channel = (uint32_t)channel,
+                                                .body_bytes = (uint32_t)body_bytes};
         fill_head(comm, peer, &heads[frames.count], true);
         taken += body_bytes;
     }
     if (frames.count > 0) {
-        link->streams[peer][lane].sent += (uint64_t)frames.count;
+        link->streams[peer][channel].sent += (uint64_t)frames.count;
         net->links->send(comm->context, comm->ranks[peer], &frames, COLL_NET_NOW);
-        mark(comm, peer, lane == COLL_LANE_POINT ? link->points : link->given);
+        mark(comm, peer, channel == COLL_CHANNEL_P2P ? link->points : link->given);
     }
     return taken;
 }
 
-void *coll_net_send_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+void *coll_net_send_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     const coll_net_comm *link = comm->net;
     (void)size_bytes;
-    return credit(comm, peer, lane) > 0 ? link->sending : NULL;
+    return credit(comm, peer, channel) > 0 ? link->sending : NULL;
 }
 
-void coll_net_send_end(coll_comm *comm, int peer, int lane, size_t size_bytes)
+void coll_net_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     const coll_net_comm *link = comm->net;
-    (void)coll_net_send_from(comm, peer, lane, link->sending, size_bytes);
+    (void)coll_net_send_from(comm, peer, channel, link->sending, size_bytes);
 }
 
-void coll_net_receive_into(coll_op *op, int peer, int lane, void *target, size_t size_bytes)
+void coll_net_receive_into(coll_op *op, int peer, int channel, void *target, size_t size_bytes)
 {
     const coll_net_comm *link = op->comm->net;
-    coll_net_stream *stream = &link->streams[peer][lane];
-    if (stream->received == stream->taken && !stream->placing) {
-        stream->place = target;
-        stream->place_bytes = size_bytes;
-        stream->place_word = op->word;
+    coll_net_stream *stream = &link->streams[peer][channel];
+    if (stream->received == stream->taken && !stream->body_found) {
+        stream->target = target;
+        stream->target_bytes = size_bytes;
+        stream->target_word = op->word;
     }
 }
 
-const void *coll_net_receive_begin(coll_comm *comm, int peer, int lane, size_t size_bytes)
+const void *coll_net_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     const coll_net_comm *link = comm->net;
-    const coll_net_stream *stream = &link->streams[peer][lane];
-    const uint64_t slot = stream->taken % COLL_NET_SLOTS;
+    const coll_net_stream *stream = &link->streams[peer][channel];
+    const uint64_t at = stream->taken % COLL_NET_CREDITS;
     if (stream->received == stream->taken) {
         return NULL;
     }
-    if (stream->bytes[slot] != size_bytes) {
+    if (stream->bytes[at] != size_bytes) {
         (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d sent a frame of %u bytes, not %zu", peer,
-                             (unsigned)stream->bytes[slot], size_bytes);
+                             (unsigned)stream->bytes[at], size_bytes);
         return NULL;
     }
-    return stream->bodies[slot];
+    return stream->bodies[at];
 }
 
-static void give_back(const coll_comm *comm, coll_net_stream *stream, size_t slot)
+static void give_back(const coll_comm *comm, coll_net_stream *stream, size_t at)
 {
-    if (stream->loans[slot] != NULL) {
-        coll_net_of(comm->context)->links->give_back(comm->context, stream->loans[slot]);
-        stream->loans[slot] = NULL;
+    if (stream->loans[at] != NULL) {
+        coll_net_of(comm->context)->links->give_back(comm->context, stream->loans[at]);
+        stream->loans[at] = NULL;
     }
 }
 
-void coll_net_receive_end(coll_comm *comm, int peer, int lane)
+void coll_net_receive_end(coll_comm *comm, int peer, int channel)
 {
     const coll_net_comm *link = comm->net;
-    coll_net_stream *stream = &link->streams[peer][lane];
-    give_back(comm, stream, stream->taken % COLL_NET_SLOTS);
+    coll_net_stream *stream = &link->streams[peer][channel];
+    give_back(comm, stream, stream->taken % COLL_NET_CREDITS);
     stream->taken++;
     if (stream->taken - stream->told >= CREDIT_STEP) {
         coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
@@ -140,9 +142,9 @@ void coll_net_receive_end(coll_comm *comm, int peer, int lane)
 bool coll_net_take_credit(coll_comm *comm, int peer, const coll_frame_head *head)
 {
     const coll_net_comm *link = comm->net;
-    for (int lane = 0; lane < COLL_LANES; lane++) {
-        coll_net_stream *stream = &link->streams[peer][lane];
-        const uint32_t news = head->taken[lane] - (uint32_t)stream->sent_taken;
+    for (int channel = 0; channel < COLL_CHANNELS; channel++) {
+        coll_net_stream *stream = &link->streams[peer][channel];
+        const uint32_t news = head->taken[channel] - (uint32_t)stream->sent_taken;
         if (news > stream->sent - stream->sent_taken) {
             return false;
         }
@@ -153,35 +155,35 @@ bool coll_net_take_credit(coll_comm *comm, int peer, const coll_frame_head *head
 
 /* Where the operation that waits for the frame wants its body; NULL if it does not say, or if the
  * peer is not at the same operation. */
-static uint8_t *place_of_op(const coll_comm *comm, int peer, coll_net_stream *stream,
-                            const coll_frame_head *head)
+static uint8_t *target_of_op(const coll_comm *comm, int peer, coll_net_stream *stream,
+                             const coll_frame_head *head)
 {
-    const size_t slot = (size_t)(stream->place_word >> 32) % COLL_LINE_SLOTS;
-    const size_t left = stream->place_bytes;
-    uint8_t *place = stream->place;
+    const size_t at = (size_t)(stream->target_word >> 32) % COLL_FLAG_COUNT;
+    const size_t left = stream->target_bytes;
+    uint8_t *target = stream->target;
     if (left == 0 || comm->failed ||
         head->body_bytes != (left < comm->chunk_bytes ? left : comm->chunk_bytes) ||
-        atomic_load(&comm->peers[peer].lines[slot].word) != stream->place_word) {
-        stream->place_bytes = 0;
+        atomic_load(&comm->peers[peer].flags[at].word) != stream->target_word) {
+        stream->target_bytes = 0;
         return NULL;
     }
-    stream->place += head->body_bytes;
-    stream->place_bytes -= head->body_bytes;
-    return place;
+    stream->target += head->body_bytes;
+    stream->target_bytes -= head->body_bytes;
+    return target;
 }
 
-coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_frame_head *head,
-                                       uint8_t **body)
+coll_net_verdict coll_net_stream_find_body(coll_comm *comm, int peer, const coll_frame_head *head,
+                                           uint8_t **body)
 {
     const coll_net_comm *link = comm->net;
-    coll_net_stream *stream = &link->streams[peer][head->lane];
-    uint8_t **kept = &stream->bodies[stream->received % COLL_NET_SLOTS];
-    if (stream->received - stream->taken >= COLL_NET_SLOTS || head->body_bytes == 0 ||
+    coll_net_stream *stream = &link->streams[peer][head->channel];
+    uint8_t **kept = &stream->bodies[stream->received % COLL_NET_CREDITS];
+    if (stream->received - stream->taken >= COLL_NET_CREDITS || head->body_bytes == 0 ||
         head->body_bytes > comm->chunk_bytes) {
         return COLL_NET_BAD;
     }
-    stream->placing = true;
-    *kept = place_of_op(comm, peer, stream, head);
+    stream->body_found = true;
+    *kept = target_of_op(comm, peer, stream, head);
     *body = *kept;
     if (*body != NULL) {
         return COLL_NET_TAKE;
@@ -189,17 +191,17 @@ coll_net_verdict coll_net_stream_place(coll_comm *comm, int peer, const coll_fra
     if (coll_net_of(comm->context)->links->give_back != NULL) {
         return COLL_NET_LEND;
     }
-    if (stream->slots == NULL) {
-        stream->slots = aligned_alloc(64, (size_t)COLL_NET_SLOTS * comm->chunk_bytes);
-        if (stream->slots == NULL) {
+    if (stream->buffers == NULL) {
+        stream->buffers = aligned_alloc(64, (size_t)COLL_NET_CREDITS * comm->chunk_bytes);
+        if (stream->buffers == NULL) {
             (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
             return COLL_NET_DROP; /* the peer has done nothing wrong */
         }
     }
-    /* An empty stream begins with the first slot, which the caches hold. */
-    stream->slot =
-        stream->received == stream->taken ? 0 : (stream->slot + 1) % (unsigned)COLL_NET_SLOTS;
-    *kept = stream->slots + stream->slot * comm->chunk_bytes;
+    /* An empty stream begins with the first buffer, which the caches hold. */
+    stream->buffer =
+        stream->received == stream->taken ? 0 : (stream->buffer + 1) % (unsigned)COLL_NET_CREDITS;
+    *kept = stream->buffers + stream->buffer * comm->chunk_bytes;
     *body = *kept;
     return COLL_NET_TAKE;
 }
@@ -208,19 +210,19 @@ void coll_net_stream_lend(coll_comm *comm, int peer, const coll_frame_head *head
                           void *loan)
 {
     const coll_net_comm *link = comm->net;
-    coll_net_stream *stream = &link->streams[peer][head->lane];
-    const size_t slot = stream->received % COLL_NET_SLOTS;
-    give_back(comm, stream, slot); /* of a frame that was refused after all */
-    stream->bodies[slot] = body;
-    stream->loans[slot] = loan;
+    coll_net_stream *stream = &link->streams[peer][head->channel];
+    const size_t at = stream->received % COLL_NET_CREDITS;
+    give_back(comm, stream, at); /* of a frame that was refused after all */
+    stream->bodies[at] = body;
+    stream->loans[at] = loan;
 }
 
 void coll_net_stream_close(coll_comm *comm, int peer)
 {
     const coll_net_comm *link = comm->net;
-    for (int lane = 0; lane < COLL_LANES; lane++) {
-        for (size_t slot = 0; slot < COLL_NET_SLOTS; slot++) {
-            give_back(comm, &link->streams[peer][lane], slot);
+    for (int channel = 0; channel < COLL_CHANNELS; channel++) {
+        for (size_t at = 0; at < COLL_NET_CREDITS; at++) {
+            give_back(comm, &link->streams[peer][channel], at);
         }
     }
 }
@@ -228,8 +230,8 @@ void coll_net_stream_close(coll_comm *comm, int peer)
 void coll_net_stream_commit(coll_comm *comm, int peer, const coll_frame_head *head)
 {
     const coll_net_comm *link = comm->net;
-    coll_net_stream *stream = &link->streams[peer][head->lane];
-    stream->bytes[stream->received % COLL_NET_SLOTS] = head->body_bytes;
+    coll_net_stream *stream = &link->streams[peer][head->channel];
+    stream->bytes[stream->received % COLL_NET_CREDITS] = head->body_bytes;
     stream->received++;
-    stream->placing = false;
+    stream->body_found = false;
 }

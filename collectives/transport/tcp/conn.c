@@ -1,5 +1,5 @@
 /* One TCP connection after its handshake: sends frames with scatter-gather calls and tags, and
- * reads frames into place. Made by links.c, driven by tcp.c. */
+ * reads frames to where they belong. Made by links.c, driven by tcp.c. */
 #include "transport/tcp/conn.h"
 #include "base/status.h"
 
@@ -336,8 +336,8 @@ static bool begin_frame(coll_context *context, coll_conn *conn)
         refuse(context, conn, what);
         return false;
     }
-    conn->verdict =
-        coll_net_place(context, conn->peer, &conn->head, conn->scratch, &conn->body, &conn->owner);
+    conn->verdict = coll_net_find_body(context, conn->peer, &conn->head, conn->scratch, &conn->body,
+                                       &conn->owner);
     if (conn->head.body_bytes > COLL_FRAME_BODY_BYTES_MAX) {
         refuse(context, conn, "sent a frame of no size: it was altered on its way, or broken");
         return false;
@@ -358,7 +358,7 @@ static void note_burst(coll_conn *conn)
 {
     const size_t frame_bytes =
         sizeof conn->head + conn->head.body_bytes + coll_seal_tag_bytes(&conn->in);
-    if (conn->head.kind == COLL_FRAME_LINE) {
+    if (conn->head.kind == COLL_FRAME_FLAG) {
         conn->burst_bytes = frame_bytes;
     } else if (conn->burst_bytes + frame_bytes <= COLL_CONN_BURST_BYTES) {
         conn->burst_bytes += frame_bytes;

@@ -6,8 +6,8 @@
  * last segment is a short one anyhow, it goes by a call of its own: what the peer has sent
  * meanwhile is acknowledged by it, which saves a segment with nothing else in it; 64 KiB each way
  * take a sixth less time. What the socket does not take is kept and goes first next time. Bodies of
- * data frames are read straight to their place; all else goes to a stage, and is believed or not
- * where it lies there, as do short data that are expected right behind a line. Frames are numbered
+ * data frames are read straight to their target; all else goes to a stage, and is believed or not
+ * where it lies there, as do short data that are expected right behind a flag. Frames are numbered
  * from 0, and must come in turn.
  *
  * Never blocks. Used by the context's thread only. */
@@ -20,7 +20,7 @@
 enum {
     COLL_CONN_STAGE_BYTES = 64 * 1024,
     COLL_CONN_ASK_BYTES = 4096,        /* into the stage at a time, beside what is due */
-    COLL_CONN_BURST_BYTES = 34 * 1024, /* of a line and the data behind it, to be read in one go */
+    COLL_CONN_BURST_BYTES = 34 * 1024, /* of a flag and the data behind it, to be read in one go */
     COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
 };
 
@@ -32,14 +32,14 @@ typedef struct coll_conn {
 
     uint64_t received; /* frames */
     coll_frame_head head;
-    bool in_body; /* head is there, and placed */
+    bool in_body; /* head is there, and the body has an address */
     coll_net_verdict verdict;
     uint8_t *body;
     size_t got_bytes; /* of the body */
-    coll_comm *owner; /* of the body's place; NULL: scratch */
+    coll_comm *owner; /* of the memory at body; NULL: scratch */
     uint8_t *scratch; /* COLL_FRAME_BODY_BYTES_MAX */
     size_t stage_begin, stage_end;
-    size_t burst_bytes; /* the last line's frame, and those of short data behind it */
+    size_t burst_bytes; /* the last flag's frame, and those of short data behind it */
     uint8_t stage[COLL_CONN_STAGE_BYTES];
 
     uint64_t sent;    /* frames */

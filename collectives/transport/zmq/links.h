@@ -13,7 +13,7 @@
 
 #include "transport/socket/net.h"
 
-/* Messages that wait to leave, which this rank's own credits keep below: 16 lines and some data of
+/* Messages that wait to leave, which this rank's own credits keep below: 16 flags and some data of
  * each communicator, of which there may be a thousand and more. And those that wait to be read, for
  * which a peer's word is not taken: 32 MiB at most, after which its sending stops. */
 enum { COLL_ZMQ_SEND_HWM = 64 * 1024, COLL_ZMQ_RECEIVE_HWM = 16 };

@@ -164,7 +164,7 @@ static bool link_deliver(coll_context *context, int peer)
 
 static void link_forget(coll_context *context, coll_comm *comm)
 {
-    (void)context; /* frames come whole: none is half placed */
+    (void)context; /* frames come whole: none is half received */
     (void)comm;
 }
 
@@ -229,7 +229,7 @@ static bool deliver(coll_context *context, int rank, const coll_frame_head *head
         return false;
     }
     const coll_net_verdict verdict =
-        coll_net_place(context, rank, head, state->scratch, &body, &comm);
+        coll_net_find_body(context, rank, head, state->scratch, &body, &comm);
     if (verdict == COLL_NET_BAD) {
         coll_net_fail_peer(context, rank, "broke the protocol");
         return false;
@@ -434,8 +434,8 @@ const coll_transport_table coll_zmq_transport = {
     .close = net_close_context,
     .comm_open = coll_net_comm_open,
     .comm_close = coll_net_comm_close,
-    .may_announce = coll_net_may_announce,
-    .announce = coll_net_announce,
+    .may_post = coll_net_may_post,
+    .post = coll_net_post,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .distress = coll_net_distress,

@@ -41,7 +41,7 @@ static void late_body(test_rank *rank)
     if (rank->rank == 0) {
         (void)sem_post(&over);
     }
-    if (status == BASE_OK && rank->rank == 1) { /* over sockets, if the line alone is here yet */
+    if (status == BASE_OK && rank->rank == 1) { /* over sockets, if the flag alone is here yet */
         status = coll_barrier(comm, &rank->error);
         coll_comm_destroy(comm);
     }

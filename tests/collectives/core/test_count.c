@@ -22,7 +22,7 @@ static bool counted(const coll_comm *comm, const calls *expected)
     return true;
 }
 
-/* Blocking calls: in flag lines, in the arena, and from plain memory. */
+/* Blocking calls: in flags, in the arena, and from plain memory. */
 static void call_blocking(test_rank *rank, coll_comm *comm, float *shared, float *own,
                           calls *expected)
 {
@@ -46,7 +46,7 @@ static void call_blocking(test_rank *rank, coll_comm *comm, float *shared, float
     expected->of[rank->rank == 0 ? COLL_SEND : COLL_RECEIVE]++;
 }
 
-/* One operation started again and again, more at a time than may be announced. */
+/* One operation started again and again, more at a time than may be posted. */
 static void call_queued(test_rank *rank, coll_comm *comm, float *shared, calls *expected)
 {
     coll_request *requests[STARTED] = {NULL};

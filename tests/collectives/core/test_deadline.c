@@ -19,8 +19,8 @@ static _Thread_local int pieces;
 
 int64_t __real_base_now_ns(void);
 int64_t __wrap_base_now_ns(void);
-bool __real_coll_arena_path_advance(coll_op *op);
-bool __wrap_coll_arena_path_advance(coll_op *op);
+bool __real_coll_zero_copy_advance(coll_op *op);
+bool __wrap_coll_zero_copy_advance(coll_op *op);
 bool __real_coll_staged_advance(coll_op *op, bool *moved);
 bool __wrap_coll_staged_advance(coll_op *op, bool *moved);
 
@@ -29,9 +29,9 @@ int64_t __wrap_base_now_ns(void)
     return __real_base_now_ns() + (is_late ? 3600 * BASE_NS_PER_S : 0);
 }
 
-bool __wrap_coll_arena_path_advance(coll_op *op)
+bool __wrap_coll_zero_copy_advance(coll_op *op)
 {
-    const bool ended = __real_coll_arena_path_advance(op);
+    const bool ended = __real_coll_zero_copy_advance(op);
     pieces++;
     is_late = is_watched && !ended;
     return ended;

@@ -49,9 +49,9 @@ static coll_op_desc make_desc(const gift *g, int32_t *memory)
                           .root = 0};
 }
 
-enum { LINE_COUNT = 4096, LINE_OPS = 14, PLAN_COUNT = 1 << 16 };
+enum { INLINE_COUNT = 4096, INLINE_OPS = 14, PLAN_COUNT = 1 << 16 };
 
-_Static_assert(PLAN_COUNT >= LINE_COUNT * LINE_OPS, "room for both");
+_Static_assert(PLAN_COUNT >= INLINE_COUNT * INLINE_OPS, "room for both");
 
 /* Rank 0 starts, looks which operations end, and is not in the library until rank 1 has all of
  * those. */
@@ -63,7 +63,7 @@ static void gift_body(test_rank *rank)
     static int32_t values[2][PLAN_COUNT];
     const gift *g = rank->user;
     coll_comm *comm = coll_context_world(rank->context);
-    coll_request *requests[LINE_OPS] = {NULL};
+    coll_request *requests[INLINE_OPS] = {NULL};
     int done_count = 0;
     atomic_store(&begun, 0);
     atomic_store(&ended, 0);
@@ -71,7 +71,7 @@ static void gift_body(test_rank *rank)
     RANK_OK(rank, coll_barrier(comm, &rank->error));
     RANK_CHECK(rank, rank->rank == 1 || !g->taker_begins || await(&begun, 1));
     for (int i = 0; i < g->ops; i++) {
-        int32_t *memory = &values[rank->rank][(size_t)i * LINE_COUNT];
+        int32_t *memory = &values[rank->rank][(size_t)i * INLINE_COUNT];
         const coll_op_desc desc = make_desc(g, memory);
         memory[g->count - 1] = rank->rank == 0 ? i + 1 : 0;
         RANK_CHECK(rank, rank->rank == 0 || g->taker_begins || await(&ended, 1));
@@ -92,7 +92,7 @@ static void gift_body(test_rank *rank)
     RANK_CHECK(rank, await(&ended, 1));
     for (int i = done_count; i < g->ops; i++) {
         RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
-        RANK_CHECK(rank, values[rank->rank][(size_t)i * LINE_COUNT + g->count - 1] == i + 1);
+        RANK_CHECK(rank, values[rank->rank][(size_t)i * INLINE_COUNT + g->count - 1] == i + 1);
         (void)atomic_fetch_add(&taken, rank->rank);
     }
     RANK_OK(rank, coll_barrier(comm, &rank->error));
@@ -101,11 +101,11 @@ static void gift_body(test_rank *rank)
 static void what_was_given_is_on_its_way(void **state)
 {
     (void)state;
-    gift with_lines = {.count = LINE_COUNT, .ops = LINE_OPS};
+    gift with_flags = {.count = INLINE_COUNT, .ops = INLINE_OPS};
     gift with_plan = {.count = PLAN_COUNT, .ops = 1, .taker_begins = true};
-    run(2, true, &with_lines, gift_body);
+    run(2, true, &with_flags, gift_body);
     run(2, true, &with_plan, gift_body);
-    run(2, false, &with_lines, gift_body);
+    run(2, false, &with_flags, gift_body);
 }
 
 /* ---- messages ---- */

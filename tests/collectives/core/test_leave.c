@@ -17,7 +17,7 @@ enum {
     RANKS_MAX = 3,
     COUNT_SHM = 1 << 13, /* what shared memory holds of a message, */
     COUNT_NET = 1 << 17, /* and credit over sockets is for */
-    COUNT_LINE = 2000,   /* and travels with a line, also two of them */
+    COUNT_INLINE = 2000, /* and travels with a flag, also two of them */
     ROUNDS = 12,         /* operations: fewer than one rank is ahead of another at most */
     BUFFER_BYTES = 32 * 1024,
     PATIENCE_MS = 1300, /* of a taker that does not read: more than a second */
@@ -318,7 +318,7 @@ static void givers_leave(void **state)
     }
 }
 
-/* What travels with lines is given before anybody has come for it. */
+/* What travels with flags is given before anybody has come for it. */
 static void givers_are_gone(void **state)
 {
     static const coll_kind kinds[] = {COLL_GATHER, COLL_BROADCAST, COLL_SCATTER, COLL_REDUCE};
@@ -326,7 +326,7 @@ static void givers_are_gone(void **state)
         const coll_kind kind = kinds[i / 4];
         run_job((job){.transport = *(const coll_transport *)*state,
                       .kind = kind,
-                      .count = i % 4 < 2 ? 1 : COUNT_LINE,
+                      .count = i % 4 < 2 ? 1 : COUNT_INLINE,
                       .size = kind == COLL_GATHER || kind == COLL_REDUCE ? 2 + i % 4 / 2 : 2,
                       .taker = i % 2},
                 late_body);

@@ -256,7 +256,7 @@ static void stale_body(test_rank *rank)
         status = coll_op_wait(op, &rank->error);
     }
     RANK_CHECK(rank, status == BASE_ERR_PEER);
-    RANK_CHECK(rank, strstr(rank->error.message, "rank 0 announced a buffer") != NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, "rank 0 posted a buffer") != NULL);
     coll_op_destroy(op);
     free(own);
 }

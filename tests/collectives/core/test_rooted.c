@@ -1,6 +1,6 @@
-/* Broadcast, scatter, gather and reduce of what travels with a flag line, over sockets: a rank ends
+/* Broadcast, scatter, gather and reduce of what travels with a flag, over sockets: a rank ends
  * as soon as it has what it takes. Givers that have ended wait for nobody, run ahead by no more
- * than there are lines for, and still learn who disagrees with them. Ranks are threads, and as many
+ * than there are flags for, and still learn who disagrees with them. Ranks are threads, and as many
  * processors as the tests want. */
 #include <sched.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ enum { RANKS_MAX = 3, COUNT = 16, UNDERWAY_MAX = 16 };
 static const coll_transport transports[] = {COLL_TRANSPORT_TCP, COLL_TRANSPORT_ZMQ};
 enum { TRANSPORTS = sizeof transports / sizeof transports[0] };
 
-/* With a processor for each rank, where lines are put off, and without. */
+/* With a processor for each rank, where flags are put off, and without. */
 static void on_all(int size, int64_t timeout_ns, void *user, test_rank_body body)
 {
     for (int i = 0; i < 2 * TRANSPORTS; i++) {
@@ -110,7 +110,7 @@ static void givers_wait_for_nobody(void **state)
 }
 
 /* A root with a hundred broadcasts, blocking or not, and a peer that does nothing: it ends as many
- * as there are lines for and not one more, and the peer then finds every value. */
+ * as there are flags for and not one more, and the peer then finds every value. */
 static void ahead_body(test_rank *rank)
 {
     enum { OPS = 100 };
@@ -188,7 +188,7 @@ static void who_holds_a_root_back_is_named(void **state)
     on_all(2, SHORT_NS, NULL, absent_body);
 }
 
-/* Lines that wait for company leave when there is nothing else to do: the root gets its credit back
+/* Flags that wait for company leave when there is nothing else to do: the root gets its credit back
  * from a peer that has gone on to wait for something else. */
 static void idle_body(test_rank *rank)
 {
@@ -223,7 +223,7 @@ static void kept_lines_leave_in_time(void **state)
     on_all(2, 0, NULL, idle_body);
 }
 
-/* What a rank has taken is told to its peer before it goes elsewhere, even if lines in between that
+/* What a rank has taken is told to its peer before it goes elsewhere, even if flags in between that
  * wait for company say so as well. */
 static void credit_body(test_rank *rank)
 {

@@ -1,4 +1,4 @@
-/* The low half of sequence numbers, which is all that flag lines show, comes to its end: operations
+/* The low half of sequence numbers, which is all that flags show, comes to its end: operations
  * of all kinds before, across and after that, and a mismatch afterwards. Ranks are threads. */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@ enum { RANKS = 3, OPS = 300, BEFORE = 100, UNDER_WAY = 40, COUNT = 40, LONG_COUN
 /* The operation that ranks take themselves to have done. */
 #define LAST (UINT64_C(0xffffffff) - BEFORE)
 
-/* What a line shows whose rank has done all up to LAST. */
-static void age_lines(coll_line *lines)
+/* What a flag shows whose rank has done all up to LAST. */
+static void age_flags(coll_flag *flags)
 {
-    for (uint64_t sequence = LAST - COLL_LINE_SLOTS + 1; sequence <= LAST; sequence++) {
-        coll_line *line = &lines[sequence % COLL_LINE_SLOTS];
-        line->descriptor.sequence = sequence;
-        atomic_store(&line->word, coll_line_word(sequence, 0) | COLL_LINE_QUIET);
+    for (uint64_t sequence = LAST - COLL_FLAG_COUNT + 1; sequence <= LAST; sequence++) {
+        coll_flag *flag = &flags[sequence % COLL_FLAG_COUNT];
+        flag->descriptor.sequence = sequence;
+        atomic_store(&flag->word, coll_flag_word(sequence, 0) | COLL_FLAG_QUIET);
     }
 }
 
@@ -30,10 +30,10 @@ static void age_shm(const coll_comm *comm)
 {
     shm_comm *link = comm->link;
     shm_segment *own = link->segments[comm->rank];
-    age_lines(own->lines);
+    age_flags(own->flags);
     atomic_store(&own->finished.value, LAST);
-    for (int slot = 0; slot < COLL_LINE_SLOTS; slot++) {
-        link->words[slot] = atomic_load(&own->lines[slot].word) & ~(uint64_t)COLL_LINE_QUIET;
+    for (int slot = 0; slot < COLL_FLAG_COUNT; slot++) {
+        link->words[slot] = atomic_load(&own->flags[slot].word) & ~(uint64_t)COLL_FLAG_QUIET;
         link->shown_digests[slot] = 0;
     }
     for (int rank = 0; rank < comm->size; rank++) {
@@ -47,7 +47,7 @@ static void age_net(const coll_comm *comm)
 {
     coll_net_comm *link = comm->net;
     for (int rank = 0; rank < comm->size; rank++) {
-        age_lines(link->lines[rank]);
+        age_flags(link->flags[rank]);
         link->newest[rank] = LAST;
         link->gave[rank] = LAST;
         link->let_go[rank] = LAST;
@@ -55,11 +55,11 @@ static void age_net(const coll_comm *comm)
     link->least = LAST;
 }
 
-/* Nothing is under way on any rank, and all have seen all lines: a barrier has ended. */
+/* Nothing is under way on any rank, and all have seen all flags: a barrier has ended. */
 static void age(coll_comm *comm)
 {
     comm->sequence = LAST;
-    comm->announced = LAST;
+    comm->posted = LAST;
     comm->done = LAST;
     if (comm->link != NULL) {
         age_shm(comm);

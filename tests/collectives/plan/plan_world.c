@@ -7,7 +7,7 @@
 
 enum {
     TRACKS_MAX = COLL_PLAN_TRACKS_MAX(WORLD_RANKS_MAX),
-    LANES = 2,
+    CHANNELS = 2,
     EXPRS_MAX = 1 << 20,
     SLOTS = 1 << 21,
     SPACES = 3,
@@ -50,7 +50,7 @@ static uint32_t expr_count = 1;
 static uint32_t expr_slots[SLOTS];
 
 static player players[WORLD_RANKS_MAX];
-static stream streams[WORLD_RANKS_MAX][WORLD_RANKS_MAX][LANES];
+static stream streams[WORLD_RANKS_MAX][WORLD_RANKS_MAX][CHANNELS];
 static int queue[WORLD_RANKS_MAX];
 static int queue_first;
 static int queue_count;
@@ -205,7 +205,7 @@ static void wake(int rank)
 
 static stream *stream_in(const player *p, int peer, const coll_step *step, int number)
 {
-    stream *s = &streams[peer][p->plan.rank][step->lane];
+    stream *s = &streams[peer][p->plan.rank][step->channel];
     if (s->receiver_track >= 0 && s->receiver_track != number) {
         breaks("receives one stream on two tracks");
     }
@@ -227,7 +227,7 @@ static bool take(player *p, int peer, const coll_step *step, int number, world_v
 
 static bool play_send(player *p, const coll_step *step, int number, int cell)
 {
-    stream *s = &streams[p->plan.rank][step->peer][step->lane];
+    stream *s = &streams[p->plan.rank][step->peer][step->channel];
     if (s->sender_track >= 0 && s->sender_track != number) {
         breaks("sends one stream on two tracks");
     }
@@ -310,8 +310,8 @@ static bool step_is_sound(const player *p, const coll_step *step)
     const coll_plan *plan = &p->plan;
     const bool has_peer = step->action <= COLL_ACTION_COMBINE;
     return step->block >= 0 && step->block_count >= 1 &&
-           step->block + step->block_count <= coll_plan_block_count(plan) && step->lane >= 0 &&
-           step->lane < LANES && step->after_track < p->track_count &&
+           step->block + step->block_count <= coll_plan_block_count(plan) && step->channel >= 0 &&
+           step->channel < CHANNELS && step->after_track < p->track_count &&
            (!has_peer || (step->peer >= 0 && step->peer < plan->ranks && step->peer != plan->rank));
 }
 
@@ -407,8 +407,8 @@ static void set_up(const world_case *c, int rank)
         }
     }
     for (int peer = 0; peer < c->plan.ranks; peer++) {
-        for (int lane = 0; lane < LANES; lane++) {
-            streams[rank][peer][lane] = (stream){.sender_track = -1, .receiver_track = -1};
+        for (int channel = 0; channel < CHANNELS; channel++) {
+            streams[rank][peer][channel] = (stream){.sender_track = -1, .receiver_track = -1};
         }
     }
 }

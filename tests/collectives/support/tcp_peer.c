@@ -20,7 +20,7 @@ tcp_peer *tcp_peer_open(coll_tcp_auth auth)
     p->end = ends[1];
     p->here.quiet = true;
     conn_stage_open(&p->here, ends[0], &p->seal, PEER_CHUNK);
-    p->op = (coll_op){.comm = &p->here.core.comm, .sequence = 1, .word = coll_line_word(1, 0x1234)};
+    p->op = (coll_op){.comm = &p->here.core.comm, .sequence = 1, .word = coll_flag_word(1, 0x1234)};
     return p;
 }
 
@@ -57,11 +57,11 @@ void tcp_peer_put_frame(tcp_peer *p, coll_frame_kind kind, const uint8_t *body, 
     tcp_peer_put(p, tag, coll_seal_tag_bytes(&p->seal));
 }
 
-void tcp_peer_put_line(tcp_peer *p, uint64_t word)
+void tcp_peer_put_flag(tcp_peer *p, uint64_t word)
 {
-    uint8_t body[COLL_FRAME_LINE_BYTES] = {0};
+    uint8_t body[COLL_FRAME_FLAG_BYTES] = {0};
     memcpy(body, &word, sizeof word);
-    tcp_peer_put_frame(p, COLL_FRAME_LINE, body, sizeof body, 10);
+    tcp_peer_put_frame(p, COLL_FRAME_FLAG, body, sizeof body, 10);
 }
 
 size_t tcp_peer_get(const tcp_peer *p, uint8_t *data, size_t size_bytes)

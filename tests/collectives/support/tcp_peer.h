@@ -24,8 +24,8 @@ void tcp_peer_put(tcp_peer *p, const void *bytes, size_t size_bytes);
  * PEER_CHUNK in all. */
 void tcp_peer_put_frame(tcp_peer *p, coll_frame_kind kind, const uint8_t *body, uint32_t body_bytes,
                         size_t first);
-/* The line of an operation. */
-void tcp_peer_put_line(tcp_peer *p, uint64_t word);
+/* The flag of an operation. */
+void tcp_peer_put_flag(tcp_peer *p, uint64_t word);
 
 /* What has come from here; 0: nothing. */
 size_t tcp_peer_get(const tcp_peer *p, uint8_t *data, size_t size_bytes);

@@ -28,9 +28,9 @@ typedef struct actor {
     sem_t turn;
     held_store held[HELD_MAX];
     int held_count;
-    const volatile uint32_t *bell; /* where it sleeps, */
-    uint32_t bell_value;           /* and what stood there */
-    bool fenced;                   /* its last step was a fence */
+    const volatile uint32_t *doorbell; /* where it sleeps, */
+    uint32_t doorbell_value;           /* and what stood there */
+    bool fenced;                       /* its last step was a fence */
 } actor;
 
 /* Only whose turn it is touches this; a turn is given by a semaphore. */
@@ -272,7 +272,8 @@ long interleave_futex(volatile void *at, int operation, uint32_t value, const vo
     if (operation == FUTEX_WAKE) {
         for (int i = 0; i < play.ranks; i++) {
             actor *a = &play.actors[i];
-            if (a->state == RANK_SLEEPS && read_memory(a->bell, sizeof *a->bell) != a->bell_value) {
+            if (a->state == RANK_SLEEPS &&
+                read_memory(a->doorbell, sizeof *a->doorbell) != a->doorbell_value) {
                 a->state = RANK_RUNS;
             }
         }
@@ -282,8 +283,8 @@ long interleave_futex(volatile void *at, int operation, uint32_t value, const vo
         errno = EAGAIN;
         return -1;
     }
-    me->bell = at;
-    me->bell_value = value;
+    me->doorbell = at;
+    me->doorbell_value = value;
     me->state = RANK_SLEEPS;
     change();
     return 0;
@@ -297,8 +298,8 @@ bool __real_coll_progress(coll_context *context);
 bool __wrap_coll_progress(coll_context *context);
 void __real_coll_shm_tell(coll_comm *comm);
 void __wrap_coll_shm_tell(coll_comm *comm);
-bool __real_coll_shm_may_announce(const coll_op *op);
-bool __wrap_coll_shm_may_announce(const coll_op *op);
+bool __real_coll_shm_may_post(const coll_op *op);
+bool __wrap_coll_shm_may_post(const coll_op *op);
 
 int __wrap_sched_yield(void)
 {
@@ -331,7 +332,7 @@ void __wrap_coll_shm_tell(coll_comm *comm)
     }
 }
 
-bool __wrap_coll_shm_may_announce(const coll_op *op)
+bool __wrap_coll_shm_may_post(const coll_op *op)
 {
-    return (me != NULL && play.without == WITHOUT_CREDIT) || __real_coll_shm_may_announce(op);
+    return (me != NULL && play.without == WITHOUT_CREDIT) || __real_coll_shm_may_post(op);
 }

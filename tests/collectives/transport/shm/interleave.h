@@ -5,8 +5,9 @@
  *
  * A store is held back, as processors do it, and reaches memory some time later, in order: at the
  * latest with the rank's next fence or read-modify-write, and where it is sequentially consistent,
- * before the rank's next load that is so, too. A rank that sleeps is woken by nothing but its bell;
- * time-outs are left out, so a ring that is missed leaves everybody asleep, and is noticed. */
+ * before the rank's next load that is so, too. A rank that sleeps is woken by nothing but its
+ * doorbell; time-outs are left out, so a ring that is missed leaves everybody asleep, and is
+ * noticed. */
 #ifndef TEST_COLL_INTERLEAVE_H
 #define TEST_COLL_INTERLEAVE_H
 
@@ -25,7 +26,7 @@ typedef enum interleave_without {
     WITHOUT_FENCES,
     WITHOUT_SECOND_LOOK, /* who goes to sleep does not look again */
     WITHOUT_TELLING,     /* who has published does not look for sleepers */
-    WITHOUT_CREDIT,      /* lines and slots are used again at once */
+    WITHOUT_CREDIT,      /* flags and slots are used again at once */
 } interleave_without;
 
 /* Before the ranks start. */

@@ -17,7 +17,7 @@ enum {
     COUNT_MAX = 1200,
 };
 
-/* By flag lines, by slots, and by what is longer than those copy. */
+/* By flags, by slots, and by what is longer than those copy. */
 static const size_t counts[] = {1, 5, 100, COUNT_MAX};
 
 /* Where a rank's operands lie. */

@@ -11,7 +11,7 @@ enum { RANKS = 3, ROUNDS = 6, SCHEDULES = 20000 };
 
 typedef struct runner {
     coll_context context;
-    shm_context bells;
+    shm_context doorbells;
     coll_comm comm;
     shm_comm link;
     uint64_t round;
@@ -35,13 +35,13 @@ static void world_begin(world *w, bool crowded)
         runner *at = &w->ranks[r];
         memset(w->segments[r], 0, sizeof *w->segments[r]);
         at->slice = COLL_SLICE_NONE;
-        at->context =
-            (coll_context){.rank = r, .size = RANKS, .spins = crowded ? 0 : 1, .link = &at->bells};
+        at->context = (coll_context){
+            .rank = r, .size = RANKS, .spins = crowded ? 0 : 1, .link = &at->doorbells};
         at->comm =
             (coll_comm){.context = &at->context, .rank = r, .size = RANKS, .link = &at->link};
         for (int peer = 0; peer < RANKS; peer++) {
             at->comm.ranks[peer] = peer;
-            at->bells.bells[peer] = &w->segments[peer]->bell;
+            at->doorbells.doorbells[peer] = &w->segments[peer]->doorbell;
             at->link.segments[peer] = w->segments[peer];
         }
     }

@@ -214,10 +214,10 @@ static void what_waits_over_zmq_leaves_in_time(void **state)
 }
 
 /* Who takes from a root that is ahead answers every few operations, although nobody waits for its
- * lines and bytes come in several packets. */
+ * flags and bytes come in several packets. */
 static void ahead_body(test_rank *rank)
 {
-    enum { CALLS = 12, LEAST = CALLS / COLL_LINES_KEPT - 1 };
+    enum { CALLS = 12, LEAST = CALLS / COLL_FLAGS_KEPT - 1 };
     static atomic_bool given;
     coll_comm *comm = coll_context_world(rank->context);
     coll_net *net = rank->context->net;

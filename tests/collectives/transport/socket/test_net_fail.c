@@ -242,8 +242,9 @@ static void who_said_goodbye_is_not_lost(void **state)
     assert_false(s->core.comm.failed);
     assert_int_equal(s->core.net.left_count, 1);
     /* It said that it says no more. */
-    assert_int_equal(coll_net_place(&s->core.context, STAGE_PEER, &goodbye, scratch, &body, &comm),
-                     COLL_NET_BAD);
+    assert_int_equal(
+        coll_net_find_body(&s->core.context, STAGE_PEER, &goodbye, scratch, &body, &comm),
+        COLL_NET_BAD);
     coll_net_farewell(&s->core.context);
     assert_int_equal(s->sent, 0);
     close_stage(s);

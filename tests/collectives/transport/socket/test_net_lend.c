@@ -13,7 +13,7 @@ enum { CHUNK = 1024, BYTES = 100 };
 typedef struct stage {
     net_stage core; /* first */
     uint64_t number;
-    int returned[COLL_NET_SLOTS + 1]; /* how often each loan came back */
+    int returned[COLL_NET_CREDITS + 1]; /* how often each loan came back */
 } stage;
 
 static void give_back(coll_context *context, void *loan)
@@ -46,7 +46,7 @@ static bool lend(stage *s, uint8_t *data, int *loan, uint32_t claims)
                                   .number = s->number++,
                                   .body_bytes = BYTES,
                                   .taken = {claims}};
-    assert_int_equal(coll_net_place(&s->core.context, STAGE_PEER, &head, scratch, &body, &comm),
+    assert_int_equal(coll_net_find_body(&s->core.context, STAGE_PEER, &head, scratch, &body, &comm),
                      COLL_NET_LEND);
     assert_ptr_equal(comm, &s->core.comm);
     return coll_net_lend(comm, STAGE_PEER, &head, data, loan);
@@ -54,10 +54,10 @@ static bool lend(stage *s, uint8_t *data, int *loan, uint32_t claims)
 
 static void taken_ones_go_back(void **state)
 {
-    static uint8_t data[2 * COLL_NET_SLOTS][BYTES];
+    static uint8_t data[2 * COLL_NET_CREDITS][BYTES];
     stage *s = open_stage();
     (void)state;
-    for (int i = 0; i < 2 * COLL_NET_SLOTS; i++) {
+    for (int i = 0; i < 2 * COLL_NET_CREDITS; i++) {
         assert_true(lend(s, data[i], &s->returned[0], 0));
         assert_int_equal(s->returned[0], i);
         assert_ptr_equal(coll_net_receive_begin(&s->core.comm, STAGE_PEER, 0, BYTES), data[i]);
@@ -65,31 +65,31 @@ static void taken_ones_go_back(void **state)
         assert_int_equal(s->returned[0], i + 1);
     }
     net_stage_close(&s->core);
-    assert_int_equal(s->returned[0], 2 * COLL_NET_SLOTS);
+    assert_int_equal(s->returned[0], 2 * COLL_NET_CREDITS);
     free(s);
 }
 
 static void all_others_go_with_the_communicator(void **state)
 {
-    static uint8_t data[COLL_NET_SLOTS][BYTES];
+    static uint8_t data[COLL_NET_CREDITS][BYTES];
     uint8_t *body = NULL;
     coll_comm *comm = NULL;
     stage *s = open_stage();
     (void)state;
-    for (int i = 0; i < COLL_NET_SLOTS; i++) {
+    for (int i = 0; i < COLL_NET_CREDITS; i++) {
         assert_true(lend(s, data[i], &s->returned[i], 0));
     }
     const coll_frame_head more = {.magic = COLL_FRAME_MAGIC,
                                   .kind = COLL_FRAME_DATA,
                                   .comm_id = STAGE_COMM_ID,
                                   .body_bytes = BYTES};
-    assert_int_equal(coll_net_place(&s->core.context, STAGE_PEER, &more, data[0], &body, &comm),
+    assert_int_equal(coll_net_find_body(&s->core.context, STAGE_PEER, &more, data[0], &body, &comm),
                      COLL_NET_BAD); /* there was no credit for it */
     assert_ptr_equal(coll_net_receive_begin(&s->core.comm, STAGE_PEER, 0, BYTES), data[0]);
     coll_net_receive_end(&s->core.comm, STAGE_PEER, 0);
     assert_int_equal(s->returned[1], 0);
     net_stage_close(&s->core);
-    for (int i = 0; i < COLL_NET_SLOTS; i++) {
+    for (int i = 0; i < COLL_NET_CREDITS; i++) {
         assert_int_equal(s->returned[i], 1);
     }
     free(s);

@@ -36,13 +36,13 @@ static void close_stage(net_stage *s)
     free(s);
 }
 
-/* The peer is at the first operation of a communicator; `mark` tells one line from the next. */
-static void hear_line(net_stage *s, uint64_t comm_id, uint16_t mark)
+/* The peer is at the first operation of a communicator; `mark` tells one flag from the next. */
+static void hear_flag(net_stage *s, uint64_t comm_id, uint16_t mark)
 {
-    uint8_t body[COLL_FRAME_LINE_BYTES] = {0};
-    const uint64_t word = coll_line_word(1, mark);
+    uint8_t body[COLL_FRAME_FLAG_BYTES] = {0};
+    const uint64_t word = coll_flag_word(1, mark);
     const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
-                                  .kind = COLL_FRAME_LINE,
+                                  .kind = COLL_FRAME_FLAG,
                                   .comm_id = comm_id,
                                   .body_bytes = sizeof body};
     memcpy(body, &word, sizeof word);
@@ -54,7 +54,7 @@ static void open_comm(net_stage *s, coll_comm *comm, uint64_t id)
     base_error error = {.message = ""};
     *comm = s->comm;
     comm->net = NULL;
-    comm->lines = NULL;
+    comm->flags = NULL;
     comm->id = id;
     comm->next = s->context.comms;
     memset(comm->peers, 0, sizeof comm->peers);
@@ -73,7 +73,7 @@ static uint64_t shown(net_stage *s, uint64_t id)
 {
     coll_comm comm;
     open_comm(s, &comm, id);
-    const uint64_t word = atomic_load(&comm.peers[STAGE_PEER].lines[1].word);
+    const uint64_t word = atomic_load(&comm.peers[STAGE_PEER].flags[1].word);
     const coll_net_comm *link = comm.net;
     assert_int_equal(link->newest[STAGE_PEER], word != 0);
     assert_false(comm.failed);
@@ -86,10 +86,10 @@ static void the_newest_of_too_many_are_kept(void **state)
     net_stage *s = open_stage();
     (void)state;
     for (int i = 0; i < COMMS; i++) {
-        hear_line(s, (uint64_t)(FIRST_ID + i), (uint16_t)(2 * (i + 1)));
+        hear_flag(s, (uint64_t)(FIRST_ID + i), (uint16_t)(2 * (i + 1)));
     }
     for (int i = COMMS - 1; i >= 0; i--) {
-        const uint64_t expected = i < MORE ? 0 : coll_line_word(1, (uint16_t)(2 * (i + 1)));
+        const uint64_t expected = i < MORE ? 0 : coll_flag_word(1, (uint16_t)(2 * (i + 1)));
         assert_int_equal(shown(s, (uint64_t)(FIRST_ID + i)), expected);
     }
     close_stage(s);
@@ -100,9 +100,9 @@ static void those_for_closed_ones_are_not(void **state)
     net_stage *s = open_stage();
     (void)state;
     assert_int_equal(shown(s, FIRST_ID), 0);
-    hear_line(s, FIRST_ID, 2);
+    hear_flag(s, FIRST_ID, 2);
     assert_int_equal(s->net.orphan_count, 0);
-    hear_line(s, FIRST_ID + 1, 2);
+    hear_flag(s, FIRST_ID + 1, 2);
     assert_int_equal(s->net.orphan_count, 1);
     close_stage(s); /* with one that nobody came for */
 }
@@ -138,7 +138,7 @@ static void one_without_memory_is_told_of(void **state)
     net_stage *s = open_stage();
     (void)state;
     no_memory = true;
-    hear_line(s, FIRST_ID, 2);
+    hear_flag(s, FIRST_ID, 2);
     no_memory = false;
     open_comm(s, &comm, FIRST_ID);
     assert_true(comm.failed);
@@ -154,8 +154,8 @@ static void frames_that_cannot_be_are_refused(void **state)
 {
     static const coll_frame_head cases[] = {
         {.kind = COLL_FRAME_HELLO},
-        {.kind = COLL_FRAME_LINE, .body_bytes = COLL_FRAME_LINE_BYTES - 1},
-        {.kind = COLL_FRAME_LINE, .body_bytes = COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX + 1},
+        {.kind = COLL_FRAME_FLAG, .body_bytes = COLL_FRAME_FLAG_BYTES - 1},
+        {.kind = COLL_FRAME_FLAG, .body_bytes = COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX + 1},
         {.kind = COLL_FRAME_FAILED, .body_bytes = 16},
         {.kind = COLL_FRAME_WAITS, .body_bytes = 7},
         {.kind = COLL_FRAME_WAITS, .body_bytes = 9},
@@ -177,7 +177,7 @@ static void frames_that_cannot_be_are_refused(void **state)
     }
 }
 
-/* Nor does a line have more with it than there is room for: less of it, the more ranks. */
+/* Nor does a flag have more with it than there is room for: less of it, the more ranks. */
 static void lines_have_room_for_so_much(void **state)
 {
     static const uint8_t body[COLL_FRAME_BODY_BYTES_MAX];
@@ -185,13 +185,13 @@ static void lines_have_room_for_so_much(void **state)
     for (uint32_t over = 0; over < 2; over++) {
         net_stage *s = open_stage();
         const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
-                                      .kind = COLL_FRAME_LINE,
+                                      .kind = COLL_FRAME_FLAG,
                                       .comm_id = STAGE_COMM_ID,
-                                      .body_bytes = COLL_FRAME_LINE_BYTES + 64 + over};
+                                      .body_bytes = COLL_FRAME_FLAG_BYTES + 64 + over};
         s->comm.inline_bytes = 64;
         assert_int_equal(coll_net_commit(&s->context, STAGE_PEER, &head, body), over == 0);
         assert_non_null(strstr(s->comm.failure.message,
-                               over == 0 ? "a lost or broken line" : "broke the protocol"));
+                               over == 0 ? "a lost or broken flag" : "broke the protocol"));
         close_stage(s);
     }
 }

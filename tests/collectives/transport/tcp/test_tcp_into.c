@@ -1,5 +1,5 @@
 /* Where frames end up that come over a connection: data at the place that waits for them or in the
- * library's own memory, lines in their turn and compared. */
+ * library's own memory, flags in their turn and compared. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void check_place(coll_tcp_auth auth)
     tcp_peer *p = tcp_peer_open(auth);
     net_stage_fill(data, sizeof data);
     coll_net_receive_into(&p->op, STAGE_PEER, 0, target, BYTES);
-    tcp_peer_put_line(p, p->op.word);
+    tcp_peer_put_flag(p, p->op.word);
     for (size_t at = 0; at < BYTES; at += PEER_CHUNK) {
         const size_t part = BYTES - at < PEER_CHUNK ? (size_t)BYTES - at : PEER_CHUNK;
         tcp_peer_put_frame(p, COLL_FRAME_DATA, data + at, (uint32_t)part, part / 3);
@@ -62,7 +62,7 @@ static void a_place_comes_before_its_frames(void **state)
                                   .number = 1,
                                   .body_bytes = PEER_CHUNK};
     net_stage_fill(data, sizeof data);
-    tcp_peer_put_line(p, p->op.word);
+    tcp_peer_put_flag(p, p->op.word);
     tcp_peer_put(p, &head, sizeof head);
     tcp_peer_put(p, data, 5);
     coll_net_receive_into(&p->op, STAGE_PEER, 0, target, PEER_CHUNK);
@@ -91,7 +91,7 @@ static void other_frames_do_not(void **state)
     for (int other_size = 0; other_size < 2; other_size++) {
         tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_MAC);
         coll_net_receive_into(&p->op, STAGE_PEER, 0, target, PEER_CHUNK);
-        tcp_peer_put_line(p, other_size != 0 ? p->op.word : coll_line_word(1, 0x4320));
+        tcp_peer_put_flag(p, other_size != 0 ? p->op.word : coll_flag_word(1, 0x4320));
         tcp_peer_put_frame(p, COLL_FRAME_DATA, data, PEER_CHUNK - (uint32_t)other_size, 9);
         assert_memory_equal(target, zero, sizeof zero);
         tcp_peer_close(p);
@@ -106,7 +106,7 @@ static void a_frame_has_the_size_that_is_due(void **state)
     for (size_t due = 99; due <= 101; due++) {
         tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_OFF);
         net_stage_fill(data, sizeof data);
-        tcp_peer_put_line(p, p->op.word);
+        tcp_peer_put_flag(p, p->op.word);
         tcp_peer_put_frame(p, COLL_FRAME_DATA, data, 100, 0);
         const void *frame = coll_net_receive_begin(&p->here.core.comm, STAGE_PEER, 0, due);
         assert_int_equal(frame != NULL, due == 100);
@@ -133,7 +133,7 @@ static void failure_with(const char *words)
     assert_non_null(target);
     net_stage_fill(data, sizeof data);
     coll_net_receive_into(&p->op, STAGE_PEER, 0, target, PEER_CHUNK);
-    tcp_peer_put_line(p, p->op.word);
+    tcp_peer_put_flag(p, p->op.word);
     tcp_peer_put(p, &head, sizeof head);
     tcp_peer_put(p, data, PEER_CHUNK / 2);
     assert_memory_equal(target, data, PEER_CHUNK / 2);
@@ -155,17 +155,17 @@ static void failure_leaves_the_place_alone(void **state)
     failure_with(""); /* as a peer may have told it */
 }
 
-/* An operation that did not wait for the peer has ended: the peer's line must show the same one. */
+/* An operation that did not wait for the peer has ended: the peer's flag must show the same one. */
 static void lines_are_compared_afterwards(void **state)
 {
     (void)state;
     for (int differs = 0; differs < 2; differs++) {
         tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_MAC);
-        coll_line *own = &p->here.core.comm.lines[1];
+        coll_flag *own = &p->here.core.comm.flags[1];
         own->descriptor = (coll_descriptor){.sequence = 1, .kind = COLL_BROADCAST, .count = 1};
         atomic_store(&own->word, p->op.word);
         p->here.core.comm.sequence = 1;
-        tcp_peer_put_line(p, differs != 0 ? coll_line_word(1, 0x4320) : p->op.word);
+        tcp_peer_put_flag(p, differs != 0 ? coll_flag_word(1, 0x4320) : p->op.word);
         assert_int_equal(p->here.core.comm.failed, differs != 0);
         if (differs != 0) {
             assert_int_equal(p->here.core.comm.failure.status, BASE_ERR_MISMATCH);
@@ -175,27 +175,27 @@ static void lines_are_compared_afterwards(void **state)
     }
 }
 
-/* Lines come one after the other: with one left out, others would not be compared, and a rank could
- * be further ahead than its own lines are kept. */
+/* Flags come one after the other: with one left out, others would not be compared, and a rank could
+ * be further ahead than its own flags are kept. */
 static void lines_come_in_turn(void **state)
 {
     (void)state;
     static const uint64_t seconds[] = {0, 1, 2, 3, 33, UINT64_C(0xffffffff)};
     for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
         tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_MAC);
-        tcp_peer_put_line(p, p->op.word);
+        tcp_peer_put_flag(p, p->op.word);
         assert_false(p->here.core.comm.failed);
-        tcp_peer_put_line(p, coll_line_word(seconds[i], 0x1234));
+        tcp_peer_put_flag(p, coll_flag_word(seconds[i], 0x1234));
         assert_int_equal(p->here.core.comm.failed, seconds[i] != 2);
         if (seconds[i] != 2) {
             assert_int_equal(p->here.core.comm.failure.status, BASE_ERR_PEER);
-            assert_non_null(strstr(p->here.core.comm.failure.message, "a lost or broken line"));
+            assert_non_null(strstr(p->here.core.comm.failure.message, "a lost or broken flag"));
         }
         tcp_peer_close(p);
     }
 }
 
-/* Who has not shown that it has come as far may still need this rank's line. */
+/* Who has not shown that it has come as far may still need this rank's flag. */
 static void lines_that_were_not_answered_are_owed(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void lines_that_were_not_answered_are_owed(void **state)
         tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_OFF);
         p->here.core.comm.sequence = 1;
         if (answered != 0) {
-            tcp_peer_put_line(p, p->op.word);
+            tcp_peer_put_flag(p, p->op.word);
         }
         assert_false(p->here.core.net.owed[STAGE_PEER]);
         net_stage_close_comm(&p->here.core);

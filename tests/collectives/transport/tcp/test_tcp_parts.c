@@ -307,7 +307,7 @@ static void heads_are_checked(void **state)
     head.kind = COLL_FRAME_WAITS + 1;
     assert_false(coll_frame_head_is_sound(&head));
     head = good;
-    head.lane = COLL_LANES;
+    head.channel = COLL_CHANNELS;
     assert_false(coll_frame_head_is_sound(&head));
     head = good;
     head.body_bytes = COLL_FRAME_BODY_BYTES_MAX + 1;

@@ -1,5 +1,5 @@
 /* Two ends of a connection whose socket takes and gives any number of bytes at a time, or none, or
- * is interrupted: lines and data come whole, in order, and to their place. */
+ * is interrupted: flags and data come whole, in order, and to their place. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "support.h"
 #include "transport/socket/comm.h"
 
-enum { OPERATIONS = 12, LANES = 2 };
+enum { OPERATIONS = 12, CHANNELS = 2 };
 
 static uint32_t state_now;
 static uint32_t draw(uint32_t below)
@@ -101,97 +101,98 @@ typedef struct transfer {
     coll_op op;
     uint8_t *data;
     uint8_t *target;
-    size_t size_bytes[LANES];
-    size_t sent[LANES];
-    size_t got[LANES];
+    size_t size_bytes[CHANNELS];
+    size_t sent[CHANNELS];
+    size_t got[CHANNELS];
     size_t payload_bytes;
     bool shown;
-    bool placed[LANES];
+    bool placed[CHANNELS];
 } transfer;
 
-enum { LANE_BYTES = 600000 };
+enum { CHANNEL_BYTES = 600000 };
 
 static void begin(transfer *t, conn_stage *to, uint64_t sequence)
 {
-    static const uint32_t sizes[] = {2, 300, 4000, 33000, 70000, LANE_BYTES};
+    static const uint32_t sizes[] = {2, 300, 4000, 33000, 70000, CHANNEL_BYTES};
     t->op = (coll_op){
-        .comm = &to->core.comm, .sequence = sequence, .word = coll_line_word(sequence, 3)};
+        .comm = &to->core.comm, .sequence = sequence, .word = coll_flag_word(sequence, 3)};
     t->shown = false;
     t->payload_bytes = draw(3) == 0 ? draw(COLL_INLINE_BYTES_MAX) : draw(100);
-    for (size_t lane = 0; lane < LANES; lane++) {
-        t->size_bytes[lane] = draw(sizes[draw(6)]);
-        t->sent[lane] = 0;
-        t->got[lane] = 0;
-        t->placed[lane] = false;
+    for (size_t channel = 0; channel < CHANNELS; channel++) {
+        t->size_bytes[channel] = draw(sizes[draw(6)]);
+        t->sent[channel] = 0;
+        t->got[channel] = 0;
+        t->placed[channel] = false;
     }
-    for (size_t i = 0; i < LANES * LANE_BYTES; i++) {
+    for (size_t i = 0; i < CHANNELS * CHANNEL_BYTES; i++) {
         t->data[i] = (uint8_t)(i * 7 + sequence + i / 251);
     }
-    memset(t->target, 0, LANES * LANE_BYTES);
+    memset(t->target, 0, CHANNELS * CHANNEL_BYTES);
 }
 
 static void send_step(transfer *t, conn_stage *from)
 {
     if (!t->shown) {
-        static uint8_t body[COLL_FRAME_LINE_BYTES + COLL_INLINE_BYTES_MAX];
+        static uint8_t body[COLL_FRAME_FLAG_BYTES + COLL_INLINE_BYTES_MAX];
         memcpy(body, &t->op.word, sizeof t->op.word);
-        memcpy(body + COLL_FRAME_LINE_BYTES, t->data, t->payload_bytes);
-        coll_frame_head head = {.kind = COLL_FRAME_LINE,
-                                .body_bytes = (uint32_t)(COLL_FRAME_LINE_BYTES + t->payload_bytes)};
+        memcpy(body + COLL_FRAME_FLAG_BYTES, t->data, t->payload_bytes);
+        coll_frame_head head = {.kind = COLL_FRAME_FLAG,
+                                .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + t->payload_bytes)};
         coll_net_send_frame(&from->core.comm, STAGE_PEER, &head, body,
                             draw(2) == 0 ? COLL_NET_SOON : COLL_NET_NOW);
         t->shown = true;
         return;
     }
-    const int lane = (int)draw(LANES);
-    t->sent[lane] += coll_net_send_from(&from->core.comm, STAGE_PEER, lane,
-                                        t->data + (size_t)lane * LANE_BYTES + t->sent[lane],
-                                        t->size_bytes[lane] - t->sent[lane]);
+    const int channel = (int)draw(CHANNELS);
+    t->sent[channel] +=
+        coll_net_send_from(&from->core.comm, STAGE_PEER, channel,
+                           t->data + (size_t)channel * CHANNEL_BYTES + t->sent[channel],
+                           t->size_bytes[channel] - t->sent[channel]);
 }
 
 static void receive_step(transfer *t, conn_stage *to)
 {
-    const int lane = (int)draw(LANES);
-    const size_t left = t->size_bytes[lane] - t->got[lane];
-    uint8_t *target = t->target + (size_t)lane * LANE_BYTES + t->got[lane];
+    const int channel = (int)draw(CHANNELS);
+    const size_t left = t->size_bytes[channel] - t->got[channel];
+    uint8_t *target = t->target + (size_t)channel * CHANNEL_BYTES + t->got[channel];
     if (left == 0) {
         return;
     }
-    if (!t->placed[lane] && t->got[lane] == 0 && draw(2) == 0) {
-        t->placed[lane] = true;
-        coll_net_receive_into(&t->op, STAGE_PEER, lane, target, left);
+    if (!t->placed[channel] && t->got[channel] == 0 && draw(2) == 0) {
+        t->placed[channel] = true;
+        coll_net_receive_into(&t->op, STAGE_PEER, channel, target, left);
         return;
     }
     const size_t size = left < to->core.comm.chunk_bytes ? left : to->core.comm.chunk_bytes;
-    const uint8_t *frame = coll_net_receive_begin(&to->core.comm, STAGE_PEER, lane, size);
+    const uint8_t *frame = coll_net_receive_begin(&to->core.comm, STAGE_PEER, channel, size);
     if (frame != NULL) {
         if (frame != target) {
             memcpy(target, frame, size);
         }
-        t->got[lane] += size;
-        coll_net_receive_end(&to->core.comm, STAGE_PEER, lane);
+        t->got[channel] += size;
+        coll_net_receive_end(&to->core.comm, STAGE_PEER, channel);
     }
 }
 
 static bool is_done(const transfer *t)
 {
-    for (size_t lane = 0; lane < LANES; lane++) {
-        if (t->got[lane] < t->size_bytes[lane]) {
+    for (size_t channel = 0; channel < CHANNELS; channel++) {
+        if (t->got[channel] < t->size_bytes[channel]) {
             return false;
         }
     }
     return t->shown &&
            atomic_load(
-               &t->op.comm->peers[STAGE_PEER].lines[t->op.sequence % COLL_LINE_SLOTS].word) ==
+               &t->op.comm->peers[STAGE_PEER].flags[t->op.sequence % COLL_FLAG_COUNT].word) ==
                t->op.word;
 }
 
 static void check(const transfer *t)
 {
     const coll_comm *comm = t->op.comm;
-    for (size_t lane = 0; lane < LANES; lane++) {
-        assert_memory_equal(t->target + lane * LANE_BYTES, t->data + lane * LANE_BYTES,
-                            t->size_bytes[lane]);
+    for (size_t channel = 0; channel < CHANNELS; channel++) {
+        assert_memory_equal(t->target + channel * CHANNEL_BYTES, t->data + channel * CHANNEL_BYTES,
+                            t->size_bytes[channel]);
     }
     assert_memory_equal(coll_payload(comm, STAGE_PEER, t->op.sequence), t->data, t->payload_bytes);
 }
@@ -231,8 +232,10 @@ static void check_pieces(coll_tcp_auth auth, size_t chunk_bytes, uint32_t seed)
     static const uint8_t key[COLL_SEAL_KEY_BYTES] = {1};
     int ends[2];
     coll_seal *seal = net_stage_alloc(sizeof *seal);
-    transfer there = {.data = malloc(LANES * LANE_BYTES), .target = malloc(LANES * LANE_BYTES)};
-    transfer back = {.data = malloc(LANES * LANE_BYTES), .target = malloc(LANES * LANE_BYTES)};
+    transfer there = {.data = malloc(CHANNELS * CHANNEL_BYTES),
+                      .target = malloc(CHANNELS * CHANNEL_BYTES)};
+    transfer back = {.data = malloc(CHANNELS * CHANNEL_BYTES),
+                     .target = malloc(CHANNELS * CHANNEL_BYTES)};
     assert_true(sodium_init() >= 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
     coll_seal_init(seal, auth, seed % 2 == 0 && crypto_aead_aes256gcm_is_available() != 0, key);

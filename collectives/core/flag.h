@@ -1,15 +1,15 @@
-/* What a rank shows its peers at the start of each operation: its flag line.
+/* What a rank shows its peers at the start of each operation: its flag.
  *
  * The 64-bit word is the low half of the operation's sequence number and a digest of its
  * descriptor; a peer that expects exactly this word sees arrival and agreement in one load. The
  * payload travels in the word's cache line: the operand itself where it is tiny, else where the
- * buffers lie in arenas. The full descriptor stands in the next line, and is read only to name both
- * sides of a mismatch.
+ * buffers lie in arenas. The full descriptor stands in the next cache line, and is read only to
+ * name both sides of a mismatch.
  *
- * A rank has COLL_LINE_SLOTS lines and uses them in turn (limits.h says why that is enough). The
+ * A rank has COLL_FLAG_COUNT flags and uses them in turn (limits.h says why that is enough). The
  * word is written last and read first; all else is ordered by it. */
-#ifndef COLL_SRC_LINE_H
-#define COLL_SRC_LINE_H
+#ifndef COLL_SRC_FLAG_H
+#define COLL_SRC_FLAG_H
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -35,36 +35,36 @@ typedef struct coll_descriptor {
 /* Kinds of the library's own operations. */
 enum { COLL_KIND_ARENA = 100, COLL_KIND_COMM = 101, COLL_KIND_SPLIT = 102 };
 
-typedef struct coll_line {
+typedef struct coll_flag {
     _Alignas(128) _Atomic uint64_t word;
     uint8_t payload[COLL_TINY_BYTES];
     coll_descriptor descriptor;
-} coll_line;
+} coll_flag;
 
 _Static_assert(sizeof(coll_descriptor) == 64, "the descriptor fills its cache line");
-_Static_assert(sizeof(coll_line) == 128, "two cache lines, which processors fetch together");
+_Static_assert(sizeof(coll_flag) == 128, "two cache lines, which processors fetch together");
 
-/* Where a rank's buffers lie: arena numbers counted from 1, 0 for memory of its own. */
-typedef struct coll_place {
+/* Where a rank's buffers are: arena numbers counted from 1, 0 for memory of its own. */
+typedef struct coll_buffer_ref {
     uint32_t send_arena;
     uint32_t recv_arena;
     uint64_t send_offset_bytes;
     uint64_t recv_offset_bytes;
-} coll_place;
+} coll_buffer_ref;
 
-_Static_assert(sizeof(coll_place) <= COLL_TINY_BYTES, "a place fits the payload");
+_Static_assert(sizeof(coll_buffer_ref) <= COLL_TINY_BYTES, "a buffer reference fits the payload");
 
 /* A digest of what ranks must agree on; bit 0, which no word has, is `chosen`. */
 uint32_t coll_descriptor_digest(const coll_descriptor *descriptor);
 
-static inline uint64_t coll_line_word(uint64_t sequence, uint32_t digest)
+static inline uint64_t coll_flag_word(uint64_t sequence, uint32_t digest)
 {
     return sequence << 32 | (digest & ~UINT32_C(1)); /* bit 0 is the transport's */
 }
 
-/* How far a line's word is ahead of a sequence number:
+/* How far a flag's word is ahead of a sequence number:
  * 0 this operation, negative an earlier one. */
-static inline int32_t coll_line_ahead(uint64_t word, uint64_t sequence)
+static inline int32_t coll_flag_ahead(uint64_t word, uint64_t sequence)
 {
     return (int32_t)((uint32_t)(word >> 32) - (uint32_t)sequence);
 }

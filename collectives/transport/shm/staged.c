@@ -9,7 +9,7 @@
  * A rank's staging buffer is a ring of windows, so one goes in while another comes out. Windows are
  * counted over all operations of the communicator, so nothing is reset, and no operation has to
  * wait for the last reader of the one before, unless its windows are of another length. The first
- * window goes in before the operation is announced where that is possible: the flag lines are then
+ * window goes in before the operation is posted where that is possible: the flags are then
  * all the waiting there is. Peers that look see a window at once; those that sleep are told when
  * there is nothing to do, or a piece is done. */
 #include <string.h>
@@ -60,7 +60,8 @@ static bool is_crowded(const coll_op *op)
 }
 
 /* cut() divides by the elements of a part. */
-_Static_assert(COLL_WINDOW_PIPE_BYTES / COLL_RANKS_MAX >= 64, "every part has a line of a window");
+_Static_assert(COLL_WINDOW_PIPE_BYTES / COLL_RANKS_MAX >= 64,
+               "every part has a cache line of a window");
 _Static_assert(COLL_WINDOW_ONLY_BYTES *COLL_WINDOWS <= COLL_STAGING_BYTES, "windows fit the ring");
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -231,8 +232,8 @@ static uint64_t round_of(const coll_op *op, size_t window)
 }
 
 /* One slice of the window: into its owner's buffer, and where it is this rank's and wanted here,
- * into recv before. (One pass with two outputs is slower: its stores wait for lines that peers have
- * read, and hold up the loads behind them.) */
+ * into recv before. (One pass with two outputs is slower: its stores wait for cache lines that
+ * peers have read, and hold up the loads behind them.) */
 static void reduce_slice(coll_op *op, size_t window, int slice)
 {
     const coll_comm *comm = op->comm;
@@ -395,7 +396,7 @@ static size_t sent_bytes(const coll_op *op)
 bool coll_staged_put_early(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    if (op->shape.give_bytes == 0 || op->place.send_arena != 0 || op->place.recv_arena != 0 ||
+    if (op->shape.give_bytes == 0 || op->ref.send_arena != 0 || op->ref.recv_arena != 0 ||
         op->desc.algorithm != COLL_ALGORITHM_DIRECT || comm->done + 1 != op->sequence) {
         return false;
     }

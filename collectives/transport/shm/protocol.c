@@ -1,9 +1,9 @@
-/* Operations by loads and stores: from flag lines, from slots, and from arenas; staged_path.c has
+/* Operations by loads and stores: from flags, from slots, and from arenas; staged.c has
  * what goes by none of these.
  *
- * What a rank contributes lies, by its size, in the flag line itself, in a slot of its segment, or
- * where the caller has it, in an arena. Whoever takes part of it waits for the contributor's line
- * and reads it there. Lines and slots are copies, so nothing more is needed; what is read from the
+ * What a rank contributes lies, by its size, in the flag itself, in a slot of its segment, or
+ * where the caller has it, in an arena. Whoever takes part of it waits for the contributor's flag
+ * and reads it there. Flags and slots are copies, so nothing more is needed; what is read from the
  * caller's own memory needs a second wait, for those who read, before the operation ends. Credit
  * is in credit.c. */
 #include <string.h>
@@ -13,13 +13,14 @@
 #include "transport/shm/layout.h"
 
 /* Whether this rank shows where its buffers lie, for peers to read and write there. */
-static bool shows_place(const coll_op *op)
+static bool shows_ref(const coll_op *op)
 {
-    return op->path != COLL_PATH_LINE && op->place.send_arena != 0 && op->place.recv_arena != 0 &&
-           op->desc.kind == COLL_ALL_REDUCE && op->total_bytes > COLL_SHM_COPY_BYTES;
+    return op->protocol != COLL_PROTOCOL_INLINE && op->ref.send_arena != 0 &&
+           op->ref.recv_arena != 0 && op->desc.kind == COLL_ALL_REDUCE &&
+           op->total_bytes > COLL_SHM_COPY_BYTES;
 }
 
-void coll_shm_announce(coll_op *op, const void *payload, size_t payload_bytes)
+void coll_shm_post(coll_op *op, const void *payload, size_t payload_bytes)
 {
     (void)payload;
     (void)payload_bytes;
@@ -33,144 +34,145 @@ void coll_shm_show(coll_op *op)
     coll_comm *comm = op->comm;
     shm_comm *link = comm->link;
     shm_segment *own = link->segments[comm->rank];
-    const size_t slot = op->sequence % COLL_LINE_SLOTS;
-    coll_line *line = &own->lines[slot];
-    if (link->shown_digests[slot] != op->digest || op->sequence <= COLL_LINE_SLOTS) {
+    const size_t slot = op->sequence % COLL_FLAG_COUNT;
+    coll_flag *flag = &own->flags[slot];
+    if (link->shown_digests[slot] != op->digest || op->sequence <= COLL_FLAG_COUNT) {
         link->shown_digests[slot] = op->digest;
         link->shown[slot] = op->descriptor;
-        line->descriptor = op->descriptor;
+        flag->descriptor = op->descriptor;
     }
     const bool quiet = comm->done + 1 == op->sequence;
-    const uint64_t word = op->word | (quiet ? COLL_LINE_QUIET : 0);
+    const uint64_t word = op->word | (quiet ? COLL_FLAG_QUIET : 0);
     link->words[slot] = op->word;
-    comm->announced = op->sequence;
-    if (op->path == COLL_PATH_LINE) {
+    comm->posted = op->sequence;
+    if (op->protocol == COLL_PROTOCOL_INLINE) {
         const size_t bytes = op->shape.give_bytes;
         if (bytes > 0 && bytes <= COLL_TINY_BYTES) {
-            memcpy(line->payload, op->desc.send, bytes); /* and nothing more before the word: */
+            memcpy(flag->payload, op->desc.send, bytes); /* and nothing more before the word: */
         }
-        atomic_store_explicit(&line->word, word, memory_order_release); /* a peer takes the line */
+        atomic_store_explicit(&flag->word, word, memory_order_release); /* a peer takes the flag */
         return;
     }
-    coll_place place = op->place;
-    if (op->path == COLL_PATH_SLOT && !shows_place(op)) {
-        place = (coll_place){.send_arena = 0};
+    coll_buffer_ref ref = op->ref;
+    if (op->protocol == COLL_PROTOCOL_EAGER && !shows_ref(op)) {
+        ref = (coll_buffer_ref){.send_arena = 0};
         if (op->shape.give_bytes > 0) {
             memcpy(shm_slot(own, op->sequence), op->desc.send, op->shape.give_bytes);
         }
     }
-    op->put_early = op->path == COLL_PATH_PLAN && coll_staged_put_early(op);
-    memcpy(line->payload, &place, sizeof place);
-    atomic_store_explicit(&line->word, word, memory_order_release);
+    op->put_early = op->protocol == COLL_PROTOCOL_PLAN && coll_staged_put_early(op);
+    memcpy(flag->payload, &ref, sizeof ref);
+    atomic_store_explicit(&flag->word, word, memory_order_release);
 }
 
 /* What each rank said about where its buffers lie, copied out of peers' memory once. Tells whether
  * anybody's send buffer is in an arena. */
-static bool read_places(const coll_op *op, coll_place *places)
+static bool read_refs(const coll_op *op, coll_buffer_ref *refs)
 {
     const shm_comm *link = op->comm->link;
     bool any = false;
     for (int rank = 0; rank < op->comm->size; rank++) {
-        memcpy(&places[rank], coll_shm_line(link, rank, op->sequence)->payload,
-               sizeof places[rank]);
-        any = any || places[rank].send_arena != 0;
+        memcpy(&refs[rank], coll_shm_flag(link, rank, op->sequence)->payload, sizeof refs[rank]);
+        any = any || refs[rank].send_arena != 0;
     }
     return any;
 }
 
 /* Where ranks differ in what memory they use: those in arenas are read there, the others in their
- * slots. Who is read in place keeps its result aside, in its own slot, until all have read. */
-static void take_mixed(coll_op *op, const coll_place *places)
+ * slots. A rank whose buffer is read in place keeps its result aside, in its own slot, until all
+ * have read. */
+static void take_mixed(coll_op *op, const coll_buffer_ref *refs)
 {
     coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
-    op->places_known = 0;
+    op->refs_known = 0;
     for (int rank = 0; rank < comm->size; rank++) {
-        op->sources[rank] = places[rank].send_arena == 0
+        op->sources[rank] = refs[rank].send_arena == 0
                                 ? shm_slot(link->segments[rank], op->sequence)
-                                : coll_arena_locate(op, rank, &places[rank]);
+                                : coll_zero_copy_locate(op, rank, &refs[rank]);
         if (op->sources[rank] == NULL) {
             return;
         }
     }
     op->sources[comm->rank] = coll_shm_own_part(op);
-    op->aside = shows_place(op);
+    op->aside = shows_ref(op);
     coll_shm_take(op, op->aside ? shm_slot(link->segments[comm->rank], op->sequence)
                                 : (uint8_t *)op->desc.recv);
 }
 
-/* Own part done: peers are told where they wait for it, and where the next line, shown already,
+/* Own part done: peers are told where they wait for it, and where the next flag, shown already,
  * could not say it. */
 static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
 {
     coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
     comm->done = op->sequence;
-    if (awaited || comm->announced > op->sequence) {
+    if (awaited || comm->posted > op->sequence) {
         (void)atomic_exchange(&link->segments[comm->rank]->finished.value, op->sequence);
         coll_shm_published(comm);
     }
     return next;
 }
 
-static bool is_same_place(const coll_place *a, const coll_place *b)
+static bool is_same_ref(const coll_buffer_ref *a, const coll_buffer_ref *b)
 {
     return a->send_arena == b->send_arena && a->recv_arena == b->recv_arena &&
            a->send_offset_bytes == b->send_offset_bytes &&
            a->recv_offset_bytes == b->recv_offset_bytes;
 }
 
-/* Whether op can be done in arenas; looked up once for the same places in the same arenas. */
-static bool fits_arenas(coll_op *op, const coll_place *places)
+/* Whether op can be done in arenas; looked up once for the same buffer references in the same
+ * arenas. */
+static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
 {
     const coll_comm *comm = op->comm;
     const uint64_t known = comm->arena_changes + 1;
-    bool same = op->places_known == known;
+    bool same = op->refs_known == known;
     for (int rank = 0; same && rank < comm->size; rank++) {
-        same = is_same_place(&op->places[rank], &places[rank]);
+        same = is_same_ref(&op->refs[rank], &refs[rank]);
     }
     if (same) {
         return true;
     }
-    op->places_known = 0;
-    if (!coll_arena_path_fits(op, places)) {
+    op->refs_known = 0;
+    if (!coll_zero_copy_fits(op, refs)) {
         return false;
     }
-    memcpy(op->places, places, (size_t)comm->size * sizeof *places);
-    op->places_known = known;
+    memcpy(op->refs, refs, (size_t)comm->size * sizeof *refs);
+    op->refs_known = known;
     return true;
 }
 
 static void choose(coll_op *op)
 {
-    coll_place places[COLL_RANKS_MAX];
-    const bool slot = op->path == COLL_PATH_SLOT;
-    if (op->path == COLL_PATH_LINE || coll_shm_copies(op)) {
+    coll_buffer_ref refs[COLL_RANKS_MAX];
+    const bool slot = op->protocol == COLL_PROTOCOL_EAGER;
+    if (op->protocol == COLL_PROTOCOL_INLINE || coll_shm_copies(op)) {
         return;
     }
-    const bool any = read_places(op, places);
-    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->put_early && fits_arenas(op, places)) {
+    const bool any = read_refs(op, refs);
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->put_early && fits_arenas(op, refs)) {
         const shm_comm *link = op->comm->link;
-        op->path = COLL_PATH_ARENA;
+        op->protocol = COLL_PROTOCOL_ZERO_COPY;
         op->round = link->rounds;
         coll_shm_keep_own(op);
         return;
     }
     if (!slot && op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
-        op->path = COLL_PATH_STAGED;
+        op->protocol = COLL_PROTOCOL_STAGED;
         coll_shm_keep_own(op);
         coll_staged_begin(op);
         return;
     }
     if (!slot) {
-        op->path = COLL_PATH_PLAN;
+        op->protocol = COLL_PROTOCOL_PLAN;
         coll_exec_begin(op);
         return;
     }
     if (any) {
-        op->path = COLL_PATH_ARENA;
-        op->way = COLL_WAY_MIXED;
-        take_mixed(op, places);
+        op->protocol = COLL_PROTOCOL_ZERO_COPY;
+        op->pattern = COLL_PATTERN_MIXED;
+        take_mixed(op, refs);
     }
 }
 
@@ -189,7 +191,7 @@ static bool run_slices(coll_op *op, bool *moved)
             break;
         }
         *moved = true;
-        if (!coll_arena_path_advance(op)) {
+        if (!coll_zero_copy_advance(op)) {
             break;
         }
         coll_shm_slice_end(comm, op->round, op->slice);
@@ -211,32 +213,32 @@ static bool run_slices(coll_op *op, bool *moved)
 
 static coll_stage run(coll_op *op, bool *moved)
 {
-    switch (op->path) {
-    case COLL_PATH_LINE:
+    switch (op->protocol) {
+    case COLL_PROTOCOL_INLINE:
         if (op->comm->size == 1) {
             coll_alone_finish(op);
             return part_done(op, false, COLL_STAGE_DONE);
         }
         coll_shm_take_copies(op);
         return part_done(op, false, COLL_STAGE_DONE);
-    case COLL_PATH_SLOT:
+    case COLL_PROTOCOL_EAGER:
         coll_shm_take_copies(op);
         return part_done(op, false, COLL_STAGE_DONE);
-    case COLL_PATH_PLAN:
+    case COLL_PROTOCOL_PLAN:
         return coll_exec_advance(op, moved) ? part_done(op, false, COLL_STAGE_DONE)
                                             : COLL_STAGE_RUNNING;
-    case COLL_PATH_STAGED:
+    case COLL_PROTOCOL_STAGED:
         return coll_staged_advance(op, moved) ? part_done(op, false, COLL_STAGE_DONE)
                                               : COLL_STAGE_RUNNING;
-    case COLL_PATH_ARENA:
+    case COLL_PROTOCOL_ZERO_COPY:
         break;
     }
-    if (op->way == COLL_WAY_SLICES) {
+    if (op->pattern == COLL_PATTERN_SLICES) {
         return run_slices(op, moved) ? part_done(op, false, COLL_STAGE_FINISHING)
                                      : COLL_STAGE_RUNNING;
     }
     *moved = true;
-    if (op->way != COLL_WAY_MIXED && !coll_arena_path_advance(op)) {
+    if (op->pattern != COLL_PATTERN_MIXED && !coll_zero_copy_advance(op)) {
         return COLL_STAGE_RUNNING;
     }
     return part_done(op, true, COLL_STAGE_FINISHING);
@@ -247,10 +249,10 @@ static bool has_finished(const coll_op *op, int peer)
 {
     const coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
-    if (op->way == COLL_WAY_SLICES) {
+    if (op->pattern == COLL_PATTERN_SLICES) {
         return coll_shm_slice_ended(comm, op->round, peer);
     }
-    return peer == comm->rank || !coll_arena_path_awaits(op, peer) ||
+    return peer == comm->rank || !coll_zero_copy_awaits(op, peer) ||
            atomic_load(&link->segments[peer]->finished.value) >= op->sequence;
 }
 

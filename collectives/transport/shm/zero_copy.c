@@ -3,7 +3,7 @@
  * Slices: all-reduce and reduce. Every rank owns a slice, loads it from every peer's buffer,
  * combines in canonical order, and stores the result straight into every buffer that takes it. Two
  * bytes of memory traffic for each byte reduced, where copying in and out takes five to seven. The
- * flag lines are the barrier before, the finished counters the one after.
+ * flags are the barrier before, the finished counters the one after.
  *
  * Pull: each rank loads its part from its peers' send buffers; its own recv may lie anywhere. Push,
  * where only the recv buffers of an all-gather lie in arenas: each stores its block to its peers.
@@ -21,7 +21,7 @@
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
 
-/* The bytes of a peer's arena at a place it announced; NULL if there is no such place. */
+/* The bytes of a peer's arena at an address that it posted; NULL if there is no such address. */
 static uint8_t *locate(const coll_comm *comm, int peer, uint32_t number, uint64_t offset_bytes,
                        size_t size_bytes)
 {
@@ -36,9 +36,9 @@ static uint8_t *locate(const coll_comm *comm, int peer, uint32_t number, uint64_
     return NULL;
 }
 
-static void *fail_place(coll_op *op, int rank)
+static void *fail_ref(coll_op *op, int rank)
 {
-    (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "rank %d announced a buffer that is in no arena",
+    (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "rank %d posted a buffer that is in no arena",
                          rank);
     return NULL;
 }
@@ -55,18 +55,17 @@ static size_t give_bytes(const coll_op *op, int rank)
     return size_bytes;
 }
 
-const uint8_t *coll_arena_locate(coll_op *op, int rank, const coll_place *place)
+const uint8_t *coll_zero_copy_locate(coll_op *op, int rank, const coll_buffer_ref *ref)
 {
     const uint8_t *found =
-        locate(op->comm, rank, place->send_arena, place->send_offset_bytes, give_bytes(op, rank));
-    return found != NULL ? found : fail_place(op, rank);
+        locate(op->comm, rank, ref->send_arena, ref->send_offset_bytes, give_bytes(op, rank));
+    return found != NULL ? found : fail_ref(op, rank);
 }
 
-static bool find_target(coll_op *op, int rank, const coll_place *place, size_t size_bytes)
+static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref, size_t size_bytes)
 {
-    op->targets[rank] =
-        locate(op->comm, rank, place->recv_arena, place->recv_offset_bytes, size_bytes);
-    return op->targets[rank] != NULL || fail_place(op, rank) != NULL;
+    op->targets[rank] = locate(op->comm, rank, ref->recv_arena, ref->recv_offset_bytes, size_bytes);
+    return op->targets[rank] != NULL || fail_ref(op, rank) != NULL;
 }
 
 static bool gives(const coll_op *op, int rank)
@@ -77,10 +76,10 @@ static bool gives(const coll_op *op, int rank)
 
 /* Whether every contribution that anybody takes lies in an arena, or none needs to:
  * an empty one. */
-static bool all_send_in_arenas(const coll_op *op, const coll_place *places)
+static bool all_send_in_arenas(const coll_op *op, const coll_buffer_ref *refs)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        if (gives(op, rank) && places[rank].send_arena == 0 && give_bytes(op, rank) > 0) {
+        if (gives(op, rank) && refs[rank].send_arena == 0 && give_bytes(op, rank) > 0) {
             return false;
         }
     }
@@ -89,11 +88,11 @@ static bool all_send_in_arenas(const coll_op *op, const coll_place *places)
 
 typedef enum receivers { ALL, ONLY_ROOT, BUT_ROOT } receivers;
 
-static bool all_recv_in_arenas(const coll_op *op, const coll_place *places, receivers who)
+static bool all_recv_in_arenas(const coll_op *op, const coll_buffer_ref *refs, receivers who)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
         const bool counts = who == ALL || (rank == op->desc.root) == (who == ONLY_ROOT);
-        if (counts && places[rank].recv_arena == 0) {
+        if (counts && refs[rank].recv_arena == 0) {
             return false;
         }
     }
@@ -101,41 +100,42 @@ static bool all_recv_in_arenas(const coll_op *op, const coll_place *places, rece
 }
 
 /* An all-to-all in place reads and writes the same bytes, which only copies can keep apart. */
-static bool is_in_place(const coll_op *op, const coll_place *places)
+static bool is_in_place(const coll_op *op, const coll_buffer_ref *refs)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        if (places[rank].send_arena == places[rank].recv_arena &&
-            places[rank].send_offset_bytes == places[rank].recv_offset_bytes) {
+        if (refs[rank].send_arena == refs[rank].recv_arena &&
+            refs[rank].send_offset_bytes == refs[rank].recv_offset_bytes) {
             return true;
         }
     }
     return false;
 }
 
-/* The same on every rank, for all see the same places. */
-static bool choose_way(coll_op *op, const coll_place *places)
+/* The same on every rank, for all see the same references. */
+static bool choose_pattern(coll_op *op, const coll_buffer_ref *refs)
 {
-    const bool send = all_send_in_arenas(op, places);
+    const bool send = all_send_in_arenas(op, refs);
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
-        op->way = COLL_WAY_SLICES;
-        return send && all_recv_in_arenas(op, places, ALL);
+        op->pattern = COLL_PATTERN_SLICES;
+        return send && all_recv_in_arenas(op, refs, ALL);
     case COLL_REDUCE:
-        op->way = all_recv_in_arenas(op, places, ONLY_ROOT) ? COLL_WAY_SLICES : COLL_WAY_PULL;
+        op->pattern =
+            all_recv_in_arenas(op, refs, ONLY_ROOT) ? COLL_PATTERN_SLICES : COLL_PATTERN_PULL;
         return send;
     case COLL_ALL_GATHER:
-        op->way = send ? COLL_WAY_PULL : COLL_WAY_PUSH;
-        return send || all_recv_in_arenas(op, places, ALL);
+        op->pattern = send ? COLL_PATTERN_PULL : COLL_PATTERN_PUSH;
+        return send || all_recv_in_arenas(op, refs, ALL);
     case COLL_ALL_TO_ALL:
-        op->way = COLL_WAY_PULL;
-        return send && !is_in_place(op, places);
+        op->pattern = COLL_PATTERN_PULL;
+        return send && !is_in_place(op, refs);
     case COLL_BROADCAST:
-        op->way = op->comm->context->spins > 0 && all_recv_in_arenas(op, places, BUT_ROOT)
-                      ? COLL_WAY_SHARE
-                      : COLL_WAY_PULL;
+        op->pattern = op->comm->context->spins > 0 && all_recv_in_arenas(op, refs, BUT_ROOT)
+                          ? COLL_PATTERN_SHARE
+                          : COLL_PATTERN_PULL;
         return send;
     default:
-        op->way = COLL_WAY_PULL;
+        op->pattern = COLL_PATTERN_PULL;
         return send;
     }
 }
@@ -143,17 +143,17 @@ static bool choose_way(coll_op *op, const coll_place *places)
 /* Whether this rank stores to the rank's recv. */
 static bool takes_stores(const coll_op *op, int rank)
 {
-    switch (op->way) {
-    case COLL_WAY_SLICES:
+    switch (op->pattern) {
+    case COLL_PATTERN_SLICES:
         return op->desc.kind == COLL_ALL_REDUCE || rank == op->desc.root;
-    case COLL_WAY_SHARE:
+    case COLL_PATTERN_SHARE:
         return op->comm->rank == op->desc.root && rank != op->desc.root;
     default:
-        return op->way == COLL_WAY_PUSH;
+        return op->pattern == COLL_PATTERN_PUSH;
     }
 }
 
-static bool find_all(coll_op *op, const coll_place *places)
+static bool find_all(coll_op *op, const coll_buffer_ref *refs)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
         const bool own = rank == op->comm->rank;
@@ -161,8 +161,9 @@ static bool find_all(coll_op *op, const coll_place *places)
         op->targets[rank] = NULL;
         if (own) {
             op->sources[rank] = op->desc.send;
-        } else if (op->way != COLL_WAY_PUSH && gives(op, rank) && give_bytes(op, rank) > 0) {
-            op->sources[rank] = coll_arena_locate(op, rank, &places[rank]);
+        } else if (op->pattern != COLL_PATTERN_PUSH && gives(op, rank) &&
+                   give_bytes(op, rank) > 0) {
+            op->sources[rank] = coll_zero_copy_locate(op, rank, &refs[rank]);
             if (op->sources[rank] == NULL) {
                 return false;
             }
@@ -170,26 +171,26 @@ static bool find_all(coll_op *op, const coll_place *places)
         const bool target = takes_stores(op, rank);
         if (target && own) {
             op->targets[rank] = op->desc.recv;
-        } else if (target && !find_target(op, rank, &places[rank], op->whole_bytes)) {
+        } else if (target && !find_target(op, rank, &refs[rank], op->whole_bytes)) {
             return false;
         }
     }
     return true;
 }
 
-bool coll_arena_path_fits(coll_op *op, const coll_place *places)
+bool coll_zero_copy_fits(coll_op *op, const coll_buffer_ref *refs)
 {
-    return choose_way(op, places) && find_all(op, places);
+    return choose_pattern(op, refs) && find_all(op, refs);
 }
 
-bool coll_arena_path_awaits(const coll_op *op, int peer)
+bool coll_zero_copy_awaits(const coll_op *op, int peer)
 {
-    switch (op->way) {
-    case COLL_WAY_PULL:
+    switch (op->pattern) {
+    case COLL_PATTERN_PULL:
         return coll_shape_takes(op, peer, op->comm->rank);
-    case COLL_WAY_SHARE:
+    case COLL_PATTERN_SHARE:
         return peer == op->desc.root || op->comm->rank == op->desc.root;
-    case COLL_WAY_MIXED:
+    case COLL_PATTERN_MIXED:
         return op->aside;
     default:
         return true;
@@ -240,7 +241,7 @@ static bool pull_combined(coll_op *op)
 }
 
 /* A piece of a copy that is `whole_bytes` long. What does not stay in the cache anyway is stored
- * past it, so that the lines it overwrites are not read first. */
+ * past it, so that the cache lines it overwrites are not read first. */
 static void copy_piece(uint8_t *to, const uint8_t *from, size_t piece_bytes, size_t whole_bytes)
 {
     if (whole_bytes >= COLL_PAST_CACHE_BYTES) {
@@ -331,14 +332,14 @@ static bool advance_push(coll_op *op)
     return op->offset_bytes == size_bytes;
 }
 
-bool coll_arena_path_advance(coll_op *op)
+bool coll_zero_copy_advance(coll_op *op)
 {
-    switch (op->way) {
-    case COLL_WAY_SLICES:
+    switch (op->pattern) {
+    case COLL_PATTERN_SLICES:
         return advance_slices(op);
-    case COLL_WAY_PUSH:
+    case COLL_PATTERN_PUSH:
         return advance_push(op);
-    case COLL_WAY_SHARE:
+    case COLL_PATTERN_SHARE:
         return advance_share(op);
     default:
         return advance_pull(op);

@@ -1,6 +1,6 @@
-/* Descriptor digests and texts of operations for flag lines. Called when an operation is
+/* Descriptor digests and texts of operations for flags. Called when an operation is
  * initialized, and for the words of a mismatch. */
-#include "core/line.h"
+#include "core/flag.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
