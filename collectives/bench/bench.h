@@ -1,4 +1,4 @@
-/* What coll-bench is told, and what its parts hand each other.
+/* The options of coll-bench, and what its parts hand each other.
  *
  * How it measures: every rank dirties its buffers before each iteration (a benchmark that reuses an
  * unmodified buffer measures its own cache), then all pass a gate of the bench's own, and the

@@ -1,4 +1,4 @@
-/* Where ranks meet before what is timed, and the clock that times it. Independent of the library
+/* A barrier before what is timed, and the clock that times it. Independent of the library
  * that is measured (tests/peers measures others with it), so the same for all.
  *
  * A gate lies in memory that all ranks share, zeroed. It opens when the last rank comes. If one has

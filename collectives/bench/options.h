@@ -13,8 +13,8 @@ extern const char bench_usage[];
 BASE_MUST_CHECK base_status bench_parse_size(const char *text, size_t min, size_t max,
                                              size_t *value, base_error *reterr);
 
-/* Fills *options from the words; what is not said has its default. BASE_ERR_INVALID with a message
- * for the user. argv's order may be changed (getopt); its strings are kept. */
+/* Fills *options from the arguments; what is not given has its default. BASE_ERR_INVALID with a
+ * message for the user. argv's order may be changed (getopt); its strings are kept. */
 BASE_MUST_CHECK base_status bench_options_parse(int argc, char **argv, bench_options *options,
                                                 bench_command *command, base_error *reterr);
 

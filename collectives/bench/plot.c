@@ -93,7 +93,7 @@ void bench_plot_script(FILE *out, const char *path, const bench_options *options
     (void)fputs("unset multiplot\n", out);
 }
 
-/* Starts gnuplot reading script_fd, its words going to said_fd; 0 or an errno. */
+/* Starts gnuplot reading script_fd, its output going to said_fd; 0 or an errno. */
 static int start_gnuplot(int script_fd, int said_fd, pid_t *pid)
 {
     static char program[] = "gnuplot";

@@ -10,7 +10,7 @@
 void bench_plot_script(FILE *out, const char *path, const bench_options *options,
                        const bench_shared *shared);
 
-/* Draws. BASE_ERR_NOTFOUND: no gnuplot here; BASE_ERR_IO: it failed, with its own words. Blocks
+/* Draws. BASE_ERR_NOTFOUND: no gnuplot here; BASE_ERR_IO: it failed, with its own message. Blocks
  * until it has ended. */
 BASE_MUST_CHECK base_status bench_plot_draw(const char *path, const bench_options *options,
                                             const bench_shared *shared, base_error *reterr);

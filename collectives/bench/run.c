@@ -20,12 +20,12 @@
 #include "roofline.h"
 #include "table.h"
 
-enum { LAST_WORDS_S = 10 }; /* what the other ranks have when one has failed */
+enum { GRACE_S = 10 }; /* what the other ranks have when one has failed */
 
 typedef struct children {
     pid_t pids[FORKED_RANKS_MAX]; /* 0: has ended */
     int left;
-    int signal; /* that told us to end */
+    int signal; /* that ended us */
     bool failed;
     bool killed; /* by us */
 } children;
@@ -53,7 +53,7 @@ static void reap(children *c, int count, bench_shared *shared)
             continue;
         }
         if (WIFSIGNALED(status) && !c->killed) {
-            /* The terminal tells all of us of Ctrl-C; a broken pipe is who reads the table. */
+            /* The terminal sends Ctrl-C to all of us; a broken pipe is the end of the reader. */
             if (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGPIPE) {
                 c->signal = WTERMSIG(status);
             } else {
@@ -70,8 +70,8 @@ static void reap(children *c, int count, bench_shared *shared)
 static void wait_for_children(children *c, int count, const sigset_t *watched, bench_shared *shared)
 {
     while (c->left > 0) {
-        const struct timespec patience = {.tv_sec = LAST_WORDS_S};
-        const int got = c->failed || c->signal != 0 ? sigtimedwait(watched, NULL, &patience)
+        const struct timespec grace = {.tv_sec = GRACE_S};
+        const int got = c->failed || c->signal != 0 ? sigtimedwait(watched, NULL, &grace)
                                                     : sigwaitinfo(watched, NULL);
         if (got < 0 && errno == EAGAIN) {
             kill_children(c, count);

@@ -77,8 +77,8 @@ static base_status ping(const meter *m, int messages)
     return status;
 }
 
-/* Both ways at once, as algorithms do; the second half of the buffer hears, but for the first byte,
- * which the one that does not lead takes over. */
+/* Both ways at once, as algorithms do; the second half of the buffer receives, but for the first
+ * byte, which the one that does not lead takes over. */
 static base_status swap(const meter *m)
 {
     coll_request *requests[2] = {NULL};
@@ -146,26 +146,26 @@ static base_status measure_link(const meter *m, coll_link_cost *cost)
     return status;
 }
 
-/* The rank this one measures a class with: its neighbour in the host, or the one in the same seat
- * of the neighbouring host; -1: nobody. */
+/* The rank this one measures a class with: its neighbour in the host, or the one with the same
+ * local rank of the neighbouring host; -1: nobody. */
 static int partner_in_host(const coll_comm *comm)
 {
     const coll_hosts *hosts = &comm->hosts;
     const int host = hosts->host[comm->rank];
-    const int seat = hosts->seat[comm->rank] ^ 1;
+    const int local_rank = hosts->local_rank[comm->rank] ^ 1;
     const int begin = hosts->begin[host];
-    return begin + seat < hosts->begin[host + 1] ? hosts->members[begin + seat] : -1;
+    return begin + local_rank < hosts->begin[host + 1] ? hosts->members[begin + local_rank] : -1;
 }
 
 static int partner_between(const coll_comm *comm)
 {
     const coll_hosts *hosts = &comm->hosts;
     const int host = hosts->host[comm->rank] ^ 1;
-    const int seat = hosts->seat[comm->rank];
-    if (host >= hosts->count || hosts->begin[host] + seat >= hosts->begin[host + 1]) {
+    const int local_rank = hosts->local_rank[comm->rank];
+    if (host >= hosts->count || hosts->begin[host] + local_rank >= hosts->begin[host + 1]) {
         return -1;
     }
-    return hosts->members[hosts->begin[host] + seat];
+    return hosts->members[hosts->begin[host] + local_rank];
 }
 
 static double measure_reduce(uint8_t *buffer)
@@ -246,7 +246,7 @@ base_status coll_tune_measure(coll_comm *comm, coll_costs *costs, base_error *re
     return status == BASE_OK ? share(comm, costs, reterr) : status;
 }
 
-/* What rank 0 tells the others: 0, or a status and why. */
+/* What rank 0 sends to the others: 0, or a status and why. */
 typedef struct verdict {
     double costs[FIGURES];
     int32_t status;
@@ -254,7 +254,7 @@ typedef struct verdict {
     char message[240];
 } verdict;
 
-static base_status tell(coll_comm *comm, verdict *news, base_error *reterr)
+static base_status share_verdict(coll_comm *comm, verdict *news, base_error *reterr)
 {
     const coll_op_desc desc = {.kind = COLL_BROADCAST,
                                .send = news,
@@ -294,7 +294,7 @@ static base_status find_costs(coll_comm *comm, const char *path, base_error *ret
         news.found = found ? 1 : 0;
         memcpy(news.costs, &context->costs, sizeof news.costs);
     }
-    base_status status = tell(comm, &news, reterr);
+    base_status status = share_verdict(comm, &news, reterr);
     if (status != BASE_OK || news.found != 0) {
         memcpy(&context->costs, news.costs, sizeof news.costs);
         return status;
@@ -306,7 +306,7 @@ static base_status find_costs(coll_comm *comm, const char *path, base_error *ret
     if (keeps_file) {
         note(&news, coll_tune_file_write(path, key, &context->costs, &error), &error);
     }
-    return tell(comm, &news, reterr);
+    return share_verdict(comm, &news, reterr);
 }
 
 base_status coll_tune_context(coll_context *context, const char *path, int64_t deadline_ns,

@@ -8,27 +8,27 @@ enum {
     COLL_RANKS_MAX = BASE_COLL_RANKS_MAX,    /* ranks of one context */
     COLL_FLAG_COUNT = 32,                    /* flags of a rank, used in turn */
     COLL_UNDERWAY_MAX = COLL_FLAG_COUNT / 2, /* operations of a communicator under way */
-    COLL_FLAGS_KEPT = 4,                     /* of a peer's flags that may wait for company */
+    COLL_FLAGS_KEPT = 4,                     /* flags to a peer that may wait to be coalesced */
     COLL_INLINE_BYTES_MAX = 16384,           /* payload that travels with a flag over sockets */
     COLL_TINY_BYTES = 56,                    /* payload that fits a flag */
-    COLL_RECENT_OPS = 3,                    /* blocking operations kept ready beside the last one */
-    COLL_CHANNELS = 3,                      /* independent streams from a rank to another, */
-    COLL_CHANNEL_P2P = COLL_CHANNELS - 1,   /* of which the last is send and receive's */
-    COLL_SCRATCH_KEPT_BYTES = 64 << 20,     /* of scratch that blocking calls keep for the next */
-    COLL_CHUNK_BYTES = 32 * 1024,           /* one frame of a stream */
-    COLL_STREAM_CREDITS = 8,                /* frames under way in one stream */
-    COLL_NET_CHUNK_BYTES_MAX = 512 * 1024,  /* one frame of a stream over sockets, at most, */
-    COLL_NET_CREDITS = 4,                   /* and how many are under way */
-    COLL_PIECE_BYTES = 256 * 1024,          /* work between two looks at the abort word, */
-    COLL_MOVES_PER_LOOK = 16,               /* and pieces of it between two at the clock */
-    COLL_PAST_CACHE_BYTES = 16 << 20,       /* copies so long are not to stay in the cache */
-    COLL_ARENAS_MAX = 64,                   /* living arenas of a communicator */
-    COLL_COMM_LISTS = 16,                   /* different lists of ranks in a context, at first */
-    COLL_REASON_BYTES = 256,                /* abort reason, with the final NUL */
-    COLL_HOST_BYTES = 64,                   /* host name in messages, with the final NUL */
-    COLL_DESCRIBE_BYTES = 512,              /* coll_context_describe keeps this much */
-    COLL_ORPHANS_MAX = COLL_RANKS_MAX + 64, /* flags for communicators not made here yet */
-    COLL_GONE_MAX = 64,                     /* closed communicators that are told from those */
+    COLL_RECENT_OPS = 3,                   /* blocking operations kept ready beside the last one */
+    COLL_CHANNELS = 3,                     /* independent streams from a rank to another, */
+    COLL_CHANNEL_P2P = COLL_CHANNELS - 1,  /* of which the last is send and receive's */
+    COLL_SCRATCH_KEPT_BYTES = 64 << 20,    /* of scratch that blocking calls keep for the next */
+    COLL_CHUNK_BYTES = 32 * 1024,          /* one frame of a stream */
+    COLL_STREAM_CREDITS = 8,               /* frames under way in one stream */
+    COLL_NET_CHUNK_BYTES_MAX = 512 * 1024, /* one frame of a stream over sockets, at most, */
+    COLL_NET_CREDITS = 4,                  /* and how many are under way */
+    COLL_PIECE_BYTES = 256 * 1024,         /* work between two looks at the abort word, */
+    COLL_MOVES_PER_LOOK = 16,              /* and pieces of it between two at the clock */
+    COLL_PAST_CACHE_BYTES = 16 << 20,      /* copies so long are not to stay in the cache */
+    COLL_ARENAS_MAX = 64,                  /* living arenas of a communicator */
+    COLL_COMM_LISTS = 16,                  /* different lists of ranks in a context, at first */
+    COLL_REASON_BYTES = 256,               /* abort reason, with the final NUL */
+    COLL_HOST_BYTES = 64,                  /* host name in messages, with the final NUL */
+    COLL_DESCRIBE_BYTES = 512,             /* coll_context_describe keeps this much */
+    COLL_UNEXPECTED_MAX = COLL_RANKS_MAX + 64, /* flags for communicators not made here yet */
+    COLL_GONE_MAX = 64, /* closed communicators that are distinguished from those */
 };
 
 /* Of shared memory. */

@@ -1,5 +1,5 @@
-/* coll_context_create: who takes part, on which hosts, over which transport, by which figures. It
- * stands above everything else of the library. */
+/* coll_context_create: which ranks take part, on which hosts, over which transport, by which
+ * figures. It stands above everything else of the library. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -42,34 +42,34 @@ static base_status check_options(const coll_context_options *options, base_error
 static base_status check_identity(const coll_context *context, int rank,
                                   const coll_context_options *options, base_error *reterr)
 {
-    const coll_identity *who = &context->identities[rank];
-    if (who->rank != (uint32_t)rank || who->world_size != (uint32_t)context->size) {
+    const coll_identity *identity = &context->identities[rank];
+    if (identity->rank != (uint32_t)rank || identity->world_size != (uint32_t)context->size) {
         return base_fail(reterr, BASE_ERR_MISMATCH,
-                         "place %d of %d is taken by a process (host %s, pid %u) that takes itself "
+                         "rank %d of %d is taken by a process (host %s, pid %u) that takes itself "
                          "for rank %u of %u",
-                         rank, context->size, who->host, (unsigned)who->pid, (unsigned)who->rank,
-                         (unsigned)who->world_size);
+                         rank, context->size, identity->host, (unsigned)identity->pid,
+                         (unsigned)identity->rank, (unsigned)identity->world_size);
     }
-    if (who->transport != (uint32_t)options->transport) {
+    if (identity->transport != (uint32_t)options->transport) {
         return base_fail(reterr, BASE_ERR_MISMATCH,
                          "rank %d (host %s, pid %u) asks for transport %s, rank %d for %s", rank,
-                         who->host, (unsigned)who->pid,
-                         coll_transport_name((coll_transport)who->transport), context->rank,
+                         identity->host, (unsigned)identity->pid,
+                         coll_transport_name((coll_transport)identity->transport), context->rank,
                          coll_transport_name(options->transport));
     }
-    if (who->algorithm != (uint32_t)context->algorithm) {
+    if (identity->algorithm != (uint32_t)context->algorithm) {
         return base_fail(reterr, BASE_ERR_MISMATCH,
                          "rank %d (host %s, pid %u) asks for algorithm %s, rank %d for %s", rank,
-                         who->host, (unsigned)who->pid,
-                         coll_algorithm_name((coll_algorithm)who->algorithm), context->rank,
+                         identity->host, (unsigned)identity->pid,
+                         coll_algorithm_name((coll_algorithm)identity->algorithm), context->rank,
                          coll_algorithm_name(context->algorithm));
     }
     return BASE_OK;
 }
 
 /* Fills identities. */
-static base_status meet(coll_context *context, const coll_context_options *options,
-                        int64_t deadline_ns, base_error *reterr)
+static base_status exchange_identities(coll_context *context, const coll_context_options *options,
+                                       int64_t deadline_ns, base_error *reterr)
 {
     uint8_t mine[COLL_IDENTITY_BYTES];
     coll_identity identity;
@@ -185,7 +185,7 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
     }
     /* What the caller's exchange fails with, unless it says more. */
     (void)base_fail(reterr, BASE_ERR_PEER, "the exchange failed");
-    status = meet(made, options, deadline_ns, reterr);
+    status = exchange_identities(made, options, deadline_ns, reterr);
     if (status == BASE_OK) {
         status = choose_transport(made, options, reterr);
     }

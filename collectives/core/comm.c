@@ -7,18 +7,18 @@
 #include "core/p2p.h"
 #include "core/progress.h"
 
-base_status coll_comm_settle(coll_comm *comm, base_error *reterr)
+base_status coll_comm_finalize(coll_comm *comm, base_error *reterr)
 {
     (void)coll_progress(comm->context);
     base_status status = coll_comm_check(comm, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    if (comm->head != NULL || (comm->point != NULL && coll_point_is_busy(comm))) {
+    if (comm->head != NULL || (comm->p2p != NULL && coll_p2p_is_busy(comm))) {
         return base_fail(reterr, BASE_ERR_STATE, "operations are under way");
     }
-    if (comm->size > 1 && comm->table->settle != NULL) {
-        comm->table->settle(comm);
+    if (comm->size > 1 && comm->table->finalize != NULL) {
+        comm->table->finalize(comm);
     }
     return coll_comm_check(comm, reterr);
 }
@@ -43,7 +43,7 @@ void coll_comm_destroy(coll_comm *comm)
     for (int i = 0; i < COLL_RECENT_OPS; i++) {
         coll_op_destroy(comm->recent[i]);
     }
-    coll_point_close(comm);
+    coll_p2p_close(comm);
     comm->table->comm_close(comm);
     free(comm);
 }

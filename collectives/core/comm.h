@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "plan/hosts.h"
 
-typedef struct coll_point coll_point;
+typedef struct coll_p2p coll_p2p;
 
 struct coll_arena {
     coll_comm *comm;
@@ -46,7 +46,7 @@ struct coll_comm {
     coll_op *head;
     coll_op *tail;
     coll_op *waiting;    /* the first that is not posted yet; NULL */
-    coll_point *point;   /* sends and receives; NULL before the first */
+    coll_p2p *p2p;       /* sends and receives; NULL before the first */
     bool shares_memory;  /* peers' arenas can be reached with loads and stores */
     size_t inline_bytes; /* payload that travels with a flag */
     size_t chunk_bytes;  /* one frame of a stream; the same on every rank */
@@ -65,9 +65,9 @@ struct coll_comm {
     void *hybrid; /* of a communicator over several hosts, some ranks of which share one */
     base_error failure;
     bool failed;
-    int speaker;     /* 1 + the rank whose failure this rank has taken over; 0: its own */
-    size_t words_at; /* in the failure's message: where that rank's words begin */
-    int distressed;  /* 1 + the rank of a peer that was heard to have failed; 0 */
+    int origin; /* 1 + the rank whose failure this rank has taken over; 0: its own */
+    size_t message_offset_bytes; /* in the failure's message: where that rank's message begins */
+    int failed_peer;             /* 1 + the rank of a peer that has sent a failure notice; 0 */
 };
 
 /* coll_comm_create with a deadline, and before there is a world to agree in. */

@@ -16,7 +16,7 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     }
     context->rank = options->rank;
     context->size = options->world_size;
-    context->patience = COLL_YIELDS_MAX;
+    context->yield_budget = COLL_YIELDS_MAX;
     context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
     context->said = options->algorithm;
     context->algorithm = options->algorithm;

@@ -14,7 +14,7 @@
 #include "core/transport.h"
 #include "diagnose/flight.h"
 
-/* How many communicators were made of one list of ranks, told by its hash. */
+/* How many communicators were made of one list of ranks, known by its hash. */
 typedef struct coll_comm_count {
     uint64_t list_hash;
     uint32_t count;
@@ -39,7 +39,7 @@ struct coll_context {
     uint64_t bytes_sent;
     coll_flight *flight;
     bool broken;               /* a communicator has failed, and not by mismatch */
-    unsigned patience;         /* yields before sleeping, where ranks share processors */
+    unsigned yield_budget;     /* yields before sleeping, where ranks share processors */
     unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
     void *link;                /* the transport's */
     void *net;                 /* of transports over sockets (net.h) */

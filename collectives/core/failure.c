@@ -1,4 +1,4 @@
-/* The first failure of a communicator, and what a peer has said of its own. Called wherever
+/* The first failure of a communicator, and the failures of peers. Called wherever
  * something can fail. */
 #include "core/failure.h"
 
@@ -30,36 +30,36 @@ base_status coll_comm_fail(coll_comm *comm, base_status status, const char *form
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);
         va_end(args);
-        if (comm->table->distress != NULL) {
-            comm->table->distress(comm);
+        if (comm->table->send_failure != NULL) {
+            comm->table->send_failure(comm);
         }
     }
     return comm->failure.status;
 }
 
-void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t speaker, int32_t status, char *words)
+void coll_comm_fail_as(coll_comm *comm, int peer, uint32_t origin, int32_t status, char *message)
 {
     char said[TEXT_BYTES + 16];
     const bool is_known = status == BASE_ERR_TIMEOUT || status == BASE_ERR_PEER;
     const bool is_abort = status == BASE_ERR_ABORTED;
-    coll_text_clean(words);
+    coll_text_clean(message);
     if (comm->failed) {
         return;
     }
     if (status == BASE_ERR_MISMATCH) { /* names both sides by itself */
-        (void)coll_comm_fail(comm, BASE_ERR_MISMATCH, "%s", words);
+        (void)coll_comm_fail(comm, BASE_ERR_MISMATCH, "%s", message);
         return;
     }
-    char who[TEXT_BYTES];
-    const bool is_relayed = speaker >= 1 && speaker <= (uint32_t)comm->size;
-    const int rank = is_relayed && (int)speaker - 1 != comm->rank ? (int)speaker - 1 : peer;
-    coll_rank_text(comm, rank, who, sizeof who);
-    (void)snprintf(said, sizeof said, "%s %s ", who,
+    char name[TEXT_BYTES];
+    const bool is_relayed = origin >= 1 && origin <= (uint32_t)comm->size;
+    const int rank = is_relayed && (int)origin - 1 != comm->rank ? (int)origin - 1 : peer;
+    coll_rank_text(comm, rank, name, sizeof name);
+    (void)snprintf(said, sizeof said, "%s %s ", name,
                    is_abort ? "was" : (is_known ? "says:" : "failed:"));
-    comm->speaker = rank + 1;
-    comm->words_at = strlen(said);
+    comm->origin = rank + 1;
+    comm->message_offset_bytes = strlen(said);
     (void)coll_comm_fail(comm, is_known || is_abort ? (base_status)status : BASE_ERR_PEER, "%s%s",
-                         said, words);
+                         said, message);
 }
 
 base_status coll_comm_check(coll_comm *comm, base_error *reterr)

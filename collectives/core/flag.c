@@ -1,5 +1,5 @@
 /* Descriptor digests and texts of operations for flags. Called when an operation is
- * initialized, and for the words of a mismatch. */
+ * initialized, and for the message of a mismatch. */
 #include "core/flag.h"
 
 #include <inttypes.h>

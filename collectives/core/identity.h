@@ -1,4 +1,4 @@
-/* Who a rank is: the host it runs on, told by boot id and namespaces rather than by name, its
+/* What identifies a rank: the host it runs on, by boot id and namespaces rather than by name, its
  * process, the processors it may use, and what it asked for.
  * Exchanged as a record of fixed size. */
 #ifndef COLL_SRC_IDENTITY_H
@@ -29,7 +29,7 @@ typedef struct coll_identity {
     uint8_t cpus[COLL_CPUS_BYTES]; /* affinity mask, bit by bit */
 } coll_identity;
 
-/* This process. What the system does not tell is left empty, and then equals nobody's. */
+/* This process. What the system does not say is left empty, and then equals nobody's. */
 void coll_identity_get(coll_identity *identity);
 
 void coll_identity_encode(const coll_identity *identity, uint8_t record[COLL_IDENTITY_BYTES]);

@@ -12,7 +12,7 @@
 #include "core/record.h"
 #include "core/wait.h"
 
-static bool is_point(const coll_op *op)
+static bool is_p2p(const coll_op *op)
 {
     return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
 }
@@ -70,8 +70,8 @@ base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **
     if (status == BASE_OK) {
         status = coll_op_init(made, comm, desc, reterr);
     }
-    if (status == BASE_OK && is_point(made)) {
-        status = coll_point_open(comm, reterr);
+    if (status == BASE_OK && is_p2p(made)) {
+        status = coll_p2p_open(comm, reterr);
     }
     if (status != BASE_OK) {
         coll_op_destroy(made);
@@ -126,8 +126,8 @@ void coll_op_number(coll_op *op)
 
 base_status coll_op_start(coll_op *op, base_error *reterr)
 {
-    if (op->comm->distressed != 0) {
-        op->comm->table->heed(op->comm);
+    if (op->comm->failed_peer != 0) {
+        op->comm->table->propagate_failure(op->comm);
     }
     const base_status status = coll_comm_check(op->comm, reterr);
     if (status != BASE_OK) {
@@ -139,13 +139,13 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
         }
         coll_op_leave_queue(op);
     }
-    if (is_point(op)) {
+    if (is_p2p(op)) {
         op->arrived = 0;
         op->finished = 0;
         op->offset_bytes = 0;
         op->next = NULL;
         op->queued = true;
-        coll_point_start(op);
+        coll_p2p_start(op);
         if (op->comm->context->table->push != NULL) {
             op->comm->context->table->push(op->comm->context); /* credit, if a message was here */
         }
@@ -240,7 +240,7 @@ static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, bas
     }
     base_status ready = coll_op_init(op, comm, desc, reterr);
     if (ready == BASE_OK) {
-        ready = coll_point_open(comm, reterr);
+        ready = coll_p2p_open(comm, reterr);
     }
     return ready;
 }

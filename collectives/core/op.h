@@ -42,8 +42,8 @@ typedef enum coll_pattern {
     COLL_PATTERN_SLICES = 0, /* each rank combines a slice of all, stores it to all that take it */
     COLL_PATTERN_PULL,       /* each rank loads its part from its peers' buffers */
     COLL_PATTERN_PUSH,       /* each rank stores its block to its peers' buffers */
-    COLL_PATTERN_SHARE,      /* a broadcast: its root stores a slice to all, who load the rest */
-    COLL_PATTERN_MIXED,      /* small: some ranks' buffers lie in arenas, some were copied */
+    COLL_PATTERN_SHARE, /* a broadcast: its root stores a slice to all, and they load the rest */
+    COLL_PATTERN_MIXED, /* small: some ranks' buffers lie in arenas, some were copied */
 } coll_pattern;
 
 /* A slice of a vector: whole cache lines, as equal as can be. */
@@ -77,8 +77,8 @@ struct coll_op {
     coll_comm *comm;
     coll_op *next; /* in the queue */
     bool queued;
-    bool varies;  /* parts differ in size: part_ends holds */
-    bool greeted; /* send, receive: the head has been sent or seen */
+    bool varies;    /* parts differ in size: part_ends holds */
+    bool head_done; /* send, receive: the head has been sent or seen */
     coll_op_desc desc;
     coll_descriptor descriptor;
     uint32_t digest;

@@ -1,11 +1,11 @@
 /* Sends and receives: from one rank to another, in a stream of their own.
  *
  * Each pair of ranks has a queue for each direction, apart from the communicator's queue of
- * collectives. A message is one frame of POINT_FIRST_BYTES, a head and the first bytes, and then
+ * collectives. A message is one frame of P2P_FIRST_BYTES, a head and the first bytes, and then
  * frames of chunks. The sender does not wait for the receive: it is done when the stream has taken
  * all, which it does as far as its credit goes, and the transport has it on its way, so that it
  * arrives while the sender is elsewhere. The receiver compares the head with what it was asked for,
- * and finds the mismatch; the sender hears of it as of any failure of a peer's.
+ * and finds the mismatch; the sender receives it as any failure of a peer's.
  *
  * What a rank sends to itself stays in the queues until both ends are there. */
 #include <inttypes.h>
@@ -19,68 +19,67 @@
 #include "core/record.h"
 #include "core/text.h"
 
-enum { POINT_FIRST_BYTES = 256, POINT_MAGIC = 0x31744f50, TEXT_BYTES = 160 };
+enum { P2P_FIRST_BYTES = 256, P2P_MAGIC = 0x31744f50, TEXT_BYTES = 160 };
 
-typedef struct point_head {
+typedef struct p2p_head {
     uint32_t magic;
     int32_t type;
     uint64_t sequence; /* of the message, in its direction, from 1 */
     uint64_t count;
     uint8_t zero[40];
-} point_head;
+} p2p_head;
 
-_Static_assert(sizeof(point_head) == 64, "the head fills a cache line");
+_Static_assert(sizeof(p2p_head) == 64, "the head fills a cache line");
 
-enum { POINT_FIRST_DATA = POINT_FIRST_BYTES - sizeof(point_head) };
+enum { P2P_FIRST_DATA = P2P_FIRST_BYTES - sizeof(p2p_head) };
 
-typedef struct point_queue {
+typedef struct p2p_queue {
     coll_op *head;
     coll_op *tail;
     uint64_t sequence; /* of the newest message */
-} point_queue;
+} p2p_queue;
 
-struct coll_point {
+struct coll_p2p {
     uint64_t sending; /* a bit per peer with something in its queue */
     uint64_t receiving;
-    point_queue sends[COLL_RANKS_MAX];
-    point_queue receives[COLL_RANKS_MAX];
+    p2p_queue sends[COLL_RANKS_MAX];
+    p2p_queue receives[COLL_RANKS_MAX];
 };
 
 _Static_assert(COLL_RANKS_MAX <= 64, "a bit per rank");
 
-base_status coll_point_open(coll_comm *comm, base_error *reterr)
+base_status coll_p2p_open(coll_comm *comm, base_error *reterr)
 {
-    if (comm->point == NULL) {
-        comm->point = calloc(1, sizeof *comm->point);
+    if (comm->p2p == NULL) {
+        comm->p2p = calloc(1, sizeof *comm->p2p);
     }
-    return comm->point != NULL ? BASE_OK
-                               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for messages");
+    return comm->p2p != NULL ? BASE_OK
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for messages");
 }
 
-void coll_point_close(coll_comm *comm)
+void coll_p2p_close(coll_comm *comm)
 {
-    free(comm->point);
-    comm->point = NULL;
+    free(comm->p2p);
+    comm->p2p = NULL;
 }
 
-static point_queue *queue_of(const coll_op *op)
+static p2p_queue *queue_of(const coll_op *op)
 {
-    coll_point *point = op->comm->point;
-    return op->desc.kind == COLL_SEND ? &point->sends[op->desc.root]
-                                      : &point->receives[op->desc.root];
+    coll_p2p *p2p = op->comm->p2p;
+    return op->desc.kind == COLL_SEND ? &p2p->sends[op->desc.root] : &p2p->receives[op->desc.root];
 }
 
 static void mark(const coll_op *op, bool busy)
 {
-    coll_point *point = op->comm->point;
-    uint64_t *set = op->desc.kind == COLL_SEND ? &point->sending : &point->receiving;
+    coll_p2p *p2p = op->comm->p2p;
+    uint64_t *set = op->desc.kind == COLL_SEND ? &p2p->sending : &p2p->receiving;
     const uint64_t bit = UINT64_C(1) << op->desc.root;
     *set = busy ? *set | bit : *set & ~bit;
 }
 
-void coll_point_leave(coll_op *op)
+void coll_p2p_leave(coll_op *op)
 {
-    point_queue *queue = queue_of(op);
+    p2p_queue *queue = queue_of(op);
     coll_op *before = NULL;
     for (coll_op *at = queue->head; at != NULL; before = at, at = at->next) {
         if (at == op) {
@@ -97,15 +96,15 @@ static void complete(coll_op *op)
     op->stage = COLL_STAGE_DONE;
     op->queued = false;
     coll_record_end(op);
-    coll_point_leave(op);
+    coll_p2p_leave(op);
 }
 
-static point_head head_of(const coll_op *op)
+static p2p_head head_of(const coll_op *op)
 {
-    return (point_head){.magic = POINT_MAGIC,
-                        .type = (int32_t)op->desc.type,
-                        .sequence = op->sequence,
-                        .count = op->desc.count};
+    return (p2p_head){.magic = P2P_MAGIC,
+                      .type = (int32_t)op->desc.type,
+                      .sequence = op->sequence,
+                      .count = op->desc.count};
 }
 
 static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
@@ -129,18 +128,18 @@ static bool send_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
-    const size_t size = op->greeted ? data : POINT_FIRST_BYTES;
+    const size_t data = coll_smaller(left, op->head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
+    const size_t size = op->head_done ? data : P2P_FIRST_BYTES;
     uint8_t *frame = table->send_begin(comm, peer, COLL_CHANNEL_P2P, size);
     if (frame == NULL) {
         return false;
     }
-    if (!op->greeted) {
-        const point_head head = head_of(op);
-        memset(frame, 0, POINT_FIRST_BYTES);
+    if (!op->head_done) {
+        const p2p_head head = head_of(op);
+        memset(frame, 0, P2P_FIRST_BYTES);
         memcpy(frame, &head, sizeof head);
         frame += sizeof head;
-        op->greeted = true;
+        op->head_done = true;
     }
     if (data > 0) {
         memcpy(frame, (const uint8_t *)op->desc.send + op->offset_bytes, data);
@@ -154,9 +153,9 @@ static bool send_frame(coll_op *op)
 /* Whether the first frame is of the message that op receives. */
 static bool is_expected(const coll_op *op, const void *frame)
 {
-    point_head head;
+    p2p_head head;
     memcpy(&head, frame, sizeof head);
-    if (head.magic != POINT_MAGIC || head.sequence != op->sequence) {
+    if (head.magic != P2P_MAGIC || head.sequence != op->sequence) {
         char sender[TEXT_BYTES];
         coll_rank_text(op->comm, op->desc.root, sender, sizeof sender);
         (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "%s sent no message #%" PRIu64, sender,
@@ -176,18 +175,18 @@ static bool receive_frame(coll_op *op)
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
     const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = coll_smaller(left, op->greeted ? op->comm->chunk_bytes : POINT_FIRST_DATA);
+    const size_t data = coll_smaller(left, op->head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
     const uint8_t *frame =
-        table->receive_begin(comm, peer, COLL_CHANNEL_P2P, op->greeted ? data : POINT_FIRST_BYTES);
+        table->receive_begin(comm, peer, COLL_CHANNEL_P2P, op->head_done ? data : P2P_FIRST_BYTES);
     if (frame == NULL) {
         return false;
     }
-    if (!op->greeted) {
+    if (!op->head_done) {
         if (!is_expected(op, frame)) {
             return false;
         }
-        frame += sizeof(point_head);
-        op->greeted = true;
+        frame += sizeof(p2p_head);
+        op->head_done = true;
     }
     if (data > 0) {
         memcpy((uint8_t *)op->desc.recv + op->offset_bytes, frame, data);
@@ -199,7 +198,7 @@ static bool receive_frame(coll_op *op)
 
 static bool is_whole(const coll_op *op)
 {
-    return op->greeted && op->offset_bytes == op->total_bytes;
+    return op->head_done && op->offset_bytes == op->total_bytes;
 }
 
 /* Whether a message, whole, may end: one that this rank gives must be on its way. */
@@ -211,7 +210,7 @@ static bool may_end(const coll_op *op)
 
 /* Moves one queue's messages on, as far as credit or frames go, but no further than a stream is
  * long: the other side may be adding to it all the time. */
-static bool advance_queue(point_queue *queue, bool (*move)(coll_op *op))
+static bool advance_queue(p2p_queue *queue, bool (*move)(coll_op *op))
 {
     bool moved = false;
     int frames = 0;
@@ -239,8 +238,8 @@ static bool advance_queue(point_queue *queue, bool (*move)(coll_op *op))
 /* What this rank sends to itself. */
 static bool advance_own(coll_comm *comm)
 {
-    coll_op *send = comm->point->sends[comm->rank].head;
-    coll_op *receive = comm->point->receives[comm->rank].head;
+    coll_op *send = comm->p2p->sends[comm->rank].head;
+    coll_op *receive = comm->p2p->receives[comm->rank].head;
     if (send == NULL || receive == NULL) {
         return false;
     }
@@ -256,41 +255,40 @@ static bool advance_own(coll_comm *comm)
     return true;
 }
 
-bool coll_point_advance(coll_comm *comm)
+bool coll_p2p_advance(coll_comm *comm)
 {
-    coll_point *point = comm->point;
+    coll_p2p *p2p = comm->p2p;
     bool moved = false;
-    uint64_t busy = point->sending | point->receiving;
+    uint64_t busy = p2p->sending | p2p->receiving;
     for (; busy != 0 && !comm->failed; busy &= busy - 1) {
         const int peer = __builtin_ctzll(busy);
         if (peer == comm->rank) {
             moved = advance_own(comm) || moved;
             continue;
         }
-        moved = advance_queue(&point->sends[peer], send_frame) || moved;
-        moved = advance_queue(&point->receives[peer], receive_frame) || moved;
+        moved = advance_queue(&p2p->sends[peer], send_frame) || moved;
+        moved = advance_queue(&p2p->receives[peer], receive_frame) || moved;
     }
     return moved;
 }
 
-bool coll_point_is_busy(const coll_comm *comm)
+bool coll_p2p_is_busy(const coll_comm *comm)
 {
-    return (comm->point->sending | comm->point->receiving) != 0;
+    return (comm->p2p->sending | comm->p2p->receiving) != 0;
 }
 
-const coll_op *coll_point_first(const coll_comm *comm, int peer)
+const coll_op *coll_p2p_first(const coll_comm *comm, int peer)
 {
-    const coll_point *point = comm->point;
-    return point->receives[peer].head != NULL ? point->receives[peer].head
-                                              : point->sends[peer].head;
+    const coll_p2p *p2p = comm->p2p;
+    return p2p->receives[peer].head != NULL ? p2p->receives[peer].head : p2p->sends[peer].head;
 }
 
-void coll_point_start(coll_op *op)
+void coll_p2p_start(coll_op *op)
 {
-    point_queue *queue = queue_of(op);
+    p2p_queue *queue = queue_of(op);
     op->sequence = ++queue->sequence;
     op->descriptor.sequence = op->sequence;
-    op->greeted = false;
+    op->head_done = false;
     op->stage = COLL_STAGE_RUNNING;
     coll_record_begin(op);
     *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;

@@ -5,15 +5,15 @@
 #include "core/op.h"
 
 /* Room for the communicator's queues; made with the first operation that needs them. */
-BASE_MUST_CHECK base_status coll_point_open(coll_comm *comm, base_error *reterr);
-void coll_point_close(coll_comm *comm);
-void coll_point_start(coll_op *op);
-void coll_point_leave(coll_op *op);
+BASE_MUST_CHECK base_status coll_p2p_open(coll_comm *comm, base_error *reterr);
+void coll_p2p_close(coll_comm *comm);
+void coll_p2p_start(coll_op *op);
+void coll_p2p_leave(coll_op *op);
 /* Moves all sends and receives of the communicator on. */
-bool coll_point_advance(coll_comm *comm);
+bool coll_p2p_advance(coll_comm *comm);
 /* Whether any of them is not done; the communicator's queues are there. */
-bool coll_point_is_busy(const coll_comm *comm);
+bool coll_p2p_is_busy(const coll_comm *comm);
 /* The first send to a peer, or receive from it, that is not done; NULL. */
-const coll_op *coll_point_first(const coll_comm *comm, int peer);
+const coll_op *coll_p2p_first(const coll_comm *comm, int peer);
 
 #endif

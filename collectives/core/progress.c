@@ -96,7 +96,7 @@ bool coll_progress(coll_context *context)
         if (comm->head != NULL && !comm->failed && advance_comm(comm)) {
             moved = true;
         }
-        if (comm->point != NULL && !comm->failed && coll_point_advance(comm)) {
+        if (comm->p2p != NULL && !comm->failed && coll_p2p_advance(comm)) {
             moved = true;
         }
     }

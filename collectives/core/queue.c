@@ -49,7 +49,7 @@ void coll_op_leave_queue(coll_op *op)
     coll_op *before = NULL;
     op->queued = false;
     if (op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE) {
-        coll_point_leave(op);
+        coll_p2p_leave(op);
         return;
     }
     for (coll_op *at = comm->head; at != NULL; before = at, at = at->next) {

@@ -1,4 +1,4 @@
-/* What the flight recorder is told of operations, how many there were, and the recorder's dump. */
+/* What the flight recorder keeps of operations, how many there were, and the recorder's dump. */
 #include "core/record.h"
 
 #include <stdio.h>

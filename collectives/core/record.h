@@ -1,4 +1,4 @@
-/* The flight recorder (diagnose/flight.h), told of operations, and their number by kind. */
+/* Passes operations to the flight recorder (diagnose/flight.h), and counts them by kind. */
 #ifndef COLL_SRC_RECORD_H
 #define COLL_SRC_RECORD_H
 

@@ -1,4 +1,5 @@
-/* Words for failures: who is meant, what was under way, who has come and who has not. */
+/* Messages of failures: which rank is meant, what was under way, which ranks have arrived and which
+ * have not. Called when a wait times out and when flags disagree. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@ enum { LIST_BYTES = 400, TEXT_BYTES = 160 };
 
 #define NOBODY "none"
 
-static bool is_point(const coll_op *op)
+static bool is_p2p(const coll_op *op)
 {
     return op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE;
 }
@@ -57,10 +58,10 @@ static void list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t
         if ((ranks & bit_of(rank)) == 0) {
             continue;
         }
-        char who[TEXT_BYTES];
-        coll_rank_text(comm, rank, who, sizeof who);
+        char name[TEXT_BYTES];
+        coll_rank_text(comm, rank, name, sizeof name);
         const int added =
-            snprintf(text + used, size_bytes - used, "%s%s", used == 0 ? "" : ", ", who);
+            snprintf(text + used, size_bytes - used, "%s%s", used == 0 ? "" : ", ", name);
         used += added > 0 ? (size_t)added : 0;
     }
 }
@@ -97,12 +98,12 @@ static void absent_text(const coll_op *op, char *text, size_t size_bytes)
         if (has_arrived(op, rank)) {
             continue;
         }
-        char who[TEXT_BYTES];
+        char name[TEXT_BYTES];
         char last[TEXT_BYTES + 32];
-        coll_rank_text(op->comm, rank, who, sizeof who);
+        coll_rank_text(op->comm, rank, name, sizeof name);
         last_text(op->comm, rank, op->sequence, last, sizeof last);
         const int added = snprintf(text + used, size_bytes - used, "%s%s, whose last is %s",
-                                   used == 0 ? "; not arrived: " : ", ", who, last);
+                                   used == 0 ? "; not arrived: " : ", ", name, last);
         used += added > 0 ? (size_t)added : 0;
     }
 }
@@ -119,7 +120,7 @@ static void operation_text(const coll_op *op, char *text, size_t size_bytes)
 /* Whom op waits for, as text. */
 static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
 {
-    if (is_point(op)) {
+    if (is_p2p(op)) {
         coll_rank_text(op->comm, op->desc.root, text, size_bytes);
         return;
     }
@@ -161,13 +162,13 @@ static const coll_op *first_of(const coll_comm *comm, const coll_op *op)
 
 uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op)
 {
-    return is_point(op) ? bit_of(op->desc.root) & ~bit_of(comm->rank)
-                        : ranks_where(first_of(comm, op), is_awaited);
+    return is_p2p(op) ? bit_of(op->desc.root) & ~bit_of(comm->rank)
+                      : ranks_where(first_of(comm, op), is_awaited);
 }
 
-/* Who holds up op, which cannot go on without the ranks `awaited`: those of them, and of those that
- * they wait for in turn, that have not shown that they wait for anybody. `awaited` itself if all
- * have. */
+/* The ranks that hold up op, which cannot go on without the ranks `awaited`: those of them, and of
+ * those that they wait for in turn, that have not shown that they wait for anybody. `awaited`
+ * itself if all have. */
 static uint64_t find_blocking(const coll_op *op, uint64_t awaited)
 {
     const coll_comm *comm = op->comm;
@@ -194,7 +195,7 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
 {
     coll_comm *comm = op->comm;
     const double waited_s = (double)comm->context->timeout_ns / (double)BASE_NS_PER_S;
-    if (is_point(op)) {
+    if (is_p2p(op)) {
         char text[COLL_DESCRIBE_BYTES];
         coll_op_text(op, text, sizeof text);
         (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);

@@ -1,4 +1,4 @@
-/* Words for failures: what was under way, who has come and who has not. */
+/* Messages of failures: what was under way, which ranks have arrived and which have not. */
 #ifndef COLL_SRC_REPORT_H
 #define COLL_SRC_REPORT_H
 
@@ -9,7 +9,8 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
 /* The ranks, a bit for each, that the communicator's first operation which is not done cannot go on
  * without. */
 uint64_t coll_comm_waits(const coll_comm *comm, const coll_op *op);
-/* What a timeout has to say: the operation, who was waited for, who has arrived and who has not. */
+/* What a timeout has to say: the operation, which ranks were waited for, which have arrived and
+ * which have not. */
 base_status coll_report_timeout(coll_op *op, base_error *reterr);
 base_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag);
 /* The same for operation `sequence`, which was `mine` here; `word` was read from the flag. */

@@ -1,7 +1,7 @@
 /* Memory shared by descriptor: a memfd, sealed against any change of its size, mapped once per
  * process.
  *
- * Several ranks that are threads of one process get one mapping of a segment between them (told by
+ * Several ranks that are threads of one process get one mapping of a segment between them (known by
  * device and inode), so that a race between them is seen as what it is by a race detector.
  *
  * Nothing of it has a name: when the last process that has it open or mapped is gone, so is the

@@ -1,5 +1,5 @@
-/* Computes who contributes and who takes which part of an operation. Called by op_init.c once per
- * operation; the shared-memory and inline protocols read the result. */
+/* Computes which ranks contribute and which take which part of an operation. Called by op_init.c
+ * once per operation; the shared-memory and inline protocols read the result. */
 #include "core/shape.h"
 
 #include "core/op.h"

@@ -1,4 +1,4 @@
-/* Who gives and who takes what in an operation over memory that all ranks can read.
+/* Which ranks give and which take what in an operation over memory that all ranks can read.
  *
  * A rank's contribution is the start of its send buffer; what a rank takes is one part of the
  * contributions of all ranks, of the root's, or of none, and is either combined in rank order or

@@ -1,4 +1,4 @@
-/* Who is meant, in words. Called wherever something fails. */
+/* Names a rank in messages. Called wherever something fails. */
 #include "core/text.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ void coll_text_clean(char *text)
 
 void coll_rank_text(const coll_comm *comm, int rank, char *text, size_t size_bytes)
 {
-    const coll_identity *who = &comm->context->identities[comm->ranks[rank]];
-    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, who->host,
-                   (unsigned)who->pid);
+    const coll_identity *identity = &comm->context->identities[comm->ranks[rank]];
+    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, identity->host,
+                   (unsigned)identity->pid);
 }

@@ -1,4 +1,4 @@
-/* Who is meant, in words. */
+/* Names a rank in messages. */
 #ifndef COLL_SRC_TEXT_H
 #define COLL_SRC_TEXT_H
 

@@ -65,16 +65,16 @@ typedef struct coll_transport_table {
     /* Whether the bytes that this rank gives in op are on their way, so that peers get them while
      * it is not in the library. NULL: always. */
     bool (*has_given)(const coll_op *op);
-    /* Tells peers, who may be waiting, that the communicator has failed here, and why. NULL: they
-     * find out otherwise. */
-    void (*distress)(coll_comm *comm);
-    /* Fails the communicator as the peer has that comm->distressed names.
+    /* Sends peers a failure notice: why the communicator has failed here. NULL: they find out
+     * otherwise. */
+    void (*send_failure)(coll_comm *comm);
+    /* Propagates a failure: fails the communicator as the peer has that comm->failed_peer names.
      * NULL: nobody sets that. */
-    void (*heed)(coll_comm *comm);
+    void (*propagate_failure)(coll_comm *comm);
     /* Nothing is under way, and the communicator is about to go: fails it if some peer is known to
      * have called something else. Of two ranks that disagree, and show each other that, one learns
-     * it at least, as far as the transport can tell what has arrived. */
-    void (*settle)(coll_comm *comm);
+     * it at least, as far as the transport knows what has arrived. */
+    void (*finalize)(coll_comm *comm);
     /* Shows peers for which ranks this one has been waiting for some time, a bit for each; 0 when
      * that is over. waits_of: what a peer has shown last. For messages. */
     void (*show_waits)(coll_comm *comm, uint64_t waits);
@@ -87,7 +87,7 @@ typedef struct coll_transport_table {
 
     /* Moves sockets on; true if something came or went. NULL where there is nothing to do. */
     bool (*poll)(coll_context *context);
-    /* Sends what was kept back for company. NULL: nothing ever is. */
+    /* Sends what was kept back to be coalesced. NULL: nothing ever is. */
     void (*push)(coll_context *context);
     /* Sleeps until something may have changed, at most until until_ns. `changed` is called again
      * after peers can see that this rank goes to sleep: true means that something has changed

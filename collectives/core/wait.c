@@ -48,15 +48,15 @@ void coll_pause(void)
 #endif
 }
 
-void coll_patience_lose(coll_context *context)
+void coll_yield_budget_halve(coll_context *context)
 {
-    context->patience =
-        context->patience / 2 > COLL_YIELDS_MIN ? context->patience / 2 : COLL_YIELDS_MIN;
+    context->yield_budget =
+        context->yield_budget / 2 > COLL_YIELDS_MIN ? context->yield_budget / 2 : COLL_YIELDS_MIN;
 }
 
-void coll_patience_gain(coll_context *context)
+void coll_yield_budget_grow(coll_context *context)
 {
-    context->patience += context->patience < COLL_YIELDS_MAX ? 1 : 0;
+    context->yield_budget += context->yield_budget < COLL_YIELDS_MAX ? 1 : 0;
 }
 
 static bool has_changed(coll_context *context)
@@ -81,10 +81,10 @@ static bool may_pause(const coll_context *context)
     return context->spins > 0 && !context->table->has_threads;
 }
 
-/* Peers are shown whom this rank waits for when that takes long: so that they can tell who holds up
- * all from who is held up as they are. This operation's own wait counts, not the time of a call that
- * waits for many: thousands of short waits would send thousands of frames, some of them to a peer
- * that is leaving. */
+/* Peers are shown whom this rank waits for when that takes long: so that they can distinguish a
+ * rank that holds up all from one that is held up itself. This operation's own wait counts, not the
+ * time of a call that waits for many: thousands of short waits would send thousands of frames, some
+ * of them to a peer that is leaving. */
 static void show_waits(waiter *w, int64_t now_ns)
 {
     coll_comm *comm = w->op->comm;
@@ -128,7 +128,7 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     }
     const bool crowded = w->context->spins == 0;
     const int64_t yield_ns = pauses ? YIELD_NS : YIELD_TO_THREADS_NS;
-    if (crowded ? w->yields++ < w->context->patience : idle_ns < yield_ns) {
+    if (crowded ? w->yields++ < w->context->yield_budget : idle_ns < yield_ns) {
         (void)sched_yield();
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
         return BASE_OK;
@@ -143,7 +143,7 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     w->described = true;
     show_waits(w, now_ns);
     w->yields = 0;
-    coll_patience_lose(w->context);
+    coll_yield_budget_halve(w->context);
     const int64_t until_ns = now_ns + SLEEP_NS;
     w->context->table->sleep(w->context, has_changed,
                              until_ns < w->deadline_ns ? until_ns : w->deadline_ns);

@@ -6,8 +6,8 @@
 
 /* How many yields are worth while where ranks outnumber processors: fewer when one had to sleep
  * after all, more when not. */
-void coll_patience_lose(coll_context *context);
-void coll_patience_gain(coll_context *context);
+void coll_yield_budget_halve(coll_context *context);
+void coll_yield_budget_grow(coll_context *context);
 /* A few cycles for the other side of the cache. */
 void coll_pause(void);
 /* Whether the deadline, which is counted from the first look where it is 0, has passed. */

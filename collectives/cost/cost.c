@@ -2,7 +2,7 @@
  * docs/COLLECTIVES.md explains the formulas.
  *
  * Bytes are those that one rank sends or receives, whichever is more; between hosts, those that one
- * host does, since its ranks share the way out. */
+ * host does, since its ranks share the link out. */
 #include "coll/tune.h"
 
 enum { CHUNK_BYTES = 32 * 1024 }; /* of the pipelines */
@@ -207,7 +207,7 @@ static price binomial(const coll_layout *s, coll_kind kind)
     price p = {.reduced = 0};
     const int rounds = log2_up(s->ranks);
     add_rounds(&p, s, 1);
-    if (kind == COLL_GATHER || kind == COLL_SCATTER) { /* the longest way carries half twice */
+    if (kind == COLL_GATHER || kind == COLL_SCATTER) { /* the longest path carries half twice */
         add_bytes(&p, s, ratio(s->ranks - 1, s->ranks) + (s->ranks > 2 ? 0.5 : 0), 1);
         return p;
     }
@@ -302,14 +302,14 @@ double coll_cost_us(const coll_costs *costs, const coll_layout *shape, coll_kind
     const price p = price_of(shape, kind, algorithm);
     const double kilo = (double)whole_bytes / 1000; /* ns per byte, us per kilobyte */
     const double chunk = whole_bytes < CHUNK_BYTES ? kilo : CHUNK_BYTES / 1000.0;
-    const coll_link_cost *way = shape->hosts == 1 ? &costs->inside : &costs->between;
+    const coll_link_cost *link = shape->hosts == 1 ? &costs->inside : &costs->between;
     return costs->start_us + p.latencies_inside * costs->inside.latency_us +
            p.latencies_between * costs->between.latency_us +
            p.messages_inside * costs->inside.message_us +
            p.messages_between * costs->between.message_us +
            kilo * (p.bytes_inside * costs->inside.byte_ns +
                    p.bytes_between * costs->between.byte_ns + p.reduced * costs->reduce_byte_ns) +
-           p.fill * chunk * way->byte_ns;
+           p.fill * chunk * link->byte_ns;
 }
 
 bool coll_cost_is_eligible(const coll_layout *shape, coll_kind kind, coll_algorithm algorithm)

@@ -6,7 +6,7 @@ void coll_cost_layout(const coll_hosts *hosts, coll_layout *layout)
 {
     *layout = (coll_layout){.ranks = hosts->ranks,
                             .hosts = hosts->count,
-                            .host_ranks_min = hosts->seats,
+                            .host_ranks_min = hosts->local_ranks_min,
                             .contiguous = true,
                             .aligned = coll_hosts_are_aligned(hosts)};
     for (int host = 0; host < hosts->count; host++) {

@@ -54,7 +54,7 @@ typedef struct coll_flight_record {
     int root;
 } coll_flight_record;
 
-/* Who writes a dump, and why. */
+/* Which rank writes a dump, and why. */
 typedef struct coll_flight_head {
     int rank;
     int world_size;
@@ -68,7 +68,7 @@ typedef struct coll_flight_head {
 /* Empty, from now on. */
 void coll_flight_init(coll_flight *flight);
 
-/* An operation begins: the number by which coll_flight_end is told that it is done. */
+/* An operation begins: the number that coll_flight_end takes when it is done. */
 uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record);
 void coll_flight_end(coll_flight *flight, uint64_t number);
 

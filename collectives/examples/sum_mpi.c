@@ -1,5 +1,5 @@
-/* libcoll in a program that MPI starts: the all-gather with which the ranks meet is MPI's, all that
- * follows is libcoll's.
+/* libcoll in a program that MPI starts: the all-gather with which the ranks find each other is
+ * MPI's, all that follows is libcoll's.
  *
  *   mpicc sum_mpi.c $(pkg-config --cflags --libs libcoll) -o sum_mpi
  *   mpirun -n 4 ./sum_mpi */

@@ -101,8 +101,8 @@ static bool collects(const coll_plan *plan)
 }
 
 /* Reduce: a track for each merge. Gather: everything comes in on one track and goes up on another.
- * Broadcast and scatter: one track hears the part, one for each merge below passes it on, and the
- * last one keeps what is this rank's. */
+ * Broadcast and scatter: one track receives the part, one for each merge below passes it on, and
+ * the last one keeps what is this rank's. */
 int coll_binomial_track_count(const coll_plan *plan)
 {
     const int merges = merge_count(plan);

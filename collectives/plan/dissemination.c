@@ -2,8 +2,8 @@
  * which recursive_doubling and halving_doubling gather.
  *
  * After round k a rank has 2^(k+1) blocks: its own and those of the ranks that follow it, modulo n.
- * In round k it sends all it has (in the last round only what is missing) to rank - 2^k and hears
- * as much from rank + 2^k. With 5 ranks, what rank 0 has:
+ * In round k it sends all it has (in the last round only what is missing) to rank - 2^k and
+ * receives as much from rank + 2^k. With 5 ranks, what rank 0 has:
  *
  *     0     →  0 1  (from 1)  →  0 1 2 3  (from 2)  →  0 1 2 3 4  (from 4)
  *
@@ -114,9 +114,9 @@ static bool receive_step(const coll_plan *plan, int index, coll_step *step)
 {
     part at;
     if (index == 0) {
-        const bool hears = deals(plan) && !is_dealer(plan);
-        step->action = hears ? COLL_ACTION_COPY : COLL_ACTION_MOVE;
-        step->peer = hears ? plan->root : 0;
+        const bool receives = deals(plan) && !is_dealer(plan);
+        step->action = receives ? COLL_ACTION_COPY : COLL_ACTION_MOVE;
+        step->peer = receives ? plan->root : 0;
         step->block = is_dealer(plan) ? 0 : plan->rank;
         step->block_count = is_dealer(plan) ? plan->ranks : 1;
         step->source = COLL_SPACE_INPUT;

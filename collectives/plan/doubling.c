@@ -65,7 +65,7 @@ static int spread_index(const coll_plan *plan, level *found)
     return index;
 }
 
-/* The offset that offset hears the short group's value from; -1: from the group itself. */
+/* The offset that offset receives the short group's value from; -1: from the group itself. */
 static int spread_parent(const level *at, int offset)
 {
     int reach = at->other_ranks;

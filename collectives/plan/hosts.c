@@ -7,13 +7,13 @@
 void coll_hosts_make(coll_hosts *hosts, const uint16_t *host_of, int ranks, uint16_t *words)
 {
     uint16_t *host = words;
-    uint16_t *seat = host + ranks;
-    uint16_t *members = seat + ranks;
+    uint16_t *local_rank = host + ranks;
+    uint16_t *members = local_rank + ranks;
     uint16_t *begin = members + ranks;
     int placed = 0;
     int count = 0;
     BASE_ASSERT(ranks >= 1);
-    hosts->seats = ranks;
+    hosts->local_ranks_min = ranks;
     for (int first = 0; first < ranks; first++) {
         bool known = false;
         for (int rank = 0; rank < first && !known; rank++) {
@@ -26,18 +26,18 @@ void coll_hosts_make(coll_hosts *hosts, const uint16_t *host_of, int ranks, uint
         for (int rank = first; rank < ranks; rank++) {
             if (host_of[rank] == host_of[first]) {
                 host[rank] = (uint16_t)count;
-                seat[rank] = (uint16_t)(placed - begin[count]);
+                local_rank[rank] = (uint16_t)(placed - begin[count]);
                 members[placed++] = (uint16_t)rank;
             }
         }
         const int here = placed - begin[count++];
-        hosts->seats = here < hosts->seats ? here : hosts->seats;
+        hosts->local_ranks_min = here < hosts->local_ranks_min ? here : hosts->local_ranks_min;
     }
     begin[count] = (uint16_t)placed;
     hosts->ranks = ranks;
     hosts->count = count;
     hosts->host = host;
-    hosts->seat = seat;
+    hosts->local_rank = local_rank;
     hosts->members = members;
     hosts->begin = begin;
 }

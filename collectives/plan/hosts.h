@@ -1,5 +1,5 @@
 /* Which rank is on which host, as tables that plans can look things up in. Hosts are numbered from
- * 0; a rank's seat is its place among the ranks of its host, which are taken in ascending order. */
+ * 0; a rank's local rank is its index among the ranks of its host, in ascending order. */
 #ifndef COLL_SRC_PLAN_HOSTS_H
 #define COLL_SRC_PLAN_HOSTS_H
 
@@ -9,11 +9,11 @@
 typedef struct coll_hosts {
     int ranks;
     int count;
-    int seats;               /* ranks of the smallest host */
-    const uint16_t *host;    /* (ranks) */
-    const uint16_t *seat;    /* (ranks) */
-    const uint16_t *begin;   /* (count + 1), into members */
-    const uint16_t *members; /* (ranks), host by host */
+    int local_ranks_min;        /* ranks of the smallest host */
+    const uint16_t *host;       /* (ranks) */
+    const uint16_t *local_rank; /* (ranks) */
+    const uint16_t *begin;      /* (count + 1), into members */
+    const uint16_t *members;    /* (ranks), host by host */
 } coll_hosts;
 
 /* Words that coll_hosts_make needs for so many ranks. */

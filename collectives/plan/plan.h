@@ -25,7 +25,7 @@
  *
  * Order: direct, recursive_doubling and halving_doubling combine in the canonical order of
  * tree_order.h, and so does two_level where hosts lie right; ring and tree have orders of their
- * own, told in their files. */
+ * own, described in their files. */
 #ifndef COLL_SRC_PLAN_H
 #define COLL_SRC_PLAN_H
 
@@ -51,10 +51,10 @@ typedef enum coll_space {
 
 /* Whose operands a GATHER combines; coll_plan_members lists them. */
 typedef enum coll_group {
-    COLL_GROUP_ALL = 0,     /* every rank */
-    COLL_GROUP_HOST = 1,    /* the ranks of this rank's host */
-    COLL_GROUP_SEAT = 2,    /* of each host the rank with this rank's seat */
-    COLL_GROUP_LEADERS = 3, /* of each host the rank that deals with the root; the root of its */
+    COLL_GROUP_ALL = 0,        /* every rank */
+    COLL_GROUP_HOST = 1,       /* the ranks of this rank's host */
+    COLL_GROUP_LOCAL_RANK = 2, /* of each host the rank with this rank's local rank */
+    COLL_GROUP_LEADERS = 3,    /* of each host the rank that deals with the root; the root of its */
 } coll_group;
 
 typedef struct coll_plan {

@@ -20,10 +20,10 @@ typedef struct track {
     bool ended;
 } track;
 
-typedef struct way {
+typedef struct link_end {
     float in_free;
     float out_free;
-} way;
+} link_end;
 
 typedef struct network {
     coll_plan plan;
@@ -32,8 +32,8 @@ typedef struct network {
     int32_t *first; /* (ranks + 1) each rank's first track */
     track *tracks;
     int64_t ended;
-    way *ranks;
-    way *hosts;
+    link_end *ranks;
+    link_end *hosts;
     network_store store;
     int members[SIMULATE_RANKS_MAX];
     simulate_result *result;
@@ -192,7 +192,7 @@ static void put_message(network *net, int from, const coll_step *step, span time
     }
 }
 
-/* Takes a way for so long from `from` on at the earliest; when it begins. */
+/* Takes a link for so long from `from` on at the earliest; when it begins. */
 static float occupy(float *free_at, float from, float duration)
 {
     const float begin = later(*free_at, from);
@@ -234,7 +234,7 @@ static span play_receive(network *net, const track *t, const coll_step *step, sp
     return times;
 }
 
-/* All members' messages, one after the other on the way in. */
+/* All members' messages, one after the other on the incoming link. */
 static span play_gather(network *net, const track *t, const coll_step *step)
 {
     const coll_plan plan = plan_of(net, t->rank);

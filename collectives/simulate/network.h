@@ -1,7 +1,7 @@
 /* All ranks' plans on a network that exists on paper: links with a latency, a price per message and
- * per byte (coll/tune.h), a way in and a way out for every rank, and one of each for every host.
+ * per byte (coll/tune.h), a link in and a link out for every rank, and one of each for every host.
  *
- * A step takes its bytes' time on the ways that it uses, begins when they are free and what it
+ * A step takes its bytes' time on the links that it uses, begins when they are free and what it
  * needs has begun to be there, and ends no earlier than what it needs has ended, one chunk later:
  * that is the pipelining of the real executor, without its chunks. Steps are taken in the order of
  * time. Memory grows with the messages under way: 4096 ranks of `direct`, which all send to all,

@@ -88,7 +88,7 @@ static void set_up(stage *s, bool spins)
                                 .transport = COLL_TRANSPORT_SHM,
                                 .algorithm = COLL_ALGORITHM_DIRECT,
                                 .timeout_ns = 1,
-                                .patience = 4,
+                                .yield_budget = 4,
                                 .spins = spins ? 1 : 0,
                                 .table = &coll_shm_transport,
                                 .identities = s->identities,
@@ -269,8 +269,8 @@ static void count(stage *s, input *in, int peer)
         atomic_store(&segment->claimed.value, take(in, 1));
         return;
     default:
-        atomic_store(&segment->distress.set, 1);
-        atomic_store(&segment->doorbell.alarms, 1);
+        atomic_store(&segment->failure_notice.set, 1);
+        atomic_store(&segment->doorbell.failures, 1);
         return;
     }
 }

@@ -29,12 +29,12 @@
  * for an average's division. min and max round nothing. `auto` uses only `direct` for 16-bit sums,
  * products and averages.
  *
- * Failure: a blocking call ends by its deadline at the latest, naming who was waited for. What a
- * rank has from another begins with that one's name: "rank 0 (host h, pid 42) says: ...". A
- * mismatch of operation, count, type or root is an error on every rank that names both sides; of
+ * Failure: a blocking call ends by its deadline at the latest, naming the ranks that it waited for.
+ * A failure that another rank reported begins with that rank: "rank 0 (host h, pid 42) says: ...".
+ * A mismatch of operation, count, type or root is an error on every rank that names both sides; of
  * the next call where the operation had ended before its peer was there, as a short broadcast does
- * for its root (coll_comm_settle where no other call is to come). A communicator that has failed is
- * dead: every later call on it returns the first error; destroy it.
+ * for its root (coll_comm_finalize where no other call is to come). A communicator that has failed
+ * is dead: every later call on it returns the first error; destroy it.
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort alone may be called from any thread at any time. */
@@ -145,10 +145,10 @@ typedef struct coll_context_options {
      * RINGFENCE_COLL_ALGORITHM where it is set, else chosen for each operation (tune.h). */
     coll_algorithm algorithm;
     int64_t timeout_ns; /* per blocking call; 0: 5 minutes */
-    /* Which address zmq and tcp listen on and tell their peers: an interface's name ("eth1"), a
+    /* Which address zmq and tcp listen on and send to their peers: an interface's name ("eth1"), a
      * numeric address, a network ("10.0.0.0/8"), or names to leave out ("^docker0,lo"). NULL: the
      * source address of the route to `rendezvous_address`, or 127.0.0.1 if that is NULL too. A rank
-     * on another host is never told 127.0.0.1. */
+     * on another host never gets 127.0.0.1. */
     const char *interface;
     const char *rendezvous_address; /* numeric address of whoever relays `exchange` */
     coll_tcp_auth tcp_auth;
@@ -193,21 +193,22 @@ coll_comm *coll_context_world(coll_context *context);
  *
  * It needs no other communicator to work. So ranks that have lost one can go on without it: those
  * that are left list themselves (shrink), and destroy the communicator that has failed. They have
- * to agree on the list by themselves: all errors name who has gone, but not all ranks need have the
- * same error when several go. */
+ * to agree on the list by themselves: all errors name a rank that has gone, but not all ranks need
+ * have the same error when several go. */
 BASE_MUST_CHECK base_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, base_error *reterr);
-/* Tells nothing: see coll_comm_settle. */
+/* Reports nothing: see coll_comm_finalize. */
 void coll_comm_destroy(coll_comm *comm);
 
 /* The last call before a communicator is destroyed (the world: with its context), for programs that
- * may end with an operation which waits for nobody: tells a mismatch that no other call is left to
- * tell, else the communicator's first failure. Local: waits for no peer's call, only for what this
- * rank has sent to arrive (the timeout at most), as coll_context_destroy does. Of two ranks that
- * disagree and settle, one learns it at least, and the other where it settles after that; over zmq,
- * which does not say what has arrived, only if the news is here. BASE_ERR_STATE, and nothing has
- * changed, while an operation is under way. */
-BASE_MUST_CHECK base_status coll_comm_settle(coll_comm *comm, base_error *reterr);
+ * may end with an operation which waits for nobody. Reports a mismatch that no other call is left
+ * to report, else the communicator's first failure. Local: it waits for no peer's call, only until
+ * what this rank has sent has arrived (the timeout at most), as coll_context_destroy does. If two
+ * ranks disagree and both finalize, at least one gets the error, and the other gets it if it
+ * finalizes after that. zmq does not say what has arrived: there the error comes only if the peer's
+ * flag or notice is here. BASE_ERR_STATE, and nothing has changed, while an operation is under
+ * way. */
+BASE_MUST_CHECK base_status coll_comm_finalize(coll_comm *comm, base_error *reterr);
 
 /* Collective over comm: the ranks that pass one colour make a communicator, ordered by key, then by
  * rank in comm. A negative colour takes part and gets NULL. */
@@ -260,7 +261,7 @@ void coll_op_destroy(coll_op *op);
  * context, and in coll_context_progress: nothing moves behind the caller's back. */
 BASE_MUST_CHECK base_status coll_op_start(coll_op *op, base_error *reterr);
 
-/* Moves all started operations of the communicator on without blocking, then tells whether this one
+/* Moves all started operations of the communicator on without blocking, then says whether this one
  * is done. */
 BASE_MUST_CHECK base_status coll_op_test(coll_op *op, bool *done, base_error *reterr);
 

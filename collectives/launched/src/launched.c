@@ -96,7 +96,7 @@ base_status coll_launched_close(coll_launched *launched, base_error *reterr)
         return BASE_OK;
     }
     if (!launched->failed) {
-        status = coll_comm_settle(coll_context_world(launched->context), &error);
+        status = coll_comm_finalize(coll_context_world(launched->context), &error);
     }
     if (status != BASE_OK) {
         coll_launched_fail(launched, &error);

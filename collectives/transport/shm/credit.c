@@ -1,4 +1,4 @@
-/* When a flag may be used again, and who compares it.
+/* When a flag may be used again, and which rank compares it.
  *
  * Credit: flag and slot of an operation are used again COLL_FLAG_COUNT (COLL_SHM_SLOTS) operations
  * later, and only when every peer is known to have done its part of the earlier one. Bit 0 of a

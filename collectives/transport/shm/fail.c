@@ -1,9 +1,9 @@
-/* How a failure travels between ranks of one host: by a record in the failing rank's segment, with
- * an alarm in its doorbell for those who look; and for a rank that could not write one, by the
+/* Failure notices between ranks of one host: a record in the failing rank's segment, with
+ * a count in its doorbell for peers that look; and for a rank that could not write one, by the
  * hang-up of its socket, which the kernel sees to.
  *
- * Who hears of a failure may still have all it needs for the operation it is in, so it fails when
- * that does not move any more, or with the next call. */
+ * A rank that receives a notice may still have all it needs for its current operation, so it fails
+ * when that does not move any more, or with the next call. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "core/text.h"
 #include "transport/shm/layout.h"
 
-void coll_shm_distress(coll_comm *comm)
+void coll_shm_send_failure(coll_comm *comm)
 {
     const shm_context *context_link = comm->context->link;
     const shm_comm *link = comm->link;
@@ -24,12 +24,12 @@ void coll_shm_distress(coll_comm *comm)
     if (own == NULL || context_link->doorbells[comm->context->rank] == NULL) {
         return;
     }
-    own->distress.status = comm->failure.status;
-    own->distress.speaker = (uint32_t)comm->speaker;
-    (void)snprintf(own->distress.text, sizeof own->distress.text, "%s",
-                   comm->failure.message + comm->words_at);
-    atomic_store(&own->distress.set, 1);
-    (void)atomic_fetch_add(&context_link->doorbells[comm->context->rank]->alarms, 1);
+    own->failure_notice.status = comm->failure.status;
+    own->failure_notice.origin = (uint32_t)comm->origin;
+    (void)snprintf(own->failure_notice.text, sizeof own->failure_notice.text, "%s",
+                   comm->failure.message + comm->message_offset_bytes);
+    atomic_store(&own->failure_notice.set, 1);
+    (void)atomic_fetch_add(&context_link->doorbells[comm->context->rank]->failures, 1);
     coll_shm_wake_peers(comm);
 }
 
@@ -37,47 +37,47 @@ void coll_shm_distress(coll_comm *comm)
 static void take_over(coll_comm *comm, int peer)
 {
     const shm_comm *link = comm->link;
-    const shm_distress *distress = &link->segments[peer]->distress;
+    const shm_failure_notice *notice = &link->segments[peer]->failure_notice;
     char text[BASE_ERROR_MESSAGE_BYTES];
-    memcpy(text, distress->text, sizeof text);
+    memcpy(text, notice->text, sizeof text);
     text[sizeof text - 1] = '\0';
-    coll_comm_fail_as(comm, peer, distress->speaker, distress->status, text);
+    coll_comm_fail_as(comm, peer, notice->origin, notice->status, text);
 }
 
-static void hear_comm(coll_comm *comm)
+static void receive_failure(coll_comm *comm)
 {
     const shm_comm *link = comm->link;
-    for (int peer = 0; peer < comm->size && comm->distressed == 0; peer++) {
-        if (peer != comm->rank && atomic_load(&link->segments[peer]->distress.set) != 0) {
-            comm->distressed = peer + 1;
+    for (int peer = 0; peer < comm->size && comm->failed_peer == 0; peer++) {
+        if (peer != comm->rank && atomic_load(&link->segments[peer]->failure_notice.set) != 0) {
+            comm->failed_peer = peer + 1;
         }
     }
 }
 
-void coll_shm_hear(coll_context *context)
+void coll_shm_receive_failures(coll_context *context)
 {
     shm_context *link = context->link;
     for (int rank = 0; rank < context->size; rank++) {
         if (rank != context->rank && link->doorbells[rank] != NULL) {
-            link->alarms_seen[rank] = atomic_load(&link->doorbells[rank]->alarms);
+            link->failures_seen[rank] = atomic_load(&link->doorbells[rank]->failures);
         }
     }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         if (!comm->failed && comm->link != NULL) {
-            hear_comm(comm);
+            receive_failure(comm);
         }
     }
 }
 
-void coll_shm_heed(coll_comm *comm)
+void coll_shm_propagate_failure(coll_comm *comm)
 {
-    if (comm->distressed != 0 && !comm->failed) {
-        take_over(comm, comm->distressed - 1);
+    if (comm->failed_peer != 0 && !comm->failed) {
+        take_over(comm, comm->failed_peer - 1);
     }
 }
 
 /* Each rank shows its flags, and then looks at the other's: one of the two sees what came later. */
-void coll_shm_settle(coll_comm *comm)
+void coll_shm_finalize(coll_comm *comm)
 {
     atomic_thread_fence(memory_order_seq_cst);
     for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
@@ -86,8 +86,8 @@ void coll_shm_settle(coll_comm *comm)
         }
     }
     if (!comm->failed) {
-        coll_shm_hear(comm->context);
-        coll_shm_heed(comm);
+        coll_shm_receive_failures(comm->context);
+        coll_shm_propagate_failure(comm);
     }
 }
 
@@ -157,14 +157,14 @@ static void watch_op(coll_op *op)
         if (coll_progress(comm->context)) {
             return;
         }
-        hear_comm(comm);
-        coll_shm_heed(comm);
+        receive_failure(comm);
+        coll_shm_propagate_failure(comm);
         if (!comm->failed && coll_shm_awaits(op, peer)) {
-            char who[160];
+            char name[160];
             char what[COLL_DESCRIBE_BYTES];
-            coll_rank_text(comm, peer, who, sizeof who);
+            coll_rank_text(comm, peer, name, sizeof name);
             coll_op_text(op, what, sizeof what);
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has gone: %s", who, what);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has gone: %s", name, what);
         }
     }
 }
@@ -182,7 +182,7 @@ static coll_op *first_of(const coll_comm *comm)
 void coll_shm_watch(coll_op *op)
 {
     coll_context *context = op->comm->context;
-    coll_shm_hear(context);
+    coll_shm_receive_failures(context);
     if (coll_progress(context)) {
         return;
     }
@@ -191,7 +191,7 @@ void coll_shm_watch(coll_op *op)
         if (comm->failed || comm->link == NULL || (first == NULL && comm != op->comm)) {
             continue;
         }
-        coll_shm_heed(comm);
+        coll_shm_propagate_failure(comm);
         if (!comm->failed && first != NULL) {
             watch_op(first);
         }

@@ -19,8 +19,8 @@ enum {
     NONCE_BYTES = 16,
     NAME_BYTES = 16, /* an autobound name is a NUL and five hex digits */
     POLL_SLICE_MS = 20,
-    GUESTS_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
-    STRANGERS_MAX = 1024,             /* connections refused before giving up */
+    PENDING_MAX = COLL_RANKS_MAX + 16, /* connected, and not known yet; strangers included */
+    STRANGERS_MAX = 1024,              /* connections refused before giving up */
 };
 
 /* What the exchange carries. */
@@ -109,38 +109,40 @@ static base_status wait_any(coll_context *context, struct pollfd *items, nfds_t 
     }
 }
 
-/* Who has connected, and not said yet who it is. */
-typedef struct lobby {
+/* Connections whose peer has not identified itself yet. */
+typedef struct acceptor {
     int listener;
     const uint8_t *nonce;
-    int guests[GUESTS_MAX]; /* sockets, in the order in which they came */
-    int guest_count;
-    int strangers; /* sent away */
-} lobby;
+    int pending[PENDING_MAX]; /* sockets, in the order in which they came */
+    int pending_count;
+    int strangers; /* rejected */
+} acceptor;
 
-static void take_out(lobby *l, int index)
+static void take_out(acceptor *l, int index)
 {
-    l->guest_count--;
-    memmove(&l->guests[index], &l->guests[index + 1],
-            (size_t)(l->guest_count - index) * sizeof l->guests[0]);
+    l->pending_count--;
+    memmove(&l->pending[index], &l->pending[index + 1],
+            (size_t)(l->pending_count - index) * sizeof l->pending[0]);
 }
 
-static void send_away(lobby *l, int index)
+static void reject(acceptor *l, int index)
 {
-    (void)close(l->guests[index]);
+    (void)close(l->pending[index]);
     take_out(l, index);
     l->strangers++;
 }
 
 static bool is_of_this_user(int sock)
 {
-    struct ucred who;
-    socklen_t length = sizeof who;
-    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && who.uid == geteuid();
+    struct ucred credentials;
+    socklen_t length = sizeof credentials;
+    return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+           credentials.uid == geteuid();
 }
 
-/* Takes one guest more; where they are too many, who has said nothing for longest goes. */
-static base_status welcome(lobby *l, base_error *reterr)
+/* Accepts one connection. If too many are pending, the one that has been silent for longest is
+ * closed. */
+static base_status accept_one(acceptor *l, base_error *reterr)
 {
     const int sock = accept4(l->listener, NULL, NULL, SOCK_CLOEXEC);
     if (sock < 0) {
@@ -153,23 +155,23 @@ static base_status welcome(lobby *l, base_error *reterr)
         l->strangers++;
         return BASE_OK;
     }
-    if (l->guest_count == GUESTS_MAX) {
-        send_away(l, 0);
+    if (l->pending_count == PENDING_MAX) {
+        reject(l, 0);
     }
-    l->guests[l->guest_count++] = sock;
+    l->pending[l->pending_count++] = sock;
     return BASE_OK;
 }
 
-/* Hears who a guest is; true if it is a rank that was missing. */
-static bool hear(coll_context *context, lobby *l, int index)
+/* Receives the hello of a pending connection; true if it is a rank that was missing. */
+static bool receive_hello(coll_context *context, acceptor *l, int index)
 {
     fdpass_hello hello = {.rank = 0};
-    const int sock = l->guests[index];
+    const int sock = l->pending[index];
     const ssize_t got = recv(sock, &hello, sizeof hello, MSG_DONTWAIT);
     if (got != (ssize_t)sizeof hello || memcmp(hello.nonce, l->nonce, NONCE_BYTES) != 0 ||
         hello.rank <= (uint32_t)context->rank || hello.rank >= (uint32_t)context->size ||
         context->socks[hello.rank] >= 0) {
-        send_away(l, index);
+        reject(l, index);
         return false;
     }
     take_out(l, index);
@@ -182,23 +184,23 @@ static bool is_here(const coll_context *context, int rank)
     return coll_identity_same_host(&context->identities[rank], &context->identities[context->rank]);
 }
 
-/* One look at all who are there; how many more of the ranks have come is taken off *missing. */
-static base_status look(coll_context *context, lobby *l, int64_t deadline_ns, int *missing,
+/* One look at all connections; the ranks that have come are taken off *missing. */
+static base_status look(coll_context *context, acceptor *l, int64_t deadline_ns, int *missing,
                         base_error *reterr)
 {
-    struct pollfd items[1 + GUESTS_MAX] = {{.fd = l->listener, .events = POLLIN}};
-    const int count = l->guest_count;
+    struct pollfd items[1 + PENDING_MAX] = {{.fd = l->listener, .events = POLLIN}};
+    const int count = l->pending_count;
     for (int i = 0; i < count; i++) {
-        items[1 + i] = (struct pollfd){.fd = l->guests[i], .events = POLLIN};
+        items[1 + i] = (struct pollfd){.fd = l->pending[i], .events = POLLIN};
     }
     base_status status = wait_any(context, items, (nfds_t)count + 1, deadline_ns, reterr);
     for (int i = count - 1; status == BASE_OK && i >= 0; i--) {
-        if (items[1 + i].revents != 0 && hear(context, l, i)) {
+        if (items[1 + i].revents != 0 && receive_hello(context, l, i)) {
             --*missing;
         }
     }
     if (status == BASE_OK && items[0].revents != 0) {
-        status = welcome(l, reterr);
+        status = accept_one(l, reterr);
     }
     if (status == BASE_OK && l->strangers > STRANGERS_MAX) {
         status = base_fail(reterr, BASE_ERR_PEER, "%d strangers tried to connect", l->strangers);
@@ -210,7 +212,7 @@ static base_status look(coll_context *context, lobby *l, int64_t deadline_ns, in
 static base_status accept_all(coll_context *context, int listener, const uint8_t *nonce,
                               int64_t deadline_ns, base_error *reterr)
 {
-    lobby l = {.listener = listener, .nonce = nonce};
+    acceptor l = {.listener = listener, .nonce = nonce};
     base_status status = BASE_OK;
     int missing = 0;
     for (int rank = context->rank + 1; rank < context->size; rank++) {
@@ -219,8 +221,8 @@ static base_status accept_all(coll_context *context, int listener, const uint8_t
     while (status == BASE_OK && missing > 0) {
         status = look(context, &l, deadline_ns, &missing, reterr);
     }
-    while (l.guest_count > 0) {
-        send_away(&l, 0);
+    while (l.pending_count > 0) {
+        reject(&l, 0);
     }
     return status == BASE_OK
                ? BASE_OK

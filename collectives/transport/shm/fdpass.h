@@ -3,8 +3,8 @@
  * Why not socket pairs inherited from the launcher: ranks may be started by anything. Why abstract
  * and autobound: the kernel picks a free name, so two jobs cannot collide; it is no file, so a
  * SIGKILL leaves nothing behind. The name and a random 128-bit nonce go through the caller's
- * exchange. Who connects must know the nonce (so belongs to the job) and run under this process's
- * user (SO_PEERCRED); anybody else is closed without an answer. */
+ * exchange. A process that connects must know the nonce (so belongs to the job) and run under this
+ * process's user (SO_PEERCRED); anybody else is closed without an answer. */
 #ifndef COLL_SRC_FDPASS_H
 #define COLL_SRC_FDPASS_H
 

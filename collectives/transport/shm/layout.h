@@ -24,17 +24,17 @@ typedef enum shm_slumber {
  * then. */
 typedef struct shm_doorbell {
     _Alignas(128) _Atomic uint32_t asleep; /* a shm_slumber */
-    _Atomic uint32_t alarms;               /* communicators of this rank that have failed */
+    _Atomic uint32_t failures;             /* communicators of this rank that have failed */
     _Alignas(128) _Atomic uint32_t rung;   /* the futex */
 } shm_doorbell;
 
-/* Why this rank gave up the communicator. */
-typedef struct shm_distress {
+/* A failure notice: why this rank gave up the communicator. */
+typedef struct shm_failure_notice {
     _Alignas(128) _Atomic uint32_t set;
     int32_t status;
-    uint32_t speaker; /* 1 + the rank that said so first; 0: this one */
+    uint32_t origin; /* 1 + the rank that failed first; 0: this one */
     char text[BASE_ERROR_MESSAGE_BYTES];
-} shm_distress;
+} shm_failure_notice;
 
 /* What stands at the start of a segment; then the slots, the staging buffers, and the frames. */
 typedef struct shm_segment {
@@ -43,9 +43,9 @@ typedef struct shm_segment {
     shm_counter staged;   /* windows that this rank has put into its staging buffers */
     shm_counter consumed; /* windows of which this rank has taken all that it takes */
     shm_counter reduced;  /* rounds in which this rank's slice is done */
-    shm_counter claimed;  /* who does this rank's slice; written by whoever takes it */
+    shm_counter claimed;  /* the rank that does this rank's slice; written by that rank */
     coll_flag flags[COLL_FLAG_COUNT];
-    shm_distress distress;
+    shm_failure_notice failure_notice;
     shm_counter waits; /* ranks that this one has been waiting for, a bit for each */
     shm_counter sent[COLL_CHANNELS][COLL_RANKS_MAX];  /* frames put for a peer */
     shm_counter taken[COLL_CHANNELS][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
@@ -76,7 +76,7 @@ typedef struct shm_comm {
 
 typedef struct shm_context {
     shm_doorbell *doorbells[COLL_RANKS_MAX];
-    uint32_t alarms_seen[COLL_RANKS_MAX];
+    uint32_t failures_seen[COLL_RANKS_MAX];
     int doorbell_fds[COLL_RANKS_MAX]; /* eventfds of peers that may sleep polling; -1 */
 } shm_context;
 
@@ -100,12 +100,12 @@ size_t coll_shm_segment_bytes(int ranks);
 
 /* Wakes all peers of the communicator that have gone to sleep. */
 void coll_shm_wake_peers(coll_comm *comm);
-/* The same after something was published; and hears the alarms of those that have failed. */
+/* The same after something was published; and receives the failure notices of peers. */
 void coll_shm_published(coll_comm *comm);
 /* The same after something was published by a plain store. */
-void coll_shm_tell(coll_comm *comm);
+void coll_shm_notify(coll_comm *comm);
 
-/* Tells peers how this rank sleeps, or that it is awake. */
+/* Shows peers how this rank sleeps, or that it is awake. */
 void coll_shm_slumber(coll_context *context, shm_slumber how);
 
 /* credit.c */
@@ -130,10 +130,10 @@ bool coll_shm_fail_flag(coll_comm *comm, int peer, uint64_t sequence, uint64_t w
 
 /* protocol.c: functions of the transport's table. */
 void coll_shm_post(coll_op *op, const void *payload, size_t payload_bytes);
-/* The same for those who look: coll_shm_tell tells those who sleep. */
+/* The same for peers that are awake: coll_shm_notify wakes those that sleep. */
 void coll_shm_show(coll_op *op);
 void coll_shm_advance(coll_op *op, bool *moved);
-/* The same for who has nothing else to do: looks so many times for what it waits for. */
+/* The same for a rank that has nothing else to do: looks so many times for what it waits for. */
 void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved);
 
 /* copies.c */
@@ -194,7 +194,7 @@ coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
 
 /* The slice to do next, `last` being the one just done (negative: none yet). */
 int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
-/* Marks a slice as done; coll_shm_published tells those who sleep. */
+/* Marks a slice as done; coll_shm_published wakes peers that sleep. */
 void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice);
 /* Whether it is, and with it all that its owner and others wrote for it can be read. */
 bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice);
@@ -215,13 +215,13 @@ bool coll_staged_awaits(const coll_op *op, int peer);
 
 /* fail.c */
 
-/* Tells peers why the communicator has failed here. */
-void coll_shm_distress(coll_comm *comm);
-/* Notes which communicators a peer has given up. */
-void coll_shm_hear(coll_context *context);
-/* Fails the communicator if a peer has given it up. */
-void coll_shm_heed(coll_comm *comm);
-void coll_shm_settle(coll_comm *comm);
+/* Sends peers a failure notice: why the communicator has failed here. */
+void coll_shm_send_failure(coll_comm *comm);
+/* Receives failure notices: notes which communicators a peer has given up. */
+void coll_shm_receive_failures(coll_context *context);
+/* Propagates a failure: fails the communicator if a peer has given it up. */
+void coll_shm_propagate_failure(coll_comm *comm);
+void coll_shm_finalize(coll_comm *comm);
 void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
 uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
 /* Fails communicators that do not move on because a peer has given up or gone; op is waited for. */

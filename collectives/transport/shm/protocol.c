@@ -25,7 +25,7 @@ void coll_shm_post(coll_op *op, const void *payload, size_t payload_bytes)
     (void)payload;
     (void)payload_bytes;
     coll_shm_show(op);
-    coll_shm_tell(op->comm);
+    coll_shm_notify(op->comm);
     coll_shm_keep(op);
 }
 
@@ -65,7 +65,7 @@ void coll_shm_show(coll_op *op)
     atomic_store_explicit(&flag->word, word, memory_order_release);
 }
 
-/* What each rank said about where its buffers lie, copied out of peers' memory once. Tells whether
+/* Where each rank says that its buffers are, copied out of peers' memory once. Tells whether
  * anybody's send buffer is in an arena. */
 static bool read_refs(const coll_op *op, coll_buffer_ref *refs)
 {
@@ -100,7 +100,7 @@ static void take_mixed(coll_op *op, const coll_buffer_ref *refs)
                                 : (uint8_t *)op->desc.recv);
 }
 
-/* Own part done: peers are told where they wait for it, and where the next flag, shown already,
+/* Own part done: peers are notified where they wait for it, and where the next flag, shown already,
  * could not say it. */
 static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
 {

@@ -3,7 +3,7 @@
  *
  * What need not stand between a rank's coming and its peers' seeing it comes after: the flight
  * record, the own part of the result, and last, when there is nothing else to do, the fence and the
- * look at who sleeps. */
+ * look for sleepers. */
 #include <sched.h>
 
 #include "core/failure.h"
@@ -20,22 +20,22 @@ static bool is_short(const coll_op *op)
 }
 
 /* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
- * few turns for the others to run. False: the operation has to stand in the queue. Who sleeps is
- * told when there is time for it, before the first pause, or when there is more to do than a piece,
- * which peers could do at the same time; `told` says whether that came. Where op moves for long,
- * the deadline is looked at, and holds for the queue, too. */
-static bool finish_soon(coll_op *op, bool *told)
+ * few turns for the others to run. False: the operation has to stand in the queue. Peers that sleep
+ * are woken when there is time for it, before the first pause, or when there is more to do than a
+ * piece, which peers could do at the same time; `notified` says whether that came. Where op moves
+ * for long, the deadline is looked at, and holds for the queue, too. */
+static bool finish_soon(coll_op *op, bool *notified)
 {
     coll_comm *comm = op->comm;
     const bool crowded = comm->context->spins == 0;
-    const unsigned turns_max = crowded ? comm->context->patience : COLL_SHM_SPINS;
+    const unsigned turns_max = crowded ? comm->context->yield_budget : COLL_SHM_SPINS;
     unsigned moves = 0;
     for (unsigned turns = 0; turns < turns_max && !comm->failed; turns++) {
-        const bool hot = *told && !crowded && turns <= COLL_SHM_SPINS_HOT;
+        const bool hot = *notified && !crowded && turns <= COLL_SHM_SPINS_HOT;
         bool moved = false;
         coll_shm_advance_looking(op, hot ? COLL_SHM_LOOKS : 1, &moved);
         if (op->stage == COLL_STAGE_DONE) {
-            coll_patience_gain(comm->context);
+            coll_yield_budget_grow(comm->context);
             op->deadline_ns = 0;
             return true;
         }
@@ -45,9 +45,9 @@ static bool finish_soon(coll_op *op, bool *told)
         if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
             return false;
         }
-        if (!*told && (!moved || op->stage == COLL_STAGE_RUNNING)) {
-            coll_shm_tell(comm);
-            *told = true;
+        if (!*notified && (!moved || op->stage == COLL_STAGE_RUNNING)) {
+            coll_shm_notify(comm);
+            *notified = true;
             continue;
         }
         if (moved) {
@@ -67,20 +67,20 @@ static bool finish_soon(coll_op *op, bool *told)
 
 /* The same of an operation that goes by flags or slots, where ranks have processors of their
  * own. */
-static bool copy_soon(coll_op *op, bool *told)
+static bool copy_soon(coll_op *op, bool *notified)
 {
     coll_comm *comm = op->comm;
     for (unsigned turns = 0; turns < COLL_SHM_SPINS && !comm->failed; turns++) {
-        const bool hot = *told && turns <= COLL_SHM_SPINS_HOT;
+        const bool hot = *notified && turns <= COLL_SHM_SPINS_HOT;
         if (coll_shm_copy(op, hot ? COLL_SHM_LOOKS : 1)) {
             return true;
         }
         if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
             return false;
         }
-        if (!*told) {
-            coll_shm_tell(comm);
-            *told = true;
+        if (!*notified) {
+            coll_shm_notify(comm);
+            *notified = true;
         } else if (!hot) {
             coll_pause();
         }
@@ -94,7 +94,7 @@ static bool is_under_way(const coll_context *context)
 {
     for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         if (!comm->failed &&
-            (comm->head != NULL || (comm->point != NULL && coll_point_is_busy(comm)))) {
+            (comm->head != NULL || (comm->p2p != NULL && coll_p2p_is_busy(comm)))) {
             return true;
         }
     }
@@ -105,7 +105,7 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
                   base_error *reterr)
 {
     if (is_under_way(comm->context) || comm->blocking->queued || desc->kind == COLL_SEND ||
-        desc->kind == COLL_RECEIVE || comm->distressed != 0 ||
+        desc->kind == COLL_RECEIVE || comm->failed_peer != 0 ||
         coll_comm_check(comm, NULL) != BASE_OK) {
         return false;
     }
@@ -114,7 +114,7 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
     if (*status != BASE_OK) {
         return true;
     }
-    bool told = false;
+    bool notified = false;
     coll_op_number(op);
     if (!coll_shm_may_post(op)) {
         coll_record_begin(op);
@@ -126,9 +126,9 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status
     coll_record_begin(op);
     coll_shm_keep(op);
     const bool copies = comm->context->spins > 0 && coll_shm_copies(op);
-    const bool done = copies ? copy_soon(op, &told) : finish_soon(op, &told);
-    if (!told) {
-        coll_shm_tell(comm);
+    const bool done = copies ? copy_soon(op, &notified) : finish_soon(op, &notified);
+    if (!notified) {
+        coll_shm_notify(comm);
     }
     if (done) {
         coll_record_end(op);

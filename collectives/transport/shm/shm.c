@@ -1,11 +1,11 @@
 /* Shared memory between the ranks of one host.
  *
- * Each rank has one segment per communicator: its flags, its slots, how far it has finished,
- * and for every peer the frames it sends and how many it has taken. shm_layout.h has the details.
- * Peers map it, and poll. A rank that goes to sleep says so in its doorbell; who publishes anything
+ * Each rank has one segment per communicator: its flags, its slots, how far it has finished, and
+ * for every peer the frames it sends and how many it has taken. layout.h has the details. Peers map
+ * it, and poll. A rank that goes to sleep says so in its doorbell; a rank that publishes anything
  * looks there and rings. Between a sleeper's word and its last look, and between the news and the
- * look at the doorbell, stands a fence: either the sleeper sees the news
- * or the news sees the sleeper. */
+ * look at the doorbell, stands a fence: either the sleeper sees the news or the news sees the
+ * sleeper. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -73,22 +73,22 @@ void coll_shm_wake_peers(coll_comm *comm)
 void coll_shm_published(coll_comm *comm)
 {
     const shm_context *link = comm->context->link;
-    bool alarmed = false;
+    bool failed = false;
     for (int peer = 0; peer < comm->size; peer++) {
         const int rank = comm->ranks[peer];
         const shm_doorbell *doorbell = link->doorbells[rank];
         if (peer == comm->rank) {
             continue;
         }
-        alarmed = alarmed || atomic_load(&doorbell->alarms) != link->alarms_seen[rank];
+        failed = failed || atomic_load(&doorbell->failures) != link->failures_seen[rank];
         ring_if_asleep(comm, peer);
     }
-    if (alarmed) {
-        coll_shm_hear(comm->context);
+    if (failed) {
+        coll_shm_receive_failures(comm->context);
     }
 }
 
-void coll_shm_tell(coll_comm *comm)
+void coll_shm_notify(coll_comm *comm)
 {
     atomic_thread_fence(memory_order_seq_cst);
     coll_shm_published(comm);
@@ -315,9 +315,9 @@ const coll_transport_table coll_shm_transport = {
     .may_post = coll_shm_may_post,
     .advance = coll_shm_advance,
     .run = coll_shm_run,
-    .distress = coll_shm_distress,
-    .heed = coll_shm_heed,
-    .settle = coll_shm_settle,
+    .send_failure = coll_shm_send_failure,
+    .propagate_failure = coll_shm_propagate_failure,
+    .finalize = coll_shm_finalize,
     .show_waits = coll_shm_show_waits,
     .waits_of = coll_shm_waits_of,
     .watch = coll_shm_watch,

@@ -1,15 +1,15 @@
 /* Slices of a vector that all ranks reduce together: rank k's slice is its own to do. Where ranks
  * share processors, whoever runs takes the slices of those who do not: a rank that has arrived and
- * lost its processor need not get it back before the others can go on. Who does a slice changes no
- * bit of it.
+ * lost its processor need not get it back before the others can go on. Which rank does a slice
+ * changes no bit of it.
  *
  * Slices are numbered by rounds, counted over all operations of the communicator. A slice's claim
  * and its end stand in its owner's segment. */
 #include "transport/shm/layout.h"
 
-enum { WHO_BITS = 7 };
+enum { RANK_BITS = 7 };
 
-_Static_assert(COLL_RANKS_MAX < 1 << WHO_BITS, "a claim names its rank");
+_Static_assert(COLL_RANKS_MAX < 1 << RANK_BITS, "a claim names its rank");
 
 enum { LINE_BYTES = 64 };
 
@@ -32,9 +32,9 @@ static int claim(const coll_comm *comm, uint64_t round, int slice)
 {
     const shm_comm *link = comm->link;
     shm_segment *owner = link->segments[slice];
-    const uint64_t wanted = (round + 1) << WHO_BITS | (uint64_t)(comm->rank + 1);
+    const uint64_t wanted = (round + 1) << RANK_BITS | (uint64_t)(comm->rank + 1);
     uint64_t seen = atomic_load(&owner->claimed.value);
-    if (seen >> WHO_BITS > round) {
+    if (seen >> RANK_BITS > round) {
         return COLL_SLICE_NONE;
     }
     if (atomic_load(&owner->reduced.value) < round) {
@@ -77,9 +77,9 @@ bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer)
     const shm_comm *link = comm->link;
     for (int slice = 0; slice < comm->size; slice++) {
         const uint64_t word = atomic_load(&link->segments[slice]->claimed.value);
-        const bool busy = word >> WHO_BITS > atomic_load(&link->segments[slice]->reduced.value);
-        const int who = (int)(word & ((1U << WHO_BITS) - 1)) - 1;
-        const int doer = busy && who >= 0 && who < comm->size ? who : slice;
+        const bool busy = word >> RANK_BITS > atomic_load(&link->segments[slice]->reduced.value);
+        const int claimer = (int)(word & ((1U << RANK_BITS) - 1)) - 1;
+        const int doer = busy && claimer >= 0 && claimer < comm->size ? claimer : slice;
         if (doer == peer && !coll_shm_slice_ended(comm, round, slice)) {
             return true;
         }

@@ -10,7 +10,7 @@
  * counted over all operations of the communicator, so nothing is reset, and no operation has to
  * wait for the last reader of the one before, unless its windows are of another length. The first
  * window goes in before the operation is posted where that is possible: the flags are then
- * all the waiting there is. Peers that look see a window at once; those that sleep are told when
+ * all the waiting there is. Peers that look see a window at once; those that sleep are woken when
  * there is nothing to do, or a piece is done. */
 #include <string.h>
 
@@ -449,7 +449,7 @@ bool coll_staged_advance(coll_op *op, bool *moved)
         return false;
     }
     *moved = true;
-    coll_shm_tell(op->comm);
+    coll_shm_notify(op->comm);
     if (s->out < s->count) {
         return false;
     }

@@ -88,10 +88,10 @@ static bool all_send_in_arenas(const coll_op *op, const coll_buffer_ref *refs)
 
 typedef enum receivers { ALL, ONLY_ROOT, BUT_ROOT } receivers;
 
-static bool all_recv_in_arenas(const coll_op *op, const coll_buffer_ref *refs, receivers who)
+static bool all_recv_in_arenas(const coll_op *op, const coll_buffer_ref *refs, receivers which)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
-        const bool counts = who == ALL || (rank == op->desc.root) == (who == ONLY_ROOT);
+        const bool counts = which == ALL || (rank == op->desc.root) == (which == ONLY_ROOT);
         if (counts && refs[rank].recv_arena == 0) {
             return false;
         }

@@ -15,27 +15,27 @@ typedef struct coll_net_stream {
     uint8_t *target;                   /* where the next frames belong, if they are this word's */
     size_t target_bytes;
     uint64_t target_word;
-    bool body_found;   /* of a frame that has not been committed yet */
-    uint64_t received; /* frames put into the buffers, */
-    uint64_t taken;    /* taken out of them, */
-    uint64_t told;     /* and told to the peer to have been taken */
+    bool body_found;      /* of a frame that has not been committed yet */
+    uint64_t received;    /* frames put into the buffers, */
+    uint64_t taken;       /* taken out of them, */
+    uint64_t credit_sent; /* and reported to the peer as taken */
     uint64_t sent;
-    uint64_t sent_taken; /* by the peer, as far as it has told */
+    uint64_t sent_taken; /* by the peer, as far as it has reported */
 } coll_net_stream;
 
 typedef struct coll_net_comm {
     coll_flag (*flags)[COLL_FLAG_COUNT];       /* of every rank of the communicator */
     coll_net_stream (*streams)[COLL_CHANNELS]; /* by rank in the communicator */
-    uint8_t *payloads;               /* of every rank: inline_bytes for each of its flags */
-    uint64_t newest[COLL_RANKS_MAX]; /* operation of each that its flags have shown here, */
-    uint64_t least;                  /* and at least so much all of them */
-    uint64_t gave[COLL_RANKS_MAX];   /* newest operation that each took something of, */
-    uint64_t let_go[COLL_RANKS_MAX]; /* and whose flag was not kept back */
-    uint64_t given[COLL_RANKS_MAX];  /* bytes handed over for each, up to an operation's last */
-    uint64_t points[COLL_RANKS_MAX]; /* and up to a message's */
-    uint8_t *told; /* a peer's failure that is not this rank's yet: its frame's body */
-    size_t told_bytes;
-    int told_by;
+    uint8_t *payloads;                 /* of every rank: inline_bytes for each of its flags */
+    uint64_t newest[COLL_RANKS_MAX];   /* operation of each that its flags have shown here, */
+    uint64_t least;                    /* and at least so much all of them */
+    uint64_t gave[COLL_RANKS_MAX];     /* newest operation that each took something of, */
+    uint64_t let_go[COLL_RANKS_MAX];   /* and whose flag was not kept back */
+    uint64_t given[COLL_RANKS_MAX];    /* bytes handed over for each, up to an operation's last */
+    uint64_t messages[COLL_RANKS_MAX]; /* and up to a message's */
+    uint8_t *notice; /* the failure notice that this rank has yet to come to: its frame's body */
+    size_t notice_bytes;
+    int notice_from;
     uint64_t waits[COLL_RANKS_MAX]; /* what each has said that it waits for, a bit for each rank */
     uint64_t failed_at;             /* the operation that the failure is about; 0: none */
     uint8_t *sending;               /* a body between send_begin and send_end */
@@ -70,7 +70,7 @@ bool coll_net_take_credit(coll_comm *comm, int peer, const coll_frame_head *head
 /* Whether the body of a frame about a failure has a size that one can have. */
 bool coll_net_failure_is_sound(const coll_frame_head *head);
 /* Takes the failure of a rank of the communicator, now or when this rank has come to it. */
-void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes);
+void coll_net_receive_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes);
 /* Peer, a rank of the context, says nothing any more. */
 void coll_net_mark_left(coll_net *net, int peer);
 

@@ -1,4 +1,5 @@
-/* Failures that travel, and peers that leave. */
+/* Failure notices between ranks, and peers that leave. Called by net.c, and through the tables of
+ * the transports over sockets. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,13 @@
 #include "core/text.h"
 #include "transport/socket/comm.h"
 
-#define SETTLE_STEP_NS (2 * BASE_NS_PER_MS) /* an answer of the system's is no event */
+#define FINALIZE_STEP_NS (2 * BASE_NS_PER_MS) /* an answer of the system's is no event */
 
 /* What a failure's frame begins with; the text follows. */
 typedef struct reason_head {
     uint64_t sequence; /* of the operation that failed; 0: it is not about one */
     int32_t status;
-    uint32_t speaker; /* 1 + the rank that said so first; 0: the sender */
+    uint32_t origin; /* 1 + the rank that failed first; 0: the sender */
 } reason_head;
 
 _Static_assert(sizeof(reason_head) + BASE_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
@@ -37,9 +38,9 @@ void coll_net_fail_peer(coll_context *context, int peer, const char *what)
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         const int rank = coll_net_rank_in(comm, peer);
         if (rank >= 0) {
-            char who[160];
-            coll_rank_text(comm, rank, who, sizeof who);
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s %s", who, what);
+            char name[160];
+            coll_rank_text(comm, rank, name, sizeof name);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s %s", name, what);
         }
     }
 }
@@ -65,16 +66,16 @@ static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t 
     memcpy(text, body + sizeof head, kept);
     text[kept] = '\0';
     if (text[0] == '\0') {
-        (void)snprintf(text, sizeof text, "a failure without words");
+        (void)snprintf(text, sizeof text, "a failure without a message");
     }
     coll_net_comm *link = comm->net;
     link->failed_at = head.sequence;
-    coll_comm_fail_as(comm, peer, head.speaker, head.status, text);
+    coll_comm_fail_as(comm, peer, head.origin, head.status, text);
 }
 
 /* Takes a failure, or keeps it until this rank has come as far: what stands before the operation
  * that failed can still end well. */
-void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
+void coll_net_receive_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
 {
     coll_net_comm *link = comm->net;
     reason_head head;
@@ -83,32 +84,32 @@ void coll_net_hear_failure(coll_comm *comm, int peer, const uint8_t *body, size_
         take_failure(comm, peer, body, body_bytes);
         return;
     }
-    if (link->told != NULL) {
+    if (link->notice != NULL) {
         reason_head kept;
-        memcpy(&kept, link->told, sizeof kept);
+        memcpy(&kept, link->notice, sizeof kept);
         if (kept.sequence <= head.sequence) {
             return; /* one is enough, the first */
         }
-        free(link->told);
+        free(link->notice);
     }
-    link->told = malloc(body_bytes);
-    if (link->told == NULL) {
+    link->notice = malloc(body_bytes);
+    if (link->notice == NULL) {
         take_failure(comm, peer, body, body_bytes);
         return;
     }
-    memcpy(link->told, body, body_bytes);
-    link->told_bytes = body_bytes;
-    link->told_by = peer;
+    memcpy(link->notice, body, body_bytes);
+    link->notice_bytes = body_bytes;
+    link->notice_from = peer;
     coll_net_of(comm->context)->watchful = true;
 }
 
 static void fail_left(coll_comm *comm, int rank, const coll_op *op)
 {
-    char who[160];
+    char name[160];
     char what[160];
-    coll_rank_text(comm, rank, who, sizeof who);
+    coll_rank_text(comm, rank, name, sizeof name);
     coll_descriptor_text(&op->descriptor, what, sizeof what);
-    (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu", who, what,
+    (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu", name, what,
                          (unsigned long long)op->sequence);
 }
 
@@ -117,10 +118,10 @@ static void fail_left(coll_comm *comm, int rank, const coll_op *op)
 static void check_messages(coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
-    while (!comm->failed && coll_point_advance(comm)) {
+    while (!comm->failed && coll_p2p_advance(comm)) {
     }
     for (int rank = 0; !comm->failed && rank < comm->size; rank++) {
-        const coll_op *op = coll_point_first(comm, rank);
+        const coll_op *op = coll_p2p_first(comm, rank);
         if (op != NULL && net->left[comm->ranks[rank]]) {
             fail_left(comm, rank, op);
         }
@@ -145,7 +146,7 @@ static void check_left(coll_context *context)
                 fail_left(comm, rank, op);
             }
         }
-        if (comm->net != NULL && comm->point != NULL) {
+        if (comm->net != NULL && comm->p2p != NULL) {
             check_messages(comm);
         }
     }
@@ -156,12 +157,12 @@ void coll_net_look(coll_context *context)
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         const coll_net_comm *link = comm->net;
         reason_head head;
-        if (link == NULL || link->told == NULL || comm->failed) {
+        if (link == NULL || link->notice == NULL || comm->failed) {
             continue;
         }
-        memcpy(&head, link->told, sizeof head);
+        memcpy(&head, link->notice, sizeof head);
         if (head.sequence <= current(comm)) {
-            take_failure(comm, link->told_by, link->told, link->told_bytes);
+            take_failure(comm, link->notice_from, link->notice, link->notice_bytes);
         }
     }
     check_left(context);
@@ -186,14 +187,15 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         const int rank = coll_net_rank_in(comm, peer);
         if (rank >= 0) {
-            char who[160];
-            coll_rank_text(comm, rank, who, sizeof who);
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "the connection to %s is lost: %s", who, how);
+            char name[160];
+            coll_rank_text(comm, rank, name, sizeof name);
+            (void)coll_comm_fail(comm, BASE_ERR_PEER, "the connection to %s is lost: %s", name,
+                                 how);
         }
     }
 }
 
-void coll_net_distress(coll_comm *comm)
+void coll_net_send_failure(coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
@@ -205,12 +207,12 @@ void coll_net_distress(coll_comm *comm)
     const uint64_t here = mismatch ? current(comm) : 0;
     const reason_head reason = {.status = comm->failure.status,
                                 .sequence = link->failed_at != 0 ? link->failed_at : here,
-                                .speaker = (uint32_t)comm->speaker};
+                                .origin = (uint32_t)comm->origin};
     uint8_t body[COLL_FRAME_REASON_BYTES];
-    const char *words = comm->failure.message + comm->words_at;
-    const size_t length = strlen(words);
+    const char *message = comm->failure.message + comm->message_offset_bytes;
+    const size_t length = strlen(message);
     memcpy(body, &reason, sizeof reason);
-    memcpy(body + sizeof reason, words, length);
+    memcpy(body + sizeof reason, message, length);
     for (int i = 1; i < comm->size; i++) {
         const int peer = (comm->rank + i) % comm->size;
         if (net->remote[comm->ranks[peer]] && !net->left[comm->ranks[peer]]) {
@@ -261,7 +263,7 @@ static bool has_news(coll_context *context)
     return coll_progress(context) || atomic_load(&context->abort_state) == 2;
 }
 
-void coll_net_settle(coll_comm *comm)
+void coll_net_finalize(coll_comm *comm)
 {
     coll_context *context = comm->context;
     const coll_net_comm *link = comm->net;
@@ -270,20 +272,20 @@ void coll_net_settle(coll_comm *comm)
     while (late >= 0 && !comm->failed && atomic_load(&context->abort_state) == 0) {
         const int64_t now_ns = base_now_ns();
         if (now_ns >= deadline_ns) {
-            char who[160];
-            coll_rank_text(comm, late, who, sizeof who);
+            char name[160];
+            coll_rank_text(comm, late, name, sizeof name);
             (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s does not take what was sent to it",
-                                 who);
+                                 name);
             return;
         }
-        context->table->sleep(context, has_news, now_ns + SETTLE_STEP_NS);
+        context->table->sleep(context, has_news, now_ns + FINALIZE_STEP_NS);
         late = find_undelivered(comm);
     }
     while (!comm->failed && coll_progress(context) && base_now_ns() < deadline_ns) {
     }
     /* Of an operation that this rank will not come to. */
-    if (!comm->failed && link->told != NULL) {
-        take_failure(comm, link->told_by, link->told, link->told_bytes);
+    if (!comm->failed && link->notice != NULL) {
+        take_failure(comm, link->notice_from, link->notice, link->notice_bytes);
     }
 }
 

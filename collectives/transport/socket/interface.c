@@ -1,4 +1,4 @@
-/* Chooses the address that a rank listens on and tells its peers. Called by the links of tcp and
+/* Chooses the address that a rank listens on and sends to its peers. Called by the links of tcp and
  * zmq while they connect. */
 #include "transport/socket/interface.h"
 

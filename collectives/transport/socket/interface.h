@@ -1,9 +1,10 @@
-/* Which address a rank listens on, and tells its peers.
+/* Which address a rank listens on, and sends to its peers.
  *
  * From an interface's name, a numeric address of this host, a network, a list of names to leave
  * out, or, if nothing is said, the source address of the route to the rendezvous. An address that
- * others cannot connect to (loopback, 0.0.0.0, one of no interface) is refused with words that say
- * what there is to choose from. Blocks no longer than the system takes to list its interfaces. */
+ * others cannot connect to (loopback, 0.0.0.0, one of no interface) is refused with a message that
+ * says what there is to choose from. Blocks no longer than the system takes to list its
+ * interfaces. */
 #ifndef COLL_SRC_INTERFACE_H
 #define COLL_SRC_INTERFACE_H
 
@@ -22,7 +23,7 @@ typedef struct coll_interface {
 
 /* Writes the address to listen on. `beyond`: ranks on other hosts must reach it. `rendezvous` and
  * `choice` may be NULL. BASE_ERR_INVALID: nothing fits, or `choice` is no choice; BASE_ERR_IO: the
- * system does not tell. */
+ * system does not say. */
 BASE_MUST_CHECK base_status coll_interface_choose(const char *choice, const char *rendezvous,
                                                   bool beyond, char address[COLL_ADDRESS_BYTES],
                                                   base_error *reterr);

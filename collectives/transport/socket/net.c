@@ -45,14 +45,15 @@ static bool comes_in_several(const coll_op *op, int peer)
 
 /* When a peer is to have the flag: at once where it takes something with it; data of a plan may go
  * the same way in the same turn. What a blocking call shows to those who take nothing waits for
- * company, a few operations long: where there was some lately, or where bytes come in several
+ * other frames, a few operations long: where there were some lately, or where bytes come in several
  * packets, which the system answers anyhow. (A single one is answered with the flag at less cost
  * than without it.)
  *
  * That is sound while this rank is outside of the library, too: its call has ended then, so it has
  * seen the flag of the root or of all, and whoever disagrees with this rank disagrees with that
- * one. Who gives to a root ends without that, and puts nothing off; nor do ranks that share
- * processors: who has less to do goes to sleep earlier, and waking up takes longer than a flag. */
+ * one. A rank that gives to a root ends without that, and puts nothing off; nor do ranks that share
+ * processors: a rank that has less to do goes to sleep earlier, and waking up takes longer than a
+ * flag. */
 static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_taken)
 {
     const coll_comm *comm = op->comm;
@@ -122,7 +123,7 @@ static bool has_sent(const coll_op *op)
     const coll_net_comm *link = comm->net;
     const int target = comm->ranks[op->desc.root];
     return !net->remote[target] || net->links->has_gone == NULL ||
-           net->links->has_gone(comm->context, target, link->points[op->desc.root]);
+           net->links->has_gone(comm->context, target, link->messages[op->desc.root]);
 }
 
 bool coll_net_has_given(const coll_op *op)
@@ -228,19 +229,20 @@ bool coll_net_lend(coll_comm *comm, int peer, const coll_frame_head *head, uint8
 
 /* Flags of communicators that this rank has yet to make are kept; others are dropped. The oldest
  * goes where there is no room: it is of a communicator that is gone. */
-static void keep_orphan(coll_net *net, int peer, const coll_frame_head *head, const uint8_t *body)
+static void keep_unexpected(coll_net *net, int peer, const coll_frame_head *head,
+                            const uint8_t *body)
 {
-    if (net->orphan_count == COLL_ORPHANS_MAX) {
-        free(net->orphans[0].body);
-        net->orphan_count--;
-        memmove(&net->orphans[0], &net->orphans[1],
-                (size_t)net->orphan_count * sizeof net->orphans[0]);
+    if (net->unexpected_count == COLL_UNEXPECTED_MAX) {
+        free(net->unexpected[0].body);
+        net->unexpected_count--;
+        memmove(&net->unexpected[0], &net->unexpected[1],
+                (size_t)net->unexpected_count * sizeof net->unexpected[0]);
     }
     uint8_t *copy = malloc(head->body_bytes);
     if (copy != NULL) {
         memcpy(copy, body, head->body_bytes);
     }
-    net->orphans[net->orphan_count++] = (coll_net_orphan){
+    net->unexpected[net->unexpected_count++] = (coll_net_unexpected){
         .peer = peer, .body_bytes = head->body_bytes, .head = *head, .body = copy};
 }
 
@@ -254,10 +256,10 @@ static void check_flag(coll_comm *comm, int peer, const coll_flag *flag, uint64_
     const uint64_t own_word = atomic_load(&own->word);
     const uint64_t sequence = ++link->newest[peer];
     if (word >> 32 != (uint32_t)sequence) {
-        char who[160];
-        coll_rank_text(comm, peer, who, sizeof who);
+        char name[160];
+        coll_rank_text(comm, peer, name, sizeof name);
         (void)coll_comm_fail(comm, BASE_ERR_PEER,
-                             "%s is at operation #%llu (low half %u): a lost or broken flag", who,
+                             "%s is at operation #%llu (low half %u): a lost or broken flag", name,
                              (unsigned long long)sequence, (unsigned)(word >> 32));
     } else if (own_word != word && own->descriptor.sequence == sequence &&
                (comm->head == NULL || comm->head->sequence > sequence)) {
@@ -315,7 +317,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     coll_comm *comm = comm_of(context, peer, head->comm_id, &rank);
     if (comm == NULL) {
         if ((flag || failed) && !is_gone(net, head->comm_id)) {
-            keep_orphan(net, peer, head, body);
+            keep_unexpected(net, peer, head, body);
         }
         return true;
     }
@@ -325,7 +327,7 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
         return false;
     }
     if (head->kind == COLL_FRAME_FAILED) {
-        coll_net_hear_failure(comm, rank, body, head->body_bytes);
+        coll_net_receive_failure(comm, rank, body, head->body_bytes);
         return true;
     }
     if (flag) {
@@ -342,20 +344,21 @@ bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *hea
     return true;
 }
 
-static void adopt_orphans(coll_comm *comm)
+static void take_unexpected(coll_comm *comm)
 {
     coll_net *net = coll_net_of(comm->context);
-    coll_net_orphan own[COLL_ORPHANS_MAX]; /* taken out first: committing may keep new ones */
+    coll_net_unexpected
+        own[COLL_UNEXPECTED_MAX]; /* taken out first: committing may keep new ones */
     int own_count = 0;
     int kept = 0;
-    for (int i = 0; i < net->orphan_count; i++) {
-        if (net->orphans[i].head.comm_id == comm->id) {
-            own[own_count++] = net->orphans[i];
+    for (int i = 0; i < net->unexpected_count; i++) {
+        if (net->unexpected[i].head.comm_id == comm->id) {
+            own[own_count++] = net->unexpected[i];
         } else {
-            net->orphans[kept++] = net->orphans[i];
+            net->unexpected[kept++] = net->unexpected[i];
         }
     }
-    net->orphan_count = kept;
+    net->unexpected_count = kept;
     for (int i = 0; i < own_count; i++) {
         if (own[i].body != NULL) {
             (void)coll_net_commit(comm->context, own[i].peer, &own[i].head, own[i].body);
@@ -419,7 +422,7 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
     if (comm->flags == NULL) {
         comm->flags = link->flags[comm->rank];
     }
-    adopt_orphans(comm);
+    take_unexpected(comm);
     return BASE_OK;
 }
 
@@ -443,7 +446,7 @@ void coll_net_comm_close(coll_comm *comm)
     }
     free(link->sending);
     free(link->payloads);
-    free(link->told);
+    free(link->notice);
     free(link->flags);
     free(link->streams);
     free(link);
@@ -466,8 +469,8 @@ void coll_net_arena_close(coll_arena *arena)
 
 void coll_net_fini(coll_net *net)
 {
-    for (int i = 0; i < net->orphan_count; i++) {
-        free(net->orphans[i].body);
+    for (int i = 0; i < net->unexpected_count; i++) {
+        free(net->unexpected[i].body);
     }
-    net->orphan_count = 0;
+    net->unexpected_count = 0;
 }

@@ -13,9 +13,9 @@
  * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
  * asserted; what breaks the protocol fails the communicators that the peer is in.
  *
- * The end of a peer: a rank whose communicator fails tells its peers at once with what, so that all
- * name the first cause, and not the messenger. A rank that leaves in order says goodbye; a
- * connection that ends without is lost. */
+ * The end of a peer: a rank whose communicator fails sends its peers a failure notice at once, so
+ * that all name the first cause. A rank that leaves in order says goodbye; a connection that ends
+ * without is lost. */
 #ifndef COLL_SRC_NET_H
 #define COLL_SRC_NET_H
 
@@ -78,21 +78,21 @@ typedef enum coll_net_when {
 /* How frames travel. Ranks are those of the context. */
 typedef struct coll_net_links {
     /* Hands frames over whose bodies lie one behind the other: never blocks, keeps nothing of the
-     * caller's. Fills in their numbers. A peer that is gone is told by coll_net_lost,
+     * caller's. Fills in their numbers. A peer that is gone is reported by coll_net_lost,
      * now or later. */
     void (*send)(coll_context *context, int peer, const coll_net_frames *frames,
                  coll_net_when when);
     /* Whether a data frame would go now rather than pile up. */
     bool (*has_room)(coll_context *context, int peer);
-    /* Whether the system has all that was handed over for a peer, but for what waits for company.
-     * NULL: always, or threads of the links do the rest. */
+    /* Whether the system has all that was handed over for a peer, but for what waits to be
+     * coalesced. NULL: always, or threads of the links do the rest. */
     bool (*is_through)(coll_context *context, int peer);
     /* How many bytes have been handed over for a peer, and whether the system has so many of them.
      * Both NULL where is_through is. */
     uint64_t (*handed)(coll_context *context, int peer);
     bool (*has_gone)(coll_context *context, int peer, uint64_t bytes);
-    /* Sends what waits for company, and tells whether all that was handed over for a peer has come
-     * to its system, as far as these links can tell. */
+    /* Sends what waits to be coalesced, and returns whether all that was handed over for a peer has
+     * come to its system, as far as these links can tell. */
     bool (*deliver)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
@@ -101,12 +101,12 @@ typedef struct coll_net_links {
 } coll_net_links;
 
 /* A frame for a communicator that is not made here yet. */
-typedef struct coll_net_orphan {
+typedef struct coll_net_unexpected {
     int peer; /* context rank */
     uint32_t body_bytes;
     coll_frame_head head;
     uint8_t *body; /* heap; NULL: there was no memory for it */
-} coll_net_orphan;
+} coll_net_unexpected;
 
 /* context->net points here, as the first member of the transport's own state. */
 typedef struct coll_net {
@@ -115,8 +115,8 @@ typedef struct coll_net {
     bool left[COLL_RANKS_MAX];   /* has said goodbye, or is lost */
     bool owed[COLL_RANKS_MAX];   /* had not said that it took all, when a communicator went */
     int left_count;
-    coll_net_orphan orphans[COLL_ORPHANS_MAX];
-    int orphan_count;
+    coll_net_unexpected unexpected[COLL_UNEXPECTED_MAX];
+    int unexpected_count;
     uint64_t gone[COLL_GONE_MAX]; /* communicators closed here last */
     unsigned gone_count;
     bool watchful;                       /* a peer has left or failed: look every time */
@@ -169,8 +169,8 @@ void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes);
 bool coll_net_has_given(const coll_op *op);
 void coll_net_watch(coll_op *op);
 bool coll_net_awaits(const coll_op *op, int peer);
-void coll_net_distress(coll_comm *comm);
-void coll_net_settle(coll_comm *comm);
+void coll_net_send_failure(coll_comm *comm);
+void coll_net_finalize(coll_comm *comm);
 void coll_net_show_waits(coll_comm *comm, uint64_t waits);
 uint64_t coll_net_waits_of(const coll_comm *comm, int peer);
 size_t coll_net_send_from(coll_comm *comm, int peer, int channel, const void *data,

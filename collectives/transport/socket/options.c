@@ -17,7 +17,7 @@ bool coll_tcp_paces(const char *name)
     return strncmp(name, "bbr", strlen("bbr")) == 0;
 }
 
-/* The congestion control that a socket has; empty where the system does not tell. */
+/* The congestion control that a socket has; empty where the system does not say. */
 static void get_congestion(int fd, char name[NAME_BYTES + 1])
 {
     socklen_t length = NAME_BYTES;

@@ -7,8 +7,8 @@
 
 enum { CREDIT_STEP = COLL_NET_CREDITS / 2 };
 
-/* tells: the frame leaves in this turn, so the peer will know what was taken. */
-static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool tells)
+/* leaves_now: the frame leaves in this turn, so the peer will know what was taken. */
+static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool leaves_now)
 {
     const coll_net_comm *link = comm->net;
     head->magic = COLL_FRAME_MAGIC;
@@ -16,7 +16,7 @@ static void fill_head(coll_comm *comm, int peer, coll_frame_head *head, bool tel
     for (int channel = 0; channel < COLL_CHANNELS; channel++) {
         coll_net_stream *stream = &link->streams[peer][channel];
         head->taken[channel] = (uint32_t)stream->taken;
-        stream->told = tells ? stream->taken : stream->told;
+        stream->credit_sent = leaves_now ? stream->taken : stream->credit_sent;
     }
 }
 
@@ -74,7 +74,7 @@ size_t coll_net_send_from(coll_comm *comm, int peer, int channel, const void *da
     if (frames.count > 0) {
         link->streams[peer][channel].sent += (uint64_t)frames.count;
         net->links->send(comm->context, comm->ranks[peer], &frames, COLL_NET_NOW);
-        mark(comm, peer, channel == COLL_CHANNEL_P2P ? link->points : link->given);
+        mark(comm, peer, channel == COLL_CHANNEL_P2P ? link->messages : link->given);
     }
     return taken;
 }
@@ -133,7 +133,7 @@ void coll_net_receive_end(coll_comm *comm, int peer, int channel)
     coll_net_stream *stream = &link->streams[peer][channel];
     give_back(comm, stream, stream->taken % COLL_NET_CREDITS);
     stream->taken++;
-    if (stream->taken - stream->told >= CREDIT_STEP) {
+    if (stream->taken - stream->credit_sent >= CREDIT_STEP) {
         coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
         coll_net_send_frame(comm, peer, &head, NULL, COLL_NET_SOON);
     }

@@ -68,7 +68,7 @@ static void hang_up(coll_conn *conn)
         (void)close(conn->fd);
         conn->fd = -1;
     }
-    conn->deaf = true;
+    conn->write_closed = true;
     conn->backlog_begin = 0;
     conn->backlog_end = 0;
 }
@@ -130,8 +130,8 @@ static size_t gather(const struct iovec *parts, int count, uint8_t target[GATHER
     return used;
 }
 
-/* Bytes that the socket takes now; none after an error, which reading will tell. Where more are to
- * follow at once, no segment begins with the few that are left over. */
+/* Bytes that the socket takes now; none after an error, which reading will report. Where more are
+ * to follow at once, no segment begins with the few that are left over. */
 static size_t push(coll_conn *conn, const struct iovec *parts, int count, bool more)
 {
     uint8_t gathered[GATHER_BYTES];
@@ -149,7 +149,7 @@ static size_t push(coll_conn *conn, const struct iovec *parts, int count, bool m
                           : sendmsg(conn->fd, &message, flags);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
-        conn->deaf = true;
+        conn->write_closed = true;
     }
     conn->gone_bytes += sent > 0 ? (size_t)sent : 0;
     return sent > 0 ? (size_t)sent : 0;
@@ -203,7 +203,7 @@ static void keep(coll_conn *conn, const struct iovec *parts, int count, size_t s
 static void drop_kept(coll_conn *conn, size_t size_bytes)
 {
     conn->backlog_begin += size_bytes;
-    if (conn->deaf || conn->backlog_begin == conn->backlog_end) {
+    if (conn->write_closed || conn->backlog_begin == conn->backlog_end) {
         conn->backlog_begin = 0;
         conn->backlog_end = 0;
     }
@@ -227,7 +227,7 @@ static void send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net
     sent = part == PUSH_ALL ? push_apart(conn, begin, used)
                             : push(conn, begin, used, part == PUSH_MORE_FOLLOWS);
     conn->held = false;
-    if (conn->deaf) {
+    if (conn->write_closed) {
         drop_kept(conn, 0);
         return;
     }
@@ -286,11 +286,11 @@ static bool make_room_for(coll_conn *conn, const coll_net_frames *frames)
 void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
                     coll_net_when when)
 {
-    if (!conn->deaf && !make_room_for(conn, frames)) {
+    if (!conn->write_closed && !make_room_for(conn, frames)) {
         coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
-        return; /* nothing of them has gone: the peer was told, in the next frame */
+        return; /* nothing of them has gone: the peer is sent the reason in the next frame */
     }
-    for (int first = 0; first < frames->count && !conn->deaf;) {
+    for (int first = 0; first < frames->count && !conn->write_closed;) {
         struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
         uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
         const int count = seal_frames(conn, frames, first, parts + 1, tags);
@@ -306,7 +306,7 @@ bool coll_conn_flush(coll_conn *conn)
 {
     struct iovec part = {.iov_base = conn->backlog + conn->backlog_begin,
                          .iov_len = coll_conn_backlog(conn)};
-    if (part.iov_len == 0 || conn->deaf) {
+    if (part.iov_len == 0 || conn->write_closed) {
         return false;
     }
     const size_t sent = push(conn, &part, 1, false);
@@ -319,7 +319,7 @@ bool coll_conn_flush(coll_conn *conn)
 static void refuse(coll_context *context, coll_conn *conn, const char *what)
 {
     coll_net_fail_peer(context, conn->peer, what);
-    conn->shut = true; /* open still: the peer is being told why */
+    conn->read_closed = true; /* open still: the peer is being sent the reason */
 }
 
 static bool begin_frame(coll_context *context, coll_conn *conn)
@@ -384,7 +384,7 @@ static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag
     conn->owner = NULL;
     if (conn->verdict == COLL_NET_TAKE &&
         !coll_net_commit(context, conn->peer, &conn->head, conn->body)) {
-        conn->shut = true;
+        conn->read_closed = true;
         return false;
     }
     return true;

@@ -1,7 +1,7 @@
 /* One connection to a peer, after the handshake: frames out, frames in.
  *
  * On the wire a frame is head, body, and a tag (seal.h; none with auth off). Frames go out in
- * one sendmsg, straight from where they lie, with those before them that were kept for company:
+ * one sendmsg, straight from where they lie, with those before them that were kept to be coalesced:
  * each call costs a segment of its own, and a segment a few microseconds on both sides. Where the
  * last segment is a short one anyhow, it goes by a call of its own: what the peer has sent
  * meanwhile is acknowledged by it, which saves a segment with nothing else in it; 64 KiB each way
@@ -47,11 +47,11 @@ typedef struct coll_conn {
     uint8_t *backlog; /* what the socket did not take */
     size_t backlog_begin, backlog_end, backlog_capacity;
     uint64_t gone_bytes;    /* that the socket took */
-    bool held;              /* what was kept waits for company until the end of this turn */
+    bool held;              /* what was kept waits to be coalesced until the end of this turn */
     size_t packet_bytes;    /* what the system sends as one at most; 0: unknown */
     size_t short_bytes_max; /* of a last packet: so much need not be acknowledged at once */
-    bool deaf;              /* the socket takes nothing any more */
-    bool shut;              /* nothing that comes is believed any more */
+    bool write_closed;      /* nothing can be sent any more */
+    bool read_closed;       /* nothing more is read */
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */
@@ -78,7 +78,7 @@ void coll_conn_forget(coll_conn *conn, const coll_comm *comm);
 /* Whether there is anything to read for. */
 static inline bool coll_conn_listens(const coll_conn *conn)
 {
-    return conn->fd >= 0 && !conn->shut;
+    return conn->fd >= 0 && !conn->read_closed;
 }
 
 static inline size_t coll_conn_backlog(const coll_conn *conn)

@@ -21,31 +21,32 @@
 
 enum {
     BACKLOG = COLL_RANKS_MAX + 16,
-    GREETINGS_MAX = COLL_RANKS_MAX + 16, /* strangers included */
+    HANDSHAKES_MAX = COLL_RANKS_MAX + 16, /* strangers included */
     POLL_SLICE_MS = 20,
     LIST_BYTES = 400,
 };
 
-typedef enum greeting_stage {
-    GREETING_FREE = 0,
-    GREETING_CONNECTING, /* connector: waits for the socket */
-    GREETING_ANSWER,     /* connector: waits for the listener's hello and proof */
-    GREETING_HELLO,      /* listener: waits for a hello */
-    GREETING_PROOF,      /* listener: waits for the connector's proof */
-} greeting_stage;
+typedef enum handshake_stage {
+    HANDSHAKE_FREE = 0,
+    HANDSHAKE_CONNECTING, /* connector: waits for the socket */
+    HANDSHAKE_ANSWER,     /* connector: waits for the listener's hello and proof */
+    HANDSHAKE_HELLO,      /* listener: waits for a hello */
+    HANDSHAKE_PROOF,      /* listener: waits for the connector's proof */
+} handshake_stage;
 
 /* A handshake under way. */
-typedef struct greeting {
-    greeting_stage stage;
+typedef struct handshake {
+    handshake_stage stage;
     int fd;
-    int peer; /* -1: not told yet */
+    int peer; /* -1: not known yet */
     coll_hello own;
     coll_hello theirs;
     uint8_t received[COLL_ANSWER_BYTES];
     size_t received_bytes;
-} greeting;
+} handshake;
 
-typedef struct meeting {
+/* All connections of a rank while they are made. */
+typedef struct connecting {
     coll_context *context;
     coll_conn **connections;
     const bool *wanted;
@@ -54,8 +55,8 @@ typedef struct meeting {
     uint8_t job_key[COLL_JOB_KEY_BYTES];
     int listener;
     int missing;
-    greeting greetings[GREETINGS_MAX];
-} meeting;
+    handshake handshakes[HANDSHAKES_MAX];
+} connecting;
 
 static base_status resolve(const char *address, uint16_t port, struct addrinfo **to,
                            base_error *reterr)
@@ -99,24 +100,24 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
     return BASE_OK;
 }
 
-static void drop(greeting *g)
+static void drop(handshake *g)
 {
-    if (g->stage != GREETING_FREE) {
+    if (g->stage != HANDSHAKE_FREE) {
         (void)close(g->fd);
     }
-    g->stage = GREETING_FREE;
+    g->stage = HANDSHAKE_FREE;
 }
 
-/* A place for a new handshake; where strangers fill them all, the first of them goes. */
-static greeting *new_greeting(meeting *m)
+/* Room for a new handshake. If strangers fill all of it, the first of them is dropped. */
+static handshake *new_handshake(connecting *m)
 {
-    greeting *oldest = NULL;
-    for (int i = 0; i < GREETINGS_MAX; i++) {
-        greeting *g = &m->greetings[i];
-        if (g->stage == GREETING_FREE) {
+    handshake *oldest = NULL;
+    for (int i = 0; i < HANDSHAKES_MAX; i++) {
+        handshake *g = &m->handshakes[i];
+        if (g->stage == HANDSHAKE_FREE) {
             return g;
         }
-        if (oldest == NULL && g->stage == GREETING_HELLO) {
+        if (oldest == NULL && g->stage == HANDSHAKE_HELLO) {
             oldest = g;
         }
     }
@@ -126,28 +127,28 @@ static greeting *new_greeting(meeting *m)
     return oldest;
 }
 
-static base_status connect_fail(const meeting *m, int peer, const char *why, base_error *reterr)
+static base_status connect_fail(const connecting *m, int peer, const char *why, base_error *reterr)
 {
-    char who[128];
-    coll_tcp_rank_text(m->context, peer, who, sizeof who);
+    char name[128];
+    coll_tcp_rank_text(m->context, peer, name, sizeof name);
     return base_fail(reterr, BASE_ERR_PEER,
                      "cannot connect to %s at %s port %u: %s (is that the right interface? see "
                      "--interface)",
-                     who, m->all[peer].address, (unsigned)m->all[peer].port, why);
+                     name, m->all[peer].address, (unsigned)m->all[peer].port, why);
 }
 
-static base_status start_connecting(meeting *m, int peer, base_error *reterr)
+static base_status start_connecting(connecting *m, int peer, base_error *reterr)
 {
     struct addrinfo *to = NULL;
     char address[COLL_ADDRESS_BYTES];
     const coll_tcp_record *theirs = &m->all[peer];
-    const coll_identity *who = &m->context->identities[peer];
-    greeting *g = new_greeting(m);
+    const coll_identity *identity = &m->context->identities[peer];
+    handshake *g = new_handshake(m);
     if (coll_address_is_any(theirs->address)) {
         return connect_fail(m, peer, "that is no address to connect to", reterr);
     }
     if (coll_address_is_loopback(theirs->address) &&
-        !coll_identity_same_host(who, &m->context->identities[m->context->rank])) {
+        !coll_identity_same_host(identity, &m->context->identities[m->context->rank])) {
         return connect_fail(m, peer, "no other host can reach that", reterr);
     }
     coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
@@ -160,7 +161,7 @@ static base_status start_connecting(meeting *m, int peer, base_error *reterr)
         freeaddrinfo(to);
         return base_fail_errno(reterr, errno, "cannot make a socket");
     }
-    g->stage = GREETING_CONNECTING;
+    g->stage = HANDSHAKE_CONNECTING;
     g->peer = peer;
     coll_tcp_options_fresh(g->fd);
     if (connect(g->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS &&
@@ -177,8 +178,8 @@ static bool send_all(int fd, const void *data, size_t size_bytes)
     return send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size_bytes;
 }
 
-/* Reads up to `wanted` bytes of the greeting in all; 1 whole, 0 not yet, -1 the end. */
-static int receive_part(greeting *g, size_t wanted)
+/* Reads up to `wanted` bytes of the handshake in all; 1 whole, 0 not yet, -1 the end. */
+static int receive_part(handshake *g, size_t wanted)
 {
     const ssize_t got =
         recv(g->fd, g->received + g->received_bytes, wanted - g->received_bytes, MSG_DONTWAIT);
@@ -190,14 +191,14 @@ static int receive_part(greeting *g, size_t wanted)
 }
 
 /* The handshake is done: the socket becomes the connection. */
-static base_status finish(meeting *m, greeting *g, bool listener, base_error *reterr)
+static base_status finish(connecting *m, handshake *g, bool listener, base_error *reterr)
 {
     coll_seal in;
     coll_seal out;
     const coll_hello *connector_hello = listener ? &g->theirs : &g->own;
     const coll_hello *listener_hello = listener ? &g->own : &g->theirs;
     coll_handshake_seals(m->job_key, listener, connector_hello, listener_hello, &in, &out);
-    g->stage = GREETING_FREE;
+    g->stage = HANDSHAKE_FREE;
     (void)coll_tcp_options_met(g->fd);
     const base_status status =
         coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
@@ -207,7 +208,7 @@ static base_status finish(meeting *m, greeting *g, bool listener, base_error *re
     return status;
 }
 
-static base_status connector_hello(meeting *m, greeting *g, base_error *reterr)
+static base_status connector_hello(connecting *m, handshake *g, base_error *reterr)
 {
     int error = 0;
     socklen_t error_bytes = sizeof error;
@@ -218,11 +219,11 @@ static base_status connector_hello(meeting *m, greeting *g, base_error *reterr)
     if (!send_all(g->fd, &g->own, sizeof g->own)) {
         return connect_fail(m, g->peer, strerror(errno), reterr);
     }
-    g->stage = GREETING_ANSWER;
+    g->stage = HANDSHAKE_ANSWER;
     return BASE_OK;
 }
 
-static base_status connector_proof(meeting *m, greeting *g, base_error *reterr)
+static base_status connector_proof(connecting *m, handshake *g, base_error *reterr)
 {
     uint8_t proof[COLL_PROOF_BYTES];
     const int got = receive_part(g, COLL_ANSWER_BYTES);
@@ -235,7 +236,8 @@ static base_status connector_proof(meeting *m, greeting *g, base_error *reterr)
     memcpy(&g->theirs, g->received, sizeof g->theirs);
     if (!coll_hello_fits(&g->theirs, m->context->rank, g->peer, m->context->size, m->auth) ||
         !coll_proof_fits(m->job_key, true, &g->own, &g->theirs, g->received + sizeof g->theirs)) {
-        return connect_fail(m, g->peer, "who answers there does not know this job's key", reterr);
+        return connect_fail(m, g->peer, "whoever answers there does not know this job's key",
+                            reterr);
     }
     coll_proof_make(m->job_key, false, &g->own, &g->theirs, proof);
     if (!send_all(g->fd, proof, sizeof proof)) {
@@ -244,8 +246,8 @@ static base_status connector_proof(meeting *m, greeting *g, base_error *reterr)
     return finish(m, g, false, reterr);
 }
 
-/* Strangers are dropped without a word. */
-static void listener_hello(meeting *m, greeting *g)
+/* Strangers are disconnected without an answer. */
+static void listener_hello(connecting *m, handshake *g)
 {
     uint8_t answer[COLL_ANSWER_BYTES];
     const int got = receive_part(g, COLL_HELLO_BYTES);
@@ -267,10 +269,10 @@ static void listener_hello(meeting *m, greeting *g)
         return;
     }
     g->received_bytes = 0;
-    g->stage = GREETING_PROOF;
+    g->stage = HANDSHAKE_PROOF;
 }
 
-static base_status listener_proof(meeting *m, greeting *g, base_error *reterr)
+static base_status listener_proof(connecting *m, handshake *g, base_error *reterr)
 {
     const int got = receive_part(g, COLL_PROOF_BYTES);
     if (got == 0) {
@@ -284,49 +286,49 @@ static base_status listener_proof(meeting *m, greeting *g, base_error *reterr)
     return finish(m, g, true, reterr);
 }
 
-static void accept_all(meeting *m)
+static void accept_all(connecting *m)
 {
     for (int i = 0; i < BACKLOG; i++) {
         const int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        greeting *g = fd >= 0 ? new_greeting(m) : NULL;
+        handshake *g = fd >= 0 ? new_handshake(m) : NULL;
         if (g == NULL) {
             if (fd >= 0) {
                 (void)close(fd);
             }
             return;
         }
-        *g = (greeting){.stage = GREETING_HELLO, .fd = fd, .peer = -1};
+        *g = (handshake){.stage = HANDSHAKE_HELLO, .fd = fd, .peer = -1};
     }
 }
 
-static base_status advance(meeting *m, greeting *g, base_error *reterr)
+static base_status advance(connecting *m, handshake *g, base_error *reterr)
 {
     switch (g->stage) {
-    case GREETING_FREE:
+    case HANDSHAKE_FREE:
         break;
-    case GREETING_CONNECTING:
+    case HANDSHAKE_CONNECTING:
         return connector_hello(m, g, reterr);
-    case GREETING_ANSWER:
+    case HANDSHAKE_ANSWER:
         return connector_proof(m, g, reterr);
-    case GREETING_HELLO:
+    case HANDSHAKE_HELLO:
         listener_hello(m, g);
         break;
-    case GREETING_PROOF:
+    case HANDSHAKE_PROOF:
         return listener_proof(m, g, reterr);
     }
     return BASE_OK;
 }
 
-static base_status name_missing(const meeting *m, base_error *reterr)
+static base_status name_missing(const connecting *m, base_error *reterr)
 {
     char text[LIST_BYTES] = "";
     size_t used = 0;
     for (int rank = 0; rank < m->context->size && used + 1 < sizeof text; rank++) {
         if (m->wanted[rank] && m->connections[rank] == NULL) {
-            char who[128];
-            coll_tcp_rank_text(m->context, rank, who, sizeof who);
+            char name[128];
+            coll_tcp_rank_text(m->context, rank, name, sizeof name);
             const int added = snprintf(text + used, sizeof text - used, "%s%s at %s",
-                                       used == 0 ? "" : ", ", who, m->all[rank].address);
+                                       used == 0 ? "" : ", ", name, m->all[rank].address);
             used += added > 0 ? (size_t)added : 0;
         }
     }
@@ -334,17 +336,17 @@ static base_status name_missing(const meeting *m, base_error *reterr)
 }
 
 /* One look at all sockets. */
-static base_status look(meeting *m, int64_t deadline_ns, base_error *reterr)
+static base_status look(connecting *m, int64_t deadline_ns, base_error *reterr)
 {
-    struct pollfd items[GREETINGS_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
-    greeting *of[GREETINGS_MAX + 1] = {NULL};
+    struct pollfd items[HANDSHAKES_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
+    handshake *of[HANDSHAKES_MAX + 1] = {NULL};
     nfds_t count = 1;
-    for (int i = 0; i < GREETINGS_MAX; i++) {
-        greeting *g = &m->greetings[i];
-        if (g->stage != GREETING_FREE) {
+    for (int i = 0; i < HANDSHAKES_MAX; i++) {
+        handshake *g = &m->handshakes[i];
+        if (g->stage != HANDSHAKE_FREE) {
             of[count] = g;
             items[count++] = (struct pollfd){
-                .fd = g->fd, .events = g->stage == GREETING_CONNECTING ? POLLOUT : POLLIN};
+                .fd = g->fd, .events = g->stage == HANDSHAKE_CONNECTING ? POLLOUT : POLLIN};
         }
     }
     base_status status = BASE_OK;
@@ -359,7 +361,7 @@ static base_status look(meeting *m, int64_t deadline_ns, base_error *reterr)
     return status;
 }
 
-static base_status meet(meeting *m, int64_t deadline_ns, base_error *reterr)
+static base_status connect_all(connecting *m, int64_t deadline_ns, base_error *reterr)
 {
     base_status status = BASE_OK;
     for (int rank = 0; status == BASE_OK && rank < m->context->size; rank++) {
@@ -399,15 +401,15 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
     coll_tcp_record mine = {.auth = (uint8_t)options->tcp_auth,
                             .has_key = options->job_key != NULL};
     coll_tcp_record *all = calloc((size_t)context->size, sizeof *all);
-    meeting *m = calloc(1, sizeof *m);
+    connecting *m = calloc(1, sizeof *m);
     base_status status = BASE_OK;
     if (m != NULL) {
-        *m = (meeting){.context = context,
-                       .connections = connections,
-                       .wanted = wanted,
-                       .all = all,
-                       .auth = options->tcp_auth,
-                       .listener = -1};
+        *m = (connecting){.context = context,
+                          .connections = connections,
+                          .wanted = wanted,
+                          .all = all,
+                          .auth = options->tcp_auth,
+                          .listener = -1};
     }
     if (all == NULL || m == NULL) {
         status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
@@ -432,11 +434,11 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
     }
     if (status == BASE_OK) {
         coll_tcp_records_key(options->job_key, all, context->size, m->job_key);
-        status = meet(m, deadline_ns, reterr);
+        status = connect_all(m, deadline_ns, reterr);
     }
 out:
-    for (int i = 0; m != NULL && i < GREETINGS_MAX; i++) {
-        drop(&m->greetings[i]);
+    for (int i = 0; m != NULL && i < HANDSHAKES_MAX; i++) {
+        drop(&m->handshakes[i]);
     }
     if (m != NULL && m->listener >= 0) {
         (void)close(m->listener);

@@ -7,9 +7,9 @@
 
 void coll_tcp_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes)
 {
-    const coll_identity *who = &context->identities[rank];
-    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, who->host,
-                   (unsigned)who->pid);
+    const coll_identity *identity = &context->identities[rank];
+    (void)snprintf(text, size_bytes, "rank %d (host %s, pid %u)", rank, identity->host,
+                   (unsigned)identity->pid);
 }
 
 base_status coll_tcp_records_check(const coll_context *context, coll_tcp_record *all,

@@ -1,4 +1,4 @@
-/* What ranks tell each other before they connect: where they listen, how their frames are
+/* What ranks exchange before they connect: where they listen, how their frames are
  * protected, and a share of the key. */
 #ifndef COLL_SRC_TCP_RECORD_H
 #define COLL_SRC_TCP_RECORD_H

@@ -1,5 +1,5 @@
 /* Plain sockets between ranks: one connection per pair, busily read. What a frame is, net.h says;
- * how it is protected, seal.h; how ranks meet, links.h.
+ * how it is protected, seal.h; how ranks connect, links.h.
  *
  * One connection fills a link that two processors can fill: several were not faster. Waiting is the
  * caller's loop (wait.c), which reads without blocking; where that has found nothing for long
@@ -22,7 +22,7 @@
 
 enum {
     DIRECT_PEERS = 3, /* up to so many are read without asking poll first */
-    KEEP_POLLS = 128, /* that frames wait for company */
+    KEEP_POLLS = 128, /* that frames wait to be coalesced */
     SLEEP_MS = 1000,
     FLUSH_STEP_MS = 5,
 };
@@ -67,7 +67,7 @@ static uint64_t tcp_handed(coll_context *context, int peer)
 static bool tcp_has_gone(coll_context *context, int peer, uint64_t bytes)
 {
     const coll_conn *conn = tcp_of(context)->connections[peer];
-    return conn->gone_bytes >= bytes || conn->deaf;
+    return conn->gone_bytes >= bytes || conn->write_closed;
 }
 
 static bool tcp_deliver(coll_context *context, int peer)
@@ -75,8 +75,8 @@ static bool tcp_deliver(coll_context *context, int peer)
     coll_conn *conn = tcp_of(context)->connections[peer];
     int unanswered = 0;
     (void)coll_conn_flush(conn);
-    return conn->deaf || (coll_conn_backlog(conn) == 0 &&
-                          (ioctl(conn->fd, SIOCOUTQ, &unanswered) != 0 || unanswered == 0));
+    return conn->write_closed || (coll_conn_backlog(conn) == 0 &&
+                                  (ioctl(conn->fd, SIOCOUTQ, &unanswered) != 0 || unanswered == 0));
 }
 
 static void tcp_forget(coll_context *context, coll_comm *comm)
@@ -115,7 +115,7 @@ static int readable(const coll_tcp *tcp, int *ranks)
     return count;
 }
 
-/* Sends what was kept for company. */
+/* Sends what was kept to be coalesced. */
 static void flush_held(coll_tcp *tcp)
 {
     for (int i = 0; i < tcp->peer_count; i++) {
@@ -230,7 +230,7 @@ base_status coll_tcp_open(coll_context *context, const coll_context_options *opt
 static bool has_unsent(const coll_tcp *tcp, const coll_conn *conn)
 {
     int unsent = 0;
-    if (conn->fd < 0 || conn->deaf || tcp->net.left[conn->peer]) {
+    if (conn->fd < 0 || conn->write_closed || tcp->net.left[conn->peer]) {
         return false;
     }
     return coll_conn_backlog(conn) > 0 ||
@@ -255,7 +255,7 @@ static bool flush_step(coll_tcp *tcp)
     }
     if (count > 0 && poll(items, count, FLUSH_STEP_MS) > 0) {
         for (nfds_t i = 0; i < count; i++) {
-            waiting[i]->deaf |= (items[i].revents & (POLLERR | POLLHUP)) != 0;
+            waiting[i]->write_closed |= (items[i].revents & (POLLERR | POLLHUP)) != 0;
         }
     }
     return count > 0;
@@ -321,10 +321,10 @@ const coll_transport_table coll_tcp_transport = {
     .has_given = coll_net_has_given,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
-    .distress = coll_net_distress,
+    .send_failure = coll_net_send_failure,
     .show_waits = coll_net_show_waits,
     .waits_of = coll_net_waits_of,
-    .settle = coll_net_settle,
+    .finalize = coll_net_finalize,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,

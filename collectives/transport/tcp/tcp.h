@@ -11,7 +11,7 @@ typedef struct coll_tcp {
     int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
     int peer_count;
     int wake_fd; /* an eventfd: ends a sleep */
-    bool holds;  /* some connection may have kept frames for company, until the end of this turn, */
+    bool holds;  /* some connection may keep frames to coalesce them, until the end of this turn, */
     bool leads;  /* with more to follow before anything is read, */
     bool keeps;  /* or until there is nothing else to do */
     int polls;   /* since then */

@@ -7,7 +7,7 @@
 #include "transport/socket/net.h"
 
 enum {
-    COLL_ZMQ_KEPT_BYTES = 2048, /* of frames that wait for company */
+    COLL_ZMQ_KEPT_BYTES = 2048, /* of frames that wait to be coalesced */
     COLL_ZMQ_MESSAGE_BYTES_MAX = COLL_ZMQ_KEPT_BYTES + COLL_FRAMES_AT_ONCE * COLL_FRAME_BYTES_MAX,
 };
 

@@ -69,9 +69,9 @@ static bool set_curve(void *socket, const key_pair *keys, const uint8_t *server_
            zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, domain, strlen(domain)) == 0;
 }
 
-/* Every option of every data socket. A connection is as good as never made again: told not to try,
- * a socket that has connected would drop what came before the end and was not read yet. No
- * heartbeats: a stopped process is to be told by the deadline, and one that goes on before it must
+/* Every option of every data socket. A connection is as good as never made again: it is set not to
+ * try, a socket that has connected would drop what came before the end and was not read yet. No
+ * heartbeats: a stopped process is noticed by the deadline, and one that goes on before it must
  * find its connection. Without keys there is no CURVE. */
 static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
                                int peer, base_error *reterr)
@@ -153,7 +153,7 @@ static base_status connect_to(coll_context *context, coll_zmq_links *links, int 
     char endpoint[ENDPOINT_BYTES];
     char address[COLL_ADDRESS_BYTES];
     const link_record *theirs = &all[peer];
-    const coll_identity *who = &context->identities[peer];
+    const coll_identity *identity = &context->identities[peer];
     base_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
     if (status == BASE_OK) {
@@ -166,12 +166,12 @@ static base_status connect_to(coll_context *context, coll_zmq_links *links, int 
     const bool ipv6 = strchr(address, ':') != NULL;
     (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:%u" : "tcp://%s:%u", address,
                    (unsigned)theirs->ports[context->rank]);
-    const bool elsewhere = !coll_identity_same_host(who, &context->identities[context->rank]);
+    const bool elsewhere = !coll_identity_same_host(identity, &context->identities[context->rank]);
     if (coll_address_is_any(theirs->address) ||
         (elsewhere && coll_address_is_loopback(theirs->address))) {
         return base_fail(reterr, BASE_ERR_PEER,
                          "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
-                         peer, who->host, (unsigned)who->pid, theirs->address);
+                         peer, identity->host, (unsigned)identity->pid, theirs->address);
     }
     if (zmq_connect(socket, endpoint) != 0) {
         return base_fail(reterr, BASE_ERR_IO, "cannot connect to rank %d at %s: %s", peer, endpoint,
@@ -205,7 +205,7 @@ static int receive_zap(void *zap, uint8_t (*frames)[ZAP_FRAME_BYTES], size_t *si
     return count;
 }
 
-/* Answers who may connect: the domain names a rank, whose key it must be. */
+/* Answers which ranks may connect: the domain names a rank, whose key it must be. */
 static void answer_zap(const coll_context *context, void *zap, const link_record *all)
 {
     uint8_t frames[ZAP_FRAMES][ZAP_FRAME_BYTES];
@@ -244,10 +244,11 @@ static base_status name_missing(const coll_context *context, const link_record *
     size_t used = 0;
     for (int rank = 0; rank < context->size && used + 1 < sizeof text; rank++) {
         if (!here[rank]) {
-            const coll_identity *who = &context->identities[rank];
-            const int added = snprintf(text + used, sizeof text - used,
-                                       "%srank %d (host %s, pid %u) at %s", used == 0 ? "" : ", ",
-                                       rank, who->host, (unsigned)who->pid, all[rank].address);
+            const coll_identity *identity = &context->identities[rank];
+            const int added =
+                snprintf(text + used, sizeof text - used, "%srank %d (host %s, pid %u) at %s",
+                         used == 0 ? "" : ", ", rank, identity->host, (unsigned)identity->pid,
+                         all[rank].address);
             used += added > 0 ? (size_t)added : 0;
         }
     }
@@ -256,15 +257,15 @@ static base_status name_missing(const coll_context *context, const link_record *
 
 /* Answers ZAP and reads first frames until every peer has sent one, and been sent ours: a peer's
  * may be here before ours could leave, and the peer would take whatever we send next for it. A rank
- * that has everybody's needs to answer no more: all who connect to it have been let in. */
-static base_status greet(coll_context *context, coll_zmq_links *links, const link_record *all,
-                         int64_t deadline_ns, base_error *reterr)
+ * that has everybody's needs to answer no more: all ranks that connect to it have been let in. */
+static base_status exchange_hellos(coll_context *context, coll_zmq_links *links,
+                                   const link_record *all, int64_t deadline_ns, base_error *reterr)
 {
     const coll_frame_head hello = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_HELLO};
     bool here[COLL_RANKS_MAX] = {false};
     bool said[COLL_RANKS_MAX] = {false};
     here[context->rank] = true;
-    for (int missing = 2 * (context->size - 1); missing > 0;) { /* to hear and to say */
+    for (int missing = 2 * (context->size - 1); missing > 0;) { /* to receive and to send */
         zmq_pollitem_t items[COLL_RANKS_MAX + 1] = {{.socket = links->zap, .events = ZMQ_POLLIN}};
         int count = 1;
         for (int rank = 0; rank < context->size; rank++) {
@@ -335,13 +336,13 @@ static base_status check_records(const coll_context *context, const link_record 
 {
     for (int rank = 1; rank < context->size; rank++) {
         if (all[rank].plain != all[0].plain) {
-            const coll_identity *who = &context->identities[rank];
+            const coll_identity *identity = &context->identities[rank];
             const coll_identity *first = &context->identities[0];
             return base_fail(reterr, BASE_ERR_MISMATCH,
                              "rank 0 (host %s, pid %u) wants zmq %s, rank %d (host %s, pid %u) %s",
                              first->host, (unsigned)first->pid,
-                             all[0].plain != 0 ? "plain" : "encrypted", rank, who->host,
-                             (unsigned)who->pid, all[rank].plain != 0 ? "plain" : "encrypted");
+                             all[0].plain != 0 ? "plain" : "encrypted", rank, identity->host,
+                             (unsigned)identity->pid, all[rank].plain != 0 ? "plain" : "encrypted");
         }
     }
     return BASE_OK;
@@ -403,7 +404,7 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
         status = connect_to(context, links, peer, used, all, reterr);
     }
     if (status == BASE_OK) {
-        status = greet(context, links, all, deadline_ns, reterr);
+        status = exchange_hellos(context, links, all, deadline_ns, reterr);
     }
     if (status == BASE_OK) {
         tune_connections(context, links, all);

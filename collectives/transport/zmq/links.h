@@ -23,7 +23,7 @@ typedef struct coll_zmq_links {
     int own_rank; /* lower ones were connected to, higher ones have connected */
     bool encrypted;
     void *sockets[COLL_RANKS_MAX];  /* by context rank; NULL for this one */
-    void *monitors[COLL_RANKS_MAX]; /* tell what becomes of each connection */
+    void *monitors[COLL_RANKS_MAX]; /* report what becomes of each connection */
     bool suspect[COLL_RANKS_MAX];   /* some connection of the socket has ended */
     void *zap;
     int wake_fd; /* an eventfd: ends a sleep */

@@ -1,8 +1,8 @@
-/* What becomes of the connections of a zmq socket, as ZeroMQ tells it: that one has ended, and
+/* What becomes of the connections of a zmq socket, as ZeroMQ reports it: that one has ended, and
  * which descriptor one has, so that it can be set to what tcp's are (tcp_options.h).
  *
- * A descriptor is told after the fact and may belong to something else by then: it is touched only
- * if it is a connection with the port that the socket listens on, or connected to. */
+ * A descriptor is reported after the fact and may belong to something else by then: it is touched
+ * only if it is a connection with the port that the socket listens on, or connected to. */
 #ifndef COLL_SRC_ZMQ_MONITOR_H
 #define COLL_SRC_ZMQ_MONITOR_H
 

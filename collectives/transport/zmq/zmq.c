@@ -16,7 +16,7 @@
 
 enum {
     MESSAGES_PER_POLL = 64,
-    KEEP_POLLS = 128, /* that frames wait for company */
+    KEEP_POLLS = 128, /* that frames wait to be coalesced */
     SLEEP_MS = 1000,
 };
 
@@ -26,15 +26,15 @@ enum {
 enum { SEALED_BYTES_MAX = 256 * 1024, PLAIN_BYTES_MAX = 128 * 1024 };
 
 /* Asking a monitor costs as much as looking for messages. */
-#define HEAR_NS BASE_NS_PER_MS
+#define MONITOR_NS BASE_NS_PER_MS
 
 typedef struct zmq_peer {
     uint64_t sent; /* frames */
     uint64_t received;
-    bool refused; /* its socket took nothing */
-    bool shut;    /* it broke the protocol: nothing that comes is read any more */
+    bool refused;     /* its socket took nothing */
+    bool read_closed; /* it broke the protocol: nothing more is read from it */
     size_t kept_bytes;
-    uint8_t kept[COLL_ZMQ_KEPT_BYTES]; /* frames that wait for company */
+    uint8_t kept[COLL_ZMQ_KEPT_BYTES]; /* frames that wait to be coalesced */
 } zmq_peer;
 
 /* A share in a message that a frame's body is lent from. */
@@ -50,7 +50,7 @@ typedef struct zmq_state {
     bool keeping;                   /* for some peer, until the end of this turn, */
     bool keeping_idly;              /* or until there is nothing else to do, */
     int polls;                      /* so many since */
-    int64_t hear_ns;                /* when the monitors are to be asked again */
+    int64_t monitor_ns;             /* when the monitors are to be asked again */
     zmq_loan *loans;                /* that are not in use */
     uint8_t *scratch;               /* COLL_FRAME_BODY_BYTES_MAX */
 } zmq_state;
@@ -68,7 +68,7 @@ static void number_frames(zmq_peer *peer, const coll_net_frames *frames)
 }
 
 /* What is kept for a peer, and the frames behind it. False: there is no memory, and none of the
- * frames has gone; the peer was told, in the next one. */
+ * frames has gone; the peer was notified, in the next one. */
 static bool send_message(coll_context *context, int rank, const coll_net_frames *frames)
 {
     zmq_state *state = state_of(context);
@@ -127,7 +127,7 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
     }
 }
 
-/* Sends what was kept for company. */
+/* Sends what was kept to be coalesced. */
 static void send_kept(coll_context *context)
 {
     zmq_state *state = state_of(context);
@@ -159,7 +159,7 @@ static bool link_deliver(coll_context *context, int peer)
 {
     (void)peer;
     send_kept(context);
-    return true; /* as far as can be told */
+    return true; /* as far as is known */
 }
 
 static void link_forget(coll_context *context, coll_comm *comm)
@@ -271,22 +271,22 @@ static bool deliver_message(coll_context *context, int rank, zmq_msg_t *message)
 static bool take_messages(coll_context *context, int rank)
 {
     zmq_state *state = state_of(context);
-    for (int count = 0; count < MESSAGES_PER_POLL && !state->peers[rank].shut; count++) {
+    for (int count = 0; count < MESSAGES_PER_POLL && !state->peers[rank].read_closed; count++) {
         zmq_msg_t message;
         (void)zmq_msg_init(&message);
         const bool here = zmq_msg_recv(&message, state->links.sockets[rank], ZMQ_DONTWAIT) >= 0;
-        state->peers[rank].shut = here && !deliver_message(context, rank, &message);
+        state->peers[rank].read_closed = here && !deliver_message(context, rank, &message);
         (void)zmq_msg_close(&message);
         if (!here) {
             return count > 0;
         }
     }
-    return !state->peers[rank].shut;
+    return !state->peers[rank].read_closed;
 }
 
 /* The monitors' news: the first lost connection of each peer. Where it sent something before, that
  * comes first, and may be all that is needed: it is lost when next asked. */
-static bool hear_losses(coll_context *context)
+static bool receive_disconnects(coll_context *context)
 {
     zmq_state *state = state_of(context);
     bool moved = false;
@@ -304,22 +304,22 @@ static bool hear_losses(coll_context *context)
 
 /* For a rank that never has to wait, and so never sleeps; before it reads anything else, so that
  * all it has read so far has had its effect. */
-static bool hear_now_and_then(coll_context *context)
+static bool poll_monitors(coll_context *context)
 {
     zmq_state *state = state_of(context);
     const int64_t now_ns = base_now_ns();
-    if (now_ns < state->hear_ns) {
+    if (now_ns < state->monitor_ns) {
         return false;
     }
-    const bool moved = hear_losses(context);
-    state->hear_ns = moved ? now_ns : now_ns + HEAR_NS;
+    const bool moved = receive_disconnects(context);
+    state->monitor_ns = moved ? now_ns : now_ns + MONITOR_NS;
     return moved;
 }
 
 static bool net_poll_sockets(coll_context *context)
 {
     zmq_state *state = state_of(context);
-    bool moved = hear_now_and_then(context);
+    bool moved = poll_monitors(context);
     for (int rank = 0; rank < context->size; rank++) {
         if (state->links.sockets[rank] == NULL) {
             continue;
@@ -348,13 +348,13 @@ static void net_sleep(coll_context *context, bool (*changed)(coll_context *conte
         {.fd = state->links.wake_fd, .events = ZMQ_POLLIN}};
     int count = 1;
     /* What a peer sent before it went is there before the news of its end. */
-    if (changed(context) || hear_losses(context)) {
+    if (changed(context) || receive_disconnects(context)) {
         return;
     }
     send_kept(context);
     for (int rank = 0; rank < context->size; rank++) {
         if (state->links.sockets[rank] != NULL && !state->net.left[rank]) {
-            if (!state->peers[rank].shut) {
+            if (!state->peers[rank].read_closed) {
                 items[count++] =
                     (zmq_pollitem_t){.socket = state->links.sockets[rank], .events = ZMQ_POLLIN};
             }
@@ -406,12 +406,12 @@ static void net_close_context(coll_context *context)
     if (state == NULL) {
         return;
     }
-    (void)net_poll_sockets(context); /* who has said goodbye needs none */
+    (void)net_poll_sockets(context); /* a rank that has said goodbye needs none */
     coll_net_farewell(context);
     bool failed = context->broken || context->world == NULL ||
                   atomic_load(&context->abort_state) != 0; /* no peer is waited for any more */
     for (int rank = 0; rank < context->size; rank++) {
-        failed = failed || state->peers[rank].shut;
+        failed = failed || state->peers[rank].read_closed;
     }
     /* Peers may need what was sent last, and why this rank goes. */
     coll_zmq_links_close(&state->links, state->net.left, failed);
@@ -438,10 +438,10 @@ const coll_transport_table coll_zmq_transport = {
     .post = coll_net_post,
     .watch = coll_net_watch,
     .awaits = coll_net_awaits,
-    .distress = coll_net_distress,
+    .send_failure = coll_net_send_failure,
     .show_waits = coll_net_show_waits,
     .waits_of = coll_net_waits_of,
-    .settle = coll_net_settle,
+    .finalize = coll_net_finalize,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,

@@ -12,7 +12,7 @@ enum { ARGUMENTS_MAX = 16 };
 
 static test_program program;
 
-/* Runs coll-bench with the words of `line`; its exit code. */
+/* Runs coll-bench with the arguments of `line`; its exit code. */
 static int run(const char *line, const char *variable)
 {
     static char words[512];
@@ -145,10 +145,10 @@ static void test_lost_output(void **state)
         assert_non_null(strstr(program.text[TEST_STDERR], said[i]));
     }
     /* The table of who has closed its output must not go to a peer's socket. */
-    static const char *const deaf[] = {
+    static const char *const gone[] = {
         "/bin/sh", "-c", "exec " COLL_BENCH_PATH " all_reduce -b 8 -e 8 -n 3 --transport tcp >&-",
         NULL};
-    test_program_start(&program, deaf, variables);
+    test_program_start(&program, gone, variables);
     assert_int_equal(test_program_wait(&program), 0);
 
     static const char *const arguments[] = {

@@ -1,4 +1,4 @@
-/* coll-bench's numbers: exact in any order, told from wrong ones;
+/* coll-bench's numbers: exact in any order, distinguished from wrong ones;
  * sizes divided as in nccl-tests. */
 #include <stdlib.h>
 #include <string.h>

@@ -279,7 +279,7 @@ static void test_environment_names_file(void **state)
     test_directory_remove(&folder);
 }
 
-/* A disk that takes no more: told, and half a file is not left for the next job. */
+/* A disk that takes no more: reported, and half a file is not left for the next job. */
 static void test_full_disk(void **state)
 {
     (void)state;

@@ -87,8 +87,8 @@ static int body(forked_rank *rank, void *user)
 
 /* Over zmq the victim's part in the barrier may stop with it, so that is what they wait in.
  *
- * Whether the text names the victim, and nobody else, as the one that is waited for; and the words
- * are another's only if that is said. */
+ * Whether the text names the victim, and nobody else, as the one that is waited for; and the
+ * message are another's only if that is said. */
 static bool blames(const report *r, int victim)
 {
     char wanted[32];
@@ -102,10 +102,10 @@ static bool blames(const report *r, int victim)
     const char *end = strchr(named, ')'); /* of the first rank */
     const bool only = end != NULL && (strncmp(end, ") to arrive", 11) == 0 ||
                                       strncmp(end, ") to do its part", 16) == 0);
-    const bool told = strstr(r->text, " says: ") != NULL;
+    const bool relayed = strstr(r->text, " says: ") != NULL;
     return only && strncmp(named, wanted, strlen(wanted)) == 0 &&
-           (told ? strncmp(r->text, "rank ", 5) == 0 && strncmp(r->text, own, strlen(own)) != 0
-                 : strncmp(r->text, "rank ", 5) != 0);
+           (relayed ? strncmp(r->text, "rank ", 5) == 0 && strncmp(r->text, own, strlen(own)) != 0
+                    : strncmp(r->text, "rank ", 5) != 0);
 }
 
 /* How many of the ranks that did not stop name the one that did. */

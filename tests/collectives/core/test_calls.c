@@ -20,9 +20,9 @@ static void over_all(int size, test_rank_body body)
     }
 }
 
-static bool says(const test_rank *rank, const char *words)
+static bool says(const test_rank *rank, const char *message)
 {
-    return strstr(rank->error.message, words) != NULL;
+    return strstr(rank->error.message, message) != NULL;
 }
 
 /* ---- blocking calls ---- */
@@ -161,20 +161,20 @@ static void options_that_cannot_be_are_refused(void **state)
 }
 
 /* Two processes with one number: the caller's own mistake, which only the records show. */
-static void one_place_body(test_rank *rank)
+static void one_rank_body(test_rank *rank)
 {
-    static const char words[] = "place 0 of 2 is taken by a process";
+    static const char message[] = "rank 0 of 2 is taken by a process";
     coll_context_options options = test_rank_options(rank);
     options.rank = 1;
     RANK_CHECK(rank,
                coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
-    RANK_CHECK(rank, says(rank, words) && says(rank, "takes itself for rank 1 of 2"));
+    RANK_CHECK(rank, says(rank, message) && says(rank, "takes itself for rank 1 of 2"));
 }
 
 static void one_number_is_one_rank(void **state)
 {
     (void)state;
-    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, one_place_body);
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, one_rank_body);
 }
 
 /* ---- communicators and arenas ---- */
@@ -232,7 +232,7 @@ static void arenas_body(test_rank *rank)
     for (int i = 0; i < ARENAS_MAX; i++) {
         coll_arena_destroy(arenas[i]);
     }
-    /* Too large for anybody: who is later may hear it from the other. */
+    /* Too large for anybody: a later rank may have it from the other. */
     RANK_CHECK(rank, coll_arena_create(comm, SIZE_MAX, &more, &rank->error) != BASE_OK);
     RANK_CHECK(rank, more == NULL && says(rank, "18446744073709551615 bytes are too many"));
     const base_status status = coll_barrier(comm, &rank->error);
@@ -311,7 +311,7 @@ static void dropped_body(test_rank *rank)
     static int32_t data[2][LENGTH];
     static atomic_bool ready;
     static atomic_bool dropped; /* until then rank 1 does no part of it */
-    static atomic_bool heard;
+    static atomic_bool received;
     const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
                                .send = data[rank->rank],
                                .recv = data[rank->rank],
@@ -320,7 +320,7 @@ static void dropped_body(test_rank *rank)
                                .reduce = COLL_SUM};
     if (rank->rank == 1) {
         atomic_store(&dropped, false);
-        atomic_store(&heard, false);
+        atomic_store(&received, false);
         atomic_store(&ready, true);
     }
     if (rank->rank == 0) {
@@ -340,9 +340,9 @@ static void dropped_body(test_rank *rank)
         }
         RANK_CHECK(rank, status == BASE_ERR_PEER);
         RANK_CHECK(rank, says(rank, "rank 0 (host") && says(rank, "destroyed under way"));
-        atomic_store(&heard, true);
+        atomic_store(&received, true);
     }
-    await(&heard); /* here still, and so are its words */
+    await(&received); /* here still, and so is its message */
 }
 
 static void an_operation_destroyed_under_way_is_told(void **state)
@@ -351,16 +351,17 @@ static void an_operation_destroyed_under_way_is_told(void **state)
     over_all(2, dropped_body);
 }
 
-/* Who waits for a rank whose program gives up hears of it, and why. */
+/* A rank that waits for one whose program gives up is notified, with the reason. */
 static void abort_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
-    static atomic_bool passed; /* rank 1 has nothing to hear in the first barrier any more */
-    static atomic_bool heard;
-    const char *words = rank->rank == 0 ? "aborted: no more money" : ") was aborted: no more money";
+    static atomic_bool passed; /* rank 1 has nothing to receive in the first barrier any more */
+    static atomic_bool received;
+    const char *message =
+        rank->rank == 0 ? "aborted: no more money" : ") was aborted: no more money";
     if (rank->rank == 1) {
         atomic_store(&passed, false);
-        atomic_store(&heard, false);
+        atomic_store(&received, false);
     }
     RANK_OK(rank, coll_barrier(comm, &rank->error));
     if (rank->rank == 1) {
@@ -372,12 +373,12 @@ static void abort_body(test_rank *rank)
         RANK_CHECK(rank, coll_context_progress(rank->context, &rank->error) == BASE_ERR_ABORTED);
     }
     RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
-    RANK_CHECK(rank, says(rank, words));
+    RANK_CHECK(rank, says(rank, message));
     RANK_CHECK(rank, rank->rank == 0 || says(rank, "rank 0 (host"));
     if (rank->rank == 1) {
-        atomic_store(&heard, true);
+        atomic_store(&received, true);
     }
-    await(&heard); /* elsewhere, and not gone */
+    await(&received); /* elsewhere, and not gone */
 }
 
 static void an_abort_is_told(void **state)

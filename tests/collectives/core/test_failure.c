@@ -32,7 +32,7 @@ typedef enum difference {
 /* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
 static void mismatch_body(test_rank *rank)
 {
-    static const char *const words[] = {"× 999", "int32", "max", "root 1", "all_gather", "ring"};
+    static const char *const texts[] = {"× 999", "int32", "max", "root 1", "all_gather", "ring"};
     const difference which = *(const difference *)rank->user;
     static float memory[8][4 * COUNT];
     coll_comm *comm = coll_context_world(rank->context);
@@ -68,7 +68,7 @@ static void mismatch_body(test_rank *rank)
         status = coll_barrier(comm, &rank->error); /* who waits for nobody learns it now */
     }
     RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
-    RANK_CHECK(rank, has(rank->error.message, words[which]));
+    RANK_CHECK(rank, has(rank->error.message, texts[which]));
     RANK_CHECK(rank, has(rank->error.message, " auto (")); /* as rank 0, and 2, has said */
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host") ||
@@ -347,7 +347,7 @@ static void test_abort_wakes(void **state)
     abort_over(COLL_TRANSPORT_TCP);
 }
 
-/* What one rank can see to be wrong by itself is refused before anybody hears of it. */
+/* What one rank can see to be wrong by itself is refused before any peer is notified. */
 static void misuse_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
@@ -447,7 +447,7 @@ static base_status exchange_alone(void *user, const void *mine, void *all, size_
     return BASE_OK;
 }
 
-static void test_success_has_no_words(void **state)
+static void test_success_has_no_texts(void **state)
 {
     (void)state;
     coll_context *context = NULL;
@@ -493,7 +493,7 @@ int main(void)
         cmocka_unit_test(test_transports_disagree),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_silent_exchange),
-        cmocka_unit_test(test_success_has_no_words),
+        cmocka_unit_test(test_success_has_no_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

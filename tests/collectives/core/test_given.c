@@ -185,7 +185,7 @@ static void what_was_sent_is_on_its_way(void **state)
 }
 
 /* What else is on its way to the receiver is no part of what it was given: rank 1 has that, and
- * is not in the library until its sender has heard that it may go on. */
+ * is not in the library until its sender was notified that it may go on. */
 static void behind_body(test_rank *rank)
 {
     static atomic_int begun;

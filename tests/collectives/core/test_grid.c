@@ -6,7 +6,7 @@
  * many.
  *
  * Ranks go other ways where each has a processor of its own than where they share some. Jobs of
- * three ranks and more are told the former as well (`plenty`), whatever the machine has. */
+ * three ranks and more are given the former as well (`plenty`), whatever the machine has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Who a rank is, as far as others' files and records say: quotas of the control groups on the way
- * to the root, records of other versions, and how many processors ranks of one host share. */
+/* What identifies a rank, as far as others' files and records say: quotas of the control groups on
+ * the way to the root, records of other versions, and how many processors ranks of one host
+ * share. */
 #include "core/identity.h"
 
 #include <stdio.h>
@@ -102,7 +103,7 @@ static void a_host_is_a_boot_and_its_namespaces(void **state)
     assert_true(coll_identity_same_host(&mine, &mine));
     for (int i = 0; i < 3; i++) {
         assert_false(coll_identity_same_host(&mine, &others[i]));
-        assert_false(coll_identity_same_host(&unknown[i], &unknown[i])); /* not told: nobody's */
+        assert_false(coll_identity_same_host(&unknown[i], &unknown[i])); /* not known: nobody's */
     }
 }
 

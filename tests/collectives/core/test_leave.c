@@ -131,10 +131,10 @@ static coll_context_options options_of(const job *j, forked_rank *rank)
                                   .timeout_ns = TIMEOUT_MS * BASE_NS_PER_MS};
 }
 
-static void await_end(int fd, int patience_ms)
+static void await_end(int fd, int timeout_ms)
 {
     struct pollfd end = {.fd = fd};
-    (void)poll(&end, 1, patience_ms);
+    (void)poll(&end, 1, timeout_ms);
 }
 
 static int body(forked_rank *rank, void *user)
@@ -214,7 +214,7 @@ static base_status await_news(coll_comm *comm, base_error *error)
     base_status status = BASE_OK;
     while (status == BASE_OK && base_now_ns() < deadline_ns) {
         (void)sched_yield();
-        status = coll_comm_settle(comm, error);
+        status = coll_comm_finalize(comm, error);
     }
     return status;
 }
@@ -248,7 +248,7 @@ static int root_of_the_dead_body(forked_rank *rank, void *user)
     (void)close(j->given[1]);
     await_end(j->gone[0], TIMEOUT_MS);
     if (j->transport == COLL_TRANSPORT_ZMQ && await_news(comm, &error) != BASE_ERR_PEER) {
-        return complain(j, rank->rank, "hears nothing", &error);
+        return complain(j, rank->rank, "is not notified", &error);
     }
     (void)snprintf(dead, sizeof dead, "rank %d (host", j->taker);
     status = coll_broadcast(comm, &value, 1, COLL_INT32, root, &error);

@@ -174,7 +174,7 @@ static void test_stopped_rank_goes_on(void **state)
     stop_one(COLL_TRANSPORT_TCP);
 }
 
-static bool told_to_go(const job *j)
+static bool may_go(const job *j)
 {
     char byte = 0;
     return j->go[0] == 0 || (write(j->pipe[1], "r", 1) == 1 && read(j->go[0], &byte, 1) == 1);
@@ -190,7 +190,7 @@ static int crowd_body(forked_rank *rank, void *user)
     coll_context *context = NULL;
     base_error error = {.status = BASE_OK};
     const int n = rank->size;
-    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK && told_to_go(j), &error);
+    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK && may_go(j), &error);
     coll_comm *comm = coll_context_world(context);
     for (int round = 0; round < 5; round++) {
         const int32_t base = j->salt + round;

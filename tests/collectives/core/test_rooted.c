@@ -188,8 +188,8 @@ static void who_holds_a_root_back_is_named(void **state)
     on_all(2, SHORT_NS, NULL, absent_body);
 }
 
-/* Flags that wait for company leave when there is nothing else to do: the root gets its credit back
- * from a peer that has gone on to wait for something else. */
+/* Flags that wait to be coalesced leave when there is nothing else to do: the root gets its credit
+ * back from a peer that has gone on to wait for something else. */
 static void idle_body(test_rank *rank)
 {
     enum { FIRST = 3, OPS = 40 };
@@ -223,8 +223,8 @@ static void kept_lines_leave_in_time(void **state)
     on_all(2, 0, NULL, idle_body);
 }
 
-/* What a rank has taken is told to its peer before it goes elsewhere, even if flags in between that
- * wait for company say so as well. */
+/* What a rank has taken is reported to its peer before it goes elsewhere, even if flags in between
+ * that wait to be coalesced say so as well. */
 static void credit_body(test_rank *rank)
 {
     enum { AMONG = 3, FRAMES = 4, ALL = 7 };
@@ -384,10 +384,10 @@ static bool try_pair(test_rank *rank, int dissenter, int common, int other)
     if (status == BASE_OK) {
         status = coll_barrier(comm, &rank->error);
     }
-    char who[32];
-    (void)snprintf(who, sizeof who, "rank %d (host", dissenter);
+    char name[32];
+    (void)snprintf(name, sizeof name, "rank %d (host", dissenter);
     coll_comm_destroy(comm);
-    return status == BASE_ERR_MISMATCH && has(rank->error.message, who) &&
+    return status == BASE_ERR_MISMATCH && has(rank->error.message, name) &&
            has(rank->error.message, "ranks disagree on operation #2: ");
 }
 

@@ -3,8 +3,8 @@
  * Survivors of a kill must end with an error that names the killed rank, long before their
  * deadline; a pause must change nothing. Ranks are on one host or, where this process may make
  * them, on two, played by network namespaces. Nothing may be left behind: no process (this one
- * adopts all orphans), and no file in /dev/shm and /tmp, which root's test has for itself (other
- * programs use the common ones: of /tmp they say nothing).
+ * takes all unexpected messages), and no file in /dev/shm and /tmp, which root's test has for
+ * itself (other programs use the common ones: of /tmp they say nothing).
  *
  * `--rounds N` does N rounds of each (default 12 over shm, 4 over the others), `--seed S` begins
  * with another seed. */
@@ -104,9 +104,9 @@ static base_status play(player *p)
 
 static bool names(const char *text, int rank)
 {
-    char who[32];
-    (void)snprintf(who, sizeof who, "rank %d (host", rank);
-    return strstr(text, who) != NULL;
+    char name[32];
+    (void)snprintf(name, sizeof name, "rank %d (host", rank);
+    return strstr(text, name) != NULL;
 }
 
 static int complain(const round_plan *plan, const forked_rank *rank, base_status status,

@@ -20,13 +20,13 @@ static int make(size_t size_bytes, int seals)
     return fd;
 }
 
-static void refuse(int fd, const char *words)
+static void refuse(int fd, const char *message)
 {
     base_error error = {.message = ""};
     void *data = NULL;
     assert_true(fd >= 0);
     assert_status(coll_segment_map(fd, BYTES, &data, &error), BASE_ERR_PEER);
-    assert_non_null(strstr(error.message, words));
+    assert_non_null(strstr(error.message, message));
     assert_null(data);
     (void)close(fd);
 }

@@ -129,7 +129,7 @@ static bool run_ops(test_rank *rank, coll_comm *comm)
     return coll_request_wait_all(requests, UNDER_WAY, &rank->error) == BASE_OK;
 }
 
-static pthread_barrier_t meeting;
+static pthread_barrier_t all_here;
 
 static void body(test_rank *rank)
 {
@@ -137,9 +137,9 @@ static void body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     float values[2] = {0};
     const base_status met = coll_barrier(comm, &rank->error);
-    (void)pthread_barrier_wait(&meeting);
+    (void)pthread_barrier_wait(&all_here);
     age(comm);
-    (void)pthread_barrier_wait(&meeting);
+    (void)pthread_barrier_wait(&all_here);
     RANK_OK(rank, met);
     RANK_CHECK(rank, run_ops(rank, comm));
     RANK_CHECK(rank, comm->sequence == LAST + OPS);
@@ -156,10 +156,10 @@ static void numbers_may_wrap(void **state)
     (void)state;
     for (int i = 0; i < 6; i++) {
         test_processors_claim(i % 2 == 0 ? 1 : RANKS);
-        assert_int_equal(pthread_barrier_init(&meeting, NULL, RANKS), 0);
+        assert_int_equal(pthread_barrier_init(&all_here, NULL, RANKS), 0);
         test_ranks_as_threads(&(test_ranks_options){.size = RANKS, .transport = transports[i / 2]},
                               body);
-        (void)pthread_barrier_destroy(&meeting);
+        (void)pthread_barrier_destroy(&all_here);
     }
 }
 

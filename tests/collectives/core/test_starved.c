@@ -295,8 +295,8 @@ static base_status gather(test_rank *rank, meal *m)
     return status;
 }
 
-/* Rank 0 goes without in one place, and leaves: rank 1 may hear of that as early as in the barrier.
- * Of an arena both have counted it knows better: what it calls next ends for both. */
+/* Rank 0 goes without in one place, and leaves: rank 1 may learn of that as early as in the
+ * barrier. Of an arena both have counted it knows better: what it calls next ends for both. */
 static void meal_body(test_rank *rank)
 {
     static base_status (*const courses[])(test_rank *, meal *) = {

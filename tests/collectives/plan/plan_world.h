@@ -4,7 +4,7 @@
  * expressions are equal numbers. Every block is two cells, and a stream holds a single cell, so
  * that pipelining and the lack of room are both felt. What a plan must not do (read what was not
  * written, name a buffer that is not there, combine an operand twice, let two tracks use one
- * stream, …) is noted in `broken`, in words. */
+ * stream, …) is noted in `broken`, as text. */
 #ifndef TEST_COLL_PLAN_WORLD_H
 #define TEST_COLL_PLAN_WORLD_H
 

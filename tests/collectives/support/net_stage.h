@@ -30,7 +30,7 @@ void net_stage_send_nothing(coll_context *context, int peer, const coll_net_fram
 bool net_stage_has_room(coll_context *context, int peer);
 void net_stage_forget(coll_context *context, coll_comm *comm);
 
-/* Bytes by which each is told from the next. */
+/* Bytes that distinguish each from the next. */
 void net_stage_fill(uint8_t *data, size_t size_bytes);
 
 #endif

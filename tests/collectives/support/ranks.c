@@ -40,7 +40,8 @@ void test_rank_fail(test_rank *rank, const char *format, ...)
     va_end(args);
 }
 
-/* A meeting of all ranks; records of two rounds, so that nobody overtakes who still reads. */
+/* A barrier of all ranks; records of two rounds, so that no rank overwrites what another still
+ * reads. */
 static base_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
                             int64_t deadline_ns, base_error *reterr)
 {

@@ -1,5 +1,5 @@
 /* Ranks for tests: as threads of this process, or as processes of their own. Each rank runs a body
- * with its context; the exchange is a meeting point in memory (threads) or a socket pair to the
+ * with its context; the exchange is a barrier in memory (threads) or a socket pair to the
  * parent (processes). */
 #ifndef TEST_COLL_RANKS_H
 #define TEST_COLL_RANKS_H
@@ -35,14 +35,14 @@ typedef struct test_ranks_options {
 
 typedef void (*test_rank_body)(test_rank *rank);
 
-/* Runs body on every rank in a thread of its own, and fails the test with the first words given to
- * test_rank_fail, if any. */
+/* Runs body on every rank in a thread of its own, and fails the test with the first message given
+ * to test_rank_fail, if any. */
 void test_ranks_as_threads(const test_ranks_options *options, test_rank_body body);
 
 /* The options that a rank's context is made with. */
 coll_context_options test_rank_options(test_rank *rank);
 
-/* The rank takes part in no exchange any more: those who wait for it in one are told. */
+/* The rank takes part in no exchange any more: ranks that wait for it in one fail. */
 void test_rank_leave(test_rank *rank);
 
 /* Notes a failure of the rank (kept: the first of the job). Any thread. */

@@ -8,7 +8,7 @@
 enum { PEER_CHUNK = 1024 }; /* of the communicator's data */
 
 typedef struct tcp_peer {
-    conn_stage here; /* quiet, until told otherwise */
+    conn_stage here; /* quiet, until set otherwise */
     coll_op op;      /* the first operation here */
     coll_seal seal;  /* the peer's */
     uint64_t number; /* of its next frame */

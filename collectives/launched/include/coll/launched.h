@@ -2,10 +2,10 @@
  * itself knows no launcher.
  *
  * The launcher starts the program N times; coll_launched_open finds the launcher through what the
- * process has inherited, joins, meets the other ranks, and gives the context to work with. A
- * background thread hears the launcher from then on: when another rank fails, the collectives
- * under way return BASE_ERR_ABORTED with the reason, and a moment later the process is ended; when
- * the launcher itself is gone, the process ends at once.
+ * process has inherited, joins, connects to the other ranks, and gives the context to work with. A
+ * background thread receives the launcher's messages from then on: when another rank fails, the
+ * collectives under way return BASE_ERR_ABORTED with the reason, and a moment later the process is
+ * ended; when the launcher itself is gone, the process ends at once.
  *
  * A program that the launcher starts through a script may open it as well, once per rank. A program
  * with another launcher (MPI, say) does not need this: it gives coll_context_create an all-gather
@@ -47,10 +47,10 @@ bool coll_launched_stop_requested(const coll_launched *launched);
  * the others; leave with a non-zero exit code. */
 void coll_launched_fail(coll_launched *launched, const base_error *error);
 
-/* The end of success: settles the world (coll_comm_settle), tells the launcher, and waits for its
- * goodbye; then destroys the context and closes. Where the world has failed, or has operations
- * under way, that is told in the place of success, and returned. After coll_launched_fail it only
- * destroys and closes. NULL is fine. launched is gone whatever is returned. */
+/* The end of success: finalizes the world (coll_comm_finalize), notifies the launcher, and waits
+ * for its goodbye; then destroys the context and closes. Where the world has failed, or has
+ * operations under way, that is reported instead of success, and returned. After coll_launched_fail
+ * it only destroys and closes. NULL is fine. launched is gone whatever is returned. */
 base_status coll_launched_close(coll_launched *launched, base_error *reterr);
 
 #ifdef __cplusplus

@@ -168,7 +168,7 @@ static void test_shm_is_refused(void **state)
     run_layouts(shm_body, layouts, 1);
 }
 
-/* Rank 2 leaves before the barrier that the others are in: in words, on each host. */
+/* Rank 2 leaves before the barrier that the others are in: each host says so. */
 static void left_body(test_rank *rank)
 {
     RANK_OK(rank, join(rank, COLL_TRANSPORT_AUTO));

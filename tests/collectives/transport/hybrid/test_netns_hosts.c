@@ -15,7 +15,7 @@ typedef struct job {
     coll_transport transport;
     const char *interface[HOSTS];
     const char *rendezvous[HOSTS];
-    const char *refused; /* in the words of every rank */
+    const char *refused; /* in the message of every rank */
 } job;
 
 static int host_of(int rank)

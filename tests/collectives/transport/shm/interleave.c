@@ -296,8 +296,8 @@ int64_t __real_base_now_ns(void);
 int64_t __wrap_base_now_ns(void);
 bool __real_coll_progress(coll_context *context);
 bool __wrap_coll_progress(coll_context *context);
-void __real_coll_shm_tell(coll_comm *comm);
-void __wrap_coll_shm_tell(coll_comm *comm);
+void __real_coll_shm_notify(coll_comm *comm);
+void __wrap_coll_shm_notify(coll_comm *comm);
 bool __real_coll_shm_may_post(const coll_op *op);
 bool __wrap_coll_shm_may_post(const coll_op *op);
 
@@ -325,10 +325,10 @@ bool __wrap_coll_progress(coll_context *context)
     return !(again && play.without == WITHOUT_SECOND_LOOK) && __real_coll_progress(context);
 }
 
-void __wrap_coll_shm_tell(coll_comm *comm)
+void __wrap_coll_shm_notify(coll_comm *comm)
 {
-    if (me == NULL || play.without != WITHOUT_TELLING) {
-        __real_coll_shm_tell(comm);
+    if (me == NULL || play.without != WITHOUT_NOTIFYING) {
+        __real_coll_shm_notify(comm);
     }
 }
 

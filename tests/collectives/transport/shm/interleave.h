@@ -24,8 +24,8 @@ enum { INTERLEAVE_RANKS_MAX = 4 };
 typedef enum interleave_without {
     WITHOUT_NOTHING = 0,
     WITHOUT_FENCES,
-    WITHOUT_SECOND_LOOK, /* who goes to sleep does not look again */
-    WITHOUT_TELLING,     /* who has published does not look for sleepers */
+    WITHOUT_SECOND_LOOK, /* a rank that goes to sleep does not look again */
+    WITHOUT_NOTIFYING,   /* a rank that has published does not look for sleepers */
     WITHOUT_CREDIT,      /* flags and slots are used again at once */
 } interleave_without;
 

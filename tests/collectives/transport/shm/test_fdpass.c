@@ -1,5 +1,5 @@
 /* Descriptors from rank to rank: strangers in front of the socket, who may say anything or nothing,
- * keep nobody from meeting; and what comes is just the descriptor that was agreed on. Ranks are
+ * keep nobody from connecting; and what comes is just the descriptor that was agreed on. Ranks are
  * threads. */
 #include "transport/shm/fdpass.h"
 
@@ -16,7 +16,7 @@
 
 enum { TAG = 77, BYTES = 4096, STRANGERS = 100 };
 
-/* ---- meeting ---- */
+/* ---- connecting ---- */
 
 /* What both ranks of a job believe: they are on one host. */
 static void open_context(coll_context *context, coll_identity identities[2], const test_rank *rank)
@@ -29,7 +29,7 @@ static void open_context(coll_context *context, coll_identity identities[2], con
     identities[1] = identities[0];
 }
 
-typedef enum manner { SILENT, WRONG_WORDS, SHORT_WORDS, GONE, MANNERS } manner;
+typedef enum manner { SILENT, WRONG_HELLO, SHORT_HELLO, GONE, MANNERS } manner;
 
 typedef struct door {
     const coll_context_options *options; /* the rank's own */
@@ -43,7 +43,7 @@ static base_status knock_first(void *user, const void *mine, void *all, size_t s
                                int64_t deadline_ns, base_error *reterr)
 {
     door *d = user;
-    const uint8_t words[20] = {1};
+    const uint8_t hello[20] = {1};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     uint32_t name_bytes = 0;
     memcpy(address.sun_path, (const uint8_t *)mine + 16, 16);
@@ -55,8 +55,8 @@ static base_status knock_first(void *user, const void *mine, void *all, size_t s
                                 (socklen_t)(sizeof address.sun_family + name_bytes)) != 0) {
             return base_fail(reterr, BASE_ERR_IO, "a stranger cannot connect");
         }
-        if (d->manner == WRONG_WORDS || d->manner == SHORT_WORDS) {
-            (void)!send(sock, words, d->manner == SHORT_WORDS ? 3 : sizeof words, MSG_NOSIGNAL);
+        if (d->manner == WRONG_HELLO || d->manner == SHORT_HELLO) {
+            (void)!send(sock, hello, d->manner == SHORT_HELLO ? 3 : sizeof hello, MSG_NOSIGNAL);
         }
         if (d->manner == GONE) {
             (void)close(sock);
@@ -67,7 +67,7 @@ static base_status knock_first(void *user, const void *mine, void *all, size_t s
                                 reterr);
 }
 
-static void meeting_body(test_rank *rank)
+static void connecting_body(test_rank *rank)
 {
     coll_context context;
     coll_identity identities[2];
@@ -97,12 +97,12 @@ static void meeting_body(test_rank *rank)
     RANK_CHECK(rank, met && other == 1 - rank->rank);
 }
 
-static void strangers_keep_nobody_from_meeting(void **state)
+static void strangers_keep_nobody_from_connecting(void **state)
 {
     (void)state;
     for (manner how = SILENT; how < MANNERS; how++) {
         test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true, .user = &how},
-                              meeting_body);
+                              connecting_body);
     }
 }
 
@@ -259,7 +259,7 @@ static void who_is_not_there_is_named(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_keep_nobody_from_meeting),
+        cmocka_unit_test(strangers_keep_nobody_from_connecting),
         cmocka_unit_test(what_is_agreed_on_arrives),
         cmocka_unit_test(another_label_is_a_mismatch),
         cmocka_unit_test(more_or_fewer_are_not_kept),

@@ -131,7 +131,7 @@ static void a_mutation_is_found(void **state)
 int main(void)
 {
     static interleave_without without[] = {WITHOUT_NOTHING, WITHOUT_FENCES, WITHOUT_SECOND_LOOK,
-                                           WITHOUT_TELLING, WITHOUT_CREDIT};
+                                           WITHOUT_NOTIFYING, WITHOUT_CREDIT};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_order_gives_the_results),
         {"without fences", a_mutation_is_found, NULL, NULL, &without[1]},

@@ -1,4 +1,4 @@
-/* Failures as they travel: whose words count, when they are this rank's, what a peer may not put
+/* Failures as they travel: which message counts, when it is this rank's, what a peer may not put
  * into them; and what a rank says when its own communicator fails. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "transport/socket/comm.h"
 #include "transport/tcp/tcp.h"
 
-enum { REASON_BYTES = 16 }; /* before the words */
+enum { REASON_BYTES = 16 }; /* before the message */
 
 static bool no_memory; /* for libcoll */
 
@@ -77,7 +77,8 @@ static void close_stage(stage *s)
     free(s);
 }
 
-static void hear(stage *s, uint64_t sequence, base_status status, const char *words, size_t length)
+static void receive_notice(stage *s, uint64_t sequence, base_status status, const char *message,
+                           size_t length)
 {
     uint8_t body[COLL_FRAME_REASON_BYTES] = {0};
     const int32_t code = status;
@@ -87,19 +88,19 @@ static void hear(stage *s, uint64_t sequence, base_status status, const char *wo
                                   .body_bytes = (uint32_t)(REASON_BYTES + length)};
     memcpy(body, &sequence, sizeof sequence);
     memcpy(body + sizeof sequence, &code, sizeof code);
-    memcpy(body + REASON_BYTES, words, length);
+    memcpy(body + REASON_BYTES, message, length);
     assert_true(coll_net_commit(&s->core.context, STAGE_PEER, &head, body));
 }
 
-static void hear_words(stage *s, uint64_t sequence, const char *words)
+static void receive_mismatch(stage *s, uint64_t sequence, const char *message)
 {
-    hear(s, sequence, BASE_ERR_MISMATCH, words, strlen(words));
+    receive_notice(s, sequence, BASE_ERR_MISMATCH, message, strlen(message));
 }
 
-/* A mismatch names both ranks by itself; else the peer's name is put before its words. */
+/* A mismatch names both ranks by itself; else the peer's name is put before its message. */
 static void it_is_told_whose_words_they_are(void **state)
 {
-    static const char who[] = "rank 1 (host far, pid 0)";
+    static const char name[] = "rank 1 (host far, pid 0)";
     static const struct {
         base_status status;
         base_status taken;
@@ -117,9 +118,9 @@ static void it_is_told_whose_words_they_are(void **state)
         char expected[128] = "it";
         stage *s = open_stage();
         if (cases[i].between != NULL) {
-            (void)snprintf(expected, sizeof expected, "%s%sit", who, cases[i].between);
+            (void)snprintf(expected, sizeof expected, "%s%sit", name, cases[i].between);
         }
-        hear(s, 0, cases[i].status, "it", 2);
+        receive_notice(s, 0, cases[i].status, "it", 2);
         assert_true(s->core.comm.failed);
         assert_int_equal(s->core.comm.failure.status, cases[i].taken);
         assert_string_equal(s->core.comm.failure.message, expected);
@@ -127,9 +128,9 @@ static void it_is_told_whose_words_they_are(void **state)
     }
 }
 
-/* What is passed on are the words of the rank that failed first, with its name: not a name before
+/* What is passed on is the message of the rank that failed first, with its name: not a name before
  * another, however many ranks they come by. */
-static void words_are_passed_on_as_they_were(void **state)
+static void messages_are_passed_on_as_they_were(void **state)
 {
     static const uint32_t speakers[] = {0, 1 + STAGE_PEER, 1, 99}; /* the last two cannot be */
     (void)state;
@@ -140,7 +141,7 @@ static void words_are_passed_on_as_they_were(void **state)
                                       .kind = COLL_FRAME_FAILED,
                                       .comm_id = STAGE_COMM_ID,
                                       .body_bytes = sizeof body};
-        uint32_t speaker = 0;
+        uint32_t origin = 0;
         stage *s = open_stage();
         memcpy(body + 8, &code, sizeof code);
         memcpy(body + 12, &speakers[i], sizeof speakers[i]);
@@ -149,30 +150,30 @@ static void words_are_passed_on_as_they_were(void **state)
         assert_string_equal(s->core.comm.failure.message, "rank 1 (host far, pid 0) says: it");
         assert_int_equal(s->sent, 1);
         assert_int_equal(s->head.body_bytes, REASON_BYTES + 2);
-        memcpy(&speaker, s->body + 12, sizeof speaker);
-        assert_int_equal(speaker, 1 + STAGE_PEER);
+        memcpy(&origin, s->body + 12, sizeof origin);
+        assert_int_equal(origin, 1 + STAGE_PEER);
         assert_memory_equal(s->body + REASON_BYTES, "it", 2);
         close_stage(s);
     }
 }
 
-/* A peer's words go to this rank's terminal. */
-static void words_are_only_words(void **state)
+/* A peer's message goes to this rank's terminal. */
+static void messages_are_only_text(void **state)
 {
     char longest[COLL_FRAME_REASON_BYTES - REASON_BYTES];
     (void)state;
     stage *s = open_stage();
-    hear_words(s, 0, "a\033[2Jb\nc\177d");
+    receive_mismatch(s, 0, "a\033[2Jb\nc\177d");
     assert_string_equal(s->core.comm.failure.message, "a?[2Jb?c?d");
     close_stage(s);
     s = open_stage();
-    hear(s, 0, BASE_ERR_PEER, "", 1);
+    receive_notice(s, 0, BASE_ERR_PEER, "", 1);
     assert_string_equal(s->core.comm.failure.message,
-                        "rank 1 (host far, pid 0) says: a failure without words");
+                        "rank 1 (host far, pid 0) says: a failure without a message");
     close_stage(s);
     s = open_stage();
     memset(longest, 'x', sizeof longest); /* without an end */
-    hear(s, 0, BASE_ERR_PEER, longest, sizeof longest);
+    receive_notice(s, 0, BASE_ERR_PEER, longest, sizeof longest);
     assert_int_equal(strlen(s->core.comm.failure.message), BASE_ERROR_MESSAGE_BYTES - 1);
     close_stage(s);
 }
@@ -182,9 +183,9 @@ static void a_failure_waits_for_its_operation(void **state)
 {
     stage *s = open_stage();
     (void)state;
-    hear_words(s, 9, "nine");
-    hear_words(s, 7, "seven");
-    hear_words(s, 8, "eight");
+    receive_mismatch(s, 9, "nine");
+    receive_mismatch(s, 7, "seven");
+    receive_mismatch(s, 8, "eight");
     assert_true(s->core.net.watchful);
     for (uint64_t sequence = 3; sequence < 7; sequence++) {
         s->core.comm.sequence = sequence;
@@ -207,7 +208,7 @@ static void without_memory_it_does_not_wait(void **state)
     stage *s = open_stage();
     (void)state;
     no_memory = true;
-    hear_words(s, 9, "nine");
+    receive_mismatch(s, 9, "nine");
     no_memory = false;
     assert_true(s->core.comm.failed);
     assert_string_equal(s->core.comm.failure.message, "nine");
@@ -250,7 +251,7 @@ static void who_said_goodbye_is_not_lost(void **state)
     close_stage(s);
 }
 
-/* The caller has its buffers back before anything else is done, and peers hear why. */
+/* The caller has its buffers back before anything else is done, and peers are sent why. */
 static void an_own_failure_is_told(void **state)
 {
     uint64_t about = 1;
@@ -276,8 +277,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_told_whose_words_they_are),
-        cmocka_unit_test(words_are_passed_on_as_they_were),
-        cmocka_unit_test(words_are_only_words),
+        cmocka_unit_test(messages_are_passed_on_as_they_were),
+        cmocka_unit_test(messages_are_only_text),
         cmocka_unit_test(a_failure_waits_for_its_operation),
         cmocka_unit_test(without_memory_it_does_not_wait),
         cmocka_unit_test(a_connection_is_lost_once),

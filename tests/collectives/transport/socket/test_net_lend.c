@@ -95,7 +95,7 @@ static void all_others_go_with_the_communicator(void **state)
     free(s);
 }
 
-/* A frame whose head claims that we were told more than we sent. */
+/* A frame whose head claims that more was taken than we sent. */
 static void refused_ones_go_back_too(void **state)
 {
     static uint8_t data[BYTES];

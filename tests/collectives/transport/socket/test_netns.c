@@ -33,8 +33,8 @@ static int jobs;
 typedef struct job {
     coll_transport transport;
     trouble what;
-    int told[2]; /* ranks to the test: "here", "ready" */
-    int go[2];   /* the test to the ranks */
+    int notices[2]; /* ranks to the test: "here", "ready" */
+    int go[2];      /* the test to the ranks */
 } job;
 
 #define CHILD_CHECK(condition, error)                                                              \
@@ -49,7 +49,7 @@ typedef struct job {
 static bool step(const job *j)
 {
     char byte = 0;
-    return write(j->told[1], "x", 1) == 1 && read(j->go[0], &byte, 1) == 1;
+    return write(j->notices[1], "x", 1) == 1 && read(j->go[0], &byte, 1) == 1;
 }
 
 static base_status work(coll_comm *comm, base_error *error)
@@ -122,7 +122,7 @@ static void wait_for_all(const job *j)
 {
     char byte = 0;
     for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(read(j->told[0], &byte, 1), 1);
+        assert_int_equal(read(j->notices[0], &byte, 1), 1);
     }
 }
 
@@ -177,7 +177,7 @@ static void run_job(coll_transport transport, trouble what)
     base_error error;
     int status = 0;
     jobs++;
-    assert_int_equal(pipe(j.told), 0);
+    assert_int_equal(pipe(j.notices), 0);
     assert_int_equal(pipe(j.go), 0);
     assert_ok(forked_start(RANKS, rank_body, &j, pids, &error), &error);
     wait_for_all(&j);
@@ -198,7 +198,7 @@ static void run_job(coll_transport transport, trouble what)
         }
     }
     for (int end = 0; end < 2; end++) {
-        (void)close(j.told[end]);
+        (void)close(j.notices[end]);
         (void)close(j.go[end]);
     }
     if (what == TROUBLE_LOSS) {

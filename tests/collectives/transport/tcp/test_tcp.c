@@ -1,6 +1,6 @@
 /* The tcp transport under somebody who sits between two ranks: what is altered, replayed, reordered
- * or cut off ends the job with words that say so and name the rank; what is only late does not.
- * What protects the zmq transport's frames is asked for in the same way. */
+ * or cut off ends the job with a message that says so and names the rank; what is only late does
+ * not. What protects the zmq transport's frames is asked for in the same way. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ typedef struct meddler {
     /* Of one connection (there is only one here): */
     uint8_t *kept[2];
     size_t kept_bytes[2];
-    size_t greeting_left[2];
+    size_t handshake_left[2];
     int frames[2];
     uint8_t held[COLL_FRAME_BYTES_MAX + COLL_SEAL_TAG_BYTES];
     size_t held_bytes;
@@ -100,15 +100,15 @@ static void tap(test_relay *relay, void *user, int side, const uint8_t *bytes, s
 {
     meddler *m = user;
     const size_t tag_bytes = tag_bytes_of(m);
-    const size_t greeting =
-        m->greeting_left[side] < size_bytes ? m->greeting_left[side] : size_bytes;
-    if (greeting > 0) {
-        test_relay_emit(relay, side, bytes, greeting);
-        m->greeting_left[side] -= greeting;
+    const size_t handshake =
+        m->handshake_left[side] < size_bytes ? m->handshake_left[side] : size_bytes;
+    if (handshake > 0) {
+        test_relay_emit(relay, side, bytes, handshake);
+        m->handshake_left[side] -= handshake;
     }
     m->kept[side] = realloc(m->kept[side], m->kept_bytes[side] + size_bytes + 1);
-    memcpy(m->kept[side] + m->kept_bytes[side], bytes + greeting, size_bytes - greeting);
-    m->kept_bytes[side] += size_bytes - greeting;
+    memcpy(m->kept[side] + m->kept_bytes[side], bytes + handshake, size_bytes - handshake);
+    m->kept_bytes[side] += size_bytes - handshake;
     for (;;) {
         coll_frame_head head;
         if (m->kept_bytes[side] < sizeof head) {
@@ -135,8 +135,8 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t address_byt
     memcpy(&to, address, sizeof to);
     meddler *m = redirected;
     redirected = NULL;
-    m->greeting_left[0] = COLL_HELLO_BYTES + COLL_PROOF_BYTES;
-    m->greeting_left[1] = COLL_ANSWER_BYTES;
+    m->handshake_left[0] = COLL_HELLO_BYTES + COLL_PROOF_BYTES;
+    m->handshake_left[1] = COLL_ANSWER_BYTES;
     m->relay = test_relay_start(&to, &at, m->delay_ns, tap, m);
     return __real_connect(fd, (struct sockaddr *)&at, sizeof at);
 }
@@ -194,7 +194,7 @@ static base_status work(test_rank *rank, int rounds)
 }
 
 /* What each rank must say after a deed. */
-static const char *words_of(deed what)
+static const char *message_of(deed what)
 {
     switch (what) {
     case DEED_ALTER_BODY:
@@ -220,7 +220,7 @@ static void meddled_body(test_rank *rank)
     }
     RANK_CHECK(rank,
                status == BASE_ERR_PEER || (m->what == DEED_CUT && status == BASE_ERR_TIMEOUT));
-    RANK_CHECK(rank, strstr(rank->error.message, words_of(m->what)) != NULL);
+    RANK_CHECK(rank, strstr(rank->error.message, message_of(m->what)) != NULL);
     RANK_CHECK(rank, m->what == DEED_CUT || strstr(rank->error.message, "rank 1 (host") != NULL);
     coll_context_destroy(rank->context);
 }

@@ -1,4 +1,4 @@
-/* How frames leave by a connection: in order and whole, at once or in company, as the socket takes
+/* How frames leave by a connection: in order and whole, at once or coalesced, as the socket takes
  * them, and as far as there is memory. */
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,8 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return no_memory ? NULL : __real_aligned_alloc(alignment, size);
 }
 
-/* Frames kept for company leave with the next ones, or by a flush, and always in order. */
-static void company_keeps_the_order(void **state)
+/* Frames kept to be coalesced leave with the next ones, or by a flush, and always in order. */
+static void coalescing_keeps_the_order(void **state)
 {
     (void)state;
     enum { FRAME = COLL_FRAME_HEAD_BYTES + 8 };
@@ -143,7 +143,7 @@ static void a_short_rest_goes_apart(void **state)
 }
 
 /* A frame is sent whole or not at all: where there is no memory to keep the rest of it, the peer
- * hears just that. */
+ * receives just that. */
 static void check_no_memory_to_send(coll_tcp_auth auth)
 {
     enum { BODY = COLL_FRAME_BODY_BYTES_MAX };
@@ -208,8 +208,10 @@ static void no_memory_to_receive_is_told(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_short_rest_goes_apart),      cmocka_unit_test(company_keeps_the_order),
-        cmocka_unit_test(several_at_once_are_several),  cmocka_unit_test(no_memory_to_send_is_told),
+        cmocka_unit_test(a_short_rest_goes_apart),
+        cmocka_unit_test(coalescing_keeps_the_order),
+        cmocka_unit_test(several_at_once_are_several),
+        cmocka_unit_test(no_memory_to_send_is_told),
         cmocka_unit_test(no_memory_to_receive_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Where frames end up that come over a connection: data at the place that waits for them or in the
+/* Where frames end up that come over a connection: data at the target that waits for them or in the
  * library's own memory, flags in their turn and compared. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { BODIES = 3, TAIL = 100 };
 
 /* What op waits for is written where it wants it, chunk after chunk, and taken without a copy. */
-static void check_place(coll_tcp_auth auth)
+static void check_target(coll_tcp_auth auth)
 {
     enum { BYTES = (BODIES - 1) * PEER_CHUNK + TAIL };
     uint8_t data[BYTES];
@@ -31,7 +31,7 @@ static void check_place(coll_tcp_auth auth)
     }
     assert_memory_equal(target, data, BYTES);
     assert_int_equal(target[BYTES], 0);
-    /* The place has been used up. */
+    /* The target has been used up. */
     tcp_peer_put_frame(p, COLL_FRAME_DATA, data, PEER_CHUNK, 0);
     const uint8_t *frame = coll_net_receive_begin(&p->here.core.comm, STAGE_PEER, 0, PEER_CHUNK);
     assert_non_null(frame);
@@ -40,15 +40,15 @@ static void check_place(coll_tcp_auth auth)
     tcp_peer_close(p);
 }
 
-static void frames_come_to_their_place(void **state)
+static void frames_come_to_their_target(void **state)
 {
     (void)state;
-    check_place(COLL_TCP_AUTH_OFF);
-    check_place(COLL_TCP_AUTH_MAC);
-    check_place(COLL_TCP_AUTH_ENCRYPT);
+    check_target(COLL_TCP_AUTH_OFF);
+    check_target(COLL_TCP_AUTH_MAC);
+    check_target(COLL_TCP_AUTH_ENCRYPT);
 }
 
-/* A place that is named while a frame is on its way is not that frame's, nor the next one's. */
+/* A target that is named while a frame is on its way is not that frame's, nor the next one's. */
 static void a_place_comes_before_its_frames(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void a_frame_has_the_size_that_is_due(void **state)
 }
 
 /* Once the communicator has failed, the caller's memory is the caller's. */
-static void failure_with(const char *words)
+static void failure_with(const char *message)
 {
     uint8_t data[PEER_CHUNK];
     uint8_t mine[PEER_CHUNK];
@@ -137,7 +137,7 @@ static void failure_with(const char *words)
     tcp_peer_put(p, &head, sizeof head);
     tcp_peer_put(p, data, PEER_CHUNK / 2);
     assert_memory_equal(target, data, PEER_CHUNK / 2);
-    (void)coll_comm_fail(&p->here.core.comm, BASE_ERR_TIMEOUT, "%s", words);
+    (void)coll_comm_fail(&p->here.core.comm, BASE_ERR_TIMEOUT, "%s", message);
     memset(target, 0x55, PEER_CHUNK);
     memcpy(mine, target, PEER_CHUNK);
     tcp_peer_put(p, data + PEER_CHUNK / 2, PEER_CHUNK / 2);
@@ -148,11 +148,11 @@ static void failure_with(const char *words)
     tcp_peer_close(p);
 }
 
-static void failure_leaves_the_place_alone(void **state)
+static void failure_leaves_the_target_alone(void **state)
 {
     (void)state;
     failure_with("no end");
-    failure_with(""); /* as a peer may have told it */
+    failure_with(""); /* as a peer may have sent it */
 }
 
 /* An operation that did not wait for the peer has ended: the peer's flag must show the same one. */
@@ -215,11 +215,11 @@ static void lines_that_were_not_answered_are_owed(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_come_to_their_place),
+        cmocka_unit_test(frames_come_to_their_target),
         cmocka_unit_test(a_place_comes_before_its_frames),
         cmocka_unit_test(other_frames_do_not),
         cmocka_unit_test(a_frame_has_the_size_that_is_due),
-        cmocka_unit_test(failure_leaves_the_place_alone),
+        cmocka_unit_test(failure_leaves_the_target_alone),
         cmocka_unit_test(lines_are_compared_afterwards),
         cmocka_unit_test(lines_come_in_turn),
         cmocka_unit_test(lines_that_were_not_answered_are_owed),

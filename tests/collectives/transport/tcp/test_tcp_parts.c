@@ -150,7 +150,7 @@ static void every_bit_of_a_frame_counts(void **state)
     }
 }
 
-/* The same words twice are two frames: their tags differ, and each fits its own number only. */
+/* The same bytes twice are two frames: their tags differ, and each fits its own number only. */
 static void a_number_is_used_once(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void addresses_are_picked(void **state)
         const char *choice;
         bool beyond;
         const char *address; /* NULL: refused, */
-        const char *words;   /* in these */
+        const char *message; /* in this */
     } cases[] = {
         {"eth0", true, "10.1.2.3", NULL},
         {"eth1", true, "192.168.7.9", NULL},
@@ -268,7 +268,7 @@ static void addresses_are_picked(void **state)
         if (cases[i].address != NULL) {
             assert_ok(status, &error);
             assert_string_equal(address, cases[i].address);
-        } else if (status != BASE_ERR_INVALID || strstr(error.message, cases[i].words) == NULL) {
+        } else if (status != BASE_ERR_INVALID || strstr(error.message, cases[i].message) == NULL) {
             fail_msg("%s: %d, %s", cases[i].choice, status, error.message);
         }
     }

@@ -1,5 +1,5 @@
 /* Two ends of a connection whose socket takes and gives any number of bytes at a time, or none, or
- * is interrupted: flags and data come whole, in order, and to their place. */
+ * is interrupted: flags and data come whole, in order, and to their target. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ typedef struct transfer {
     size_t got[CHANNELS];
     size_t payload_bytes;
     bool shown;
-    bool placed[CHANNELS];
+    bool has_target[CHANNELS];
 } transfer;
 
 enum { CHANNEL_BYTES = 600000 };
@@ -122,7 +122,7 @@ static void begin(transfer *t, conn_stage *to, uint64_t sequence)
         t->size_bytes[channel] = draw(sizes[draw(6)]);
         t->sent[channel] = 0;
         t->got[channel] = 0;
-        t->placed[channel] = false;
+        t->has_target[channel] = false;
     }
     for (size_t i = 0; i < CHANNELS * CHANNEL_BYTES; i++) {
         t->data[i] = (uint8_t)(i * 7 + sequence + i / 251);
@@ -158,8 +158,8 @@ static void receive_step(transfer *t, conn_stage *to)
     if (left == 0) {
         return;
     }
-    if (!t->placed[channel] && t->got[channel] == 0 && draw(2) == 0) {
-        t->placed[channel] = true;
+    if (!t->has_target[channel] && t->got[channel] == 0 && draw(2) == 0) {
+        t->has_target[channel] = true;
         coll_net_receive_into(&t->op, STAGE_PEER, channel, target, left);
         return;
     }

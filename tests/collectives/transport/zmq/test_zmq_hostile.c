@@ -202,7 +202,7 @@ static void check(coll_tcp_auth auth, bool reads)
     (void)close(j.ready[1]);
 }
 
-/* Nothing is read from who broke the protocol. */
+/* Nothing is read from a rank that broke the protocol. */
 static void a_bad_frame_is_the_last(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What a rank hears of its zmq connections, and which descriptors it touches for it. */
+/* What a rank learns of its zmq connections, and which descriptors it touches for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 
 enum { EVENT_MS = 5000, ENDPOINT_BYTES = 64 };
 
-static int settled; /* connections that were set to tcp's options */
+static int configured; /* connections that were set to tcp's options */
 
 bool __wrap_coll_tcp_options_met(int fd);
 
 bool __wrap_coll_tcp_options_met(int fd)
 {
     assert_true(fd >= 0);
-    settled++;
+    configured++;
     return true;
 }
 
@@ -34,7 +34,7 @@ static void connect_pair(pair *p)
     size_t endpoint_bytes = sizeof endpoint;
     base_error error;
     memset(p, 0, sizeof *p);
-    settled = 0;
+    configured = 0;
     p->zmq = zmq_ctx_new();
     p->listener = zmq_socket(p->zmq, ZMQ_DEALER);
     p->connector = zmq_socket(p->zmq, ZMQ_DEALER);
@@ -74,9 +74,9 @@ static void both_ends_are_set(void **state)
     (void)state;
     connect_pair(&p);
     assert_false(coll_zmq_monitor_read(p.monitors[0], p.port));
-    assert_int_equal(settled, 1);
+    assert_int_equal(configured, 1);
     assert_false(coll_zmq_monitor_read(p.monitors[1], p.port));
-    assert_int_equal(settled, 2);
+    assert_int_equal(configured, 2);
     close_connector(&p);
     close_listener(&p);
 }
@@ -88,12 +88,12 @@ static void others_are_left_alone(void **state)
     connect_pair(&p);
     assert_false(coll_zmq_monitor_read(p.monitors[0], (uint16_t)(p.port - 1)));
     assert_false(coll_zmq_monitor_read(p.monitors[1], 0));
-    assert_int_equal(settled, 0);
+    assert_int_equal(configured, 0);
     close_connector(&p);
     close_listener(&p);
 }
 
-static void an_end_is_heard(void **state)
+static void an_end_is_noticed(void **state)
 {
     pair p;
     (void)state;
@@ -112,7 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_ends_are_set),
         cmocka_unit_test(others_are_left_alone),
-        cmocka_unit_test(an_end_is_heard),
+        cmocka_unit_test(an_end_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

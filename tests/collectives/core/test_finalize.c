@@ -63,15 +63,15 @@ static void run(coll_transport transport, int64_t timeout_ns, void *user, test_r
 static void two_roots_body(test_rank *rank)
 {
     static atomic_int ended;
-    static atomic_int settled;
-    static atomic_int told;
+    static atomic_int finalized;
+    static atomic_int notified;
     const coll_transport transport = *(const coll_transport *)rank->user;
     coll_comm *comm = coll_context_world(rank->context);
     coll_comm *other = NULL;
     int32_t values[2] = {0};
     atomic_store(&ended, 0);
-    atomic_store(&settled, 0);
-    atomic_store(&told, 0);
+    atomic_store(&finalized, 0);
+    atomic_store(&notified, 0);
     RANK_OK(rank, coll_comm_split(comm, 0, rank->rank, &other, &rank->error));
     RANK_OK(rank, coll_barrier(other, &rank->error));
     const base_status early =
@@ -82,14 +82,15 @@ static void two_roots_body(test_rank *rank)
     }
     (void)atomic_fetch_add(&ended, 1);
     RANK_CHECK(rank, await(&ended, 2));
-    base_status status = coll_comm_settle(comm, &rank->error);
-    (void)atomic_fetch_add(&told, status == BASE_ERR_MISMATCH);
-    (void)atomic_fetch_add(&settled, 1);
-    RANK_CHECK(rank, await(&settled, 2));
-    RANK_CHECK(rank, atomic_load(&told) >= 1);
+    base_status status = coll_comm_finalize(comm, &rank->error);
+    (void)atomic_fetch_add(&notified, status == BASE_ERR_MISMATCH);
+    (void)atomic_fetch_add(&finalized, 1);
+    RANK_CHECK(rank, await(&finalized, 2));
+    RANK_CHECK(rank, atomic_load(&notified) >= 1);
     const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
     while (status == BASE_OK && base_now_ns() < deadline_ns) {
-        status = coll_comm_settle(comm, &rank->error); /* one of them was told, and tells */
+        status =
+            coll_comm_finalize(comm, &rank->error); /* one of them was notified, and notifies */
     }
     RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
@@ -97,12 +98,12 @@ static void two_roots_body(test_rank *rank)
     RANK_CHECK(rank, has(rank->error.message, "int32 × 1 root 0"));
     RANK_CHECK(rank, has(rank->error.message, "int32 × 2 root 1"));
     base_error again;
-    RANK_CHECK(rank, coll_comm_settle(comm, &again) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, coll_comm_finalize(comm, &again) == BASE_ERR_MISMATCH);
     RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
     coll_comm_destroy(other);
 }
 
-static void a_mismatch_is_told(void **state)
+static void a_mismatch_is_notified(void **state)
 {
     (void)state;
     for (int t = 0; t < TRANSPORTS; t++) {
@@ -115,32 +116,32 @@ static void a_mismatch_is_told(void **state)
 static void others_body(test_rank *rank)
 {
     static atomic_int failed;
-    static atomic_int heard;
+    static atomic_int received;
     coll_comm *comm = coll_context_world(rank->context);
     int32_t value = 0;
     atomic_store(&failed, 0);
-    atomic_store(&heard, 0);
+    atomic_store(&received, 0);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
     if (rank->rank != 0) {
         RANK_CHECK(rank, coll_broadcast(comm, &value, 1, COLL_INT32, 3 - rank->rank,
                                         &rank->error) == BASE_ERR_MISMATCH);
         (void)atomic_fetch_add(&failed, 1);
-        RANK_CHECK(rank, await(&heard, 1));
+        RANK_CHECK(rank, await(&received, 1));
         return;
     }
     RANK_CHECK(rank, await(&failed, 2));
     const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
     base_status status = BASE_OK;
     while (status == BASE_OK && base_now_ns() < deadline_ns) {
-        status = coll_comm_settle(comm, &rank->error); /* the news may be on its way */
+        status = coll_comm_finalize(comm, &rank->error); /* the news may be on its way */
     }
-    atomic_store(&heard, 1);
+    atomic_store(&received, 1);
     RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
 }
 
-static void what_others_disagree_on_is_told(void **state)
+static void what_others_disagree_on_is_notified(void **state)
 {
     (void)state;
     for (int t = 0; t < TRANSPORTS; t++) {
@@ -149,7 +150,7 @@ static void what_others_disagree_on_is_told(void **state)
     }
 }
 
-/* Rank 0 gives, settles and leaves before rank 1 takes; and nothing was wrong. */
+/* Rank 0 gives, finalizes and leaves before rank 1 takes; and nothing was wrong. */
 static void agreement_body(test_rank *rank)
 {
     enum { OPS = 5 };
@@ -164,7 +165,7 @@ static void agreement_body(test_rank *rank)
         RANK_OK(rank, coll_broadcast(comm, &values[i], 1, COLL_INT32, 0, &rank->error));
         RANK_CHECK(rank, values[i] == i + 1);
     }
-    RANK_OK(rank, coll_comm_settle(comm, &rank->error));
+    RANK_OK(rank, coll_comm_finalize(comm, &rank->error));
     if (rank->rank == 0) {
         coll_context_destroy(rank->context);
         rank->context = NULL;
@@ -201,13 +202,13 @@ static void under_way_body(test_rank *rank)
     RANK_OK(rank, coll_start(comm, &barrier, &requests[0], &rank->error));
     RANK_OK(rank, coll_start(comm, &receive, &requests[1], &rank->error));
     for (int i = 0; i < 2; i++) {
-        RANK_CHECK(rank, coll_comm_settle(comm, &rank->error) == BASE_ERR_STATE);
+        RANK_CHECK(rank, coll_comm_finalize(comm, &rank->error) == BASE_ERR_STATE);
         atomic_store(&tried, i + 1);
         RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
     }
-    RANK_OK(rank, coll_comm_settle(comm, &rank->error));
+    RANK_OK(rank, coll_comm_finalize(comm, &rank->error));
     coll_context_abort(rank->context, "enough");
-    RANK_CHECK(rank, coll_comm_settle(comm, &rank->error) == BASE_ERR_ABORTED);
+    RANK_CHECK(rank, coll_comm_finalize(comm, &rank->error) == BASE_ERR_ABORTED);
 }
 
 static void what_is_under_way_stays(void **state)
@@ -218,10 +219,11 @@ static void what_is_under_way_stays(void **state)
     }
 }
 
-/* What rank 0 has sent never arrives: it names who does not take it, or hears of an abort. */
+/* What rank 0 has sent never arrives: it names the rank that does not take it, or returns after an
+ * abort. */
 static void silence_body(test_rank *rank)
 {
-    static atomic_int passed; /* rank 1 has nothing to hear in the barrier any more */
+    static atomic_int passed; /* rank 1 has nothing to receive in the barrier any more */
     static atomic_int over;
     const bool aborts = *(const bool *)rank->user;
     coll_comm *comm = coll_context_world(rank->context);
@@ -242,7 +244,7 @@ static void silence_body(test_rank *rank)
     if (aborts) {
         coll_context_abort(rank->context, "enough");
     }
-    const base_status status = coll_comm_settle(comm, &rank->error);
+    const base_status status = coll_comm_finalize(comm, &rank->error);
     atomic_store(&nobody_answers, false);
     atomic_store(&over, 1);
     RANK_CHECK(rank, status == (aborts ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT));
@@ -261,8 +263,8 @@ static void who_takes_nothing_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mismatch_is_told),
-        cmocka_unit_test(what_others_disagree_on_is_told),
+        cmocka_unit_test(a_mismatch_is_notified),
+        cmocka_unit_test(what_others_disagree_on_is_notified),
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_is_under_way_stays),
         cmocka_unit_test(who_takes_nothing_is_named),

@@ -1,5 +1,6 @@
 /* Sends and receives: rings of them posted in any order, long and empty messages, many at once,
- * among collectives, to oneself, and mismatches that both sides hear of. Ranks are threads. */
+ * among collectives, to oneself, and mismatches that both sides are notified of. Ranks are
+ * threads. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -165,20 +166,20 @@ static bool has(const char *text, const char *part)
 static struct {
     coll_type type;
     size_t count;
-    const char *words;
+    const char *message;
 } wanted;
 
 static void names_both(test_rank *rank, int receiver)
 {
-    char who[32];
-    (void)snprintf(who, sizeof who, "rank %d (host", receiver);
+    char name[32];
+    (void)snprintf(name, sizeof name, "rank %d (host", receiver);
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
     RANK_CHECK(rank, has(rank->error.message, "send int32 × 4"));
-    RANK_CHECK(rank, has(rank->error.message, who));
-    RANK_CHECK(rank, has(rank->error.message, wanted.words));
+    RANK_CHECK(rank, has(rank->error.message, name));
+    RANK_CHECK(rank, has(rank->error.message, wanted.message));
 }
 
-/* The receiver finds it, and the sender, which may have returned, hears of it on a later call. */
+/* The receiver finds it, and the sender, which may have returned, is notified on a later call. */
 static void mismatch_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
@@ -221,16 +222,16 @@ static void test_mismatch(void **state)
     (void)state;
     wanted.type = COLL_FLOAT32;
     wanted.count = 4;
-    wanted.words = "receive float × 4";
+    wanted.message = "receive float × 4";
     on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
     on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
     wanted.type = COLL_INT32;
     wanted.count = 8;
-    wanted.words = "receive int32 × 8";
+    wanted.message = "receive int32 × 8";
     on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
     on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
     wanted.count = 3;
-    wanted.words = "receive int32 × 3";
+    wanted.message = "receive int32 × 3";
     on_all(3, 10 * BASE_NS_PER_S, mismatch_body);
     on_all(1, 10 * BASE_NS_PER_S, own_mismatch_body);
 }
@@ -265,7 +266,7 @@ static void test_nobody_sends(void **state)
                           alone_body);
 }
 
-/* A message to or from a rank that has left is told at once.
+/* A message to or from a rank that has left is an error at once.
  * What it has sent comes all the same. */
 static void left_body(test_rank *rank)
 {

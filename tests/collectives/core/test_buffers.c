@@ -1,5 +1,5 @@
 /* Operations that are made once and started often, while where ranks' buffers lie changes from one
- * start to the next: a rank has one operation of each kind and length for every pair of places, in
+ * start to the next: a rank has one operation of each kind and length for every pair of buffers, in
  * memory of its own and in arenas, and starts whichever it likes, or calls the same blocking. Now
  * and then an arena goes and another comes, often at the same address, while operations that lie
  * elsewhere stay. Ranks are threads. */
@@ -17,10 +17,10 @@ enum {
     KINDS = COLL_ALL_TO_ALL,
     COUNTS = 3,
     ARENAS = 2,
-    PLACES = 1 + 2 * ARENAS, /* own memory, and two in each arena */
+    BUFFERS = 1 + 2 * ARENAS, /* own memory, and two in each arena */
     COUNT_MAX = 5000,
     BUFFER_BYTES = COUNT_MAX * RANKS_MAX * 4,
-    OPERATIONS = KINDS * COUNTS * PLACES * PLACES,
+    OPERATIONS = KINDS * COUNTS * BUFFERS * BUFFERS,
 };
 
 static const size_t counts[COUNTS] = {3, 700, COUNT_MAX};
@@ -39,8 +39,8 @@ typedef struct scene {
     uint32_t length;
     pair pairs[2];
     coll_arena *arenas[ARENAS];
-    uint8_t *memory[PLACES]; /* send buffer, then recv */
-    coll_op *ops[KINDS][COUNTS][PLACES][PLACES];
+    uint8_t *memory[BUFFERS]; /* send buffer, then recv */
+    coll_op *ops[KINDS][COUNTS][BUFFERS][BUFFERS];
 } scene;
 
 static uint32_t draw(uint32_t *state, uint32_t below)
@@ -110,26 +110,26 @@ static base_status start(scene *s, coll_op **op, const coll_op_desc *desc)
     return status == BASE_OK ? coll_op_wait(*op, error) : status;
 }
 
-/* The place at the same offset in the other arena. */
-static uint32_t opposite(uint32_t place)
+/* The buffer at the same offset in the other arena. */
+static uint32_t opposite(uint32_t buffer)
 {
-    return place == 0 ? 0 : 1 + (place - 1 + 2) % (2 * ARENAS);
+    return buffer == 0 ? 0 : 1 + (buffer - 1 + 2) % (2 * ARENAS);
 }
 
-/* The other place in the same arena. */
-static uint32_t beside(uint32_t place)
+/* The other buffer in the same arena. */
+static uint32_t beside(uint32_t buffer)
 {
-    return place == 0 ? 0 : 1 + ((place - 1) ^ 1);
+    return buffer == 0 ? 0 : 1 + ((buffer - 1) ^ 1);
 }
 
-/* For a while: one kind and length, and two pairs of places of this rank's own that are alike, so
+/* For a while: one kind and length, and two pairs of buffers of this rank's own that are alike, so
  * that what was remembered of them comes back after something else. */
 static void draw_phase(scene *s)
 {
     s->kind = draw(&s->common, KINDS);
     s->length = draw(&s->common, COUNTS);
-    const uint32_t from = 1 + draw(&s->own, PLACES - 1);
-    const uint32_t to = draw(&s->own, 2) == 0 ? 0 : 1 + draw(&s->own, PLACES - 1);
+    const uint32_t from = 1 + draw(&s->own, BUFFERS - 1);
+    const uint32_t to = draw(&s->own, 2) == 0 ? 0 : 1 + draw(&s->own, BUFFERS - 1);
     const pair others[] = {
         {0, to}, {from, opposite(to)}, {opposite(from), to}, {from, beside(to)}, {beside(from), to},
     };
@@ -141,9 +141,9 @@ static bool one(scene *s, unsigned round)
 {
     const int size = s->rank->size;
     const int me = s->rank->rank;
-    const pair *places = &s->pairs[draw(&s->own, 3) == 0];
-    const uint32_t from = places->from;
-    const uint32_t to = places->to;
+    const pair *chosen = &s->pairs[draw(&s->own, 3) == 0];
+    const uint32_t from = chosen->from;
+    const uint32_t to = chosen->to;
     const coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + (int)s->kind),
                                .send = s->memory[from],
                                .recv = s->memory[to] + BUFFER_BYTES,
@@ -173,8 +173,8 @@ static bool renew(scene *s, uint32_t arena)
 {
     coll_op **const ops = &s->ops[0][0][0][0];
     for (uint32_t i = 0; i < OPERATIONS; i++) {
-        const uint32_t from = i / PLACES % PLACES;
-        const uint32_t to = i % PLACES;
+        const uint32_t from = i / BUFFERS % BUFFERS;
+        const uint32_t to = i % BUFFERS;
         if ((from > 0 && (from - 1) / 2 == arena) || (to > 0 && (to - 1) / 2 == arena)) {
             coll_op_destroy(ops[i]);
             ops[i] = NULL;
@@ -274,5 +274,5 @@ int main(void)
         cmocka_unit_test(places_change_between_starts),
         cmocka_unit_test(places_in_arenas_that_went_are_refused),
     };
-    return cmocka_run_group_tests_name("coll-places", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("coll-buffers", tests, NULL, NULL);
 }

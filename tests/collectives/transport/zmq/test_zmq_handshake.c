@@ -1,5 +1,5 @@
 /* Ranks that meet over ZeroMQ in the order that is hardest: who listens cannot send until it has
- * heard the other. */
+ * received the other's hello. */
 #include <errno.h>
 #include <stdbool.h>
 #include <zmq.h>

@@ -15,7 +15,7 @@
 #include "support.h"
 #include "transport/tcp/record.h"
 
-enum { STRANGERS = COLL_RANKS_MAX + 16, CRUMB_BYTES = 7 }; /* as many as are heard */
+enum { STRANGERS = COLL_RANKS_MAX + 16, CRUMB_BYTES = 7 }; /* as many as are kept */
 
 static bool crumbs; /* is all that a call reads */
 
@@ -35,7 +35,7 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
     return __real_recv(fd, bytes, size < CRUMB_BYTES ? size : CRUMB_BYTES, flags);
 }
 
-/* What comes between a rank and what it is told of the others. */
+/* What comes between a rank and what it receives of the others. */
 typedef struct gate {
     coll_context_options options; /* the rank's own */
     const void *user;
@@ -82,15 +82,15 @@ static void check_works(test_rank *rank)
 
 /* ---- strangers ---- */
 
-typedef enum manner { SILENT, PART_OF_A_WORD, WRONG_WORDS, ALL_AND_MORE, GONE, MANNERS } manner;
+typedef enum manner { SILENT, PART_OF_A_WORD, WRONG_BYTES, ALL_AND_MORE, GONE, MANNERS } manner;
 
 /* Before rank 1 itself, strangers connect to rank 0. */
 static base_status come_first(gate *g, coll_tcp_record *all, base_error *reterr)
 {
     const manner how = *(const manner *)g->user;
-    const uint8_t words[3 * COLL_HELLO_BYTES] = {0xff, 1};
+    const uint8_t text[3 * COLL_HELLO_BYTES] = {0xff, 1};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
-    const size_t lengths[MANNERS] = {0, COLL_HELLO_BYTES / 2, COLL_HELLO_BYTES, sizeof words, 0};
+    const size_t lengths[MANNERS] = {0, COLL_HELLO_BYTES / 2, COLL_HELLO_BYTES, sizeof text, 0};
     if (g->options.rank == 0 || inet_pton(AF_INET, all[0].address, &to.sin_addr) != 1) {
         return BASE_OK;
     }
@@ -101,7 +101,7 @@ static base_status come_first(gate *g, coll_tcp_record *all, base_error *reterr)
             return base_fail(reterr, BASE_ERR_IO, "a stranger cannot connect: %s", strerror(errno));
         }
         if (lengths[how] > 0) {
-            (void)!send(sock, words, lengths[how], MSG_NOSIGNAL);
+            (void)!send(sock, text, lengths[how], MSG_NOSIGNAL);
         }
         if (how == GONE) {
             (void)close(sock);
@@ -118,7 +118,7 @@ static void stranger_body(test_rank *rank)
     check_works(rank);
 }
 
-static void strangers_keep_nobody_from_meeting(void **state)
+static void strangers_keep_nobody_from_connecting(void **state)
 {
     const int before = test_open_descriptors();
     (void)state;
@@ -148,7 +148,7 @@ static void crumb_body(test_rank *rank)
     check_works(rank);
 }
 
-static void a_greeting_may_come_in_crumbs(void **state)
+static void a_handshake_may_come_in_crumbs(void **state)
 {
     static const coll_tcp_auth auths[] = {COLL_TCP_AUTH_MAC, COLL_TCP_AUTH_ENCRYPT,
                                           COLL_TCP_AUTH_OFF};
@@ -166,9 +166,9 @@ static void a_greeting_may_come_in_crumbs(void **state)
 /* ---- addresses ---- */
 
 typedef struct wrong_way {
-    const char *address; /* that rank 1 is told rank 0 has; NULL: its own */
+    const char *address; /* that rank 1 gets for rank 0; NULL: its own */
     uint16_t port;       /* the same; 0: its own */
-    const char *words;
+    const char *text;
 } wrong_way;
 
 static base_status lead_astray(gate *g, coll_tcp_record *all, base_error *reterr)
@@ -190,7 +190,7 @@ static void astray_body(test_rank *rank)
     gate g = {.meddle = lead_astray};
     const base_status status = create(rank, &g);
     RANK_CHECK(rank, status == (rank->rank == 0 ? BASE_ERR_TIMEOUT : BASE_ERR_PEER));
-    RANK_CHECK(rank, rank->rank == 0 || strstr(rank->error.message, way->words) != NULL);
+    RANK_CHECK(rank, rank->rank == 0 || strstr(rank->error.message, way->text) != NULL);
     RANK_CHECK(rank, rank->rank == 1 ||
                          strstr(rank->error.message, "no connection in time to rank 1") != NULL);
 }
@@ -217,9 +217,9 @@ static void who_is_led_astray_says_where(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_keep_nobody_from_meeting),
-        cmocka_unit_test(a_greeting_may_come_in_crumbs),
+        cmocka_unit_test(strangers_keep_nobody_from_connecting),
+        cmocka_unit_test(a_handshake_may_come_in_crumbs),
         cmocka_unit_test(who_is_led_astray_says_where),
     };
-    return cmocka_run_group_tests_name("coll-tcp-meet", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("coll-tcp-connect", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "transport/socket/comm.h"
 #include "transport/tcp/tcp.h"
 
-enum { FIRST_ID = 1000, MORE = 10, COMMS = COLL_ORPHANS_MAX + MORE };
+enum { FIRST_ID = 1000, MORE = 10, COMMS = COLL_UNEXPECTED_MAX + MORE };
 
 static bool no_memory; /* for libcoll */
 
@@ -37,7 +37,7 @@ static void close_stage(net_stage *s)
 }
 
 /* The peer is at the first operation of a communicator; `mark` tells one flag from the next. */
-static void hear_flag(net_stage *s, uint64_t comm_id, uint16_t mark)
+static void receive_flag(net_stage *s, uint64_t comm_id, uint16_t mark)
 {
     uint8_t body[COLL_FRAME_FLAG_BYTES] = {0};
     const uint64_t word = coll_flag_word(1, mark);
@@ -86,7 +86,7 @@ static void the_newest_of_too_many_are_kept(void **state)
     net_stage *s = open_stage();
     (void)state;
     for (int i = 0; i < COMMS; i++) {
-        hear_flag(s, (uint64_t)(FIRST_ID + i), (uint16_t)(2 * (i + 1)));
+        receive_flag(s, (uint64_t)(FIRST_ID + i), (uint16_t)(2 * (i + 1)));
     }
     for (int i = COMMS - 1; i >= 0; i--) {
         const uint64_t expected = i < MORE ? 0 : coll_flag_word(1, (uint16_t)(2 * (i + 1)));
@@ -100,34 +100,34 @@ static void those_for_closed_ones_are_not(void **state)
     net_stage *s = open_stage();
     (void)state;
     assert_int_equal(shown(s, FIRST_ID), 0);
-    hear_flag(s, FIRST_ID, 2);
-    assert_int_equal(s->net.orphan_count, 0);
-    hear_flag(s, FIRST_ID + 1, 2);
-    assert_int_equal(s->net.orphan_count, 1);
+    receive_flag(s, FIRST_ID, 2);
+    assert_int_equal(s->net.unexpected_count, 0);
+    receive_flag(s, FIRST_ID + 1, 2);
+    assert_int_equal(s->net.unexpected_count, 1);
     close_stage(s); /* with one that nobody came for */
 }
 
 /* The peer's failure there is this rank's as soon as it comes there. */
 static void failures_wait_as_well(void **state)
 {
-    static const char words[] = "rank 1 (host h, pid 42) wants what cannot be";
+    static const char message[] = "rank 1 (host h, pid 42) wants what cannot be";
     uint8_t body[COLL_FRAME_REASON_BYTES] = {0};
     const int32_t status = BASE_ERR_MISMATCH;
     const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                   .kind = COLL_FRAME_FAILED,
                                   .comm_id = FIRST_ID,
-                                  .body_bytes = 16 + sizeof words - 1};
+                                  .body_bytes = 16 + sizeof message - 1};
     coll_comm comm;
     net_stage *s = open_stage();
     (void)state;
     memcpy(body + 8, &status, sizeof status);
-    memcpy(body + 16, words, sizeof words - 1);
+    memcpy(body + 16, message, sizeof message - 1);
     assert_true(coll_net_commit(&s->context, STAGE_PEER, &head, body));
     assert_false(s->comm.failed);
     open_comm(s, &comm, FIRST_ID);
     assert_true(comm.failed);
     assert_int_equal(comm.failure.status, BASE_ERR_MISMATCH);
-    assert_string_equal(comm.failure.message, words);
+    assert_string_equal(comm.failure.message, message);
     close_comm(s, &comm);
     close_stage(s);
 }
@@ -138,7 +138,7 @@ static void one_without_memory_is_told_of(void **state)
     net_stage *s = open_stage();
     (void)state;
     no_memory = true;
-    hear_flag(s, FIRST_ID, 2);
+    receive_flag(s, FIRST_ID, 2);
     no_memory = false;
     open_comm(s, &comm, FIRST_ID);
     assert_true(comm.failed);
@@ -172,7 +172,7 @@ static void frames_that_cannot_be_are_refused(void **state)
         assert_false(coll_net_commit(&s->context, STAGE_PEER, &head, body));
         assert_true(s->comm.failed);
         assert_non_null(strstr(s->comm.failure.message, "broke the protocol"));
-        assert_int_equal(s->net.orphan_count, 0);
+        assert_int_equal(s->net.unexpected_count, 0);
         close_stage(s);
     }
 }
@@ -206,5 +206,5 @@ int main(void)
         cmocka_unit_test(frames_that_cannot_be_are_refused),
         cmocka_unit_test(lines_have_room_for_so_much),
     };
-    return cmocka_run_group_tests_name("coll-net-orphans", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("coll-net-unexpected", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Frames that wait for company, over sockets: nothing leaves meanwhile, and each is gone by the end
- * of the turn, or when there is nothing else to do, or before its sender sleeps. Called from the
- * outside each of these would cover up for another that is missing, so rank 0 calls what a
+/* Frames that wait to be coalesced, over sockets: nothing leaves meanwhile, and each is gone by the
+ * end of the turn, or when there is nothing else to do, or before its sender sleeps. Called from
+ * the outside each of these would cover up for another that is missing, so rank 0 calls what a
  * transport has for each by itself, and counts what it hands to the system. Ranks are threads. */
 #include <poll.h>
 #include <sched.h>
@@ -174,7 +174,7 @@ static void before_anything_is_read(test_rank *rank)
     RANK_CHECK(rank, context->table->poll(context) && conn->received > received);
 }
 
-static void company_body(test_rank *rank)
+static void coalescing_body(test_rank *rank)
 {
     static void (*const steps[])(test_rank *) = {before_anything_is_read, until_the_end_of_the_turn,
                                                  until_nothing_else_is_to_do, until_a_sleep,
@@ -196,7 +196,8 @@ static void company_body(test_rank *rank)
 static void check(coll_transport transport, coll_tcp_auth auth)
 {
     test_ranks_as_threads(
-        &(test_ranks_options){.size = 2, .transport = transport, .tcp_auth = auth}, company_body);
+        &(test_ranks_options){.size = 2, .transport = transport, .tcp_auth = auth},
+        coalescing_body);
 }
 
 static void what_waits_over_tcp_leaves_in_time(void **state)
@@ -254,5 +255,5 @@ int main(void)
         cmocka_unit_test(what_waits_over_zmq_leaves_in_time),
         cmocka_unit_test(lines_wait_for_a_few_operations_at_most),
     };
-    return cmocka_run_group_tests_name("coll-company", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("coll-coalescing", tests, NULL, NULL);
 }
