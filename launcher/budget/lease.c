@@ -28,7 +28,7 @@ struct launch_lease {
     budget_keyring keyring;
     char token[BUDGET_TOKEN_BYTES];
     char keyring_path[BASE_PATH_BYTES];
-    budget_service_address service;            /* where ranks redeem by themselves */
+    budget_service_address service;            /* for ranks that redeem the token themselves */
     char (*receipts)[PROTO_LEASE_TOKEN_BYTES]; /* (world_size) */
     int64_t deadline_boot_ns;
 };
@@ -41,7 +41,8 @@ static int64_t boot_now_ns(void)
     return now.tv_sec * BASE_NS_PER_S + now.tv_nsec;
 }
 
-/* What the launcher would name by itself: --keyring, else the one of the service's directory. */
+/* The keyring that the launcher names: that of --keyring, or else that of the service's
+ * directory. */
 static base_status name_keyring(const launch_budget_options *budget, char path[BASE_PATH_BYTES],
                                 base_error *reterr)
 {
@@ -58,7 +59,7 @@ static base_status name_keyring(const launch_budget_options *budget, char path[B
     return status == BASE_OK ? base_path_join(dir, "keyring.json", path, reterr) : status;
 }
 
-/* The same file that the ranks will read (rank/gate.h). */
+/* Finds the keyring by the same rule as the ranks (rank/gate.h). */
 static base_status find_keyring(launch_lease *lease, base_error *reterr)
 {
     char named[BASE_PATH_BYTES] = "";
@@ -104,7 +105,7 @@ static base_status check_token(launch_lease *lease, const void *job_bytes, size_
                            budget_verdict_token_name(verdict), why.message);
 }
 
-/* What the token may cost, once it is known to be good; --quiet or not. */
+/* Prints what the token may cost, once it is verified. Also with --quiet. */
 static void print_claims(const launch_lease *lease)
 {
     const budget_claims *claims = &lease->claims;
@@ -203,7 +204,7 @@ base_status launch_lease_take(const launch_options *options, const void *job_byt
     return BASE_OK;
 }
 
-/* Receipts that were fetched beforehand. */
+/* Reads receipts that were fetched beforehand. */
 static base_status read_receipts(launch_lease *lease, base_error *reterr)
 {
     base_error why = {.message = ""};
@@ -284,7 +285,7 @@ static base_status fetch_receipts(launch_lease *lease, int *exit_code, base_erro
     return status;
 }
 
-/* Where the ranks will find the service. */
+/* Names the service for ranks that redeem the token themselves. */
 static base_status name_service(launch_lease *lease, base_error *reterr)
 {
     char dir[BASE_PATH_BYTES];

@@ -21,7 +21,7 @@ static bool is_local(const launch_budget_options *budget)
     return strcmp(budget->authorize, "local") == 0;
 }
 
-/* "gate-check-20261121T101500Z-3f9a2c": unique without anybody thinking of one. */
+/* Makes a unique label: "gate-check-20261121T101500Z-3f9a2c". */
 static void make_label(const launch_options *options, char label[BUDGET_LABEL_BYTES])
 {
     char when[32];
@@ -95,7 +95,7 @@ static base_status report(budget_client *client, budget_verdict verdict, const b
                      why->message);
 }
 
-/* What is left, and from WARN_PERCENT of the cap on a warning. */
+/* Logs what is left. From WARN_PERCENT of the cap on it is a warning. */
 static void report_grant(const budget_grant *grant)
 {
     char before[BUDGET_MONEY_BYTES];
@@ -148,8 +148,9 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
     return status;
 }
 
-/* Price or hours are left to the policy, which only the service knows: what is asked bounds them,
- * since it refuses an amount that instances × price × hours may exceed. */
+/* Prints the bound of a cost that depends on the policy's price or hours. Only the service knows
+ * the policy. But the amount is a bound, because the service refuses an amount below instances ×
+ * price × hours. */
 static base_status print_bound(const launch_budget_options *budget, FILE *stream,
                                base_error *reterr)
 {

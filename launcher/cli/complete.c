@@ -1,4 +1,5 @@
-/* Makes a parsed command line whole: default files, what the tokenizer and a checkpoint say. */
+/* Completes a parsed command line from files: default files, the tokenizer's vocabulary, a
+ * checkpoint's shape. Called by run() in cli.c. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -32,7 +33,7 @@ static base_status read_json(const char *path, size_t bytes_max, json_t **json, 
                                      json_error.line, json_error.text);
 }
 
-/* One more than the largest id of the tokenizer's words. */
+/* One more than the largest id in the tokenizer's vocabulary. */
 static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_error *reterr)
 {
     json_t *json = NULL;
@@ -62,7 +63,7 @@ static base_status read_vocab_size(const char *path, int64_t *vocab_size, base_e
     return BASE_OK;
 }
 
-/* The model's shape, from a checkpoint's config.json. */
+/* Reads the model's shape from a checkpoint's config.json. */
 static base_status read_shape(proto_job *job, base_error *reterr)
 {
     const struct {
@@ -92,7 +93,7 @@ static base_status read_shape(proto_job *job, base_error *reterr)
     return status;
 }
 
-/* A file of the installed data, when the user has named none. */
+/* The path of an installed file, for a user who has named none. */
 static base_status default_file(char *path, const char *name, base_error *reterr)
 {
     char share[BASE_PATH_BYTES];
@@ -103,8 +104,8 @@ static base_status default_file(char *path, const char *name, base_error *reterr
     return status == BASE_OK ? base_path_join(share, name, path, reterr) : status;
 }
 
-/* What is read more than once must be a file: a FIFO would hold up whoever opens it, a device may
- * have no end. */
+/* Whatever is read more than once must be a regular file. Opening a FIFO could block, and a device
+ * may have no end. */
 static base_status check_readable(const char *flag, const char *path, base_error *reterr)
 {
     struct stat info;
@@ -116,7 +117,7 @@ static base_status check_readable(const char *flag, const char *path, base_error
                                              "cannot read %s %s: not a regular file", flag, path);
 }
 
-/* Whether there can be a model of that shape at all. */
+/* Checks that a model of that shape can exist. */
 static base_status check_shape(const proto_job *job, base_error *reterr)
 {
     proto_job likely;
@@ -173,7 +174,8 @@ static base_status complete_out(launch_options *options, base_error *reterr)
     if (launch_path_resolve(job->output.directory, reterr) != BASE_OK) {
         return base_error_prepend(reterr, BASE_ERR_INVALID, "--out");
     }
-    if (mode->record == PROTO_RECORD_NONE) { /* an earlier record is where the model comes from */
+    if (mode->record == PROTO_RECORD_NONE) {
+        /* such a mode reads the model out of an earlier record */
         if (job->model.checkpoint[0] == '\0') {
             (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s",
                            job->output.directory);

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "launch/cli.h"
+#include "cli/cli.h"
 
 int main(int argc, char **argv)
 {

@@ -1,5 +1,5 @@
-/* The launcher's own options: one row each. cli/options.c reads command lines by them; the options
- * of the job's fields stand in proto/src/job_fields.c. */
+/* The launcher's own options, one row each. cli/options.c reads command lines with them. The
+ * options of the job's fields are in proto/src/job_fields.c. */
 #include "cli/option_table.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static base_status add_prompt(const base_field *field, void *record, const char 
     return BASE_OK;
 }
 
-/* "1,2,4": numbers of ranks. */
+/* Reads numbers of ranks: "1,2,4". */
 static base_status set_scaling(const base_field *field, void *record, const char *value,
                                base_error *reterr)
 {

@@ -1,17 +1,17 @@
-/* The launcher's own options, beside those of the job's fields (proto_job_fields). */
+/* The launcher's own options. Those of the job's fields are proto_job_fields. */
 #ifndef LAUNCH_OPTION_TABLE_H
 #define LAUNCH_OPTION_TABLE_H
 
 #include "base/options.h"
 #include "proto/job.h"
 
-/* Bits of base_field.marks, behind those of proto_job_fields, which count here as well. */
+/* Bits of base_field.marks. They follow those of proto_job_fields, which are used here as well. */
 enum {
-    LAUNCH_MARK_BUDGET = PROTO_FIELDS_FREE,   /* goes with a mode that may cost money */
-    LAUNCH_MARK_JOB = PROTO_FIELDS_FREE << 1, /* says what stands in JOB.json */
+    LAUNCH_MARK_BUDGET = PROTO_FIELDS_FREE,   /* for a mode that may cost money */
+    LAUNCH_MARK_JOB = PROTO_FIELDS_FREE << 1, /* sets a field of JOB.json */
 };
 
-/* Of launch_options. */
+/* The options of launch_options. */
 extern const base_fields launch_option_fields;
 
 #endif

@@ -1,4 +1,4 @@
-/* The command line, as far as it tells by itself; files are cli/complete.c's. */
+/* Parses the command line, without looking at files other than JOB.json. Called by cli.c. */
 #include "launch/options.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
 
-/* What the command line says besides its values. */
+/* Notes which options were given. */
 static void note_option(void *user, const base_field *row)
 {
     launch_options *options = user;
@@ -27,7 +27,7 @@ static void note_option(void *user, const base_field *row)
     options->shape_given = options->shape_given || (row->marks & PROTO_FIELD_SHAPE) != 0;
 }
 
-/* Where "--" stands in argv; argc if it does not. */
+/* The index of "--" in argv; argc if there is none. */
 static int find_separator(int argc, char **argv)
 {
     int at = 1;
@@ -55,7 +55,7 @@ static base_status take_program(char **program, launch_options *options, base_er
     return BASE_OK;
 }
 
-/* Whether the job is written as the file has it. */
+/* Whether the file has exactly the bytes that the job would be written as. */
 static base_status compare_job(const launch_options *options, const char *root, const void *file,
                                size_t file_bytes, const char *otherwise, base_error *reterr)
 {
@@ -69,7 +69,7 @@ static base_status compare_job(const launch_options *options, const char *root, 
     return status;
 }
 
-/* --job FILE: that, and nothing else. */
+/* --job FILE: reads the whole configuration from the file. */
 static base_status read_job(launch_options *options, base_error *reterr)
 {
     void *file = NULL;
@@ -91,7 +91,7 @@ static base_status read_job(launch_options *options, base_error *reterr)
     if (status == BASE_OK) {
         status = proto_job_resolve(&options->job, options->root, reterr);
     }
-    if (status == BASE_OK) { /* a token is for these very bytes */
+    if (status == BASE_OK) { /* a token is for exactly these bytes */
         status = compare_job(options, options->root, file, file_bytes,
                              "has an absolute path to what is below --root", reterr);
     }
@@ -100,7 +100,7 @@ static base_status read_job(launch_options *options, base_error *reterr)
                              : base_error_prepend(reterr, status, "--job %s", options->job_file);
 }
 
-/* What single flags cannot see. */
+/* Checks what several flags must have in common. */
 static base_status check_together(launch_options *options, base_error *reterr)
 {
     proto_job *job = &options->job;

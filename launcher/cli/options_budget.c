@@ -26,7 +26,7 @@ static void format_price(const base_field *field, const void *member, char text[
 
 const base_coding launch_price = {.parse = parse_price, .format = format_price};
 
-/* Decimal hours, through the parser of money: exact to a millionth, rounded up to a second. */
+/* Reads decimal hours with the parser of money: exact to a millionth, rounded up to a second. */
 static base_status parse_hours(const base_field *field, const char *text, void *member,
                                base_error *reterr)
 {

@@ -9,7 +9,7 @@
 extern const base_coding launch_price;
 extern const base_coding launch_hours;
 
-/* Of a mode that may cost money: do the flags go together? */
+/* Checks that the flags of a mode that may cost money go together. */
 BASE_MUST_CHECK base_status launch_options_check_budget(const launch_options *options,
                                                         base_error *reterr);
 

@@ -15,7 +15,7 @@
 
 _Static_assert(BASE_PATH_BYTES <= PATH_MAX, "a path fits into realpath's buffer");
 
-/* Cuts the last part of a path off. */
+/* Cuts the last component off a path. */
 static void cut_name(char *path)
 {
     char *slash = strrchr(path, '/');

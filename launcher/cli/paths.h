@@ -1,4 +1,4 @@
-/* Where things are. All buffers have BASE_PATH_BYTES. */
+/* Finds programs and installed files. All buffers have BASE_PATH_BYTES. */
 #ifndef LAUNCH_PATHS_H
 #define LAUNCH_PATHS_H
 
@@ -7,19 +7,19 @@
 #include "base/limits.h"
 #include "base/status.h"
 
-/* An absolute path without links, "." and "..", as far as there is such a directory; what is not
- * there yet must not have "..": BASE_ERR_INVALID. */
+/* Makes a path absolute, without links, "." and "..". The last components need not exist, but must
+ * then not have "..": BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_path_resolve(char path[BASE_PATH_BYTES], base_error *reterr);
 
-/* The rank program, in the same directory as the running one; it is there and may be run. */
+/* Finds the rank program in the directory of the running program, and checks that it may be run. */
 BASE_MUST_CHECK base_status launch_path_rank(char path[BASE_PATH_BYTES], base_error *reterr);
 
-/* A program as a shell finds it: by its path, or in PATH. BASE_ERR_NOTFOUND, or BASE_ERR_IO when it
- * is there and cannot be run. */
+/* Finds a program as a shell does: by its path, or in PATH. BASE_ERR_NOTFOUND; BASE_ERR_IO if it
+ * exists and cannot be run. */
 BASE_MUST_CHECK base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES],
                                                 base_error *reterr);
 
-/* The installed data: ../share/ringfence from the running program. */
+/* The directory of installed data: ../share/ringfence from the running program. */
 BASE_MUST_CHECK base_status launch_path_share(char path[BASE_PATH_BYTES], base_error *reterr);
 
 #endif

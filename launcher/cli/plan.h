@@ -1,4 +1,4 @@
-/* --dry-run: what would be done, in words. */
+/* --dry-run: prints what the job would do. */
 #ifndef LAUNCH_PLAN_H
 #define LAUNCH_PLAN_H
 

@@ -1,4 +1,5 @@
-/* --prompt and --prompts: what complete.c asks for. */
+/* Puts the prompts of --prompt into a file, and checks the file of --prompts. Called by
+ * complete.c. */
 #include "cli/prompts.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "base/file.h"
 #include "proto/prompts.h"
 
-/* One prompt a line, malloc'ed. */
+/* All prompts in one malloc'ed text, one line each. */
 static char *join_prompts(const launch_options *options, size_t *size_bytes)
 {
     size_t needed = 0;
@@ -25,7 +26,8 @@ static char *join_prompts(const launch_options *options, size_t *size_bytes)
     return text;
 }
 
-/* The ranks are this process's children, and find the file under its descriptors. */
+/* Writes the text into a memfd. The ranks are this process's children, and open it under its
+ * descriptors. */
 static base_status keep_in_memory(const char *text, size_t size_bytes, char path[BASE_PATH_BYTES],
                                   base_error *reterr)
 {
@@ -34,7 +36,8 @@ static base_status keep_in_memory(const char *text, size_t size_bytes, char path
         return base_fail_errno(reterr, errno, "cannot make a file for the prompts");
     }
     (void)snprintf(path, BASE_PATH_BYTES, "/proc/%d/fd/%d", (int)getpid(), fd);
-    return base_fd_write(fd, path, text, size_bytes, reterr); /* it stays open until the end */
+    /* the memfd stays open until this process ends */
+    return base_fd_write(fd, path, text, size_bytes, reterr);
 }
 
 static base_status write_prompts(const launch_options *options, char path[BASE_PATH_BYTES],

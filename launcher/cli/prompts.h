@@ -4,9 +4,9 @@
 
 #include "launch/options.h"
 
-/* Puts what --prompt says into a file that the job names, and checks the file of --prompts: beside
- * the JOB.json of --write-job, FILE.prompts; else one that has no name in any directory, and ends
- * with this process. */
+/* Puts the texts of --prompt into a file, names it in the job, and checks the file of --prompts.
+ * With --write-job the file is FILE.prompts beside JOB.json. Otherwise it has no name in any
+ * directory, and ends with this process. */
 BASE_MUST_CHECK base_status launch_prompts_complete(launch_options *options, base_error *reterr);
 
 #endif

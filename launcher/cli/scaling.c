@@ -1,4 +1,5 @@
-/* The scaling curve; cli.c has it measured after the job, plan.c tells what would be. */
+/* Measures the scaling curve after the job, and decides which numbers of ranks it has. Called by
+ * run_job.c, and by plan.c for --dry-run. */
 #include "cli/scaling.h"
 
 #include <math.h>
@@ -28,7 +29,7 @@ int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_
         (options->scaling_count == 0 && job->train.steps < LAUNCH_SCALING_AFTER_STEPS)) {
         return 0;
     }
-    count = add_number(own, ranks, count); /* has a place in any case */
+    count = add_number(own, ranks, count); /* is measured in any case */
     if (options->scaling_count == 0) {
         count = add_number(1, ranks, count);
     }
@@ -61,7 +62,7 @@ static base_status run_once(const launch_options *options, const char *rank_path
     return launch_job_run(&job_options, result, reterr);
 }
 
-/* One round more: the point is what all of its rounds have in common, by their time. */
+/* Adds a round to a point: the average of its rounds, weighted by their time. */
 static void add_round(launch_scaling_point *point, const launch_job_result *result)
 {
     const double speed = result->tokens_per_second;
@@ -83,7 +84,7 @@ static void add_round(launch_scaling_point *point, const launch_job_result *resu
     point->rounds++;
 }
 
-/* One measurement that was not to be had: told here, and in the record. */
+/* Notes a measurement that failed. It is logged here, and stands in the record. */
 static void note_failure(launch_scaling *scaling, int ranks, const char *reason)
 {
     launch_scaling_failure *failure = &scaling->failures[scaling->failure_count++];
@@ -93,7 +94,7 @@ static void note_failure(launch_scaling *scaling, int ranks, const char *reason)
              failure->reason);
 }
 
-/* Whether it gave a round. */
+/* Runs one measurement. Returns whether it gave a round. */
 static bool measure_round(const launch_options *options, const char *rank_path,
                           launch_scaling *scaling, launch_scaling_point *point)
 {
@@ -119,7 +120,7 @@ static bool measure_round(const launch_options *options, const char *rank_path,
     return measured;
 }
 
-/* Keeps those that were measured in this round. */
+/* Keeps the points that were measured in this round. */
 static void keep_measured(launch_scaling *scaling, const bool *measured)
 {
     const int count = scaling->point_count;

@@ -1,5 +1,6 @@
-/* The scaling curve: short jobs after the job itself, of one rank, of the job's own number of ranks
- * and of others. They take turns in rounds, so that all meet the same conditions. */
+/* The scaling curve: short jobs after the job itself, on one rank, on the job's own number of
+ * ranks, and on others. They take turns in rounds, so that the machine's other load meets all of
+ * them. */
 #ifndef LAUNCH_SCALING_H
 #define LAUNCH_SCALING_H
 
@@ -12,16 +13,18 @@ typedef struct launch_scaling {
     int point_count;
     launch_scaling_failure failures[LAUNCH_SCALING_POINTS_MAX];
     int failure_count;
-    int stop_signal; /* ended them early; 0: none did */
-    int stopped_at;  /* while so many ranks were measured */
+    int stop_signal; /* the signal that ended the measurements; 0: none */
+    int stopped_at;  /* the number of ranks that was being measured then */
 } launch_scaling;
 
-/* The numbers of ranks to measure: those of --scaling and the job's own, or 1 and the job's own
- * after a plain job of enough steps; the count, 0 where there is nothing to compare. Pure. */
+/* The numbers of ranks to measure. With --scaling: those numbers, and the job's own. Without: 1 and
+ * the job's own, after a plain job of enough steps. Returns how many; 0 if there is nothing to
+ * compare. Pure. */
 int launch_scaling_plan(const launch_options *options, int ranks[LAUNCH_SCALING_POINTS_MAX]);
 
-/* Measures what the plan has: LAUNCH_SCALING_ROUNDS times the same job in so many ranks, for
- * LAUNCH_SCALING_STEPS steps, writing nothing. What fails is told and is no point. Blocks. */
+/* Runs the same job LAUNCH_SCALING_ROUNDS times on each of the planned numbers of ranks, for
+ * LAUNCH_SCALING_STEPS steps, without writing anything. A measurement that fails is logged, and
+ * gives no point. Blocks. */
 void launch_scaling_measure(const launch_options *options, const char *rank_path,
                             launch_scaling *scaling);
 

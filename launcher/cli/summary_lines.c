@@ -22,7 +22,7 @@ static void print_accuracy(const launch_job_result *result, int ranks)
     }
 }
 
-/* Whether all ranks ended with the same parameters; NULL: not known. */
+/* Whether all ranks ended with the same parameters. NULL: not known. */
 static const char *byte_equal(const launch_job_result *result, int ranks)
 {
     bool equal = true;

@@ -6,8 +6,8 @@
 #include "launch/job_run.h"
 #include "launch/options.h"
 
-/* On stdout; nothing with --quiet but the accuracy that --eval has asked for. recorded: there is a
- * whole record to point to. */
+/* Prints on stdout. With --quiet it prints only the accuracy, if --eval was given. recorded: the
+ * record is complete, so the lines may name it. */
 void launch_summary_print(const launch_options *options, const launch_job_result *result,
                           const launch_scaling *scaling, bool recorded);
 

@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "base/log.h"
-#include "launch/cli.h"
+#include "cli/cli.h"
 
 int main(int argc, char **argv)
 {

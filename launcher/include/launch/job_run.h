@@ -1,9 +1,9 @@
-/* Running one job: its ranks are started, find each other, are watched, and end.
+/* Runs one job: starts its ranks, lets them find each other, watches them, and ends them.
  *
- * launch_job_run is the whole life of a job on this host. It is used for the job itself and for the
- * short ones that measure the scaling curve. While it runs, SIGINT, SIGTERM, SIGHUP and SIGCHLD are
- * blocked and belong to it. Called from one thread; blocks until every rank is gone: no process,
- * pipe or socket is left, whatever happened. */
+ * launch_job_run is the whole life of a job on this host. It runs the job itself and the short jobs
+ * of the scaling curve. While it runs, SIGINT, SIGTERM, SIGHUP and SIGCHLD are blocked and belong
+ * to it. Called from one thread. It blocks until every rank has ended. No process, pipe or socket
+ * is left, whatever happens. */
 #ifndef LAUNCH_JOB_RUN_H
 #define LAUNCH_JOB_RUN_H
 
@@ -24,22 +24,22 @@ typedef struct launch_job_options {
     char *const *program;
     const struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
-    bool bind;           /* ranks get CPUs of their own where there are enough */
-    bool quiet;          /* no progress, and of the ranks' output only stderr */
-    const char *label; /* before the progress: "measuring 1 rank: "; of ranks' output only stderr */
-    /* Called once, when all ranks are ready and none has trained yet; none saves anything before.
-     * An error ends the job, which was not ready then. */
+    bool bind;           /* ranks get CPUs of their own if there are enough */
+    bool quiet;          /* no progress, and only stderr of the ranks' output */
+    const char *label;   /* stands before the progress: "measuring 1 rank: "; only stderr of the
+                        * ranks' output */
+    /* Called once, when all ranks are ready. No rank has trained or saved anything before. An error
+     * ends the job, which then counts as not ready. */
     base_status (*on_ready)(void *user, base_error *reterr);
-    /* Called for each step of each rank, in the ranks' order. An error ends the job: it is the
-     * launcher's own. */
+    /* Called for each step of each rank, in the ranks' order. An error ends the job. */
     base_status (*on_step)(void *user, const launch_step *step, base_error *reterr);
     /* Called for each generated text, in the order of their index. */
     void (*on_output)(void *user, uint64_t index, const char *prompt, const char *text);
-    /* Called for what follows of the text of a job with one prompt, which on_output then has whole.
-     */
+    /* Called for each further piece of the text of a job with one prompt. on_output has the whole
+     * text afterwards. */
     void (*on_piece)(void *user, const char *text);
-    /* Called with the ranks' flight records, JSON by rank (NULL: none came), after a failure and
-     * when SIGUSR1 has asked for them; cause is "" then. */
+    /* Called with the ranks' flight records after a failure, and when SIGUSR1 has asked for them;
+     * cause is then "". They are JSON texts by rank; NULL: none came. */
     void (*on_flights)(void *user, const char *const *records, int ranks, const char *cause);
     void *user;
 } launch_job_options;
@@ -51,14 +51,15 @@ typedef struct launch_job_result {
     int exit_status;  /* 0; the first failing rank's code; 128 + a signal */
     int stop_signal;  /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
     base_error cause; /* the first cause of failure; an empty message: none */
-    int cause_rank;   /* whose it was; -1: nobody's */
+    int cause_rank;   /* the rank that failed; -1: none */
     bool ready;       /* all ranks were about to train */
     uint64_t model_params;
     char transport[LAUNCH_NAME_BYTES];
     char algorithm[LAUNCH_NAME_BYTES];
     char instruction_set[LAUNCH_NAME_BYTES];
     char matrix_library[LAUNCH_NAME_BYTES];
-    char unbound[LAUNCH_NAME_BYTES]; /* why ranks have no CPUs of their own; empty: they have */
+    char unbound[LAUNCH_NAME_BYTES]; /* why ranks have no CPUs of their own; empty: they have
+                                      * them */
     bool cpus_taken;                 /* because other jobs have them */
     launch_rank_info *ranks;         /* (world_size) */
     int64_t steps_done;
@@ -72,8 +73,8 @@ typedef struct launch_job_result {
     double wall_seconds;
 } launch_job_result;
 
-/* Runs the job. The status is the machinery's (BASE_OK also when a rank failed: that is in the
- * result); result is filled in either case and freed with launch_job_result_fini. */
+/* Runs the job. The status is the launcher's own: BASE_OK also if a rank failed, which is in the
+ * result. The result is filled in either case, and freed with launch_job_result_fini. */
 BASE_MUST_CHECK base_status launch_job_run(const launch_job_options *options,
                                            launch_job_result *result, base_error *reterr);
 void launch_job_result_fini(launch_job_result *result);

@@ -1,6 +1,7 @@
-/* The command line. launch_options_parse reads it, and nothing else; launch_options_complete looks
- * at files (the tokenizer, a checkpoint) and makes the job whole; launch_options_check looks at the
- * whole. So what complete refuses is a file's fault, and what the other two refuse is a flag's. */
+/* The command line. launch_options_parse reads only the command line. launch_options_complete looks
+ * at files (the tokenizer, a checkpoint) and completes the job. launch_options_check checks the
+ * completed values together. So complete refuses what is wrong with a file, and the other two
+ * refuse what is wrong with a flag. */
 #ifndef LAUNCH_OPTIONS_H
 #define LAUNCH_OPTIONS_H
 
@@ -25,7 +26,7 @@ enum { LAUNCH_BUDGET_NAME_BYTES = 128 };
 /* Who redeems a token. */
 typedef enum launch_redeemer { LAUNCH_REDEEM_LAUNCHER, LAUNCH_REDEEM_RANKS } launch_redeemer;
 
-/* What goes with modes that may cost money. Texts are empty, numbers 0, where not given. */
+/* The options of modes that may cost money. Texts that were not given are empty, and numbers 0. */
 typedef struct launch_budget_options {
     char token[BASE_PATH_BYTES];
     char authorize[LAUNCH_BUDGET_NAME_BYTES]; /* dollars, or "local" */
@@ -73,22 +74,22 @@ typedef struct launch_options {
     bool ranks_given;             /* --ranks */
     bool mode_given;              /* --mode */
     bool shape_given;             /* --width, --layers, --heads or --context */
-    bool shape_differs;           /* from what these say: the checkpoint's is another */
+    bool shape_differs;           /* the checkpoint's shape differs from what these flags say */
 } launch_options;
 
-/* What holds where nothing is said. */
+/* Sets the values that hold without any flag. */
 void launch_options_defaults(launch_options *options);
 
-/* Message and BASE_ERR_INVALID for anything that is not right: one line for the user. */
+/* If anything is wrong, BASE_ERR_INVALID with one line for the user. */
 BASE_MUST_CHECK base_status launch_options_parse(int argc, char **argv, launch_options *options,
                                                  base_error *reterr);
 
-/* Fills in default files, the vocabulary's size from the tokenizer and the model's shape from a
- * checkpoint; makes --out a path without links, "." and ".."; checks that what the job reads is
- * there. */
+/* Fills in default files, the vocabulary's size from the tokenizer, and the model's shape from a
+ * checkpoint. Makes --out a path without links, "." and "..". Checks that the files that the job
+ * reads exist. */
 BASE_MUST_CHECK base_status launch_options_complete(launch_options *options, base_error *reterr);
 
-/* Whether the completed job's values are all right together. BASE_ERR_INVALID. */
+/* Whether the completed job's values go together. BASE_ERR_INVALID. */
 BASE_MUST_CHECK base_status launch_options_check(const launch_options *options, base_error *reterr);
 
 void launch_options_help(FILE *stream);

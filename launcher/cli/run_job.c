@@ -1,0 +1,329 @@
+/* Runs a job with its restarts, keeps its record and the ranks' flight records, and measures scaling
+ * afterwards. Called by cli.c. */
+#include "cli/run_job.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "cli/summary_lines.h"
+#include "record/flight_page.h"
+#include "record/inference.h"
+
+int launch_report_error(const base_error *error)
+{
+    base_log(BASE_LOG_ERROR, "%s", error->message);
+    return BASE_EXIT_ERROR;
+}
+
+static base_status on_step(void *user, const launch_step *step, base_error *reterr)
+{
+    launch_cli_run *run = user;
+    return run->record != NULL ? launch_record_step(run->record, step, reterr) : BASE_OK;
+}
+
+static void on_output(void *user, uint64_t index, const char *prompt, const char *text)
+{
+    launch_cli_run *run = user;
+    (void)index;
+    (void)prompt;
+    (void)printf("%s\n", run->streamed ? "" : text);
+    (void)fflush(stdout);
+    run->streamed = false;
+}
+
+static void on_piece(void *user, const char *text)
+{
+    launch_cli_run *run = user;
+    (void)fputs(text, stdout);
+    (void)fflush(stdout);
+    run->streamed = true;
+}
+
+/* Writes the ranks' flight records into the record's directory, or else into that of the logs.
+ * *line is what to log. */
+static void keep_flights(const launch_cli_run *run, const char *const *records, int ranks,
+                         const char *cause, base_error *line)
+{
+    const launch_options *options = run->options;
+    const char *directory = run->recording ? options->job.output.directory : options->log_dir;
+    base_error error;
+    line->message[0] = '\0';
+    if (directory[0] == '\0' && (options->program != NULL || cause[0] == '\0')) {
+        (void)snprintf(line->message, sizeof line->message,
+                       "the ranks' flight records are kept with --log-dir DIR only");
+    } else if (directory[0] != '\0' &&
+               launch_flight_write(directory, records, ranks, cause, &error) != BASE_OK) {
+        (void)snprintf(line->message, sizeof line->message, "warning: no flight records: %.*s",
+                       (int)sizeof line->message - 32, error.message);
+    } else if (directory[0] != '\0') {
+        (void)snprintf(line->message, sizeof line->message,
+                       "what each rank was doing: %.*s/flight.html", (int)sizeof line->message - 48,
+                       directory);
+    }
+}
+
+static void log_flights(base_error *line)
+{
+    if (line->message[0] != '\0') {
+        base_log(BASE_LOG_INFO, "%s", line->message);
+        line->message[0] = '\0';
+    }
+}
+
+static void on_flights(void *user, const char *const *records, int ranks, const char *cause)
+{
+    launch_cli_run *run = user;
+    keep_flights(run, records, ranks, cause, &run->flights);
+    if (cause[0] == '\0') { /* the user asked for the records; otherwise the error comes first */
+        log_flights(&run->flights);
+    }
+}
+
+/* Logs each of the record's notes on stderr. */
+static void print_notes(const launch_cli_run *run)
+{
+    if (run->record == NULL || run->options->quiet) {
+        return;
+    }
+    const char *notes = launch_record_notes(run->record);
+    while (notes[0] != '\0') {
+        const size_t length = strcspn(notes, "\n");
+        base_log(BASE_LOG_INFO, "%.*s", (int)length, notes);
+        notes += length + (notes[length] == '\n' ? 1 : 0);
+    }
+}
+
+static base_status open_record(launch_cli_run *run, base_error *reterr)
+{
+    const launch_options *options = run->options;
+    if (proto_mode_get(options->job.job.mode)->record != PROTO_RECORD_TRAINING) {
+        return BASE_OK; /* the ranks write all there is */
+    }
+    const launch_record_options record_options = {
+        .out = options->job.output.directory,
+        .overwrite = options->overwrite,
+        .plots = options->plots,
+        .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
+        .argc = run->argc,
+        .argv = run->argv,
+        .job = &options->job,
+    };
+    return launch_record_open(&record_options, &run->record, reterr);
+}
+
+static base_status on_ready(void *user, base_error *reterr)
+{
+    launch_cli_run *run = user;
+    if (run->record == NULL) {
+        return BASE_OK;
+    }
+    const base_status status = launch_record_begin(run->record, 0, reterr);
+    run->recording = status == BASE_OK;
+    print_notes(run);
+    return status;
+}
+
+/* Measures the scaling curve after the job. */
+static void measure_scaling(launch_cli_run *run)
+{
+    launch_job_result *result = &run->result;
+    if (result->exit_status != 0) {
+        return;
+    }
+    launch_scaling_measure(run->options, run->rank_path, &run->scaling);
+    if (run->scaling.stop_signal != 0) {
+        result->stop_signal = run->scaling.stop_signal;
+        result->exit_status = BASE_EXIT_SIGNAL_BASE + result->stop_signal;
+    }
+}
+
+/* Why the job did not do all of its work; empty if it did. */
+static void describe_end(const launch_cli_run *run, base_error *reason)
+{
+    const launch_job_result *result = &run->result;
+    char name[32] = "";
+    *reason = result->cause;
+    if (reason->message[0] != '\0' || result->stop_signal == 0) {
+        return;
+    }
+    const char *short_name = sigabbrev_np(result->stop_signal);
+    (void)snprintf(name, sizeof name, "SIG%s", short_name != NULL ? short_name : "?");
+    if (run->scaling.stop_signal != 0) {
+        (void)snprintf(reason->message, sizeof reason->message,
+                       "stopped by %s while measuring %d %s, after the job itself was done", name,
+                       run->scaling.stopped_at, run->scaling.stopped_at == 1 ? "rank" : "ranks");
+    } else {
+        (void)snprintf(reason->message, sizeof reason->message,
+                       "stopped by %s after step %" PRId64 " of %" PRId64, name, result->steps_done,
+                       run->options->job.train.steps);
+    }
+}
+
+static base_status finish_record(launch_cli_run *run, base_error *reterr)
+{
+    const launch_job_result *result = &run->result;
+    if (run->record == NULL || !result->ready) {
+        return BASE_OK; /* there is no record yet: stderr has all there is to say */
+    }
+    base_error reason;
+    describe_end(run, &reason);
+    const launch_record_end end = {
+        .exit_status = result->exit_status,
+        .message = reason.message,
+        .transport = result->transport,
+        .algorithm = result->algorithm,
+        .instruction_set = result->instruction_set,
+        .matrix_library = result->matrix_library,
+        .unbound = result->unbound,
+        .cpus_taken = result->cpus_taken,
+        .model_params = result->model_params,
+        .ranks = result->ranks,
+        .scaling = run->scaling.points,
+        .scaling_count = run->scaling.point_count,
+        .scaling_failed = run->scaling.failures,
+        .scaling_failed_count = run->scaling.failure_count,
+        .job_seconds = result->wall_seconds,
+    };
+    const base_status status = launch_record_finish(run->record, &end, reterr);
+    print_notes(run);
+    return status;
+}
+
+/* Runs the job once. If the launcher itself fails, that is in the result as well. */
+static base_status run_once(launch_cli_run *run)
+{
+    const launch_options *options = run->options;
+    base_error error = {0};
+    const launch_job_options job_options = {
+        .job = &options->job,
+        .root = options->root,
+        .rank_path = run->rank_path,
+        .program = options->program,
+        .lease = run->lease,
+        .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
+        .bind = options->bind,
+        .quiet = options->quiet,
+        .on_ready = on_ready,
+        .on_step = on_step,
+        .on_output = on_output,
+        .on_piece = on_piece,
+        .on_flights = on_flights,
+        .user = run,
+    };
+    const base_status status = launch_job_run(&job_options, &run->result, &error);
+    if (run->streamed) {
+        on_output(run, 0, "", ""); /* ends the line of a text that has no end */
+    }
+    if (status != BASE_OK) {
+        run->result.exit_status = launch_report_error(&error);
+        run->result.cause = error;
+    } else if (run->result.cause.message[0] != '\0') {
+        base_log(BASE_LOG_ERROR, "%s", run->result.cause.message);
+    }
+    log_flights(&run->flights);
+    return status;
+}
+
+/* Whether a job that ended so may be started again. It may not if the user ended it, or if it would
+ * be refused again. */
+static bool may_restart(const launch_cli_run *run, int attempt)
+{
+    const launch_job_result *result = &run->result;
+    const int status = result->exit_status;
+    const bool refused = status == BASE_EXIT_USAGE || status == BASE_EXIT_OVER_CAP ||
+                         status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN;
+    const int attempts_max = run->lease != NULL ? launch_lease_attempts_max(run->lease)
+                                                : (int)run->options->max_restarts + 1;
+    return status != 0 && !refused && result->stop_signal == 0 &&
+           attempt <= run->options->max_restarts && attempt < attempts_max;
+}
+
+/* Runs all attempts. The result is the last one's. */
+static void run_attempts(launch_cli_run *run)
+{
+    for (int attempt = 1;; attempt++) {
+        int exit_code = BASE_EXIT_ERROR;
+        base_error error = {0};
+        if (run->lease != NULL &&
+            launch_lease_redeem(run->lease, attempt, &exit_code, &error) != BASE_OK) {
+            (void)launch_report_error(&error);
+            run->result.exit_status = exit_code;
+            run->result.cause = error;
+            return;
+        }
+        const base_status status = run_once(run);
+        if (status != BASE_OK || !may_restart(run, attempt)) {
+            return;
+        }
+        base_log(BASE_LOG_WARNING, "starting anew: attempt %d of at most %d", attempt + 1,
+                 (int)run->options->max_restarts + 1);
+        launch_job_result_fini(&run->result);
+    }
+}
+
+/* Adds to the ranks' results how the job ended. begun: what was known before the job. */
+static base_status finish_inference(const launch_cli_run *run, const launch_inference *begun,
+                                    base_error *reterr)
+{
+    const launch_job_result *result = &run->result;
+    base_error reason;
+    const bool stopped = result->stop_signal != 0;
+    if (result->ranks == NULL || !result->ranks[0].finished) {
+        return BASE_OK; /* if there are results, they are an older run's */
+    }
+    reason = result->cause;
+    if (stopped && reason.message[0] == '\0') {
+        (void)snprintf(reason.message, sizeof reason.message, "stopped by signal %d",
+                       result->stop_signal);
+    }
+    launch_inference inference = *begun;
+    inference.job_seconds = result->wall_seconds;
+    inference.exit_status = result->exit_status;
+    inference.message = reason.message;
+    inference.ranks = result->ranks;
+    return launch_inference_write(&inference, reterr);
+}
+
+int launch_run_job(launch_cli_run *run)
+{
+    const launch_options *options = run->options;
+    base_error error = {0};
+    launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
+    const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
+    base_timestamp(inference.started_at);
+    if (infers && launch_inference_check(options->job.output.directory, &error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
+    if (open_record(run, &error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
+    if (options->job.model.checkpoint[0] != '\0' && proto_mode_get(options->job.job.mode)->trains &&
+        !options->quiet) {
+        base_log(BASE_LOG_INFO,
+                 "--checkpoint: the parameters are those of %s; the optimizer is fresh, and the "
+                 "data starts from the beginning",
+                 options->job.model.checkpoint);
+    }
+    run_attempts(run);
+    if (run->result.cause.message[0] == '\0') {
+        measure_scaling(run);
+    }
+    if ((infers ? finish_inference(run, &inference, &error) : finish_record(run, &error)) !=
+        BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        run->result.exit_status =
+            run->result.exit_status != 0 ? run->result.exit_status : BASE_EXIT_ERROR;
+    }
+    launch_summary_print(options, &run->result, &run->scaling,
+                         run->record != NULL && launch_record_is_whole(run->record));
+    const int exit_status = run->result.exit_status;
+    launch_record_close(run->record);
+    launch_lease_destroy(run->lease);
+    launch_job_result_fini(&run->result);
+    return exit_status;
+}

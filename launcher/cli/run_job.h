@@ -1,0 +1,34 @@
+/* A job with its record, lease and results. Private to cli/. */
+#ifndef LAUNCH_RUN_JOB_H
+#define LAUNCH_RUN_JOB_H
+
+#include <stdbool.h>
+
+#include "budget/lease.h"
+#include "cli/scaling.h"
+#include "launch/job_run.h"
+#include "launch/options.h"
+#include "record/record.h"
+
+typedef struct launch_cli_run {
+    const launch_options *options;
+    const char *rank_path;
+    int argc;
+    char **argv;
+    launch_record *record; /* NULL: the job has no record */
+    bool recording;        /* the record has begun, so its directory is this job's */
+    bool streamed;         /* stdout shows the beginning of a text whose end has not come */
+    launch_lease *lease;   /* of a mode that may cost money */
+    launch_job_result result;
+    launch_scaling scaling;
+    base_error flights; /* the line about the flight records, which follows the error's */
+} launch_cli_run;
+
+/* Logs the error; BASE_EXIT_ERROR. */
+int launch_report_error(const base_error *error);
+
+/* Opens the record, runs the job with its restarts, measures scaling, writes the record, and prints
+ * the summary. Returns the exit status. Frees what run owns. */
+int launch_run_job(launch_cli_run *run);
+
+#endif
