@@ -222,7 +222,7 @@ static base_status complete_job(launch_options *options, base_error *reterr)
         job->model.vocab_size = vocab_size;
     } else if (status == BASE_OK && vocab_size > job->model.vocab_size) {
         status = base_fail(reterr, BASE_ERR_INVALID,
-                           "the tokenizer has %" PRId64 " words, the checkpoint's model %" PRId64,
+                           "the tokenizer has %" PRId64 " tokens, the checkpoint's model %" PRId64,
                            vocab_size, job->model.vocab_size);
     }
     return status;

@@ -1,4 +1,5 @@
-/* Axes and the frame that all charts share. */
+/* Draws the axes and the frame that all charts share. Called by chart_curves.c, chart_times.c and
+ * flight_timeline.c. */
 #include <math.h>
 
 #include "record/chart.h"
@@ -40,7 +41,7 @@ launch_axis launch_axis_count(double high, int tick_count)
 
 enum { LOG_TICK_COUNT = 3 }; /* in a decade: 1, 2, 5 */
 
-/* Tick i, as a value: 0 is 1, 1 is 2, -1 is 0.5. */
+/* The value of tick i: 0 is 1, 1 is 2, -1 is 0.5. */
 static double log_tick(int i)
 {
     const int within = ((i % LOG_TICK_COUNT) + LOG_TICK_COUNT) % LOG_TICK_COUNT;
@@ -95,7 +96,7 @@ static void put_x_ticks(launch_text *text, const launch_plot *plot)
         if (value > plot->x.high + 1e-9 * plot->x.tick) {
             break;
         }
-        /* one at the right end would stand out of the drawing */
+        /* a tick at the right end would reach out of the drawing */
         const double x = launch_plot_x(plot, value);
         const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
         launch_text_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
@@ -113,7 +114,7 @@ static void put_x_label(launch_text *text, const launch_plot *plot)
         plot->left + plot->width / 2, plot->top + plot->height + 38, plot->x_label);
 }
 
-/* A line across at this height, and the beginning of its label. */
+/* Draws a horizontal line at this height, and the beginning of its label. */
 static void put_y_line(launch_text *text, const launch_plot *plot, double value, bool is_axis)
 {
     const double y = launch_plot_y(plot, value);

@@ -1,4 +1,5 @@
-/* Where an average step went; summary.c and the charts use it. */
+/* Computes where the time of an average step went. Called by summary.c, scaling.c and the
+ * charts. */
 #include "record/breakdown.h"
 
 #include <math.h>
@@ -19,7 +20,8 @@ static int slowest_rank(const launch_steps *steps, size_t index)
     return slowest;
 }
 
-/* How long the rank that came last to the all-reduce was in it. */
+/* How long the rank that came last to the all-reduce was in it. That is the time of the exchange
+ * itself. */
 static int64_t exchange_ns(const launch_steps *steps, size_t index)
 {
     int64_t least_ns = steps->ranks[0].steps[index].allreduce_exposed_ns;
@@ -30,8 +32,8 @@ static int64_t exchange_ns(const launch_steps *steps, size_t index)
     return least_ns;
 }
 
-/* Adds a step. What a rank says is not trusted: parts that are more than the whole make it longer,
- * so that they add up. */
+/* Adds a step. A rank's figures are not trusted. If its parts are longer than its step, the step is
+ * made as long as the parts, so that the parts add up. */
 static void add_step(launch_breakdown *sum, const launch_step *step, int64_t alone_ns)
 {
     const int64_t overlapped_ns = step->allreduce_ns > step->allreduce_exposed_ns
@@ -65,7 +67,7 @@ static void scale(launch_breakdown *breakdown, double factor)
     }
 }
 
-/* The invariant that the head of the header promises. */
+/* Asserts what the header promises: no part is negative, and the parts add up to the step. */
 static void check(const launch_breakdown *breakdown)
 {
     double sum_ms = 0;

@@ -1,10 +1,10 @@
-/* Where an average step went, in parts that add up. One statistic for everything that tells of it:
- * cards, charts, text, manifest and terminal. Pure.
+/* Where the time of an average step went, in parts that add up. Everything that shows these parts
+ * (cards, charts, text, manifest, terminal) uses this one statistic. Pure.
  *
- * All are means over a stretch of complete steps, of one rank or of the slowest rank of each step
+ * All figures are means over some complete steps, of one rank, or of the slowest rank of each step
  * (whose time is the job's). After backward a rank waits for the all-reduce. The rank that comes
- * last to it has nobody to wait for, so its time there is taken for the exchange itself; what
- * another rank spends there beyond that, it waits for the last one. */
+ * last waits for nobody, so its time there is the time of the exchange. If another rank spends
+ * longer there, the rest is the time in which it waits for the last one. */
 #ifndef LAUNCH_BREAKDOWN_H
 #define LAUNCH_BREAKDOWN_H
 
@@ -15,22 +15,23 @@ struct launch_steps;
 typedef enum launch_part {
     LAUNCH_PART_COMPUTE = 0, /* forward and backward, without the calls below */
     LAUNCH_PART_OVERLAPPED,  /* collective calls while backward ran */
-    LAUNCH_PART_EXCHANGE,    /* all-reduce after backward, all ranks there */
-    LAUNCH_PART_WAITING,     /* all-reduce after backward, until the last rank was there */
+    LAUNCH_PART_EXCHANGE,    /* all-reduce after backward, with all ranks in it */
+    LAUNCH_PART_WAITING,     /* all-reduce after backward, before the last rank came */
     LAUNCH_PART_OPTIMIZER,
     LAUNCH_PART_OTHER, /* what is left of the step */
     LAUNCH_PARTS,
 } launch_part;
 
 typedef struct launch_breakdown {
-    double step_ms;               /* NaN, as the others: nothing was measured */
+    double step_ms;               /* NaN, as are the others, if nothing was measured */
     double part_ms[LAUNCH_PARTS]; /* none below 0; their sum is step_ms */
     double compute_cpu_ms;        /* CPU time of compute and overlapped; NaN: not known */
 } launch_breakdown;
 
 enum { LAUNCH_SLOWEST_RANK = -1 };
 
-/* Of complete steps first … first + count - 1 of that rank, or of the slowest of each step. */
+/* Of the complete steps first … first + count - 1: of that rank, or of the slowest rank of each
+ * step. */
 launch_breakdown launch_breakdown_of(const struct launch_steps *steps, int rank, size_t first,
                                      size_t count);
 
@@ -41,7 +42,7 @@ launch_breakdown launch_breakdown_mean(const launch_breakdown *a, double weight_
 /* All of the all-reduce: overlapped, exchange and waiting. */
 double launch_breakdown_allreduce_ms(const launch_breakdown *breakdown);
 
-/* What follows backward: exchange and waiting. */
+/* The part of the all-reduce after backward: exchange and waiting. */
 double launch_breakdown_exposed_ms(const launch_breakdown *breakdown);
 
 /* "forward and backward", … for people; "compute", … for machines and style sheets. */

@@ -14,14 +14,14 @@ typedef struct launch_axis {
     bool logarithmic; /* the values are logarithms to base 10; ticks at 1, 2 and 5 times a power */
 } launch_axis;
 
-/* An axis that holds low … high in about tick_count steps. With `round` its ends are ticks too.
- * Ends that make no range (equal, falling, not finite) give a range of 1. */
+/* An axis from low to high in about tick_count steps. With `round` its ends are ticks too. If the
+ * ends make no range (equal, falling, not finite), the range is 1. */
 launch_axis launch_axis_make(double low, double high, int tick_count, bool round);
 
-/* An axis of things that are counted, 0 … high: no tick between whole numbers. */
+/* An axis of counts, 0 … high. It has no tick between whole numbers. */
 launch_axis launch_axis_count(double high, int tick_count);
 
-/* An axis of values above 0 by their logarithm, ending at 1, 2 or 5 times a power of ten. */
+/* A logarithmic axis of values above 0. It ends at 1, 2 or 5 times a power of ten. */
 launch_axis launch_axis_log(double low, double high);
 
 /* A drawing area with its axes. Lengths are in SVG units; the page scales the whole. */
@@ -55,14 +55,13 @@ void launch_plot_end(launch_text *text);
 /* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
 void launch_plot_x_axis(launch_text *text, const launch_plot *plot);
 
-/* Up to how many ranks the ideal line goes: as many as were measured or as there are CPUs; 0 where
+/* Up to how many ranks the ideal line goes: as many as were measured, or as there are CPUs. 0 if
  * one rank was not measured. */
 int launch_chart_ideal_ranks(const launch_run *run);
 
-/* The report's drawings. Each puts a sentence instead where there is nothing to draw. */
+/* The report's drawings. If there is nothing to draw, each puts a sentence instead. */
 void launch_chart_loss(launch_text *text, const launch_run *run, bool logarithmic);
-/* Share of held-out sentences that are corrected exactly;
- * nothing where --eval-every was not given. */
+/* The share of held-out sentences that are corrected exactly. Puts nothing without --eval-every. */
 void launch_chart_accuracy(launch_text *text, const launch_run *run);
 void launch_chart_scaling(launch_text *text, const launch_run *run);
 void launch_chart_breakdown(launch_text *text, const launch_run *run);

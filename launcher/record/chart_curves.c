@@ -1,11 +1,11 @@
-/* The loss curve, and tokens per second against ranks. */
+/* Draws the loss curve, and tokens per second against ranks. Called by report.c. */
 #include <math.h>
 
 #include "record/chart.h"
 
 enum { LOSS_POINTS_MAX = 600, SMOOTHING_SHARE = 25 /* the window is 1/25 of the run each way */ };
 
-/* The mean loss of steps first … end - 1 over all ranks; NaN where none is known. */
+/* The mean loss of steps first … end - 1 over all ranks; NaN if none is known. */
 static double mean_loss(const launch_run *run, size_t first, size_t end)
 {
     double sum = 0;
@@ -28,7 +28,7 @@ typedef struct loss_points {
     double high;
 } loss_points;
 
-/* At most LOSS_POINTS_MAX points: each step's loss, or the mean over equal stretches of steps. */
+/* At most LOSS_POINTS_MAX points: each step's loss, or means over equal stretches of steps. */
 static void gather_loss(const launch_run *run, loss_points *points)
 {
     const size_t steps = run->summary->steps_done;
@@ -53,8 +53,8 @@ static double loss_y(const launch_plot *plot, double loss)
     return launch_plot_y(plot, plot->y.logarithmic ? log10(loss) : loss);
 }
 
-/* A line through the points, each the mean of those up to `reach` before and after it (as many on
- * both sides, so that a falling curve is not shifted). */
+/* A line through the points. Each is averaged with up to `reach` points before and after it, as
+ * many on both sides, so that a falling curve is not shifted. */
 static void put_loss_line(launch_text *text, const launch_plot *plot, const loss_points *points,
                           const char *class, size_t reach)
 {
@@ -73,7 +73,7 @@ static void put_loss_line(launch_text *text, const launch_plot *plot, const loss
     launch_text_put(text, "\"/>");
 }
 
-/* Invisible columns that show step and loss where the pointer rests. */
+/* Invisible columns that show step and loss under the pointer. */
 static void put_loss_hints(launch_text *text, const launch_plot *plot, const loss_points *points)
 {
     const double half = plot->width / (double)points->count / 2;
@@ -97,7 +97,7 @@ static double accuracy(const launch_step *step)
     return 100 * (double)step->heldout_correct / (double)step->heldout_sentences;
 }
 
-/* Whether there is any; the range of losses grows to hold the held-out ones. */
+/* Extends the range of losses to the held-out ones. Returns whether there are any. */
 static bool add_heldout(const launch_run *run, loss_points *points)
 {
     bool any = false;
@@ -112,7 +112,7 @@ static bool add_heldout(const launch_run *run, loss_points *points)
     return any;
 }
 
-/* A line through what --eval-every has found: of losses, or of accuracies. */
+/* A line through the results of --eval-every: losses or accuracies. */
 static void put_heldout(launch_text *text, const launch_plot *plot, const launch_run *run,
                         bool is_loss)
 {
@@ -191,7 +191,7 @@ void launch_chart_loss(launch_text *text, const launch_run *run, bool logarithmi
     launch_plot_begin(text, &plot);
     put_loss_line(text, &plot, &points, "loss-raw", 0);
     put_loss_line(text, &plot, &points, "loss-smooth", points.count / SMOOTHING_SHARE);
-    if (points.count == 1) { /* no line to see */
+    if (points.count == 1) { /* one point makes no line */
         launch_text_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>",
                            launch_plot_x(&plot, points.step[0]), loss_y(&plot, points.loss[0]));
     }
@@ -202,7 +202,7 @@ void launch_chart_loss(launch_text *text, const launch_run *run, bool logarithmi
     launch_plot_end(text);
 }
 
-/* How far the slowest and the fastest round lie apart. */
+/* The range between the slowest and the fastest round. */
 static void put_spread(launch_text *text, const launch_plot *plot,
                        const launch_scaling_point *point)
 {
@@ -258,11 +258,11 @@ void launch_chart_scaling(launch_text *text, const launch_run *run)
     const int most = summary->scaling[summary->scaling_count - 1].ranks;
     const int ideal_ranks = launch_chart_ideal_ranks(run);
     const double ideal =
-        ideal_ranks * summary->scaling[0].tokens_per_second; /* the first is of 1 */
+        ideal_ranks * summary->scaling[0].tokens_per_second; /* the first point is of one rank */
     double highest = ideal;
     for (int i = 0; i < summary->scaling_count; i++) {
         highest = fmax(highest, summary->scaling[i].tokens_per_second);
-        highest = fmax(highest, summary->scaling[i].tokens_per_second_high); /* NaN is passed by */
+        highest = fmax(highest, summary->scaling[i].tokens_per_second_high); /* fmax ignores NaN */
     }
     const launch_plot plot = {
         .left = 58,

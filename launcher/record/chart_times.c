@@ -1,4 +1,4 @@
-/* Where the milliseconds went: by rank, and over the run. */
+/* Draws where the milliseconds went: by rank, and over the run. Called by report.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ void launch_chart_breakdown(launch_text *text, const launch_run *run)
     }
 }
 
-/* One stretch of steps, in stacked order: the last is the whole. */
+/* The parts of one stretch of steps, stacked: the last top is the whole. */
 static void column_of(const launch_run *run, size_t first, size_t end, double tops[LAUNCH_PARTS])
 {
     const launch_breakdown mean =
@@ -90,7 +90,7 @@ typedef struct columns {
     size_t count;
     size_t steps;
     double tops[LAUNCH_CHART_COLUMNS_MAX][LAUNCH_PARTS];
-    double high; /* of the axis: rare slow steps are cut */
+    double high; /* of the axis: higher columns of rare slow steps are cut */
     double highest;
 } columns;
 
@@ -110,7 +110,7 @@ static void gather_columns(const launch_run *run, columns *gathered)
     gathered->high = fmin(gathered->highest, 1.6 * base_percentile(wholes, gathered->count, 0.5));
 }
 
-/* One part's area: along the top of it, then back along the bottom, in steps. */
+/* The area of one part: along its top, then back along its bottom, in steps. */
 static void put_area(launch_text *text, const launch_plot *plot, const columns *gathered, int part)
 {
     const double width = (double)gathered->steps / (double)gathered->count;
@@ -149,7 +149,7 @@ static void put_hints(launch_text *text, const launch_plot *plot, const columns 
     }
 }
 
-/* A line between warm-up and the steps that are measured. */
+/* The line between warm-up and the measured steps. */
 static void put_warm_up(launch_text *text, const launch_plot *plot, const launch_run *run)
 {
     const double x = launch_plot_x(plot, (double)run->summary->measured_first);

@@ -40,7 +40,7 @@ typedef struct comparison {
     FILE *stream;
     size_t values;
     size_t differing_values;
-    size_t differing_tensors; /* also those that one file lacks or that have another shape */
+    size_t differing_tensors; /* including those that one file lacks, and those of another shape */
     double max_abs;
     const char *max_abs_name; /* NULL: no numeric difference seen */
 } comparison;
@@ -61,7 +61,7 @@ static const base_safetensor *find_bare(const state_file *file, const char *name
     return NULL;
 }
 
-/* The file that a path stands for. */
+/* Finds the file that a path means. */
 static base_status find_file(const char *path, char found[PATH_BYTES], base_error *reterr)
 {
     static const char *const NAMES[] = {"model.safetensors", "state-rank-0.safetensors"};
@@ -109,7 +109,7 @@ static const uint8_t *value_at(const state_file *file, const base_safetensor *te
     return file->tensors.data + tensor->offset_bytes + index * tensor->element_bytes;
 }
 
-/* The value as a number; false for the types that are only compared bit by bit. */
+/* The value as a number. False for types that are only compared bit by bit. */
 static bool read_number(const char *dtype, const uint8_t *bytes, double *number)
 {
     float single = 0;
@@ -160,8 +160,8 @@ static tensor_difference difference_of(const state_file *a, const base_safetenso
     return found;
 }
 
-/* name[i, j] of the value at index. */
-static void print_place(FILE *stream, const base_safetensor *tensor, size_t index)
+/* Prints the address of the value at index: name[i, j]. */
+static void print_address(FILE *stream, const base_safetensor *tensor, size_t index)
 {
     size_t block = tensor->count;
     (void)fprintf(stream, "%s[", bare_name(tensor->name));
@@ -191,7 +191,7 @@ static void report_difference(comparison *work, const base_safetensor *left,
 {
     if (work->differing_tensors == 0) {
         (void)fputs("first difference: ", work->stream);
-        print_place(work->stream, left, found->first);
+        print_address(work->stream, left, found->first);
         (void)fputs(" is ", work->stream);
         print_value(work->stream, left->dtype, value_at(work->a, left, found->first),
                     left->element_bytes);

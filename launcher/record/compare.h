@@ -1,4 +1,5 @@
-/* `launcher compare A B`: are two saved states the same, and if not, where and by how much. */
+/* `launcher compare A B`: whether two saved states are the same, and if not, where they differ and
+ * by how much. */
 #ifndef LAUNCH_COMPARE_H
 #define LAUNCH_COMPARE_H
 
@@ -14,11 +15,12 @@ typedef enum launch_likeness {
     LAUNCH_DIFFERENT = 2,
 } launch_likeness;
 
-/* Compares two safetensors files and prints the verdict on stream: the first place of difference,
- * and per tensor that differs how many values and the largest absolute difference. A directory
- * stands for its model.safetensors, or else its state-rank-0.safetensors. A prefix "transformer."
- * of names is not looked at. Both files are read whole and checked strictly: BASE_ERR_INVALID,
- * BASE_ERR_NOTFOUND, BASE_ERR_IO name the file. Difference is a verdict, not an error. */
+/* Compares two safetensors files and prints the verdict on stream. For each tensor that differs it
+ * prints the first difference, how many values differ, and the largest absolute difference. For a
+ * directory, its model.safetensors is read, or else its state-rank-0.safetensors. A prefix
+ * "transformer." of names is ignored. Both files are read completely and checked strictly:
+ * BASE_ERR_INVALID, BASE_ERR_NOTFOUND, BASE_ERR_IO name the file. A difference is a verdict, not an
+ * error. */
 BASE_MUST_CHECK base_status launch_compare(const char *a, const char *b, FILE *stream,
                                            launch_likeness *likeness, base_error *reterr);
 

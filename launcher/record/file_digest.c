@@ -1,5 +1,5 @@
-/* Computes the SHA-256 of the training file on a low-priority thread. Started when record.c opens a
- * record, joined when it is finished. */
+/* Computes the SHA-256 of the training file on a low-priority thread. record.c starts it when it
+ * opens a record, and joins it when it finishes the record. */
 #include "record/file_digest.h"
 
 #include <signal.h>
@@ -37,7 +37,7 @@ void launch_file_digest_start(launch_file_digest *digest, const char *path)
         return;
     }
     (void)snprintf(digest->path, sizeof digest->path, "%s", path);
-    /* Signals are the launcher's: none may reach this thread. */
+    /* Signals are the launcher's. None may reach this thread. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     digest->running = pthread_create(&digest->thread, NULL, run_thread, digest) == 0;

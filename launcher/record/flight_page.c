@@ -1,5 +1,5 @@
 /* Writes flight.html and each rank's flight-rank-N.json from the ranks' flight records. Called by
- * cli.c when a job has failed or a dump was asked for. */
+ * run_job.c when a job has failed or SIGUSR1 asked for them. */
 #include "record/flight_page.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ typedef struct flight_page {
     int count;
     json_t *ranks[BASE_RANKS_MAX];
     int comm_count;
-    char comms[COMMS_MAX][KEY_BYTES]; /* in the order of first sight */
+    char comms[COMMS_MAX][KEY_BYTES]; /* in the order in which they are found */
 } flight_page;
 
 static const char *text_of(const json_t *object, const char *key)
@@ -97,7 +97,8 @@ static void put_ranks(const flight_page *page, launch_text *text)
     launch_text_put(text, "</table></section>\n");
 }
 
-/* The entry of a communicator's operation in one rank's record; *pending says in which list. */
+/* The entry of a communicator's operation in one rank's record. *pending says whether it is in the
+ * list of pending ones. */
 static const json_t *find_entry(const json_t *own, const char *comm, int64_t sequence,
                                 bool *pending)
 {

@@ -1,4 +1,5 @@
-/* Ranks' operations as bars on a common clock; flight_page.c puts it into flight.html. */
+/* Draws the ranks' operations as bars on a common clock. Called by flight_page.c for
+ * flight.html. */
 #include "record/flight_timeline.h"
 
 #include <math.h>
@@ -9,8 +10,8 @@
 #include "record/chart.h"
 
 enum {
-    OPERATIONS_MAX = 96, /* of a rank, the newest */
-    ROWS_MAX = 6,        /* of a lane: operations under way at the same time */
+    OPERATIONS_MAX = 96, /* of each rank, the newest */
+    ROWS_MAX = 6,        /* of a lane: operations that run at the same time */
     ROW_HEIGHT = 18,
     LANE_GAP = 10,
     LANES_MAX = LAUNCH_CHART_RANKS_MAX,
@@ -36,7 +37,7 @@ typedef struct lane {
 typedef struct timeline {
     int lane_count;
     bool any;
-    double first_ms; /* the first and the last event that any rank has seen */
+    double first_ms; /* the first and the last event of all ranks */
     double last_ms;
     lane *lanes; /* (lane_count) */
 } timeline;
@@ -54,7 +55,7 @@ static int by_begin(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The newest entries of a list, as far as there is room. */
+/* Takes the newest entries of a list, as many as there is room for. */
 static void gather(lane *into, const json_t *entries, bool pending)
 {
     const size_t all = json_array_size(entries);
@@ -74,7 +75,7 @@ static void gather(lane *into, const json_t *entries, bool pending)
     }
 }
 
-/* Operations under way at the same time lie below each other. */
+/* Puts operations that run at the same time below each other. */
 static void stack(lane *stacked)
 {
     double busy_until_ms[ROWS_MAX] = {0};
@@ -121,7 +122,7 @@ static const char *class_of(const operation *own)
                                                                        : "overlapped";
 }
 
-static void put_words(const timeline *made, const operation *own, launch_text *text)
+static void put_hint(const timeline *made, const operation *own, launch_text *text)
 {
     launch_text_printf(text, "#%lld ",
                        (long long)json_integer_value(json_object_get(own->entry, "sequence")));
@@ -154,7 +155,7 @@ static void put_bar(const timeline *made, const launch_plot *plot, const operati
     launch_text_printf(
         text, "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\"><title>",
         class_of(own), x, y, width, ROW_HEIGHT - 3);
-    put_words(made, own, text);
+    put_hint(made, own, text);
     launch_text_put(text, "</title></rect>");
     if (width >= LABEL_WIDTH_MIN) {
         launch_text_printf(text, "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\">", x + 5, y + 12);
@@ -193,7 +194,7 @@ static void draw(const timeline *made, json_t *const *ranks, launch_text *text)
     for (int rank = 0; rank < made->lane_count; rank++) {
         height += made->lanes[rank].rows * ROW_HEIGHT + LANE_GAP;
     }
-    /* what is pending goes on beyond the last event */
+    /* a pending operation is drawn beyond the last event */
     const double span_ms = fmax(1.1 * (made->last_ms - made->first_ms), 0.01);
     const launch_plot plot = {
         .left = 66,

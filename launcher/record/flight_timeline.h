@@ -1,5 +1,5 @@
-/* The timeline of flight.html: a lane for each rank, its operations as bars on one clock in ms. The
- * records are not believed: an operation without a time that can be drawn is left out. Pure. */
+/* The timeline of flight.html: a lane for each rank, with its operations as bars on one clock in
+ * ms. The records are not trusted. An operation whose time cannot be drawn is left out. Pure. */
 #ifndef LAUNCH_FLIGHT_TIMELINE_H
 #define LAUNCH_FLIGHT_TIMELINE_H
 

@@ -1,4 +1,4 @@
-/* Writes down an inference run from what rank 0 has measured; the command line asks for it at the
+/* Writes the manifest of an inference run from what rank 0 has measured. Called by run_job.c at the
  * end of a job. What was not measured is null. */
 #include "record/inference.h"
 
@@ -113,7 +113,8 @@ static bool over_network(const proto_job *job)
            job->parallel.transport == PROTO_TRANSPORT_ZMQ;
 }
 
-/* Why the cut model is faster or slower here, and what that says of larger ones. */
+/* Says why the model on several ranks is faster or slower here, and what that means for larger
+ * models. */
 static void write_lesson(const launch_inference *run, const figures *of, launch_text *text)
 {
     const int ranks = (int)run->job->job.world_size;
@@ -148,13 +149,13 @@ static void write_lesson(const launch_inference *run, const figures *of, launch_
     }
 }
 
-/* Takes the reference of value. */
+/* Takes over the reference to value. */
 static void put(json_t *object, bool *failed, const char *key, json_t *value)
 {
     *failed = json_object_set_new(object, key, value) != 0 || *failed;
 }
 
-/* What the lab's manifests have; on this machine nothing was rented, and nothing costs anything. */
+/* The fields of the lab's manifests. Nothing was rented for this run, so it cost nothing. */
 static void put_lab(json_t *object, bool *failed, const launch_inference *run)
 {
     static const char *const unknown[] = {"instance_type", "nvlink_present", "instance_id",

@@ -13,18 +13,18 @@ typedef struct launch_inference {
     char started_at[BASE_TIMESTAMP_BYTES];
     double job_seconds;
     int exit_status;
-    const char *message;           /* why the job is not whole; "": it is */
+    const char *message;           /* why the job did not do all of its work; "": it did */
     const launch_rank_info *ranks; /* (world_size), NULL: not known */
 } launch_inference;
 
-/* BASE_ERR_INVALID: the directory holds the record of a training, whose manifest would be lost. */
+/* BASE_ERR_INVALID if the directory has the record of a training, whose manifest would be lost. */
 BASE_MUST_CHECK base_status launch_inference_check(const char *out, base_error *reterr);
 
 /* Reads OUT/results.json and writes OUT/manifest.json. */
 BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, base_error *reterr);
 
-/* Why a speed-up cannot be what it seems; NULL: it can. network: between the ranks. cache_bytes: of
- * a processor's last level, 0: not known. Pure. */
+/* Says why a speed-up is not credible; NULL: it is. network: between the ranks. cache_bytes: of the
+ * processor's last-level cache, 0: not known. Pure. */
 const char *launch_inference_suspect(double speedup, double parameters, int ranks, bool network,
                                      double cache_bytes);
 

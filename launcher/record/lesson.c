@@ -1,14 +1,17 @@
-/* lesson_notes: what this run teaches, told from its own figures. */
+/* Writes lesson_notes: a paragraph that explains this run's speed from its own figures. Called by
+ * record.c. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "record/run.h"
 
-/* Differences below this share of a step are noise on a shared machine, and said to be. */
+/* Differences below this share of a step are called noise, because the machine may be shared. */
 static const double NOISE_SHARE = 0.03;
-static const double EVIDENT_SHARE = 0.5; /* of a loss: what explains so much of it is its cause */
-static const double STEAL_SHARE = 0.01;  /* of CPU time: above, the host has others to serve */
-static const double BUSY_SHARE = 0.5;    /* load per core from which a machine counts as busy */
+/* of a loss: something that explains so much of it is called its cause */
+static const double EVIDENT_SHARE = 0.5;
+static const double STEAL_SHARE = 0.01; /* of CPU time: above this, the host also serves others */
+/* load per core: from here on the machine counts as busy */
+static const double BUSY_SHARE = 0.5;
 
 static void put_ms(launch_text *text, double ms)
 {
@@ -16,8 +19,8 @@ static void put_ms(launch_text *text, double ms)
     launch_text_put(text, " ms");
 }
 
-/* Where the mean step of this run went: parts that add up to it. */
-static void tell_step(const launch_run *run, launch_text *text)
+/* The parts of the mean step. */
+static void put_step(const launch_run *run, launch_text *text)
 {
     static const char *const WORDS[LAUNCH_PARTS] = {
         [LAUNCH_PART_COMPUTE] = "forward and backward",
@@ -46,7 +49,7 @@ static void tell_step(const launch_run *run, launch_text *text)
 }
 
 /* How much of the all-reduce ran behind backward. */
-static void tell_overlap(const launch_run *run, launch_text *text)
+static void put_overlap(const launch_run *run, launch_text *text)
 {
     const launch_breakdown *step = &run->summary->slowest;
     const double total_ms = launch_breakdown_allreduce_ms(step);
@@ -64,15 +67,16 @@ static void tell_overlap(const launch_run *run, launch_text *text)
     }
 }
 
-/* One rank alone and all ranks of the job, as they were measured in turns. */
+/* One rank alone and all ranks of the job, measured in turns. */
 typedef struct comparison {
     const launch_scaling_point *one;
     const launch_scaling_point *all;
     double speedup;
-    double longer_ms;             /* a step of all, beyond one of one rank alone */
+    double longer_ms;             /* how much longer a step of all ranks takes than one of one
+                                   * rank */
     double more_ms[LAUNCH_PARTS]; /* the same by part */
     double more_cpu_ms;           /* CPU time of forward and backward; NaN: not known */
-    bool is_noise;                /* the rounds differ among themselves as much */
+    bool is_noise;                /* the rounds differ by as much among themselves */
 } comparison;
 
 static comparison compare(const launch_run *run, const launch_scaling_point *one)
@@ -104,7 +108,7 @@ static void put_speed(launch_text *text, const launch_scaling_point *point)
 }
 
 /* The comparison with one process: speed-up, efficiency, and what each rank's step gained. */
-static void tell_scaling(const comparison *found, launch_text *text)
+static void put_scaling(const comparison *found, launch_text *text)
 {
     const int ranks = found->all->ranks;
     const launch_breakdown *one = &found->one->slowest;
@@ -144,14 +148,14 @@ static bool is_overloaded(const launch_run *run)
     return run->info->load_before > run->info->cpus_online;
 }
 
-/* Other work had the cores that this run needed. */
+/* Whether other work had the cores that this run needed. */
 static bool is_contended(const launch_run *run)
 {
     return run->end->cpus_taken || is_overloaded(run);
 }
 
-/* The likeliest cause of a loss, where there is one outside of this run. */
-static void tell_contention(const launch_run *run, launch_text *text)
+/* The likeliest cause of a loss, if it is outside of this run. */
+static void put_contention(const launch_run *run, launch_text *text)
 {
     const launch_run_info *info = run->info;
     const char *s = info->cpus_online == 1 ? "" : "s";
@@ -170,9 +174,9 @@ static void tell_contention(const launch_run *run, launch_text *text)
     }
 }
 
-/* Why forward and backward take longer than alone, as far as there is evidence for it: the time a
- * rank was without a CPU is what it took beyond the CPU time it had. */
-static void tell_slower_compute(const launch_run *run, const comparison *found, launch_text *text)
+/* Why forward and backward take longer than alone, as far as there is evidence. The time that
+ * exceeds the CPU time is time in which the rank had no CPU. */
+static void put_slower_compute(const launch_run *run, const comparison *found, launch_text *text)
 {
     const double wall_ms =
         found->more_ms[LAUNCH_PART_COMPUTE] + found->more_ms[LAUNCH_PART_OVERLAPPED];
@@ -204,8 +208,8 @@ static void tell_slower_compute(const launch_run *run, const comparison *found, 
     }
 }
 
-/* Why: what the ranks had to share. Whether other work was named. */
-static bool tell_cause(const launch_run *run, const comparison *found, launch_text *text)
+/* The causes of a loss: what the ranks had to share. Returns whether other work was named. */
+static bool put_cause(const launch_run *run, const comparison *found, launch_text *text)
 {
     const int ranks = found->all->ranks;
     const int cores = run->info->cpus_allowed;
@@ -221,18 +225,18 @@ static bool tell_cause(const launch_run *run, const comparison *found, launch_te
         return false;
     }
     if (!isfinite(found->longer_ms) || found->is_noise) {
-        return false; /* nothing was lost that could be told from noise */
+        return false; /* the loss is within the noise */
     }
     if (found->speedup <= 1) {
         launch_text_put(text,
                         "More processes were slower than one here: what a step gained in length "
                         "outweighs the extra batches. ");
     }
-    tell_contention(run, text);
+    put_contention(run, text);
     launch_text_put(text, is_contended(run) ? "Beside that, the largest loss is "
                                             : "The largest loss is ");
     if (compute_ms >= exchange_ms && compute_ms >= waiting_ms) {
-        tell_slower_compute(run, found, text);
+        put_slower_compute(run, found, text);
     } else if (exchange_ms >= waiting_ms) {
         launch_text_printf(text,
                            "the exchange of %.2f MB of gradients a step; a larger batch would "
@@ -245,7 +249,7 @@ static bool tell_cause(const launch_run *run, const comparison *found, launch_te
     return is_contended(run);
 }
 
-/* Sentences end with a space; the last one need not. */
+/* Removes a space at the end: sentences end with one, but the last need not. */
 static void trim(launch_text *text)
 {
     while (text->length_bytes > 0 && text->data[text->length_bytes - 1] == ' ') {
@@ -253,8 +257,8 @@ static void trim(launch_text *text)
     }
 }
 
-/* Why there is nothing to compare with. */
-static void tell_not_measured(const launch_run *run, launch_text *text)
+/* Why there is no comparison. */
+static void put_not_measured(const launch_run *run, launch_text *text)
 {
     const launch_record_end *end = run->end;
     const char *reason = NULL;
@@ -274,21 +278,21 @@ static void tell_not_measured(const launch_run *run, launch_text *text)
     }
 }
 
-/* Whether other work on the machine was told to be the cause. */
-static bool tell_against_one(const launch_run *run, launch_text *text)
+/* Returns whether other work on the machine was named as the cause. */
+static bool put_against_one(const launch_run *run, launch_text *text)
 {
     const launch_scaling_point *one = launch_summary_point(run->summary, 1);
     if (one == NULL || !(one->tokens_per_second > 0)) {
-        tell_not_measured(run, text);
+        put_not_measured(run, text);
         return false;
     }
     const comparison found = compare(run, one);
-    tell_scaling(&found, text);
-    return tell_cause(run, &found, text);
+    put_scaling(&found, text);
+    return put_cause(run, &found, text);
 }
 
-/* A warning where other work had the machine, unless that is told already. */
-static void tell_load(const launch_run *run, launch_text *text)
+/* A warning if other work had the machine, unless the text says so already. */
+static void put_load(const launch_run *run, launch_text *text)
 {
     const double load = run->info->load_before;
     if (run->end->cpus_taken) {
@@ -310,23 +314,23 @@ void launch_lesson_write(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->job.world_size;
-    bool told = false;
+    bool named = false;
     if (summary->steps_done == 0 || !isfinite(summary->tokens_per_second)) {
         launch_text_put(text, "No step was finished by every rank, so nothing was measured.");
         return;
     }
-    tell_step(run, text);
+    put_step(run, text);
     if (ranks == 1) {
         launch_text_printf(text,
                            "One process alone handled %.0f tokens/s; it has nobody to exchange "
                            "gradients with. --ranks 2 shows what a second process adds.",
                            summary->tokens_per_second);
     } else {
-        tell_overlap(run, text);
-        told = tell_against_one(run, text);
+        put_overlap(run, text);
+        named = put_against_one(run, text);
     }
     trim(text);
-    if (!told) {
-        tell_load(run, text);
+    if (!named) {
+        put_load(run, text);
     }
 }

@@ -1,4 +1,5 @@
-/* manifest.json: everything about a run in one object. What was not measured is null. */
+/* Writes manifest.json: everything about a run in one object. What was not measured is null. Called
+ * by record.c. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ static void put_spread(sheet *page, const char *key, launch_spread spread)
     put_sheet(page, key, part);
 }
 
-/* Where a step went; nulls where nothing was measured. */
+/* Where a step's time went; nulls if nothing was measured. */
 static void put_breakdown(sheet *page, const char *key, const launch_breakdown *breakdown)
 {
     sheet parts = sheet_make();
@@ -115,7 +116,7 @@ static void put_headline(sheet *page, const launch_run *run)
     put_string(page, "lesson_notes", run->lesson_notes);
 }
 
-/* The cause of a failure; else, of a training that has gone wrong without an error, that. */
+/* The cause of a failure. If nothing failed but the loss grew, that. */
 static void put_message(sheet *page, const launch_run *run)
 {
     const launch_summary *summary = run->summary;
@@ -262,7 +263,7 @@ static void put_eval(sheet *page, const launch_run *run)
     put_sheet(page, "eval", eval);
 }
 
-/* What --eval-every has found, in the order of the steps. */
+/* The results of --eval-every, in the order of the steps. */
 static void put_eval_curve(sheet *page, const launch_run *run)
 {
     json_t *curve = json_array();
@@ -300,7 +301,7 @@ static void put_finished(sheet *row, const launch_rank_info *info)
              done ? (double)info->matrix_first_use_ns * MS_PER_NS : NAN);
 }
 
-/* The CPUs that are this rank's own. */
+/* The CPUs that this rank has for itself. */
 static json_t *make_cpus(const launch_rank_info *info)
 {
     if (!info->bound) {

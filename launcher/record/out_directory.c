@@ -20,7 +20,7 @@ enum { LOCK_ATTEMPTS = 8 };
 
 typedef enum directory_kind { DIRECTORY_EMPTY, DIRECTORY_RECORD, DIRECTORY_OTHER } directory_kind;
 
-/* The first process in /proc/locks that holds a lock on the file; 0 when it cannot be known. */
+/* The first process in /proc/locks that has a lock on the file; 0 if it cannot be known. */
 static long lock_holder(int fd)
 {
     struct stat info;
@@ -59,7 +59,7 @@ static base_status busy(const char *path, int fd, base_error *reterr)
     return base_fail(reterr, BASE_ERR_BUSY, "%s is being written by another run", path);
 }
 
-/* Opens and locks the directory that stands at path; *fd is its descriptor. */
+/* Opens and locks the directory at path; *fd is its descriptor. */
 static base_status lock_directory(const char *path, int *fd, base_error *reterr)
 {
     for (int attempt = 0; attempt < LOCK_ATTEMPTS; attempt++) {
@@ -89,7 +89,7 @@ static base_status lock_directory(const char *path, int *fd, base_error *reterr)
     return base_fail(reterr, BASE_ERR_BUSY, "%s is being moved by other runs", path);
 }
 
-/* Looks through the directory; with remove_ours, our files go and *kind is what was left. */
+/* Looks through the directory. With remove_ours it removes our files. *kind is what is left. */
 static base_status scan_directory(const launch_out_directory *directory, bool remove_ours,
                                   directory_kind *kind, base_error *reterr)
 {
@@ -128,7 +128,7 @@ static bool is_at_or_below(const char *directory, const char *real)
            (real[directory_bytes] == '/' || real[directory_bytes] == '\0');
 }
 
-/* Nothing that is there already stands in the way of this run. */
+/* Checks that nothing in the directory prevents this run. */
 static base_status check_directory(const launch_out_options *options,
                                    launch_out_directory *directory, base_error *reterr)
 {
@@ -171,7 +171,8 @@ static base_status check_directory(const launch_out_options *options,
     return launch_out_find_inputs(options, real_directory, directory, reterr);
 }
 
-/* Moves the locked directory to the next free number and takes a fresh one in its place. */
+/* Moves the locked directory to the next free number, and makes and locks a new one in its
+ * place. */
 static base_status move_away(launch_out_directory *directory, base_error *reterr)
 {
     for (int number = 1; number <= LAUNCH_RECORDS_KEPT_MAX; number++) {
@@ -199,7 +200,7 @@ static base_status move_away(launch_out_directory *directory, base_error *reterr
                      directory->path, directory->path, LAUNCH_RECORDS_KEPT_MAX);
 }
 
-base_status launch_out_directory_make_way(launch_out_directory *directory, base_error *reterr)
+base_status launch_out_directory_clear(launch_out_directory *directory, base_error *reterr)
 {
     directory_kind kind = DIRECTORY_EMPTY;
     if (!directory->holds_record) {
@@ -216,7 +217,7 @@ void launch_out_directory_discard(launch_out_directory *directory)
     launch_out_remove_directories(path, directory->stood_bytes);
 }
 
-/* How much of the path is there. */
+/* The length of the part of the path that exists. */
 static size_t standing_bytes(const char *path)
 {
     char part[BASE_PATH_BYTES];

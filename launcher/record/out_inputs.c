@@ -1,4 +1,5 @@
-/* What lies in the output directory: a run's own files, and what the job reads there. */
+/* Knows which files in the output directory are a run's own, and which ones the job reads. Called
+ * by out_directory.c. */
 #include "record/out_inputs.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include "base/assert.h"
 #include "base/file.h"
 
-/* What a run writes; besides state-rank-N.safetensors. The first ones are what a later run may
- * start from: they are replaced at the very end. */
+/* The files that a run writes, besides state-rank-N.safetensors. A later run may start from the
+ * first ones, so they are replaced at the very end. */
 static const char *const OUR_FILES[] = {
     "model.safetensors", "config.json",   "tokenizer.json",        "generation_config.json",
     "timings.jsonl",     "manifest.json", "report.html",           "scaling.png",
@@ -138,7 +139,7 @@ void launch_out_remove_directories(char *path, size_t stood_bytes)
     }
 }
 
-void launch_out_directory_settle(launch_out_directory *directory)
+void launch_out_directory_finish(launch_out_directory *directory)
 {
     for (int i = 0; directory->moved_to[0] != '\0' && i < directory->input_count; i++) {
         char link[2 * BASE_PATH_BYTES];

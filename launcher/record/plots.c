@@ -162,7 +162,7 @@ static void put_quoted(launch_text *text, const char *quoted)
     }
 }
 
-/* Machine and commit stand in the picture, and the ideal line where it was measured. */
+/* The picture shows machine and commit, and the ideal line if it was measured. */
 static void put_scaling_script(launch_text *text, const launch_run *run)
 {
     const launch_run_info *info = run->info;
@@ -184,7 +184,7 @@ static void put_scaling_script(launch_text *text, const launch_run *run)
     launch_text_put(text, SCRIPT_SCALING_MEASURED);
 }
 
-/* A drawing without data would end gnuplot, so it is left out. */
+/* A drawing without data would end gnuplot. So it is left out. */
 static base_status write_script(const launch_out_directory *directory, const launch_run *run,
                                 base_error *reterr)
 {
@@ -215,7 +215,8 @@ base_status launch_plots_write(const launch_out_directory *directory, const laun
     return status == BASE_OK ? write_script(directory, run, reterr) : status;
 }
 
-/* Starts `gnuplot plots.gp` in the directory with its output going to output_fd; 0 or an errno. */
+/* Starts `gnuplot plots.gp` in the directory, with its output on output_fd. Returns 0 or an
+ * errno. */
 static int start_gnuplot(const launch_out_directory *directory, int output_fd, pid_t *pid)
 {
     static char program[] = "gnuplot";
@@ -248,8 +249,8 @@ static int start_gnuplot(const launch_out_directory *directory, int output_fd, p
     return failed;
 }
 
-/* Waits for the child until the deadline, then ends it. Whether it was in time; *status as waitpid
- * gives it. */
+/* Waits for the child until the deadline, then ends it. Returns whether it ended in time; *status
+ * is waitpid's. */
 static bool wait_for(pid_t pid, int64_t deadline_ns, int *status)
 {
     struct pollfd watched = {.fd = pidfd_open(pid, 0), .events = POLLIN};
@@ -273,7 +274,7 @@ static bool wait_for(pid_t pid, int64_t deadline_ns, int *status)
     return ready > 0;
 }
 
-/* The first line of what gnuplot said that is not blank nor its pointer to a place. */
+/* The first line of gnuplot's output that is neither blank nor its pointer to a column. */
 static void read_complaint(int output_fd, char complaint[COMPLAINT_BYTES])
 {
     char said[4096];

@@ -1,5 +1,5 @@
-/* The plots that gnuplot draws: their data and one script are always written, the pictures when
- * gnuplot is there. */
+/* The plots that gnuplot draws. Their data and a script are always written, the pictures only if
+ * gnuplot is installed. */
 #ifndef LAUNCH_PLOTS_H
 #define LAUNCH_PLOTS_H
 
@@ -11,8 +11,8 @@
 BASE_MUST_CHECK base_status launch_plots_write(const launch_out_directory *directory,
                                                const launch_run *run, base_error *reterr);
 
-/* Runs gnuplot on the script, without a shell, for timeout_ns at most. What goes wrong is no error
- * but a line in notes: no gnuplot, its complaint, or that it took too long. */
+/* Runs gnuplot on the script, without a shell, for timeout_ns at most. A failure is not an error
+ * but a line in notes: there is no gnuplot, it complained, or it took too long. */
 void launch_plots_draw(const launch_out_directory *directory, int64_t timeout_ns,
                        launch_text *notes);
 

@@ -1,5 +1,5 @@
 /* The record of a run: timings.jsonl as steps arrive, and manifest, plots and report at the end.
- * Called by cli.c, which passes on what ranks report. */
+ * Called by run_job.c, which passes on what ranks report. */
 #include "record/record.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ enum {
     STEP_LINE_BYTES_MAX = 1024, /* a line of timings.jsonl has fewer */
 };
 
-#define FLUSH_EVERY_NS (500 * BASE_NS_PER_MS) /* so that a reader sees the run go on */
+#define FLUSH_EVERY_NS (500 * BASE_NS_PER_MS) /* so that a reader can follow the run */
 
 struct launch_record {
     launch_record_options options;
@@ -37,9 +37,10 @@ struct launch_record {
     double load_before;
     launch_cpu_times cpu_before; /* when training began */
     bool begun;
-    bool write_failed; /* timings.jsonl has lost lines: that was told, and it gets no more */
+    bool write_failed; /* timings.jsonl has lost lines; that was reported, and nothing more is
+                        * written to it */
     bool has_manifest;
-    bool whole; /* all that belongs to it was written */
+    bool whole; /* everything was written */
     char timings_path[PATH_BYTES];
     char started_at[BASE_TIMESTAMP_BYTES];
 };
@@ -55,7 +56,7 @@ static base_status open_timings(launch_record *record, base_error *reterr)
     return BASE_OK;
 }
 
-/* Takes the directory, with what the job reads named. */
+/* Opens and locks the directory. Names the files that the job reads. */
 static base_status open_directory(launch_record *record, base_error *reterr)
 {
     const proto_job *job = &record->job;
@@ -113,7 +114,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     return BASE_OK;
 }
 
-/* "null" for what JSON has no number for. */
+/* "null" if JSON has no number for the value. */
 static void print_real(FILE *stream, const char *key, double value)
 {
     if (isfinite(value)) {
@@ -123,7 +124,7 @@ static void print_real(FILE *stream, const char *key, double value)
     }
 }
 
-/* Nanoseconds as milliseconds, every digit of them. */
+/* Nanoseconds as milliseconds, with every digit. */
 static void print_ms(FILE *stream, const char *key, int64_t ns)
 {
     (void)fprintf(stream, ", \"%s\": %.6f", key, (double)ns * 1e-6);
@@ -156,8 +157,8 @@ static void print_step(FILE *stream, const launch_step *step)
     (void)fputs("}\n", stream);
 }
 
-/* Ends the file with its last whole line, and writes no more to it: a reader of a full disk's
- * record finds lines, not a piece of one. */
+/* Cuts the file after its last whole line, and writes nothing more to it. So the record on a full
+ * disk has lines, and not a piece of one. */
 static void cut_to_lines(launch_record *record)
 {
     char tail[STEP_LINE_BYTES_MAX];
@@ -175,7 +176,7 @@ static void cut_to_lines(launch_record *record)
     record->write_failed = true;
 }
 
-/* The stream keeps its error flag, so one look after the writing is enough. */
+/* The stream keeps its error flag. So one check after writing is enough. */
 static base_status check_timings(launch_record *record, bool failed, base_error *reterr)
 {
     const int reason = errno;
@@ -193,7 +194,7 @@ static base_status flush_timings(launch_record *record, base_error *reterr)
     return check_timings(record, fflush(record->timings) != 0, reterr);
 }
 
-/* timings.jsonl again, from the steps that are kept. */
+/* Writes timings.jsonl again, from the steps in memory. */
 static base_status write_kept(launch_record *record, base_error *reterr)
 {
     errno = 0;
@@ -213,7 +214,7 @@ static base_status begin_first(launch_record *record, base_error *reterr)
 {
     record->begun = true;
     record->cpu_before = launch_cpu_times_now();
-    const base_status status = launch_out_directory_make_way(&record->directory, reterr);
+    const base_status status = launch_out_directory_clear(&record->directory, reterr);
     if (record->directory.moved_to[0] != '\0') {
         launch_text_printf(&record->notes, "the record of an earlier run is now in %s\n",
                            record->directory.moved_to);
@@ -253,7 +254,7 @@ base_status launch_record_step(launch_record *record, const launch_step *step, b
     return flush_timings(record, reterr);
 }
 
-/* What has failed before was told then. */
+/* An earlier failure was reported when it happened. */
 static base_status close_timings(launch_record *record, base_error *reterr)
 {
     const base_status status = record->write_failed ? BASE_OK : flush_timings(record, reterr);
@@ -265,9 +266,9 @@ static base_status close_timings(launch_record *record, base_error *reterr)
     return status;
 }
 
-/* Keeps the first failure's words. */
-static void note_failure(base_status *first, base_error *first_error, base_status status,
-                         const base_error *error)
+/* Keeps the first failure. */
+static void keep_first(base_status *first, base_error *first_error, base_status status,
+                       const base_error *error)
 {
     if (*first == BASE_OK && status != BASE_OK) {
         *first = status;
@@ -277,7 +278,7 @@ static void note_failure(base_status *first, base_error *first_error, base_statu
     }
 }
 
-/* Saves the text under that name. */
+/* Saves the text under that name in the directory. */
 static base_status save(const launch_record *record, const char *name, const launch_text *text,
                         base_error *reterr)
 {
@@ -298,23 +299,23 @@ static base_status write_report(const launch_record *record, const launch_run *r
     return status;
 }
 
-/* Everything that is written from the whole run. */
+/* Writes everything that needs the whole run. */
 static base_status write_results(launch_record *record, const launch_run *run, base_error *reterr)
 {
     base_error error;
     base_status first = BASE_OK;
     launch_text manifest = {0};
     base_status status = launch_manifest_write(run, &manifest, &error);
-    note_failure(&first, reterr, status, &error);
+    keep_first(&first, reterr, status, &error);
     if (status == BASE_OK) {
         status = save(record, "manifest.json", &manifest, &error);
         record->has_manifest = status == BASE_OK;
-        note_failure(&first, reterr, status, &error);
-        note_failure(&first, reterr, write_report(record, run, manifest.data, &error), &error);
+        keep_first(&first, reterr, status, &error);
+        keep_first(&first, reterr, write_report(record, run, manifest.data, &error), &error);
     }
     launch_text_fini(&manifest);
     status = launch_plots_write(&record->directory, run, &error);
-    note_failure(&first, reterr, status, &error);
+    keep_first(&first, reterr, status, &error);
     if (status == BASE_OK && record->options.plots) {
         launch_plots_draw(&record->directory, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S,
                           &record->notes);
@@ -386,15 +387,15 @@ base_status launch_record_finish(launch_record *record, const launch_record_end 
     if (record->timings == NULL) {
         return base_fail(reterr, BASE_ERR_STATE, "the record is finished, or has not begun");
     }
-    launch_text_fini(&record->notes); /* what begin had to say is said */
-    note_failure(&first, reterr, close_timings(record, &error), &error);
+    launch_text_fini(&record->notes); /* the notes of begin have been printed */
+    keep_first(&first, reterr, close_timings(record, &error), &error);
     const base_status status = launch_summary_init(&summary, &record->steps, end, &error);
-    note_failure(&first, reterr, status, &error);
+    keep_first(&first, reterr, status, &error);
     if (status == BASE_OK) {
-        note_failure(&first, reterr, describe_and_write(record, end, &summary, &error), &error);
+        keep_first(&first, reterr, describe_and_write(record, end, &summary, &error), &error);
         launch_summary_fini(&summary);
     }
-    launch_out_directory_settle(&record->directory);
+    launch_out_directory_finish(&record->directory);
     record->whole = first == BASE_OK && !record->write_failed;
     return first == BASE_OK || record->has_manifest
                ? first
@@ -417,10 +418,10 @@ void launch_record_close(launch_record *record)
         return;
     }
     if (record->timings != NULL) {
-        (void)fclose(record->timings); /* not finished: nobody is left to be told */
+        (void)fclose(record->timings); /* the record was not finished, so nobody can get an error */
     }
     launch_file_digest_finish(&record->data);
-    launch_out_directory_settle(&record->directory);
+    launch_out_directory_finish(&record->directory);
     if (!record->begun && record->directory.fd >= 0) {
         launch_out_directory_discard(&record->directory);
     }

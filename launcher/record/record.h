@@ -1,10 +1,11 @@
 /* The record of a run: the directory --out with timings.jsonl, manifest.json, plots and
  * report.html.
  *
- * The supervisor hands over what ranks said (launch_record_step, …); the record keeps it, writes
- * timings.jsonl as it comes, and everything else at the end, also after Ctrl-C or a failure (exit
- * status tells). A job that fails before all its ranks were ready has no record, and leaves an
- * older one as it is. One thread. A full disk or a failed write is an error that names the file. */
+ * The caller passes on what ranks report (launch_record_step, …). The record keeps it, and writes
+ * timings.jsonl as steps come. It writes everything else at the end, also after Ctrl-C or a
+ * failure; the exit status says which. A job that fails before all its ranks are ready has no
+ * record, and leaves an older one as it is. One thread. A full disk or a failed write is an error
+ * that names the file. */
 #ifndef LAUNCH_RECORD_H
 #define LAUNCH_RECORD_H
 
@@ -40,16 +41,16 @@ typedef struct launch_step {
     uint64_t epoch;
     double learning_rate;
     double grad_norm;
-    bool evaluated; /* --eval-every: the fields below are there, the same for all ranks */
+    bool evaluated; /* with --eval-every: the fields below are valid, and the same for all ranks */
     double heldout_loss;
     uint64_t heldout_sentences;
     uint64_t heldout_correct;
 } launch_step;
 
-/* What is known of one rank at its end. */
+/* What is known of one rank at the end. */
 typedef struct launch_rank_info {
     uint8_t params_sha256[PROTO_DIGEST_BYTES];
-    bool finished; /* false: the fields from Finished are not there */
+    bool finished; /* false: the fields from Finished are not valid */
     bool byte_equal;
     double max_abs_difference;
     uint64_t max_rss_bytes;
@@ -58,8 +59,8 @@ typedef struct launch_rank_info {
     uint64_t sentences_long;
     char first_sentence[256];
     char host[BASE_HOSTNAME_BYTES];
-    bool bound;     /* it has CPUs of its own */
-    cpu_set_t cpus; /* these */
+    bool bound;     /* it has CPUs for itself */
+    cpu_set_t cpus; /* those CPUs */
     int64_t pid;
     int64_t startup_ns;
     int64_t matrix_first_use_ns;
@@ -67,11 +68,11 @@ typedef struct launch_rank_info {
     uint64_t eval_correct;
 } launch_rank_info;
 
-/* One point of the scaling curve: measured in several rounds, each number of ranks once in every
- * round, so that what else the machine does meets all of them. */
+/* One point of the scaling curve. It is measured in several rounds. Each round measures each number
+ * of ranks once, so that the machine's other load meets all of them. */
 typedef struct launch_scaling_point {
     int ranks;
-    int rounds;                    /* 0: not measured apart, the figures are the run's own */
+    int rounds;                    /* 0: not measured separately, but taken from the run itself */
     size_t steps;                  /* that were measured, in all rounds */
     double tokens_per_second;      /* of all these steps */
     double tokens_per_second_low;  /* of the slowest round */
@@ -86,9 +87,9 @@ typedef struct launch_scaling_failure {
 } launch_scaling_failure;
 
 typedef struct launch_record_options {
-    const char *out; /* the directory */
-    bool overwrite;  /* false: an existing record is moved to OUT.1, OUT.2, … */
-    bool plots;      /* false: gnuplot is not run; its data and script are written all the same */
+    const char *out;      /* the directory */
+    bool overwrite;       /* false: an existing record is moved to OUT.1, OUT.2, … */
+    bool plots;           /* false: gnuplot is not run, but its data and script are written */
     const char *log_dir;  /* the ranks' logs, which are opened before the job begins; NULL: none */
     int argc;             /* the launcher's own command line */
     char **argv;          /* borrowed until close */
@@ -97,7 +98,8 @@ typedef struct launch_record_options {
 
 typedef struct launch_record_end {
     int exit_status;
-    const char *message; /* first cause of failure, or why it ended early; NULL or empty: neither */
+    const char *message;   /* the first cause of failure, or why it ended early; NULL or empty:
+                          * neither */
     const char *transport; /* in use */
     const char *algorithm;
     const char *instruction_set;
@@ -110,45 +112,46 @@ typedef struct launch_record_end {
     int scaling_count;
     const launch_scaling_failure *scaling_failed;
     int scaling_failed_count;
-    double job_seconds; /* of the job itself, without what was measured after it */
+    double job_seconds; /* of the job itself, without the measurements after it */
 } launch_record_end;
 
-/* Makes and takes the directory (lock: BASE_ERR_BUSY names the other process), and changes nothing
- * in it. A directory that holds other things than a record is refused, BASE_ERR_INVALID. */
+/* Makes the directory and locks it, but changes nothing in it. BASE_ERR_BUSY names the process that
+ * has the lock. BASE_ERR_INVALID if the directory holds other things than a record. */
 BASE_MUST_CHECK base_status launch_record_open(const launch_record_options *options,
                                                launch_record **record, base_error *reterr);
 
-/* The job is ready, and its next step is first_step: moves an old record away, or removes it, and
- * opens timings.jsonl. What the job reads out of the directory (its checkpoint, say) stays readable
- * at its place.
+/* The job is ready, and its next step is first_step. Moves an old record away, or removes it, and
+ * opens timings.jsonl. Files in the directory that the job reads (its checkpoint, say) can be read
+ * under their names all the time.
  *
- * Again, when the job was started anew: the record goes on from first_step. Later steps, which an
- * attempt before may have reported, leave memory and timings.jsonl. */
+ * Called again when the job was started again: the record then continues from first_step. Later
+ * steps, which an earlier attempt may have reported, are removed from memory and timings.jsonl. */
 BASE_MUST_CHECK base_status launch_record_begin(launch_record *record, uint64_t first_step,
                                                 base_error *reterr);
 
-/* Keeps the step and appends it to timings.jsonl; after begin. Where that fails, the file ends with
- * its last whole line and gets no more. Each rank's steps come in order,
- * from begin's first_step on; BASE_ERR_INVALID otherwise. */
+/* Keeps the step and appends it to timings.jsonl; after begin. If that fails, the file ends with
+ * its last whole line, and nothing more is written to it. Each rank's steps come in order, from
+ * begin's first_step on; BASE_ERR_INVALID otherwise. */
 BASE_MUST_CHECK base_status launch_record_step(launch_record *record, const launch_step *step,
                                                base_error *reterr);
 
-/* Writes manifest.json, scaling data, plots and report.html. Goes on after a failed file and
- * returns the first error that was not told before; it says so where there is no manifest. Blocks:
- * gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once, after begin: BASE_ERR_STATE otherwise. */
+/* Writes manifest.json, scaling data, plots and report.html. If a file fails, writes the others,
+ * and returns the first error that no earlier call has returned. The error says so if there is no
+ * manifest. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. Once, after begin:
+ * BASE_ERR_STATE otherwise. */
 BASE_MUST_CHECK base_status launch_record_finish(launch_record *record,
                                                  const launch_record_end *end, base_error *reterr);
 
-/* After finish: whether timings.jsonl has every step and every file was written. Pictures, which
- * plots.gp draws later, do not count. */
+/* After finish: whether timings.jsonl has every step and every file was written. Pictures do not
+ * count, because plots.gp can draw them later. */
 bool launch_record_is_whole(const launch_record *record);
 
-/* Lines for the user, each with its newline: after begin, where an older record went; after finish,
- * what could not be drawn and why. Empty when there is nothing to say; owned by the record. */
+/* Lines for the user, each with its newline. After begin: where an older record was moved. After
+ * finish: what could not be drawn, and why. Empty if there is nothing to say. Owned by the
+ * record. */
 const char *launch_record_notes(const launch_record *record);
 
-/* Releases the lock and frees; where the record never began, nothing of it is left.
- * NULL is fine. */
+/* Releases the lock and frees. If the record never began, nothing of it is left. NULL is fine. */
 void launch_record_close(launch_record *record);
 
 #endif

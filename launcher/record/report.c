@@ -8,7 +8,7 @@
 
 #include "record/chart.h"
 
-/* The last part of a path, which names the run. */
+/* The last component of a path, which names the run. */
 static const char *run_name(const launch_run *run)
 {
     const char *slash = strrchr(run->out, '/');
@@ -70,7 +70,7 @@ static void card_end(launch_text *text, const char *more)
     launch_text_printf(text, "</b><span class=\"more\">%s</span></div>\n", more);
 }
 
-/* "1.23 ms", which is not broken over two lines, or a dash. */
+/* "1.23 ms" without a line break in it, or a dash. */
 static void put_ms(launch_text *text, double ms, int decimals)
 {
     launch_text_number(text, ms, decimals);

@@ -1,4 +1,4 @@
-/* report.html: one page that shows where a run's time went. It needs nothing but itself. */
+/* report.html: one page that shows where a run's time went. It needs no other file. */
 #ifndef LAUNCH_REPORT_H
 #define LAUNCH_REPORT_H
 

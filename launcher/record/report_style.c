@@ -1,4 +1,5 @@
-/* The page's style sheet: light and dark, no fonts or pictures from elsewhere. */
+/* The page's style sheet: light and dark, without fonts or pictures from elsewhere. Used by
+ * report.c and flight_page.c. */
 #include "record/report.h"
 
 const char LAUNCH_REPORT_STYLE[] =

@@ -1,4 +1,4 @@
-/* The report's tables: the ranks, the terms, the manifest. */
+/* Writes the report's tables: the ranks, the terms, the manifest. Called by report.c. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ void launch_report_terms(launch_text *text)
         {"Warm-up", "The first half of the steps. Speeds and times are taken over the last half."},
         {"Median, p95", "Half of the values, or 95 % of them, are below."},
     };
-    launch_text_put(text, "<section><h2>What the words mean</h2><dl>");
+    launch_text_put(text, "<section><h2>Terms</h2><dl>");
     for (size_t i = 0; i < sizeof TERMS / sizeof TERMS[0]; i++) {
         launch_text_printf(text, "<dt>%s</dt><dd>%s</dd>", TERMS[i][0], TERMS[i][1]);
     }
@@ -144,7 +144,7 @@ static void put_elements(launch_text *text, const char *key, const json_t *array
     }
 }
 
-/* One row, or those of what is inside. The manifest is ours and three levels deep. */
+/* One row, or the rows of its members. The manifest is ours and three levels deep. */
 static void put_rows(launch_text *text, const char *key, json_t *value)
 {
     if (json_is_object(value)) {

@@ -1,4 +1,4 @@
-/* One view of everything that is known of a run, for what writes it down. Borrowed pointers. */
+/* One view of everything that is known of a run, for the files that write it. Borrowed pointers. */
 #ifndef LAUNCH_RUN_H
 #define LAUNCH_RUN_H
 
@@ -16,7 +16,7 @@ typedef struct launch_run {
     char **argv;
     char started_at[BASE_TIMESTAMP_BYTES];
     char ended_at[BASE_TIMESTAMP_BYTES];
-    double wall_seconds; /* from one to the other */
+    double wall_seconds; /* from started_at to finished_at */
     const launch_steps *steps;
     const launch_summary *summary;
     const launch_run_info *info;
@@ -28,10 +28,11 @@ typedef struct launch_run {
 /* The command line, quoted for a shell. */
 void launch_run_command(const launch_run *run, launch_text *text);
 
-/* What did the work, by its own name: "ringfence-shm-direct". */
+/* What did the work: "ringfence-shm-direct". */
 void launch_run_backend(const launch_record_end *end, launch_text *text);
 
-/* A paragraph from this run's own figures: why so many processes are faster or slower than one. */
+/* A paragraph from this run's own figures: why that number of processes is faster or slower than
+ * one. */
 void launch_lesson_write(const launch_run *run, launch_text *text);
 
 /* manifest.json as text. */

@@ -15,7 +15,8 @@
 #include "build_info.h"
 #include "record/text.h"
 
-/* The value after "model name : " in /proc/cpuinfo, which x86 has; other machines stay unnamed. */
+/* The value after "model name : " in /proc/cpuinfo, which x86 has. The CPU of other machines has no
+ * name. */
 static void find_cpu_model(char *model, size_t size_bytes)
 {
     char line[512];
@@ -55,7 +56,7 @@ static void find_machine(launch_run_info *info)
     }
 }
 
-/* A path as short as it can be told: links resolved, and relative where it lies below the current
+/* The shortest form of a path: links resolved, and relative if it is below the current
  * directory. */
 static void shorten_path(const char *path, char *shortened, size_t size_bytes)
 {
@@ -78,8 +79,8 @@ double launch_load_average(void)
     return getloadavg(&load, 1) == 1 ? load : NAN;
 }
 
-/* The first line of /proc/stat: user nice system idle iowait irq softirq steal, then guests' time,
- * which is in user and nice already. */
+/* Reads the first line of /proc/stat: user nice system idle iowait irq softirq steal. The guests'
+ * time that follows is in user and nice already. */
 launch_cpu_times launch_cpu_times_now(void)
 {
     enum { STEAL = 7, FIELDS = 8 };

@@ -1,8 +1,8 @@
 /* The steps of a run as the ranks reported them, kept in memory until the record is finished.
  *
- * Each rank reports its steps in order, from `first` on: 0, or where the checkpoint that a run goes
- * on from was written. Ranks may be ahead of each other. A step is complete when every rank has
- * reported it. Indices count from `first`. One thread. */
+ * Each rank reports its steps in order, beginning with `first`. That is 0, or the step at which the
+ * checkpoint was written that the run continues from. Ranks may be ahead of each other. A step is
+ * complete when every rank has reported it. Indices count from `first`. One thread. */
 #ifndef LAUNCH_STEPS_H
 #define LAUNCH_STEPS_H
 
@@ -26,15 +26,15 @@ BASE_MUST_CHECK base_status launch_steps_init(launch_steps *steps, int world_siz
                                               base_error *reterr);
 void launch_steps_fini(launch_steps *steps);
 
-/* The next step of every rank is `next`: what was kept of it and later ones is forgotten. Where
- * nothing earlier is left, `first` becomes `next`. */
+/* Makes `next` the next step of every rank, and removes it and later ones. If nothing earlier is
+ * left, `first` becomes `next`. */
 void launch_steps_go_on_from(launch_steps *steps, uint64_t next);
 
-/* BASE_ERR_INVALID for a rank that is none or a step that is not that rank's next. */
+/* BASE_ERR_INVALID if there is no such rank, or if the step is not that rank's next. */
 BASE_MUST_CHECK base_status launch_steps_add(launch_steps *steps, const launch_step *step,
                                              base_error *reterr);
 
-/* Complete steps. */
+/* The number of complete steps. */
 size_t launch_steps_count(const launch_steps *steps);
 
 /* Of complete steps first … first + count - 1: tokens of all ranks by the time of the slowest rank

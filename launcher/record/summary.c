@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const double MS_PER_NS = 1e-6;
-static const double LOSS_GROWTH = 10; /* the last loss over the first, from which it is lost */
+/* last loss over first loss: from here on the training is lost */
+static const double LOSS_GROWTH = 10;
 
 typedef int64_t (*step_field)(const launch_step *step);
 
@@ -32,7 +33,7 @@ static int64_t optimizer_of(const launch_step *step)
     return step->optimizer_ns;
 }
 
-/* All ranks' values of the measured steps; scratch holds (steps × ranks). */
+/* The spread over all ranks' values of the measured steps. scratch has room for (steps × ranks). */
 static launch_spread spread_of(const launch_steps *steps, const launch_summary *summary,
                                step_field field, double *scratch)
 {
@@ -61,7 +62,7 @@ static int by_ranks(const void *left, const void *right)
            ((const launch_scaling_point *)right)->ranks;
 }
 
-/* The points handed over, and this run's own where its number of ranks is not among them. */
+/* The given points, and this run's own if no point has its number of ranks. */
 static void gather_scaling(launch_summary *summary, int world_size, const launch_record_end *end)
 {
     for (int i = 0; i < end->scaling_count; i++) {
@@ -82,7 +83,8 @@ static void gather_scaling(launch_summary *summary, int world_size, const launch
     qsort(summary->scaling, (size_t)summary->scaling_count, sizeof *summary->scaling, by_ranks);
 }
 
-/* Known only when every rank has finished and said so; the digests must agree with the flags. */
+/* The result is known only when every rank has finished and reported it. Equal flags need equal
+ * digests. */
 static void find_equivalence(launch_summary *summary, int world_size, const launch_rank_info *ranks)
 {
     bool equal = true;

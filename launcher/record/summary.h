@@ -1,9 +1,9 @@
-/* What a run's steps come to: the figures that manifest, plots and report share.
+/* The figures of a run, computed from its steps. Manifest, plots and report share them.
  *
  * Speeds and times are taken over the last half of the complete steps, because the first half is
  * warm-up: steps measured_first … steps_done - 1. A spread is over all ranks' values of these
- * steps; step_ms is over the slowest rank of each step, which is what the job waits for. `slowest`
- * says where the mean of step_ms went. Pure. */
+ * steps. step_ms is over the slowest rank of each step, because the job waits for that one.
+ * `slowest` says where the mean of step_ms went. Pure. */
 #ifndef LAUNCH_SUMMARY_H
 #define LAUNCH_SUMMARY_H
 
@@ -26,7 +26,7 @@ typedef struct launch_summary {
     double loss_last;
     uint64_t tokens;               /* of all complete steps */
     launch_breakdown slowest;      /* where the slowest rank's step went */
-    launch_breakdown *ranks;       /* (world_size): where each rank's went */
+    launch_breakdown *ranks;       /* (world_size): the same for each rank */
     launch_scaling_point *scaling; /* by rising ranks, this run included */
     int scaling_count;
     launch_answer byte_equivalent; /* all ranks ended with the same parameters */
@@ -37,7 +37,7 @@ typedef struct launch_summary {
 
 enum { LAUNCH_LOSS_MESSAGE_BYTES = 128 };
 
-/* Whether a training is lost: its loss has grown tenfold. False where either is not known. */
+/* Whether a training is lost: its loss has grown tenfold. False if either loss is not known. */
 bool launch_loss_grew(double first, double last);
 
 /* "the loss grew from 6.25 to 100: a smaller --lr may help". */
@@ -50,7 +50,7 @@ void launch_summary_fini(launch_summary *summary);
 /* The scaling point of that many ranks, or NULL when it was not measured. */
 const launch_scaling_point *launch_summary_point(const launch_summary *summary, int ranks);
 
-/* A point's speed-up over the one of one rank; NaN where there is none of one rank. */
+/* A point's speed-up over the point of one rank; NaN if there is no such point. */
 double launch_scaling_speedup(const launch_scaling_point *points, int point_count,
                               const launch_scaling_point *point);
 

@@ -14,7 +14,7 @@
 
 static const char REPLACEMENT[] = "\xef\xbf\xbd"; /* U+FFFD */
 
-/* Makes room for more bytes and a NUL; false when there is none. */
+/* Makes room for more bytes and a NUL. False if memory runs out. */
 static bool make_room(launch_text *text, size_t more_bytes)
 {
     if (text->failed) {

@@ -1,7 +1,7 @@
-/* Text that grows: how manifests, plots and pages are put together before they are written whole.
+/* A growing text, in which manifests, plots and pages are built before they are written.
  *
- * When memory runs out `failed` is set and everything later does nothing; look at it once, at the
- * end. One thread. */
+ * If memory runs out, `failed` is set, and all later calls do nothing. So the caller checks it
+ * once, at the end. One thread. */
 #ifndef LAUNCH_TEXT_H
 #define LAUNCH_TEXT_H
 
@@ -20,20 +20,20 @@ typedef struct launch_text {
 void launch_text_put(launch_text *text, const char *string);
 void launch_text_printf(launch_text *text, const char *format, ...) BASE_PRINTF(2, 3);
 
-/* Puts a string as HTML text or attribute value: & < > " ' are escaped, control characters and
- * bytes that are no UTF-8 become U+FFFD. */
+/* Puts a string as HTML text or attribute value: & < > " ' are escaped. Control characters and
+ * bytes that are not UTF-8 become U+FFFD. */
 void launch_text_html(launch_text *text, const char *string);
 
-/* Puts the argument as a POSIX shell would need it: as it is when it is plain, else in '…'. */
+/* Puts the argument as a POSIX shell needs it: unchanged if it is plain, else in '…'. */
 void launch_text_shell(launch_text *text, const char *argument);
 
 /* Puts a count with thin spaces between thousands, "470 528" (U+202F). */
 void launch_text_count(launch_text *text, unsigned long long count);
 
-/* Puts the value with that many decimals, or an en dash where the value is not finite. */
+/* Puts the value with that many decimals, or an en dash if the value is not finite. */
 void launch_text_number(launch_text *text, double value, int decimals);
 
-/* Writes the text to a file, whole or not at all, and says so if memory had run out. */
+/* Writes the text to a file, completely or not at all. An error if memory had run out. */
 BASE_MUST_CHECK base_status launch_text_save(const launch_text *text, const char *path,
                                              base_error *reterr);
 void launch_text_fini(launch_text *text);

@@ -33,7 +33,7 @@ static base_status take(const char *path, bool overwrite, launch_out_directory *
 {
     const launch_out_options options = {.path = path, .overwrite = overwrite};
     const base_status status = launch_out_directory_open(&options, directory, reterr);
-    return status == BASE_OK ? launch_out_directory_make_way(directory, reterr) : status;
+    return status == BASE_OK ? launch_out_directory_clear(directory, reterr) : status;
 }
 
 static void records_are_kept_by_number(void **state)
@@ -216,13 +216,13 @@ static void inputs_stay_readable(void **state)
         const launch_out_options options = {
             .path = out, .overwrite = overwrite != 0, .inputs = list, .input_count = 4};
         assert_ok(launch_out_directory_open(&options, &directory, &error), &error);
-        assert_ok(launch_out_directory_make_way(&directory, &error), &error);
+        assert_ok(launch_out_directory_clear(&directory, &error), &error);
         assert_false(has_file(out, "manifest.json"));
         for (int i = 0; i < 3; i++) {
             assert_int_equal(access(inputs[i], R_OK), 0);
         }
         put_file(out, "model.safetensors"); /* the new one, in its place */
-        launch_out_directory_settle(&directory);
+        launch_out_directory_finish(&directory);
         launch_out_directory_close(&directory);
         assert_int_equal(lstat(inputs[0], &info), 0);
         assert_true(S_ISREG(info.st_mode));
