@@ -1,5 +1,5 @@
-/* Members of a struct set, checked and shown by their rows. JSON is fields_json.c's, command lines
- * are options.c's. */
+/* Sets, checks and formats members of a struct by their rows. Called by options.c and
+ * fields_json.c, and by programs for single fields. */
 #include "base/fields.h"
 
 #include <errno.h>
@@ -74,7 +74,8 @@ static base_status check_real(const base_field *field, double value, base_error 
     const bool above = field->above ? value > field->min : value >= field->min;
     const bool below = field->below ? value < field->max : value <= field->max;
     (void)snprintf(text, sizeof text, "%.17g", value);
-    return above && below ? BASE_OK : wrong_real(field, text, reterr); /* NaN is neither */
+    /* every comparison with NaN is false */
+    return above && below ? BASE_OK : wrong_real(field, text, reterr);
 }
 
 static base_status too_long(const base_field *field, base_error *reterr)
@@ -82,7 +83,7 @@ static base_status too_long(const base_field *field, base_error *reterr)
     return base_fail(reterr, BASE_ERR_LIMIT, "longer than %zu bytes", field->size_bytes - 1);
 }
 
-/* Absolute, or made of names that lead nowhere else. */
+/* A path is absolute, or consists of names other than "", "." and "..". */
 static base_status check_path(const char *path, base_error *reterr)
 {
     if (path[0] == '\0' || path[0] == '/') {
@@ -212,7 +213,7 @@ static base_status set_real(const base_field *field, double *value, const char *
                                                            : wrong_real(field, quoted, reterr);
 }
 
-/* Rounded up, so that what was asked for is waited for. */
+/* Rounds up, so that the wait is never shorter than asked for. */
 static base_status set_seconds(const base_field *field, int64_t *value, const char *text,
                                base_error *reterr)
 {

@@ -1,5 +1,5 @@
-/* JSON by a table of fields, with jansson. JOB.json and the budget's tokens are read and written
- * here. */
+/* Reads and writes JSON by a table of fields, with jansson. Called for JOB.json and for the
+ * budget's tokens. */
 #include "base/fields_json.h"
 
 #include <jansson.h>
@@ -35,8 +35,8 @@ static json_t *field_to_json(const base_field *field, const void *record)
     }
 }
 
-/* Splits "train.steps": the object of the group, made when it is missing and `make` is set (NULL:
- * it is not there), and in *name the key in it. */
+/* Splits "train.steps" into its group's object and, in *name, the key inside. With `make`, a
+ * missing group is made. NULL: there is no such group. */
 static json_t *group_of(json_t *object, const char *key, const char **name, bool make)
 {
     char group[KEY_BYTES];
@@ -118,7 +118,7 @@ static base_status text_from_json(const base_field *field, const json_t *value, 
     if (!json_is_string(value)) {
         return wrong_type(field, "a string", reterr);
     }
-    const char *text = json_string_value(value); /* jansson refuses a NUL in it */
+    const char *text = json_string_value(value); /* jansson refuses strings with a NUL */
     if (is_text(field)) {
         if (json_string_length(value) >= field->size_bytes) {
             return base_fail(reterr, BASE_ERR_LIMIT, "%s is longer than %zu bytes", field->key,
@@ -160,7 +160,7 @@ static base_status field_from_json(const base_field *field, const json_t *value,
     }
 }
 
-/* Is there a key "NAME.…" in the table? */
+/* Whether the table has a key "NAME.…". */
 static bool is_group(const base_fields *fields, const char *name)
 {
     const size_t length = strlen(name);
@@ -173,7 +173,8 @@ static bool is_group(const base_fields *fields, const char *name)
     return false;
 }
 
-/* Every key of the object, behind `group` (with its dot, or ""), is one of the table's. */
+/* Refuses keys of the object that are not in the table. `group` stands before them (with its dot,
+ * or ""). */
 static base_status refuse_unknown(const base_fields *fields, const char *group, json_t *object,
                                   base_error *reterr)
 {
@@ -244,7 +245,7 @@ static base_status read_object(const base_fields *fields, json_t *object, void *
 base_status base_fields_from_json(const base_fields *fields, const void *json, void *record,
                                   base_error *reterr)
 {
-    json_t *object = (json_t *)json; /* jansson's iteration takes no const */
+    json_t *object = (json_t *)json; /* jansson iterates over non-const objects only */
     const base_status status = read_object(fields, object, record, reterr);
     return status == BASE_OK ? status : base_error_prepend(reterr, status, "%s", fields->what);
 }

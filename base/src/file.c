@@ -1,5 +1,6 @@
-/* Whole files, read with a limit and replaced atomically through PATH.tmp, and plain descriptor
- * I/O. Called wherever a checkpoint, key, policy, receipt or record is read or written. */
+/* Reads whole files with a limit, and replaces them atomically through PATH.tmp. Also plain
+ * descriptor I/O. Called wherever a checkpoint, key, policy, receipt or record is read or
+ * written. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -23,18 +24,18 @@ enum {
     TEMPORARY_PATH_BYTES = BASE_PATH_BYTES + 32,
 };
 
-#define TURN_NS (5 * BASE_NS_PER_S) /* to wait for another that writes the same path */
+#define TURN_NS (5 * BASE_NS_PER_S) /* how long a writer waits for another one of the same path */
 
 struct base_file_writer {
     int fd;
-    bool in_place; /* what is there is written into, and never renamed or removed */
+    bool in_place; /* the path is written to directly, and never renamed or removed */
     size_t used_bytes;
     char path[BASE_PATH_BYTES];
     char temporary[TEMPORARY_PATH_BYTES];
     uint8_t buffer[WRITER_BUFFER_BYTES];
 };
 
-/* How many bytes to make room for at first: the file's size where it has one. */
+/* The size of the first buffer: the file's, if it has one. */
 static size_t first_capacity(int fd, size_t size_bytes_max)
 {
     struct stat info;
@@ -138,8 +139,8 @@ base_status base_fd_write(int fd, const char *name, const void *data, size_t siz
     return BASE_OK;
 }
 
-/* Whether path is one of the names by which the system hands out what is open already: /dev/stdout,
- * /dev/fd/3, /proc/self/fd/3. Other links there (in /dev/shm, say) are as good as elsewhere. */
+/* Whether path is a name for a descriptor that is open already: /dev/stdout, /dev/fd/3,
+ * /proc/self/fd/3. Other files below /dev (in /dev/shm, say) are like any others. */
 static bool names_descriptor(const char *path)
 {
     if (strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0) {
@@ -151,8 +152,7 @@ static bool names_descriptor(const char *path)
            number[1] != '\0' && strspn(number + 1, "0123456789") == strlen(number + 1);
 }
 
-/* Whether path is a device, a pipe, a socket or an open file: a file renamed over it would take it
- * away. */
+/* Whether path is a device, a pipe, a socket or an open file. A rename over it would remove it. */
 static bool is_no_plain_file(const char *path)
 {
     struct stat info;
@@ -169,7 +169,7 @@ static bool is_no_plain_file(const char *path)
     return !S_ISDIR(info.st_mode);
 }
 
-/* Whether fd is still what the path names: nobody has renamed or removed it. */
+/* Whether path still names fd, so that nobody has renamed or removed it. */
 static bool is_named(int fd, const char *path)
 {
     struct stat named;
@@ -178,9 +178,9 @@ static bool is_named(int fd, const char *path)
            named.st_dev == open_file.st_dev && named.st_ino == open_file.st_ino;
 }
 
-/* An empty temporary file for this writer alone: those who write one path take turns. What a writer
- * that was killed has left is taken over. -1 and errno: there is none; EBUSY:
- * another takes long. */
+/* An empty temporary file for this writer alone. Writers of one path take turns. The file of a
+ * writer that was killed is taken over. Returns -1 and errno on failure; EBUSY: another writer
+ * takes too long. */
 static int open_temporary(const char *path)
 {
     const int64_t deadline_ns = base_deadline_after_ns(TURN_NS);
@@ -202,11 +202,11 @@ static int open_temporary(const char *path)
     return -1;
 }
 
-/* Lets the next one write the same path. */
+/* Ends this writer's turn. */
 static void end_turn(int fd)
 {
     if (fd >= 0) {
-        base_lock_drop(fd); /* whoever was forked meanwhile has the descriptor, too */
+        base_lock_drop(fd); /* a child that was forked meanwhile has the descriptor, too */
         (void)close(fd);
     }
 }

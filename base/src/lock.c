@@ -1,4 +1,4 @@
-/* Locks between processes; files, records, the ledger and the service take them. */
+/* Locks between processes, by flock(2). Called for files, records, the ledger and the service. */
 #include "base/lock.h"
 
 #include <errno.h>

@@ -27,7 +27,7 @@ static void write_all(const char *text, size_t length)
             continue;
         }
         if (written <= 0) {
-            return; /* nobody is left to tell */
+            return; /* stderr is gone: nothing can be logged */
         }
         text += written;
         length -= (size_t)written;

@@ -1,4 +1,4 @@
-/* Command lines by tables of fields, with getopt_long. */
+/* Reads command lines by tables of fields, with getopt_long. Called by the programs. */
 #include "base/options.h"
 
 #include <getopt.h>
@@ -13,7 +13,7 @@ enum {
     DEFAULT_BYTES = 64,
 };
 
-/* All options of all sets, as getopt wants them; option i is rows[i] of record records[i]. */
+/* All options of all sets, in getopt's form. Option i is rows[i] of record records[i]. */
 typedef struct option_list {
     struct option longs[BASE_OPTIONS_MAX + 1];
     char shorts[2 * BASE_OPTIONS_MAX + 2];
@@ -25,7 +25,7 @@ typedef struct option_list {
 static void list_options(const base_option_set *sets, int set_count, option_list *list)
 {
     size_t letters = 0;
-    list->shorts[letters++] = ':'; /* a missing value is told apart */
+    list->shorts[letters++] = ':'; /* makes getopt report a missing value */
     for (int s = 0; s < set_count; s++) {
         for (int i = 0; i < sets[s].fields->count; i++) {
             const base_field *row = &sets[s].fields->rows[i];
@@ -50,7 +50,7 @@ static void list_options(const base_option_set *sets, int set_count, option_list
     }
 }
 
-/* What getopt_long did not like about argv. */
+/* The error that getopt_long found in argv. */
 static base_status wrong_option(int answer, char **argv, base_error *reterr)
 {
     const char *word = argv[optind - 1];
@@ -66,7 +66,7 @@ static base_status wrong_option(int answer, char **argv, base_error *reterr)
     return base_fail(reterr, BASE_ERR_INVALID, "unknown or ambiguous flag %s", word);
 }
 
-/* Which option getopt_long's answer means. */
+/* The index of the option that getopt_long's answer means. */
 static int find_answer(const option_list *list, int answer)
 {
     int index = answer - FIRST_LONG;
@@ -105,7 +105,7 @@ base_status base_options_parse(const base_command_line *line, int *rest, base_er
     }
 }
 
-/* The default, where there is one worth telling and the help does not end in one; else "". */
+/* The default as a text. Empty if there is none worth showing, or if the help ends in a bracket. */
 static void get_default(const base_option_set *set, const base_field *row, char *text,
                         size_t size_bytes)
 {

@@ -1,4 +1,4 @@
-/* Paths as text; fields.c, the launcher and JOB.json use it. */
+/* Joins paths and makes them absolute. Called by fields.c, the launcher and proto/src/job.c. */
 #include "base/path.h"
 
 #include <errno.h>

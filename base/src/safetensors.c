@@ -1,4 +1,4 @@
-/* Parses and checks the header of a safetensors file that lies in memory. Called by rank/checkpoint
+/* Parses and checks the header of a safetensors file that is in memory. Called by rank/checkpoint
  * to load models and by `launcher compare`. */
 #include "base/safetensors.h"
 
@@ -113,7 +113,8 @@ static int by_offset(const void *left, const void *right)
     return (a->size_bytes > b->size_bytes) - (a->size_bytes < b->size_bytes);
 }
 
-/* Sorted by offset, each tensor must begin where the one before ended, the last at the end. */
+/* Checks that, sorted by offset, each tensor begins where the one before ends, and the last one
+ * ends with the data. */
 static base_status check_coverage(base_safetensors *parsed, base_error *reterr)
 {
     size_t expected = 0;
@@ -134,7 +135,7 @@ static base_status check_coverage(base_safetensors *parsed, base_error *reterr)
     return BASE_OK;
 }
 
-/* Fills parsed->tensors from the header object, whose names stay owned by it. */
+/* Fills parsed->tensors from the header object, which still owns the names. */
 static base_status read_header(json_t *header, base_safetensors *parsed, base_error *reterr)
 {
     const char *name = NULL;

@@ -15,7 +15,7 @@ static void format_message(base_error *reterr, base_status status, const char *f
     (void)vsnprintf(reterr->message, sizeof reterr->message, format, args);
 }
 
-/* The names stand in parentheses so that status.h's macros for the analyser leave them alone. */
+/* In parentheses, so that status.h's macros for the analyser do not replace the names. */
 base_status(base_fail)(base_error *reterr, base_status status, const char *format, ...)
 {
     va_list args;

@@ -1,17 +1,17 @@
-/* Escapes control characters in place, and shortens a text between UTF-8 characters. Called by
- * log.c and by every page or message that quotes text from a file or a peer. */
+/* Escapes control characters, and shortens a text between UTF-8 characters. Called by log.c and by
+ * every page or message that quotes text from a file or a peer. */
 #include "base/text.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* The bytes that a character is to have, from its first; stray bytes count as characters. */
+/* How many bytes a character has, by its first byte. Stray bytes count as characters. */
 static size_t wanted_bytes(unsigned char first)
 {
     return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
 }
 
-/* The bytes that are there of it. */
+/* How many bytes of the character are there. */
 static size_t present_bytes(const char *text)
 {
     const size_t wanted = wanted_bytes((unsigned char)text[0]);

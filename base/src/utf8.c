@@ -1,4 +1,5 @@
-/* UTF-8 for whoever reads texts of others: data files, messages, records. */
+/* Checks and copies UTF-8. Called wherever texts come from outside: data files, messages,
+ * records. */
 #include "base/utf8.h"
 
 #include <stdint.h>
@@ -17,7 +18,7 @@ size_t base_utf8_length(const char *text, size_t size_bytes)
         return 0;
     }
     for (size_t i = 1; i < length; i++) {
-        if ((byte[i] & 0xc0) != 0x80) { /* a NUL as well */
+        if ((byte[i] & 0xc0) != 0x80) { /* true for a NUL as well */
             return 0;
         }
     }

@@ -1,6 +1,6 @@
-/* Assertions that stay on in release builds: one condition each, without effects, and only for what
- * our own code promises. What comes from a socket, a file, the environment, the command line or a
- * peer's shared memory is never asserted: it is checked and refused. */
+/* Assertions. They stay on in release builds. Each has one condition without effects, and states
+ * only what our own code promises. Data from a socket, a file, the environment, the command line or
+ * a peer's shared memory is never asserted. It is checked and refused. */
 #ifndef BASE_ASSERT_H
 #define BASE_ASSERT_H
 
@@ -13,7 +13,7 @@
         }                                                                                          \
     } while (0)
 
-/* Prints the condition and its place on stderr and aborts the process. */
+/* Prints the condition, file and line on stderr, and aborts the process. */
 BASE_NORETURN void base_assert_failed(const char *condition, const char *file, int line);
 
 #endif

@@ -1,8 +1,8 @@
-/* Checked little-endian reading and writing over a caller's buffer.
+/* Checked little-endian reading and writing in a caller's buffer.
  *
- * A cursor never leaves its buffer: the first step past the end sets `failed`, and every later read
- * gives 0 and every later write does nothing. Callers do a whole message and look at `failed` once.
- * Not shared between threads. */
+ * A cursor never leaves its buffer. The first step beyond the end sets `failed`. After that every
+ * read gives 0, and every write does nothing. So callers process a whole message and check `failed`
+ * once. Not shared between threads. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -29,7 +29,7 @@ uint8_t base_read_u8(base_reader *reader);
 uint32_t base_read_u32(base_reader *reader);
 uint64_t base_read_u64(base_reader *reader);
 
-/* The next size_bytes of the buffer, in place; NULL when fewer are left. */
+/* The next size_bytes of the buffer, not copied; NULL if fewer are left. */
 const void *base_read_bytes(base_reader *reader, size_t size_bytes);
 
 base_writer base_writer_make(void *data, size_t size_bytes);
@@ -38,7 +38,7 @@ void base_write_u32(base_writer *writer, uint32_t value);
 void base_write_u64(base_writer *writer, uint64_t value);
 void base_write_bytes(base_writer *writer, const void *data, size_t size_bytes);
 
-/* a + b and a * b; false, and *result untouched, on overflow. */
+/* a + b and a * b. On overflow false, with *result unchanged. */
 bool base_add_size(size_t a, size_t b, size_t *result);
 bool base_mul_size(size_t a, size_t b, size_t *result);
 

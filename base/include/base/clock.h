@@ -1,7 +1,7 @@
 /* Time: CLOCK_MONOTONIC nanoseconds, absolute deadlines, and the wall clock for records.
  *
- * A blocking call takes an absolute deadline_ns on the monotonic clock, so that a deadline handed
- * down through layers keeps its meaning. BASE_NO_DEADLINE never passes. */
+ * A blocking call takes an absolute deadline_ns on the monotonic clock. So a deadline keeps its
+ * meaning when it is passed down through layers. BASE_NO_DEADLINE never passes. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

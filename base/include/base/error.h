@@ -1,9 +1,10 @@
-/* Status codes and the error that explains them: what callers of libcoll see, too.
+/* Status codes, and the error that explains them. Callers of libcoll see them too.
  *
- * Every function that can fail returns a base_status: BASE_OK (0) or a negative code, which the
- * caller must look at. The words are in a base_error of the caller's, passed last; it may be NULL.
+ * Every function that can fail returns a base_status: BASE_OK (0) or a negative code. The caller
+ * must check it. The message is written into the caller's base_error, which is the last argument
+ * and may be NULL.
  *
- * A base_error is plain data: not shared between threads without the caller's own lock. */
+ * A base_error is plain data. Threads that share one need a lock of their own. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -15,7 +16,7 @@
 
 typedef enum base_status {
     BASE_OK = 0,
-    BASE_ERR_INVALID = -1,     /* an argument, a file or a message does not say what it must */
+    BASE_ERR_INVALID = -1,     /* an argument, a file or a message is not as it must be */
     BASE_ERR_IO = -2,          /* the system refused: errno is in the message */
     BASE_ERR_MEMORY = -3,      /* out of memory */
     BASE_ERR_TIMEOUT = -4,     /* the deadline passed */
@@ -23,7 +24,7 @@ typedef enum base_status {
     BASE_ERR_MISMATCH = -6,    /* ranks disagree on an operation */
     BASE_ERR_PEER = -7,        /* a peer is gone or broke the protocol */
     BASE_ERR_LIMIT = -8,       /* a named limit would be passed */
-    BASE_ERR_UNSUPPORTED = -9, /* known, but not to be had here */
+    BASE_ERR_UNSUPPORTED = -9, /* known, but not available here */
     BASE_ERR_STATE = -10,      /* called at the wrong time: a failed communicator, say */
     BASE_ERR_AUTH = -11,       /* a wrong or missing key */
     BASE_ERR_BUSY = -12,       /* taken by another process */

@@ -1,23 +1,23 @@
-/* Locks between processes: flock(2) on an open file or directory. They end with the descriptor, so
- * nothing is left behind by a process that is killed. A descriptor that a child has inherited holds
- * the lock as well. */
+/* Locks between processes: flock(2) on an open file or directory. A lock ends with its descriptor,
+ * so a killed process leaves nothing behind. A child that inherits the descriptor holds the lock as
+ * well. */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
 #include "base/status.h"
 
-/* Takes it, or says BASE_ERR_BUSY at once. `name` stands for it in messages. */
+/* Takes the lock, or returns BASE_ERR_BUSY at once. Messages call it `name`. */
 BASE_MUST_CHECK base_status base_lock_try(int fd, const char *name, base_error *reterr);
 
-/* Waits for it, without a deadline. */
+/* Waits for the lock, without a deadline. */
 BASE_MUST_CHECK base_status base_lock_wait(int fd, const char *name, base_error *reterr);
 
-/* Gives it back; fd stays open. */
+/* Releases the lock; fd stays open. */
 void base_lock_drop(int fd);
 
-/* Opens path, made with mode 0600 where it is missing, never through a link, and takes its lock:
- * *fd is the caller's to close, which gives the lock back. On failure *fd is untouched;
- * BASE_ERR_BUSY: another process has it. */
+/* Opens path and takes its lock. Makes the file with mode 0600 if it is missing, and never follows
+ * a link. *fd is the caller's; closing it releases the lock. On failure *fd is unchanged.
+ * BASE_ERR_BUSY: another process has the lock. */
 BASE_MUST_CHECK base_status base_lock_file(const char *path, int *fd, base_error *reterr);
 
 #endif

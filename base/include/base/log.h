@@ -1,4 +1,5 @@
-/* Log lines for people, on stderr. Only top levels log, each error once; libraries return theirs.
+/* Log lines for people, on stderr. Only the top level of a program logs, each error once. Libraries
+ * return errors instead.
  *
  * One line is one write(2), so lines of several processes do not mix. Thread safe. The prefix
  * ("launcher: ", "rank 1: ") is set once, before other threads start. */
@@ -16,7 +17,7 @@ typedef enum base_log_level {
 
 enum { BASE_LOG_LINE_BYTES = 2048, BASE_LOG_PREFIX_BYTES = 64 };
 
-/* Copies prefix (cut at BASE_LOG_PREFIX_BYTES) and sets the most talkative level that is shown. */
+/* Copies prefix (cut at BASE_LOG_PREFIX_BYTES) and sets the most verbose level that is shown. */
 void base_log_init(const char *prefix, base_log_level level_max);
 
 void base_log(base_log_level level, const char *format, ...) BASE_PRINTF(2, 3);

@@ -1,7 +1,7 @@
-/* A command line read by tables of fields (base/fields.h), and --help written from them.
+/* Reads a command line by tables of fields (base/fields.h), and writes --help from them.
  *
- * Options are GNU's: --name VALUE, --name=VALUE, an unambiguous beginning of the name, -x for those
- * that have a letter, in any order with operands, "--" ends them. One thread (getopt). */
+ * Options are as GNU's: --name VALUE, --name=VALUE, an unambiguous beginning of the name, -x for
+ * those with a letter. They may stand between operands, and "--" ends them. One thread (getopt). */
 #ifndef BASE_OPTIONS_H
 #define BASE_OPTIONS_H
 
@@ -15,13 +15,13 @@ enum { BASE_OPTIONS_MAX = 128 };
 typedef struct base_option_set {
     const base_fields *fields;
     void *record;
-    const void *defaults; /* a record with what --help calls the defaults; NULL: none are told */
+    const void *defaults; /* a record with the defaults for --help; NULL: --help shows none */
 } base_option_set;
 
 /* Called before an option is applied. */
 typedef void (*base_option_seen)(void *user, const base_field *field);
 
-/* A command line, and what its options go into. */
+/* A command line, and the records that its options set. */
 typedef struct base_command_line {
     int argc;
     char **argv;
@@ -31,13 +31,13 @@ typedef struct base_command_line {
     void *user;
 } base_command_line;
 
-/* Applies every option of argv; *rest is the index of the first operand, which are moved behind the
- * options. BASE_ERR_INVALID and BASE_ERR_LIMIT name the option. */
+/* Applies every option of argv, and moves the operands behind the options. *rest is the index of
+ * the first operand. BASE_ERR_INVALID and BASE_ERR_LIMIT name the option. */
 BASE_MUST_CHECK base_status base_options_parse(const base_command_line *line, int *rest,
                                                base_error *reterr);
 
-/* One line for each option below the heading of its group (that of the row before it, if it has
- * none); groups in the order in which they first appear. */
+/* Prints one line for each option, below the heading of its group. A row without a group is in that
+ * of the row before it. Groups come in the order in which they first appear. */
 void base_options_help(const base_option_set *sets, int set_count, FILE *stream);
 
 #endif

@@ -7,12 +7,12 @@
 #include "base/limits.h"
 #include "base/status.h"
 
-/* path as it stands, or behind the working directory, without slashes at its end. BASE_ERR_INVALID:
- * it is empty; BASE_ERR_LIMIT: it does not fit. */
+/* path if it is absolute, or else appended to the working directory, without slashes at its end.
+ * BASE_ERR_INVALID: it is empty; BASE_ERR_LIMIT: it does not fit. */
 BASE_MUST_CHECK base_status base_path_absolute(const char *path, char *absolute, size_t size_bytes,
                                                base_error *reterr);
 
-/* directory/name. BASE_ERR_LIMIT when it does not fit. */
+/* directory/name. BASE_ERR_LIMIT if it does not fit. */
 BASE_MUST_CHECK base_status base_path_join(const char *directory, const char *name,
                                            char path[BASE_PATH_BYTES], base_error *reterr);
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Ascending; none of the values is NaN. */
+/* Sorts ascending. No value may be NaN. */
 void base_sort(double *values, size_t count);
 
 /* The value at fraction (0 … 1) of count ascending values, by linear interpolation between the two
@@ -13,7 +13,7 @@ void base_sort(double *values, size_t count);
  * count 0. */
 double base_percentile(const double *sorted, size_t count, double fraction);
 
-/* The same of int64_t (times), which are sorted first. */
+/* The same of int64_t (times). Sorts them first. */
 double base_percentile_int64(int64_t *values, size_t count, double fraction);
 
 #endif

@@ -1,11 +1,11 @@
-/* Reading a safetensors file that lies in memory: the header becomes checked tensor records.
+/* Reads a safetensors file that is in memory: makes checked tensor records from the header.
  *
  * The format: header length N (u64, little-endian), N bytes of JSON {"name": {"dtype", "shape",
  * "data_offsets": [begin, end]}, "__metadata__": {…}}, then the tensors. Everything is checked
- * before a record is handed out: the lengths against the file, names and keys for duplicates, each
- * tensor's bytes against its type and shape, and that the tensors cover the data without holes or
- * overlaps. After a successful parse, data + offset_bytes … + size_bytes lies inside the file's
- * bytes for every tensor.
+ * before a caller gets a record: the lengths against the file; names and keys for duplicates; each
+ * tensor's bytes against its type and shape; that the tensors cover the data without holes or
+ * overlaps. After a successful parse, data + offset_bytes … + size_bytes is inside the file's bytes
+ * for every tensor.
  *
  * Pure; thread safe. */
 #ifndef BASE_SAFETENSORS_H
@@ -21,7 +21,8 @@ enum {
     BASE_SAFETENSORS_TENSORS_MAX = 1 << 16,
     BASE_SAFETENSORS_DIMS_MAX = 8,
     BASE_SAFETENSORS_DTYPE_BYTES = 8, /* "F32" with its NUL, and room */
-    BASE_SAFETENSORS_ALIGN_BYTES = 8, /* the data starts at a multiple of it in files we write */
+    BASE_SAFETENSORS_ALIGN_BYTES = 8, /* in files that we write, the data starts at a multiple of
+                                       * this */
 };
 
 typedef struct base_safetensor {
@@ -40,17 +41,17 @@ typedef struct base_safetensors {
     size_t data_bytes;
     size_t count;
     base_safetensor *tensors; /* (count), by rising offset */
-    void *owner;              /* what holds the names */
+    void *owner;              /* owns the names */
 } base_safetensors;
 
-/* Parses size_bytes at file, which the caller keeps alive as long as *parsed is used. Every flaw is
- * BASE_ERR_INVALID with what is wrong. Nothing behind the header is looked at. A header longer than
+/* Parses size_bytes at file. The caller keeps these bytes as long as it uses *parsed. Every flaw is
+ * BASE_ERR_INVALID and named. The data behind the header is not read. A header longer than
  * header_bytes_max is BASE_ERR_LIMIT. On failure *parsed is empty and needs no release. */
 BASE_MUST_CHECK base_status base_safetensors_parse(const void *file, size_t size_bytes,
                                                    size_t header_bytes_max,
                                                    base_safetensors *parsed, base_error *reterr);
 
-/* Frees the records, not the caller's bytes; an empty one is fine. */
+/* Frees the records, but not the caller's bytes. An empty *parsed is fine. */
 void base_safetensors_release(base_safetensors *parsed);
 
 /* The tensor of that name, or NULL. */

@@ -1,7 +1,8 @@
-/* Failing: how a status and its words (base/error.h) are made and handed up.
+/* How functions fail: they make a status and its message (base/error.h) and pass them up.
  *
- * Whoever fails first writes the message (base_fail); each layer above may put its context in front
- * of it, once (base_error_prepend). Messages have a fixed size and are cut, never overrun. */
+ * The function that fails first writes the message (base_fail). Each layer above may put its
+ * context before it, once (base_error_prepend). Messages have a fixed size. Longer ones are cut,
+ * never overrun. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
@@ -23,16 +24,16 @@
 base_status base_fail(base_error *reterr, base_status status, const char *format, ...)
     BASE_PRINTF(3, 4);
 
-/* The same with ": " and the text of the errno value at the end of the message. */
+/* The same, with ": " and the text of the errno value after the message. */
 base_status base_fail_errno(base_error *reterr, int errno_value, const char *format, ...)
     BASE_PRINTF(3, 4);
 
-/* Puts "context: " in front of the message and returns the status unchanged. */
+/* Puts "context: " before the message and returns the status unchanged. */
 base_status base_error_prepend(base_error *reterr, base_status status, const char *format, ...)
     BASE_PRINTF(3, 4);
 
 #ifdef __clang_analyzer__
-/* The analyser does not look into status.c: here it sees that a failure is never BASE_OK. */
+/* The analyser does not look into status.c. This tells it that a failure is never BASE_OK. */
 #define base_fail(reterr, status, ...) ((void)base_fail(reterr, status, __VA_ARGS__), (status))
 #define base_fail_errno(reterr, errno_value, ...)                                                  \
     ((void)base_fail_errno(reterr, errno_value, __VA_ARGS__), BASE_ERR_IO)
@@ -40,7 +41,7 @@ base_status base_error_prepend(base_error *reterr, base_status status, const cha
     ((void)base_error_prepend(reterr, status, __VA_ARGS__), (status))
 #endif
 
-/* The status as one word, "timeout" say; never NULL. */
+/* The status as one word, such as "timeout". Never NULL. */
 const char *base_status_name(base_status status);
 
 #endif

@@ -9,13 +9,12 @@ enum {
     BASE_TEXT_SHOWN_BYTES = 4 * BASE_TEXT_SHOWN_CHARACTERS + sizeof "…",
 };
 
-/* Copies the first BASE_TEXT_SHOWN_CHARACTERS characters of the text, with "…" behind them where it
- * goes on. A character that the end of the text cuts off is left out. */
+/* Copies the first BASE_TEXT_SHOWN_CHARACTERS characters of the text, with "…" after them if there
+ * are more. If the text ends inside a character, that one is left out. */
 void base_text_shorten(const char *text, char shown[BASE_TEXT_SHOWN_BYTES]);
 
-/* Replaces each control character of the text (an ESC, a newline) by "\\x1b", where size_bytes
- * leaves room, else by '?': what strangers wrote does nothing to a terminal and makes no second
- * line. */
+/* Replaces each control character of the text (an ESC, a newline) by "\\x1b" if size_bytes leaves
+ * room, else by '?'. So a stranger's text cannot control a terminal or make a second line. */
 void base_text_escape(char *text, size_t size_bytes);
 
 #endif

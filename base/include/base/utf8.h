@@ -5,15 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the character at `text` (1 … 4), of which size_bytes are left; 0: it is none, or NUL. Of
- * a text that ends with a NUL, any size beyond it will do. */
+/* How many bytes the character at `text` has (1 … 4); 0 if it is NUL or not UTF-8. size_bytes are
+ * left of the text. If the text ends with a NUL, any size beyond it will do. */
 size_t base_utf8_length(const char *text, size_t size_bytes);
 
-/* The whole text is UTF-8; a NUL in it is a character as any other. */
+/* Whether the whole text is UTF-8. A NUL in it counts as a character. */
 bool base_utf8_valid(const char *text, size_t size_bytes);
 
-/* Copies a text that ends with a NUL, with bytes that are no UTF-8 as U+FFFD, cut between
- * characters. size_bytes > 0. */
+/* Copies a text that ends with a NUL, and cuts it between characters. Bytes that are not UTF-8
+ * become U+FFFD. size_bytes > 0. */
 void base_utf8_copy(char *copy, size_t size_bytes, const char *text);
 
 #endif
