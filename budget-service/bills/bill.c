@@ -50,6 +50,16 @@ base_status budget_bill_format_parse(const char *name, const budget_bill_format 
                      name, known);
 }
 
+const char *budget_bill_format_name(const budget_bill_format *format)
+{
+    return format->name;
+}
+
+const char *budget_bill_format_vendor(const budget_bill_format *format)
+{
+    return format->vendor;
+}
+
 static void digest_text(const char *const *texts, size_t count,
                         char hex[2 * DIGEST_SHOWN_BYTES + 1])
 {
@@ -154,6 +164,7 @@ base_status bill_add(bill_charges *charges, const bill_line *line, base_error *r
     if (status != BASE_OK) {
         return status;
     }
+    put_id(charge->vendor, sizeof charge->vendor, line->vendor);
     put_id(charge->label, sizeof charge->label, line->label);
     put_id(charge->instance_id, sizeof charge->instance_id, line->instance_id);
     put_id(charge->line_id, sizeof charge->line_id, line->line_id);
@@ -177,11 +188,12 @@ typedef struct ordered {
     budget_charge *charge;
 } ordered;
 
-/* An id counts within its instance. */
+/* An id counts within its vendor and instance. */
 static int compare_lines(const budget_charge *left, const budget_charge *right)
 {
-    const int order = strcmp(left->line_id, right->line_id);
-    return order != 0 ? order : strcmp(left->instance_id, right->instance_id);
+    int order = strcmp(left->line_id, right->line_id);
+    order = order != 0 ? order : strcmp(left->instance_id, right->instance_id);
+    return order != 0 ? order : strcmp(left->vendor, right->vendor);
 }
 
 static int by_id(const void *a, const void *b)
@@ -221,18 +233,19 @@ static base_status number_equals(bill_charges *charges, base_error *reterr)
     return status;
 }
 
-static const budget_bill_format *guess(const char *text, size_t text_bytes)
+const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes)
 {
+    const char *text = bytes;
     size_t i = 0;
-    while (i < text_bytes && strchr(" \t\r\n\xef\xbb\xbf", text[i]) != NULL) {
+    while (i < size_bytes && strchr(" \t\r\n\xef\xbb\xbf", text[i]) != NULL) {
         i++;
     }
-    const bool is_json = i < text_bytes && (text[i] == '[' || text[i] == '{');
+    const bool is_json = i < size_bytes && (text[i] == '[' || text[i] == '{');
     size_t at = 0;
     while (at + 1 < FORMATS &&
            (formats[at]->is_json != is_json ||
             (formats[at]->mark != NULL &&
-             memmem(text, text_bytes, formats[at]->mark, strlen(formats[at]->mark)) == NULL))) {
+             memmem(text, size_bytes, formats[at]->mark, strlen(formats[at]->mark)) == NULL))) {
         at++;
     }
     return formats[at];
@@ -258,7 +271,7 @@ base_status budget_bill_parse(const void *bytes, size_t size_bytes,
     }
     memcpy(text, bytes, size_bytes);
     text[size_bytes] = '\0';
-    format = format != NULL ? format : guess(text, size_bytes);
+    format = format != NULL ? format : budget_bill_format_guess(text, size_bytes);
     status = format->read(text, size_bytes, &made, reterr);
     free(text);
     status = status == BASE_OK ? number_equals(&made, reterr) : status;

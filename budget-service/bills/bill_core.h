@@ -15,6 +15,7 @@ typedef struct bill_charges {
 /* What a line says, each NULL where it says nothing; all are borrowed. */
 typedef struct bill_line {
     size_t number; /* in the file, from 1: lines of CSV, elements of JSON */
+    const char *vendor;
     const char *line_id;
     const char *label;
     const char *instance_id;
@@ -31,8 +32,9 @@ BASE_MUST_CHECK base_status bill_add(bill_charges *charges, const bill_line *lin
 /* One vendor's, or one standard's: its own file, and its row in bill.c. */
 struct budget_bill_format {
     const char *name;
-    bool is_json;     /* else CSV */
-    const char *mark; /* a text that only such a bill has; NULL: any of its kind */
+    const char *vendor; /* whose bills alone have it; NULL: any vendor's may */
+    bool is_json;       /* else CSV */
+    const char *mark;   /* a text that only such a bill has; NULL: any of its kind */
     /* text is changed, and ends with NUL. */
     base_status (*read)(char *text, size_t text_bytes, bill_charges *charges, base_error *reterr);
 };

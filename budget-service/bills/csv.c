@@ -125,6 +125,7 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
     }
     const bill_line line = {
         .number = reader->number,
+        .vendor = values[COLUMN_VENDOR],
         .line_id = values[COLUMN_LINE_ID],
         .label = label[0] != '\0' ? label : values[COLUMN_LABEL],
         .instance_id = values[COLUMN_INSTANCE],

@@ -6,6 +6,7 @@
 
 typedef enum bill_column {
     COLUMN_NONE,
+    COLUMN_VENDOR,
     COLUMN_LINE_ID,
     COLUMN_LABEL,
     COLUMN_INSTANCE,

@@ -12,6 +12,7 @@ static const bill_csv_column columns[] = {
     {"Tags", COLUMN_TAGS},
     {"ChargePeriodStart", COLUMN_TIME},
     {"x_LineId", COLUMN_LINE_ID},
+    {"x_Vendor", COLUMN_VENDOR},
     {"SkuId", COLUMN_ABOUT_0},
     {"ChargeCategory", COLUMN_ABOUT_1},
     {"ChargeDescription", COLUMN_ABOUT_2},

@@ -2,9 +2,9 @@
 #include "bills/csv.h"
 
 static const bill_csv_column columns[] = {
-    {"usd", COLUMN_COST},          {"label", COLUMN_LABEL}, {"instance_id", COLUMN_INSTANCE},
-    {"line_id", COLUMN_LINE_ID},   {"time", COLUMN_TIME},   {"until", COLUMN_UNTIL},
-    {"currency", COLUMN_CURRENCY}, {NULL, COLUMN_NONE},
+    {"usd", COLUMN_COST},          {"label", COLUMN_LABEL},   {"instance_id", COLUMN_INSTANCE},
+    {"line_id", COLUMN_LINE_ID},   {"time", COLUMN_TIME},     {"until", COLUMN_UNTIL},
+    {"currency", COLUMN_CURRENCY}, {"vendor", COLUMN_VENDOR}, {NULL, COLUMN_NONE},
 };
 
 static const bill_csv kind = {

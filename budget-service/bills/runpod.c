@@ -23,5 +23,8 @@ static base_status read_runpod(char *text, size_t text_bytes, bill_charges *char
     return bill_read_json(text, text_bytes, runpod_line, charges, reterr);
 }
 
-const budget_bill_format bill_runpod = {
-    .name = "runpod-json", .is_json = true, .mark = "\"podId\"", .read = read_runpod};
+const budget_bill_format bill_runpod = {.name = "runpod-json",
+                                        .vendor = "runpod",
+                                        .is_json = true,
+                                        .mark = "\"podId\"",
+                                        .read = read_runpod};

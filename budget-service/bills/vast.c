@@ -52,4 +52,4 @@ static base_status read_vast(char *text, size_t text_bytes, bill_charges *charge
 }
 
 const budget_bill_format bill_vast = {
-    .name = "vast-json", .is_json = true, .mark = NULL, .read = read_vast};
+    .name = "vast-json", .vendor = "vast", .is_json = true, .mark = NULL, .read = read_vast};

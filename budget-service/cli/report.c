@@ -35,6 +35,7 @@ static base_status bill_from_charges(const budget_charge *charges, size_t count,
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill");
     }
     for (size_t i = 0; i < count; i++) {
+        (void)snprintf(made[i].vendor, sizeof made[i].vendor, "%s", charges[i].vendor);
         (void)snprintf(made[i].line_id, sizeof made[i].line_id, "%s", charges[i].line_id);
         (void)snprintf(made[i].label, sizeof made[i].label, "%s", charges[i].label);
         (void)snprintf(made[i].instance_id, sizeof made[i].instance_id, "%s",
@@ -57,6 +58,8 @@ static base_status read_bill(const cli_args *args, const budget_bill_format *for
     base_status status =
         base_file_read(args->options[CLI_BILL], BUDGET_BILL_BYTES_MAX, &bytes, &size_bytes, reterr);
     if (status == BASE_OK) {
+        format = format != NULL ? format : budget_bill_format_guess(bytes, size_bytes);
+        bill->vendor = bill->vendor != NULL ? bill->vendor : budget_bill_format_vendor(format);
         status = budget_bill_parse(bytes, size_bytes, format, &charges, &bill->count, reterr);
         if (status != BASE_OK) {
             status = base_error_prepend(reterr, status, "%s", args->options[CLI_BILL]);
@@ -100,20 +103,27 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
                                json_t *differences)
 {
     const bool all = result->missing_in_bill == 0 && result->missing_in_ledger == 0 &&
-                     result->differing == 0 && result->unknown == 0;
+                     result->differing == 0 && result->unknown == 0 && result->ambiguous == 0;
     const int exit_code = all ? BASE_EXIT_DONE : BASE_EXIT_NOT_RECONCILED;
     if (args->json) {
         (void)cli_object(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched", (json_int_t)result->matched,
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:O}", "matched", (json_int_t)result->matched,
             "missing_in_bill", (json_int_t)result->missing_in_bill, "missing_in_ledger",
             (json_int_t)result->missing_in_ledger, "differing", (json_int_t)result->differing,
-            "unknown", (json_int_t)result->unknown, "passed_over", (json_int_t)result->passed_over,
-            "reconciled", all, "differences", differences));
+            "unknown", (json_int_t)result->unknown, "ambiguous", (json_int_t)result->ambiguous,
+            "passed_over", (json_int_t)result->passed_over, "reconciled", all, "differences",
+            differences));
     } else {
         (void)printf("%" PRIu64 " matched, %" PRIu64 " missing in the bill, %" PRIu64
                      " missing in the ledger, %" PRIu64 " differing, %" PRIu64 " unknown\n",
                      result->matched, result->missing_in_bill, result->missing_in_ledger,
                      result->differing, result->unknown);
+        if (result->ambiguous > 0) {
+            (void)printf("%" PRIu64 " ambiguous: the ledger has runs of several vendors, and an "
+                         "instance alone does not tell whose it is; nothing of %s is posted. Say "
+                         "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv)\n",
+                         result->ambiguous, result->ambiguous == 1 ? "it" : "them");
+        }
         if (result->passed_over > 0) {
             (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
                          result->passed_over, result->passed_over == 1 ? "" : "s",
@@ -304,7 +314,8 @@ const cli_command cli_report_commands[] = {
          CLI_CLIENT_OPTIONS | CLI_BIT(CLI_FORMAT) | CLI_BIT(CLI_VENDOR) | CLI_BIT(CLI_REQUEST_ID),
      .summary = "compare the vendor's bill with the ledger; exit 7 unless all matches",
      .details = "Formats: runpod-json, vast-json, focus-csv, csv (guessed where none is given). "
-                "--vendor: only its\nauthorizations are expected on the bill (default: all but "
+                "--vendor: whose\nbill it is; runpod-json and vast-json say it "
+                "themselves. Only its authorizations are expected\non the bill (default: all but "
                 "local ones).",
      .run = run_reconcile},
     {.name = "export",

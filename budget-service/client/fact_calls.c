@@ -37,6 +37,7 @@ static void fill_line(const budget_bill_line *from, Ringfence__Budget__BillLine 
 {
     ringfence__budget__bill_line__init(line);
     line->line_id = budget_wire_text(from->line_id);
+    line->vendor = budget_wire_text(from->vendor);
     line->label = budget_wire_text(from->label);
     line->instance_id = budget_wire_text(from->instance_id);
     line->usd_micro = from->usd_micro;
@@ -54,6 +55,7 @@ static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
         .missing_in_ledger = got->missing_in_ledger,
         .differing = got->differing,
         .unknown = got->unknown,
+        .ambiguous = got->ambiguous,
         .passed_over = got->passed_over,
     };
     for (size_t i = 0; i < got->n_differences && difference_fn != NULL; i++) {

@@ -31,16 +31,16 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     if (!op_load(op, label, &found, &status)) {
         return status;
     }
-    status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "t", instance_id);
+    status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "tt", instance_id, found.vendor);
     status = status == BASE_OK ? store_next(op->store, SQL_INSTANCE_GET, &row, op->reterr) : status;
     if (status == BASE_OK && row) {
         const int64_t owner = store_int(op->store, SQL_INSTANCE_GET, 0);
         const uint64_t sequence = (uint64_t)store_int(op->store, SQL_INSTANCE_GET, 1);
         store_done(op->store, SQL_INSTANCE_GET);
-        return owner == found.id
-                   ? op_replay(op, sequence)
-                   : op_refuse(op, BUDGET_REASON_INSTANCE_USED,
-                               "the instance %s belongs to another label", instance_id);
+        return owner == found.id ? op_replay(op, sequence)
+                                 : op_refuse(op, BUDGET_REASON_INSTANCE_USED,
+                                             "the instance %s of %s belongs to another label",
+                                             instance_id, found.vendor);
     }
     if (status == BASE_OK && found.rule.state == BUDGET_STATE_VOIDED) {
         return op_refuse(op, BUDGET_REASON_STATE, "%s is voided", label);
@@ -54,9 +54,10 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     op->row.kind = BUDGET_KIND_ATTACH;
     op->row.state = found.rule.state;
     status = status == BASE_OK ? op_grant(op) : status;
-    return status == BASE_OK ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT, "tii",
-                                         instance_id, found.id, (int64_t)op->row.sequence)
-                             : status;
+    return status == BASE_OK
+               ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT, "ttii", instance_id,
+                           found.vendor, found.id, (int64_t)op->row.sequence)
+               : status;
 }
 
 base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,

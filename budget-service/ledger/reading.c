@@ -13,23 +13,67 @@ base_status budget_ledger_find(budget_ledger *ledger, const char *label, budget_
     return status == BASE_OK ? reservation_public(ledger, &reservation, found, reterr) : status;
 }
 
-base_status budget_ledger_find_instance(budget_ledger *ledger, const char *instance,
-                                        budget_reservation *found, base_error *reterr)
+/* Runs of another vendor than this one, which the ledger has too. */
+static base_status has_other_vendors(budget_ledger *ledger, const char *vendor, bool *others,
+                                     base_error *reterr)
+{
+    base_status status = store_query(&ledger->store, reterr, SQL_VENDOR_OTHER, "t", vendor);
+    status =
+        status == BASE_OK ? store_next(&ledger->store, SQL_VENDOR_OTHER, others, reterr) : status;
+    store_done(&ledger->store, SQL_VENDOR_OTHER);
+    return status;
+}
+
+/* The reservation that a bound statement finds; 0: none. */
+static base_status owner_of(budget_ledger *ledger, store_sql sql, base_status status, int64_t *id,
+                            base_error *reterr)
+{
+    bool row = false;
+    status = status == BASE_OK ? store_next(&ledger->store, sql, &row, reterr) : status;
+    *id = status == BASE_OK && row ? store_int(&ledger->store, sql, 0) : 0;
+    store_done(&ledger->store, sql);
+    return status;
+}
+
+static base_status owner_at(budget_ledger *ledger, const char *vendor, const char *instance,
+                            int64_t *id, base_error *reterr)
+{
+    const base_status status =
+        store_query(&ledger->store, reterr, SQL_INSTANCE_GET, "tt", instance, vendor);
+    return owner_of(ledger, SQL_INSTANCE_GET, status, id, reterr);
+}
+
+base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendor,
+                                        const char *instance, budget_reservation *found,
+                                        base_error *reterr)
 {
     ledger_reservation reservation;
-    bool row = false;
-    store_db *store = &ledger->store;
-    base_status status = store_query(store, reterr, SQL_INSTANCE_GET, "t", instance);
-    status = status == BASE_OK ? store_next(store, SQL_INSTANCE_GET, &row, reterr) : status;
-    if (status != BASE_OK) {
-        return status;
+    int64_t id = 0;
+    bool others = false;
+    bool certain = vendor != NULL;
+    base_status status = BASE_OK;
+    if (vendor == NULL) {
+        status = store_query(&ledger->store, reterr, SQL_INSTANCE_ANY, "t", instance);
+        status = owner_of(ledger, SQL_INSTANCE_ANY, status, &id, reterr);
+    } else {
+        status = owner_at(ledger, vendor, instance, &id, reterr);
     }
-    if (!row) {
+    if (status == BASE_OK && id == 0 && vendor != NULL) {
+        certain = false;
+        status = owner_at(ledger, BUDGET_VENDOR_ANY, instance, &id, reterr);
+    }
+    if (status == BASE_OK && id == 0) {
         return base_fail(reterr, BASE_ERR_NOTFOUND, "no label has the instance %.128s", instance);
     }
-    const int64_t id = store_int(store, SQL_INSTANCE_GET, 0);
-    store_done(store, SQL_INSTANCE_GET);
-    status = reservation_load_id(ledger, id, &reservation, reterr);
+    status = status == BASE_OK ? reservation_load_id(ledger, id, &reservation, reterr) : status;
+    if (status == BASE_OK && !certain) {
+        status = has_other_vendors(ledger, reservation.vendor, &others, reterr);
+    }
+    if (status == BASE_OK && others) {
+        return base_fail(reterr, BASE_ERR_MISMATCH,
+                         "the instance %.128s may be another vendor's than %s", instance,
+                         reservation.vendor);
+    }
     return status == BASE_OK ? reservation_public(ledger, &reservation, found, reterr) : status;
 }
 

@@ -16,11 +16,12 @@ enum {
 
 typedef struct matched_line {
     const budget_charge *charge;
-    int64_t reservation; /* 0: none */
-    bool known;          /* recorded before */
-    bool elsewhere;      /* then: for another run, or as another line of this bill too */
-    int64_t recorded;    /* then: as this */
-    uint64_t sequence;   /* then: in this row */
+    int64_t reservation;            /* 0: none */
+    char vendor[BUDGET_NAME_BYTES]; /* of the reservation */
+    bool known;                     /* recorded before */
+    bool elsewhere;                 /* then: for another run, or as another line of this bill too */
+    int64_t recorded;               /* then: as this */
+    uint64_t sequence;              /* then: in this row */
 } matched_line;
 
 typedef struct reconciler {
@@ -42,6 +43,7 @@ const char *budget_finding_name(budget_finding_kind kind)
         [BUDGET_FINDING_MISSING_IN_LEDGER] = "missing_in_ledger",
         [BUDGET_FINDING_DIFFERING] = "differing",
         [BUDGET_FINDING_UNKNOWN] = "unknown",
+        [BUDGET_FINDING_AMBIGUOUS] = "ambiguous",
     };
     return (unsigned)kind < BUDGET_FINDING_COUNT_ ? names[kind] : "unknown";
 }
@@ -56,22 +58,37 @@ static void report(reconciler *self, const budget_finding *finding)
 
 /* ---- which reservation each line is about ---- */
 
-/* By label, else by instance; 0 when the ledger knows neither, or as another vendor's. */
+/* The vendor that the line is of; NULL: not known. */
+static const char *vendor_of(const reconciler *self, const budget_charge *charge)
+{
+    const char *vendor = self->options->vendor;
+    if (charge->vendor[0] != '\0') {
+        return charge->vendor;
+    }
+    return vendor != NULL && vendor[0] != '\0' ? vendor : NULL;
+}
+
+static bool is_vendors(const char *vendor, const char *of_run)
+{
+    return vendor == NULL || strcmp(vendor, of_run) == 0 || strcmp(of_run, BUDGET_VENDOR_ANY) == 0;
+}
+
+/* By label, else by instance; 0 when the ledger knows neither, or as another vendor's.
+ * BASE_ERR_MISMATCH: it may be several vendors'. */
 static base_status match_line(reconciler *self, matched_line *line)
 {
     budget_reservation found;
     const budget_charge *charge = line->charge;
-    const char *vendor = self->options->vendor;
+    const char *vendor = vendor_of(self, charge);
     base_status status = BASE_ERR_NOTFOUND;
     if (charge->label[0] != '\0') {
         status = budget_ledger_find(self->ledger, charge->label, &found, self->reterr);
     }
     if (status == BASE_ERR_NOTFOUND && charge->instance_id[0] != '\0') {
-        status =
-            budget_ledger_find_instance(self->ledger, charge->instance_id, &found, self->reterr);
+        status = budget_ledger_find_instance(self->ledger, vendor, charge->instance_id, &found,
+                                             self->reterr);
     }
-    if (status == BASE_ERR_NOTFOUND || (status == BASE_OK && vendor != NULL && vendor[0] != '\0' &&
-                                        strcmp(vendor, found.vendor) != 0)) {
+    if (status == BASE_ERR_NOTFOUND || (status == BASE_OK && !is_vendors(vendor, found.vendor))) {
         return BASE_OK;
     }
     if (status != BASE_OK) {
@@ -85,6 +102,7 @@ static base_status match_line(reconciler *self, matched_line *line)
     };
     status = line_find(self->ledger, &recorded, self->reterr);
     line->reservation = found.id;
+    memcpy(line->vendor, found.vendor, sizeof line->vendor);
     line->known = recorded.known;
     line->elsewhere = recorded.elsewhere;
     line->recorded = recorded.amount;
@@ -92,11 +110,13 @@ static base_status match_line(reconciler *self, matched_line *line)
     return status;
 }
 
-static void report_stray(reconciler *self, const budget_charge *charge)
+static void report_stray(reconciler *self, const budget_charge *charge, bool ambiguous)
 {
     const bool named = charge->label[0] != '\0' || charge->instance_id[0] != '\0';
     const budget_finding finding = {
-        .kind = named ? BUDGET_FINDING_MISSING_IN_LEDGER : BUDGET_FINDING_UNKNOWN,
+        .kind = ambiguous ? BUDGET_FINDING_AMBIGUOUS
+                : named   ? BUDGET_FINDING_MISSING_IN_LEDGER
+                          : BUDGET_FINDING_UNKNOWN,
         .label = charge->label,
         .instance_id = charge->instance_id,
         .line_id = charge->line_id,
@@ -116,11 +136,11 @@ static base_status match_lines(reconciler *self)
             continue;
         }
         const base_status status = match_line(self, line);
-        if (status != BASE_OK) {
+        if (status != BASE_OK && status != BASE_ERR_MISMATCH) {
             return status;
         }
         if (line->reservation == 0) {
-            report_stray(self, charge);
+            report_stray(self, charge, status == BASE_ERR_MISMATCH);
         } else {
             self->count++;
         }
@@ -132,7 +152,8 @@ static int by_id(const void *a, const void *b)
 {
     const matched_line *left = a;
     const matched_line *right = b;
-    const int order = strcmp(left->charge->line_id, right->charge->line_id);
+    int order = strcmp(left->charge->line_id, right->charge->line_id);
+    order = order != 0 ? order : strcmp(left->vendor, right->vendor);
     return order != 0 ? order : strcmp(left->charge->instance_id, right->charge->instance_id);
 }
 
@@ -324,7 +345,8 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     if (matched) {
         status = record_lines(self, found.label, lines, count, by_hand);
     }
-    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED) {
+    if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED &&
+        self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {
         status = finalize(self, &found, lines, count);
     }
     return status;
@@ -336,7 +358,7 @@ static bool is_expected(const reconciler *self, const budget_reservation *run)
 {
     const char *vendor = self->options->vendor;
     return strcmp(run->vendor, "local") != 0 &&
-           (vendor == NULL || vendor[0] == '\0' || strcmp(run->vendor, vendor) == 0);
+           is_vendors(vendor != NULL && vendor[0] != '\0' ? vendor : NULL, run->vendor);
 }
 
 /* Any line about it, on this bill or on one before. */
@@ -408,11 +430,11 @@ static base_status look_for_missing(reconciler *self)
     return status;
 }
 
-/* An id counts within its instance; but a line of the run that names none may be any of them. */
+/* An id counts within its vendor and instance; but a line of the run that names none may be any of them. */
 static base_status refuse_twins(reconciler *self)
 {
     qsort(self->lines, self->count, sizeof *self->lines, by_id);
-    const matched_line *unnamed = NULL; /* sorted before the others of its id */
+    const matched_line *unnamed = NULL; /* sorted before the others of its id and vendor */
     for (size_t i = 0; i < self->count; i++) {
         const matched_line *line = &self->lines[i];
         const char *id = line->charge->line_id;
@@ -428,7 +450,7 @@ static base_status refuse_twins(reconciler *self)
 }
 
 /* Two lines that are both known as the one recorded row: it cannot be told which it is. */
-static void mark_ambiguous(reconciler *self)
+static void mark_known_twice(reconciler *self)
 {
     qsort(self->lines, self->count, sizeof *self->lines, by_sequence);
     for (size_t i = 1; i < self->count; i++) {
@@ -446,7 +468,7 @@ static base_status run(reconciler *self)
     if (status != BASE_OK || self->count == 0) {
         return status;
     }
-    mark_ambiguous(self);
+    mark_known_twice(self);
     qsort(self->lines, self->count, sizeof *self->lines, by_reservation);
     for (size_t first = 0; first < self->count && status == BASE_OK;) {
         size_t end = first + 1;

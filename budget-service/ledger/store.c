@@ -59,33 +59,57 @@ static base_status execute(store_db *store, const char *sql, base_error *reterr)
     return code == SQLITE_OK ? BASE_OK : failed(store, code, reterr, "cannot open the ledger");
 }
 
-static base_status check_version(store_db *store, base_error *reterr)
+static base_status read_pragma(store_db *store, const char *sql, int64_t *value, base_error *reterr)
 {
     sqlite3_stmt *statement = NULL;
-    int64_t values[2] = {0, 0};
-    static const char *const texts[2] = {"PRAGMA application_id", "PRAGMA user_version"};
-    for (int i = 0; i < 2; i++) {
-        const int code = sqlite3_prepare_v2(store->db, texts[i], -1, &statement, NULL);
-        if (code != SQLITE_OK) {
-            return failed(store, code, reterr, "cannot open the ledger");
-        }
-        const int step = sqlite3_step(statement);
-        if (step == SQLITE_ROW) {
-            values[i] = sqlite3_column_int64(statement, 0);
-        }
-        (void)sqlite3_finalize(statement);
-        if (step != SQLITE_ROW) {
-            return failed(store, step, reterr, "cannot open the ledger");
-        }
+    int code = sqlite3_prepare_v2(store->db, sql, -1, &statement, NULL);
+    if (code != SQLITE_OK) {
+        return failed(store, code, reterr, "cannot open the ledger");
     }
-    if (values[0] != STORE_APPLICATION_ID) {
+    code = sqlite3_step(statement);
+    *value = code == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    (void)sqlite3_finalize(statement);
+    return code == SQLITE_ROW ? BASE_OK : failed(store, code, reterr, "cannot open the ledger");
+}
+
+/* From the version before, in one transaction: the journal stays as it is. */
+static base_status migrate(store_db *store, base_error *reterr)
+{
+    char sql[64];
+    (void)snprintf(sql, sizeof sql, "PRAGMA user_version=%d; COMMIT;", STORE_VERSION);
+    base_status status = execute(store, "BEGIN EXCLUSIVE", reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    status = execute(store, migration_sql, reterr);
+    status = status == BASE_OK ? execute(store, sql, reterr) : status;
+    if (status != BASE_OK) {
+        (void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    return status;
+}
+
+static base_status check_version(store_db *store, base_error *reterr)
+{
+    int64_t application = 0;
+    int64_t version = 0;
+    base_status status = read_pragma(store, "PRAGMA application_id", &application, reterr);
+    status =
+        status == BASE_OK ? read_pragma(store, "PRAGMA user_version", &version, reterr) : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (application != STORE_APPLICATION_ID) {
         return base_fail(reterr, BASE_ERR_INVALID, "%s is not a ledger", store->path);
     }
-    if (values[1] != STORE_VERSION) {
+    if (version == STORE_VERSION_MIGRATED) {
+        return migrate(store, reterr);
+    }
+    if (version != STORE_VERSION) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "%s is a ledger of version %lld, and this is for version %d: keep it, and "
-                         "begin a new one in another folder (docs/LEDGER.md, Versions)",
-                         store->path, (long long)values[1], STORE_VERSION);
+                         "begin a new one in another directory (docs/LEDGER.md, Versions)",
+                         store->path, (long long)version, STORE_VERSION);
     }
     return BASE_OK;
 }

@@ -6,8 +6,22 @@
 
 enum {
     STORE_APPLICATION_ID = 0x52464c47, /* "RFLG" */
-    STORE_VERSION = 3,
+    STORE_VERSION = 4,
+    STORE_VERSION_MIGRATED = 3, /* instances had one name space for all vendors */
 };
+
+/* The text of a table is compared by the audit, so a migration must make it letter by letter. */
+#define INSTANCE_TABLE                                                                             \
+    "CREATE TABLE instance(id TEXT NOT NULL, vendor TEXT NOT NULL, reservation INTEGER NOT NULL,"  \
+    " seq INTEGER NOT NULL, PRIMARY KEY(id, vendor)) STRICT, WITHOUT ROWID;"
+#define INSTANCE_INDEX "CREATE INDEX instance_reservation ON instance(reservation);"
+
+static const char migration_sql[] =
+    "ALTER TABLE instance RENAME TO instance_before;" INSTANCE_TABLE
+    "INSERT INTO instance(id, vendor, reservation, seq) SELECT instance_before.id, vendor,"
+    " reservation, instance_before.seq FROM instance_before"
+    " JOIN reservation ON reservation.id = instance_before.reservation;"
+    "DROP TABLE instance_before;" INSTANCE_INDEX;
 
 static const char schema_sql[] =
     "CREATE TABLE journal(seq INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL,"
@@ -41,10 +55,7 @@ static const char schema_sql[] =
     "CREATE TABLE line(vendor TEXT NOT NULL, instance TEXT NOT NULL, id TEXT NOT NULL,"
     " reservation INTEGER NOT NULL, amount INTEGER NOT NULL, seq INTEGER NOT NULL,"
     " PRIMARY KEY(vendor, instance, id)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX line_reservation ON line(reservation, id);"
-    "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT NULL)"
-    " STRICT, WITHOUT ROWID;"
-    "CREATE INDEX instance_reservation ON instance(reservation);"
+    "CREATE INDEX line_reservation ON line(reservation, id);" INSTANCE_TABLE INSTANCE_INDEX
     "CREATE TABLE evidence(digest BLOB PRIMARY KEY, bytes BLOB NOT NULL) STRICT;"
     "CREATE TABLE client(id INTEGER PRIMARY KEY, name TEXT NOT NULL, key BLOB NOT NULL UNIQUE,"
     " role INTEGER NOT NULL, revoked INTEGER NOT NULL) STRICT;"
@@ -120,8 +131,12 @@ static const char *const statement_sql[SQL_COUNT_] = {
                         " AND id = ?2 AND (instance = '' OR ?3 = '') LIMIT 2",
     [SQL_LINE_INSERT] = "INSERT INTO line(vendor, instance, id, reservation, amount, seq)"
                         " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
-    [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1",
-    [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, reservation, seq) VALUES(?1, ?2, ?3)",
+    [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1 AND vendor = ?2",
+    [SQL_INSTANCE_ANY] = "SELECT reservation, seq FROM instance WHERE id = ?1 ORDER BY vendor",
+    [SQL_VENDOR_OTHER] = "SELECT id FROM reservation WHERE vendor <> 'local' AND vendor <> ?1"
+                         " AND state <> 6 LIMIT 1", /* VOIDED */
+    [SQL_INSTANCE_INSERT] =
+        "INSERT INTO instance(id, vendor, reservation, seq) VALUES(?1, ?2, ?3, ?4)",
     [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = ?1",
     [SQL_INSTANCE_FIRST] = "SELECT id FROM instance WHERE reservation = ?1 ORDER BY seq LIMIT 1",
     [SQL_INSTANCE_WALK] = "SELECT id, seq FROM instance WHERE reservation = ?1 ORDER BY id",

@@ -124,7 +124,7 @@ void budget_policy_fill(const budget_policy *policy, budget_claims *claims)
     }
     if (claims->vendor[0] == '\0') {
         (void)snprintf(claims->vendor, sizeof claims->vendor, "%s",
-                       claims->max_usd_micro == 0 ? "local" : "cloud");
+                       claims->max_usd_micro == 0 ? "local" : BUDGET_VENDOR_ANY);
     }
     fill_number(&claims->instances, 1);
     fill_number(&claims->max_attempts, 1);

@@ -71,7 +71,8 @@ static base_status read_lines(const Ringfence__Budget__Reconcile *body, budget_c
     }
     for (size_t i = 0; i < body->n_lines; i++) {
         const Ringfence__Budget__BillLine *line = body->lines[i];
-        if (!copy(made[i].line_id, sizeof made[i].line_id, line->line_id) ||
+        if (!copy(made[i].vendor, sizeof made[i].vendor, line->vendor) ||
+            !copy(made[i].line_id, sizeof made[i].line_id, line->line_id) ||
             !copy(made[i].label, sizeof made[i].label, line->label) ||
             !copy(made[i].instance_id, sizeof made[i].instance_id, line->instance_id)) {
             free(made);
@@ -105,6 +106,7 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
     reconciled.missing_in_ledger = (uint64_t)result->counts[BUDGET_FINDING_MISSING_IN_LEDGER];
     reconciled.differing = (uint64_t)result->counts[BUDGET_FINDING_DIFFERING];
     reconciled.unknown = (uint64_t)result->counts[BUDGET_FINDING_UNKNOWN];
+    reconciled.ambiguous = (uint64_t)result->counts[BUDGET_FINDING_AMBIGUOUS];
     reconciled.passed_over = (uint64_t)result->passed_over;
     reconciled.differences = all->pointers;
     reconciled.n_differences = all->count;

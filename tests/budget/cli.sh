@@ -263,6 +263,15 @@ echo "== bills and reports"
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.25\n' >bill.csv
 budget 0 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
 out_has '"matched":1' '"missing_in_bill":0' '"missing_in_ledger":0' '"differing":0' '"unknown":0'
+budget 0 authorize other 0.10 --vendor vast --account phase35 --job JOB.json --out other.token
+budget 7 reconcile --bill bill.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" # pod-1 may be vast's
+out_has 'ambiguous' '1 ambiguous: ' 'nothing of it is posted. Say it with --vendor'
+echo '[{"amount": 1.25, "id": "bill-1", "podId": "pod-1"}]' >pods.json # runpod's, it says itself
+budget 7 reconcile --bill pods.json --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
+out_has '"ambiguous":1' '"matched":0'
+budget 0 reconcile --bill pods.json --vendor cloud --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --json
+out_has '"ambiguous":0' '"matched":1'
+budget 0 void other
 printf 'line_id,instance_id,usd\nbill-1,pod-1,1.20\n' >less.csv
 budget 7 reconcile --bill less.csv --as-of "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 budget 0 record-actual run1 -0.05

@@ -273,6 +273,7 @@ static const struct {
      "'line-9', 1, 1, 16)",
      16},
     {"DELETE FROM instance", 9},
+    {"UPDATE instance SET vendor = 'vast'", 9},
     {"UPDATE evidence SET bytes = x'00'", 17},
     {"DELETE FROM evidence", 17},
     {"UPDATE client SET revoked = 1", 0},
@@ -405,6 +406,32 @@ static void a_cut_journal_is_refused_and_named(void **state)
                         "it 250000");
 }
 
+/* Instances had one name space for all vendors, in version 3. */
+static void a_ledger_of_version_3_is_migrated(void **state)
+{
+    ledger_fixture *fixture = *state;
+    budget_reservation found;
+    edit(fixture,
+         "ALTER TABLE instance RENAME TO instance_4;"
+         "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT "
+         "NULL) STRICT, WITHOUT ROWID;"
+         "INSERT INTO instance SELECT id, reservation, seq FROM instance_4;"
+         "DROP TABLE instance_4;"
+         "CREATE INDEX instance_reservation ON instance(reservation);"
+         "PRAGMA user_version = 3");
+    for (int again = 0; again < 2; again++) {
+        fixture_reopen(fixture);
+        assert_ok(budget_ledger_find_instance(fixture->ledger, "runpod", "pod-1", &found,
+                                              &fixture->error),
+                  &fixture->error);
+        assert_string_equal(found.label, "run");
+        const budget_audit_report report = audit(fixture, 100);
+        if (!report.good) {
+            fail_msg("%s", report.findings[0]);
+        }
+    }
+}
+
 static void a_ledger_without_its_beginning_is_refused(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -510,6 +537,7 @@ int main(void)
         LEDGER_TEST(honest_operations_keep_the_digest),
         LEDGER_TEST(all_findings_are_counted_and_some_kept),
         LEDGER_TEST(a_cut_journal_is_refused_and_named),
+        LEDGER_TEST(a_ledger_of_version_3_is_migrated),
         LEDGER_TEST(a_ledger_without_its_beginning_is_refused),
         LEDGER_TEST(a_restored_backup_is_noticed),
         LEDGER_TEST(checkpoints_are_believed_when_signed),

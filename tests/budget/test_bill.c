@@ -51,6 +51,38 @@ static void runpod_bills_are_read(void **state)
     assert_string_not_equal(found[0].line_id, found[1].line_id);
 }
 
+/* A vendor's own format says whose bill it is; a line of the others may. */
+static void a_bill_says_whose_it_is(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *format;
+        const char *vendor; /* of the format */
+        const char *lines;  /* of the first line */
+    } bills[] = {
+        {"[{\"amount\": 0.1, \"podId\": \"abc\"}]", "runpod-json", "runpod", ""},
+        {"[{\"amount\": 1, \"type\": \"charge\", \"instance_id\": 1}]", "vast-json", "vast", ""},
+        {"usd,Vendor,label\n1,vast,a\n", "csv", NULL, "vast"},
+        {"usd,label\n1,a\n", "csv", NULL, ""},
+        {"BilledCost,BillingCurrency,x_Vendor\n1,USD,lambda\n", "focus-csv", NULL, "lambda"},
+        {"BilledCost,BillingCurrency\n1,USD\n", "focus-csv", NULL, ""},
+    };
+    budget_charge found[CHARGES];
+    (void)state;
+    for (size_t i = 0; i < sizeof bills / sizeof bills[0]; i++) {
+        const budget_bill_format *format =
+            budget_bill_format_guess(bills[i].text, strlen(bills[i].text));
+        const char *vendor = budget_bill_format_vendor(format);
+        assert_string_equal(budget_bill_format_name(format), bills[i].format);
+        assert_string_equal(vendor != NULL ? vendor : "none",
+                            bills[i].vendor != NULL ? bills[i].vendor : "none");
+        assert_int_equal(read_all(bills[i].text, NULL, found), 1);
+        assert_string_equal(found[0].vendor, bills[i].lines);
+    }
+    assert_int_equal(read_all("usd,vendor,line_id,label\n1,vast,1,a\n1,runpod,1,b\n", "csv", found),
+                     2);
+}
+
 static void vast_bills_are_read(void **state)
 {
     (void)state;
@@ -185,9 +217,10 @@ static void what_is_no_bill_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runpod_bills_are_read),       cmocka_unit_test(vast_bills_are_read),
-        cmocka_unit_test(focus_bills_are_read),        cmocka_unit_test(plain_csv_is_read),
-        cmocka_unit_test(lines_without_an_id_get_one), cmocka_unit_test(what_is_no_bill_is_refused),
+        cmocka_unit_test(a_bill_says_whose_it_is),    cmocka_unit_test(runpod_bills_are_read),
+        cmocka_unit_test(vast_bills_are_read),        cmocka_unit_test(focus_bills_are_read),
+        cmocka_unit_test(plain_csv_is_read),          cmocka_unit_test(lines_without_an_id_get_one),
+        cmocka_unit_test(what_is_no_bill_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,7 +178,7 @@ static void a_ledger_of_another_version_is_refused(void **state)
     assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
                   BASE_ERR_INVALID);
     assert_non_null(
-        strstr(fixture->error.message, "a ledger of version 1, and this is for version 3"));
+        strstr(fixture->error.message, "a ledger of version 1, and this is for version 4"));
 }
 
 /* What a driver saw before there was an instance proves nothing. */

@@ -42,8 +42,8 @@ static void note(void *context, const budget_finding *finding)
     seen->count++;
 }
 
-static budget_reconciled reconcile_until(ledger_fixture *fixture, const char *bill,
-                                         findings_seen *found, int64_t as_of_s)
+static budget_reconciled reconcile_vendor(ledger_fixture *fixture, const char *bill,
+                                          const char *vendor, findings_seen *found, int64_t as_of_s)
 {
     const budget_bill_format *csv = NULL;
     budget_charge *charges = NULL;
@@ -54,13 +54,25 @@ static budget_reconciled reconcile_until(ledger_fixture *fixture, const char *bi
     assert_ok(budget_bill_parse(bill, strlen(bill), csv, &charges, &count, &fixture->error),
               &fixture->error);
     const budget_reconcile_options options = {
-        .as_of_s = as_of_s, .charges = charges, .count = count, .visit = note, .context = found};
+        .as_of_s = as_of_s,
+        .vendor = vendor,
+        .charges = charges,
+        .count = count,
+        .visit = note,
+        .context = found,
+    };
     fixture_begin(fixture);
     assert_ok(budget_reconcile_run(fixture->ledger, NULL, &options, &result, &fixture->error),
               &fixture->error);
     fixture_commit(fixture);
     free(charges);
     return result;
+}
+
+static budget_reconciled reconcile_until(ledger_fixture *fixture, const char *bill,
+                                         findings_seen *found, int64_t as_of_s)
+{
+    return reconcile_vendor(fixture, bill, NULL, found, as_of_s);
 }
 
 static budget_reconciled reconcile(ledger_fixture *fixture, const char *bill, findings_seen *found)
@@ -247,6 +259,128 @@ static void a_line_without_its_instance_is_no_second_one(void **state)
         reconcile(fixture, "label,instance_id,usd,line_id\na,pod-a,0.5,1\na,pod-b,0.5,1\n", &found);
     expect(&result, 0, 0, 0, 1, 0);
     assert_int_equal(spent(fixture), 500000);
+}
+
+/* ---- whose instance it is ---- */
+
+/* As `run`, of a vendor whose instances are numbered like any other's. */
+static void run_of(ledger_fixture *fixture, const char *vendor, const char *label,
+                   const char *instance)
+{
+    budget_answer answer;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    budget_authorization claim = fixture_claim(fixture, "phase", label, 2 * USD);
+    (void)snprintf(claim.claims.vendor, sizeof claim.claims.vendor, "%s", vendor);
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_granted(answer);
+    assert_granted(fixture_create(fixture, label));
+    if (instance != NULL) {
+        assert_granted(fixture_attach(fixture, label, instance));
+    }
+    assert_granted(fixture_attest(fixture, label));
+}
+
+static int64_t posted(ledger_fixture *fixture, const char *label)
+{
+    return fixture_find(fixture, label).posted_usd_micro;
+}
+
+/* Two vendors may number their instances alike. */
+static void an_instance_counts_within_its_vendor(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const int64_t now_s = fixture->clock.wall_ms / 1000;
+    run_of(fixture, "runpod", "a", "123");
+    run_of(fixture, "vast", "b", "123");
+    assert_granted(fixture_authorize(fixture, "phase", "c", USD));
+    assert_granted(fixture_create(fixture, "c"));
+    assert_reason(fixture_attach(fixture, "c", "123"), BUDGET_REASON_INSTANCE_USED);
+    budget_reconciled result = reconcile(fixture, "instance_id,usd,line_id\n123,0.5,1\n", &found);
+    assert_int_equal(result.counts[BUDGET_FINDING_AMBIGUOUS], 1);
+    assert_int_equal(found.findings[0].kind, BUDGET_FINDING_AMBIGUOUS);
+    assert_int_equal(result.recorded, 0);
+    assert_int_equal(spent(fixture), 0);
+    result =
+        reconcile_vendor(fixture, "instance_id,usd,line_id\n123,0.5,1\n", "vast", &found, now_s);
+    expect(&result, 1, 0, 0, 0, 0);
+    assert_int_equal(posted(fixture, "b"), 500000);
+    assert_int_equal(posted(fixture, "a"), 0);
+    /* a line's own word comes first; line 1 of the one is not line 1 of the other */
+    result = reconcile(fixture,
+                       "instance_id,vendor,usd,line_id\n123,runpod,0.25,1\n123,vast,0.5,1\n"
+                       "123,lambda,0.75,1\n",
+                       &found);
+    expect(&result, 2, 0, 1, 0, 1); /* c goes on, and is on no bill */
+    assert_int_equal(posted(fixture, "a"), 250000);
+    assert_int_equal(posted(fixture, "b"), 500000);
+    /* a label is one run's, whatever the vendor; and not another vendor's */
+    result = reconcile(fixture, "label,vendor,usd,line_id\na,,0.25,2\na,vast,0.25,3\n", &found);
+    expect(&result, 1, 0, 1, 0, 1);
+    assert_int_equal(posted(fixture, "a"), 500000);
+}
+
+/* The one run that has the instance may not be the run that the bill is about. */
+static void an_instance_alone_tells_nothing_among_vendors(void **state)
+{
+    static const char bill[] = "instance_id,usd,line_id\n123,0.5,1\n";
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    run_of(fixture, "runpod", "a", "123");
+    run_of(fixture, "local", "l", NULL);
+    budget_reconciled result = reconcile(fixture, bill, &found); /* there is but one vendor */
+    expect(&result, 1, 0, 0, 0, 0);
+    run_of(fixture, "vast", "b", NULL); /* and its instance was never attached */
+    result = reconcile(fixture, "instance_id,usd,line_id\n123,0.5,2\n124,0.5,1\n", &found);
+    assert_int_equal(result.counts[BUDGET_FINDING_AMBIGUOUS], 1);
+    assert_int_equal(result.counts[BUDGET_FINDING_MISSING_IN_LEDGER], 1);
+    result = reconcile_vendor(fixture, "instance_id,usd,line_id\n123,0.5,2\n", "vast", &found,
+                              fixture->clock.wall_ms / 1000);
+    assert_int_equal(result.counts[BUDGET_FINDING_MISSING_IN_LEDGER], 1);
+    assert_int_equal(spent(fixture), 500000);
+}
+
+/* A run that was authorized without a vendor is of any, as long as there is no choice. */
+static void a_run_without_a_vendor_may_be_any_ones(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const int64_t now_s = fixture->clock.wall_ms / 1000;
+    run_of(fixture, BUDGET_VENDOR_ANY, "a", "123");
+    budget_reconciled result =
+        reconcile_vendor(fixture, "instance_id,usd,line_id\n123,0.5,1\n", "runpod", &found, now_s);
+    expect(&result, 1, 0, 0, 0, 0);
+    run_of(fixture, "runpod", "b", "456");
+    static const char bill[] = "label,instance_id,usd,line_id\n,123,0.5,2\na,,0.25,3\n,456,1,4\n";
+    result = reconcile_vendor(fixture, bill, "runpod", &found, now_s);
+    assert_int_equal(result.counts[BUDGET_FINDING_MATCHED], 2);
+    assert_int_equal(result.counts[BUDGET_FINDING_AMBIGUOUS], 1);
+    assert_int_equal(posted(fixture, "a"), 750000);
+    result = reconcile_vendor(fixture, bill, BUDGET_VENDOR_ANY, &found, now_s);
+    assert_int_equal(result.counts[BUDGET_FINDING_MATCHED], 1);
+    assert_int_equal(result.counts[BUDGET_FINDING_MISSING_IN_LEDGER], 1);
+    assert_int_equal(posted(fixture, "a"), 1250000);
+}
+
+/* What an ambiguous line is about may be any run: none is final by that bill. */
+static void an_ambiguous_line_makes_nothing_final(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    run_of(fixture, "runpod", "a", "123");
+    run_of(fixture, "vast", "b", "123");
+    fixture_pass(fixture, 49 * 3600);
+    budget_reconciled result =
+        reconcile(fixture, "label,instance_id,usd,line_id\na,,0.5,1\n,123,1,2\n", &found);
+    assert_int_equal(result.counts[BUDGET_FINDING_AMBIGUOUS], 1);
+    assert_int_equal(posted(fixture, "a"), 500000);
+    assert_int_equal(fixture_find(fixture, "a").held_usd_micro, 1500000);
+    result = reconcile(fixture, "label,usd,line_id\na,0.5,1\n", &found);
+    assert_int_equal(fixture_find(fixture, "a").held_usd_micro, 0);
 }
 
 /* ---- what comes back, and when ---- */
@@ -484,6 +618,10 @@ int main(void)
         LEDGER_TEST(a_sum_out_of_range_is_differing),
         LEDGER_TEST(two_lines_of_one_id_are_refused),
         LEDGER_TEST(a_line_without_its_instance_is_no_second_one),
+        LEDGER_TEST(an_instance_counts_within_its_vendor),
+        LEDGER_TEST(an_instance_alone_tells_nothing_among_vendors),
+        LEDGER_TEST(a_run_without_a_vendor_may_be_any_ones),
+        LEDGER_TEST(an_ambiguous_line_makes_nothing_final),
         LEDGER_TEST(a_credit_never_raises_the_cap),
         LEDGER_TEST(an_id_counts_within_its_instance),
         LEDGER_TEST(changes_do_not_cancel_out),

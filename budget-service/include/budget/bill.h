@@ -8,7 +8,11 @@
  *                "type": "charge", …}] or {"results": […]}; payments are passed over
  *   focus-csv    FOCUS (focus.finops.org): BilledCost, BillingCurrency (USD), ResourceId,
  *                ResourceName, Tags, ChargePeriodStart, ChargePeriodEnd
- *   csv          a header with "usd" and any of "label", "instance_id", "line_id", "time", "until"
+ *   csv          a header with "usd" and any of "label", "instance_id", "line_id", "time", "until",
+ *                "vendor"
+ *
+ * The first two are one vendor's own, and imply it. A line of the others may name its vendor: csv in
+ * "vendor", FOCUS in "x_Vendor".
  *
  * A line without an id of its own gets one made of what it says (instance, time, amount is left
  * out: a corrected line keeps its id), so that the same line on the next bill
@@ -30,6 +34,7 @@ enum {
 };
 
 typedef struct budget_charge {
+    char vendor[BUDGET_NAME_BYTES]; /* as the ledger calls it; empty: the line names none */
     char line_id[BUDGET_CHARGE_LINE_BYTES];
     char label[BUDGET_LABEL_BYTES];                 /* empty: the line names none */
     char instance_id[BUDGET_CHARGE_INSTANCE_BYTES]; /* empty: the line names none */
@@ -47,6 +52,13 @@ const budget_bill_format *budget_bill_format_at(size_t index);
 BASE_MUST_CHECK base_status budget_bill_format_parse(const char *name,
                                                      const budget_bill_format **format,
                                                      base_error *reterr);
+
+/* Which format the text seems to have. */
+const budget_bill_format *budget_bill_format_guess(const void *bytes, size_t size_bytes);
+
+/* "runpod-json"; and the vendor whose bills alone have that format, NULL: any vendor's may. */
+const char *budget_bill_format_name(const budget_bill_format *format);
+const char *budget_bill_format_vendor(const budget_bill_format *format);
 
 /* format NULL: guessed from the text. The charges (malloc'ed, the caller frees them).
  * BASE_ERR_INVALID: which line and field. BASE_ERR_LIMIT, BASE_ERR_MEMORY. */

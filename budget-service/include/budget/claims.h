@@ -23,6 +23,9 @@ enum {
     BUDGET_EVIDENCE_BYTES_MAX = 512 * 1024, /* a file of evidence */
 };
 
+/* The vendor of an authorization that costs something, where nobody has said which. */
+#define BUDGET_VENDOR_ANY "cloud"
+
 #define BUDGET_ISSUER   "ringfence/budget-service"
 #define BUDGET_AUDIENCE "ringfence/rank"
 

@@ -257,18 +257,21 @@ typedef struct budget_bill_line {
     int64_t usd_micro;                          /* negative: a credit */
     int64_t at_s;                               /* when its period began; 0: not said */
     int64_t until_s;                            /* when it ended; 0: not said */
+    char vendor[BUDGET_NAME_BYTES];             /* empty: not on the bill */
 } budget_bill_line;
 
 typedef struct budget_bill {
     int64_t as_of;      /* seconds since 1970: what began later is not expected on it */
-    const char *vendor; /* only its authorizations are expected on it; NULL: all but local */
+    const char *vendor; /* whose it is: of lines that name none, and only its authorizations are
+                         * expected; NULL: not known, and all but local ones are expected */
     uint8_t blake2b256[BUDGET_DIGEST_BYTES]; /* of the file */
     const budget_bill_line *lines;
     size_t count; /* at most BUDGET_BILL_LINES_MAX */
 } budget_bill;
 
 typedef struct budget_difference {
-    char kind[BUDGET_STATE_BYTES]; /* missing_in_bill, missing_in_ledger, differing, unknown */
+    char kind[BUDGET_STATE_BYTES]; /* missing_in_bill, missing_in_ledger, differing, unknown,
+                                  * ambiguous */
     char label[BUDGET_LABEL_BYTES];
     char instance_id[BUDGET_INSTANCE_ID_BYTES];
     char line_id[BUDGET_LINE_ID_BYTES];
@@ -282,6 +285,7 @@ typedef struct budget_reconciliation {
     uint64_t missing_in_ledger;
     uint64_t differing;
     uint64_t unknown;
+    uint64_t ambiguous;   /* lines that name an instance that several vendors may have */
     uint64_t passed_over; /* lines whose period begins after as_of */
 } budget_reconciliation;
 

@@ -295,10 +295,13 @@ typedef struct budget_reservation {
     uint8_t evidence_blake2b256[BUDGET_DIGEST_BYTES];
 } budget_reservation;
 
-/* BASE_ERR_NOTFOUND. The second finds by attached instance id. */
+/* BASE_ERR_NOTFOUND. The second finds by attached instance id, which counts within its vendor.
+ * vendor NULL: not known; BASE_ERR_MISMATCH where the ledger has runs of several. The same for an
+ * instance that only a run of BUDGET_VENDOR_ANY has. */
 BASE_MUST_CHECK base_status budget_ledger_find(budget_ledger *ledger, const char *label,
                                                budget_reservation *found, base_error *reterr);
-BASE_MUST_CHECK base_status budget_ledger_find_instance(budget_ledger *ledger, const char *instance,
+BASE_MUST_CHECK base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendor,
+                                                        const char *instance,
                                                         budget_reservation *found,
                                                         base_error *reterr);
 

@@ -1,7 +1,12 @@
 /* The vendor's bill against the ledger.
  *
- * A line belongs to a label by its label or by its attached instance. For each label, the bill's
- * lines seen so far must come to what is posted:
+ * A line belongs to a label by its label, or by its vendor and attached instance. Which vendor's it
+ * is, the line says, or the options do. Where neither does and the ledger has runs of several
+ * vendors, an instance alone tells nothing (nor does the instance of a run that was authorized
+ * without a vendor): the line is ambiguous, and nothing is recorded of it. No
+ * cost is final by a bill with such lines.
+ *
+ * For each label, the bill's lines seen so far must come to what is posted:
  *   - nothing recorded by hand: new lines are recorded as actuals, each once, by their ids: matched
  *   - recorded by hand, and the same but for rounding (half a cent a line): the lines take its
  *     place, so that what is posted is exactly what is billed: matched
@@ -37,6 +42,7 @@ typedef enum budget_finding_kind {
     BUDGET_FINDING_MISSING_IN_LEDGER,
     BUDGET_FINDING_DIFFERING,
     BUDGET_FINDING_UNKNOWN,
+    BUDGET_FINDING_AMBIGUOUS,
     BUDGET_FINDING_COUNT_,
 } budget_finding_kind;
 
@@ -55,7 +61,8 @@ typedef struct budget_finding {
 typedef struct budget_reconcile_options {
     int64_t as_of_s;    /* lines that begin later are passed over, runs that began later not
                          * expected */
-    const char *vendor; /* only its runs are expected; NULL or "": all but local */
+    const char *vendor; /* of the lines that name none, and only its runs are expected; NULL or "":
+                         * not known, and all but local ones are expected */
     const budget_policy *policy; /* the vendors' settling times; NULL: the default */
     const budget_charge *charges;
     size_t count;
@@ -65,11 +72,11 @@ typedef struct budget_reconcile_options {
 } budget_reconcile_options;
 
 typedef struct budget_reconciled {
-    int64_t
-        counts[BUDGET_FINDING_COUNT_]; /* labels; lines for missing_in_ledger and unknown lines */
-    int64_t passed_over;               /* lines that begin after as_of */
-    int64_t recorded;                  /* new actuals */
-    bool frozen;                       /* one of them froze its account */
+    int64_t counts
+        [BUDGET_FINDING_COUNT_]; /* labels; lines for missing_in_ledger, ambiguous and unknown lines */
+    int64_t passed_over;         /* lines that begin after as_of */
+    int64_t recorded;            /* new actuals */
+    bool frozen;                 /* one of them froze its account */
 } budget_reconciled;
 
 /* In a batch. BASE_ERR_INVALID: two lines of the bill have the same id. */
