@@ -63,6 +63,11 @@ uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind)
     return kind >= COLL_ALL_REDUCE && kind <= COLL_RECEIVE ? comm->started[kind] : 0;
 }
 
+uint64_t coll_comm_operation_bytes(const coll_comm *comm, coll_kind kind)
+{
+    return kind >= COLL_ALL_REDUCE && kind <= COLL_RECEIVE ? comm->started_bytes[kind] : 0;
+}
+
 void coll_tune_layout(const coll_comm *comm, coll_layout *shape)
 {
     *shape = comm->layout;

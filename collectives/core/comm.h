@@ -35,13 +35,14 @@ struct coll_comm {
     coll_comm *next;
     int rank;
     int size;
-    int ranks[COLL_RANKS_MAX];          /* context ranks, by rank in the communicator */
-    uint64_t id;                        /* the same on every rank */
-    uint64_t sequence;                  /* of the newest operation */
-    uint64_t posted;                    /* of the newest that peers were shown */
-    uint64_t done;                      /* this rank's part is done of all up to this */
-    uint64_t started[COLL_RECEIVE + 1]; /* operations, by coll_kind */
-    coll_flag *flags;                   /* own */
+    int ranks[COLL_RANKS_MAX];                /* context ranks, by rank in the communicator */
+    uint64_t id;                              /* the same on every rank */
+    uint64_t sequence;                        /* of the newest operation */
+    uint64_t posted;                          /* of the newest that peers were shown */
+    uint64_t done;                            /* this rank's part is done of all up to this */
+    uint64_t started[COLL_RECEIVE + 1];       /* operations, by coll_kind, */
+    uint64_t started_bytes[COLL_RECEIVE + 1]; /* and bytes of their vectors */
+    coll_flag *flags;                         /* own */
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;

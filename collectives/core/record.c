@@ -20,6 +20,7 @@ void coll_record_begin(coll_op *op)
     op->flight = coll_flight_begin(op->comm->context->flight, &record);
     if (op->descriptor.kind <= COLL_RECEIVE) { /* none of the library's own */
         op->comm->started[op->descriptor.kind]++;
+        op->comm->started_bytes[op->descriptor.kind] += op->whole_bytes;
     }
 }
 

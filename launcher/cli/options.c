@@ -23,6 +23,7 @@ static void note_option(void *user, const base_field *row)
         options->budget_flag = row->option;
     }
     options->ranks_given = options->ranks_given || (row->marks & PROTO_FIELD_RANKS) != 0;
+    options->seed_given = options->seed_given || (row->marks & PROTO_FIELD_SEED) != 0;
     options->mode_given = options->mode_given || (row->marks & PROTO_FIELD_MODE) != 0;
     options->shape_given = options->shape_given || (row->marks & PROTO_FIELD_SHAPE) != 0;
 }
@@ -108,6 +109,9 @@ static base_status check_together(launch_options *options, base_error *reterr)
     const bool cloud = proto_mode_costs_money(job->job.mode);
     if (!options->ranks_given && options->job_file[0] == '\0') {
         job->job.world_size = mode->ranks;
+    }
+    if (!options->seed_given && options->job_file[0] == '\0' && mode->seed != 0) {
+        job->job.seed = mode->seed;
     }
     if (job->infer.eval_every > 0 && !mode->trains) {
         return base_fail(reterr, BASE_ERR_INVALID, "--eval-every goes with a mode that trains");

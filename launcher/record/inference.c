@@ -10,25 +10,13 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "record/inference_figures.h"
+#include "record/inference_lesson.h"
 #include "record/run.h"
 
 #define INFERENCE_LAB "02-tp-inference-cloud"
 
 enum { RESULTS_BYTES_MAX = 1 << 30, SMALL_PARAMETERS = 1000000, FLOAT_BYTES = 4 };
-
-/* The figures of results.json that the manifest repeats or explains; NaN: not there. */
-typedef struct figures {
-    double tp_ms;
-    double single_ms;
-    double replicas_tokens_per_s;
-    double tokens_per_s;
-    double speedup;
-    double parameters;
-    double exchange_share;
-    double all_reduce_ms;
-    double all_reduces;
-    double all_reduce_bytes;
-} figures;
 
 static base_status read_json(const char *out, const char *name, json_t **json, base_error *reterr)
 {
@@ -78,30 +66,6 @@ const char *launch_inference_suspect(double speedup, double parameters, int rank
     return NULL;
 }
 
-static double number_at(const json_t *object, const char *group, const char *key)
-{
-    const json_t *inner = group != NULL ? json_object_get(object, group) : object;
-    const json_t *value = json_object_get(inner, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
-static figures read_figures(const json_t *results)
-{
-    return (figures){
-        .tp_ms = number_at(results, "total", "per_token_ms"),
-        .single_ms = number_at(json_object_get(results, "single"), "total", "per_token_ms"),
-        .replicas_tokens_per_s =
-            number_at(json_object_get(results, "replicas"), "total", "tokens_per_s"),
-        .tokens_per_s = number_at(results, "total", "tokens_per_s"),
-        .speedup = number_at(results, NULL, "speedup"),
-        .parameters = number_at(results, "model", "parameters"),
-        .exchange_share = number_at(results, "rank_0", "exchange_share"),
-        .all_reduce_ms = number_at(results, "rank_0", "all_reduce_ms_per_token"),
-        .all_reduces = number_at(results, "rank_0", "all_reduces_per_token"),
-        .all_reduce_bytes = number_at(results, "rank_0", "all_reduce_bytes_per_token"),
-    };
-}
-
 static json_t *number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -111,42 +75,6 @@ static bool over_network(const proto_job *job)
 {
     return job->parallel.transport == PROTO_TRANSPORT_TCP ||
            job->parallel.transport == PROTO_TRANSPORT_ZMQ;
-}
-
-/* Says why the model on several ranks is faster or slower here, and what that means for larger
- * models. */
-static void write_lesson(const launch_inference *run, const figures *of, launch_text *text)
-{
-    const int ranks = (int)run->job->job.world_size;
-    launch_text_printf(text,
-                       "A token of this model (%.2f M parameters) makes %.1f all-reduces of %.0f "
-                       "bytes together, on %d ranks; all-reduces and all-gathers, with the waiting "
-                       "for other ranks, take %.1f %% of rank 0's time.",
-                       of->parameters / 1e6, of->all_reduces, of->all_reduce_bytes, ranks,
-                       100 * of->exchange_share);
-    if (!isfinite(of->speedup)) {
-        launch_text_put(text, " Without --baseline nothing says whether that is faster than one "
-                              "rank.");
-        return;
-    }
-    launch_text_printf(text, " It takes %.3f ms a token, one rank %.3f ms: %s by a factor of %.2f.",
-                       of->tp_ms, of->single_ms, of->speedup >= 1 ? "faster" : "slower",
-                       of->speedup >= 1 ? of->speedup : 1 / of->speedup);
-    launch_text_put(text,
-                    of->speedup >= 1
-                        ? " Each rank reads only its part of the weights for a token, and that "
-                          "saves more than the exchange costs."
-                        : " The part of the weights that a rank need not read saves less time "
-                          "than the exchange costs.");
-    launch_text_put(text,
-                    " What a rank saves grows with the square of the width, what is exchanged "
-                    "with the width alone: larger models gain more.");
-    if (isfinite(of->replicas_tokens_per_s)) {
-        launch_text_printf(text,
-                           " As whole models of their own the ranks make %.0f tokens/s, together "
-                           "on one %.0f.",
-                           of->replicas_tokens_per_s, of->tokens_per_s);
-    }
 }
 
 /* Takes over the reference to value. */
@@ -177,28 +105,49 @@ static void put_lab(json_t *object, bool *failed, const launch_inference *run)
     put(object, failed, "world_size", json_integer((json_int_t)run->job->job.world_size));
 }
 
+static json_t *rank_number(int rank)
+{
+    return rank >= 0 ? json_integer(rank) : json_null();
+}
+
+/* What exchanging has cost: the mean over the ranks, for each token that was drawn. */
+static void put_exchange(json_t *object, bool *failed, const launch_inference_figures *of)
+{
+    const launch_inference_rank *mean = &of->mean;
+    const launch_inference_rank *slowest = of->slowest >= 0 ? &of->ranks[of->slowest] : NULL;
+    put(object, failed, "all_reduces_per_token", number(of->all_reduces));
+    put(object, failed, "all_reduce_bytes_per_token", number(of->all_reduce_bytes));
+    put(object, failed, "all_reduce_ms_per_token", number(mean->all_reduce_ms));
+    put(object, failed, "all_reduce_transfer_ms_per_token", number(mean->reduce_transfer_ms));
+    put(object, failed, "all_reduce_waiting_ms_per_token", number(mean->reduce_waiting_ms));
+    put(object, failed, "gather_ms_per_token", number(mean->gather_ms));
+    put(object, failed, "compute_ms_per_token", number(mean->compute_ms));
+    put(object, failed, "comm_compute_ratio", number(launch_inference_comm_compute(mean)));
+    put(object, failed, "slowest_rank", rank_number(of->slowest));
+    put(object, failed, "slowest_rank_steps",
+        slowest != NULL ? json_integer((json_int_t)slowest->slowest_in_steps) : json_null());
+    put(object, failed, "slowest_rank_held_up_others_ms_per_token",
+        slowest != NULL ? number(slowest->held_up_ms) : json_null());
+}
+
 static void put_figures(json_t *object, bool *failed, const launch_inference *run,
-                        const figures *of)
+                        const launch_inference_figures *of)
 {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     const char *suspect =
         launch_inference_suspect(of->speedup, of->parameters, (int)run->job->job.world_size,
                                  over_network(run->job), cache > 0 ? (double)cache : 0);
     launch_text lesson = {0};
-    write_lesson(run, of, &lesson);
-    put(object, failed, "single_gpu_per_token_ms", number(of->single_ms));
-    put(object, failed, "tp_per_token_ms", number(of->tp_ms));
+    launch_inference_lesson(of, suspect, &lesson);
+    put(object, failed, "single_gpu_per_token_ms", number(of->single.per_token_ms));
+    put(object, failed, "tp_per_token_ms", number(of->shared.per_token_ms));
     put(object, failed, "speedup", number(of->speedup));
     put(object, failed, "suspect", suspect != NULL ? json_string(suspect) : json_null());
-    put(object, failed, "crossover_d_model", json_null());
-    put(object, failed, "all_reduce_ms_per_token", number(of->all_reduce_ms));
-    put(object, failed, "all_reduce_transfer_ms_per_token", json_null());
-    put(object, failed, "all_reduce_waiting_ms_per_token", json_null());
-    put(object, failed, "comm_compute_ratio",
-        number(of->exchange_share / (1 - of->exchange_share)));
-    put(object, failed, "all_reduces_per_token", number(of->all_reduces));
-    put(object, failed, "all_reduce_bytes_per_token", number(of->all_reduce_bytes));
-    put(object, failed, "slowest_rank", json_null());
+    put(object, failed, "crossover_d_model",
+        of->curve.point_count > 0 ? number(of->curve.crossover_d_model) : json_null());
+    put(object, failed, "predicted_crossover_d_model",
+        of->curve.point_count > 0 ? number(of->curve.predicted_crossover_d_model) : json_null());
+    put_exchange(object, failed, of);
     put(object, failed, "lesson_notes",
         lesson.data != NULL && !lesson.failed ? json_string(lesson.data) : NULL);
     launch_text_fini(&lesson);
@@ -239,7 +188,8 @@ base_status launch_inference_write(const launch_inference *run, base_error *rete
         json_decref(results);
         return status;
     }
-    const figures of = read_figures(results);
+    launch_inference_figures of;
+    launch_inference_read(results, &of);
     json_t *object = json_object();
     put_lab(object, &failed, run);
     put_figures(object, &failed, run, &of);

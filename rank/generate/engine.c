@@ -101,10 +101,15 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
         memcpy(engine->messages, engine->message, size_bytes);
         return BASE_OK;
     }
-    const int64_t before_ns = base_now_ns();
+    rank_step_trace_reduced(engine->trace);
+    rank_span span = {.begin_ns = base_now_ns()};
     const base_status status = coll_all_gather(engine->comm, engine->message, engine->messages,
                                                size_bytes, COLL_UINT8, reterr);
-    engine->costs.gather_ns += base_now_ns() - before_ns;
+    span.end_ns = base_now_ns();
+    engine->costs.gather_ns += engine->entry_count > 0 ? span.end_ns - span.begin_ns : 0;
+    if (engine->trace != NULL) {
+        rank_exchange_log_add(rank_step_trace_log(engine->trace), span);
+    }
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "exchanging candidates");
 }
@@ -218,6 +223,11 @@ static base_status change(rank_engine *engine, size_t record_bytes, base_error *
 static base_status compute(rank_engine *engine, base_error *reterr)
 {
     engine->entry_count = rank_schedule_plan(engine->schedule, engine->entries);
+    for (int i = 0; engine->on_begin != NULL && i < engine->entry_count; i++) {
+        if (engine->entries[i].first == 0) {
+            engine->on_begin(engine->user, request_of(engine, &engine->entries[i])->id);
+        }
+    }
     gather_rows(engine);
     return engine->entry_count > 0 ? decode(engine, reterr) : BASE_OK;
 }
@@ -242,6 +252,9 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
     const int64_t before_ns = base_now_ns();
     engine_head head = {.magic = ENGINE_HEAD_MAGIC};
     size_t size_bytes = 0;
+    const uint64_t tokens_before = engine->costs.tokens;
+    const uint64_t drawn_before = engine->costs.sampled;
+    rank_step_trace_begin(engine->trace, before_ns);
     base_status status = compute(engine, reterr);
     *ended = false;
     if (status == BASE_OK && engine->requests != NULL) {
@@ -272,8 +285,13 @@ base_status rank_engine_step(rank_engine *engine, bool last, bool *ended, base_e
         status = change(engine, head.record_bytes, reterr);
     }
     *ended = head.last != 0;
-    engine->costs.steps++;
-    engine->costs.step_ns += base_now_ns() - before_ns;
+    const int64_t now_ns = base_now_ns();
+    if (engine->entry_count > 0) {
+        engine->costs.steps++;
+        engine->costs.step_ns += now_ns - before_ns;
+    }
+    rank_step_trace_end(engine->trace, now_ns, (int32_t)(engine->costs.tokens - tokens_before),
+                        (int32_t)(engine->costs.sampled - drawn_before));
     return status;
 }
 

@@ -19,6 +19,7 @@
 
 #include "checkpoint/shards.h"
 #include "generate/requests.h"
+#include "generate/step_trace.h"
 #include "model/family.h"
 
 typedef struct rank_engine rank_engine;
@@ -39,7 +40,11 @@ typedef struct rank_engine_options {
     int cache_tokens; /* that the cache holds; 0: `sequences` whole contexts */
     int waiting_max;  /* requests that wait, on rank 0 */
     rank_engine_on_event on_event;
+    /* On every rank: the step that has just begun is the first that computes for the request. NULL:
+     * nobody wants to know. */
+    void (*on_begin)(void *user, uint64_t request_id);
     void *user;
+    rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */
 } rank_engine_options;
 
 /* What an engine takes, for reports. */
@@ -52,7 +57,7 @@ typedef struct rank_engine_memory {
     size_t work_bytes;
 } rank_engine_memory;
 
-/* What the steps so far have cost this rank. */
+/* What the steps so far have cost this rank; those in which nothing was computed do not count. */
 typedef struct rank_engine_costs {
     uint64_t steps;
     uint64_t tokens;  /* computed, of prompts too */

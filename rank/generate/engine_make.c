@@ -159,6 +159,7 @@ static base_status make(rank_engine *engine, const rank_engine_options *options,
     if (status != BASE_OK) {
         return status;
     }
+    rank_tp_group_log(engine->group, rank_step_trace_log(options->trace));
     if (options->comm != NULL) {
         status = options->device->backend->adopt(
             options->device->queue, rank_tp_group_memory(engine->group),
@@ -197,6 +198,8 @@ base_status rank_engine_create(const rank_engine_options *options, rank_engine *
     }
     made->comm = options->comm;
     made->on_event = options->on_event;
+    made->on_begin = options->on_begin;
+    made->trace = options->trace;
     made->user = options->user;
     const base_status status = make(made, options, reterr);
     if (status != BASE_OK) {

@@ -2,6 +2,7 @@
  * Modes and evaluate.c call it. */
 #include "rank/generate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ enum {
     BLOCK_TOKENS = 16,
     WAITING_MAX = 64, /* prompts that are encoded ahead */
     WARM_UP_TOKENS = 2,
+    PACES_FIRST = 64,
 };
 
 _Static_assert((int)RANK_GENERATION_STOPS_MAX < (int)RANK_STOP_TOKENS_MAX,
@@ -27,10 +29,17 @@ typedef struct work {
     int32_t *tokens;
     int64_t *drawn_ns;
     size_t drawn;
-    int64_t began_ns;
     bool ended;
     bool by_stop; /* the last token is a stop token */
 } work;
+
+/* When a request's tokens were there, by this rank's clock. */
+typedef struct pace {
+    int64_t began_ns; /* the first step began that computes for it */
+    int64_t first_ns;
+    int64_t last_ns;
+    uint64_t drawn;
+} pace;
 
 typedef struct generation {
     const rank_generate_options *options;
@@ -38,6 +47,11 @@ typedef struct generation {
     size_t count;
     work *works;       /* (count): that of request first_id + i is i */
     uint64_t first_id; /* those before it warm up */
+    pace *paces;       /* (pace_room): on every rank, that of request first_id + i is i */
+    size_t pace_room;
+    size_t pace_count; /* requests that have begun */
+    bool no_memory;
+    rank_step_trace *trace; /* NULL: none */
     bool warm;
     rank_engine_costs cold; /* what warming up has cost */
     size_t submitted;
@@ -157,6 +171,29 @@ static base_status submit_some(generation *g, base_error *reterr)
     return status;
 }
 
+/* Requests begin in the order of their ids. */
+static void on_begin(void *user, uint64_t request_id)
+{
+    generation *g = user;
+    if (request_id < g->first_id) {
+        return;
+    }
+    const size_t index = (size_t)(request_id - g->first_id);
+    if (index >= g->pace_room) {
+        const size_t room = 2 * index + PACES_FIRST;
+        pace *more = realloc(g->paces, room * sizeof *more);
+        if (more == NULL) {
+            g->no_memory = true;
+            return;
+        }
+        memset(more + g->pace_room, 0, (room - g->pace_room) * sizeof *more);
+        g->paces = more;
+        g->pace_room = room;
+    }
+    g->paces[index] = (pace){.began_ns = g->step_began_ns};
+    g->pace_count = index + 1;
+}
+
 static void on_event(void *user, const rank_schedule_event *event)
 {
     generation *g = user;
@@ -164,26 +201,30 @@ static void on_event(void *user, const rank_schedule_event *event)
         g->warm = event->finish != RANK_FINISH_NOT;
         return;
     }
+    const size_t index = (size_t)(event->request_id - g->first_id);
+    const int64_t now_ns = base_now_ns();
+    if (event->token >= 0 && index < g->pace_room) {
+        pace *own = &g->paces[index];
+        own->first_ns = own->drawn == 0 ? now_ns : own->first_ns;
+        own->last_ns = now_ns;
+        own->drawn++;
+    }
     if (g->count == 0) {
         return; /* not rank 0 */
     }
-    work *one = &g->works[event->request_id - g->first_id];
+    work *one = &g->works[index];
     if (event->token >= 0) {
-        if (one->drawn == 0) {
-            one->began_ns = g->step_began_ns;
-        }
         one->tokens[one->drawn] = event->token;
-        one->drawn_ns[one->drawn] = base_now_ns();
+        one->drawn_ns[one->drawn] = now_ns;
         one->drawn++;
     }
     one->ended = event->finish != RANK_FINISH_NOT;
     one->by_stop = event->finish == RANK_FINISH_STOP;
     if (event->token >= 0 && g->options->on_token != NULL) {
-        g->options->on_token(g->options->token_user,
-                             &(rank_drawn_token){.index = (size_t)(event->request_id - g->first_id),
-                                                 .token = event->token,
-                                                 .is_stop = one->by_stop,
-                                                 .is_last = one->ended});
+        g->options->on_token(g->options->token_user, &(rank_drawn_token){.index = index,
+                                                                         .token = event->token,
+                                                                         .is_stop = one->by_stop,
+                                                                         .is_last = one->ended});
     }
 }
 
@@ -202,7 +243,7 @@ static void hand_out(generation *g)
                                              .prompt_count = one->prompt_count,
                                              .tokens = one->tokens,
                                              .count = count,
-                                             .began_ns = one->began_ns,
+                                             .began_ns = g->paces[g->answered].began_ns,
                                              .drawn_ns = one->drawn_ns,
                                              .drawn_count = one->drawn});
         forget(one);
@@ -235,8 +276,14 @@ static base_status run(generation *g, bool decides, base_error *reterr)
         if (status == BASE_OK) {
             status = rank_engine_step(g->engine, last, &ended, reterr);
         }
+        if (status == BASE_OK && g->no_memory) {
+            status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the times of requests");
+        }
         if (status == BASE_OK && !last) {
             hand_out(g);
+        }
+        if (status == BASE_OK) {
+            status = rank_step_trace_gather(g->trace, ended, reterr);
         }
     }
     return status;
@@ -261,6 +308,7 @@ static base_status warm_up(generation *g, bool decides, base_error *reterr)
         }
         g->cold = rank_engine_get_costs(g->engine);
     }
+    rank_step_trace_reset(g->trace);
     return status;
 }
 
@@ -277,6 +325,42 @@ static rank_engine_costs get_costs(const generation *g)
     costs.all_reduce.bytes -= g->cold.all_reduce.bytes;
     costs.all_reduce.ns -= g->cold.all_reduce.ns;
     return costs;
+}
+
+/* By this rank's clock. */
+static void write_pace(const generation *g, rank_generate_report *report)
+{
+    double first_ns = 0;
+    double later_ns = 0;
+    double firsts = 0;
+    double laters = 0;
+    for (size_t i = 0; i < g->pace_count; i++) {
+        const pace *one = &g->paces[i];
+        if (one->drawn > 0) {
+            first_ns += (double)(one->first_ns - one->began_ns);
+            later_ns += (double)(one->last_ns - one->first_ns);
+            firsts += 1;
+            laters += (double)(one->drawn - 1);
+        }
+    }
+    report->ttft_ms = firsts > 0 ? first_ns / firsts / (double)BASE_NS_PER_MS : (double)NAN;
+    report->per_token_ms = laters > 0 ? later_ns / laters / (double)BASE_NS_PER_MS : (double)NAN;
+}
+
+/* Rank 0 also hands out what the steps have cost one by one. */
+static void write_trace(const generation *g, rank_generate_report *report)
+{
+    const rank_generate_options *options = g->options;
+    const rank_step_share *shares = rank_step_trace_shares(g->trace);
+    size_t count = 0;
+    const rank_step_cost *steps = rank_step_trace_steps(g->trace, &count);
+    report->traced = shares != NULL;
+    if (shares != NULL) {
+        report->share = shares[coll_comm_rank(options->comm)];
+    }
+    if (options->on_steps != NULL && count > 0) {
+        options->on_steps(options->steps_user, steps, count);
+    }
 }
 
 static void write_report(const generation *g, rank_generate_report *report)
@@ -328,7 +412,9 @@ static base_status make_engine(generation *g, base_error *reterr)
                                                   .block_tokens = BLOCK_TOKENS,
                                                   .waiting_max = WAITING_MAX,
                                                   .on_event = on_event,
-                                                  .user = g},
+                                                  .on_begin = on_begin,
+                                                  .user = g,
+                                                  .trace = g->trace},
                            &g->engine, reterr);
     if (host != NULL) {
         device->backend->unmap(device->queue, host);
@@ -352,6 +438,9 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
                              ? encode_all(&g, reterr)
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
     if (status == BASE_OK) {
+        status = rank_step_trace_create(options->comm, &g.trace, reterr);
+    }
+    if (status == BASE_OK) {
         status = make_engine(&g, reterr);
     }
     if (status == BASE_OK) {
@@ -367,8 +456,12 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
     }
     if (status == BASE_OK && report != NULL) {
         write_report(&g, report);
+        write_pace(&g, report);
+        write_trace(&g, report);
     }
     rank_engine_destroy(g.engine);
+    rank_step_trace_destroy(g.trace);
+    free(g.paces);
     for (size_t i = 0; g.works != NULL && i < g.count; i++) {
         forget(&g.works[i]);
     }

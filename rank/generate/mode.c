@@ -83,12 +83,26 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "evaluating");
 }
 
+/* Rank 0 gets what the ranks of a shared model have to say, and writes all down. */
 static base_status write_results(const prompts *all, const rank_generate_report *report,
-                                 const proto_job *job, base_error *reterr)
+                                 const rank_worker *worker, coll_comm *comm, base_error *reterr)
 {
-    return all->results != NULL
-               ? rank_results_write(all->results, report, job->output.directory, reterr)
-               : BASE_OK;
+    const proto_job *job = &worker->identity.job;
+    const rank_results_rank own = {.report = *report, .max_rss_bytes = rank_worker_max_rss_bytes()};
+    base_status status = BASE_OK;
+    rank_results_rank *ranks = calloc((size_t)job->job.world_size, sizeof *ranks);
+    if (ranks == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for results");
+    }
+    ranks[0] = own;
+    if (comm != NULL) {
+        status = coll_all_gather(comm, &own, ranks, sizeof own, COLL_UINT8, reterr);
+    }
+    if (status == BASE_OK && all->results != NULL) {
+        status = rank_results_write(all->results, ranks, job->output.directory, reterr);
+    }
+    free(ranks);
+    return status;
 }
 
 /* --baseline: every rank has read the prompts. */
@@ -141,6 +155,10 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     rank_generate_options telling_options = *options;
     telling_options.on_token = rank_telling_token;
     telling_options.token_user = &telling;
+    if (all.results != NULL) {
+        telling_options.on_steps = rank_results_steps;
+        telling_options.steps_user = all.results;
+    }
     if (proto_mode_get(job->job.mode)->shares_model) {
         telling_options.on_warm = tell_loaded;
         telling_options.warm_user = worker;
@@ -153,7 +171,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         status = compare(worker, options, &all, reterr);
     }
     if (status == BASE_OK) {
-        status = write_results(&all, &report, job, reterr);
+        status = write_results(&all, &report, worker, options->comm, reterr);
     }
     if (status == BASE_OK && job->infer.eval) {
         status = rank_worker_evaluate(worker, options, &finished.eval_total, &finished.eval_correct,
@@ -174,6 +192,14 @@ static const char *prompt_suffix(const rank_generation_config *generation, const
     const bool says_so = generation->suffix == RANK_SUFFIX_GIVEN;
     const char *of_older = job->data.loss_on == PROTO_LOSS_ON_CORRECTION ? RANK_DATA_ARROW : "";
     return says_so ? generation->prompt_suffix : of_older;
+}
+
+/* The ranks that share one model; NULL: this one has it for itself. */
+static coll_comm *shared_comm(const rank_worker *worker)
+{
+    const proto_job *job = &worker->identity.job;
+    const bool shares = proto_mode_get(job->job.mode)->shares_model && job->job.world_size > 1;
+    return shares && worker->context != NULL ? coll_context_world(worker->context) : NULL;
 }
 
 base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
@@ -203,7 +229,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         const rank_generate_options options = {
             .device = &device,
             .config = &config,
-            .comm = shares && worker->context != NULL ? coll_context_world(worker->context) : NULL,
+            .comm = shared_comm(worker),
             .weights = weights,
             .tokenizer = tokenizer,
             .sequences = (int)job->infer.max_num_seqs,

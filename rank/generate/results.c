@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -18,6 +19,9 @@ struct rank_results {
     json_t *prompts;      /* in object */
     rank_timing *timings; /* (timing_count), as prompts */
     size_t timing_count;
+    int ranks;   /* that share the model */
+    char *steps; /* timings.jsonl; NULL: there is none */
+    size_t steps_bytes;
     bool failed; /* no memory somewhere */
 };
 
@@ -29,6 +33,7 @@ base_status rank_results_create(const proto_job *job, const rank_model_config *c
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for results");
     }
+    made->ranks = (int)job->job.world_size;
     made->prompts = json_array();
     made->object = json_pack(
         "{s:I, s:s, s:{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I}, s:I, s:I, s:b, s:O}", "world_size",
@@ -53,6 +58,7 @@ void rank_results_destroy(rank_results *results)
     if (results != NULL) {
         json_decref(results->object);
         free(results->timings);
+        free(results->steps);
         free(results);
     }
 }
@@ -118,6 +124,11 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+static double to_us(int64_t ns)
+{
+    return (double)ns / (double)BASE_NS_PER_US;
+}
+
 static json_t *total_of(const rank_timing *timings, size_t count, double tokens, double seconds)
 {
     return json_pack("{s:I, s:f, s:o, s:o}", "tokens", (json_int_t)tokens, "seconds", seconds,
@@ -166,35 +177,147 @@ void rank_results_baseline(rank_results *results, const rank_baseline *baseline)
     results->failed = results->failed || failures != 0;
 }
 
-/* This rank's share, and what exchanging cost it for each token that was drawn. */
-static json_t *describe(const rank_generate_report *report)
+void rank_results_steps(void *user, const rank_step_cost *steps, size_t count)
 {
-    const double drawn = report->sampled > 0 ? (double)report->sampled : 1.0;
-    const double exchange_ns = (double)(report->all_reduce_ns + report->gather_ns);
-    const double step_ns = (double)report->step_ns;
-    return json_pack(
-        "{s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}",
-        "weight_bytes", (json_int_t)report->weight_bytes, "weight_elements",
-        (json_int_t)report->weight_elements, "cache_bytes", (json_int_t)report->cache_bytes,
-        "cache_blocks", report->cache_blocks, "cache_tokens", report->cache_tokens, "work_bytes",
-        (json_int_t)report->work_bytes, "steps", (json_int_t)report->steps, "tokens_computed",
-        (json_int_t)report->tokens, "tokens_drawn", (json_int_t)report->sampled, "seconds",
-        step_ns / 1e9, "tokens_per_s", step_ns > 0 ? drawn / (step_ns / 1e9) : 0.0,
-        "all_reduces_per_token", (double)report->all_reduces / drawn, "all_reduce_bytes_per_token",
-        (double)report->all_reduce_bytes / drawn, "all_reduce_ms_per_token",
-        (double)report->all_reduce_ns / drawn / (double)BASE_NS_PER_MS, "exchange_share",
-        step_ns > 0 ? exchange_ns / step_ns : 0.0);
+    rank_results *results = user;
+    FILE *lines = open_memstream(&results->steps, &results->steps_bytes);
+    for (size_t i = 0; lines != NULL && i < count; i++) {
+        const rank_step_cost *step = &steps[i];
+        (void)fprintf(lines,
+                      "{\"step\":%zu,\"tokens_computed\":%d,\"tokens_drawn\":%d,\"step_us\":%.3f,"
+                      "\"transfer_us\":%.3f,\"waiting_us\":%.3f,\"slowest_rank\":",
+                      i, step->tokens, step->drawn, to_us(step->step_ns), to_us(step->transfer_ns),
+                      to_us(step->waiting_ns));
+        if (step->slowest >= 0) {
+            (void)fprintf(lines, "%d", step->slowest);
+        } else {
+            (void)fputs("null", lines);
+        }
+        (void)fprintf(lines, ",\"held_up_us\":%.3f}\n", to_us(step->held_up_ns));
+    }
+    if (lines == NULL || fclose(lines) != 0) {
+        results->failed = true;
+    }
 }
 
-base_status rank_results_write(rank_results *results, const rank_generate_report *report,
-                               const char *directory, base_error *reterr)
+/* A time of all steps in ms for each token that was drawn. */
+static json_t *per_drawn(const rank_generate_report *report, double ns)
+{
+    return report->sampled > 0 ? json_real(ns / (double)report->sampled / (double)BASE_NS_PER_MS)
+                               : json_null();
+}
+
+static void put(json_t *object, bool *failed, const char *key, json_t *value)
+{
+    *failed = json_object_set_new(object, key, value) != 0 || *failed;
+}
+
+/* Where this rank's time went. Waiting needs a clock in common. */
+static void put_times(json_t *object, bool *failed, const rank_generate_report *report)
+{
+    const rank_step_share *share = &report->share;
+    const double exchange_ns = (double)(report->all_reduce_ns + report->gather_ns);
+    const double step_ns = (double)report->step_ns;
+    const struct {
+        const char *key;
+        double ns;
+    } waits[] = {
+        {"all_reduce_transfer_ms_per_token", share->reduce_transfer_ns},
+        {"all_reduce_waiting_ms_per_token", share->reduce_waiting_ns},
+        {"gather_transfer_ms_per_token", share->gather_transfer_ns},
+        {"gather_waiting_ms_per_token", share->gather_waiting_ns},
+        {"held_up_others_ms_per_token", share->held_up_ns},
+    };
+    put(object, failed, "ttft_ms", number(report->ttft_ms));
+    put(object, failed, "per_token_ms", number(report->per_token_ms));
+    put(object, failed, "step_ms_per_token", per_drawn(report, step_ns));
+    put(object, failed, "compute_ms_per_token", per_drawn(report, step_ns - exchange_ns));
+    put(object, failed, "all_reduce_ms_per_token",
+        per_drawn(report, (double)report->all_reduce_ns));
+    put(object, failed, "gather_ms_per_token", per_drawn(report, (double)report->gather_ns));
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        put(object, failed, waits[i].key,
+            report->traced ? per_drawn(report, waits[i].ns) : json_null());
+    }
+    put(object, failed, "slowest_in_steps",
+        report->traced ? json_integer((json_int_t)share->slowest_steps) : json_null());
+    put(object, failed, "exchange_share",
+        number(step_ns > 0 ? exchange_ns / step_ns : (double)NAN));
+}
+
+/* One rank's part: what it has loaded, what it has computed, and what exchanging has cost it for
+ * each token that was drawn. */
+static json_t *describe(const rank_results_rank *rank)
+{
+    const rank_generate_report *report = &rank->report;
+    const double drawn = report->sampled > 0 ? (double)report->sampled : 1.0;
+    const double seconds = (double)report->step_ns / (double)BASE_NS_PER_S;
+    bool failed = false;
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "weight_bytes",
+        (json_int_t)report->weight_bytes, "weight_elements", (json_int_t)report->weight_elements,
+        "cache_bytes", (json_int_t)report->cache_bytes, "cache_blocks", report->cache_blocks,
+        "cache_tokens", report->cache_tokens, "work_bytes", (json_int_t)report->work_bytes,
+        "max_rss_bytes", (json_int_t)rank->max_rss_bytes, "steps", (json_int_t)report->steps,
+        "tokens_computed", (json_int_t)report->tokens, "tokens_drawn", (json_int_t)report->sampled,
+        "seconds", seconds, "tokens_per_s", seconds > 0 ? drawn / seconds : 0.0,
+        "all_reduces_per_token", (double)report->all_reduces / drawn, "all_reduce_bytes_per_token",
+        (double)report->all_reduce_bytes / drawn);
+    put_times(object, &failed, report);
+    if (failed) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static json_t *describe_all(const rank_results_rank *ranks, int count)
+{
+    json_t *array = json_array();
+    for (int rank = 0; array != NULL && rank < count; rank++) {
+        if (json_array_append_new(array, describe(&ranks[rank])) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    return array;
+}
+
+/* Those of an older run do not stay. */
+static base_status write_steps(const rank_results *results, const char *directory,
+                               base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
+    const base_status status = base_path_join(directory, "timings.jsonl", path, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (results->steps != NULL) {
+        return base_file_write(path, results->steps, results->steps_bytes, reterr);
+    }
+    (void)unlink(path);
+    return BASE_OK;
+}
+
+static base_status write_text(const char *text, const char *directory, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    base_status status = base_mkdirs(directory, reterr);
+    if (status == BASE_OK) {
+        status = base_path_join(directory, "results.json", path, reterr);
+    }
+    return status == BASE_OK ? base_file_write(path, text, strlen(text), reterr) : status;
+}
+
+base_status rank_results_write(rank_results *results, const rank_results_rank *ranks,
+                               const char *directory, base_error *reterr)
+{
+    const rank_generate_report *first = &ranks[0].report;
     char *text = NULL;
-    json_t *total = total_of(results->timings, results->timing_count, (double)report->sampled,
-                             (double)report->step_ns / 1e9);
+    json_t *total = total_of(results->timings, results->timing_count, (double)first->sampled,
+                             (double)first->step_ns / (double)BASE_NS_PER_S);
     if (json_object_set_new(results->object, "total", total) == 0 && !results->failed &&
-        json_object_set_new(results->object, "rank_0", describe(report)) == 0) {
+        json_object_set_new(results->object, "ranks", describe_all(ranks, results->ranks)) == 0) {
         text = json_dumps(results->object,
                           JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
     }
@@ -202,12 +325,9 @@ base_status rank_results_write(rank_results *results, const rank_generate_report
         return base_fail(reterr, BASE_ERR_INVALID,
                          "results.json: no memory, or a text that is not UTF-8");
     }
-    base_status status = base_mkdirs(directory, reterr);
+    base_status status = write_text(text, directory, reterr);
     if (status == BASE_OK) {
-        status = base_path_join(directory, "results.json", path, reterr);
-    }
-    if (status == BASE_OK) {
-        status = base_file_write(path, text, strlen(text), reterr);
+        status = write_steps(results, directory, reterr);
     }
     free(text);
     return status;

@@ -1,4 +1,5 @@
-/* results.json of an inference run: the answers, when each token was there, and what it took. */
+/* results.json of an inference run: the answers, when each token was there, and what it took; and
+ * timings.jsonl: what each step has cost. */
 #ifndef RANK_GENERATE_RESULTS_H
 #define RANK_GENERATE_RESULTS_H
 
@@ -16,12 +17,23 @@ void rank_results_destroy(rank_results *results); /* NULL is fine */
 /* Adds an answer. What there is no memory for fails the write. */
 void rank_results_add(rank_results *results, const rank_answer *answer);
 
+/* A line of timings.jsonl for each step; a rank_generate_options.on_steps; user:
+ * the rank_results. */
+void rank_results_steps(void *user, const rank_step_cost *steps, size_t count);
+
 /* What --baseline has found; all answers have been added. */
 void rank_results_baseline(rank_results *results, const rank_baseline *baseline);
 
-/* Writes DIRECTORY/results.json, making the directory. */
+/* What one rank has to say at the end. */
+typedef struct rank_results_rank {
+    rank_generate_report report;
+    uint64_t max_rss_bytes;
+} rank_results_rank;
+
+/* Writes DIRECTORY/results.json and timings.jsonl, making the directory. ranks: of all that share
+ * the model, world_size of them. */
 BASE_MUST_CHECK base_status rank_results_write(rank_results *results,
-                                               const rank_generate_report *report,
+                                               const rank_results_rank *ranks,
                                                const char *directory, base_error *reterr);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "record/inference.h"
@@ -254,6 +255,15 @@ static void a_baseline_is_one_rank_and_replicas(void **state)
     json_decref(results);
 }
 
+static double real_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) {
+        fail_msg("%s is no number", key);
+    }
+    return json_number_value(value);
+}
+
 /* The manifest has every field of the lab, and the figures of the results. */
 static void assert_manifest(const char *name, const json_t *results)
 {
@@ -275,7 +285,14 @@ static void assert_manifest(const char *name, const json_t *results)
                                          "lesson_notes",
                                          "crossover_d_model",
                                          "suspect",
+                                         "compute_ms_per_token",
+                                         "slowest_rank_steps",
+                                         "slowest_rank_held_up_others_ms_per_token",
                                          "rerun"};
+    static const char *const measured[] = {
+        "all_reduce_ms_per_token",         "all_reduce_transfer_ms_per_token",
+        "all_reduce_waiting_ms_per_token", "all_reduces_per_token",
+        "all_reduce_bytes_per_token",      "comm_compute_ratio"};
     char path[BASE_PATH_BYTES + 64];
     (void)snprintf(path, sizeof path, "%s/manifest.json", test_directory_path(&directory, name));
     json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
@@ -285,6 +302,14 @@ static void assert_manifest(const char *name, const json_t *results)
             fail_msg("no %s", fields[i]);
         }
     }
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
+        assert_true(real_at(manifest, measured[i]) > 0);
+    }
+    assert_true(json_is_integer(json_object_get(manifest, "slowest_rank")));
+    assert_int_equal(json_integer_value(json_object_get(manifest, "seed")), 35200);
+    assert_string_equal(json_string_value(json_object_get(manifest, "vendor")), "local");
+    assert_true(json_is_null(json_object_get(manifest, "instance_type")));
+    assert_true(json_is_null(json_object_get(manifest, "crossover_d_model")));
     assert_true(
         json_equal(json_object_get(manifest, "speedup"), json_object_get(results, "speedup")));
     assert_true(json_equal(json_object_get(manifest, "tp_per_token_ms"),
@@ -295,6 +320,109 @@ static void assert_manifest(const char *name, const json_t *results)
     assert_non_null(
         strstr(json_string_value(json_object_get(manifest, "lesson_notes")), "all-reduces"));
     json_decref(manifest);
+}
+
+/* Reads a file of JSON lines. */
+static json_t *read_lines(const char *name, const char *file)
+{
+    char path[BASE_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/%s", test_directory_path(&directory, name), file);
+    json_t *lines = json_array();
+    FILE *stream = fopen(path, "re");
+    assert_non_null(stream);
+    for (json_t *line; (line = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL)) != NULL;) {
+        assert_int_equal(json_array_append_new(lines, line), 0);
+    }
+    (void)fclose(stream);
+    return lines;
+}
+
+/* Parts add up: a step is computing and exchanging, an exchange is transfer and waiting. */
+static void assert_rank_adds_up(const json_t *rank)
+{
+    const double step_ms = real_at(rank, "step_ms_per_token");
+    const double reduce_ms = real_at(rank, "all_reduce_ms_per_token");
+    const double gather_ms = real_at(rank, "gather_ms_per_token");
+    const double slack_ms = 1e-5 * step_ms; /* six digits are written */
+    assert_true(fabs(real_at(rank, "compute_ms_per_token") + reduce_ms + gather_ms - step_ms) <
+                slack_ms);
+    assert_true(fabs(real_at(rank, "all_reduce_transfer_ms_per_token") +
+                     real_at(rank, "all_reduce_waiting_ms_per_token") - reduce_ms) < slack_ms);
+    assert_true(fabs(real_at(rank, "gather_transfer_ms_per_token") +
+                     real_at(rank, "gather_waiting_ms_per_token") - gather_ms) < slack_ms);
+    assert_true(real_at(rank, "ttft_ms") > 0 && real_at(rank, "per_token_ms") > 0);
+    assert_true(real_at(rank, "max_rss_bytes") > 1e6);
+}
+
+/* Two ranks: what one has waited is what the other has held it up. */
+static void each_rank_says_where_its_time_went(void **state)
+{
+    (void)state;
+    double waited_ms[2];
+    double held_up_ms[2];
+    json_int_t slowest = 0;
+    free(tokens_of("2", "waits", FLAGS(PROMPTS, "--ignore-eos")));
+    json_t *results = read_results(test_directory_path(&directory, "waits"));
+    json_t *lines = read_lines("waits", "timings.jsonl");
+    const json_t *ranks = json_object_get(results, "ranks");
+    assert_int_equal(json_array_size(ranks), 2);
+    for (size_t r = 0; r < 2; r++) {
+        const json_t *rank = json_array_get(ranks, r);
+        assert_rank_adds_up(rank);
+        waited_ms[r] = real_at(rank, "all_reduce_waiting_ms_per_token") +
+                       real_at(rank, "gather_waiting_ms_per_token");
+        held_up_ms[r] = real_at(rank, "held_up_others_ms_per_token");
+        slowest += json_integer_value(json_object_get(rank, "slowest_in_steps"));
+        assert_int_equal(json_integer_value(json_object_get(rank, "steps")),
+                         json_array_size(lines));
+    }
+    assert_true(fabs(waited_ms[0] - held_up_ms[1]) < 1e-5 * (waited_ms[0] + 1e-6));
+    assert_true(fabs(waited_ms[1] - held_up_ms[0]) < 1e-5 * (waited_ms[1] + 1e-6));
+    size_t index = 0;
+    json_t *line = NULL;
+    json_int_t drawn = 0;
+    json_int_t named = 0;
+    double held_up_us = 0;
+    json_array_foreach(lines, index, line)
+    {
+        assert_int_equal(json_integer_value(json_object_get(line, "step")), index);
+        drawn += json_integer_value(json_object_get(line, "tokens_drawn"));
+        named += json_is_integer(json_object_get(line, "slowest_rank"));
+        held_up_us += real_at(line, "held_up_us");
+    }
+    assert_int_equal(drawn, 36);
+    assert_int_equal(named, slowest);
+    assert_true(held_up_us / 1000 <= 36 * (held_up_ms[0] + held_up_ms[1]) * (1 + 1e-5));
+    json_decref(lines);
+    json_decref(results);
+    /* alone nobody waits, and no line stays from the run before */
+    char *one = tokens_of("1", "waits", FLAGS(PROMPTS));
+    free(one);
+    results = read_results(test_directory_path(&directory, "waits"));
+    const json_t *alone = json_array_get(json_object_get(results, "ranks"), 0);
+    assert_true(json_is_null(json_object_get(alone, "all_reduce_waiting_ms_per_token")));
+    assert_int_equal(real_at(alone, "all_reduces_per_token"), 0);
+    json_decref(results);
+    assert_int_not_equal(access(test_directory_path(&directory, "waits/timings.jsonl"), F_OK), 0);
+}
+
+/* Two layers: five all-reduces a step, each of a row of 64 floats for each token computed. */
+static void libcoll_counts_what_a_token_costs(void **state)
+{
+    (void)state;
+    free(tokens_of("2", "counted", FLAGS("--prompt", "he goed to school", "--ignore-eos")));
+    json_t *results = read_results(test_directory_path(&directory, "counted"));
+    const double layers = real_at(json_object_get(results, "model"), "layers");
+    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 1);
+    const double drawn = real_at(rank, "tokens_drawn");
+    const double computed = real_at(rank, "tokens_computed");
+    const double reduces = 1 + 2 * layers;
+    assert_true(fabs(real_at(rank, "all_reduces_per_token") - reduces) < 1e-4);
+    /* in the last layer the prompt's other rows are not needed any more */
+    const double rows = computed * (reduces - 2) + drawn * 2;
+    const double bytes = rows * 64 * sizeof(float) / drawn;
+    assert_true(fabs(real_at(rank, "all_reduce_bytes_per_token") - bytes) < 1e-4 * bytes);
+    json_decref(results);
 }
 
 /* One line for each rank; the halves of the weights are not twice the whole. */
@@ -440,6 +568,8 @@ int main(void)
         cmocka_unit_test(the_shipped_prompts_make_a_thousand_tokens),
         cmocka_unit_test(a_baseline_needs_a_cut_model),
         cmocka_unit_test(each_rank_says_what_it_has_loaded),
+        cmocka_unit_test(each_rank_says_where_its_time_went),
+        cmocka_unit_test(libcoll_counts_what_a_token_costs),
         cmocka_unit_test(a_training_keeps_its_manifest),
         cmocka_unit_test(what_cannot_be_is_suspect),
         cmocka_unit_test(the_checkpoint_says_where_a_text_ends),

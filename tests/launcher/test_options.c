@@ -45,6 +45,22 @@ static void nothing_said_is_the_default_job(void **state)
     assert_false(options.overwrite);
 }
 
+static void inference_has_a_seed_of_its_own(void **state)
+{
+    (void)state;
+    static launch_options options;
+    base_error error;
+    static const char *const modes[] = {"tp-cpu", "generate"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(parse(&options, WORDS("--mode", modes[i], "--prompt", "p"), &error), &error);
+        assert_int_equal(options.job.job.seed, 35200);
+        assert_ok(
+            parse(&options, WORDS("--seed", "35000", "--mode", modes[i], "--prompt", "p"), &error),
+            &error);
+        assert_int_equal(options.job.job.seed, 35000);
+    }
+}
+
 static void flags_reach_the_job(void **state)
 {
     (void)state;
@@ -154,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_said_is_the_default_job),
+        cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(flags_reach_the_job),
         cmocka_unit_test(relative_paths_become_absolute),
         cmocka_unit_test(generate_takes_prompts),

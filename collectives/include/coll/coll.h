@@ -314,6 +314,10 @@ uint64_t coll_context_bytes_sent(const coll_context *context);
  * arenas is not among them. */
 uint64_t coll_comm_operations(const coll_comm *comm, coll_kind kind);
 
+/* Bytes of these operations' vectors, added up: count × size of the type, and in the kinds with a
+ * part per rank all ranks' parts. What of them went over links depends on the algorithm. */
+uint64_t coll_comm_operation_bytes(const coll_comm *comm, coll_kind kind);
+
 /* What this rank is in the middle of, for failure reports: "all_reduce #17 float × 1024, waiting
  * for rank 1 (host h, pid 42)"; empty when idle. May be called from any thread. */
 void coll_context_describe(const coll_context *context, char *text, size_t size_bytes);

@@ -72,6 +72,7 @@ typedef struct launch_options {
     int scaling_ranks[LAUNCH_SCALING_POINTS_MAX];
     const char *not_for_programs; /* the first flag given that only our own modes know */
     bool ranks_given;             /* --ranks */
+    bool seed_given;              /* --seed */
     bool mode_given;              /* --mode */
     bool shape_given;             /* --width, --layers, --heads or --context */
     bool shape_differs;           /* the checkpoint's shape differs from what these flags say */

@@ -153,6 +153,7 @@ enum {
     PROTO_FIELD_PROGRAM = 1 << 1, /* also with "-- PROGRAM" */
     PROTO_FIELD_MODE = 1 << 2,
     PROTO_FIELD_RANKS = 1 << 3,
+    PROTO_FIELD_SEED = 1 << 4,
     PROTO_FIELDS_FREE = 1 << 8, /* the first bit that is free */
 };
 

@@ -38,6 +38,7 @@ typedef struct proto_mode_row {
     const char *lab;          /* "lab" in the record; NULL: the mode keeps none */
     const char *out;          /* the default of --out; NULL: the mode reads and writes none */
     const char *checkpoint;   /* the default of --checkpoint; NULL: none, or what --out says */
+    int64_t seed;             /* the default of --seed; 0: the job's (proto_job_defaults) */
     int ranks;                /* the default of --ranks */
     int ranks_min;            /* world sizes allowed */
     int ranks_max;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
+#include "generate/step_trace.h"
 #include "rank/data.h"
 #include "rank/model.h"
 #include "rank/tokenizer.h"
@@ -57,6 +58,10 @@ typedef struct rank_generate_options {
     base_status (*on_warm)(void *user, const struct rank_generate_report *memory,
                            base_error *reterr);
     void *warm_user;
+    /* Called on rank 0 at the end, where the ranks that share a model have a clock in common: what
+     * the steps have cost one by one. NULL: nobody wants to know. */
+    void (*on_steps)(void *user, const rank_step_cost *steps, size_t count);
+    void *steps_user;
     bool (*should_stop)(void *user); /* asked before every step on rank 0; NULL: to the end */
     void *stop_user;
 } rank_generate_options;
@@ -94,6 +99,10 @@ typedef struct rank_generate_report {
     uint64_t all_reduces;
     uint64_t all_reduce_bytes;
     int64_t all_reduce_ns;
+    double ttft_ms;        /* by this rank's own clock: the mean over the prompts; NaN: none */
+    double per_token_ms;   /* and over the tokens after the first */
+    bool traced;           /* the next is known */
+    rank_step_share share; /* this rank's, of all steps */
 } rank_generate_report;
 
 /* Collective over options->comm: ranks other than 0 hand in no prompts and get no answers.

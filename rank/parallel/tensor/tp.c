@@ -13,8 +13,9 @@ struct rank_tp_group {
     coll_comm *comm;
     coll_arena *arena;
     float *memory;
-    rank_tp_costs costs;   /* but for the count, which libcoll has, */
-    uint64_t count_before; /* with the all-reduces of before the group was made */
+    int64_t ns;             /* in all-reduces */
+    rank_tp_costs before;   /* libcoll's counters when the group was made */
+    rank_exchange_log *log; /* NULL: none */
     base_status failed;
     base_error error;
 };
@@ -48,8 +49,11 @@ static void all_reduce(void *user, float *at, size_t count)
     const int64_t before_ns = base_now_ns();
     group->failed =
         coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, &group->error);
-    group->costs.ns += base_now_ns() - before_ns;
-    group->costs.bytes += count * sizeof *at;
+    const rank_span span = {.begin_ns = before_ns, .end_ns = base_now_ns()};
+    group->ns += span.end_ns - span.begin_ns;
+    if (group->log != NULL) {
+        rank_exchange_log_add(group->log, span);
+    }
 }
 
 /* Alone, plain memory will do. */
@@ -67,6 +71,16 @@ static base_status make_memory(rank_tp_group *group, size_t float_count, base_er
         group->memory = coll_arena_data(group->arena);
     }
     return status;
+}
+
+static rank_tp_costs counters(const coll_comm *comm)
+{
+    rank_tp_costs now = {0};
+    if (comm != NULL) {
+        now.count = coll_comm_operations(comm, COLL_ALL_REDUCE);
+        now.bytes = coll_comm_operation_bytes(comm, COLL_ALL_REDUCE);
+    }
+    return now;
 }
 
 base_status rank_tp_group_create(coll_comm *comm, int vocab_size, size_t float_count,
@@ -96,7 +110,7 @@ base_status rank_tp_group_create(coll_comm *comm, int vocab_size, size_t float_c
         .group = made,
     };
     const base_status status = make_memory(made, float_count, reterr);
-    made->count_before = comm != NULL ? coll_comm_operations(comm, COLL_ALL_REDUCE) : 0;
+    made->before = counters(comm);
     if (status != BASE_OK) {
         rank_tp_group_destroy(made);
         return base_error_prepend(reterr, status, "what the ranks exchange");
@@ -137,9 +151,14 @@ base_status rank_tp_group_check(const rank_tp_group *group, base_error *reterr)
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group)
 {
-    rank_tp_costs costs = group->costs;
-    costs.count = group->comm != NULL
-                      ? coll_comm_operations(group->comm, COLL_ALL_REDUCE) - group->count_before
-                      : 0;
+    rank_tp_costs costs = counters(group->comm);
+    costs.count -= group->before.count;
+    costs.bytes -= group->before.bytes;
+    costs.ns = group->ns;
     return costs;
+}
+
+void rank_tp_group_log(rank_tp_group *group, rank_exchange_log *log)
+{
+    group->log = log;
 }

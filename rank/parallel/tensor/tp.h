@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "coll/coll.h"
+#include "parallel/tensor/exchange_log.h"
 
 enum { RANK_TP_LEAVES = 16 };
 
@@ -49,8 +50,8 @@ typedef struct rank_tp_group rank_tp_group;
 
 /* What the all-reduces of a group have cost this rank since the group was made. */
 typedef struct rank_tp_costs {
-    uint64_t count; /* libcoll's, of all on the communicator */
-    uint64_t bytes; /* summed up, on this rank */
+    uint64_t count; /* libcoll's, of all on the communicator, */
+    uint64_t bytes; /* and of their vectors */
     int64_t ns;     /* moving bytes, and waiting for other ranks */
 } rank_tp_costs;
 
@@ -68,5 +69,9 @@ float *rank_tp_group_memory(const rank_tp_group *group);
 BASE_MUST_CHECK base_status rank_tp_group_check(const rank_tp_group *group, base_error *reterr);
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group);
+
+/* From now on each all-reduce adds its span to the log, which the caller keeps until the group has
+ * gone. NULL: to none. */
+void rank_tp_group_log(rank_tp_group *group, rank_exchange_log *log);
 
 #endif

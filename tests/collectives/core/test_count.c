@@ -1,5 +1,5 @@
-/* coll_comm_operations: every operation is counted once, by whatever path it goes. Ranks are
- * threads. */
+/* coll_comm_operations and coll_comm_operation_bytes: every operation is counted once, by whatever
+ * path it goes. Ranks are threads. */
 #include <stdlib.h>
 
 #include "ranks.h"
@@ -10,12 +10,22 @@ enum { LARGE = 50000, STARTED = 40 };
 /* How often each kind was called. */
 typedef struct calls {
     uint64_t of[COLL_RECEIVE + 1];
+    uint64_t bytes[COLL_RECEIVE + 1];
 } calls;
+
+static void expect(calls *expected, coll_kind kind, uint64_t count, uint64_t bytes_each)
+{
+    expected->of[kind] += count;
+    expected->bytes[kind] += count * bytes_each;
+}
 
 static bool counted(const coll_comm *comm, const calls *expected)
 {
     for (int kind = COLL_ALL_REDUCE; kind <= COLL_RECEIVE; kind++) {
         if (coll_comm_operations(comm, (coll_kind)kind) != expected->of[kind]) {
+            return false;
+        }
+        if (coll_comm_operation_bytes(comm, (coll_kind)kind) != expected->bytes[kind]) {
             return false;
         }
     }
@@ -32,7 +42,8 @@ static void call_blocking(test_rank *rank, coll_comm *comm, float *shared, float
         RANK_OK(rank,
                 coll_all_reduce(comm, shared, shared, LARGE, COLL_FLOAT32, COLL_SUM, &rank->error));
         RANK_OK(rank, coll_all_reduce(comm, own, own, LARGE, COLL_FLOAT32, COLL_MAX, &rank->error));
-        expected->of[COLL_ALL_REDUCE] += 3;
+        expect(expected, COLL_ALL_REDUCE, 1, sizeof *own);
+        expect(expected, COLL_ALL_REDUCE, 2, LARGE * sizeof *own);
     }
     RANK_OK(rank, coll_broadcast(comm, own, LARGE, COLL_FLOAT32, 1, &rank->error));
     RANK_OK(rank, coll_all_gather(comm, own, shared, 8, COLL_FLOAT32, &rank->error));
@@ -40,10 +51,10 @@ static void call_blocking(test_rank *rank, coll_comm *comm, float *shared, float
     RANK_OK(rank, rank->rank == 0
                       ? coll_send(comm, own, LARGE, COLL_FLOAT32, peer, &rank->error)
                       : coll_receive(comm, own, LARGE, COLL_FLOAT32, peer, &rank->error));
-    expected->of[COLL_BROADCAST]++;
-    expected->of[COLL_ALL_GATHER]++;
-    expected->of[COLL_BARRIER]++;
-    expected->of[rank->rank == 0 ? COLL_SEND : COLL_RECEIVE]++;
+    expect(expected, COLL_BROADCAST, 1, LARGE * sizeof *own);
+    expect(expected, COLL_ALL_GATHER, 1, 2 * 8 * sizeof *own);
+    expect(expected, COLL_BARRIER, 1, 0);
+    expect(expected, rank->rank == 0 ? COLL_SEND : COLL_RECEIVE, 1, LARGE * sizeof *own);
 }
 
 /* One operation started again and again, more at a time than may be posted. */
@@ -61,7 +72,7 @@ static void call_queued(test_rank *rank, coll_comm *comm, float *shared, calls *
         RANK_OK(rank, coll_start(comm, &(coll_op_desc){.kind = COLL_BARRIER}, &requests[i],
                                  &rank->error));
     }
-    expected->of[COLL_BARRIER] += STARTED;
+    expect(expected, COLL_BARRIER, STARTED, 0);
     RANK_CHECK(rank, counted(comm, expected)); /* under way, too */
     RANK_OK(rank, coll_request_wait_all(requests, STARTED, &rank->error));
     RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
@@ -71,7 +82,7 @@ static void call_queued(test_rank *rank, coll_comm *comm, float *shared, calls *
         RANK_OK(rank, coll_op_wait(op, &rank->error));
     }
     coll_op_destroy(op);
-    expected->of[COLL_ALL_REDUCE] += 5;
+    expect(expected, COLL_ALL_REDUCE, 5, LARGE * sizeof *shared);
 }
 
 static void count_body(test_rank *rank)

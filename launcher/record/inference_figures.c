@@ -1,0 +1,152 @@
+/* Reads results.json's figures for what writes them down: manifest, lesson and report. */
+#include "record/inference_figures.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+double launch_inference_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+#define RANK_FIELD(key, member)                                                                    \
+    {                                                                                              \
+        key, offsetof(launch_inference_rank, member)                                               \
+    }
+
+static const struct {
+    const char *key;
+    size_t offset;
+} rank_fields[] = {
+    RANK_FIELD("weight_bytes", weight_bytes),
+    RANK_FIELD("cache_bytes", cache_bytes),
+    RANK_FIELD("max_rss_bytes", max_rss_bytes),
+    RANK_FIELD("ttft_ms", ttft_ms),
+    RANK_FIELD("per_token_ms", per_token_ms),
+    RANK_FIELD("step_ms_per_token", step_ms),
+    RANK_FIELD("compute_ms_per_token", compute_ms),
+    RANK_FIELD("all_reduce_ms_per_token", all_reduce_ms),
+    RANK_FIELD("gather_ms_per_token", gather_ms),
+    RANK_FIELD("all_reduce_transfer_ms_per_token", reduce_transfer_ms),
+    RANK_FIELD("all_reduce_waiting_ms_per_token", reduce_waiting_ms),
+    RANK_FIELD("gather_transfer_ms_per_token", gather_transfer_ms),
+    RANK_FIELD("gather_waiting_ms_per_token", gather_waiting_ms),
+    RANK_FIELD("held_up_others_ms_per_token", held_up_ms),
+    RANK_FIELD("slowest_in_steps", slowest_in_steps),
+    RANK_FIELD("steps", steps),
+};
+
+enum { RANK_FIELDS = sizeof rank_fields / sizeof rank_fields[0] };
+
+_Static_assert(RANK_FIELDS * sizeof(double) == sizeof(launch_inference_rank), "every field");
+
+static double *rank_field(launch_inference_rank *rank, size_t field)
+{
+    return (double *)(void *)((char *)rank + rank_fields[field].offset);
+}
+
+static void read_ranks(const json_t *array, launch_inference_figures *figures)
+{
+    const size_t count = json_array_size(array);
+    figures->rank_count =
+        count < LAUNCH_INFERENCE_RANKS_MAX ? (int)count : LAUNCH_INFERENCE_RANKS_MAX;
+    figures->slowest = -1;
+    for (size_t field = 0; field < RANK_FIELDS; field++) {
+        double sum = 0;
+        for (int r = 0; r < figures->rank_count; r++) {
+            double *value = rank_field(&figures->ranks[r], field);
+            *value =
+                launch_inference_number(json_array_get(array, (size_t)r), rank_fields[field].key);
+            sum += *value;
+        }
+        *rank_field(&figures->mean, field) =
+            figures->rank_count > 0 ? sum / figures->rank_count : (double)NAN;
+    }
+    for (int r = 0; r < figures->rank_count; r++) {
+        const double held_up_ms = figures->ranks[r].held_up_ms;
+        const double most_ms =
+            figures->slowest >= 0 ? figures->ranks[figures->slowest].held_up_ms : 0;
+        figures->slowest = held_up_ms > most_ms ? r : figures->slowest;
+    }
+}
+
+static double mean_ttft(const json_t *prompts)
+{
+    size_t index = 0;
+    json_t *prompt = NULL;
+    double sum = 0;
+    json_array_foreach(prompts, index, prompt)
+    {
+        sum += launch_inference_number(prompt, "ttft_ms");
+    }
+    return index > 0 ? sum / (double)index : (double)NAN;
+}
+
+/* holder: of "total" and "prompts". */
+static launch_inference_side read_side(const json_t *holder)
+{
+    const json_t *total = json_object_get(holder, "total");
+    return (launch_inference_side){
+        .tokens = launch_inference_number(total, "tokens"),
+        .per_token_ms = launch_inference_number(total, "per_token_ms"),
+        .tokens_per_s = launch_inference_number(total, "tokens_per_s"),
+        .ttft_ms = mean_ttft(json_object_get(holder, "prompts")),
+    };
+}
+
+static void read_curve(const json_t *object, launch_curve *curve)
+{
+    const json_t *link = json_object_get(object, "link");
+    size_t index = 0;
+    json_t *at = NULL;
+    json_array_foreach(json_object_get(object, "points"), index, at)
+    {
+        if (curve->point_count == LAUNCH_CURVE_POINTS_MAX) {
+            break;
+        }
+        curve->points[curve->point_count++] = (launch_curve_point){
+            .d_model = launch_inference_number(at, "d_model"),
+            .parameters = launch_inference_number(at, "parameters"),
+            .predicted_single_ms = launch_inference_number(at, "predicted_single_ms"),
+            .predicted_shared_ms = launch_inference_number(at, "predicted_shared_ms"),
+            .single_ms = launch_inference_number(at, "single_ms"),
+            .shared_ms = launch_inference_number(at, "shared_ms"),
+            .predicted_comm_fraction = launch_inference_number(at, "predicted_comm_fraction"),
+        };
+    }
+    curve->ranks = (int)json_integer_value(json_object_get(object, "ranks"));
+    curve->layers = launch_inference_number(object, "layers");
+    curve->latency_us = launch_inference_number(link, "latency_us");
+    curve->link_gb_per_s = launch_inference_number(link, "gb_per_s");
+    curve->crossover_d_model = launch_inference_number(object, "crossover_d_model");
+    curve->predicted_crossover_d_model =
+        launch_inference_number(object, "predicted_crossover_d_model");
+}
+
+void launch_inference_read(const json_t *results, launch_inference_figures *figures)
+{
+    const json_t *ranks = json_object_get(results, "ranks");
+    const json_t *first = json_array_get(ranks, 0);
+    memset(figures, 0, sizeof *figures);
+    figures->shared = read_side(results);
+    figures->single = read_side(json_object_get(results, "single"));
+    figures->replicas = read_side(json_object_get(results, "replicas"));
+    figures->speedup = launch_inference_number(results, "speedup");
+    figures->parameters = launch_inference_number(json_object_get(results, "model"), "parameters");
+    figures->all_reduces = launch_inference_number(first, "all_reduces_per_token");
+    figures->all_reduce_bytes = launch_inference_number(first, "all_reduce_bytes_per_token");
+    read_ranks(ranks, figures);
+    read_curve(json_object_get(results, "curve"), &figures->curve);
+}
+
+double launch_inference_exchange_share(const launch_inference_rank *rank)
+{
+    return (rank->all_reduce_ms + rank->gather_ms) / rank->step_ms;
+}
+
+double launch_inference_comm_compute(const launch_inference_rank *rank)
+{
+    return (rank->all_reduce_ms + rank->gather_ms) / rank->compute_ms;
+}

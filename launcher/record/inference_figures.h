@@ -1,0 +1,88 @@
+/* The figures of an inference run's results.json, as manifest, lesson and report use them. What is
+ * not there is NaN. */
+#ifndef LAUNCH_INFERENCE_FIGURES_H
+#define LAUNCH_INFERENCE_FIGURES_H
+
+#include <jansson.h>
+
+#include "base/status.h"
+
+enum { LAUNCH_INFERENCE_RANKS_MAX = 64, LAUNCH_CURVE_POINTS_MAX = 16 };
+
+/* One rank's time in ms for each token that was drawn, and what it holds. */
+typedef struct launch_inference_rank {
+    double weight_bytes;
+    double cache_bytes;
+    double max_rss_bytes;
+    double ttft_ms;      /* mean over the prompts, by the rank's own clock */
+    double per_token_ms; /* mean of a token after the first */
+    double step_ms;      /* all of the following: */
+    double compute_ms;
+    double all_reduce_ms;
+    double gather_ms;
+    double reduce_transfer_ms;
+    double reduce_waiting_ms;
+    double gather_transfer_ms;
+    double gather_waiting_ms;
+    double held_up_ms; /* that others waited for it, added up over them */
+    double slowest_in_steps;
+    double steps;
+} launch_inference_rank;
+
+/* One of the three sides of the comparison: the shared model, one rank, replicas. */
+typedef struct launch_inference_side {
+    double tokens;
+    double per_token_ms;
+    double tokens_per_s;
+    double ttft_ms; /* mean over the prompts */
+} launch_inference_side;
+
+/* One width of the scaling curve: ms a token, by the cost model and as measured. */
+typedef struct launch_curve_point {
+    double d_model;
+    double parameters;
+    double predicted_single_ms;
+    double predicted_shared_ms;
+    double single_ms;
+    double shared_ms;
+    double predicted_comm_fraction; /* of the predicted shared_ms */
+} launch_curve_point;
+
+typedef struct launch_curve {
+    int point_count; /* 0: there is no curve */
+    launch_curve_point points[LAUNCH_CURVE_POINTS_MAX];
+    int ranks;
+    double layers;
+    double latency_us; /* of an all-reduce of a few bytes between two ranks */
+    double link_gb_per_s;
+    double crossover_d_model; /* NaN: none is within the widths that were measured */
+    double predicted_crossover_d_model;
+} launch_curve;
+
+typedef struct launch_inference_figures {
+    launch_inference_side shared;
+    launch_inference_side single;
+    launch_inference_side replicas;
+    double speedup;
+    double parameters;
+    double all_reduces; /* for each token that was drawn, as the next */
+    double all_reduce_bytes;
+    int rank_count;
+    launch_inference_rank ranks[LAUNCH_INFERENCE_RANKS_MAX];
+    launch_inference_rank mean; /* over the ranks; NaN where one of them has none */
+    int slowest;                /* the rank that has held up the others longest; -1: not known */
+    launch_curve curve;
+} launch_inference_figures;
+
+/* The number under the key; NaN: there is none. */
+double launch_inference_number(const json_t *object, const char *key);
+
+void launch_inference_read(const json_t *results, launch_inference_figures *figures);
+
+/* The share of a rank's steps that is exchange; NaN: not known. Pure, as the next. */
+double launch_inference_exchange_share(const launch_inference_rank *rank);
+
+/* Exchange divided by the rest. */
+double launch_inference_comm_compute(const launch_inference_rank *rank);
+
+#endif

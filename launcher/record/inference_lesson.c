@@ -1,0 +1,159 @@
+/* lesson_notes of an inference run, told from its own figures. inference.c puts it into the
+ * manifest and the report. */
+#include "record/inference_lesson.h"
+
+#include <math.h>
+
+static const double EVEN = 0.03; /* speeds that differ by less are the same */
+
+static void put_ms(launch_text *text, double ms)
+{
+    launch_text_number(text, ms, ms < 1 ? 4 : 2);
+    launch_text_put(text, " ms");
+}
+
+/* What a token consists of, as the mean of all ranks. */
+static void tell_token(const launch_inference_figures *of, launch_text *text)
+{
+    const launch_inference_rank *mean = &of->mean;
+    launch_text_printf(text, "A token of this model (%.2f M parameters) takes %d %s ",
+                       of->parameters / 1e6, of->rank_count,
+                       of->rank_count == 1 ? "rank" : "ranks");
+    put_ms(text, mean->step_ms);
+    if (of->rank_count == 1) {
+        launch_text_put(text, ", and nothing is exchanged.");
+        return;
+    }
+    launch_text_put(text, ": ");
+    put_ms(text, mean->compute_ms);
+    launch_text_put(text, " of computing, and ");
+    put_ms(text, mean->all_reduce_ms + mean->gather_ms);
+    launch_text_printf(text, " (%.1f %%) in exchanges",
+                       100 * launch_inference_exchange_share(mean));
+    if (isfinite(mean->reduce_waiting_ms)) {
+        launch_text_put(text, ", of which ");
+        put_ms(text, mean->reduce_transfer_ms + mean->gather_transfer_ms);
+        launch_text_put(text, " move bytes and ");
+        put_ms(text, mean->reduce_waiting_ms + mean->gather_waiting_ms);
+        launch_text_put(text, " are waiting for another rank");
+    }
+    launch_text_printf(text, ". It makes %.1f all-reduces, of %.0f bytes together.",
+                       of->all_reduces, of->all_reduce_bytes);
+    if (of->slowest >= 0) {
+        const launch_inference_rank *slowest = &of->ranks[of->slowest];
+        launch_text_printf(text,
+                           " Rank %d is the slowest in %.0f of %.0f steps, and costs the "
+                           "others ",
+                           of->slowest, slowest->slowest_in_steps, slowest->steps);
+        put_ms(text, slowest->held_up_ms);
+        launch_text_put(text, " a token.");
+    }
+}
+
+/* Cutting the model can save what one rank need not compute; exchanging costs. */
+static void tell_speedup(const launch_inference_figures *of, launch_text *text)
+{
+    const double single_ms = 1000 / of->single.tokens_per_s;
+    const double saved_ms = single_ms - of->mean.compute_ms;
+    const double cost_ms = of->mean.all_reduce_ms + of->mean.gather_ms;
+    if (!isfinite(of->speedup)) {
+        launch_text_put(text, " Without --baseline nothing says whether that is faster than one "
+                              "rank.");
+        return;
+    }
+    const bool even = fabs(of->speedup - 1) < EVEN;
+    const bool faster = of->speedup > 1;
+    launch_text_put(text, " The time from one token of a text to the next is ");
+    put_ms(text, of->shared.per_token_ms);
+    launch_text_put(text, ", on one rank alone ");
+    put_ms(text, of->single.per_token_ms);
+    if (even) {
+        launch_text_put(text, ": no difference that these figures can show.");
+    } else {
+        launch_text_printf(text, ": the ranks together are %.2f times as %s.",
+                           faster ? of->speedup : 1 / of->speedup, faster ? "fast" : "slow");
+    }
+    if (!isfinite(saved_ms) || of->rank_count < 2) {
+        return;
+    }
+    launch_text_put(text, " Alone, a rank spends ");
+    put_ms(text, single_ms);
+    launch_text_put(text, " on a token; together, each computes for ");
+    put_ms(text, of->mean.compute_ms);
+    launch_text_put(text, saved_ms > 0 ? ", which saves " : ", which is no saving (");
+    put_ms(text, saved_ms > 0 ? saved_ms : -saved_ms);
+    launch_text_put(text,
+                    saved_ms > 0 ? ", and the exchanges cost " : " more), and the exchanges cost ");
+    put_ms(text, cost_ms);
+    launch_text_put(text, saved_ms > cost_ms ? ": less than is saved." : ": more than is saved.");
+}
+
+static void tell_curve(const launch_inference_figures *of, launch_text *text)
+{
+    const launch_curve *curve = &of->curve;
+    const launch_curve_point *first = NULL;
+    const launch_curve_point *last = NULL;
+    for (int i = 0; i < curve->point_count; i++) {
+        const launch_curve_point *point = &curve->points[i];
+        if (isfinite(point->single_ms) && isfinite(point->shared_ms)) {
+            first = first == NULL ? point : first;
+            last = point;
+        }
+    }
+    launch_text_put(text, " What a rank need not read grows with the square of the width, what is "
+                          "exchanged with the width alone: larger models gain more.");
+    if (first != NULL && first != last) {
+        launch_text_printf(
+            text,
+            " Models of %.0f layers show it here: at d_model %.0f, %d ranks are %.2f times as fast "
+            "as one, at d_model %.0f %.2f times.",
+            curve->layers, first->d_model, curve->ranks, first->single_ms / first->shared_ms,
+            last->d_model, last->single_ms / last->shared_ms);
+    }
+    if (isfinite(curve->crossover_d_model)) {
+        launch_text_printf(text, " They draw level at d_model %.0f", curve->crossover_d_model);
+        if (isfinite(curve->predicted_crossover_d_model)) {
+            launch_text_printf(text, "; the cost model says %.0f",
+                               curve->predicted_crossover_d_model);
+        }
+        launch_text_put(text, ".");
+    } else if (first != NULL) {
+        launch_text_put(text, last->single_ms > last->shared_ms
+                                  ? " Of the widths that were measured, none shows one rank to be "
+                                    "faster than all: the crossover is below."
+                                  : " Up to the largest width that was measured, one rank is "
+                                    "faster: the crossover is above.");
+    }
+}
+
+static void tell_replicas(const launch_inference_figures *of, launch_text *text)
+{
+    if (!isfinite(of->replicas.tokens_per_s) || !isfinite(of->shared.tokens_per_s)) {
+        return;
+    }
+    const bool replicas_win = of->replicas.tokens_per_s > of->shared.tokens_per_s;
+    launch_text_printf(text,
+                       " With a whole model each the ranks draw %.0f tokens/s, with a shared one "
+                       "%.0f: for many prompts %s",
+                       of->replicas.tokens_per_s, of->shared.tokens_per_s,
+                       replicas_win ? "replicas are the better choice, as long as the model fits "
+                                      "on a rank"
+                                    : "sharing is the better choice, too");
+    launch_text_put(text, of->shared.per_token_ms < of->replicas.per_token_ms
+                              ? "; each text comes sooner from the shared model."
+                              : ", and no text comes sooner from the shared model.");
+}
+
+void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
+                             launch_text *text)
+{
+    tell_token(figures, text);
+    tell_speedup(figures, text);
+    if (figures->rank_count > 1) {
+        tell_curve(figures, text);
+        tell_replicas(figures, text);
+    }
+    if (suspect != NULL) {
+        launch_text_printf(text, " The speed-up is suspect: %s", suspect);
+    }
+}
