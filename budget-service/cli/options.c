@@ -227,17 +227,16 @@ static int check_args(const cli_args *args)
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
         if ((args->command->required & CLI_BIT(i)) != 0 && args->options[i] == NULL) {
             return cli_error(args, BASE_EXIT_USAGE,
-                             "--%s %s is missing; try: budget-service %s "
-                             "--help",
-                             words[i].name, words[i].value != NULL ? words[i].value : "",
-                             args->command->name);
+                             "--%s%s%s is missing; try: budget-service %s --help", words[i].name,
+                             words[i].value != NULL ? " " : "",
+                             words[i].value != NULL ? words[i].value : "", args->command->name);
         }
     }
     if (args->operand_count != args->command->operand_count) {
         return cli_error(args, BASE_EXIT_USAGE,
-                         "usage: budget-service %s %s; try: budget-service "
-                         "%s --help",
-                         args->command->name, args->command->operands, args->command->name);
+                         "usage: budget-service %s%s%s; try: budget-service %s --help",
+                         args->command->name, args->command->operands[0] != '\0' ? " " : "",
+                         args->command->operands, args->command->name);
     }
     return BASE_EXIT_DONE;
 }

@@ -12,8 +12,13 @@ enum { SECONDS_PER_HOUR = 3600, HOURS_MAX = 24 * 366, DECIMALS_PER_HOUR = 100000
 static base_status parse_price(const base_field *field, const char *text, void *member,
                                base_error *reterr)
 {
+    int64_t *usd_micro = member;
+    const base_status status = budget_money_parse(text, strlen(text), usd_micro, reterr);
     (void)field;
-    return budget_money_parse(text, strlen(text), member, reterr);
+    if (status == BASE_OK && *usd_micro <= 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "'%s': must be above 0", text);
+    }
+    return status;
 }
 
 static void format_price(const base_field *field, const void *member, char text[BASE_CODED_BYTES])

@@ -81,6 +81,10 @@ out_has "account create ACCOUNT"
 budget 2 account
 budget 2 authorize lab 1.00
 err_has "--job"
+budget 2 serve now
+err_has "usage: budget-service serve; try: budget-service serve --help"
+budget 2 remaining a b
+err_has "usage: budget-service remaining "
 budget 2 remaining
 budget 2 remaining a b
 budget 2 remaining a --wrong
@@ -231,7 +235,19 @@ out_has '"receipts":2'
 cp receipts/rank-1.receipt once
 budget 0 redeem run1.token --ranks 2 --attempt 1 --out receipts
 cmp -s once receipts/rank-1.receipt || fail "the same tuple got another receipt"
-budget bad redeem run1.token --ranks 2 --attempt 1 --out other
+# A second launch, with a key of its own: the message says what to do.
+budget 0 authorize twice 0.10 --account phase35/lab02 --job JOB.json --max-attempts 2 --out twice.token
+budget 0 redeem twice.token --ranks 2 --attempt 1 --out twice
+for attempt in 1 2; do
+    budget 6 redeem twice.token --ranks 2 --attempt $attempt --out other
+    err_has 'twice was redeemed under another job key' '(--max-restarts)' 'redeem --out DIR, then --receipts DIR' \
+        'authorize a new label'
+done
+budget 0 redeem twice.token --ranks 2 --attempt 2 --out twice
+budget 0 redeem twice.token --create
+echo "never there" >never
+budget 0 terminated twice --evidence never
+budget 0 record-actual twice 0
 budget 0 redeem run1.token --create
 budget 4 redeem run1.token --create
 budget 6 redeem forged.token --create

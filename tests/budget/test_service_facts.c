@@ -126,6 +126,40 @@ static void test_deadline_alarm_and_hook(void **state)
     budget_client_close(client);
 }
 
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+/* A wall clock that was set says so, and says once what to do. */
+static void test_clock_alarm(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_report report;
+    const budget_status_sinks sinks = {0};
+    fixture_start(fixture);
+    budget_client *client = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_string_equal(report.clock_alarm, "");
+    budget_client_close(client);
+    assert_int_equal(fixture_stop(fixture), 0);
+    assert_true(fixture_start_with(fixture, "BUDGET_WALL_SHIFT_S=7230", NULL));
+    client = fixture_client(fixture, "admin", 0);
+    assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_non_null(strstr(report.clock_alarm, " s ahead of the ledger's time; if it is right, "));
+    assert_int_equal(count_of(report.clock_alarm, "clock repair"), 1);
+    assert_int_equal(count_of(report.clock_alarm, "admin"), 1);
+    assert_verdict(budget_repair_clock(client, &why), BUDGET_GRANTED, &why);
+    assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
+    assert_string_equal(report.clock_alarm, "");
+    budget_client_close(client);
+}
+
 /* Each account that comes to 80 % of its cap is told once:
  * the second line is the other account's. */
 static void test_hook_hears_of_a_cap(void **state)
@@ -438,6 +472,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_deadline_alarm_and_hook, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_clock_alarm, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hook_hears_of_a_cap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_spend_and_export, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_cut_spend_line_is_written_anew, setup, teardown),
