@@ -120,13 +120,39 @@ static base_status read_row(const transfer *t, size_t row, float *to, base_error
     return status;
 }
 
+/* How many of this rank's rows from place `first` on, at most `count`, lie behind each other in the
+ * file and are wanted whole: one read gets them all. */
+static size_t rows_in_one(const transfer *t, size_t first, size_t count)
+{
+    const axis *columns = &t->columns;
+    size_t rows = 1;
+    if (columns->parts != 1 || columns->range[0].first != 0 || columns->count != columns->extent) {
+        return 1;
+    }
+    const size_t element = element_at(&t->rows, first);
+    while (element != SIZE_MAX && rows < count &&
+           element_at(&t->rows, first + rows) == element + rows) {
+        rows++;
+    }
+    return rows;
+}
+
 /* Rows of this rank's part, from `first` on, into the staging memory. */
 static base_status read_rows(const transfer *t, size_t first, size_t count, base_error *reterr)
 {
     base_status status = BASE_OK;
-    for (size_t i = 0; status == BASE_OK && i < count; i++) {
-        status =
-            read_row(t, element_at(&t->rows, first + i), t->staging + i * t->columns.count, reterr);
+    for (size_t i = 0; status == BASE_OK && i < count;) {
+        const size_t rows = rows_in_one(t, first + i, count - i);
+        const size_t element = element_at(&t->rows, first + i);
+        float *to = t->staging + i * t->columns.count;
+        if (rows > 1) {
+            const rank_row_part wanted = {
+                .tensor = t->index, .row = element, .count = rows * t->columns.count};
+            status = t->source->read(t->source->user, &wanted, to, reterr);
+        } else {
+            status = read_row(t, element, to, reterr);
+        }
+        i += rows;
     }
     return status;
 }
@@ -169,11 +195,13 @@ static base_status fill_plain(const transfer *t, float *at, base_error *reterr)
 {
     const rank_device *device = t->options->device;
     base_status status = BASE_OK;
-    for (size_t row = 0; status == BASE_OK && row < t->rows.count; row++) {
-        status = read_rows(t, row, 1, reterr);
+    for (size_t row = 0; status == BASE_OK && row < t->rows.count; row += STAGED_ROWS) {
+        const size_t left = t->rows.count - row;
+        const size_t rows = left < STAGED_ROWS ? left : STAGED_ROWS;
+        status = read_rows(t, row, rows, reterr);
         if (status == BASE_OK) {
             device->backend->copy(device->queue, at + row * t->columns.count, t->staging,
-                                  t->columns.count * sizeof *at);
+                                  rows * t->columns.count * sizeof *at);
             status = device->backend->sync(device->queue, reterr);
         }
     }
@@ -229,7 +257,7 @@ static size_t staging_floats(const rank_shards_options *options)
         transfer t = {.options = options};
         rank_model_tensor(options->config, i, &t.tensor);
         find_axes(&t);
-        const size_t rows = t.tensor.pack == RANK_TENSOR_PLAIN ? 1 : STAGED_ROWS;
+        const size_t rows = t.rows.count < STAGED_ROWS ? t.rows.count : STAGED_ROWS;
         most = rows * t.columns.count > most ? rows * t.columns.count : most;
     }
     return most;
@@ -328,7 +356,8 @@ static base_status read_flat(void *user, const rank_row_part *part, float *to, b
         return BASE_OK;
     }
     for (size_t i = 0; i < part->count; i++) { /* stored with its axes exchanged, but not here */
-        to[i] = from[(part->column + i) * wanted.shape[1] + part->row];
+        const size_t element = part->row * wanted.shape[0] + part->column + i;
+        to[i] = from[element % wanted.shape[0] * wanted.shape[1] + element / wanted.shape[0]];
     }
     return BASE_OK;
 }

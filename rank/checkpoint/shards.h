@@ -12,7 +12,8 @@
 typedef struct rank_shards rank_shards;
 
 /* Where a tensor's elements come from, as checkpoints store them: row-major; a vector is one row;
- * `transposed` tensors are stored with their axes exchanged. */
+ * `transposed` tensors are stored with their axes exchanged. A part is some elements behind each
+ * other: of one row, or of several, which are then whole. */
 typedef struct rank_row_part {
     int tensor;
     size_t row;
