@@ -110,9 +110,9 @@ static void get_default(const base_option_set *set, const base_field *row, char 
                         size_t size_bytes)
 {
     const size_t length = strlen(row->help);
-    const bool told = length > 0 && row->help[length - 1] == ')';
+    const bool written = length > 0 && row->help[length - 1] == ')';
     text[0] = '\0';
-    if (set->defaults != NULL && row->value != NULL && !told &&
+    if (set->defaults != NULL && row->value != NULL && !written &&
         !(row->optional && base_field_is_zero(row, set->defaults))) {
         base_field_format(row, set->defaults, text, size_bytes);
     }

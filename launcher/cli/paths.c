@@ -99,9 +99,7 @@ base_status launch_path_program(const char *name, char path[BASE_PATH_BYTES], ba
         }
         return is_program(path) ? BASE_OK
                                 : base_fail(reterr, BASE_ERR_IO,
-                                            "%s cannot be run: not a file "
-                                            "with leave to execute",
-                                            name);
+                                            "%s cannot be run: it is not an executable file", name);
     }
     directories = directories != NULL ? directories : "/usr/local/bin:/usr/bin:/bin";
     while (*directories != '\0') {

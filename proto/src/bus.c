@@ -15,7 +15,7 @@
 #include "proto/zap.h"
 
 enum {
-    ROUTING_ID_BYTES = 8, /* ZeroMQ makes 5 */
+    ROUTING_ID_BYTES = 8, /* ZeroMQ's have 5 */
     NO_FD = -1,
     ARENA_EXTRA_BYTES = 64 * 1024,
 };
@@ -23,12 +23,12 @@ enum {
 /* One rank's connection, launcher side. */
 typedef struct bus_peer {
     uint8_t routing_id[ROUTING_ID_BYTES];
-    size_t routing_id_bytes; /* 0: nothing heard yet */
-    int fd;                  /* of the connection, to tell its events */
+    size_t routing_id_bytes; /* 0: no message has come yet */
+    int fd;                  /* of the connection, to recognize its events */
 } bus_peer;
 
 struct proto_bus {
-    proto_side side; /* ours */
+    proto_side side; /* this side of the link */
     int world_size;
     void *context;
     void *socket;
@@ -84,7 +84,7 @@ static base_status bus_alloc(proto_side side, int world_size, proto_bus **bus, b
 
 static const char zap_domain[] = "ringfence";
 
-/* The rank whose key it is, by its number. */
+/* Admits a rank's key. Its user id is the rank. */
 static bool admit(void *user, const char *domain, const uint8_t key[PROTO_KEY_BYTES],
                   char user_id[PROTO_ZAP_USER_BYTES])
 {
@@ -270,7 +270,8 @@ base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data, si
     return BASE_OK;
 }
 
-/* Launcher side: which rank's key a message came under; remembers its connection. */
+/* Launcher side: finds the rank by the key of the message's connection, and remembers the
+ * connection. */
 static base_status identify(proto_bus *bus, const zmq_msg_t *routing, const zmq_msg_t *message,
                             int *rank, base_error *reterr)
 {
@@ -296,8 +297,8 @@ static base_status identify(proto_bus *bus, const zmq_msg_t *routing, const zmq_
     return BASE_OK;
 }
 
-/* Takes all parts of one message; the last of `wanted` goes to *body, the first, if two are wanted,
- * to *routing. *count is how many there were; 0: none waits. */
+/* Takes all parts of one message. The last of the `wanted` parts goes to *body. If two are wanted,
+ * the first goes to *routing. *count is how many there were; 0: no message. */
 static base_status take_parts(void *socket, zmq_msg_t *routing, zmq_msg_t *body, int wanted,
                               int *count, base_error *reterr)
 {

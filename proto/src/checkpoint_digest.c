@@ -1,5 +1,5 @@
-/* The digest of a checkpoint: for each of its files in turn its name, its length, and its bytes, or
- * of a safetensors file those of its header. pin.c asks for it. */
+/* Computes the digest of a checkpoint: of each file its name, its length and its bytes, or of a
+ * safetensors file its header. Called by pin.c. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ typedef struct checkpoint_digest {
     struct sha256_ctx state;
 } checkpoint_digest;
 
-/* The bytes at the beginning of a safetensors file that say what is in it. */
+/* How many bytes at the beginning of a safetensors file are its header. */
 static base_status header_bytes(int fd, const char *path, uint64_t file_bytes, uint64_t *bytes,
                                 base_error *reterr)
 {
@@ -81,7 +81,7 @@ static base_status add_open_file(checkpoint_digest *at, int fd, const char *path
     return status == BASE_OK ? add_bytes(at, fd, path, bytes, reterr) : status;
 }
 
-/* One file of the checkpoint. BASE_ERR_NOTFOUND: it is not there. */
+/* Adds one file of the checkpoint. BASE_ERR_NOTFOUND: there is no such file. */
 static base_status add_file(checkpoint_digest *at, const char *name, bool tensors,
                             base_error *reterr)
 {
@@ -106,7 +106,7 @@ static int by_name(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Every file that the index names, once, by name. */
+/* Adds every file that the index names, once, in the order of names. */
 static base_status add_shards(checkpoint_digest *at, const json_t *index, base_error *reterr)
 {
     json_t *map = json_object_get(index, "weight_map");

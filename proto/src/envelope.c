@@ -28,7 +28,7 @@ void proto_text_tame(char *text)
     }
 }
 
-/* One text of a message: short enough, and tamed. */
+/* Whether a text is short enough. Also tames it. */
 static bool text_fits(char *text, size_t bytes_max)
 {
     if (strlen(text) > bytes_max) {
@@ -96,7 +96,7 @@ static bool step_fits(const Ringfence__Control__Step *step)
            step->heldout_correct <= step->heldout_sentences;
 }
 
-/* What a rank may say. */
+/* Checks the bodies that a rank may send. */
 static bool rank_body_fits(const envelope_type *envelope, int world_size)
 {
     switch (envelope->body_case) {
@@ -130,7 +130,7 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     }
 }
 
-/* What the launcher may say. */
+/* Checks the bodies that the launcher may send. */
 static bool launcher_body_fits(const envelope_type *envelope, int world_size)
 {
     switch (envelope->body_case) {

@@ -1,4 +1,5 @@
-/* JOB.json: made by the launcher, parsed by every rank. Its fields stand in job_fields.c. */
+/* Makes, parses and checks JOB.json. The launcher makes it and every rank parses it. Its fields are
+ * in job_fields.c. */
 #include "proto/job.h"
 
 #include <inttypes.h>
@@ -49,7 +50,7 @@ static base_status check_sampling(const proto_job_infer *infer, base_error *rete
                            infer->temperature, PROTO_TEMPERATURE_MIN, PROTO_TEMPERATURE_MAX);
 }
 
-/* What single fields cannot see. */
+/* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
@@ -106,7 +107,7 @@ base_status proto_job_set(proto_job *job, const char *key, const char *value, ba
                          : base_fail(reterr, BASE_ERR_NOTFOUND, "no field \"%s\" in a job", key);
 }
 
-/* The path below root; the path itself where it is not. */
+/* The part of the path below root; the whole path if it is elsewhere. */
 static const char *below(const char *path, const char *root)
 {
     const size_t length = strlen(root);

@@ -1,4 +1,5 @@
-/* The table of a job's fields: JOB.json's keys and ranges, and the launcher's options for them. */
+/* The table of a job's fields: JOB.json's keys and ranges, and the launcher's options for them.
+ * Used by job.c and by launcher/cli. */
 #include "proto/job.h"
 
 #define JOB(kind, member) .key = #member, BASE_##kind(proto_job, member)

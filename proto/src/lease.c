@@ -1,5 +1,5 @@
-/* Serializes the lease (token, receipt, how to redeem) that a rank of a cloud-touching mode
- * inherits. Written by launcher/budget/lease.c, read by rank/gate. */
+/* Serializes the lease (token, receipt, how to redeem) that a rank of a mode that may cost money
+ * inherits. launcher/budget/lease.c writes it, and rank/gate reads it. */
 #include "proto/lease.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ base_status proto_lease_write(const proto_lease *lease, int *fd, base_error *ret
     return status;
 }
 
-/* A text of size_bytes with its NUL inside. */
+/* Reads a text of size_bytes, which must have a NUL inside. */
 static bool take_text(base_reader *reader, char *text, size_t size_bytes)
 {
     const char *bytes = base_read_bytes(reader, size_bytes);

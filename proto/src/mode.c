@@ -1,4 +1,4 @@
-/* The table of modes. The launcher, a rank and their tests ask it. */
+/* The table of modes. Read by the launcher, the ranks and their tests. */
 #include "proto/mode.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
         {
             .name = "generate",
             .answers = true,
-            .out = "experiments/35-ddp-cpu", /* where the model comes from */
+            .out = "experiments/35-ddp-cpu", /* the model is read from there */
             .seed = 35200,
             .ranks = 1,
             .ranks_min = 1,
@@ -53,7 +53,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
     [PROTO_MODE_GATE_CHECK] =
         {
             .name = "gate-check",
-            .costs_money = true, /* it stands in for those that do */
+            .costs_money = true, /* it stands in for modes that do */
             .may_restart = true,
             .ranks = 2,
             .ranks_min = 1,

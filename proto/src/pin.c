@@ -1,13 +1,14 @@
-/* Digests of a job's files: written by the launcher, checked by a rank on every host. */
+/* Writes and checks the digests of a job's files. The launcher writes them, and a rank on every
+ * host checks them. */
 #include "proto/pin.h"
 
 #include <string.h>
 
-/* A file that JOB.json names, and where its digest stands. */
+/* A file that JOB.json names, and the field of its digest. */
 typedef struct pinned {
     const char *option;
-    size_t path;   /* in proto_job */
-    size_t sha256; /* in proto_job */
+    size_t path;   /* offset in proto_job */
+    size_t sha256; /* offset in proto_job */
     bool large;
     bool checkpoint;
 } pinned;

@@ -1,4 +1,4 @@
-/* Prompts out of a file: the launcher checks them, the ranks answer them. */
+/* Reads prompts from a file. The launcher checks them with it, and the ranks answer them. */
 #include "proto/prompts.h"
 
 #include <jansson.h>
@@ -39,7 +39,7 @@ static base_status read_json(const char *line, size_t line_bytes, char **text, b
     base_status status = BASE_OK;
     if (object == NULL) {
         status = base_fail(reterr, BASE_ERR_INVALID, "%s", json_error.text);
-    } else if (json_string_length(prompt) == 0) { /* of what is no string, too */
+    } else if (json_string_length(prompt) == 0) { /* 0 also if it is not a string */
         status = base_fail(reterr, BASE_ERR_INVALID, "no \"prompt\" with a text in it");
     } else {
         status = keep(prompt, text, reterr);

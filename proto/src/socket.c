@@ -10,7 +10,7 @@
 
 enum { CONTEXT_SOCKETS_MAX = 32 };
 
-/* The library knows this option; its header names it only with drafts. */
+/* The library has this option, but its header names it only with drafts. */
 #ifndef ZMQ_ZAP_ENFORCE_DOMAIN
 #define ZMQ_ZAP_ENFORCE_DOMAIN 93
 #endif
@@ -37,10 +37,10 @@ typedef struct int_option {
         kinds, option, value, #option                                                              \
     }
 
-/* In a job, heartbeats are off: on one host a rank's death is seen by its pidfd and the launcher's
- * by the lifeline, and a job stopped by a debugger or Ctrl-Z must be able to go on. A service knows
- * its clients only by their connections, so there both sides beat. Reconnecting is off: a rank
- * whose connection broke has failed, and a client that asks again does so with a new socket. */
+/* In a job, heartbeats are off. A rank's death shows in its pidfd, and the launcher's in the
+ * lifeline. A job that a debugger or Ctrl-Z has stopped must be able to continue. A service knows
+ * its clients only by their connections. So there both sides send heartbeats. Reconnecting is off:
+ * a rank whose connection broke has failed, and a client that asks again makes a new socket. */
 static const int_option int_options[] = {
     INT_OPTION(JOB | INSIDE, ZMQ_SNDHWM, PROTO_SEND_MESSAGES_MAX),
     INT_OPTION(JOB | INSIDE, ZMQ_RCVHWM, PROTO_RECV_MESSAGES_MAX),
@@ -48,12 +48,12 @@ static const int_option int_options[] = {
     INT_OPTION(SERVICE, ZMQ_RCVHWM, PROTO_SERVICE_MESSAGES_MAX),
     INT_OPTION(ANY, ZMQ_SNDTIMEO, 0),
     INT_OPTION(ANY & ~KIND(ZAP), ZMQ_RCVTIMEO, 0),
-    INT_OPTION(KIND(ZAP), ZMQ_RCVTIMEO, -1), /* ended by its context */
+    INT_OPTION(KIND(ZAP), ZMQ_RCVTIMEO, -1), /* its context ends it */
     INT_OPTION(JOB | KIND(SERVE), ZMQ_LINGER, PROTO_LINGER_MS),
     INT_OPTION(INSIDE | KIND(ASK), ZMQ_LINGER, 0),
     INT_OPTION(ANY, ZMQ_IPV6, 0),
     INT_OPTION(ANY & ~KIND(ASK), ZMQ_IMMEDIATE, 0),
-    INT_OPTION(KIND(ASK), ZMQ_IMMEDIATE, 1), /* sent: the handshake was done */
+    INT_OPTION(KIND(ASK), ZMQ_IMMEDIATE, 1), /* sends only after the handshake */
     INT_OPTION(ANY, ZMQ_BACKLOG, PROTO_BACKLOG),
     INT_OPTION(ANY, ZMQ_HANDSHAKE_IVL, PROTO_HANDSHAKE_MS),
     INT_OPTION(ANY, ZMQ_CONNECT_TIMEOUT, PROTO_HANDSHAKE_MS),

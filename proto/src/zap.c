@@ -1,5 +1,5 @@
-/* The ZAP admission thread of a ZeroMQ context: asks its caller's function about each CURVE key.
- * Started by bus.c for a job, and by budget-service for its clients. */
+/* The access-check thread (ZAP) of a ZeroMQ context. It asks its caller's function about each CURVE
+ * key. bus.c starts it for a job, and budget-service for its clients. */
 #include "proto/zap.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "proto/socket.h"
 
-/* A request's frames, by RFC 27. */
+/* The frames of a request, by RFC 27. */
 enum {
     FRAME_VERSION,
     FRAME_REQUEST_ID,
@@ -35,7 +35,8 @@ static bool frame_is(const proto_zap_frame *got, const char *text)
     return got->size_bytes == strlen(text) && memcmp(got->data, text, got->size_bytes) == 0;
 }
 
-/* Reads one request of up to FRAME_COUNT frames; more are dropped. False: the context has ended. */
+/* Reads one request. Frames after the first FRAME_COUNT are dropped. False: the context has
+ * ended. */
 static bool read_request(void *socket, proto_zap_frame frames[FRAME_COUNT], int *count)
 {
     int more = 1;
@@ -60,7 +61,7 @@ static bool read_request(void *socket, proto_zap_frame frames[FRAME_COUNT], int 
     return true;
 }
 
-bool proto_zap_judge(const proto_zap_frame frames[PROTO_ZAP_FRAMES], int count,
+bool proto_zap_check(const proto_zap_frame frames[PROTO_ZAP_FRAMES], int count,
                      const proto_zap_options *options, char user_id[PROTO_ZAP_USER_BYTES])
 {
     char domain[PROTO_ZAP_FRAME_BYTES];
@@ -100,14 +101,14 @@ static void *zap_thread(void *user)
     char user_id[PROTO_ZAP_USER_BYTES] = "";
     int count = 0;
     while (read_request(zap->socket, frames, &count)) {
-        const bool admitted = proto_zap_judge(frames, count, &zap->options, user_id);
+        const bool admitted = proto_zap_check(frames, count, &zap->options, user_id);
         if (!send_reply(zap->socket, &frames[FRAME_REQUEST_ID], admitted,
                         admitted ? user_id : "")) {
             break;
         }
     }
-    /* Without this thread whoever connects would wait for ever: end loudly instead, and let nobody
-     * in. Only who shuts the context down ends it otherwise. */
+    /* Without this thread every new connection would wait for ever. So end the process, and admit
+     * nobody. In order, only the shutdown of the context ends the thread. */
     const bool shut_down = zmq_errno() == ETERM;
     BASE_ASSERT(shut_down);
     (void)zmq_close(zap->socket);

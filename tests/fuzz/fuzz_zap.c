@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         }
         at += frame_bytes;
     }
-    const bool admitted = proto_zap_judge(frames, count, &options, user_id);
+    const bool admitted = proto_zap_check(frames, count, &options, user_id);
     BASE_ASSERT(asked <= 1);
     BASE_ASSERT(!admitted || asked == 1);
     BASE_ASSERT(!admitted || count == PROTO_ZAP_FRAMES);

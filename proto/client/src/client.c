@@ -92,7 +92,7 @@ static void wake(proto_client *client)
     (void)!write(client->wake_fd, &one, sizeof one);
 }
 
-/* Packs and queues; waits for room while the link lives. */
+/* Packs the message and queues it. Waits for room as long as the link lives. */
 static void enqueue(proto_client *client, envelope_type *envelope)
 {
     envelope->version = PROTO_CONTROL_VERSION;
@@ -109,7 +109,7 @@ static void enqueue(proto_client *client, envelope_type *envelope)
     wake(client);
 }
 
-/* Waits until *flag, the link's end or the deadline. With the lock held. */
+/* Waits for *flag, the end of the link or the deadline. The caller holds the lock. */
 static base_status wait_for(proto_client *client, const bool *flag, int64_t deadline_ns,
                             base_error *reterr)
 {
@@ -141,7 +141,7 @@ static uint32_t allowed_cpus(void)
     return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 0;
 }
 
-/* Reads at most size_bytes - 1 bytes; files under /proc have no size to ask for. */
+/* Reads at most size_bytes - 1 bytes, because files under /proc have no size. */
 static void read_line(const char *path, char *text, size_t size_bytes)
 {
     text[0] = '\0';
@@ -273,7 +273,8 @@ const char *proto_client_peer_name(const proto_client *client, int rank)
     return client->peer_names[rank];
 }
 
-/* text, or a copy in `cut` without what is over size_bytes - 1 bytes (not inside a character). */
+/* text if it fits, else a copy in `cut` of its first size_bytes - 1 bytes, cut between
+ * characters. */
 static char *cut_text(char *text, char *cut, size_t size_bytes)
 {
     if (strlen(text) < size_bytes) {
@@ -310,7 +311,8 @@ void proto_client_step(proto_client *client, const Ringfence__Control__Step *ste
 
 void proto_client_output(proto_client *client, const Ringfence__Control__Output *output)
 {
-    static char prompt[PROTO_TEXT_BYTES_MAX / 2]; /* one thread calls; both fit one message */
+    static char prompt[PROTO_TEXT_BYTES_MAX / 2]; /* static, since one thread calls; prompt and text
+                                                   * fit into one message */
     static char text[PROTO_TEXT_BYTES_MAX / 2];
     Ringfence__Control__Output copy = *output;
     copy.prompt = cut_text(copy.prompt, prompt, sizeof prompt);
@@ -386,7 +388,7 @@ void proto_client_close(proto_client *client)
         wake(client);
         (void)pthread_join(client->thread, NULL);
     }
-    proto_bus_close(client->bus); /* lets queued messages leave, for a bounded time */
+    proto_bus_close(client->bus); /* queued messages leave, for a bounded time */
     if (client->lifeline_fd >= 0) {
         (void)close(client->lifeline_fd);
     }

@@ -1,8 +1,8 @@
-/* What the two halves of proto_client share: the rank's own thread (client.c) and the control
- * thread (thread.c). Private.
+/* The parts that the two threads of proto_client share: the rank's own thread (client.c) and the
+ * control thread (thread.c). Private.
  *
- * Everything in proto_client below `lock` is guarded by it; `changed` is signalled on every change
- * that the rank's thread may wait for. The bus belongs to the control thread from start to join. */
+ * `lock` guards every member below it. `changed` is signalled on every change that the rank's
+ * thread may wait for. The bus belongs to the control thread from its start until it is joined. */
 #ifndef PROTO_CLIENT_IMPL_H
 #define PROTO_CLIENT_IMPL_H
 
@@ -18,7 +18,7 @@
 enum {
     PROTO_CLIENT_QUEUE_BYTES = 256 * 1024,
     PROTO_CLIENT_PEER_NAME_BYTES = BASE_HOSTNAME_BYTES + 32,
-    PROTO_CLIENT_ABORT_GRACE_MS = 300, /* abort heard until the process is ended */
+    PROTO_CLIENT_ABORT_GRACE_MS = 300, /* from the receipt of Abort until the process is ended */
 };
 
 struct proto_client {
@@ -33,11 +33,11 @@ struct proto_client {
     bool thread_started;
     char (*peer_names)[PROTO_CLIENT_PEER_NAME_BYTES]; /* (world_size), set before joined */
     uint8_t *outgoing;   /* (PROTO_RANK_MESSAGE_BYTES_MAX) the control thread's */
-    size_t unsent_bytes; /* in it: a message that the socket has no room for yet */
+    size_t unsent_bytes; /* bytes of a message in it that the socket had no room for */
     uint8_t *packing;    /* (PROTO_RANK_MESSAGE_BYTES_MAX) the rank's thread's */
     uint64_t exchange_sequence;
     _Atomic bool stop_requested;
-    _Atomic bool dumped; /* the flight record has gone, after a failure */
+    _Atomic bool dumped; /* the flight record was sent, after a failure */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -46,14 +46,14 @@ struct proto_client {
     bool joined;
     bool goodbye;
     bool closing; /* the rank's thread wants the control thread to end */
-    bool ended;   /* nothing more is to be waited for: broken says why */
-    bool aborted; /* that is, by the launcher, which still listens */
+    bool ended;   /* nothing more will come; broken says why */
+    bool aborted; /* the launcher aborted the job, and still listens */
     base_error broken;
     proto_on_abort on_abort;
     void *on_abort_user;
     proto_on_dump on_dump;
     void *on_dump_user;
-    /* the exchange under way: where its parts go, once they are there */
+    /* the current exchange: where its parts are copied to when they come */
     bool exchange_waits;
     bool exchange_done;
     void *exchange_all;
@@ -61,8 +61,8 @@ struct proto_client {
     base_error exchange_error;
 };
 
-/* flight.c: takes the flight record and gives it to `send` in pieces;
- * the last piece may be empty. */
+/* flight.c: writes the flight record and passes it to `send` in pieces. The last piece may be
+ * empty. */
 typedef void (*proto_send_piece)(proto_client *client,
                                  struct Ringfence__Control__Envelope *envelope);
 void proto_client_send_flight(proto_client *client, const char *reason, proto_send_piece send);

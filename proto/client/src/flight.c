@@ -1,4 +1,5 @@
-/* Sending the flight record, from either thread. */
+/* Sends the flight record to the launcher. Called by client.c when the rank fails, and by
+ * thread.c. */
 #include <control.pb-c.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -35,9 +36,10 @@ void proto_client_send_flight(proto_client *client, const char *reason, proto_se
     const int fd = memfd_create("flight", MFD_CLOEXEC);
     bool there = false;
     if (fd < 0) {
-        return; /* a record less, not a job less */
+        return; /* the record is lost, but the job goes on */
     }
-    (void)pthread_mutex_lock(&client->lock); /* held: the rank may be taking the callback away */
+    /* held during the call, because the rank may want to remove the callback */
+    (void)pthread_mutex_lock(&client->lock);
     if (client->on_dump != NULL) {
         client->on_dump(client->on_dump_user, fd, reason);
         there = true;

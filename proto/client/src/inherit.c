@@ -1,5 +1,5 @@
-/* Reads and checks what the launcher left a rank: environment variables, descriptors, JOB.json,
- * keys. Called once, by proto_client_open. */
+/* Reads and checks what a rank inherits from the launcher: environment variables, descriptors,
+ * JOB.json, keys. Called once, by proto_client_open. */
 #include "inherit.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static const char by_hand[] =
     "a rank is not started by hand; run: launcher --ranks 2 --mode ddp-cpu, or, with a program of "
     "your own: launcher --ranks 2 -- PROGRAM (no job: %s)";
 
-/* A whole number of the environment in [min, max]. */
+/* Reads a whole number in [min, max] from the environment. */
 static base_status env_number(const char *name, long min, long max, int *value, base_error *reterr)
 {
     const char *text = getenv(name);
@@ -35,7 +35,7 @@ static base_status env_number(const char *name, long min, long max, int *value, 
     return BASE_OK;
 }
 
-/* A descriptor number of the environment, open, made close-on-exec. */
+/* Reads a descriptor's number from the environment. It must be open, and becomes close-on-exec. */
 static base_status env_fd(const char *name, int *fd, base_error *reterr)
 {
     const base_status status = env_number(name, STDERR_FILENO + 1, 1 << 20, fd, reterr);
@@ -48,7 +48,7 @@ static base_status env_fd(const char *name, int *fd, base_error *reterr)
     return status;
 }
 
-/* JOB.json, with its paths as this host has them. */
+/* Reads JOB.json, and makes its paths this host's. */
 static base_status read_job(int fd, proto_inherited *inherited, base_error *reterr)
 {
     proto_job *job = &inherited->identity.job;
@@ -64,7 +64,7 @@ static base_status read_job(int fd, proto_inherited *inherited, base_error *rete
     return status;
 }
 
-/* "tcp://127.0.0.1:40123" or "tcp://[::1]:40123" without all but the address. */
+/* The address of "tcp://127.0.0.1:40123" or "tcp://[::1]:40123". */
 static void address_of(const char *endpoint, char address[PROTO_ENDPOINT_BYTES])
 {
     const char *slashes = strstr(endpoint, "//");

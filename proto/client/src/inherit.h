@@ -10,14 +10,14 @@
 
 typedef struct proto_inherited {
     proto_identity identity;
-    void *job_bytes; /* JOB.json as it came; the caller frees it, also after a failure */
+    void *job_bytes; /* the bytes of JOB.json; the caller frees them, also after a failure */
     size_t job_size;
     proto_key_file key; /* the caller wipes it */
     int lifeline_fd;    /* the caller closes it; -1 after a failure */
 } proto_inherited;
 
-/* Reads everything, wipes the key's descriptor, closes both files. The lifeline is the read end of
- * a pipe that nobody writes to: it ends with the launcher. */
+/* Reads everything, overwrites the key in its descriptor, and closes both files. The lifeline is
+ * the read end of a pipe that nobody writes to. It closes when the launcher ends. */
 BASE_MUST_CHECK base_status proto_inherit(proto_inherited *inherited, base_error *reterr);
 
 #endif

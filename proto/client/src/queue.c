@@ -1,5 +1,5 @@
-/* The byte ring between the rank's thread, which puts packed messages in (client.c), and the
- * control thread, which takes them out (thread.c). The client's lock guards it. */
+/* The ring of bytes between the rank's thread and the control thread. client.c puts packed messages
+ * in, and thread.c takes them out. The client's lock guards it. */
 #include "queue.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ bool client_queue_empty(const client_queue *queue)
     return queue->head == queue->tail;
 }
 
-/* Bytes from position `at` up to the end of the ring, at most `wanted`. */
+/* How many bytes of `wanted` there are from position `at` to the end of the ring. */
 static size_t until_end(const client_queue *queue, size_t at, size_t wanted)
 {
     const size_t left = queue->size_bytes - at % queue->size_bytes;

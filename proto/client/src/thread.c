@@ -1,4 +1,5 @@
-/* The control thread: owns the bus, sends what is queued, hears the launcher. */
+/* The control thread: owns the bus, sends what is queued, and handles the launcher's messages.
+ * Started by client.c when the rank joins. */
 #include <control.pb-c.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -14,13 +15,14 @@
 #include "base/log.h"
 #include "client_impl.h"
 
-/* An idle look at the bus now and then, as the launcher has it: its descriptor tells of changes
- * only, and a change that were ever missed should cost a moment, not the job. */
+/* The bus's descriptor reports changes, not states. So the thread also looks at an idle bus from
+ * time to time, as the launcher does. If a change were ever missed, that would cost a moment and
+ * not the job. */
 enum { POLL_BUSY_MS = 5, POLL_IDLE_MS = 1000, LINKS = PROTO_BUS_FDS + 2 };
 
 typedef Ringfence__Control__Envelope envelope_type;
 
-/* The link is over: whoever waits is told why. The first reason stays. */
+/* Ends the link, and gives all who wait the reason. The first reason stays. */
 static void end_link(proto_client *client, base_status status, const char *why)
 {
     (void)pthread_mutex_lock(&client->lock);
@@ -40,7 +42,7 @@ static bool closing(proto_client *client)
     return result;
 }
 
-static void hear_roster(proto_client *client, const Ringfence__Control__Roster *roster)
+static void handle_roster(proto_client *client, const Ringfence__Control__Roster *roster)
 {
     (void)pthread_mutex_lock(&client->lock);
     if (!client->joined) {
@@ -55,7 +57,7 @@ static void hear_roster(proto_client *client, const Ringfence__Control__Roster *
     (void)pthread_mutex_unlock(&client->lock);
 }
 
-static void hear_exchanged(proto_client *client, const Ringfence__Control__Exchanged *exchanged)
+static void handle_exchanged(proto_client *client, const Ringfence__Control__Exchanged *exchanged)
 {
     (void)pthread_mutex_lock(&client->lock);
     if (client->exchange_waits && exchanged->sequence == client->exchange_sequence) {
@@ -83,7 +85,7 @@ static void send_now(proto_client *client, envelope_type *envelope)
     (void)!proto_bus_send(client->bus, PROTO_NO_RANK, envelope, &ignored);
 }
 
-/* Sends what is queued. True when all is sent. */
+/* Sends what is queued. Returns whether all of it was sent. */
 static bool send_queued(proto_client *client)
 {
     base_error error;
@@ -110,7 +112,8 @@ static bool send_queued(proto_client *client)
     }
 }
 
-/* For a moment the rank may leave by itself, and say what it was about to. True if it leaves. */
+/* Waits a moment for the rank to exit by itself, so that it can still report. Returns whether it
+ * does. */
 static bool await_leaving(proto_client *client)
 {
     const int64_t deadline_ns =
@@ -132,8 +135,8 @@ static bool await_leaving(proto_client *client)
     return leaving;
 }
 
-/* Aborted: the process ends, if the rank does not leave by itself. */
-static void hear_abort(proto_client *client, const Ringfence__Control__Abort *abort_message)
+/* After an abort, ends the process if the rank does not exit by itself. */
+static void handle_abort(proto_client *client, const Ringfence__Control__Abort *abort_message)
 {
     if (!atomic_exchange(&client->dumped, true)) {
         proto_client_send_flight(client, abort_message->reason, send_now);
@@ -142,28 +145,29 @@ static void hear_abort(proto_client *client, const Ringfence__Control__Abort *ab
     client->aborted = !client->ended;
     (void)pthread_mutex_unlock(&client->lock);
     end_link(client, BASE_ERR_ABORTED, abort_message->reason);
-    (void)pthread_mutex_lock(&client->lock); /* held: the rank may be taking the callback away */
+    /* held during the call, because the rank may want to remove the callback */
+    (void)pthread_mutex_lock(&client->lock);
     if (client->on_abort != NULL) {
         client->on_abort(client->on_abort_user, abort_message->reason);
     }
     (void)pthread_mutex_unlock(&client->lock);
     if (!await_leaving(client)) {
-        proto_bus_close(client->bus); /* what it was given leaves */
+        proto_bus_close(client->bus); /* messages that the bus has taken leave */
         _exit(BASE_EXIT_ERROR);
     }
 }
 
-static void hear(proto_client *client, const envelope_type *envelope)
+static void handle(proto_client *client, const envelope_type *envelope)
 {
     switch (envelope->body_case) {
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
-        hear_roster(client, envelope->roster);
+        handle_roster(client, envelope->roster);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
-        hear_exchanged(client, envelope->exchanged);
+        handle_exchanged(client, envelope->exchanged);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT:
-        hear_abort(client, envelope->abort);
+        handle_abort(client, envelope->abort);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
         atomic_store(&client->stop_requested, true);
@@ -177,12 +181,12 @@ static void hear(proto_client *client, const envelope_type *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
         proto_client_send_flight(client, "asked for", send_now);
         break;
-    default: /* proto_envelope_unpack lets no other through */
+    default: /* proto_envelope_unpack refuses all others */
         break;
     }
 }
 
-static void hear_event(proto_client *client, const proto_bus_event *event)
+static void handle_event(proto_client *client, const proto_bus_event *event)
 {
     switch (event->kind) {
     case PROTO_BUS_CONNECTED:
@@ -208,7 +212,7 @@ static void hear_event(proto_client *client, const proto_bus_event *event)
     }
 }
 
-/* Takes everything that has come. */
+/* Handles all messages that have come. */
 static void drain(proto_client *client)
 {
     proto_bus_event event;
@@ -222,11 +226,11 @@ static void drain(proto_client *client)
             break;
         }
         if (envelope != NULL) {
-            hear(client, envelope);
+            handle(client, envelope);
         }
     } while (envelope != NULL);
     while (proto_bus_next_event(client->bus, &event)) {
-        hear_event(client, &event);
+        handle_event(client, &event);
     }
 }
 
@@ -253,7 +257,7 @@ void *proto_client_thread(void *user)
             break;
         }
         if (links[3].revents != 0) {
-            _exit(BASE_EXIT_ERROR); /* the launcher is gone: nobody is left to report to */
+            _exit(BASE_EXIT_ERROR); /* the launcher has died: there is nobody to report to */
         }
         if (links[2].revents != 0) {
             uint64_t count = 0;

@@ -1,15 +1,15 @@
 /* The bus: one framed Envelope over one ZeroMQ socket, encrypted with CURVE.
  *
- * The launcher listens (ROUTER), a rank connects (DEALER). Each rank has a key pair of its own; the
- * listening side admits exactly the public keys it was given, and a message's rank is the rank of
- * the key it came under, whatever the message says. So one rank cannot pose as another, and a
- * process without a key does not get in.
+ * The launcher listens (ROUTER), and a rank connects (DEALER). Each rank has a key pair of its own,
+ * and the launcher admits exactly the ranks' public keys. The key of a connection decides which
+ * rank a message is from, whatever the message says. So one rank cannot pose as another, and a
+ * process without a key cannot connect.
  *
- * Nothing blocks: send and recv return at once. Poll proto_bus_fds for reading; when one is ready,
- * and after every send, take messages and events until there are none (the descriptors tell of
- * changes, not of states). There is no reconnecting: a connection that breaks is an event.
+ * Nothing blocks: send and recv return at once. Poll proto_bus_fds for reading. When one is ready,
+ * and after every send, take messages and events until there are none, because the descriptors
+ * report changes, not states. A connection that breaks is an event, and is not made again.
  *
- * A bus, with its I/O thread and its admission thread, belongs to one thread of the caller's. */
+ * A bus, with its I/O thread and its access-check thread, belongs to one thread of the caller. */
 #ifndef PROTO_BUS_H
 #define PROTO_BUS_H
 
@@ -30,7 +30,7 @@ enum {
 };
 
 typedef struct proto_bus_listen_options {
-    const char *address; /* numeric: "127.0.0.1"; the port is chosen by the system */
+    const char *address; /* numeric: "127.0.0.1"; the system chooses the port */
     const proto_keypair *keys;
     int world_size;
     const uint8_t (*rank_public_keys)[PROTO_KEY_BYTES]; /* (world_size), copied */
@@ -39,20 +39,20 @@ typedef struct proto_bus_listen_options {
 BASE_MUST_CHECK base_status proto_bus_listen(const proto_bus_listen_options *options,
                                              proto_bus **bus, base_error *reterr);
 
-/* Starts connecting to key->endpoint; how it went comes as an event. */
+/* Starts to connect to key->endpoint. An event tells the result. */
 BASE_MUST_CHECK base_status proto_bus_connect(const proto_key_file *key, int world_size,
                                               proto_bus **bus, base_error *reterr);
 
-/* Gives queued messages PROTO_LINGER_MS to leave. NULL is fine. */
+/* Waits up to PROTO_LINGER_MS for queued messages to leave. NULL is fine. */
 void proto_bus_close(proto_bus *bus);
 
-/* "tcp://127.0.0.1:40123": what was bound, with the port. */
+/* The bound endpoint with its port: "tcp://127.0.0.1:40123". */
 const char *proto_bus_endpoint(const proto_bus *bus);
 
 void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS]);
 
-/* To a rank (launcher) or to the launcher (rank; pass PROTO_NO_RANK). version is filled in.
- * BASE_ERR_PEER when that rank has not joined or is gone, BASE_ERR_BUSY when its queue is full. */
+/* Sends to a rank (launcher), or to the launcher (rank; pass PROTO_NO_RANK). Fills in version.
+ * BASE_ERR_PEER if that rank has not joined or has gone, BASE_ERR_BUSY if its queue is full. */
 BASE_MUST_CHECK base_status proto_bus_send(proto_bus *bus, int rank,
                                            struct Ringfence__Control__Envelope *envelope,
                                            base_error *reterr);
@@ -61,9 +61,8 @@ BASE_MUST_CHECK base_status proto_bus_send(proto_bus *bus, int rank,
 BASE_MUST_CHECK base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data,
                                                   size_t size_bytes, base_error *reterr);
 
-/* The next message, checked; *envelope is NULL when none waits, and lives until the next call.
- * *rank is who sent it (launcher side), also when BASE_ERR_INVALID says that the message is
- * refused. */
+/* Takes the next message, and checks it. *envelope is NULL if there is none, and lives until the
+ * next call. *rank is the sender (launcher side), also if BASE_ERR_INVALID refuses the message. */
 BASE_MUST_CHECK base_status proto_bus_recv(proto_bus *bus, int *rank,
                                            struct Ringfence__Control__Envelope **envelope,
                                            base_error *reterr);
@@ -77,10 +76,10 @@ typedef enum proto_bus_event_kind {
 
 typedef struct proto_bus_event {
     proto_bus_event_kind kind;
-    int rank; /* launcher side: whose connection, where known; else PROTO_NO_RANK */
+    int rank; /* launcher side: the rank whose connection it was, if known; else PROTO_NO_RANK */
 } proto_bus_event;
 
-/* Takes the next event; false: there is none. */
+/* Takes the next event. False if there is none. */
 bool proto_bus_next_event(proto_bus *bus, proto_bus_event *event);
 
 #endif

@@ -1,5 +1,5 @@
-/* Digests, by libsodium: SHA-256 for records people compare, BLAKE2b-256 (faster) for checks
- * between ranks. Pure; thread safe. */
+/* Digests, by libsodium: SHA-256 for records that people compare, and the faster BLAKE2b-256 for
+ * checks between ranks. Pure; thread safe. */
 #ifndef PROTO_DIGEST_H
 #define PROTO_DIGEST_H
 

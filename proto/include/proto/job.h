@@ -1,16 +1,17 @@
 /* The whole configuration of a job, as one canonical JSON text: JOB.json.
  *
- * The launcher makes it from its command line, the rank parses its whole configuration from those
- * very bytes; nothing else configures a rank. Canonical: keys sorted, no spaces, every field
- * present, in groups by subject. Reading is strict: unknown or missing keys, duplicate keys, wrong
- * types and values out of range are refused by name. A name of a choice becomes an enum here.
+ * The launcher makes it from its command line. The rank parses its whole configuration from exactly
+ * these bytes, and nothing else configures it. Canonical: keys sorted, no spaces, every field
+ * present, grouped by subject. Reading is strict: unknown, missing and duplicate keys, wrong types
+ * and values out of range are refused by name. The name of a choice becomes an enum here.
  *
- * A path is absolute, or below the job's root, a directory that each host has where it likes. The
- * root is not in JOB.json: the launcher gets it by --root, and its ranks in RINGFENCE_JOB_ROOT.
+ * A path is absolute, or below the job's root. The root is a directory that may differ from host to
+ * host. It is not in JOB.json: the launcher gets it by --root, and its ranks get it in
+ * RINGFENCE_JOB_ROOT.
  *
  * The table in job_fields.c also has the launcher's options for these fields (base/options.h).
  *
- * Plain data, no pointers; pure functions. */
+ * Plain data without pointers. Pure functions. */
 #ifndef PROTO_JOB_H
 #define PROTO_JOB_H
 
@@ -25,12 +26,12 @@
 #include "proto/mode.h"
 
 enum {
-    PROTO_JOB_VERSION = 2, /* of JOB.json; 1 was flat, and did not say so */
+    PROTO_JOB_VERSION = 2, /* of JOB.json; version 1 had no groups and no version */
     PROTO_JOB_BYTES_MAX = 64 * 1024,
     PROTO_JOB_INTERFACE_BYTES = 256,
 };
 
-#define PROTO_TEMPERATURE_MIN 1e-3 /* but for 0 */
+#define PROTO_TEMPERATURE_MIN 1e-3 /* smallest temperature besides 0 */
 #define PROTO_TEMPERATURE_MAX 1e3
 
 typedef enum proto_loss_on { PROTO_LOSS_ON_CORRECTION, PROTO_LOSS_ON_ALL } proto_loss_on;
@@ -77,8 +78,10 @@ typedef struct proto_job_model {
     int64_t heads;
     int64_t context;
     char checkpoint[BASE_PATH_BYTES]; /* directory to start from; empty: fresh parameters */
-    char checkpoint_sha256[PROTO_DIGEST_HEX_BYTES]; /* as proto/pin.h says; empty: not pinned */
-    proto_verify verify;                            /* what of it the digest covers */
+    char checkpoint_sha256[PROTO_DIGEST_HEX_BYTES]; /* in the form of proto/pin.h; empty: not
+                                                     * pinned */
+    proto_verify verify;                            /* what part of the checkpoint the digest
+                                                     * covers */
 } proto_job_model;
 
 typedef struct proto_job_data {
@@ -108,7 +111,8 @@ typedef struct proto_job_train {
 
 typedef struct proto_job_parallel {
     proto_transport transport;
-    char interface[PROTO_JOB_INTERFACE_BYTES]; /* as libcoll's option of that name; empty: none */
+    char interface[PROTO_JOB_INTERFACE_BYTES]; /* as in libcoll's option of that name; empty:
+                                                * none */
     proto_tcp_auth tcp_auth;
     proto_algorithm algorithm;
     proto_timing timing;
@@ -121,12 +125,12 @@ typedef struct proto_job_parallel {
 typedef struct proto_job_infer {
     bool eval;                     /* exact-match accuracy on heldout at the end */
     int64_t eval_every;            /* steps between two evaluations; 0: at the end only */
-    char prompts[BASE_PATH_BYTES]; /* a file, as proto/prompts.h says; empty: none */
+    char prompts[BASE_PATH_BYTES]; /* a file in the form of proto/prompts.h; empty: none */
     char prompts_sha256[PROTO_DIGEST_HEX_BYTES];
     int64_t max_new_tokens;
     int64_t max_num_seqs;  /* sequences that are decoded together */
-    bool ignore_eos;       /* the end token ends nothing */
-    bool baseline;         /* the prompts also on one rank, and on replicas of one rank each */
+    bool ignore_eos;       /* the end token does not end a text */
+    bool baseline;         /* runs the prompts also on one rank, and on replicas of one rank each */
     double temperature;    /* 0: the most probable token; else 0.001 … 1000 */
     int64_t top_k;         /* 0: of all tokens */
     double top_p;          /* 1: of all tokens */
@@ -154,13 +158,13 @@ enum {
     PROTO_FIELD_MODE = 1 << 2,
     PROTO_FIELD_RANKS = 1 << 3,
     PROTO_FIELD_SEED = 1 << 4,
-    PROTO_FIELDS_FREE = 1 << 8, /* the first bit that is free */
+    PROTO_FIELDS_FREE = 1 << 8, /* the first free bit */
 };
 
 /* The fields of a proto_job: keys, ranges, options. */
 extern const base_fields proto_job_fields;
 
-/* The names that JOB.json has for a value; NULL: it is none. */
+/* The names of a value in JOB.json; NULL: there is no such value. */
 const char *proto_loss_on_name(int value);
 const char *proto_schedule_name(int value);
 const char *proto_verify_name(int value);
@@ -169,28 +173,29 @@ const char *proto_transport_name(int value);
 const char *proto_tcp_auth_name(int value);
 const char *proto_algorithm_name(int value);
 
-/* The defaults of `launcher`; paths empty. */
+/* The launcher's defaults. Paths are empty. */
 void proto_job_defaults(proto_job *job);
 
-/* Every field is in its range and the fields agree (width divisible by heads, say). */
+/* Checks that every field is in its range, and that the fields agree (width divisible by heads,
+ * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
 
-/* Sets one field, by its key, from a text as it stands on a command line, and checks its range. The
- * message says what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */
+/* Sets one field by its key from a text of a command line, and checks its range. The message says
+ * what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */
 BASE_MUST_CHECK base_status proto_job_set(proto_job *job, const char *key, const char *value,
                                           base_error *reterr);
 
-/* Writes the canonical text, NUL-terminated; *text is malloc'ed, freed by the caller. Paths below
- * root are written relative to it; "": all as they are. */
+/* Writes the canonical text, NUL-terminated. *text is malloc'ed, and the caller frees it. Paths
+ * below root are written relative to it. With root "" all are written as they are. */
 BASE_MUST_CHECK base_status proto_job_write(const proto_job *job, const char *root, char **text,
                                             size_t *text_bytes, base_error *reterr);
 
-/* Strict parse and check. job is untouched on failure. */
+/* Parses and checks strictly. On failure job is unchanged. */
 BASE_MUST_CHECK base_status proto_job_parse(const void *text, size_t text_bytes, proto_job *job,
                                             base_error *reterr);
 
-/* Makes every path absolute that is below the job's root. BASE_ERR_INVALID: there is one, and root
- * is ""; BASE_ERR_LIMIT: it gets too long. */
+/* Makes the paths below the job's root absolute. BASE_ERR_INVALID: there is such a path, but root
+ * is "". BASE_ERR_LIMIT: a path gets too long. */
 BASE_MUST_CHECK base_status proto_job_resolve(proto_job *job, const char *root, base_error *reterr);
 
 #endif

@@ -7,35 +7,37 @@
 enum {
     PROTO_CONTROL_VERSION = 1,
 
-    /* one message from a rank: the largest is an Output (a prompt and a text) */
+    /* one message from a rank; the largest is an Output (a prompt and a text) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
     /* one rank's part of a message from the launcher:
      * a Join in the roster, a part of an exchange */
     PROTO_LAUNCHER_PART_BYTES_MAX = 4096 + 1024,
     /* one rank's part of an exchange */
     PROTO_EXCHANGE_BYTES_MAX = 4096,
-    /* a rank's flight record: a piece of it, and all */
+    /* one piece of a rank's flight record, and the whole record */
     PROTO_FLIGHT_PIECE_BYTES_MAX = 32 * 1024,
     PROTO_FLIGHT_BYTES_MAX = 1024 * 1024,
 
     PROTO_TEXT_BYTES_MAX = 32 * 1024,   /* a prompt, a generated text */
-    PROTO_PROMPT_BYTES_MAX = 16 * 1024, /* a prompt that is asked for */
+    PROTO_PROMPT_BYTES_MAX = 16 * 1024, /* a prompt that a user gives */
     PROTO_PROMPTS_MAX = 64 * 1024,      /* prompts of one job */
-    PROTO_REASON_BYTES_MAX = 4096,      /* an error's words */
-    PROTO_NAME_BYTES_MAX = 256,         /* a transport, a matrix library, a sentence's beginning */
+    PROTO_REASON_BYTES_MAX = 4096,      /* the message of an error */
+    PROTO_NAME_BYTES_MAX = 256,         /* a transport, a matrix library, the beginning of a
+                                         * sentence */
 
     /* messages queued for one peer before sending fails (launcher) or waits (rank) */
     PROTO_SEND_MESSAGES_MAX = 8192,
     PROTO_RECV_MESSAGES_MAX = 8192,
 
-    PROTO_HANDSHAKE_MS = 10 * 1000, /* TCP connected until CURVE has agreed */
+    PROTO_HANDSHAKE_MS = 10 * 1000, /* from the TCP connection to the end of the CURVE handshake */
     PROTO_LINGER_MS = 200,          /* a closing socket waits so long for its last messages */
     PROTO_BACKLOG = 128,            /* connections waiting in the kernel */
 
-    /* a service with clients that come and go */
+    /* a service whose clients come and go */
     PROTO_SERVICE_MESSAGES_MAX = 16, /* queued per connection and direction; then it waits */
     PROTO_SERVICE_HEARTBEAT_MS = 5 * 1000,
-    PROTO_SERVICE_SILENCE_MS = 15 * 1000, /* a connection that says nothing for so long is closed */
+    PROTO_SERVICE_SILENCE_MS = 15 * 1000, /* a connection is closed after so long without a
+                                           * message */
 
     PROTO_ENDPOINT_BYTES = 128, /* with the final NUL */
 };

@@ -1,7 +1,7 @@
-/* The launcher's modes, one row each: what a mode may do and what it leaves behind.
+/* The launcher's modes, one row each: what a mode may do, and what it leaves behind.
  *
- * A mode's name becomes a proto_mode where it enters (command line, JOB.json); after that everybody
- * asks the row, and nobody compares names. To add a mode: an enum value, its row in mode.c, and its
+ * A mode's name becomes a proto_mode at the command line and in JOB.json. After that all code reads
+ * the row, and none compares names. To add a mode: an enum value, its row in mode.c, and its
  * function in rank/src/modes.c.
  *
  * Pure; thread safe. */
@@ -15,7 +15,7 @@ typedef enum proto_mode {
     PROTO_MODE_DDP_CPU,
     PROTO_MODE_GENERATE,
     PROTO_MODE_TP_CPU,
-    PROTO_MODE_PROGRAM, /* of the user's, behind "--" */
+    PROTO_MODE_PROGRAM, /* a user's program, behind "--" */
     PROTO_MODE_GATE_CHECK,
     PROTO_MODE_COUNT,
 } proto_mode;
@@ -29,13 +29,13 @@ typedef enum proto_record_kind {
 
 typedef struct proto_mode_row {
     const char *name;
-    bool costs_money;         /* ask proto_mode_costs_money, which knows more */
+    bool costs_money;         /* call proto_mode_costs_money instead, which checks more */
     bool trains;              /* reads data, reports Ready and each Step */
     bool answers;             /* takes prompts */
-    bool shares_model;        /* one model over all ranks, not one on each */
-    bool may_restart;         /* --max-restarts: nothing is lost by starting it anew */
+    bool shares_model;        /* all ranks share one model; false: each has its own */
+    bool may_restart;         /* --max-restarts: starting again loses nothing */
     proto_record_kind record; /* kept in --out */
-    const char *lab;          /* "lab" in the record; NULL: the mode keeps none */
+    const char *lab;          /* "lab" in the record; NULL: the mode has no record */
     const char *out;          /* the default of --out; NULL: the mode reads and writes none */
     const char *checkpoint;   /* the default of --checkpoint; NULL: none, or what --out says */
     int64_t seed;             /* the default of --seed; 0: the job's (proto_job_defaults) */
@@ -47,16 +47,16 @@ typedef struct proto_mode_row {
 /* mode < PROTO_MODE_COUNT. */
 const proto_mode_row *proto_mode_get(proto_mode mode);
 
-/* NULL when mode is not in [0, PROTO_MODE_COUNT): the names of an enum field (base/fields.h). */
+/* NULL if mode is not in [0, PROTO_MODE_COUNT). Names of an enum field (base/fields.h). */
 const char *proto_mode_name(int mode);
 
-/* The mode of that name; false: there is none, and *mode is untouched. */
+/* Finds the mode of that name. False if there is none; *mode is then unchanged. */
 bool proto_mode_parse(const char *name, proto_mode *mode);
 
-/* Whether a mode may cost money: its ranks pass the gate (rank/gate.h) before anything else.
+/* Whether a mode may cost money. If so, its ranks pass the gate (rank/gate.h) before anything else.
  *
- * A row (NULL: of a mode that nobody knows) costs money if it says so, if it is unknown, or if its
- * name ends in -nccl, whatever it says. */
+ * A mode costs money if its row says so, if it has no row (NULL), or if its name ends in -nccl,
+ * whatever the row says. */
 bool proto_mode_costs_money(proto_mode mode);
 bool proto_mode_row_costs_money(const proto_mode_row *row);
 

@@ -1,5 +1,5 @@
-/* ZeroMQ sockets with every option set in one place, for the libraries that speak over them. No
- * ZeroMQ header is needed to include this: a socket and a context are void pointers. */
+/* ZeroMQ sockets with every option set in one place. This header needs no ZeroMQ header: sockets
+ * and contexts are void pointers. */
 #ifndef PROTO_SOCKET_H
 #define PROTO_SOCKET_H
 
@@ -17,26 +17,26 @@ typedef enum proto_socket_kind {
     PROTO_SOCKET_MONITOR, /* PAIR, inside the process */
     PROTO_SOCKET_ZAP,     /* REP, inside the process */
     PROTO_SOCKET_SERVE,   /* ROUTER, CURVE server: a service that outlives its clients */
-    PROTO_SOCKET_ASK,     /* DEALER, CURVE client: one question at a time */
+    PROTO_SOCKET_ASK,     /* DEALER, CURVE client: one request at a time */
 } proto_socket_kind;
 
 typedef struct proto_socket_options {
     proto_socket_kind kind;
-    int64_t message_bytes_max; /* larger ones close the connection */
+    int64_t message_bytes_max; /* a larger message closes the connection */
     const proto_keypair *keys; /* of this side; NULL inside the process */
     const uint8_t *server_key; /* CONNECT, ASK: the other side's public key */
-    const char *zap_domain;    /* LISTEN, SERVE: what admission is asked about; not empty */
+    const char *zap_domain;    /* LISTEN, SERVE: named in each access check; not empty */
 } proto_socket_options;
 
 /* Makes a socket with all its options; the caller closes it. */
 BASE_MUST_CHECK base_status proto_socket_open(void *context, const proto_socket_options *options,
                                               void **socket, base_error *reterr);
 
-/* A context for few sockets and one I/O thread. */
+/* Makes a context for few sockets, with one I/O thread. */
 BASE_MUST_CHECK base_status proto_socket_context(void **context, base_error *reterr);
 
-/* zmq_send and zmq_msg_recv, begun again where a signal (a debugger, SIGCONT) broke in. With
- * ZMQ_DONTWAIT neither blocks. Negative: zmq_errno says why. */
+/* zmq_send and zmq_msg_recv, repeated after a signal (a debugger, SIGCONT). With ZMQ_DONTWAIT
+ * neither blocks. Negative: zmq_errno has the reason. */
 int proto_zmq_send(void *socket, const void *data, size_t size_bytes, int flags);
 int proto_zmq_recv(void *socket, struct zmq_msg_t *message, int flags);
 

@@ -1,12 +1,13 @@
-/* The rank's end of the control plane: joins the job, exchanges, reports, and hears the launcher.
+/* The rank's end of the control plane: joins the job, exchanges, reports, and receives the
+ * launcher's messages.
  *
- * A control thread owns the socket; the rank's own thread talks to it through a queue and never
- * blocks on the launcher except in join, exchange and finish. What the launcher says at any time
- * (abort, stop, its end) is heard by that thread: on abort it calls on_abort (from the control
- * thread), waits abort_grace_ms for the rank to leave by itself, and then ends the process. If the
- * launcher is gone (lifeline closed) the process ends.
+ * A control thread owns the socket. The rank's own thread passes it messages through a queue, and
+ * blocks on the launcher only in join, exchange and finish. The control thread receives what the
+ * launcher sends at any time: abort, stop, the end of the launcher. On abort it calls on_abort,
+ * waits abort_grace_ms for the rank to exit by itself, and then ends the process. If the launcher
+ * has died (the lifeline is closed), it ends the process.
  *
- * Functions here are called by one thread of the rank. */
+ * One thread of the rank calls these functions. */
 #ifndef PROTO_CLIENT_H
 #define PROTO_CLIENT_H
 
@@ -20,8 +21,8 @@
 
 typedef struct proto_client proto_client;
 
-/* What the process inherited: the job's own bytes and its keys.
- * Secrets stay inside proto_client. */
+/* What the process inherited: the job's exact bytes and its keys. Secrets stay inside
+ * proto_client. */
 typedef struct proto_identity {
     int rank;
     int world_size;
@@ -29,47 +30,50 @@ typedef struct proto_identity {
     int local_world_size;
     proto_job job;
     uint8_t
-        launcher_public_key[PROTO_KEY_BYTES]; /* the job's: who listens has proved it once joined */
-    uint8_t collectives_key[PROTO_KEY_BYTES]; /* for ranks to prove that they belong to the job */
+        launcher_public_key[PROTO_KEY_BYTES]; /* the job's: after join, the listener has proved that
+                                               * it has the secret key */
+    uint8_t collectives_key[PROTO_KEY_BYTES]; /* with it ranks prove to each other that they belong
+                                               * to the job */
     char launcher_address[PROTO_ENDPOINT_BYTES]; /* numeric, without the port */
 } proto_identity;
 
 typedef void (*proto_on_abort)(void *user, const char *reason);
 
-/* Writes the flight record of this rank's collectives to fd, as JSON. Called by either thread. */
+/* Writes the flight record of this rank's collectives to fd, as JSON. Either thread may call it. */
 typedef void (*proto_on_dump)(void *user, int fd, const char *reason);
 
-/* Reads the inherited descriptors and environment. A rank started by hand gets BASE_ERR_AUTH with a
- * message that says what to run. */
+/* Reads the inherited descriptors and environment. A rank that was started by hand gets
+ * BASE_ERR_AUTH, with a message that says what to run. */
 BASE_MUST_CHECK base_status proto_client_open(proto_identity *identity, proto_client **client,
                                               base_error *reterr);
 
-/* JOB.json's own bytes, as inherited; they live as long as the client. */
+/* The exact bytes of JOB.json, as inherited. They live as long as the client. */
 const void *proto_client_job_bytes(const proto_client *client, size_t *size_bytes);
 
 /* Connects, joins, waits for the roster. */
 BASE_MUST_CHECK base_status proto_client_join(proto_client *client, base_error *reterr);
 
-/* Sets or (NULL) takes away what an abort calls. After it returns the old one is not running and
- * will not be called. on_abort must not block or call this client. */
+/* Sets the function that an abort calls; NULL: none. When this returns, the old one is not running
+ * and will not be called. on_abort must not block or call this client. */
 void proto_client_on_abort(proto_client *client, proto_on_abort on_abort, void *user);
 
-/* The same for what writes the flight record: it goes to the launcher when this rank fails, when
- * the job is aborted (whatever the rank's own thread is doing), and when the launcher asks. */
+/* The same for the function that writes the flight record. The record goes to the launcher if this
+ * rank fails, if the job is aborted (whatever the rank's own thread is doing), and if the launcher
+ * asks for it. */
 void proto_client_on_dump(proto_client *client, proto_on_dump on_dump, void *user);
 
 /* A coll_exchange over the launcher; user is the proto_client. */
 base_status proto_client_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                   int64_t deadline_ns, base_error *reterr);
 
-/* The launcher has asked to stop after the current step. */
+/* Whether the launcher has asked for a stop after the current step. */
 bool proto_client_stop_requested(const proto_client *client);
 
 /* "host h, pid 42" of another rank, from the roster; static storage of the client. */
 const char *proto_client_peer_name(const proto_client *client, int rank);
 
-/* Reports, queued; the messages are ringfence__control__* as generated from control.proto, packed
- * by the callee. They are copied. */
+/* Reports. They are queued. The messages are ringfence__control__* as generated from control.proto.
+ * These functions pack them, which copies them. */
 struct Ringfence__Control__Ready;
 struct Ringfence__Control__Step;
 struct Ringfence__Control__Output;
