@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/splitmix.h"
+
 enum {
     SLOT_BYTES = 32,
     WORD_BYTES = CORPUS_SENTENCE_BYTES + 1, /* a longer word is cut, and then does not fit */
@@ -13,10 +15,7 @@ enum {
 
 uint64_t corpus_mix(uint64_t value)
 {
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
-    return value ^ value >> 31;
+    return base_splitmix_next(&value);
 }
 
 uint64_t corpus_hash(uint64_t seed, const char *text)

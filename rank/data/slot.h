@@ -1,10 +1,10 @@
-/* Slots: which sentences belong to which, and in which order an epoch takes them. Pure arithmetic.
+/* Slots: which sentences each has, and in which order an epoch takes them. Pure arithmetic.
  *
- * Slot s of n owns the sentences with index % n == s; its i-th sentence in file order has index
- * s + i * n. An epoch's order is a Fisher-Yates shuffle of 0 … count-1, drawn from SplitMix64
- * (Steele, Lea and Flood 2014) with the state mix(seed + s) + epoch, where mix is one output of
- * SplitMix64 started at its argument; each draw is made uniform by rejection (Lemire 2019). So the
- * order depends on seed, slot, epoch and the slot's size, and on nothing else. */
+ * Slot s of n owns the sentences with index % n == s. Its i-th sentence in file order has index s +
+ * i * n. An epoch's order is a Fisher-Yates shuffle of 0 … count-1, drawn from SplitMix64 (Steele,
+ * Lea and Flood 2014) with the state mix(seed + s) + epoch, where mix is one output of SplitMix64
+ * started at its argument. Each draw is made uniform by rejection (Lemire 2019). So the order
+ * depends only on seed, slot, epoch and the slot's size. */
 #ifndef RANK_DATA_SLOT_H
 #define RANK_DATA_SLOT_H
 

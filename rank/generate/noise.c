@@ -1,29 +1,23 @@
-/* Noise by counter. The sampler calls it for each token that could still win. */
+/* Noise from a counter. Called by the sampler for each token that can still win. */
 #include "generate/noise.h"
 
+#include "base/splitmix.h"
 #include "generate/fixed_math.h"
 
 enum { NOISE_BITS = 52 };
 
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
-static const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
-
 uint64_t rank_noise_stream(uint64_t seed, uint64_t prompt_index, uint64_t position)
 {
-    return mix(mix(mix(seed + golden) + golden * (prompt_index + 1)) + golden * (position + 1));
+    const uint64_t step = BASE_SPLITMIX_STEP;
+    const uint64_t of_seed = base_splitmix_mix(seed + step);
+    const uint64_t of_prompt = base_splitmix_mix(of_seed + step * (prompt_index + 1));
+    return base_splitmix_mix(of_prompt + step * (position + 1));
 }
 
 uint64_t rank_noise_bits(uint64_t stream, int32_t token)
 {
-    return mix(stream + golden * ((uint64_t)token + 1)) >> (64 - NOISE_BITS);
+    return base_splitmix_mix(stream + BASE_SPLITMIX_STEP * ((uint64_t)token + 1)) >>
+           (64 - NOISE_BITS);
 }
 
 double rank_noise_gumbel(uint64_t bits)

@@ -1,8 +1,8 @@
-/* Initial parameters, without libm: integer arithmetic, one square root (correctly rounded by
- * IEEE 754) and one multiplication per element, so the same bits on every machine.
+/* Initial parameters without libm: integer arithmetic, one square root (correctly rounded by IEEE
+ * 754) and one multiplication per element. So the bits are the same on every machine.
  *
- * Random numbers are counter based: element i of tensor t hashes (seed, t, i) with the finaliser of
- * SplitMix64 (Steele, Lea and Flood 2014), so no element depends on another. A normal deviate is
+ * Random numbers are counter based: element i of tensor t is a hash of (seed, t, i), by
+ * SplitMix64's finaliser (base/splitmix.h). So no element depends on another. A normal deviate is
  * the sum of twelve uniform ones of 16 bits (Irwin–Hall): mean 0, variance 1, within ±6. */
 #ifndef RANK_MODEL_NORMAL_H
 #define RANK_MODEL_NORMAL_H
