@@ -133,7 +133,7 @@ static base_status walk_row(budget_audit *audit, const journal_row *row, bool re
     return status;
 }
 
-/* Up to max rows; *walked tells how many there were. */
+/* Up to max rows; *walked says how many there were. */
 static base_status walk_journal(budget_audit *audit, int64_t max, int64_t *walked,
                                 base_error *reterr)
 {

@@ -315,7 +315,7 @@ base_status audit_replay(budget_audit *audit, const journal_row *row, base_error
                     why.message);
     } else if (self.answer.reason != row->reason) {
         audit_found(audit, row->sequence, "a \"%s\" that the rules refuse (%s: %s)", kind,
-                    budget_reason_name(self.answer.reason), self.answer.words);
+                    budget_reason_name(self.answer.reason), self.answer.message);
     } else if (!scratch->made_again) {
         audit_found(audit, row->sequence, "a \"%s\" that the rules make otherwise", kind);
     }

@@ -1,6 +1,6 @@
 /* Authorizations, durable and end to end, and beside them, in the same run, what no guard could be
  * faster than: a CURVE echo and one durable append. The service runs as a process of its own, in a
- * folder of its own in the current one (/tmp may be memory). */
+ * directory of its own in the current one (/tmp may be memory). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

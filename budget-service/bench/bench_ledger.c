@@ -1,6 +1,6 @@
-/* budget-ledger-bench [ROWS]: fills a ledger (default: 1 million rows) in a temporary folder, then
- * measures status, audit in slices with authorizations in between, and memory. Prints one line of
- * JSON. */
+/* budget-ledger-bench [ROWS]: fills a ledger (default: 1 million rows) in a temporary directory,
+ * then measures status, audit in slices with authorizations in between, and memory. Prints one
+ * line of JSON. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static budget_answer authorize(const char *request)
     budget_jti_make(claim.claims.jti);
     must(budget_ledger_authorize(self.ledger, &caller, &claim, payload, &answer, &self.error));
     if (answer.reason != BUDGET_REASON_NONE) {
-        base_log(BASE_LOG_ERROR, "%s", answer.words);
+        base_log(BASE_LOG_ERROR, "%s", answer.message);
         exit(1);
     }
     budget_redemption redemption = {.attempt = 1};

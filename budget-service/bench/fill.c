@@ -70,7 +70,7 @@ static base_status one_authorization(budget_ledger *ledger, long number, base_er
         status = budget_ledger_void(ledger, &caller, authorization.claims.label, &answer, reterr);
     }
     return status == BASE_OK && answer.reason != BUDGET_REASON_NONE
-               ? base_fail(reterr, BASE_ERR_STATE, "%s", answer.words)
+               ? base_fail(reterr, BASE_ERR_STATE, "%s", answer.message)
                : status;
 }
 

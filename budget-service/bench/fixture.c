@@ -1,4 +1,4 @@
-/* A service of the bench's own, in a folder that is removed at the end. */
+/* A service of the bench's own, in a directory that is removed at the end. */
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>
@@ -69,18 +69,18 @@ void bench_make(bench_service *bench, const char *parent)
                    absolute);
     if (budget_crypto_init(&error) != BASE_OK || mkdtemp(bench->dir) == NULL) {
         (void)base_fail_errno(&error, errno, "%s", bench->dir);
-        bench_die("cannot make a folder", &error);
+        bench_die("cannot make a directory", &error);
     }
     made = bench;
     owner = getpid();
     (void)atexit(remove_at_exit);
-    (void)signal(SIGPIPE, SIG_IGN); /* the folder goes, whoever reads our figures */
+    (void)signal(SIGPIPE, SIG_IGN); /* the directory goes, whoever reads our figures */
     (void)crypto_sign_keypair(public_key, secret_key);
     (void)snprintf(path, sizeof path, "%s/keyring.json", bench->dir);
     if (budget_keyring_add(&bench->keyring, public_key, 1, &error) != BASE_OK ||
         budget_keyring_write(path, &bench->keyring, &error) != BASE_OK ||
         budget_service_init(bench->dir, secret_key, &error) != BASE_OK) {
-        bench_die("cannot make the service's folder", &error);
+        bench_die("cannot make the service's directory", &error);
     }
 }
 

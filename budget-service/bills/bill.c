@@ -204,7 +204,7 @@ static int by_id(const void *a, const void *b)
     return order != 0 ? order : (left > right) - (left < right);
 }
 
-/* Lines that say the same of the same hour, and nothing to tell them apart, are numbered. */
+/* Lines that say the same of the same hour, and nothing that distinguishes them, are numbered. */
 static base_status number_equals(bill_charges *charges, base_error *reterr)
 {
     base_status status = BASE_OK;

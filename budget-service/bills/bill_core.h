@@ -19,10 +19,11 @@ typedef struct bill_line {
     const char *line_id;
     const char *label;
     const char *instance_id;
-    const char *cost;     /* decimal text */
-    const char *time;     /* when its period began: RFC 3339, a date, or seconds since 1970 */
-    const char *until;    /* when it ended */
-    const char *about[4]; /* what else tells it from other lines of that instance and time */
+    const char *cost;  /* decimal text */
+    const char *time;  /* when its period began: RFC 3339, a date, or seconds since 1970 */
+    const char *until; /* when it ended */
+    const char
+        *about[4]; /* what else distinguishes it from other lines of that instance and time */
 } bill_line;
 
 /* Adds it. BASE_ERR_INVALID: no cost, or one that is no number; a time that is none. */

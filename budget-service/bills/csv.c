@@ -133,7 +133,7 @@ static base_status read_record(const csv_reader *reader, const bill_csv *kind,
         .time = values[COLUMN_TIME],
         .until = values[COLUMN_UNTIL],
         .about = {values[COLUMN_ABOUT_0], values[COLUMN_ABOUT_1], values[COLUMN_ABOUT_2],
-                  kind->tells_by_end ? values[COLUMN_UNTIL] : NULL},
+                  kind->distinct_by_end ? values[COLUMN_UNTIL] : NULL},
     };
     return bill_add(charges, &line, reterr);
 }

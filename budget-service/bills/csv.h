@@ -31,8 +31,8 @@ typedef struct bill_csv {
     const bill_csv_column *columns; /* the last has no name */
     bool any_case;                  /* their names may be in capitals or not */
     bool needs_currency;
-    bool tells_by_end;   /* a line's end tells it from others */
-    const char *lacking; /* what to say of a header without a column that must be there */
+    bool distinct_by_end; /* a line's end distinguishes it from others */
+    const char *lacking;  /* what to say of a header without a column that must be there */
     /* A label among the tags, cut to fit; empty when there is none. NULL: there are no tags. */
     void (*label_of_tags)(const char *tags, char *label, size_t label_bytes);
 } bill_csv;

@@ -35,7 +35,7 @@ static void label_of_tags(const char *tags, char *label, size_t label_bytes)
 
 static const bill_csv kind = {.columns = columns,
                               .needs_currency = true,
-                              .tells_by_end = true,
+                              .distinct_by_end = true,
                               .lacking = "the header lacks BilledCost or BillingCurrency",
                               .label_of_tags = label_of_tags};
 

@@ -1,4 +1,4 @@
-/* Prints results, errors and refusals as words or as one JSON object, and formats money, times and
+/* Prints results, errors and refusals as text or as one JSON object, and formats money, times and
  * accounts. Called by every command of cli/. */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -30,7 +30,7 @@ static bool read_hours(const cli_args *args, int64_t *seconds)
     return true;
 }
 
-/* 0 on the wire is "not said", so it must not come from somebody who did say it. */
+/* 0 on the wire is "not said", so a user who said it must not send it. */
 static bool read_price(const cli_args *args, const char *text, int64_t *micro)
 {
     if (!cli_money(args, "--max-price", text, micro)) {
@@ -109,7 +109,7 @@ static bool out_is_free(const cli_args *args)
     return true;
 }
 
-/* A token is leave to spend: its file is ours alone. The same token once more is fine. */
+/* A token permits to spend: its file is ours alone. The same token once more is fine. */
 static int put_token(const cli_args *args, const budget_client *client, const char *token)
 {
     char there[BUDGET_TOKEN_BYTES + 1];

@@ -1,7 +1,7 @@
 /* The command line of budget-service: one table of options, one of commands, one way to answer.
  *
  * Every command takes --help and --json. With --json it prints exactly one object on standard
- * output, also when it fails; else words for people: results on standard output, the rest on
+ * output, also when it fails; else text for people: results on standard output, the rest on
  * standard error. It returns an exit code of base/exitcode.h. */
 #ifndef BUDGET_CLI_H
 #define BUDGET_CLI_H
@@ -133,7 +133,7 @@ bool cli_copy(const cli_args *args, const char *name, const char *text, char *in
 /* Prints the object on one line and releases it. Returns DONE. */
 int cli_object(json_t *object);
 
-/* An error that is not a verdict: says it, in words or as {"error":…,"exit":…};
+/* An error that is not a verdict: says it, as text or as {"error":…,"exit":…};
  * returns exit_code. */
 int cli_error(const cli_args *args, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,4 +1,4 @@
-/* What `export` prints, made of what the service tells a client. */
+/* What `export` prints, made of what the service answers to a client. */
 #ifndef BUDGET_CLI_EXPORT_TEXT_H
 #define BUDGET_CLI_EXPORT_TEXT_H
 

@@ -28,7 +28,7 @@ static bool read_evidence(const cli_args *args, void **data, size_t *size_bytes)
     return true;
 }
 
-/* Says that it is done, as words or as {"label":…,"done":…}. */
+/* Says that it is done, as text or as {"label":…,"done":…}. */
 static int done(const cli_args *args, const char *what)
 {
     if (args->json) {

@@ -47,18 +47,18 @@ static base_status store(const char *path, const budget_job_key *key, base_error
     return status;
 }
 
-base_status job_key_open(const char *folder, budget_job_key *key, base_error *reterr)
+base_status job_key_open(const char *directory, budget_job_key *key, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
-    if (folder == NULL) {
+    if (directory == NULL) {
         make(key);
         return BASE_OK;
     }
-    if (snprintf(path, sizeof path, "%s/job.key", folder) >= (int)sizeof path) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long");
+    if (snprintf(path, sizeof path, "%s/job.key", directory) >= (int)sizeof path) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the directory's name is too long");
     }
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-        return base_fail_errno(reterr, errno, "cannot make %s", folder);
+    if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
+        return base_fail_errno(reterr, errno, "cannot make %s", directory);
     }
     const base_status status = budget_job_key_read(path, key, reterr);
     if (status != BASE_ERR_NOTFOUND) {

@@ -1,4 +1,4 @@
-/* The job's CURVE key of `redeem`, kept in the folder of its receipts. */
+/* The job's CURVE key of `redeem`, kept in the directory of its receipts. */
 #ifndef BUDGET_CLI_JOB_KEY_H
 #define BUDGET_CLI_JOB_KEY_H
 
@@ -7,9 +7,9 @@
 #include "base/status.h"
 #include "budget/client.h"
 
-/* FOLDER/job.key, made (with the folder, 0700) where it is missing: two lines of hex, public and
- * secret. folder NULL: a fresh key that is kept nowhere. */
-BASE_MUST_CHECK base_status job_key_open(const char *folder, budget_job_key *key,
+/* DIRECTORY/job.key, made (with the directory, 0700) where it is missing: two lines of hex, public
+ * and secret. directory NULL: a fresh key that is kept nowhere. */
+BASE_MUST_CHECK base_status job_key_open(const char *directory, budget_job_key *key,
                                          base_error *reterr);
 
 void job_key_wipe(budget_job_key *key);

@@ -11,9 +11,9 @@ static base_status in_dir(const key_store *store, const char *name, const char *
                           char path[BASE_PATH_BYTES], base_error *reterr)
 {
     const int length = snprintf(path, BASE_PATH_BYTES, "%s/%s%s", store->dir, name, suffix);
-    return length < BASE_PATH_BYTES
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long: %s", store->dir);
+    return length < BASE_PATH_BYTES ? BASE_OK
+                                    : base_fail(reterr, BASE_ERR_LIMIT,
+                                                "the directory's name is too long: %s", store->dir);
 }
 
 base_status key_store_read(key_store *store, const char *dir, base_error *reterr)
@@ -54,13 +54,13 @@ static base_status key_path(const key_store *store, const char *kid, char path[B
 base_status key_store_make(key_store *store, const budget_passphrase *passphrase, int64_t now_s,
                            budget_secret_key **secret, base_error *reterr)
 {
-    char folder[BASE_PATH_BYTES];
+    char directory[BASE_PATH_BYTES];
     char path[BASE_PATH_BYTES];
     char kid[BUDGET_KID_BYTES];
     budget_secret_key *made = NULL;
-    base_status status = in_dir(store, "keys", "", folder, reterr);
-    if (status == BASE_OK && mkdir(folder, 0700) != 0 && errno != EEXIST) {
-        status = base_fail_errno(reterr, errno, "cannot make %s", folder);
+    base_status status = in_dir(store, "keys", "", directory, reterr);
+    if (status == BASE_OK && mkdir(directory, 0700) != 0 && errno != EEXIST) {
+        status = base_fail_errno(reterr, errno, "cannot make %s", directory);
     }
     if (status == BASE_OK) {
         status = budget_secret_key_make(&made, reterr);

@@ -1,4 +1,4 @@
-/* The signing keys of a service's folder: DIR/keyring.json (public) and DIR/keys/KID.key (each
+/* The signing keys of a service's directory: DIR/keyring.json (public) and DIR/keys/KID.key (each
  * under the passphrase). One key signs: the one that is neither retired nor revoked. */
 #ifndef BUDGET_CLI_KEY_STORE_H
 #define BUDGET_CLI_KEY_STORE_H

@@ -10,7 +10,7 @@
 #include "budget/secret_file.h"
 #include "budget/time.h"
 #include "cli.h"
-#include "folder_lock.h"
+#include "directory_lock.h"
 #include "key_store.h"
 
 enum { CLOCK_SLACK_S = 600 }; /* how far clocks may be apart, when a key's last token ends */
@@ -70,7 +70,7 @@ static int run_key_list(const cli_args *args)
     return exit_code;
 }
 
-/* How long after its issue a token may be redeemed first, by the folder's policy. */
+/* How long after its issue a token may be redeemed first, by the directory's policy. */
 static base_status token_seconds(const char *dir, int64_t *seconds, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + sizeof "/policy.json"];
@@ -135,7 +135,7 @@ static int run_key_rotate(const cli_args *args)
         !open_store(args, &store, &exit_code)) {
         return exit_code;
     }
-    if (folder_lock(store.dir, &lock, &error) != BASE_OK) {
+    if (directory_lock(store.dir, &lock, &error) != BASE_OK) {
         return cli_error(args, BASE_EXIT_ERROR, "%s: stop the service, rotate, start it again",
                          error.message);
     }
@@ -147,7 +147,7 @@ static int run_key_rotate(const cli_args *args)
         status = rotate(&store, passphrase, &error);
         budget_passphrase_close(passphrase);
     }
-    folder_unlock(lock);
+    directory_unlock(lock);
     if (status != BASE_OK) {
         return cli_error(args, exit_code, "%s", error.message);
     }
@@ -219,19 +219,20 @@ static int run_key_export(const cli_args *args)
     return exit_code;
 }
 
-/* The folder's keyring, read as it is: root takes it from the service's user, who owns both. */
+/* The directory's keyring, read as it is: root takes it from the service's user, who owns both. */
 static base_status read_for_install(const char *dir, budget_keyring *keyring, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + sizeof "/keyring.json"];
-    struct stat folder;
+    struct stat directory;
     struct stat file;
     void *text = NULL;
     size_t text_bytes = 0;
     (void)snprintf(path, sizeof path, "%s/keyring.json", dir);
-    if (stat(dir, &folder) != 0 || stat(path, &file) != 0) {
+    if (stat(dir, &directory) != 0 || stat(path, &file) != 0) {
         return base_fail_errno(reterr, errno, "cannot look at %s", path);
     }
-    if (file.st_uid != folder.st_uid || (file.st_mode & 022) != 0 || (folder.st_mode & 022) != 0) {
+    if (file.st_uid != directory.st_uid || (file.st_mode & 022) != 0 ||
+        (directory.st_mode & 022) != 0) {
         return base_fail(reterr, BASE_ERR_AUTH,
                          "%s: others than the owner of %s may have written it; nothing was "
                          "installed",
@@ -275,7 +276,7 @@ static int run_install_keyring(const cli_args *args)
     }
     if (geteuid() != 0) {
         return cli_error(args, BASE_EXIT_USAGE,
-                         "only root installs a keyring: who launches jobs must not be able to");
+                         "only root installs a keyring: whoever launches jobs must not be able to");
     }
     base_status status = read_for_install(dir, &keyring, &error);
     if (status == BASE_OK) {

@@ -16,7 +16,7 @@
 #include "budget/audit.h"
 #include "budget/checkpoint.h"
 #include "budget/clock.h"
-#include "folder_lock.h"
+#include "directory_lock.h"
 #include "key_store.h"
 
 enum { COPY_BYTES = 1 << 20, SLICE_ROWS = 10000 };
@@ -53,13 +53,13 @@ static base_status copy_bytes(int from, int into, const char *name, base_error *
 }
 
 /* One that is not there is not copied: the ledger's own opening says what is missing. */
-static base_status copy_file(const char *dir, const char *folder, const char *name,
+static base_status copy_file(const char *dir, const char *directory, const char *name,
                              base_error *reterr)
 {
     char source[BASE_PATH_BYTES];
     char target[BASE_PATH_BYTES];
-    if (!join(dir, name, source) || !join(folder, name, target)) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long");
+    if (!join(dir, name, source) || !join(directory, name, target)) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "the directory's name is too long");
     }
     const int from = open(source, O_RDONLY | O_CLOEXEC);
     if (from < 0) {
@@ -75,17 +75,17 @@ static base_status copy_file(const char *dir, const char *folder, const char *na
     return status;
 }
 
-static void remove_copy(const char *folder)
+static void remove_copy(const char *directory)
 {
     static const char *const made[] = {"ledger.db",   "ledger.db-wal", "ledger.db-shm",
                                        "checkpoints", "ledger.lock",   "ledger.db-journal"};
     char path[BASE_PATH_BYTES];
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
-        if (join(folder, made[i], path)) {
+        if (join(directory, made[i], path)) {
             (void)unlink(path);
         }
     }
-    (void)rmdir(folder);
+    (void)rmdir(directory);
 }
 
 static base_status verify(void *context, const void *message, size_t message_bytes,
@@ -148,13 +148,13 @@ static base_status compare(budget_ledger *ledger, const char *checkpoint,
 }
 
 /* The checkpoints first, strictly; then the rows, whatever the checkpoints said. */
-static base_status audit_copy(const char *folder, const char *checkpoint, const key_store *store,
+static base_status audit_copy(const char *directory, const char *checkpoint, const key_store *store,
                               offline_audit_result *result, base_error *reterr)
 {
     budget_ledger *ledger = NULL;
     base_error strict = {0};
     budget_ledger_options options = {
-        .dir = folder, .signer = {.context = (void *)&store->keyring, .verify = verify}};
+        .dir = directory, .signer = {.context = (void *)&store->keyring, .verify = verify}};
     base_status status = budget_clock_read(&options.clock, reterr);
     if (status != BASE_OK) {
         return status;
@@ -185,20 +185,20 @@ static base_status audit_copy(const char *folder, const char *checkpoint, const 
 static base_status copy_and_audit(const char *dir, const char *checkpoint, const key_store *store,
                                   offline_audit_result *result, base_error *reterr)
 {
-    char folder[BASE_PATH_BYTES];
+    char directory[BASE_PATH_BYTES];
     const char *base = getenv("TMPDIR");
     base_status status = BASE_OK;
-    if (!join(base != NULL && base[0] != '\0' ? base : "/tmp", "budget-audit-XXXXXX", folder) ||
-        mkdtemp(folder) == NULL) {
-        return base_fail_errno(reterr, errno, "cannot make a folder for a copy of the ledger");
+    if (!join(base != NULL && base[0] != '\0' ? base : "/tmp", "budget-audit-XXXXXX", directory) ||
+        mkdtemp(directory) == NULL) {
+        return base_fail_errno(reterr, errno, "cannot make a directory for a copy of the ledger");
     }
     for (int i = 0; i < FILE_COUNT && status == BASE_OK; i++) {
-        status = copy_file(dir, folder, files[i], reterr);
+        status = copy_file(dir, directory, files[i], reterr);
     }
     if (status == BASE_OK) {
-        status = audit_copy(folder, checkpoint, store, result, reterr);
+        status = audit_copy(directory, checkpoint, store, result, reterr);
     }
-    remove_copy(folder);
+    remove_copy(directory);
     return status;
 }
 
@@ -214,11 +214,11 @@ base_status offline_audit(const char *dir, const char *checkpoint, offline_audit
     }
     base_status status = key_store_read(&store, dir, reterr);
     if (status == BASE_OK) {
-        status = folder_lock(dir, &lock, reterr);
+        status = directory_lock(dir, &lock, reterr);
     }
     if (status == BASE_OK) {
         status = copy_and_audit(dir, checkpoint, &store, result, reterr);
-        folder_unlock(lock);
+        directory_unlock(lock);
     }
     return status;
 }

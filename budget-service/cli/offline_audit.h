@@ -20,7 +20,7 @@ typedef struct offline_audit_result {
     char digest[33]; /* empty: there is nothing that serve could accept */
 } offline_audit_result;
 
-/* Copies DIR's ledger into a folder of its own (in $TMPDIR, or /tmp), looks at its checkpoints,
+/* Copies DIR's ledger into a directory of its own (in $TMPDIR, or /tmp), looks at its checkpoints,
  * walks all its rows, and removes the copy. A ledger that cannot even be opened is a finding as
  * well. checkpoint (may be NULL) is a copy of DIR/checkpoints kept elsewhere: every row that it
  * names must be in the ledger, and every signature good. BASE_ERR_BUSY: the service runs; ask it.

@@ -1,19 +1,19 @@
-/* The tables: every option with its words, and how a command line is read by them. */
+/* The tables: every option with its name and help, and how a command line is read by them. */
 #include <ctype.h>
 #include <string.h>
 
 #include "cli.h"
 
-typedef struct option_words {
+typedef struct option_info {
     const char *name;
     const char *value; /* NULL: a switch */
     const char *help;
-} option_words;
+} option_info;
 
-static const option_words words[CLI_OPTION_COUNT] = {
+static const option_info infos[CLI_OPTION_COUNT] = {
     [CLI_HELP] = {"help", NULL, "this text"},
     [CLI_JSON] = {"json", NULL, "print one JSON object"},
-    [CLI_DIR] = {"dir", "DIR", "the service's folder"},
+    [CLI_DIR] = {"dir", "DIR", "the service's directory"},
     [CLI_KEY] = {"key", "KEY", "a key file, or a name in DIR/clients"},
     [CLI_TIMEOUT] = {"timeout", "SECONDS", "until an answer must have come (30)"},
     [CLI_REQUEST_ID] = {"request-id", "ID", "ask again under the same id: the same answer"},
@@ -39,7 +39,7 @@ static const option_words words[CLI_OPTION_COUNT] = {
     [CLI_CHECK] = {"check", NULL, "exit 8 when something waits for a person"},
     [CLI_RANKS] = {"ranks", "N", "a receipt for each rank"},
     [CLI_ATTEMPT] = {"attempt", "K", "which start of the job, from 1"},
-    [CLI_CREATE] = {"create", NULL, "leave to create one instance: once per token"},
+    [CLI_CREATE] = {"create", NULL, "the creation permit for one instance: once per token"},
     [CLI_INSTANCE_ID] = {"instance-id", "ID", "the vendor's id of the instance"},
     [CLI_LINE_ID] = {"line-id", "ID", "the bill's line; recorded once"},
     [CLI_PARTIAL] = {"partial", NULL, "more of its cost may come: nothing returns yet"},
@@ -84,15 +84,15 @@ static uint64_t taken(const cli_command *command)
 const char *cli_option_flag(cli_option option)
 {
     static char flag[FLAG_BYTES];
-    (void)snprintf(flag, sizeof flag, "--%s", words[option].name);
+    (void)snprintf(flag, sizeof flag, "--%s", infos[option].name);
     return flag;
 }
 
 static void option_left(cli_option option, char left[FLAG_BYTES])
 {
-    (void)snprintf(left, FLAG_BYTES, "--%s%s%s", words[option].name,
-                   words[option].value != NULL ? " " : "",
-                   words[option].value != NULL ? words[option].value : "");
+    (void)snprintf(left, FLAG_BYTES, "--%s%s%s", infos[option].name,
+                   infos[option].value != NULL ? " " : "",
+                   infos[option].value != NULL ? infos[option].value : "");
 }
 
 void cli_help(const cli_command *command, FILE *stream)
@@ -115,7 +115,7 @@ void cli_help(const cli_command *command, FILE *stream)
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
         if ((taken(command) & CLI_BIT(i)) != 0) {
             option_left((cli_option)i, left);
-            (void)fprintf(stream, "  %-24s %s\n", left, words[i].help);
+            (void)fprintf(stream, "  %-24s %s\n", left, infos[i].help);
         }
     }
 }
@@ -184,8 +184,8 @@ static int find_option(const cli_command *command, const char *text, const char 
 {
     const size_t length = strcspn(text, "=");
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-        if ((taken(command) & CLI_BIT(i)) != 0 && strlen(words[i].name) == length &&
-            memcmp(words[i].name, text, length) == 0) {
+        if ((taken(command) & CLI_BIT(i)) != 0 && strlen(infos[i].name) == length &&
+            memcmp(infos[i].name, text, length) == 0) {
             *value = text[length] == '=' ? text + length + 1 : NULL;
             return i;
         }
@@ -204,17 +204,17 @@ static int read_option(cli_args *args, int count, char **arguments, int *at)
                          text, args->command->name);
     }
     if (args->options[option] != NULL) {
-        return cli_error(args, BASE_EXIT_USAGE, "--%s stands there twice", words[option].name);
+        return cli_error(args, BASE_EXIT_USAGE, "--%s stands there twice", infos[option].name);
     }
-    if (words[option].value == NULL) {
+    if (infos[option].value == NULL) {
         if (value != NULL) {
-            return cli_error(args, BASE_EXIT_USAGE, "--%s takes no value", words[option].name);
+            return cli_error(args, BASE_EXIT_USAGE, "--%s takes no value", infos[option].name);
         }
         value = "";
     } else if (value == NULL) {
         if (*at + 1 >= count) {
-            return cli_error(args, BASE_EXIT_USAGE, "--%s needs a value (%s)", words[option].name,
-                             words[option].value);
+            return cli_error(args, BASE_EXIT_USAGE, "--%s needs a value (%s)", infos[option].name,
+                             infos[option].value);
         }
         value = arguments[++*at];
     }
@@ -227,9 +227,9 @@ static int check_args(const cli_args *args)
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
         if ((args->command->required & CLI_BIT(i)) != 0 && args->options[i] == NULL) {
             return cli_error(args, BASE_EXIT_USAGE,
-                             "--%s%s%s is missing; try: budget-service %s --help", words[i].name,
-                             words[i].value != NULL ? " " : "",
-                             words[i].value != NULL ? words[i].value : "", args->command->name);
+                             "--%s%s%s is missing; try: budget-service %s --help", infos[i].name,
+                             infos[i].value != NULL ? " " : "",
+                             infos[i].value != NULL ? infos[i].value : "", args->command->name);
         }
     }
     if (args->operand_count != args->command->operand_count) {
@@ -262,7 +262,7 @@ static int read_args(cli_args *args, int count, char **arguments)
     return BASE_EXIT_DONE;
 }
 
-/* --json counts from the first word on, so that a wrong option is told as JSON as well. */
+/* --json counts from the first word on, so that a wrong option is reported as JSON as well. */
 static bool wants_json(int count, char **arguments)
 {
     for (int i = 0; i < count; i++) {

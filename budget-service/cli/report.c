@@ -120,7 +120,7 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
                      result->differing, result->unknown);
         if (result->ambiguous > 0) {
             (void)printf("%" PRIu64 " ambiguous: the ledger has runs of several vendors, and an "
-                         "instance alone does not tell whose it is; nothing of %s is posted. Say "
+                         "instance alone does not say whose it is; nothing of %s is posted. Say "
                          "it with --vendor, or in a column vendor (csv) or x_Vendor (focus-csv)\n",
                          result->ambiguous, result->ambiguous == 1 ? "it" : "them");
         }
@@ -261,7 +261,7 @@ static int show_audit(const cli_args *args, const budget_audit_result *result)
     return result->good ? BASE_EXIT_DONE : BASE_EXIT_NEEDS_ATTENTION;
 }
 
-/* The service's own audit while it runs; else, where the folder is ours, one of a copy. */
+/* The service's own audit while it runs; else, where the directory is ours, one of a copy. */
 static int run_audit(const cli_args *args)
 {
     char dir[BASE_PATH_BYTES];
@@ -333,7 +333,7 @@ const cli_command cli_report_commands[] = {
      .summary = "walk the whole ledger again; names the first bad row (exit 8)",
      .details =
          "While the service runs, it does that itself and goes on. Else a copy of the ledger is "
-         "audited;\nwith --checkpoint also against a copy of the folder's checkpoints that was "
+         "audited;\nwith --checkpoint also against a copy of the directory's checkpoints that was "
          "kept elsewhere.",
      .run = run_audit},
 };

@@ -69,7 +69,7 @@ static base_status make_keys(key_store *store, const char *dir, const budget_pas
     }
     status = base_mkdirs(dir, reterr);
     if (status == BASE_OK && chmod(dir, 0700) != 0) {
-        status = base_fail_errno(reterr, errno, "cannot shut %s", dir);
+        status = base_fail_errno(reterr, errno, "cannot restrict %s to its owner", dir);
     }
     if (status == BASE_OK) {
         status = key_store_make(store, passphrase, budget_time_now(), secret, reterr);
@@ -127,7 +127,7 @@ static int run_init(const cli_args *args)
     return exit_code;
 }
 
-/* What serve holds while it runs: the keys of the folder, opened once. */
+/* What serve holds while it runs: the keys of the directory, opened once. */
 typedef struct serving {
     const cli_args *args;
     budget_passphrase_source source;

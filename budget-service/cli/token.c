@@ -128,21 +128,21 @@ static int redeem_create(const cli_args *args, const budget_redeem_options *opti
     if (args->json) {
         return cli_object(json_pack("{s:b, s:s}", "granted", 1, "not_after", cli_time(not_after)));
     }
-    (void)printf("leave to create one instance, to be ended before %s\n", cli_time(not_after));
+    (void)printf("creation permit: one instance, to be ended before %s\n", cli_time(not_after));
     return BASE_EXIT_DONE;
 }
 
-static base_status put_receipts(const char *folder, int first_rank,
+static base_status put_receipts(const char *directory, int first_rank,
                                 const budget_redemption *redemption, base_error *reterr)
 {
     for (int i = 0; i < redemption->count; i++) {
         char path[BASE_PATH_BYTES];
         char line[BUDGET_TOKEN_BYTES + 1];
         const int path_bytes =
-            snprintf(path, sizeof path, "%s/rank-%d.receipt", folder, first_rank + i);
+            snprintf(path, sizeof path, "%s/rank-%d.receipt", directory, first_rank + i);
         const int length = snprintf(line, sizeof line, "%s\n", redemption->receipts[i]);
         if (path_bytes >= (int)sizeof path) {
-            return base_fail(reterr, BASE_ERR_LIMIT, "the folder's name is too long");
+            return base_fail(reterr, BASE_ERR_LIMIT, "the directory's name is too long");
         }
         const base_status status = job_key_replace(path, line, (size_t)length, reterr);
         if (status != BASE_OK) {
@@ -156,7 +156,7 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
                         const char *token, int ranks, int attempt)
 {
     budget_redemption *redemption = calloc(1, sizeof *redemption);
-    const char *folder = args->options[CLI_OUT];
+    const char *directory = args->options[CLI_OUT];
     int exit_code = BASE_EXIT_DONE;
     int64_t not_after = 0;
     base_error why = {0};
@@ -169,14 +169,14 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
         const budget_verdict verdict = budget_redeem(options, token, &some, redemption, &why);
         if (verdict != BUDGET_GRANTED) {
             exit_code = cli_refused(args, NULL, verdict, &why, NULL);
-        } else if (put_receipts(folder, first, redemption, &why) != BASE_OK) {
+        } else if (put_receipts(directory, first, redemption, &why) != BASE_OK) {
             exit_code = cli_status(args, &why);
         }
         not_after = redemption->not_after;
     }
     free(redemption);
     int64_t now_s = 0;
-    if (exit_code == BASE_EXIT_DONE && budget_receipt_now(folder, &now_s, &why) != BASE_OK) {
+    if (exit_code == BASE_EXIT_DONE && budget_receipt_now(directory, &now_s, &why) != BASE_OK) {
         exit_code = cli_status(args, &why); /* the clock begins beside them */
     }
     if (exit_code != BASE_EXIT_DONE) {
@@ -185,14 +185,14 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
     if (args->json) {
         return cli_object(json_pack("{s:b, s:i, s:i, s:s, s:s}", "granted", 1, "receipts", ranks,
                                     "attempt", attempt, "not_after", cli_time(not_after), "out",
-                                    folder));
+                                    directory));
     }
-    (void)printf("%d receipts in %s, attempt %d, good until %s\n", ranks, folder, attempt,
+    (void)printf("%d receipts in %s, attempt %d, good until %s\n", ranks, directory, attempt,
                  cli_time(not_after));
     return BASE_EXIT_DONE;
 }
 
-/* Ranks and attempt go together, and leave to create stands alone. */
+/* Ranks and attempt go together, and the creation permit stands alone. */
 static bool check_redeem(const cli_args *args, int64_t *ranks, int64_t *attempt)
 {
     const bool create = args->options[CLI_CREATE] != NULL;
@@ -251,7 +251,7 @@ const cli_command cli_token_commands[] = {
      .operand_count = 1,
      .optional = CLI_BIT(CLI_DIR) | CLI_BIT(CLI_TIMEOUT) | CLI_BIT(CLI_RANKS) |
                  CLI_BIT(CLI_ATTEMPT) | CLI_BIT(CLI_OUT) | CLI_BIT(CLI_CREATE),
-     .summary = "get receipts for ranks that cannot reach the service, or leave to create",
+     .summary = "get receipts for ranks that cannot reach the service, or the creation permit",
      .details = "Writes DIR/rank-N.receipt and keeps the job's key in DIR/job.key: a later attempt "
                 "must come with the same\n--out. With --create, --out (if given) says where that "
                 "key is kept.",

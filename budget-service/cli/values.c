@@ -84,9 +84,9 @@ budget_client *cli_client(const cli_args *args, const char *key_name, int *exit_
     char clients[BASE_PATH_BYTES + sizeof "/clients"];
     (void)snprintf(clients, sizeof clients, "%s/clients", dir);
     if (!is_file && access(clients, F_OK) != 0) {
-        (void)base_fail(&error, BASE_ERR_NOTFOUND,
-                        "no service in %s: 'budget-service init' makes one, --dir names its folder",
-                        dir);
+        (void)base_fail(
+            &error, BASE_ERR_NOTFOUND,
+            "no service in %s: 'budget-service init' makes one, --dir names its directory", dir);
         *exit_code = cli_status(args, &error);
         return NULL;
     }

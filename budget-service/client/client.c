@@ -60,15 +60,15 @@ void budget_fresh_request_id(char request_id[BUDGET_REQUEST_ID_BYTES])
     (void)sodium_bin2hex(request_id, BUDGET_REQUEST_ID_BYTES, random, sizeof random);
 }
 
-/* KEY_FILE.seen, or one in the user's state where that folder cannot be written. */
+/* KEY_FILE.seen, or one in the user's state where that directory cannot be written. */
 static base_status seen_path(const char *key_file, char path[BASE_PATH_BYTES], base_error *reterr)
 {
-    char folder[BASE_PATH_BYTES];
+    char directory[BASE_PATH_BYTES];
     char state[BASE_PATH_BYTES];
     uint8_t digest[BUDGET_DIGEST_BYTES];
     char name[64];
-    (void)snprintf(folder, sizeof folder, "%s", key_file);
-    if (access(dirname(folder), W_OK) == 0) {
+    (void)snprintf(directory, sizeof directory, "%s", key_file);
+    if (access(dirname(directory), W_OK) == 0) {
         const int length = snprintf(path, BASE_PATH_BYTES, "%s.seen", key_file);
         return length < BASE_PATH_BYTES
                    ? BASE_OK
@@ -281,7 +281,7 @@ static budget_verdict compare_rows(const budget_seen_row *known, const response_
     }
     (void)base_fail(why, BASE_ERR_MISMATCH,
                     "the service's ledger (row %" PRIu64 ") does not have row %" PRIu64
-                    " as this client was told it: an old copy has been restored, or it is another "
+                    " that this client has seen: an old copy has been restored, or it is another "
                     "ledger",
                     response->sequence, known->sequence);
     return BUDGET_BEHIND;

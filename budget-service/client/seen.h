@@ -1,4 +1,4 @@
-/* The newest row of the ledger that this client was told of, in one line of a file that several
+/* The newest row of the ledger that this client has seen, in one line of a file that several
  * processes may share: "SEQUENCE HEAD CHECK\n", of fixed length, written in place under a lock. */
 #ifndef BUDGET_SEEN_H
 #define BUDGET_SEEN_H

@@ -37,7 +37,8 @@ static base_status read_fd(int fd, bool line, budget_passphrase *into, base_erro
     }
 }
 
-static base_status ask(int terminal, const char *words, budget_passphrase *into, base_error *reterr)
+static base_status ask(int terminal, const char *message, budget_passphrase *into,
+                       base_error *reterr)
 {
     struct termios before;
     if (tcgetattr(terminal, &before) != 0) {
@@ -46,7 +47,7 @@ static base_status ask(int terminal, const char *words, budget_passphrase *into,
     struct termios silent = before;
     silent.c_lflag &= ~(tcflag_t)ECHO;
     silent.c_lflag |= ECHONL;
-    (void)!write(terminal, words, strlen(words));
+    (void)!write(terminal, message, strlen(message));
     if (tcsetattr(terminal, TCSAFLUSH, &silent) != 0) {
         return base_fail_errno(reterr, errno, "cannot set up the terminal");
     }
@@ -100,11 +101,12 @@ static base_status from_file(const char *path, budget_passphrase *into, base_err
 /* The credential, when the directory is set and has it. */
 static bool credential_path(char path[BASE_PATH_BYTES])
 {
-    const char *folder = getenv("CREDENTIALS_DIRECTORY");
-    if (folder == NULL || folder[0] == '\0') {
+    const char *directory = getenv("CREDENTIALS_DIRECTORY");
+    if (directory == NULL || directory[0] == '\0') {
         return false;
     }
-    const int length = snprintf(path, BASE_PATH_BYTES, "%s/" BUDGET_PASSPHRASE_CREDENTIAL, folder);
+    const int length =
+        snprintf(path, BASE_PATH_BYTES, "%s/" BUDGET_PASSPHRASE_CREDENTIAL, directory);
     return length < BASE_PATH_BYTES && access(path, F_OK) == 0;
 }
 

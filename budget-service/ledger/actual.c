@@ -66,7 +66,7 @@ static void warn_frozen(ledger_op *op, const ledger_reservation *reservation)
     const budget_rule_reservation *rule = &reservation->rule;
     budget_money_format(rule->total < 0 ? -rule->total : rule->total, total);
     budget_money_format(rule->amount, amount);
-    (void)snprintf(op->answer->words, sizeof op->answer->words,
+    (void)snprintf(op->answer->message, sizeof op->answer->message,
                    rule->total < 0
                        ? "%s was credited %s USD more than it cost, which counts as nothing: the "
                          "account is frozen until an admin acknowledges"

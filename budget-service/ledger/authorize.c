@@ -124,7 +124,7 @@ static base_status next_reservation(ledger_op *op, int64_t *id)
     return status;
 }
 
-static base_status judge(ledger_op *op, budget_authorization *authorization, char *payload)
+static base_status decide(ledger_op *op, budget_authorization *authorization, char *payload)
 {
     budget_claims *claims = &authorization->claims;
     ledger_reservation first;
@@ -155,7 +155,7 @@ static base_status judge(ledger_op *op, budget_authorization *authorization, cha
     }
     if (authorization->refusal != BUDGET_REASON_NONE) {
         chain_answer(&chain, &chain, which, op->answer);
-        return op_refuse(op, authorization->refusal, "%s", authorization->words);
+        return op_refuse(op, authorization->refusal, "%s", authorization->message);
     }
     chain_answer(&chain, &next, which, op->answer);
     claims->ledger_sequence = op->ledger->batch_sequence + 1;
@@ -178,7 +178,7 @@ base_status budget_ledger_authorize(budget_ledger *ledger, const budget_caller *
     }
     status = op_begin(&op, ledger, caller, answer, reterr);
     if (status == BASE_OK && !op.replayed) {
-        status = judge(&op, authorization, payload);
+        status = decide(&op, authorization, payload);
     } else if (status == BASE_OK && answer->reason == BUDGET_REASON_NONE) {
         status = load_payload(ledger, answer->sequence, authorization, payload, reterr);
     }

@@ -7,7 +7,7 @@
  * describe has one answer for each instance of the reservation: its id, the name that carries the
  * jti, and "terminated" or "not-found". list is the vendor's whole list, taken after that: no
  * instance of the reservation and no name with the jti may be on it. An "answer" beside these holds
- * the vendor's own words and is not looked at. Times are RFC 3339, after the last redemption and
+ * the vendor's own text and is not looked at. Times are RFC 3339, after the last redemption and
  * not in the future. Unknown and duplicate keys are refused. Pure. */
 #ifndef BUDGET_EVIDENCE_H
 #define BUDGET_EVIDENCE_H

@@ -142,7 +142,7 @@ size_t journal_answer_write(const budget_answer *answer, uint8_t data[JOURNAL_AN
     base_write_u64(&writer, (uint64_t)answer->remaining_before_usd_micro);
     base_write_u64(&writer, (uint64_t)answer->remaining_after_usd_micro);
     put_text(&writer, answer->account);
-    put_text(&writer, answer->words);
+    put_text(&writer, answer->message);
     BASE_ASSERT(!writer.failed);
     return writer.offset_bytes;
 }
@@ -175,5 +175,5 @@ bool journal_answer_read(const journal_row *row, budget_answer *answer)
     answer->remaining_before_usd_micro = (int64_t)base_read_u64(&reader);
     answer->remaining_after_usd_micro = (int64_t)base_read_u64(&reader);
     return get_text(&reader, answer->account, sizeof answer->account) &&
-           get_text(&reader, answer->words, sizeof answer->words) && !reader.failed;
+           get_text(&reader, answer->message, sizeof answer->message) && !reader.failed;
 }

@@ -17,7 +17,7 @@
 #include "ledger_core.h"
 #include "rules/mutation.h"
 
-static base_status lock_folder(budget_ledger *ledger, base_error *reterr)
+static base_status lock_directory(budget_ledger *ledger, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 16];
     (void)snprintf(path, sizeof path, "%s/ledger.lock", ledger->dir);
@@ -144,11 +144,11 @@ static base_status open_store(budget_ledger *ledger, const budget_ledger_options
 {
     char path[BASE_PATH_BYTES];
     if (strlen(options->dir) > BASE_PATH_BYTES - 32) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the folder's name is too long");
+        return base_fail(reterr, BASE_ERR_INVALID, "the directory's name is too long");
     }
     base_status status = budget_crypto_init(reterr);
     if (status == BASE_OK && options->vfs == NULL) {
-        status = lock_folder(ledger, reterr);
+        status = lock_directory(ledger, reterr);
     }
     (void)snprintf(path, sizeof path, "%.*s/ledger.db", BASE_PATH_BYTES - 16, options->dir);
     return status == BASE_OK ? store_open(&ledger->store, path, options->vfs, create, reterr)

@@ -52,7 +52,7 @@ BASE_MUST_CHECK base_status op_begin(ledger_op *op, budget_ledger *ledger,
                                      base_error *reterr);
 
 /* Ends it with a refusal, remembered when the caller has a request id.
- * format: words for a person. */
+ * format: a message for a person. */
 BASE_MUST_CHECK base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, ...)
     BASE_PRINTF(3, 4);
 
@@ -120,7 +120,7 @@ typedef struct ledger_reservation {
     bool has_evidence;
     uint8_t evidence[BUDGET_DIGEST_BYTES];
     int64_t authorized_ms; /* wall time, these three */
-    int64_t started_ms;    /* the last redemption or leave to create; 0: none */
+    int64_t started_ms;    /* the last redemption or creation permit; 0: none */
     int64_t actual_ms;
 } ledger_reservation;
 
@@ -137,7 +137,7 @@ BASE_MUST_CHECK base_status reservation_load_id(budget_ledger *ledger, int64_t i
                                                 ledger_reservation *reservation,
                                                 base_error *reterr);
 
-/* The reservation of a label, into op->row as well. False: *status tells why, or there is no such
+/* The reservation of a label, into op->row as well. False: *status says why, or there is no such
  * label and that is refused. */
 bool op_load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status);
 
@@ -152,8 +152,8 @@ BASE_MUST_CHECK base_status reservation_public(budget_ledger *ledger,
                                                const ledger_reservation *reservation,
                                                budget_reservation *found, base_error *reterr);
 
-/* BASE_ERR_INVALID, with words, unless the text is 1 … size_bytes - 1 printable ASCII characters
- * without quotes and backslashes. */
+/* BASE_ERR_INVALID, with a message, unless the text is 1 … size_bytes - 1 printable ASCII
+ * characters without quotes and backslashes. */
 BASE_MUST_CHECK base_status text_check(const char *what, const char *text, size_t size_bytes,
                                        base_error *reterr);
 
@@ -167,7 +167,7 @@ typedef struct ledger_line {
     const char *id;       /* counts within its vendor and instance */
     int64_t reservation;  /* the run that the line is about */
     bool known;           /* out: there is one, and */
-    bool elsewhere;       /* it belongs to another run, or it cannot be told which it is */
+    bool elsewhere;       /* it belongs to another run, or it is uncertain which it is */
     int64_t amount;
     uint64_t sequence; /* its row */
 } ledger_line;

@@ -78,7 +78,7 @@ static base_status find_request(ledger_op *op)
     }
     op->replayed = true;
     op->answer->reason = BUDGET_REASON_REQUEST_REUSED;
-    (void)snprintf(op->answer->words, sizeof op->answer->words,
+    (void)snprintf(op->answer->message, sizeof op->answer->message,
                    "the request id %s was used before, for another request", caller->request_id);
     return BASE_OK;
 }
@@ -147,7 +147,7 @@ base_status op_grant(ledger_op *op)
     row->answer_bytes = journal_answer_write(op->answer, answer);
     row->answer = answer;
     if (ledger->again != NULL) {
-        /* What a person was told stays as it was told: balances that were wrong then, and words. */
+        /* The answer stays as it was given, with its message, and with balances that were wrong. */
         row->answer_bytes = ledger->again->answer_bytes;
         row->answer = ledger->again->answer;
     }
@@ -171,7 +171,7 @@ base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, .
 {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(op->answer->words, sizeof op->answer->words, format, args);
+    (void)vsnprintf(op->answer->message, sizeof op->answer->message, format, args);
     va_end(args);
     op->answer->reason = reason;
     if (op->caller == NULL || op->caller->request_id == NULL) {

@@ -227,10 +227,10 @@ static base_status record_lines(reconciler *self, const char *label, const match
         by_hand = 0;
         status = budget_ledger_record_actual(self->ledger, &caller, &actual, &answer, self->reterr);
         if (status == BASE_OK && answer.reason != BUDGET_REASON_NONE) {
-            status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", label, answer.words);
+            status = base_fail(self->reterr, BASE_ERR_STATE, "%s: %s", label, answer.message);
         }
         self->result->recorded += status == BASE_OK;
-        self->result->frozen = self->result->frozen || answer.words[0] != '\0';
+        self->result->frozen = self->result->frozen || answer.message[0] != '\0';
     }
     return status;
 }
@@ -430,7 +430,8 @@ static base_status look_for_missing(reconciler *self)
     return status;
 }
 
-/* An id counts within its vendor and instance; but a line of the run that names none may be any of them. */
+/* An id counts within its vendor and instance; but a line of the run that names none may be any
+ * of them. */
 static base_status refuse_twins(reconciler *self)
 {
     qsort(self->lines, self->count, sizeof *self->lines, by_id);
@@ -449,7 +450,7 @@ static base_status refuse_twins(reconciler *self)
     return BASE_OK;
 }
 
-/* Two lines that are both known as the one recorded row: it cannot be told which it is. */
+/* Two lines that are both known as the one recorded row: it is uncertain which it is. */
 static void mark_known_twice(reconciler *self)
 {
     qsort(self->lines, self->count, sizeof *self->lines, by_sequence);

@@ -39,7 +39,7 @@ static base_status refuse(ledger_op *op, budget_reason reason,
         return op_refuse(op, reason, "the time of %s is over (%" PRId64 " s)", label,
                          rule->max_seconds);
     case BUDGET_REASON_CREATED:
-        return op_refuse(op, reason, "leave to create the instance of %s was given before", label);
+        return op_refuse(op, reason, "the creation permit of %s was given before", label);
     case BUDGET_REASON_ACCOUNT_FROZEN:
         return op_refuse(op, reason, "account %s is frozen; an admin must acknowledge it",
                          op->answer->account);
@@ -48,7 +48,7 @@ static base_status refuse(ledger_op *op, budget_reason reason,
     }
 }
 
-/* Loads what both kinds of redeeming need; *status tells whether to go on. */
+/* Loads what both kinds of redeeming need; *status says whether to go on. */
 static bool load(ledger_op *op, const budget_redemption *redemption,
                  ledger_reservation *reservation, bool *frozen, base_status *status)
 {
@@ -191,7 +191,7 @@ base_status budget_ledger_redeem_create(budget_ledger *ledger, const budget_call
                                         base_error *reterr)
 {
     ledger_op op;
-    /* Never replayed: leave to create is given once, even when the first answer was lost. */
+    /* Never replayed: the creation permit is given once, even when the first answer was lost. */
     budget_caller unremembered = {.client = caller != NULL ? caller->client : 0};
     base_status status = text_check("a jti", redemption->jti, sizeof redemption->jti, reterr);
     if (status != BASE_OK) {

@@ -24,7 +24,7 @@ enum {
 static base_status failed(store_db *store, int code, base_error *reterr, const char *doing)
 {
     const int extended = store->db != NULL ? sqlite3_extended_errcode(store->db) : code;
-    const char *words = store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
+    const char *message = store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code);
     switch (code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -35,21 +35,21 @@ static base_status failed(store_db *store, int code, base_error *reterr, const c
     case SQLITE_READONLY:
         return base_fail(reterr, BASE_ERR_IO, "%s: %s is read-only", doing, store->path);
     case SQLITE_CONSTRAINT:
-        return base_fail(reterr, BASE_ERR_STATE, "%s: %s: %s", doing, store->path, words);
+        return base_fail(reterr, BASE_ERR_STATE, "%s: %s: %s", doing, store->path, message);
     case SQLITE_NOMEM:
         return base_fail(reterr, BASE_ERR_MEMORY, "%s: no memory", doing);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         store->broken = true;
         return base_fail(reterr, BASE_ERR_INVALID, "%s: %s is damaged: %s", doing, store->path,
-                         words);
+                         message);
     case SQLITE_IOERR:
         store->broken = extended != SQLITE_IOERR_NOMEM;
         return base_fail(reterr, BASE_ERR_IO, "%s: %s: %s (SQLite %d, errno %d)", doing,
-                         store->path, words, extended,
+                         store->path, message, extended,
                          store->db != NULL ? sqlite3_system_errno(store->db) : 0);
     default:
-        return base_fail(reterr, BASE_ERR_IO, "%s: %s: %s", doing, store->path, words);
+        return base_fail(reterr, BASE_ERR_IO, "%s: %s: %s", doing, store->path, message);
     }
 }
 

@@ -124,7 +124,7 @@ void store_copy_text(const store_db *store, store_sql sql, int column, char *tex
 void store_copy_blob(const store_db *store, store_sql sql, int column, void *data,
                      size_t size_bytes);
 
-/* Commits, checks that the file in the folder is still ours, and moves the log into the database
+/* Commits, checks that the file in the directory is still ours, and moves the log into the database
  * now and then. */
 BASE_MUST_CHECK base_status store_commit(store_db *store, base_error *reterr);
 void store_rollback(store_db *store);

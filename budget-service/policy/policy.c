@@ -272,8 +272,8 @@ static base_status take_hook(budget_policy *policy, const json_t *value, base_er
 {
     base_status status = BASE_OK;
     if (!json_is_array(value) || json_array_size(value) == 0 ||
-        json_array_size(value) > BUDGET_POLICY_HOOK_WORDS_MAX) {
-        return bad(reterr, "hook", "is not a list of 1 to 16 words");
+        json_array_size(value) > BUDGET_POLICY_HOOK_ARGUMENTS_MAX) {
+        return bad(reterr, "hook", "is not a list of 1 to 16 arguments");
     }
     for (size_t i = 0; i < json_array_size(value) && status == BASE_OK; i++) {
         status = take_copy(json_array_get(value, i), "hook", &policy->hook[i], reterr);
@@ -373,7 +373,7 @@ void budget_policy_destroy(budget_policy *policy)
         return;
     }
     free(policy->spend);
-    for (int i = 0; i < BUDGET_POLICY_HOOK_WORDS_MAX; i++) {
+    for (int i = 0; i < BUDGET_POLICY_HOOK_ARGUMENTS_MAX; i++) {
         free(policy->hook[i]);
     }
     free(policy);

@@ -1,4 +1,4 @@
-/* A parsed policy, as policy.c reads it and judge.c uses it. Private to policy/. */
+/* A parsed policy, as policy.c reads it and check.c uses it. Private to policy/. */
 #ifndef BUDGET_POLICY_CORE_H
 #define BUDGET_POLICY_CORE_H
 
@@ -52,7 +52,7 @@ typedef struct policy_vendor {
 struct budget_policy {
     char account[BUDGET_ACCOUNT_BYTES]; /* "": not said */
     char *spend;
-    char *hook[BUDGET_POLICY_HOOK_WORDS_MAX + 1];
+    char *hook[BUDGET_POLICY_HOOK_ARGUMENTS_MAX + 1];
     int64_t token_s;
     int vendor_count;
     policy_vendor vendors[BUDGET_POLICY_VENDORS_MAX];

@@ -17,8 +17,8 @@ enum budget_mutation {
     BUDGET_MUTATION_OVERRUN_UNFROZEN,    /* an actual above the reservation freezes nothing */
     BUDGET_MUTATION_ATTEMPT_UNFENCED,    /* an earlier attempt is redeemed after a later one */
     BUDGET_MUTATION_JOB_KEY_IGNORED,     /* a later attempt from another key */
-    BUDGET_MUTATION_CREATE_TWICE,        /* leave to create is given again */
-    BUDGET_MUTATION_RETRY_FORGOTTEN,     /* a retry is judged as if it were new */
+    BUDGET_MUTATION_CREATE_TWICE,        /* the creation permit is given again */
+    BUDGET_MUTATION_RETRY_FORGOTTEN,     /* a retry is decided as if it were new */
     BUDGET_MUTATION_COUNT_,
 };
 

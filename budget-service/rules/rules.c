@@ -189,7 +189,7 @@ void budget_rule_derive(budget_rule_reservation *reservation)
     }
 }
 
-/* What redeeming by a rank and leave to create have in common. */
+/* What redeeming by a rank and the creation permit have in common. */
 static budget_reason may_start(const budget_rule_reservation *reservation,
                                const budget_rule_now *now)
 {

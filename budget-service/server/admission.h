@@ -1,6 +1,6 @@
 /* Which CURVE keys get in, asked on ZeroMQ's admission thread: at the service's endpoint those of
  * the ledger's clients that are not revoked, at the redeem endpoint any. Either way the key becomes
- * the name of the connection, by which every message is judged again. */
+ * the name of the connection, by which every message is checked again. */
 #ifndef BUDGET_SERVER_ADMISSION_H
 #define BUDGET_SERVER_ADMISSION_H
 
@@ -22,7 +22,7 @@ BASE_MUST_CHECK base_status service_admission_init(service_admission *admission,
                                                    base_error *reterr);
 void service_admission_fini(service_admission *admission);
 
-/* Replaces the list by a copy of keys (count), at once and for all who connect from now on. */
+/* Replaces the list by a copy of keys (count), at once and for all later connections. */
 BASE_MUST_CHECK base_status service_admission_set(service_admission *admission,
                                                   const uint8_t (*keys)[PROTO_KEY_BYTES],
                                                   size_t count, base_error *reterr);

@@ -1,4 +1,4 @@
-/* An audit, in slices between batches: whoever asks for one while it runs waits for the same. */
+/* An audit, in slices between batches: clients that ask for one while it runs wait for the same. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "budget/wire.h"
 #include "service.h"
 
-/* Who waits for the answer: what is needed of an item to reply later. */
+/* A client that waits for the answer: what is needed of an item to reply later. */
 typedef struct audit_waiter {
     uint8_t routing_id[SERVICE_ROUTING_ID_BYTES];
     size_t routing_id_bytes;
@@ -55,7 +55,7 @@ static base_status begin(budget_service *service, base_error *reterr)
     return BASE_OK;
 }
 
-/* The one who asks again, over a new connection; else a free place; else NULL. */
+/* The one that asks again, over a new connection; else a free place; else NULL. */
 static audit_waiter *find_waiter(struct service_audit *running, const char *request_id)
 {
     for (int i = 0; i < running->count; i++) {

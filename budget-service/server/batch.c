@@ -42,7 +42,7 @@ static base_status take(void *socket, received_message *message, base_error *ret
     return BASE_OK;
 }
 
-/* One message, judged and handled; *taken: the item has an answer (or will have). A message of the
+/* One message, checked and handled; *taken: the item has an answer (or will have). A message of the
  * wrong form is not answered: its connection is ended. */
 static base_status handle_message(budget_service *service, int endpoint, received_message *message,
                                   bool *taken, base_error *reterr)
@@ -50,7 +50,7 @@ static base_status handle_message(budget_service *service, int endpoint, receive
     zmq_msg_t *body = &message->body;
     service_item *item = &service->items[service->item_count];
     Ringfence__Budget__Request *request = NULL;
-    base_error words = {0};
+    base_error error = {0};
     *taken = false;
     service_item_reset(item);
     const size_t id_bytes = zmq_msg_size(&message->routing);
@@ -72,11 +72,11 @@ static base_status handle_message(budget_service *service, int endpoint, receive
     item->routing_id_bytes = id_bytes;
     *taken = true;
     if (budget_request_unpack(zmq_msg_data(body), zmq_msg_size(body), &service->arena, &request,
-                              &words) != BASE_OK) {
-        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, words.message,
+                              &error) != BASE_OK) {
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, error.message,
                                    reterr);
     }
-    return service_judge(service, zmq_msg_gets(body, "User-Id"), request, item, reterr);
+    return service_access_check(service, zmq_msg_gets(body, "User-Id"), request, item, reterr);
 }
 
 /* Fills the batch from both sockets in turns. Not BASE_OK: what the ledger was asked is lost. */
@@ -157,23 +157,23 @@ static base_status make_transient(budget_service *service, base_error *reterr)
 static base_status commit(budget_service *service, base_status filled, const base_error *why,
                           base_error *reterr)
 {
-    base_error words = *why;
+    base_error error = *why;
     base_status status = filled;
     if (status == BASE_OK) {
-        status = budget_ledger_commit(service->ledger, &words);
+        status = budget_ledger_commit(service->ledger, &error);
     } else {
         budget_ledger_rollback(service->ledger);
     }
     if (budget_ledger_broken(service->ledger)) {
         return base_fail(reterr, BASE_ERR_IO,
-                         "%s; what is on disk is not known, so the service ends", words.message);
+                         "%s; what is on disk is not known, so the service ends", error.message);
     }
     if (status == BASE_OK && service->clients_changed) {
-        status = service_admission_load(service, &words);
+        status = service_admission_load(service, &error);
     }
     service->clients_changed = false;
     if (status != BASE_OK) {
-        base_log(BASE_LOG_ERROR, "%s", words.message);
+        base_log(BASE_LOG_ERROR, "%s", error.message);
         return make_transient(service, reterr);
     }
     return BASE_OK;
@@ -203,7 +203,7 @@ static base_status answer_all(budget_service *service, base_error *reterr)
 
 base_status service_batch(budget_service *service, int *count, base_error *reterr)
 {
-    base_error words = {0};
+    base_error error = {0};
     bool received = true;
     service->item_count = 0;
     base_status status = budget_clock_read(&service->clock, reterr);
@@ -213,12 +213,12 @@ base_status service_batch(budget_service *service, int *count, base_error *reter
     if (status != BASE_OK) {
         return status;
     }
-    const base_status filled = fill(service, &received, &words);
+    const base_status filled = fill(service, &received, &error);
     if (!received) {
         budget_ledger_rollback(service->ledger);
-        return base_fail(reterr, BASE_ERR_IO, "%s", words.message);
+        return base_fail(reterr, BASE_ERR_IO, "%s", error.message);
     }
-    status = commit(service, filled, &words, reterr);
+    status = commit(service, filled, &error, reterr);
     if (status == BASE_OK) {
         status = answer_all(service, reterr);
     }

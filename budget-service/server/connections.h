@@ -1,4 +1,4 @@
-/* The connections of one endpoint, as ZeroMQ tells of them: how many there are, and a way to end
+/* The connections of one endpoint, as ZeroMQ reports them: how many there are, and a way to end
  * them. ZeroMQ bounds a frame and a queue of messages, but not the frames of a message that never
  * ends; what bounds those is that a service whose memory grows closes its connections. Clients with
  * a question under way ask it again. */
@@ -31,11 +31,11 @@ BASE_MUST_CHECK base_status service_connections_open(service_connections *connec
 void service_connections_close(service_connections *connections);
 
 /* Takes all news. At the limit a new connection takes the place of the oldest over which nothing
- * was ever asked; where there is none, it is shut. */
+ * was ever asked; where there is none, it is closed. */
 void service_connections_update(service_connections *connections);
 
 /* Somebody asks over the connection with this descriptor. False: this key has key_max others that
- * it asks over; the connection is shut. */
+ * it asks over; the connection is closed. */
 bool service_connections_asked(service_connections *connections, int fd, const char *user,
                                int key_max);
 

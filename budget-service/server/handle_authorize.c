@@ -110,7 +110,8 @@ static base_status apply_policy(budget_service *service, budget_authorization *a
     budget_policy_fill(service->policy, claims);
     status = budget_claims_check(claims, reterr);
     if (status == BASE_OK) {
-        authorization->refusal = budget_policy_judge(service->policy, claims, authorization->words);
+        authorization->refusal =
+            budget_policy_check(service->policy, claims, authorization->message);
     }
     return status;
 }

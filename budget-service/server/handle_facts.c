@@ -15,7 +15,7 @@ static base_status refuse_others(budget_service *service, const service_question
                                  base_error *reterr)
 {
     budget_reservation found;
-    char words[BUDGET_WORDS_BYTES];
+    char message[BUDGET_ANSWER_MESSAGE_BYTES];
     *refused = false;
     if (question->client->role != BUDGET_ROLE_REQUEST) {
         return BASE_OK;
@@ -28,8 +28,10 @@ static base_status refuse_others(budget_service *service, const service_question
     if (!*refused) {
         return BASE_OK;
     }
-    (void)snprintf(words, sizeof words, "%.100s is another client's: ask it, or an admin", label);
-    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words, reterr);
+    (void)snprintf(message, sizeof message, "%.100s is another client's: ask it, or an admin",
+                   label);
+    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, message,
+                               reterr);
 }
 
 base_status service_attach(budget_service *service, const service_question *question,
@@ -190,7 +192,7 @@ base_status service_redeem(budget_service *service, const service_question *ques
     const Ringfence__Budget__Redeem *body = question->request->redeem;
     budget_claims claims;
     base_error why = {0};
-    /* exp is the ledger's to judge: it ends first redemptions, not later attempts */
+    /* The ledger checks exp: it ends first redemptions, not later attempts */
     const budget_verdict_token verdict = budget_token_verify(
         body->token, strlen(body->token), &service->keyring, BUDGET_ANY_TIME, &claims, &why);
     if (verdict != BUDGET_TOKEN_OK) {

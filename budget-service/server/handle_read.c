@@ -1,4 +1,4 @@
-/* Requests that change nothing: accounts, reservations, status. Called by judge.c once the
+/* Requests that change nothing: accounts, reservations, status. Called by access.c once the
  * caller's role allows it. */
 #include <sodium.h>
 #include <stdio.h>
@@ -273,7 +273,7 @@ static base_status put_status(budget_service *service, const account_page *accou
 {
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__StatusReport report = RINGFENCE__BUDGET__STATUS_REPORT__INIT;
-    char clock_alarm[BUDGET_WORDS_BYTES] = "";
+    char clock_alarm[BUDGET_ANSWER_MESSAGE_BYTES] = "";
     int64_t overdue = 0;
     int64_t frozen = 0;
     int64_t wall_ms = 0;

@@ -111,7 +111,8 @@ base_status service_hook_tell(service_hook *hook, const char *json, base_error *
         return BASE_OK;
     }
     if (errno == EAGAIN || errno == ENOBUFS) {
-        return base_fail(reterr, BASE_ERR_BUSY, "the policy's hook is busy: an alarm was not told");
+        return base_fail(reterr, BASE_ERR_BUSY,
+                         "the policy's hook is busy: it was not notified of an alarm");
     }
     return base_fail(reterr, BASE_ERR_PEER, "the process of the policy's hook is gone");
 }

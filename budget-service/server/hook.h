@@ -1,6 +1,6 @@
-/* The policy's hook: a command that is told of alarms, run by a process of its own that was forked
- * before any secret was read. It gets one JSON object on standard input. An alarm is never waited
- * for, and is dropped (and said so) when too many queue up. */
+/* The policy's hook: a command that is notified of alarms, run by a process of its own that was
+ * forked before any secret was read. It gets one JSON object on standard input. An alarm is never
+ * waited for, and is dropped (and said so) when too many queue up. */
 #ifndef BUDGET_SERVER_HOOK_H
 #define BUDGET_SERVER_HOOK_H
 

@@ -1,4 +1,4 @@
-/* The service's folder: its CURVE key, its ledger and the first two clients. */
+/* The service's directory: its CURVE key, its ledger and the first two clients. */
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -84,13 +84,13 @@ base_status service_curve_read(const char *dir, proto_keypair **pair, base_error
     return status;
 }
 
-static base_status make_folder(const char *path, base_error *reterr)
+static base_status make_directory(const char *path, base_error *reterr)
 {
     if (mkdir(path, 0700) != 0 && errno != EEXIST) {
         return base_fail_errno(reterr, errno, "cannot make %s", path);
     }
     if (chmod(path, 0700) != 0) {
-        return base_fail_errno(reterr, errno, "cannot shut %s to others", path);
+        return base_fail_errno(reterr, errno, "cannot restrict %s to its owner", path);
     }
     return BASE_OK;
 }
@@ -106,17 +106,17 @@ static base_status policy_write(const char *dir, base_error *reterr)
     return base_file_write(path, text, strlen(text), reterr);
 }
 
-static base_status make_folders(const char *dir, base_error *reterr)
+static base_status make_directories(const char *dir, base_error *reterr)
 {
     char path[BASE_PATH_BYTES];
     base_status status = base_mkdirs(dir, reterr);
     if (status == BASE_OK) {
-        status = make_folder(dir, reterr);
+        status = make_directory(dir, reterr);
     }
     static const char *const names[] = {"run", "clients"};
     for (size_t i = 0; i < sizeof names / sizeof names[0] && status == BASE_OK; i++) {
         status = join(dir, names[i], path, reterr);
-        status = status == BASE_OK ? make_folder(path, reterr) : status;
+        status = status == BASE_OK ? make_directory(path, reterr) : status;
     }
     return status;
 }
@@ -146,7 +146,7 @@ static base_status add_client(const char *dir, const uint8_t *service_public_key
         status = budget_ledger_client_add(ledger, &nobody, client, &answer, reterr);
     }
     if (status == BASE_OK && answer.reason != BUDGET_REASON_NONE) {
-        status = base_fail(reterr, BASE_ERR_STATE, "%s", answer.words);
+        status = base_fail(reterr, BASE_ERR_STATE, "%s", answer.message);
     }
     proto_wipe(&pair, sizeof pair);
     proto_wipe(&key, sizeof key);
@@ -220,7 +220,7 @@ base_status budget_service_init(const char *dir, const unsigned char *secret, ba
         return base_fail(reterr, BASE_ERR_STATE, "%s holds a service already", dir);
     }
     if (status == BASE_OK) {
-        status = make_folders(dir, reterr);
+        status = make_directories(dir, reterr);
     }
     if (status == BASE_OK) {
         status = policy_write(dir, reterr);

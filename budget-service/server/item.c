@@ -52,15 +52,15 @@ base_status service_item_put(service_item *item, const Ringfence__Budget__Respon
 }
 
 base_status service_item_refuse(service_item *item, Ringfence__Budget__Verdict verdict,
-                                const char *words, base_error *reterr)
+                                const char *message, base_error *reterr)
 {
     char cut[BUDGET_TEXT_BYTES_MAX + 1];
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
-    size_t length = strlen(words);
+    size_t length = strlen(message);
     length = length < sizeof cut ? length : sizeof cut - 1;
     for (size_t i = 0; i < length; i++) {
-        const unsigned char byte = (unsigned char)words[i];
-        cut[i] = byte < 0x20 || byte == 0x7f ? ' ' : words[i];
+        const unsigned char byte = (unsigned char)message[i];
+        cut[i] = byte < 0x20 || byte == 0x7f ? ' ' : message[i];
     }
     cut[length] = '\0';
     item->packed_bytes = 0;
@@ -98,7 +98,7 @@ base_status service_item_answer(service_item *item, const budget_answer *answer,
 {
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     const base_status status =
-        service_item_refuse(item, verdict_of(answer->reason), answer->words, reterr);
+        service_item_refuse(item, verdict_of(answer->reason), answer->message, reterr);
     if (status != BASE_OK || answer->reason == BUDGET_REASON_NONE) {
         return status;
     }

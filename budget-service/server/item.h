@@ -49,12 +49,12 @@ BASE_MUST_CHECK base_status service_item_put(service_item *item,
                                              const Ringfence__Budget__Response *part,
                                              base_error *reterr);
 
-/* Begins the answer anew with a verdict and its words. */
+/* Begins the answer anew with a verdict and its message. */
 BASE_MUST_CHECK base_status service_item_refuse(service_item *item,
                                                 Ringfence__Budget__Verdict verdict,
-                                                const char *words, base_error *reterr);
+                                                const char *message, base_error *reterr);
 
-/* The verdict and the words of what the ledger said, without a body. */
+/* The verdict and the message of the ledger, without a body. */
 BASE_MUST_CHECK base_status service_item_answer(service_item *item, const budget_answer *answer,
                                                 base_error *reterr);
 

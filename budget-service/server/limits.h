@@ -16,7 +16,7 @@ enum {
     SERVICE_STATUS_ALARMS_MAX = 100,
     SERVICE_DIFFERENCES_MAX = 1000,
     SERVICE_USAGE_ALARM_PERCENT = 80, /* of a cap */
-    SERVICE_USAGE_MAX = 32,           /* accounts told of at one look */
+    SERVICE_USAGE_MAX = 32,           /* accounts notified of at one look */
     SERVICE_EXPIRE_MAX = 64,          /* deadlines handled in one batch */
     SERVICE_NBF_LEEWAY_S = 60,        /* a rented host's clock may be behind by so much */
     SERVICE_AUDITS_WAITING_MAX = 4,

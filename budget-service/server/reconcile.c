@@ -1,4 +1,4 @@
-/* The request to reconcile a bill with the ledger. Called by judge.c once the caller's role
+/* The request to reconcile a bill with the ledger. Called by access.c once the caller's role
  * allows it. */
 #include <stdlib.h>
 #include <string.h>

@@ -23,21 +23,23 @@
 #include "budget/wire.h"
 #include "policy_use.h"
 
-/* DIR/run, 0700 and ours: who can write to a folder can put a socket of his own in its place. */
-static base_status open_run_folder(budget_service *service, base_error *reterr)
+/* DIR/run, 0700 and ours: whoever can write to a directory can put a socket of their own in its
+ * place. */
+static base_status open_run_directory(budget_service *service, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 16];
-    struct stat folder;
+    struct stat directory;
     (void)snprintf(path, sizeof path, "%s/run", service->dir);
     if (mkdir(path, 0700) != 0 && errno != EEXIST) {
         return base_fail_errno(reterr, errno, "cannot make %s", path);
     }
-    if (lstat(path, &folder) != 0) {
+    if (lstat(path, &directory) != 0) {
         return base_fail_errno(reterr, errno, "cannot look at %s", path);
     }
-    if (!S_ISDIR(folder.st_mode) || folder.st_uid != geteuid() || (folder.st_mode & 077) != 0) {
+    if (!S_ISDIR(directory.st_mode) || directory.st_uid != geteuid() ||
+        (directory.st_mode & 077) != 0) {
         return base_fail(reterr, BASE_ERR_AUTH,
-                         "%s: must be a folder of yours that nobody else can enter; run: chmod "
+                         "%s: must be a directory of yours that nobody else can enter; run: chmod "
                          "700 %s",
                          path, path);
     }
@@ -70,7 +72,7 @@ static base_status prepare(budget_service *service, base_error *reterr)
         status = budget_crypto_init(reterr);
     }
     if (status == BASE_OK) {
-        status = open_run_folder(service, reterr);
+        status = open_run_directory(service, reterr);
     }
     if (status == BASE_OK) {
         status = service_policy_open(service, reterr);

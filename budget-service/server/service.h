@@ -30,7 +30,7 @@ typedef enum service_endpoint {
 typedef struct budget_service {
     const budget_serve_options *options;
     char dir[BASE_PATH_BYTES];
-    int lock_fd; /* of DIR/run/lock: one service a folder */
+    int lock_fd; /* of DIR/run/lock: one service a directory */
     int signal_fd;
     bool ending;
 
@@ -57,7 +57,7 @@ typedef struct budget_service {
     int item_count;
     bool clients_changed; /* in this batch: the admission list follows the commit */
 
-    struct service_audit *audit;                  /* the one that runs, and who waits for it */
+    struct service_audit *audit;                  /* the one that runs, and its waiters */
     char finding[BUDGET_AUDIT_FINDING_BYTES];     /* of the last audit; empty: it was good */
     char audit_digest[BUDGET_AUDIT_DIGEST_BYTES]; /* of all its findings */
     int64_t reaper_due_ns;
@@ -66,7 +66,7 @@ typedef struct budget_service {
     struct service_spend *spend; /* spend.jsonl */
 } budget_service;
 
-/* What a handler is told: a question that has passed the checks of its sender. */
+/* What a handler gets: a question that has passed the checks of its sender. */
 typedef struct service_question {
     const Ringfence__Budget__Request *request;
     const budget_client *client; /* NULL: at the redeem endpoint */
@@ -89,13 +89,13 @@ BASE_MUST_CHECK base_status service_batch(budget_service *service, int *count, b
 BASE_MUST_CHECK base_status service_reply(budget_service *service, service_item *item,
                                           base_error *reterr);
 
-/* ---- judge.c: who may ask what */
+/* ---- access.c: which client may ask what */
 
 /* Checks sender, role and what the client remembers, then has it handled. The item always has an
  * answer when this returns BASE_OK. */
-BASE_MUST_CHECK base_status service_judge(budget_service *service, const char *user_id,
-                                          const Ringfence__Budget__Request *request,
-                                          service_item *item, base_error *reterr);
+BASE_MUST_CHECK base_status service_access_check(budget_service *service, const char *user_id,
+                                                 const Ringfence__Budget__Request *request,
+                                                 service_item *item, base_error *reterr);
 
 /* ---- handlers, by file */
 
@@ -169,7 +169,7 @@ BASE_MUST_CHECK base_status service_reap(budget_service *service, base_error *re
 
 /* ---- usage.c */
 
-/* Tells of accounts that have passed 80 % of their cap since the last look. */
+/* Notifies of accounts that have passed 80 % of their cap since the last look. */
 BASE_MUST_CHECK base_status service_usage_look(budget_service *service, base_error *reterr);
 void service_usage_free(struct service_usage *usage); /* NULL is fine */
 

@@ -1,4 +1,4 @@
-/* The two endpoints, and who gets in. */
+/* Opens the two endpoints and admits clients. Called by service.c. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,17 +45,17 @@ base_status service_admission_load(budget_service *service, base_error *reterr)
     return status;
 }
 
-/* What to bind: as told, or in DIR/run; the redeem endpoint of a TCP service has a port of its own,
- * that the system chooses. */
+/* What to bind: the option, or in DIR/run; the redeem endpoint of a TCP service has a port of its
+ * own, which the system chooses. */
 static base_status choose(const budget_service *service, int endpoint,
                           char address[BASE_PATH_BYTES], base_error *reterr)
 {
-    const char *told = endpoint == SERVICE_ENDPOINT_ASK ? service->options->listen
-                                                        : service->options->listen_redeem;
+    const char *asked = endpoint == SERVICE_ENDPOINT_ASK ? service->options->listen
+                                                         : service->options->listen_redeem;
     const char *listen = service->options->listen;
     int length = 0;
-    if (told != NULL) {
-        length = snprintf(address, BASE_PATH_BYTES, "%s", told);
+    if (asked != NULL) {
+        length = snprintf(address, BASE_PATH_BYTES, "%s", asked);
     } else if (listen != NULL && strncmp(listen, "tcp://", 6) == 0) {
         const char *colon = strrchr(listen, ':');
         length = snprintf(address, BASE_PATH_BYTES, "%.*s:*", (int)(colon - listen), listen);

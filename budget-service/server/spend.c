@@ -60,14 +60,14 @@ static uint64_t last_sequence(int fd)
 
 static base_status make_parents(const char *path, base_error *reterr)
 {
-    char folder[BASE_PATH_BYTES];
-    (void)snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL || slash == folder) {
+    char directory[BASE_PATH_BYTES];
+    (void)snprintf(directory, sizeof directory, "%s", path);
+    char *slash = strrchr(directory, '/');
+    if (slash == NULL || slash == directory) {
         return BASE_OK;
     }
     *slash = '\0';
-    return base_mkdirs(folder, reterr);
+    return base_mkdirs(directory, reterr);
 }
 
 base_status service_spend_open(budget_service *service, base_error *reterr)
@@ -82,7 +82,7 @@ base_status service_spend_open(budget_service *service, base_error *reterr)
     if (path == NULL) {
         return BASE_OK;
     }
-    /* A relative path is one of the folder that the service was started in. */
+    /* A relative path is one of the directory that the service was started in. */
     const int length = snprintf(made->path, sizeof made->path, "%s", path);
     if (length >= (int)sizeof made->path) {
         return base_fail(reterr, BASE_ERR_LIMIT, "%s: too long a path", path);

@@ -1,5 +1,5 @@
-/* Accounts that pass 80 % of their cap: told to the log and the policy's hook, once until they fall
- * below it again. The loop looks once a second, and only when the ledger has new rows. */
+/* Accounts that pass 80 % of their cap: notified to the log and the policy's hook, once until they
+ * fall below it again. The loop looks once a second, and only when the ledger has new rows. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "budget/money.h"
 #include "service.h"
 
-/* The names of those that were told, in their order. */
+/* The names of those that were notified, in their order. */
 typedef struct usage_names {
     size_t count;
     char (*names)[BUDGET_ACCOUNT_BYTES]; /* (BUDGET_ACCOUNTS_MAX) */
@@ -16,7 +16,7 @@ typedef struct usage_names {
 
 struct service_usage {
     uint64_t sequence; /* of the ledger when it was looked at last */
-    usage_names told;
+    usage_names notified;
     usage_names now;
     budget_account *passed; /* (SERVICE_USAGE_MAX), of this look */
     size_t passed_count;
@@ -40,12 +40,12 @@ static bool look_at(void *context, const budget_account *account)
         return true;
     }
     memcpy(usage->now.names[usage->now.count++], account->name, sizeof account->name);
-    const bool told =
-        usage->told.count > 0 && bsearch(account->name, usage->told.names, usage->told.count,
-                                         sizeof usage->told.names[0], compare_names) != NULL;
-    if (!told) {
+    const bool notified = usage->notified.count > 0 &&
+                          bsearch(account->name, usage->notified.names, usage->notified.count,
+                                  sizeof usage->notified.names[0], compare_names) != NULL;
+    if (!notified) {
         if (usage->passed_count == SERVICE_USAGE_MAX) {
-            usage->now.count--; /* the next look tells it */
+            usage->now.count--; /* the next look notifies of it */
             return true;
         }
         usage->passed[usage->passed_count++] = *account;
@@ -53,7 +53,7 @@ static bool look_at(void *context, const budget_account *account)
     return true;
 }
 
-static void tell(budget_service *service, const budget_account *account)
+static void notify(budget_service *service, const budget_account *account)
 {
     char used[BUDGET_MONEY_BYTES];
     char cap[BUDGET_MONEY_BYTES];
@@ -75,11 +75,11 @@ static struct service_usage *make(base_error *reterr)
 {
     struct service_usage *made = calloc(1, sizeof *made);
     if (made != NULL) {
-        made->told.names = calloc(BUDGET_ACCOUNTS_MAX, sizeof made->told.names[0]);
+        made->notified.names = calloc(BUDGET_ACCOUNTS_MAX, sizeof made->notified.names[0]);
         made->now.names = calloc(BUDGET_ACCOUNTS_MAX, sizeof made->now.names[0]);
         made->passed = calloc(SERVICE_USAGE_MAX, sizeof made->passed[0]);
     }
-    if (made == NULL || made->told.names == NULL || made->now.names == NULL ||
+    if (made == NULL || made->notified.names == NULL || made->now.names == NULL ||
         made->passed == NULL) {
         service_usage_free(made);
         (void)base_fail(reterr, BASE_ERR_MEMORY, "no memory for the accounts' alarms");
@@ -106,12 +106,12 @@ base_status service_usage_look(budget_service *service, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    const usage_names before = usage->told;
-    usage->told = usage->now;
+    const usage_names before = usage->notified;
+    usage->notified = usage->now;
     usage->now = before;
     usage->sequence = usage->passed_count < SERVICE_USAGE_MAX ? sequence : 0;
     for (size_t i = 0; i < usage->passed_count; i++) {
-        tell(service, &usage->passed[i]);
+        notify(service, &usage->passed[i]);
     }
     return BASE_OK;
 }
@@ -119,7 +119,7 @@ base_status service_usage_look(budget_service *service, base_error *reterr)
 void service_usage_free(struct service_usage *usage)
 {
     if (usage != NULL) {
-        free(usage->told.names);
+        free(usage->notified.names);
         free(usage->now.names);
         free(usage->passed);
         free(usage);

@@ -198,7 +198,8 @@ base_status budget_keyring_read(const char *path, budget_keyring *keyring, base_
 const char *budget_keyring_choose(const char *named)
 {
     struct stat file;
-    /* One that cannot be looked at, or a link to nowhere, is there: reading it says why it fails. */
+    /* One that cannot be looked at, or a link to nowhere, is there: reading it says why it
+     * fails. */
     const bool none = lstat(BUDGET_KEYRING_ANCHOR, &file) != 0 && errno == ENOENT;
     return none ? named : BUDGET_KEYRING_ANCHOR;
 }
@@ -216,7 +217,7 @@ base_status budget_keyring_write(const char *path, const budget_keyring *keyring
     struct stat file;
     if (status == BASE_OK && stat(path, &file) == 0 && S_ISREG(file.st_mode) &&
         (file.st_mode & 022) != 0 && chmod(path, file.st_mode & 0755) != 0) {
-        status = base_fail_errno(reterr, errno, "cannot shut %s to others", path);
+        status = base_fail_errno(reterr, errno, "cannot restrict %s to its owner", path);
     }
     free(text);
     return status;

@@ -23,8 +23,8 @@ bool budget_paseto_sign(budget_piece payload, budget_piece footer, const char *a
                         const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
                         char token[BUDGET_TOKEN_BYTES]);
 
-/* Fills all of parts but the kid; NULL, or in words what is wrong. An empty footer is the absent
- * one; a dot with nothing behind it is refused. */
+/* Fills all of parts but the kid; NULL, or a message that says what is wrong. An empty footer is
+ * the absent one; a dot with nothing behind it is refused. */
 const char *budget_paseto_decode(const char *token, size_t token_bytes, budget_token_parts *parts);
 
 bool budget_paseto_signature_ok(const budget_token_parts *parts, const char *assertion,

@@ -68,7 +68,7 @@ static base_status write_point(const char *path, const budget_clock *now, int64_
     const base_status status = base_file_write(path, line, (size_t)length, reterr);
     return status != BASE_OK || chmod(path, 0600) == 0
                ? status
-               : base_fail_errno(reterr, errno, "cannot shut %s", path);
+               : base_fail_errno(reterr, errno, "cannot restrict %s to its owner", path);
 }
 
 base_status budget_receipt_now(const char *dir, int64_t *now_s, base_error *reterr)

@@ -72,9 +72,10 @@ base_status budget_token_sign(const budget_claims *claims,
                : status;
 }
 
-static budget_verdict_token refuse(base_error *why, budget_verdict_token verdict, const char *words)
+static budget_verdict_token refuse(base_error *why, budget_verdict_token verdict,
+                                   const char *message)
 {
-    (void)base_fail(why, BASE_ERR_AUTH, "%s", words);
+    (void)base_fail(why, BASE_ERR_AUTH, "%s", message);
     return verdict;
 }
 

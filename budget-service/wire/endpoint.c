@@ -17,7 +17,7 @@ base_status budget_endpoint_check(const char *endpoint, base_error *reterr)
     if (strlen(endpoint + 6) > path_bytes_max) {
         return base_fail(reterr, BASE_ERR_LIMIT,
                          "%s: %zu characters, and a Unix socket's path has at most %zu: choose a "
-                         "folder with a shorter name, or tcp://",
+                         "directory with a shorter name, or tcp://",
                          endpoint + 6, strlen(endpoint + 6), path_bytes_max);
     }
     return BASE_OK;

@@ -349,7 +349,7 @@ budget 0 status --check
 
 echo "== clients and keys"
 budget 0 client add bob --role request
-mkdir request # a folder of a key's name is no key
+mkdir request # a directory of a key's name is no key
 budget 0 remaining phase35 --key request
 budget 0 account set-cap phase35/lab02 --cap 3.00
 budget 4 record-actual run1 0.10 --key request # refused for its role, and for nothing else

@@ -10,14 +10,14 @@
 void fixture_make(ledger_fixture *fixture)
 {
     memset(fixture, 0, sizeof *fixture);
-    test_directory_make(&fixture->folder);
+    test_directory_make(&fixture->directory);
     fixture->clock = (budget_clock){
         .wall_ms = (int64_t)FIXTURE_START_MS * 1000,
         .boot_ms = 5000,
         .boot_id = "first-boot",
     };
     fixture->options = (budget_ledger_options){
-        .dir = fixture->folder.path,
+        .dir = fixture->directory.path,
         .clock = fixture->clock,
     };
     assert_ok(budget_ledger_create(&fixture->options, &fixture->error), &fixture->error);
@@ -28,7 +28,7 @@ void fixture_make(ledger_fixture *fixture)
 void fixture_remove(ledger_fixture *fixture)
 {
     budget_ledger_close(fixture->ledger);
-    test_directory_remove(&fixture->folder);
+    test_directory_remove(&fixture->directory);
 }
 
 void fixture_reopen(ledger_fixture *fixture)

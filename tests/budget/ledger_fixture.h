@@ -1,4 +1,5 @@
-/* A ledger in a temporary folder, with clocks that tests set, and short ways to ask it things. */
+/* A ledger in a temporary directory, with clocks that tests set, and short ways to ask it
+ * things. */
 #ifndef LEDGER_FIXTURE_H
 #define LEDGER_FIXTURE_H
 
@@ -11,7 +12,7 @@ enum {
 };
 
 typedef struct ledger_fixture {
-    test_directory folder;
+    test_directory directory;
     budget_ledger_options options;
     budget_ledger *ledger;
     budget_clock clock;
@@ -64,7 +65,7 @@ void fixture_evidence(ledger_fixture *fixture, const char *label, const char *in
         const budget_answer assert_reason_got = (answer);                                          \
         if (assert_reason_got.reason != (expected)) {                                              \
             fail_msg("%s: %s (%s), expected %s", #answer,                                          \
-                     budget_reason_name(assert_reason_got.reason), assert_reason_got.words,        \
+                     budget_reason_name(assert_reason_got.reason), assert_reason_got.message,      \
                      budget_reason_name(expected));                                                \
         }                                                                                          \
     } while (0)

@@ -1,10 +1,10 @@
 # The service with its failpoints compiled in, as a program of the tests alone.
 get_target_property(guard_sources ringfence_budget-guard SOURCES)
-get_target_property(guard_folder ringfence_budget-guard SOURCE_DIR)
+get_target_property(guard_directory ringfence_budget-guard SOURCE_DIR)
 set(serve_sources "")
 foreach(source IN LISTS guard_sources)
   if(NOT IS_ABSOLUTE ${source})
-    set(source ${guard_folder}/${source})
+    set(source ${guard_directory}/${source})
   endif()
   list(APPEND serve_sources ${source})
 endforeach()

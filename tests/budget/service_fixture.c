@@ -27,16 +27,16 @@ void fixture_make(service_fixture *fixture)
     uint8_t public_key[BUDGET_PUBLIC_KEY_BYTES];
     uint8_t secret_key[BUDGET_SECRET_KEY_BYTES];
     *fixture = (service_fixture){.output_fd = -1};
-    test_directory_make(&fixture->folder);
-    (void)snprintf(fixture->dir, sizeof fixture->dir, "%s", fixture->folder.path);
+    test_directory_make(&fixture->directory);
+    (void)snprintf(fixture->dir, sizeof fixture->dir, "%s", fixture->directory.path);
     assert_ok(budget_crypto_init(&error), &error);
     assert_int_equal(crypto_sign_keypair(public_key, secret_key), 0);
     assert_ok(budget_service_init(fixture->dir, secret_key, &error), &error);
     assert_ok(budget_keyring_add(&fixture->keyring, public_key, 1, &error), &error);
-    assert_ok(budget_keyring_write(test_directory_path(&fixture->folder, "keyring.json"),
+    assert_ok(budget_keyring_write(test_directory_path(&fixture->directory, "keyring.json"),
                                    &fixture->keyring, &error),
               &error);
-    assert_ok(budget_secret_file_create(test_directory_path(&fixture->folder, "test.key"),
+    assert_ok(budget_secret_file_create(test_directory_path(&fixture->directory, "test.key"),
                                         secret_key, sizeof secret_key, &error),
               &error);
 }
@@ -128,7 +128,7 @@ void fixture_remove(service_fixture *fixture)
         (void)kill(fixture->pid, SIGKILL);
         (void)fixture_wait(fixture);
     }
-    test_directory_remove(&fixture->folder);
+    test_directory_remove(&fixture->directory);
 }
 
 budget_client *fixture_client(const service_fixture *fixture, const char *name, int64_t timeout_ms)

@@ -1,5 +1,5 @@
-/* A service of its own for a test: a folder with keys and ledger, the service as a process, clients
- * of every role. The process dies with the test. */
+/* A service of its own for a test: a directory with keys and ledger, the service as a process,
+ * clients of every role. The process dies with the test. */
 #ifndef TEST_SERVICE_FIXTURE_H
 #define TEST_SERVICE_FIXTURE_H
 
@@ -10,7 +10,7 @@
 #include "support.h"
 
 typedef struct service_fixture {
-    test_directory folder;
+    test_directory directory;
     char dir[BASE_PATH_BYTES];
     budget_keyring keyring;
     pid_t pid; /* 0: not running */
@@ -20,7 +20,7 @@ typedef struct service_fixture {
     char failure[1024]; /* why the last start failed; empty: it did not */
 } service_fixture;
 
-/* Folder, keys, ledger; nothing runs yet. */
+/* Directory, keys, ledger; nothing runs yet. */
 void fixture_make(service_fixture *fixture);
 
 /* Starts the service and waits until it is ready. setting: "NAME=VALUE" for its environment, or
@@ -34,7 +34,7 @@ int fixture_stop(service_fixture *fixture);
 /* Waits until it has ended by itself. */
 int fixture_wait(service_fixture *fixture);
 
-/* Ends what runs and removes the folder. */
+/* Ends what runs and removes the directory. */
 void fixture_remove(service_fixture *fixture);
 
 /* A client with the key DIR/clients/NAME.key; closed by the caller. */

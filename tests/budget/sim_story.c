@@ -41,7 +41,7 @@ bool sim_same_verdict(sim *self, const char *what, base_status status, const bud
     }
     if ((answer->reason == BUDGET_REASON_NONE) != granted) {
         return sim_broken(self, "%s: %s (%s), the model says %s", what,
-                          budget_reason_name(answer->reason), answer->words,
+                          budget_reason_name(answer->reason), answer->message,
                           granted ? "granted" : "refused");
     }
     return true;

@@ -145,7 +145,7 @@ static void edit(ledger_fixture *fixture, const char *sql)
     sqlite3 *db = NULL;
     budget_ledger_close(fixture->ledger);
     fixture->ledger = NULL;
-    assert_int_equal(sqlite3_open(test_directory_path(&fixture->folder, "ledger.db"), &db),
+    assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
                      SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "PRAGMA synchronous=OFF", NULL, NULL, NULL), SQLITE_OK);
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
@@ -159,8 +159,8 @@ static void copy_file(ledger_fixture *fixture, const char *from, const char *to)
 {
     char buffer[65536];
     ssize_t got = 0;
-    const int in = open(test_directory_path(&fixture->folder, from), O_RDONLY | O_CLOEXEC);
-    const int out = open(test_directory_path(&fixture->folder, to),
+    const int in = open(test_directory_path(&fixture->directory, from), O_RDONLY | O_CLOEXEC);
+    const int out = open(test_directory_path(&fixture->directory, to),
                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     assert_true(in >= 0 && out >= 0);
     while ((got = read(in, buffer, sizeof buffer)) > 0) {
@@ -463,9 +463,9 @@ static void a_restored_backup_is_noticed(void **state)
     fixture_reopen(fixture); /* with its checkpoint: here only others notice */
     assert_status(budget_ledger_remembers(fixture->ledger, sequence, head, NULL),
                   BASE_ERR_MISMATCH);
-    assert_status(budget_checkpoint_check(fixture->ledger,
-                                          test_directory_path(&fixture->folder, "kept.checkpoints"),
-                                          &newest, &fixture->error),
+    assert_status(budget_checkpoint_check(
+                      fixture->ledger, test_directory_path(&fixture->directory, "kept.checkpoints"),
+                      &newest, &fixture->error),
                   BASE_ERR_MISMATCH);
     assert_granted(fixture_authorize(fixture, "phase", "another", 10));
     assert_granted(fixture_authorize(fixture, "phase", "one-more", 10));
@@ -476,7 +476,7 @@ static void a_restored_backup_is_noticed(void **state)
 
 static void overwrite(ledger_fixture *fixture, const char *name, long offset, const char *text)
 {
-    const int fd = open(test_directory_path(&fixture->folder, name), O_WRONLY | O_CLOEXEC);
+    const int fd = open(test_directory_path(&fixture->directory, name), O_WRONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     const off_t at = lseek(fd, offset, offset < 0 ? SEEK_END : SEEK_SET);
     assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
@@ -489,7 +489,7 @@ static void checkpoints_are_believed_when_signed(void **state)
     uint64_t newest = 0;
     uint64_t sequence = 0;
     uint8_t head[BUDGET_DIGEST_BYTES];
-    const char *path = test_directory_path(&fixture->folder, "checkpoints");
+    const char *path = test_directory_path(&fixture->directory, "checkpoints");
     budget_ledger_head(fixture->ledger, &sequence, head);
     assert_ok(budget_checkpoint_check(fixture->ledger, path, &newest, &fixture->error),
               &fixture->error);
@@ -499,7 +499,7 @@ static void checkpoints_are_believed_when_signed(void **state)
     assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
                   BASE_ERR_MISMATCH);
     assert_non_null(strstr(fixture->error.message, "bad signature"));
-    (void)unlink(test_directory_path(&fixture->folder, "checkpoints"));
+    (void)unlink(test_directory_path(&fixture->directory, "checkpoints"));
     assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
                   BASE_ERR_MISMATCH);
     assert_non_null(strstr(fixture->error.message, "is missing"));
@@ -517,8 +517,8 @@ static void a_torn_checkpoint_is_mended(void **state)
 {
     ledger_fixture *fixture = *state;
     close_ledger(fixture);
-    const int fd =
-        open(test_directory_path(&fixture->folder, "checkpoints"), O_WRONLY | O_APPEND | O_CLOEXEC);
+    const int fd = open(test_directory_path(&fixture->directory, "checkpoints"),
+                        O_WRONLY | O_APPEND | O_CLOEXEC);
     assert_int_equal(write(fd, "v1 20 abc", 9), 9);
     (void)close(fd);
     fixture_reopen(fixture);

@@ -153,13 +153,13 @@ static void the_largest_claims_fit(void **state)
 static void a_keyring_reads_back(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     budget_keyring keyring = {0};
     budget_keyring again = {0};
     uint8_t secret[BUDGET_SECRET_KEY_BYTES];
     base_error error = {0};
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "keyring.json");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "keyring.json");
     for (uint8_t seed = 1; seed <= 5; seed++) {
         sample_key(seed, secret, &keyring);
     }
@@ -176,9 +176,9 @@ static void a_keyring_reads_back(void **state)
     }
     sample_key(200, secret, NULL);
     assert_status(budget_keyring_add(&keyring, secret + 32, 0, NULL), BASE_ERR_LIMIT);
-    assert_status(budget_keyring_read(test_directory_path(&folder, "none"), &again, NULL),
+    assert_status(budget_keyring_read(test_directory_path(&directory, "none"), &again, NULL),
                   BASE_ERR_NOTFOUND);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void bad_keyrings_are_refused(void **state)

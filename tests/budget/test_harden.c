@@ -140,21 +140,21 @@ static void a_hardened_process_cannot_be_read_or_traced(void **state)
 static void gcore_gets_nothing(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     char command[BASE_PATH_BYTES + 128];
     char core[BASE_PATH_BYTES + 32];
     if (system("command -v gcore >/dev/null 2>&1") != 0) { /* NOLINT(cert-env33-c) */
         skip();
     }
-    test_directory_make(&folder);
+    test_directory_make(&directory);
     holder held = start_holder(true);
     (void)snprintf(command, sizeof command, "gcore -o %s/core %d >/dev/null 2>&1 </dev/null",
-                   folder.path, (int)held.process);
+                   directory.path, (int)held.process);
     assert_int_not_equal(system(command), 0); /* NOLINT(cert-env33-c) */
-    (void)snprintf(core, sizeof core, "%s/core.%d", folder.path, (int)held.process);
+    (void)snprintf(core, sizeof core, "%s/core.%d", directory.path, (int)held.process);
     assert_int_equal(access(core, F_OK), -1);
     end_holder(&held);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 int main(void)

@@ -53,7 +53,7 @@ static void the_account_that_binds_refuses(void **state)
     assert_int_equal(answer.remaining_before_usd_micro, 2 * USD);
     assert_int_equal(answer.remaining_after_usd_micro, 2 * USD);
     assert_int_equal(answer.asked_usd_micro, 2 * USD + 1);
-    assert_non_null(strstr(answer.words, "over the cap of phase (5.00 USD): 2.00 USD left"));
+    assert_non_null(strstr(answer.message, "over the cap of phase (5.00 USD): 2.00 USD left"));
     check(fixture, "phase/lab", 0, 0);
 }
 
@@ -63,7 +63,7 @@ static void a_label_is_used_once(void **state)
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
     const budget_answer answer = fixture_authorize(fixture, "phase", "run", USD);
     assert_reason(answer, BUDGET_REASON_LABEL_USED);
-    assert_non_null(strstr(answer.words, "1.00 USD in row"));
+    assert_non_null(strstr(answer.message, "1.00 USD in row"));
     assert_reason(fixture_authorize(fixture, "nowhere", "new", USD), BUDGET_REASON_ACCOUNT_UNKNOWN);
 }
 
@@ -171,7 +171,7 @@ static void a_ledger_of_another_version_is_refused(void **state)
     sqlite3 *db = NULL;
     budget_ledger_close(fixture->ledger);
     fixture->ledger = NULL;
-    assert_int_equal(sqlite3_open(test_directory_path(&fixture->folder, "ledger.db"), &db),
+    assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
                      SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 1", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
@@ -199,7 +199,7 @@ static void evidence_from_before_the_start_proves_nothing(void **state)
         &fixture->error);
     fixture_commit(fixture);
     assert_reason(answer, BUDGET_REASON_EVIDENCE);
-    assert_non_null(strstr(answer.words, "before the last redemption"));
+    assert_non_null(strstr(answer.message, "before the last redemption"));
     assert_granted(fixture_prove(fixture, "run", "pod-1"));
 }
 
@@ -227,7 +227,7 @@ static void an_overrun_freezes_until_acknowledged(void **state)
     assert_granted(fixture_create(fixture, "run"));
     answer = fixture_actual(fixture, "run", USD + 1);
     assert_granted(answer);
-    assert_non_null(strstr(answer.words, "frozen"));
+    assert_non_null(strstr(answer.message, "frozen"));
     assert_true(fixture_balance(fixture, "phase/lab").frozen);
     assert_reason(fixture_authorize(fixture, "phase/lab", "more", 1), BUDGET_REASON_ACCOUNT_FROZEN);
     assert_reason(fixture_redeem(fixture, "next", 0, 1, 1), BUDGET_REASON_ACCOUNT_FROZEN);
@@ -416,7 +416,7 @@ static void a_second_service_is_refused(void **state)
     budget_ledger *second = NULL;
     assert_status(budget_ledger_open(&fixture->options, &second, NULL), BASE_ERR_BUSY);
     assert_status(budget_ledger_create(&fixture->options, NULL), BASE_ERR_BUSY);
-    (void)unlink(test_directory_path(&fixture->folder, "ledger.lock"));
+    (void)unlink(test_directory_path(&fixture->directory, "ledger.lock"));
     assert_status(budget_ledger_open(&fixture->options, &second, NULL), BASE_ERR_BUSY);
 }
 

@@ -13,11 +13,11 @@ static int make(void **state)
     static ledger_fixture fixture;
     sim_disk_reset();
     memset(&fixture, 0, sizeof fixture);
-    test_directory_make(&fixture.folder);
+    test_directory_make(&fixture.directory);
     fixture.clock = (budget_clock){
         .wall_ms = (int64_t)FIXTURE_START_MS * 1000, .boot_ms = 5000, .boot_id = "first-boot"};
     fixture.options = (budget_ledger_options){
-        .dir = fixture.folder.path, .clock = fixture.clock, .vfs = SIM_DISK_VFS};
+        .dir = fixture.directory.path, .clock = fixture.clock, .vfs = SIM_DISK_VFS};
     assert_ok(budget_ledger_create(&fixture.options, &fixture.error), &fixture.error);
     assert_ok(budget_ledger_open(&fixture.options, &fixture.ledger, &fixture.error),
               &fixture.error);
@@ -144,7 +144,7 @@ static void a_crash_anywhere_keeps_what_was_answered(void **state)
     assert_true(survived);
 }
 
-/* ---- on a real folder ---- */
+/* ---- on a real directory ---- */
 
 static int make_real(void **state)
 {
@@ -158,7 +158,7 @@ static int make_real(void **state)
 static void a_file_taken_away_is_noticed_before_the_answer(void **state)
 {
     ledger_fixture *fixture = *state;
-    assert_int_equal(unlink(test_directory_path(&fixture->folder, "ledger.db")), 0);
+    assert_int_equal(unlink(test_directory_path(&fixture->directory, "ledger.db")), 0);
     assert_status(try_authorize(fixture, "second"), BASE_ERR_IO);
     assert_non_null(strstr(fixture->error.message, "taken away"));
     assert_true(budget_ledger_broken(fixture->ledger));
@@ -171,7 +171,7 @@ static void a_file_taken_away_is_noticed_before_the_answer(void **state)
 static void a_log_taken_away_is_noticed_before_the_answer(void **state)
 {
     ledger_fixture *fixture = *state;
-    assert_int_equal(unlink(test_directory_path(&fixture->folder, "ledger.db-wal")), 0);
+    assert_int_equal(unlink(test_directory_path(&fixture->directory, "ledger.db-wal")), 0);
     assert_status(try_authorize(fixture, "second"), BASE_ERR_IO);
     assert_true(budget_ledger_broken(fixture->ledger));
 }
@@ -179,11 +179,11 @@ static void a_log_taken_away_is_noticed_before_the_answer(void **state)
 static void what_is_no_ledger_is_refused(void **state)
 {
     ledger_fixture *fixture = *state;
-    const char *path = test_directory_path(&fixture->folder, "ledger.db");
+    const char *path = test_directory_path(&fixture->directory, "ledger.db");
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
-    assert_int_equal(stat(test_directory_path(&fixture->folder, "checkpoints"), &info), 0);
+    assert_int_equal(stat(test_directory_path(&fixture->directory, "checkpoints"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     budget_ledger_close(fixture->ledger);
     fixture->ledger = NULL;

@@ -222,12 +222,12 @@ static int64_t tell(const char *dir, uint64_t seed, char why[SIM_WHY_BYTES])
 
 static void the_ledger_does_as_the_model(void **state)
 {
-    test_directory *folder = *state;
+    test_directory *directory = *state;
     char why[SIM_WHY_BYTES];
     budget_mutation = BUDGET_MUTATION_NONE;
     int64_t steps = 0;
     for (int seed = 1; steps < steps_wanted; seed++) {
-        steps += tell(folder->path, (uint64_t)seed, why);
+        steps += tell(directory->path, (uint64_t)seed, why);
         if (why[0] != '\0') {
             fail_msg("seed %d: %s", seed, why);
         }
@@ -236,13 +236,13 @@ static void the_ledger_does_as_the_model(void **state)
 
 static void each_seeded_bug_is_caught(void **state)
 {
-    test_directory *folder = *state;
+    test_directory *directory = *state;
     for (int bug = BUDGET_MUTATION_NONE + 1; bug < BUDGET_MUTATION_COUNT_; bug++) {
         char why[SIM_WHY_BYTES] = "";
         int seed = 0;
         budget_mutation = bug;
         while (why[0] == '\0' && seed < SEEDS_MUTANT) {
-            (void)tell(folder->path, (uint64_t)++seed, why);
+            (void)tell(directory->path, (uint64_t)++seed, why);
         }
         budget_mutation = BUDGET_MUTATION_NONE;
         if (why[0] == '\0') {
@@ -254,9 +254,9 @@ static void each_seeded_bug_is_caught(void **state)
 
 static int make(void **state)
 {
-    static test_directory folder;
-    test_directory_make(&folder);
-    *state = &folder;
+    static test_directory directory;
+    test_directory_make(&directory);
+    *state = &directory;
     return 0;
 }
 

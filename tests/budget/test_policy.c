@@ -64,11 +64,11 @@ static void the_nearest_default_is_taken(void **state)
     budget_policy_destroy(policy);
 }
 
-static budget_reason judged(const budget_policy *policy, budget_claims claims, const char *says)
+static budget_reason checked(const budget_policy *policy, budget_claims claims, const char *says)
 {
-    char words[BUDGET_POLICY_WORDS_BYTES];
+    char words[BUDGET_POLICY_MESSAGE_BYTES];
     budget_policy_fill(policy, &claims);
-    const budget_reason reason = budget_policy_judge(policy, &claims, words);
+    const budget_reason reason = budget_policy_check(policy, &claims, words);
     if (strstr(words, says) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", words, says);
     }
@@ -80,19 +80,19 @@ static void the_strictest_limit_holds(void **state)
     (void)state;
     budget_policy *policy = parsed();
     budget_claims claims = claim("phase/lab");
-    assert_int_equal(judged(policy, claims, ""), BUDGET_REASON_NONE);
+    assert_int_equal(checked(policy, claims, ""), BUDGET_REASON_NONE);
     claims.max_price_usd_micro_per_hour = 3000001;
-    assert_int_equal(judged(policy, claims, "policy of phase allows a price per hour up to 3.00"),
+    assert_int_equal(checked(policy, claims, "policy of phase allows a price per hour up to 3.00"),
                      BUDGET_REASON_POLICY);
     claims = claim("phase/lab");
     claims.max_seconds = 86401;
-    assert_int_equal(judged(policy, claims, "policy of * allows seconds"), BUDGET_REASON_POLICY);
+    assert_int_equal(checked(policy, claims, "policy of * allows seconds"), BUDGET_REASON_POLICY);
     claims = claim("phase/lab");
     (void)snprintf(claims.tier, sizeof claims.tier, "secure");
-    assert_int_equal(judged(policy, claims, "tier \"secure\""), BUDGET_REASON_POLICY);
+    assert_int_equal(checked(policy, claims, "tier \"secure\""), BUDGET_REASON_POLICY);
     claims = claim("phase/lab");
     (void)snprintf(claims.vendor, sizeof claims.vendor, "vast");
-    assert_int_equal(judged(policy, claims, "vendor \"vast\""), BUDGET_REASON_POLICY);
+    assert_int_equal(checked(policy, claims, "vendor \"vast\""), BUDGET_REASON_POLICY);
     budget_policy_destroy(policy);
 }
 
@@ -127,14 +127,14 @@ static void every_number_has_its_limit(void **state)
         {offsetof(budget_claims, max_price_usd_micro_per_hour), "a price per hour"},
         {offsetof(budget_claims, max_usd_micro), "an amount"},
     };
-    assert_int_equal(judged(policy, good, ""), BUDGET_REASON_NONE);
+    assert_int_equal(checked(policy, good, ""), BUDGET_REASON_NONE);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         budget_claims claims = good;
         int64_t number = 0;
         memcpy(&number, (const char *)&claims + numbers[i].offset_bytes, sizeof number);
         number++;
         memcpy((char *)&claims + numbers[i].offset_bytes, &number, sizeof number);
-        assert_int_equal(judged(policy, claims, numbers[i].says), BUDGET_REASON_POLICY);
+        assert_int_equal(checked(policy, claims, numbers[i].says), BUDGET_REASON_POLICY);
     }
     budget_policy_destroy(policy);
 }
@@ -145,17 +145,17 @@ static void an_amount_covers_what_it_may_cost(void **state)
     budget_policy *policy = parsed();
     budget_claims claims = claim("phase/lab"); /* 2 USD/h, 5400 + 60 s: 3.033334 */
     claims.max_usd_micro = 3033334;
-    assert_int_equal(judged(policy, claims, ""), BUDGET_REASON_NONE);
+    assert_int_equal(checked(policy, claims, ""), BUDGET_REASON_NONE);
     claims.max_usd_micro = 3033333;
-    assert_int_equal(judged(policy, claims, "3.033334"), BUDGET_REASON_UNDERFUNDED);
+    assert_int_equal(checked(policy, claims, "3.033334"), BUDGET_REASON_UNDERFUNDED);
     claims.instances = 2;
     claims.max_usd_micro = 6066666;
-    assert_int_equal(judged(policy, claims, "6.066667"), BUDGET_REASON_UNDERFUNDED);
+    assert_int_equal(checked(policy, claims, "6.066667"), BUDGET_REASON_UNDERFUNDED);
     claims = claim("phase/lab");
     (void)snprintf(claims.vendor, sizeof claims.vendor, "local");
-    assert_int_equal(judged(policy, claims, "costs nothing"), BUDGET_REASON_POLICY);
+    assert_int_equal(checked(policy, claims, "costs nothing"), BUDGET_REASON_POLICY);
     claims.max_usd_micro = 0;
-    assert_int_equal(judged(policy, claims, ""), BUDGET_REASON_NONE);
+    assert_int_equal(checked(policy, claims, ""), BUDGET_REASON_NONE);
     budget_policy_destroy(policy);
 }
 
@@ -200,7 +200,7 @@ static void the_first_policy_is_good(void **state)
     budget_policy *policy = NULL;
     const char *initial = budget_policy_initial();
     assert_ok(budget_policy_parse(initial, strlen(initial), &policy, &error), &error);
-    char words[BUDGET_POLICY_WORDS_BYTES];
+    char words[BUDGET_POLICY_MESSAGE_BYTES];
     budget_claims free_of_charge = claim("any");
     free_of_charge.max_usd_micro = 0;
     budget_policy_fill(policy, &free_of_charge);
@@ -213,9 +213,9 @@ static void the_first_policy_is_good(void **state)
         budget_policy_fill(policy, &claims);
         assert_string_equal(claims.vendor, "cloud");
         assert_int_equal(claims.max_seconds, BUDGET_POLICY_SECONDS);
-        assert_int_equal(budget_policy_judge(policy, &claims, words), BUDGET_REASON_NONE);
+        assert_int_equal(budget_policy_check(policy, &claims, words), BUDGET_REASON_NONE);
         claims.max_price_usd_micro_per_hour += 1;
-        assert_int_equal(budget_policy_judge(policy, &claims, words), BUDGET_REASON_UNDERFUNDED);
+        assert_int_equal(budget_policy_check(policy, &claims, words), BUDGET_REASON_UNDERFUNDED);
     }
     assert_null(budget_policy_spend_path(policy));
     assert_null(budget_policy_hook(policy));

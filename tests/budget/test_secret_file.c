@@ -12,23 +12,23 @@
 
 enum { NOBODY = 65534 };
 
-static int make_folder(void **state)
+static int make_directory(void **state)
 {
-    static test_directory folder;
-    test_directory_make(&folder);
-    *state = &folder;
-    return chmod(folder.path, 0755);
+    static test_directory directory;
+    test_directory_make(&directory);
+    *state = &directory;
+    return chmod(directory.path, 0755);
 }
 
-static int remove_folder(void **state)
+static int remove_directory(void **state)
 {
     test_directory_remove(*state);
     return 0;
 }
 
-static const char *file_with_mode(const test_directory *folder, const char *name, mode_t mode)
+static const char *file_with_mode(const test_directory *directory, const char *name, mode_t mode)
 {
-    const char *path = test_directory_path(folder, name);
+    const char *path = test_directory_path(directory, name);
     base_error error = {0};
     assert_ok(budget_secret_file_create(path, "secret", 6, &error), &error);
     assert_int_equal(chmod(path, mode), 0);
@@ -158,15 +158,18 @@ static void a_stranger_s_file_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_file_is_made_once_and_for_us_alone, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_link_in_the_way_is_not_followed, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(every_bit_for_others_is_refused, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(only_regular_files_are_read, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(mounted_secrets_are_accepted, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_stranger_s_file_is_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_file_is_made_once_and_for_us_alone, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_link_in_the_way_is_not_followed, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(every_bit_for_others_is_refused, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(only_regular_files_are_read, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(mounted_secrets_are_accepted, make_directory,
+                                        remove_directory),
+        cmocka_unit_test_setup_teardown(a_stranger_s_file_is_refused, make_directory,
+                                        remove_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

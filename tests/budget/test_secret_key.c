@@ -169,13 +169,13 @@ static void secret_keys_and_their_ids_are_paserk_s(void **state)
 static void a_key_rests_in_a_file_and_comes_back(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     base_error error = {0};
     budget_secret_key *key = NULL;
     budget_secret_key *again = NULL;
     budget_passphrase *passphrase = passphrase_of("secret");
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "signing.key");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "signing.key");
     assert_ok(budget_secret_key_make(&key, &error), &error);
     assert_ok(budget_secret_key_write(path, key, passphrase, &error), &error);
     assert_status(budget_secret_key_write(path, key, passphrase, &error), BASE_ERR_STATE);
@@ -184,17 +184,17 @@ static void a_key_rests_in_a_file_and_comes_back(void **state)
     budget_secret_key_free(key);
     budget_secret_key_free(again);
     budget_passphrase_close(passphrase);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void a_passphrase_comes_from_where_it_is_said(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     base_error error = {0};
     budget_passphrase *passphrase = NULL;
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, BUDGET_PASSPHRASE_CREDENTIAL);
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, BUDGET_PASSPHRASE_CREDENTIAL);
     assert_ok(budget_secret_file_create(path, "from credentials\n", 17, &error), &error);
     const budget_passphrase_source nowhere = {.fd = -1};
     const budget_passphrase_source file = {.file = path, .fd = -1};
@@ -207,7 +207,7 @@ static void a_passphrase_comes_from_where_it_is_said(void **state)
     assert_ok(budget_passphrase_open(&file, &passphrase, &error), &error);
     assert_string_equal(passphrase->text, "from credentials");
     budget_passphrase_close(passphrase);
-    assert_int_equal(setenv("CREDENTIALS_DIRECTORY", folder.path, 1), 0);
+    assert_int_equal(setenv("CREDENTIALS_DIRECTORY", directory.path, 1), 0);
     assert_ok(budget_passphrase_open(&nowhere, &passphrase, &error), &error);
     assert_string_equal(passphrase->text, "from credentials");
     budget_passphrase_close(passphrase);
@@ -219,7 +219,7 @@ static void a_passphrase_comes_from_where_it_is_said(void **state)
     (void)close(saved);
     (void)close(nothing);
     assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static int start(void **state)

@@ -176,7 +176,7 @@ static void test_redeem(void **state)
     uint8_t secret[BUDGET_SECRET_KEY_BYTES];
     size_t secret_bytes = 0;
     int64_t not_after = 0;
-    assert_ok(budget_secret_file_read(test_directory_path(&fixture->folder, "test.key"), secret,
+    assert_ok(budget_secret_file_read(test_directory_path(&fixture->directory, "test.key"), secret,
                                       sizeof secret, &secret_bytes, &why),
               &why);
     assert_int_equal(budget_token_verify(grant.token, strlen(grant.token), &fixture->keyring,

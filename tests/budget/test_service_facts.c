@@ -1,5 +1,5 @@
 /* What comes after a grant: deadlines with their alarm and hook, spend.jsonl, bills, audits; and
- * how the service is started: its memory, its folder, its sockets. */
+ * how the service is started: its memory, its directory, its sockets. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void write_policy(const service_fixture *fixture, const char *extra)
     char text[2 * BASE_PATH_BYTES];
     base_error error;
     (void)snprintf(text, sizeof text, "{\"version\": 1, %s}", extra);
-    assert_ok(base_file_write(test_directory_path(&fixture->folder, "policy.json"), text,
+    assert_ok(base_file_write(test_directory_path(&fixture->directory, "policy.json"), text,
                               strlen(text), &error),
               &error);
 }
@@ -101,7 +101,7 @@ static void test_deadline_alarm_and_hook(void **state)
     char extra[2 * BASE_PATH_BYTES];
     char told[4096] = "";
     char label[BUDGET_LABEL_BYTES] = "";
-    const char *fifo = test_directory_path(&fixture->folder, "alarm");
+    const char *fifo = test_directory_path(&fixture->directory, "alarm");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'\"]", fifo);
     write_policy(fixture, extra);
@@ -169,7 +169,7 @@ static void test_hook_hears_of_a_cap(void **state)
     budget_grant grant;
     char extra[2 * BASE_PATH_BYTES];
     char told[4096];
-    const char *fifo = test_directory_path(&fixture->folder, "alarm");
+    const char *fifo = test_directory_path(&fixture->directory, "alarm");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     (void)snprintf(extra, sizeof extra, "\"hook\": [\"/bin/sh\", \"-c\", \"cat >'%s'\"]", fifo);
     write_policy(fixture, extra);
@@ -231,7 +231,7 @@ static void test_spend_and_export(void **state)
     assert_verdict(budget_export(admin, count_line, &exported, &why), BUDGET_GRANTED, &why);
     budget_client_close(admin);
     assert_int_equal(fixture_stop(fixture), 0);
-    assert_ok(base_file_read(test_directory_path(&fixture->folder, "deep/spend.jsonl"),
+    assert_ok(base_file_read(test_directory_path(&fixture->directory, "deep/spend.jsonl"),
                              FILE_BYTES_MAX, &data, &data_bytes, &why),
               &why);
     for (size_t i = 0; i < data_bytes; i++) {
@@ -246,8 +246,8 @@ static char *read_spend(const service_fixture *fixture, size_t *bytes)
 {
     base_error why;
     void *data = NULL;
-    assert_ok(base_file_read(test_directory_path(&fixture->folder, "spend.jsonl"), FILE_BYTES_MAX,
-                             &data, bytes, &why),
+    assert_ok(base_file_read(test_directory_path(&fixture->directory, "spend.jsonl"),
+                             FILE_BYTES_MAX, &data, bytes, &why),
               &why);
     return data;
 }
@@ -272,7 +272,7 @@ static void test_a_cut_spend_line_is_written_anew(void **state)
                            3,         0};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         size_t again_bytes = 0;
-        assert_ok(base_file_write(test_directory_path(&fixture->folder, "spend.jsonl"), whole,
+        assert_ok(base_file_write(test_directory_path(&fixture->directory, "spend.jsonl"), whole,
                                   cuts[i], &why),
                   &why);
         fixture_start(fixture);
@@ -414,7 +414,7 @@ static void test_failed_sync(void **state)
     base_error why;
     budget_grant grant;
     char setting[BASE_PATH_BYTES + 64];
-    const char *trigger = test_directory_path(&fixture->folder, "fail-sync");
+    const char *trigger = test_directory_path(&fixture->directory, "fail-sync");
     (void)snprintf(setting, sizeof setting, "BUDGET_FAIL_SYNC=%s", trigger);
     assert_true(fixture_start_with(fixture, setting, NULL));
     fixture_account(fixture, "phase35", USD(5));
@@ -436,12 +436,12 @@ static void test_failed_sync(void **state)
     budget_client_close(client);
 }
 
-static void test_folder_that_others_enter(void **state)
+static void test_directory_that_others_enter(void **state)
 {
     service_fixture *fixture = *state;
-    assert_int_equal(chmod(test_directory_path(&fixture->folder, "run"), 0755), 0);
+    assert_int_equal(chmod(test_directory_path(&fixture->directory, "run"), 0755), 0);
     assert_false(fixture_start_with(fixture, NULL, NULL));
-    assert_int_equal(chmod(test_directory_path(&fixture->folder, "run"), 0700), 0);
+    assert_int_equal(chmod(test_directory_path(&fixture->directory, "run"), 0700), 0);
     fixture_start(fixture);
 }
 
@@ -464,7 +464,8 @@ static void test_key_file_that_others_read(void **state)
     base_error error = {0};
     budget_client *client = NULL;
     const budget_client_options options = {.dir = fixture->dir};
-    assert_int_equal(chmod(test_directory_path(&fixture->folder, "clients/request.key"), 0644), 0);
+    assert_int_equal(chmod(test_directory_path(&fixture->directory, "clients/request.key"), 0644),
+                     0);
     assert_status(budget_client_open(&options, &client, &error), BASE_ERR_AUTH);
 }
 
@@ -480,7 +481,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bill_and_audit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_locked_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_sync, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_folder_that_others_enter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_directory_that_others_enter, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_socket_path, setup, teardown),
         cmocka_unit_test_setup_teardown(test_key_file_that_others_read, setup, teardown),
     };

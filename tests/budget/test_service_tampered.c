@@ -34,7 +34,7 @@ static void edit(service_fixture *fixture, const char *sql)
     if (fixture->pid != 0) {
         assert_int_equal(fixture_stop(fixture), 0);
     }
-    assert_int_equal(sqlite3_open(test_directory_path(&fixture->folder, "ledger.db"), &db),
+    assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
                      SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);

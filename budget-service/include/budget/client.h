@@ -2,14 +2,14 @@
  *
  * Every question returns a budget_verdict that the caller must look at: BUDGET_GRANTED (0) alone
  * means that it was done and is on disk. A refusal is an answer, not an error of the machinery;
- * `why` (may be NULL) gets one line of words whenever the verdict is another.
+ * `why` (may be NULL) gets a one-line message whenever the verdict is another.
  *
  * A question carries a request id. BUDGET_UNKNOWN means that it was sent and no answer came in
  * time: ask again with the id in client's budget_client_request_id, and the service answers as it
  * did, or would have done, the first time; the same token comes back. Other verdicts are final for
  * their id, but for BUDGET_FAILED: then nothing was done.
  *
- * The client remembers the newest (sequence, head) of the ledger that it was told of, in a file
+ * The client remembers the newest (sequence, head) of the ledger that it has seen, in a file
  * beside its key, and refuses a service that does not have that row (BUDGET_BEHIND): a restored
  * backup is noticed.
  *
@@ -36,7 +36,7 @@ enum {
     BUDGET_LINE_ID_BYTES = 128,
     BUDGET_STATE_BYTES = 32,
     BUDGET_BILL_LINES_MAX = 4096,         /* in one reconcile */
-    BUDGET_REASON_BYTES = 512,            /* a refusal's words; with NUL */
+    BUDGET_REASON_BYTES = 512,            /* a refusal's message; with NUL */
     BUDGET_FINDINGS_KEPT = 16,            /* of an audit, as text */
     BUDGET_FINDINGS_DIGEST_BYTES = 33,    /* in hex, with NUL */
     BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000, /* where the options say 0 */
@@ -64,12 +64,12 @@ int budget_verdict_exit(budget_verdict verdict);
 typedef struct budget_client budget_client;
 
 typedef struct budget_client_options {
-    const char *dir;       /* the service's folder; NULL: budget_default_dir */
+    const char *dir;       /* the service's directory; NULL: budget_default_dir */
     const char *key_file;  /* NULL: DIR/clients/NAME.key of `key_name` */
     const char *key_name;  /* NULL: "request". `init` makes "request" and "admin" */
     const char *endpoint;  /* NULL: what DIR/service.json says, else ipc://DIR/run/service.sock */
     const char *seen_file; /* the newest (sequence, head); NULL: KEY_FILE.seen, or, where that
-                              folder cannot be written, one in $XDG_STATE_HOME/ringfence/seen */
+                              directory cannot be written, one in $XDG_STATE_HOME/ringfence/seen */
     int64_t timeout_ms;    /* of one question, retries included; 0: BUDGET_CLIENT_TIMEOUT_MS */
 } budget_client_options;
 
@@ -187,7 +187,7 @@ typedef struct budget_entry {
     int64_t terminated_at;
     bool attested; /* proof was not the driver's JSON, checked field by field */
     char evidence[2 * BUDGET_DIGEST_BYTES + 1]; /* digest in hex */
-    char client[BUDGET_NAME_BYTES];             /* who asked */
+    char client[BUDGET_NAME_BYTES];             /* whoever asked */
 } budget_entry;
 
 typedef struct budget_report {
@@ -385,14 +385,15 @@ typedef struct budget_redeem_ranks {
 } budget_redeem_ranks;
 
 /* Redeems for some ranks of one attempt. The same again gets the same answer, so BUDGET_UNKNOWN is
- * retried by calling again. Needs no client key. *redemption has about 400 KB: not for the stack. */
+ * retried by calling again. Needs no client key. *redemption has about 400 KB: not for the
+ * stack. */
 BASE_MUST_CHECK budget_verdict budget_redeem(const budget_redeem_options *options,
                                              const char *token, const budget_redeem_ranks *ranks,
                                              budget_redemption *redemption, base_error *why);
 
-/* Leave to create one instance, once per token: it is on disk before this returns, and is never
- * granted again. After BUDGET_UNKNOWN nobody knows whether it was granted: look at the vendor's
- * list for an instance that carries the jti, and do not create another one. */
+/* The creation permit for one instance, once per token: it is on disk before this returns, and is
+ * never granted again. After BUDGET_UNKNOWN nobody knows whether it was granted: look at the
+ * vendor's list for an instance that carries the jti, and do not create another one. */
 BASE_MUST_CHECK budget_verdict budget_redeem_create(const budget_redeem_options *options,
                                                     const char *token, int64_t *not_after,
                                                     base_error *why);

@@ -36,10 +36,10 @@
 #include "budget/rules.h"
 
 enum {
-    BUDGET_CLIENT_KEY_BYTES = 32, /* CURVE */
-    BUDGET_INSTANCE_BYTES = 128,  /* a vendor's instance id; with NUL */
-    BUDGET_LINE_BYTES = 192,      /* a bill line's id; with NUL */
-    BUDGET_WORDS_BYTES = 256,     /* one line for a person; with NUL */
+    BUDGET_CLIENT_KEY_BYTES = 32,      /* CURVE */
+    BUDGET_INSTANCE_BYTES = 128,       /* a vendor's instance id; with NUL */
+    BUDGET_LINE_BYTES = 192,           /* a bill line's id; with NUL */
+    BUDGET_ANSWER_MESSAGE_BYTES = 256, /* one line for a person; with NUL */
     BUDGET_ACCOUNTS_MAX = 4096,
     BUDGET_CLIENTS_MAX = 4096, /* revoked ones included */
     BUDGET_INSTANCES_MAX = 64, /* of one reservation */
@@ -67,7 +67,7 @@ typedef struct budget_ledger_options {
     const char *vfs;        /* SQLite VFS; NULL: the usual one (tests put a shim here) */
 } budget_ledger_options;
 
-/* Makes an empty ledger in the folder. BASE_ERR_STATE when there is one. */
+/* Makes an empty ledger in the directory. BASE_ERR_STATE when there is one. */
 BASE_MUST_CHECK base_status budget_ledger_create(const budget_ledger_options *options,
                                                  base_error *reterr);
 
@@ -85,15 +85,15 @@ void budget_ledger_close(budget_ledger *ledger);
 bool budget_ledger_broken(const budget_ledger *ledger);
 
 /* A batch. begin is not durable and cheap; commit writes, syncs, checks that the file is still the
- * one in the folder, then appends a checkpoint. Not BASE_OK: no answer of the batch may go out, all
- * of it is transient. A batch without a new row costs nothing. */
+ * one in the directory, then appends a checkpoint. Not BASE_OK: no answer of the batch may go out,
+ * all of it is transient. A batch without a new row costs nothing. */
 BASE_MUST_CHECK base_status budget_ledger_begin(budget_ledger *ledger, const budget_clock *clock,
                                                 base_error *reterr);
 BASE_MUST_CHECK base_status budget_ledger_commit(budget_ledger *ledger, base_error *reterr);
 void budget_ledger_rollback(budget_ledger *ledger);
 
-/* Who asks. A request id is scoped to the client: the same id and body get the same answer again,
- * the same id with another body is refused (BUDGET_REASON_REQUEST_REUSED, not stored). */
+/* Whoever asks. A request id is scoped to the client: the same id and body get the same answer
+ * again, the same id with another body is refused (BUDGET_REASON_REQUEST_REUSED, not stored). */
 typedef struct budget_caller {
     int64_t client;         /* budget_client.id; 0: the service itself */
     const char *request_id; /* NULL: not remembered */
@@ -114,7 +114,8 @@ typedef struct budget_answer {
     int64_t cap_usd_micro; /* of that account */
     int64_t remaining_before_usd_micro;
     int64_t remaining_after_usd_micro;
-    char words[BUDGET_WORDS_BYTES]; /* one line for a person when refused; empty when granted */
+    char message
+        [BUDGET_ANSWER_MESSAGE_BYTES]; /* one line for a person when refused; empty when granted */
 } budget_answer;
 
 /* In a batch: a row that says that an admin goes on although the audit found this. */
@@ -168,9 +169,9 @@ BASE_MUST_CHECK base_status budget_ledger_total_spent(budget_ledger *ledger, con
 typedef struct budget_authorization {
     budget_claims
         claims; /* in: all but jti and the two of the ledger, when granted those as well */
-    char kid[BUDGET_KID_BYTES];     /* in: of the key that will sign */
-    budget_reason refusal;          /* in: what the policy says of it (budget_policy_judge) */
-    char words[BUDGET_WORDS_BYTES]; /* in: the policy's words */
+    char kid[BUDGET_KID_BYTES]; /* in: of the key that will sign */
+    budget_reason refusal;      /* in: what the policy says of it (budget_policy_check) */
+    char message[BUDGET_ANSWER_MESSAGE_BYTES]; /* in: the policy's message */
 } budget_authorization;
 
 /* Reserves claims.max_usd_micro in the whole chain. Granted: authorization->claims and kid are
@@ -204,7 +205,7 @@ BASE_MUST_CHECK base_status budget_ledger_redeem(budget_ledger *ledger,
                                                  budget_redemption *redemption,
                                                  budget_answer *answer, base_error *reterr);
 
-/* Leave to create the instance: once per jti and never again (CREATED), even when the answer was
+/* The creation permit: once per jti and never again (CREATED), even when the answer was
  * lost. Only jti goes in. Starts the deadline as the first redemption does. */
 BASE_MUST_CHECK base_status budget_ledger_redeem_create(budget_ledger *ledger,
                                                         const budget_caller *caller,
@@ -233,7 +234,7 @@ typedef struct budget_actual {
 } budget_actual;
 
 /* Posts it, now and in any state. Freezes the account when the sum is above the reservation, or
- * credits take it below 0 (answer->words says so). What is left of the reservation returns when
+ * credits take it below 0 (answer->message says so). What is left of the reservation returns when
  * termination is proven and the cost is final (budget/rules.h). Refused: LABEL_UNKNOWN, LINE_USED
  * (the line id, which counts within its vendor and instance, has another amount or label; the same
  * is the same answer). */
@@ -243,7 +244,7 @@ BASE_MUST_CHECK base_status budget_ledger_record_actual(budget_ledger *ledger,
                                                         budget_answer *answer, base_error *reterr);
 
 /* Evidence of termination: the driver's JSON (docs/BUDGET.md), checked field by field; what fails
- * the check is refused (EVIDENCE, words say which field), or kept as `attested` when
+ * the check is refused (EVIDENCE, the message says which field), or kept as `attested` when
  * attested_allowed: the admin role. Refused: LABEL_UNKNOWN, STATE (voided). */
 typedef struct budget_termination {
     const char *label;
@@ -272,7 +273,7 @@ typedef struct budget_reservation {
     char account[BUDGET_ACCOUNT_BYTES];
     char vendor[BUDGET_NAME_BYTES];
     char mode[BUDGET_NAME_BYTES];
-    char subject[BUDGET_LABEL_BYTES]; /* who asked */
+    char subject[BUDGET_LABEL_BYTES]; /* whoever asked */
     char instance_type[BUDGET_NAME_BYTES];
     char instance_id[BUDGET_INSTANCE_BYTES]; /* the first one attached; empty: none */
     budget_state state;
@@ -289,7 +290,7 @@ typedef struct budget_reservation {
     int64_t terminated_ms;
     int64_t actual_ms; /* the last one */
     int64_t attempt;   /* the last one redeemed */
-    bool created;      /* leave to create has been used */
+    bool created;      /* the creation permit has been used */
     bool attested;     /* termination was said by an admin, not proven by the driver */
     bool evidence;     /* there is some */
     uint8_t evidence_blake2b256[BUDGET_DIGEST_BYTES];

@@ -44,13 +44,13 @@ enum {
     BUDGET_POLICY_BYTES_MAX = 256 * 1024,
     BUDGET_POLICY_ACCOUNTS_MAX = 256,
     BUDGET_POLICY_VENDORS_MAX = 32,
-    BUDGET_POLICY_HOOK_WORDS_MAX = 16,
+    BUDGET_POLICY_HOOK_ARGUMENTS_MAX = 16,
     BUDGET_POLICY_GRANULARITY_S = 3600,      /* of a vendor that the policy does not name */
     BUDGET_POLICY_SETTLING_S = 48 * 3600,    /* the same */
     BUDGET_POLICY_TOKEN_S = 900,             /* token_seconds where it is absent */
     BUDGET_POLICY_SECONDS = 3600,            /* of a job, where neither it nor a default says */
     BUDGET_POLICY_LOCAL_SECONDS = 24 * 3600, /* the same for vendor local, within its limits */
-    BUDGET_POLICY_WORDS_BYTES = 256,
+    BUDGET_POLICY_MESSAGE_BYTES = 256,
 };
 
 typedef struct budget_policy budget_policy;
@@ -83,11 +83,11 @@ int64_t budget_policy_settling_seconds(const budget_policy *policy, const char *
  * price that the amount pays for. */
 void budget_policy_fill(const budget_policy *policy, budget_claims *claims);
 
-/* What the policy says of full claims: BUDGET_REASON_NONE, POLICY (a limit; words say which), or
- * UNDERFUNDED: for a vendor other than "local", max_usd_micro is less than instances × price ×
- * (max_seconds + the vendor's granularity), or there is no price. "local" costs nothing: an amount
- * is refused. words is empty when granted. */
-budget_reason budget_policy_judge(const budget_policy *policy, const budget_claims *claims,
-                                  char words[BUDGET_POLICY_WORDS_BYTES]);
+/* What the policy says of full claims: BUDGET_REASON_NONE, POLICY (a limit; the message says
+ * which), or UNDERFUNDED: for a vendor other than "local", max_usd_micro is less than instances ×
+ * price × (max_seconds + the vendor's granularity), or there is no price. "local" costs nothing:
+ * an amount is refused. message is empty when granted. */
+budget_reason budget_policy_check(const budget_policy *policy, const budget_claims *claims,
+                                  char message[BUDGET_POLICY_MESSAGE_BYTES]);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A line belongs to a label by its label, or by its vendor and attached instance. Which vendor's it
  * is, the line says, or the options do. Where neither does and the ledger has runs of several
- * vendors, an instance alone tells nothing (nor does the instance of a run that was authorized
+ * vendors, an instance alone says nothing (nor does the instance of a run that was authorized
  * without a vendor): the line is ambiguous, and nothing is recorded of it. No
  * cost is final by a bill with such lines.
  *

@@ -6,7 +6,7 @@
  * held and posted before and after (budget_rule_effect).
  *
  *   reserved ──────────────► voided                      never redeemed
- *      │ first redemption, leave to create, or a cost
+ *      │ first redemption, creation permit, or a cost
  *      ▼
  *   created ───────────────► terminated-unbilled ──────► posted
  *      │ deadline passed             ▲         the cost is final
@@ -41,7 +41,7 @@ typedef enum budget_reason {
     BUDGET_REASON_ACCOUNT_EXISTS = 6,
     BUDGET_REASON_ACCOUNT_FROZEN = 7,
     BUDGET_REASON_UNDERFUNDED = 8, /* less than instances × price × (time + granularity) */
-    BUDGET_REASON_POLICY = 9,      /* vendor, tier, price, hours: the words say which */
+    BUDGET_REASON_POLICY = 9,      /* vendor, tier, price, hours: the message says which */
     BUDGET_REASON_STATE = 10,      /* voided, terminated, not frozen: too late or too early */
     BUDGET_REASON_REDEEMED = 11,   /* so it cannot be voided */
     BUDGET_REASON_TOKEN_UNKNOWN = 12,
@@ -52,7 +52,7 @@ typedef enum budget_reason {
     BUDGET_REASON_ATTEMPT_ORDER = 17,
     BUDGET_REASON_FENCED = 18,
     BUDGET_REASON_JOB_KEY = 19,
-    BUDGET_REASON_CREATED = 20, /* leave to create was given before */
+    BUDGET_REASON_CREATED = 20, /* the creation permit was given before */
     BUDGET_REASON_INSTANCE_USED = 21,
     BUDGET_REASON_LINE_USED = 22,
     BUDGET_REASON_EVIDENCE = 23,
@@ -130,7 +130,7 @@ typedef struct budget_rule_reservation {
     int64_t posted; /* what counts of it: 0 when it is below 0 */
     int64_t held;
     bool local;          /* vendor local: no bill will come */
-    bool created;        /* leave to create was given */
+    bool created;        /* the creation permit was given */
     bool expired;        /* its deadline has been seen to pass */
     bool terminated;     /* proven, or attested */
     bool billed;         /* a line of a bill is in the total */

@@ -2,7 +2,7 @@
  * might have.
  *
  * Accepted for reading, whatever leads there (symbolic links too), is a regular file that either
- *   is ours and shut to group and others (0600 or less), or
+ *   is ours and closed to group and others (0600 or less), or
  *   is a mounted secret: root's, not writable by group or others, and we are not root, or it lies
  *   behind a symbolic link or on a read-only file system. */
 #ifndef BUDGET_SECRET_FILE_H
@@ -13,7 +13,8 @@
 
 #include "base/status.h"
 
-/* Makes the file, mode 0600, with O_EXCL, and waits until it is on disk, with its folder's entry.
+/* Makes the file, mode 0600, with O_EXCL, and waits until it is on disk, with its directory's
+ * entry.
  * BASE_ERR_STATE when something of that name is there, BASE_ERR_IO; then nothing is left behind. */
 BASE_MUST_CHECK base_status budget_secret_file_create(const char *path, const void *data,
                                                       size_t size_bytes, base_error *reterr);

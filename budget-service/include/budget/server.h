@@ -23,7 +23,7 @@ typedef struct budget_signer {
 } budget_signer;
 
 typedef struct budget_serve_options {
-    const char *dir;           /* the service's folder, 0700: made by budget_service_init */
+    const char *dir;           /* the service's directory, 0700: made by budget_service_init */
     const char *listen;        /* "ipc://PATH" or "tcp://ADDRESS:PORT"; NULL: ipc in DIR/run */
     const char *listen_redeem; /* NULL: beside listen (ipc: redeem.sock; tcp: a port of its own) */
     bool accept_checkpoint;    /* an admin has looked: go on though the checkpoint does not fit */
@@ -37,12 +37,13 @@ typedef struct budget_serve_options {
 /* Makes what the service needs beside the signing key: DIR (0700), the ledger with the clients
  * "admin" and "request", their key files in DIR/clients, and, last, its CURVE key. secret is the
  * signing key (64 bytes): the ledger's first checkpoint is signed with it, so it must be safe on
- * disk before. BASE_ERR_STATE when DIR has a ledger, be it a half-made one: remove the folder. */
+ * disk before. BASE_ERR_STATE when DIR has a ledger, be it a half-made one: remove the
+ * directory. */
 BASE_MUST_CHECK base_status budget_service_init(const char *dir, const unsigned char *secret,
                                                 base_error *reterr);
 
 /* Serves until SIGTERM or SIGINT (BASE_OK, all answers sent). BASE_ERR_BUSY: another service has
- * the folder; BASE_ERR_MISMATCH: the ledger does not fit its checkpoint, or does not audit;
+ * the directory; BASE_ERR_MISMATCH: the ledger does not fit its checkpoint, or does not audit;
  * BASE_ERR_LIMIT: a path is too long for a socket; BASE_ERR_AUTH: a file's owner or
  * mode is wrong, or a key is not one. Never returns after a failed fsync: the process ends, since
  * nobody can say what is on disk. */

@@ -1,4 +1,4 @@
-/* Two small JSON files of a service's folder: a client's key, and where the service is.
+/* Two small JSON files of a service's directory: a client's key, and where the service is.
  * Blocking. */
 #ifndef BUDGET_SERVICE_FILES_H
 #define BUDGET_SERVICE_FILES_H

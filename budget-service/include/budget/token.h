@@ -86,7 +86,7 @@ BASE_MUST_CHECK budget_verdict_token budget_token_open(const char *token, size_t
                                                        budget_token_parts *parts, base_error *why);
 
 /* All of it for an authorization, in this order: form, key, signature, claims, nbf and exp at now_s
- * (or BUDGET_ANY_TIME). One line of words in *why when it is not OK. claims is written when the
+ * (or BUDGET_ANY_TIME). A one-line message in *why when it is not OK. claims is written when the
  * verdict is OK, NOT_YET or EXPIRED, and untouched else. A trailing newline of a token's file is
  * the caller's to cut off. */
 BASE_MUST_CHECK budget_verdict_token budget_token_verify(const char *token, size_t token_bytes,

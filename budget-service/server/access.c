@@ -1,4 +1,5 @@
-/* Who may ask what: identity by the connection's key, role by the ledger, on every message. */
+/* The access check of every message: identity by the connection's key, role by the ledger. Called
+ * by batch.c. */
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,11 +78,11 @@ static void digest_body(budget_service *service, const Ringfence__Budget__Reques
 }
 
 /* BASE_OK with *handler NULL: the item holds the refusal. */
-static base_status judge_client(budget_service *service, const service_question *question,
+static base_status check_client(budget_service *service, const service_question *question,
                                 budget_client *client, service_item *item, service_handler *handler,
                                 base_error *reterr)
 {
-    char words[BUDGET_WORDS_BYTES];
+    char message[BUDGET_ANSWER_MESSAGE_BYTES];
     const Ringfence__Budget__Request *request = question->request;
     const rule *found = find_rule(request->body_case);
     const base_status status =
@@ -109,15 +110,15 @@ static base_status judge_client(budget_service *service, const service_question 
         item->remembered = true;
     }
     if (found == NULL) {
-        (void)snprintf(words, sizeof words, "%s is not asked at this endpoint",
+        (void)snprintf(message, sizeof message, "%s is not asked at this endpoint",
                        budget_request_name(request));
-        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words,
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, message,
                                    reterr);
     }
     if ((found->roles & (1u << client->role)) == 0) {
-        (void)snprintf(words, sizeof words, "client %s has the role %s, which may not ask %s",
+        (void)snprintf(message, sizeof message, "client %s has the role %s, which may not ask %s",
                        client->name, role_name(client->role), budget_request_name(request));
-        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, words,
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_FORBIDDEN, message,
                                    reterr);
     }
     *handler = found->handler;
@@ -133,15 +134,15 @@ static bool grants(const Ringfence__Budget__Request *request)
 static base_status refuse_halted(const budget_service *service, service_item *item,
                                  base_error *reterr)
 {
-    char words[BUDGET_TEXT_BYTES_MAX + 1];
-    (void)snprintf(words, sizeof words,
+    char message[BUDGET_TEXT_BYTES_MAX + 1];
+    (void)snprintf(message, sizeof message,
                    "the ledger does not audit (%.200s): nothing is granted until an admin has "
                    "looked and starts the service with --accept-audit %s",
                    service->finding, service->audit_digest);
-    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, words, reterr);
+    return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, message, reterr);
 }
 
-static base_status judge_redeemer(const service_question *question, service_item *item,
+static base_status check_redeemer(const service_question *question, service_item *item,
                                   service_handler *handler, base_error *reterr)
 {
     *handler = NULL;
@@ -153,9 +154,9 @@ static base_status judge_redeemer(const service_question *question, service_item
     return BASE_OK;
 }
 
-base_status service_judge(budget_service *service, const char *user_id,
-                          const Ringfence__Budget__Request *request, service_item *item,
-                          base_error *reterr)
+base_status service_access_check(budget_service *service, const char *user_id,
+                                 const Ringfence__Budget__Request *request, service_item *item,
+                                 base_error *reterr)
 {
     uint8_t key[PROTO_KEY_BYTES];
     budget_client client = {0};
@@ -168,9 +169,9 @@ base_status service_judge(budget_service *service, const char *user_id,
     }
     base_status status;
     if (item->endpoint == SERVICE_ENDPOINT_REDEEM) {
-        status = judge_redeemer(&question, item, &handler, reterr);
+        status = check_redeemer(&question, item, &handler, reterr);
     } else {
-        status = judge_client(service, &question, &client, item, &handler, reterr);
+        status = check_client(service, &question, &client, item, &handler, reterr);
         question.client = &client;
         question.caller.client = client.id;
         question.caller.request_id = request->request_id;
@@ -182,11 +183,11 @@ base_status service_judge(budget_service *service, const char *user_id,
         return refuse_halted(service, item, reterr);
     }
     digest_body(service, request, question.caller.body_blake2b256);
-    base_error words = {0};
-    status = handler(service, &question, item, &words);
+    base_error error = {0};
+    status = handler(service, &question, item, &error);
     if (status == BASE_ERR_INVALID) {
-        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, words.message,
+        return service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_REFUSED, error.message,
                                    reterr);
     }
-    return status == BASE_OK ? BASE_OK : base_fail(reterr, status, "%s", words.message);
+    return status == BASE_OK ? BASE_OK : base_fail(reterr, status, "%s", error.message);
 }

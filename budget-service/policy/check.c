@@ -143,48 +143,48 @@ static bool listed(const name_list *list, const char *name)
     return list->count == 0;
 }
 
-static budget_reason over(char *words, const policy_account *entry, const char *what, int64_t asked,
-                          int64_t limit)
+static budget_reason over(char *message, const policy_account *entry, const char *what,
+                          int64_t asked, int64_t limit)
 {
-    (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
+    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                    "the policy of %s allows %s up to %" PRId64 ", asked %" PRId64, entry->name,
                    what, limit, asked);
     return BUDGET_REASON_POLICY;
 }
 
-static budget_reason over_money(char *words, const policy_account *entry, const char *what,
+static budget_reason over_money(char *message, const policy_account *entry, const char *what,
                                 int64_t asked, int64_t limit)
 {
     char asked_text[BUDGET_MONEY_BYTES];
     char limit_text[BUDGET_MONEY_BYTES];
     budget_money_format(asked, asked_text);
     budget_money_format(limit, limit_text);
-    (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
+    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                    "the policy of %s allows %s up to %s USD, asked %s", entry->name, what,
                    limit_text, asked_text);
     return BUDGET_REASON_POLICY;
 }
 
-static budget_reason not_listed(char *words, const policy_account *entry, const char *what,
+static budget_reason not_listed(char *message, const policy_account *entry, const char *what,
                                 const char *name)
 {
-    (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
+    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                    "the policy of %s does not allow the %s \"%s\"", entry->name, what, name);
     return BUDGET_REASON_POLICY;
 }
 
-static budget_reason judge_entry(const policy_account *entry, const budget_claims *claims,
-                                 char *words)
+static budget_reason check_entry(const policy_account *entry, const budget_claims *claims,
+                                 char *message)
 {
     const policy_limits *limits = &entry->limits;
     if (!listed(&limits->modes, claims->mode)) {
-        return not_listed(words, entry, "mode", claims->mode);
+        return not_listed(message, entry, "mode", claims->mode);
     }
     if (!listed(&limits->vendors, claims->vendor)) {
-        return not_listed(words, entry, "vendor", claims->vendor);
+        return not_listed(message, entry, "vendor", claims->vendor);
     }
     if (!listed(&limits->tiers, claims->tier)) {
-        return not_listed(words, entry, "tier", claims->tier);
+        return not_listed(message, entry, "tier", claims->tier);
     }
     const struct {
         const char *what;
@@ -201,28 +201,28 @@ static budget_reason judge_entry(const policy_account *entry, const budget_claim
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].limit >= 0 && numbers[i].asked > numbers[i].limit) {
-            return (numbers[i].money ? over_money : over)(words, entry, numbers[i].what,
+            return (numbers[i].money ? over_money : over)(message, entry, numbers[i].what,
                                                           numbers[i].asked, numbers[i].limit);
         }
     }
     return BUDGET_REASON_NONE;
 }
 
-static budget_reason judge_cost(const budget_policy *policy, const budget_claims *claims,
-                                char *words)
+static budget_reason check_cost(const budget_policy *policy, const budget_claims *claims,
+                                char *message)
 {
     char asked[BUDGET_MONEY_BYTES];
     char needed[BUDGET_MONEY_BYTES];
     int64_t cost = 0;
     budget_money_format(claims->max_usd_micro, asked);
     if (strcmp(claims->vendor, "local") == 0) {
-        (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
+        (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                        "vendor local costs nothing: ask for 0, not %s USD", asked);
         return claims->max_usd_micro == 0 ? BUDGET_REASON_NONE : BUDGET_REASON_POLICY;
     }
     /* an amount too small for any price is bound by it: such a token pays for nothing */
     if (claims->max_price_usd_micro_per_hour == 0 && claims->max_usd_micro == 0) {
-        (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
+        (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                        "no price per hour is known for vendor %s: give --max-price",
                        claims->vendor);
         return BUDGET_REASON_UNDERFUNDED;
@@ -234,27 +234,27 @@ static budget_reason judge_cost(const budget_policy *policy, const budget_claims
         return BUDGET_REASON_NONE;
     }
     budget_money_format(fits ? cost : BUDGET_MONEY_MICRO_MAX, needed);
-    (void)snprintf(words, BUDGET_POLICY_WORDS_BYTES,
+    (void)snprintf(message, BUDGET_POLICY_MESSAGE_BYTES,
                    "%" PRId64 " instances for %" PRId64 " s (and %" PRId64
                    " s the vendor bills at least) may cost %s USD, asked %s",
                    claims->instances, claims->max_seconds, granularity_s, needed, asked);
     return BUDGET_REASON_UNDERFUNDED;
 }
 
-budget_reason budget_policy_judge(const budget_policy *policy, const budget_claims *claims,
-                                  char words[BUDGET_POLICY_WORDS_BYTES])
+budget_reason budget_policy_check(const budget_policy *policy, const budget_claims *claims,
+                                  char message[BUDGET_POLICY_MESSAGE_BYTES])
 {
     const policy_entries entries = entries_of(policy, claims->account);
     for (int i = 0; i < entries.count; i++) {
-        words[0] = '\0';
-        const budget_reason reason = judge_entry(entries.found[i], claims, words);
+        message[0] = '\0';
+        const budget_reason reason = check_entry(entries.found[i], claims, message);
         if (reason != BUDGET_REASON_NONE) {
             return reason;
         }
     }
-    const budget_reason reason = judge_cost(policy, claims, words);
+    const budget_reason reason = check_cost(policy, claims, message);
     if (reason == BUDGET_REASON_NONE) {
-        words[0] = '\0';
+        message[0] = '\0';
     }
     return reason;
 }
