@@ -72,11 +72,11 @@ typedef struct budget_reconcile_options {
 } budget_reconcile_options;
 
 typedef struct budget_reconciled {
-    int64_t counts
-        [BUDGET_FINDING_COUNT_]; /* labels; lines for missing_in_ledger, ambiguous and unknown lines */
-    int64_t passed_over;         /* lines that begin after as_of */
-    int64_t recorded;            /* new actuals */
-    bool frozen;                 /* one of them froze its account */
+    /* labels; lines for missing_in_ledger, ambiguous and unknown lines */
+    int64_t counts[BUDGET_FINDING_COUNT_];
+    int64_t passed_over; /* lines that begin after as_of */
+    int64_t recorded;    /* new actuals */
+    bool frozen;         /* one of them froze its account */
 } budget_reconciled;
 
 /* In a batch. BASE_ERR_INVALID: two lines of the bill have the same id. */
