@@ -1,5 +1,5 @@
-/* generation_config.json of a checkpoint: where a text ends, and what stands behind a prompt. Modes
- * generate and tp-cpu ask for it. */
+/* Reads generation_config.json of a checkpoint: stop tokens, and the suffix of prompts. Called by
+ * generate/mode.c. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static base_status parse_suffix(const json_t *object, rank_generation_config *co
 {
     const json_t *suffix = json_object_get(object, "prompt_suffix");
     if (suffix == NULL) {
-        /* transformers writes its version into every file, and we never did */
+        /* transformers writes its version into every file, and our older files lack it */
         const bool older = json_object_get(object, "transformers_version") == NULL;
         config->suffix = older ? RANK_SUFFIX_NOT_SAID : RANK_SUFFIX_GIVEN;
         return BASE_OK;

@@ -1,4 +1,5 @@
-/* A directory that Hugging Face's transformers reads: model, configuration, tokenizer. */
+/* Writes and reads a directory of Hugging Face's transformers: model, configuration, tokenizer.
+ * Called by train/ and generate/. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static base_status write_json(const char *directory, const char *name, json_t *o
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
     }
     const size_t length = strlen(text);
-    text[length] = '\n'; /* in place of the NUL, which is not written */
+    text[length] = '\n'; /* replaces the NUL, which is not written */
     const base_status status = base_file_write(path, text, length + 1, reterr);
     free(text);
     return status;

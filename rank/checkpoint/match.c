@@ -1,4 +1,4 @@
-/* Matching a file's tensors with a model's. */
+/* Matches a file's tensors with a model's. Called by safetensors.c and shards_file.c. */
 #include "checkpoint/match.h"
 
 #include <fnmatch.h>
@@ -30,7 +30,7 @@ const base_safetensor *rank_tensors_find(const base_safetensors *file, const ran
                : found;
 }
 
-/* With the type and shape that the model wants. */
+/* Checks that a tensor has the type and shape that the model needs. */
 static base_status check_tensor(const base_safetensor *found, const rank_tensor *wanted,
                                 base_error *reterr)
 {
@@ -62,7 +62,8 @@ static bool is_ignored(const rank_family *family, const char *name)
     return false;
 }
 
-/* Whether a tied name holds what the tensor it is tied to holds. Counts it if the file has it. */
+/* Checks that a tied name has the same content as the tensor it is tied to. Counts it if the file
+ * has it. */
 static base_status check_tied(const base_safetensors *file, const rank_family *family,
                               const rank_tensor *wanted, const rank_same_bytes *same_bytes,
                               size_t *known, base_error *reterr)

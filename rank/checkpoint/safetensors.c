@@ -1,4 +1,5 @@
-/* Model parameters as a safetensors file, and back. */
+/* Writes model parameters to a safetensors file, and reads them back. Called by hf_directory.c and
+ * bench/. */
 #include "base/safetensors.h"
 
 #include <jansson.h>
@@ -38,7 +39,7 @@ static bool add_entry(json_t *header, const rank_tensor *tensor, const char *pre
     return entry != NULL && json_object_set_new(header, name, entry) == 0;
 }
 
-/* The header's JSON text, malloc'ed; NULL when out of memory. Tensors stand in layout order. */
+/* The header's JSON text, malloc'ed; NULL if memory runs out. Tensors are in layout order. */
 static char *make_header(const rank_model_config *config, const char *prefix)
 {
     bool made = true;
@@ -126,7 +127,7 @@ base_status rank_safetensors_write(const char *path, const rank_model_config *co
     return status;
 }
 
-/* A tensor that is optional and not in the file is zero. */
+/* Copies a tensor. One that is optional and not in the file is zero. */
 static void copy_tensor(const base_safetensors *file, const base_safetensor *found,
                         const rank_tensor *wanted, float *params)
 {
@@ -138,7 +139,7 @@ static void copy_tensor(const base_safetensors *file, const base_safetensor *fou
     memcpy(to, file->data + found->offset_bytes, found->size_bytes);
 }
 
-/* Where the file holds the transpose, `scratch` takes it for a moment. */
+/* Transposes a tensor that the file has transposed, through `scratch`. */
 static void turn_tensor(const rank_tensor *tensor, float *params, float *scratch)
 {
     float *at = params + tensor->offset;
@@ -198,7 +199,7 @@ base_status rank_safetensors_read(const char *path, const rank_model_config *con
     size_t size_bytes = 0;
     size_t size_bytes_max = 0;
     base_safetensors file;
-    /* Twice the model, since tied tensors may stand there twice; and what is ignored. */
+    /* Twice the model, because tied tensors may be there twice, and ignored ones. */
     if (!base_mul_size(rank_model_param_count(config), 2 * sizeof(float), &size_bytes_max) ||
         !base_add_size(size_bytes_max,
                        RANK_SAFETENSORS_IGNORED_BYTES_MAX + sizeof(uint64_t) +

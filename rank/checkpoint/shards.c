@@ -8,29 +8,29 @@
 #include "model/family.h"
 
 enum {
-    PARTS_MAX = 4,    /* pieces of one tensor's axis that are cut alike */
-    STAGED_ROWS = 64, /* of the file, on their way into panels */
+    PARTS_MAX = 4,    /* pieces of one tensor's axis that are cut in the same way */
+    STAGED_ROWS = 64, /* rows of the file that are packed at a time */
     STAGED_COLUMNS = RANK_PANEL,
 };
 
 struct rank_shards {
     rank_device device;
     int count;
-    size_t *offset; /* (count): in the whole model's parameters, ascending */
+    size_t *offset; /* (count), ascending: offsets in the whole model's parameters */
     float **at;     /* (count): this rank's part */
     size_t elements;
     size_t size_bytes;
 };
 
-/* This rank's elements along one axis: some ranges behind each other. */
+/* This rank's elements along one axis: some ranges, one after the other. */
 typedef struct axis {
     rank_cut_range range[PARTS_MAX];
     int parts;
     size_t count;  /* of all, padding included */
-    size_t extent; /* of the whole; elements beyond it are padding, zero */
+    size_t extent; /* of the whole axis; elements beyond it are padding, and zero */
 } axis;
 
-/* One tensor on its way. rows and columns as the file has them. */
+/* One tensor that is being read. Rows and columns are the file's. */
 typedef struct transfer {
     const rank_shards_options *options;
     const rank_tensor_source *source;
@@ -79,13 +79,13 @@ static void find_axes(transfer *t)
     t->columns = axes[turned ? 0 : 1];
 }
 
-/* Whether the file's rows are what a product sums over. */
+/* Whether a product sums over the file's rows. */
 static bool rows_are_depth(const rank_tensor *tensor)
 {
     return (tensor->pack == RANK_TENSOR_PACKED) != tensor->transposed;
 }
 
-/* The number of the element that stands at place `i` of this rank's part; SIZE_MAX: padding. */
+/* The index in the whole axis of element `i` of this rank's part; SIZE_MAX: padding. */
 static size_t element_at(const axis *along, size_t i)
 {
     int part = 0;
@@ -97,7 +97,7 @@ static size_t element_at(const axis *along, size_t i)
     return element < along->extent ? element : SIZE_MAX;
 }
 
-/* This rank's columns of the file's row. */
+/* Reads this rank's columns of one row of the file. */
 static base_status read_row(const transfer *t, size_t row, float *to, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -120,8 +120,8 @@ static base_status read_row(const transfer *t, size_t row, float *to, base_error
     return status;
 }
 
-/* How many of this rank's rows from place `first` on, at most `count`, lie behind each other in the
- * file and are wanted whole: one read gets them all. */
+/* How many of this rank's rows from `first` on, at most `count`, are wanted whole and follow each
+ * other in the file, so that one read gets them all. */
 static size_t rows_in_one(const transfer *t, size_t first, size_t count)
 {
     const axis *columns = &t->columns;
@@ -137,7 +137,7 @@ static size_t rows_in_one(const transfer *t, size_t first, size_t count)
     return rows;
 }
 
-/* Rows of this rank's part, from `first` on, into the staging memory. */
+/* Reads rows of this rank's part, from `first` on, into the staging memory. */
 static base_status read_rows(const transfer *t, size_t first, size_t count, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -157,7 +157,8 @@ static base_status read_rows(const transfer *t, size_t first, size_t count, base
     return status;
 }
 
-/* A few rows of the file at a time: rows of the packed matrix, or some of its panels. */
+/* Reads a few rows of the file at a time, and packs them: as rows of the packed matrix, or as some
+ * of its panels. */
 static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
 {
     const rank_device *device = t->options->device;
@@ -186,7 +187,7 @@ static base_status fill_packed(const transfer *t, float *at, base_error *reterr)
         }
         device->backend->pack(device->queue, &args);
         status =
-            device->backend->sync(device->queue, reterr); /* the staging memory is free again */
+            device->backend->sync(device->queue, reterr); /* the staging memory can be used again */
     }
     return status;
 }
@@ -217,7 +218,7 @@ static size_t packed_floats(const transfer *t)
                                       : rank_pack_count(t->columns.count, t->rows.count);
 }
 
-/* Elements of an axis that are not padding. */
+/* How many elements of an axis are not padding. */
 static size_t count_there(const axis *along)
 {
     size_t there = 0;
@@ -249,7 +250,7 @@ static base_status take_tensor(rank_shards *shards, transfer *t, base_error *ret
                                                : fill_packed(t, memory, reterr);
 }
 
-/* Room for the longest rows that are staged together. */
+/* Room for the longest rows that are staged at a time. */
 static size_t staging_floats(const rank_shards_options *options)
 {
     size_t most = 0;
@@ -319,7 +320,7 @@ void rank_shards_destroy(rank_shards *shards)
     free(shards);
 }
 
-/* Every tensor is asked for by the place where it begins. */
+/* A tensor is asked for by its offset in the whole model's parameters. */
 static const float *need(void *weights, size_t offset, size_t count)
 {
     const rank_shards *shards = weights;
@@ -355,7 +356,8 @@ static base_status read_flat(void *user, const rank_row_part *part, float *to, b
         memcpy(to, from + part->row * columns + part->column, part->count * sizeof *to);
         return BASE_OK;
     }
-    for (size_t i = 0; i < part->count; i++) { /* stored with its axes exchanged, but not here */
+    for (size_t i = 0; i < part->count; i++) {
+        /* the file has its axes exchanged, but this source has not */
         const size_t element = part->row * wanted.shape[0] + part->column + i;
         to[i] = from[element % wanted.shape[0] * wanted.shape[1] + element / wanted.shape[0]];
     }

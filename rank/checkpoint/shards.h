@@ -1,8 +1,8 @@
-/* A checkpoint's weights as one rank of a group holds them: of each tensor its own part, packed
- * where products read it. Only that part is read from the file.
+/* A checkpoint's weights in one rank of a group: its own part of each tensor, in the packed form
+ * that products read. Only that part is read from the file.
  *
- * A family's decode reaches them through hooks: need(offset, count) takes the place of a tensor in
- * the whole model's parameters. */
+ * A family's decode reaches them through hooks: need(offset, count) takes a tensor's offset in the
+ * whole model's parameters. */
 #ifndef RANK_CHECKPOINT_SHARDS_H
 #define RANK_CHECKPOINT_SHARDS_H
 
@@ -11,9 +11,9 @@
 
 typedef struct rank_shards rank_shards;
 
-/* Where a tensor's elements come from, as checkpoints store them: row-major; a vector is one row;
- * `transposed` tensors are stored with their axes exchanged. A part is some elements behind each
- * other: of one row, or of several, which are then whole. */
+/* The origin of a tensor's elements, in the form of checkpoints: row-major. A vector is one row.
+ * `transposed` tensors have their axes exchanged. A part is some elements that follow each other:
+ * of one row, or of several whole rows. */
 typedef struct rank_row_part {
     int tensor;
     size_t row;
@@ -32,7 +32,7 @@ typedef struct rank_shards_options {
     const rank_tp *tp;
 } rank_shards_options;
 
-/* The parameters of a whole model in the host's memory, as such a source. */
+/* A source that reads the parameters of a whole model from the host's memory. */
 typedef struct rank_flat_params {
     const rank_model_config *config;
     const float *params;
@@ -44,8 +44,8 @@ BASE_MUST_CHECK base_status rank_shards_create(const rank_shards_options *option
                                                const rank_tensor_source *source,
                                                rank_shards **shards, base_error *reterr);
 
-/* From the safetensors file at path: its header is checked against the configuration as
- * rank_safetensors_read does, and this rank's slices are read. */
+/* Makes shards from the safetensors file at path. Checks its header against the configuration as
+ * rank_safetensors_read does, and reads this rank's slices. */
 BASE_MUST_CHECK base_status rank_shards_load(const rank_shards_options *options, const char *path,
                                              rank_shards **shards, base_error *reterr);
 
@@ -53,8 +53,9 @@ void rank_shards_destroy(rank_shards *shards); /* NULL is fine */
 
 rank_hooks rank_shards_hooks(rank_shards *shards);
 
-/* Elements of the model that this rank holds, padding apart: over the ranks of a group they sum up
- * to the model's, with what every rank has counted once for each. And the memory they take. */
+/* How many elements of the model this rank has, without padding. Over the ranks of a group they add
+ * up to the model's, except that a tensor that every rank has counts once for each. And the memory
+ * they take. */
 size_t rank_shards_elements(const rank_shards *shards);
 size_t rank_shards_bytes(const rank_shards *shards);
 

@@ -1,5 +1,5 @@
-/* Shards of a safetensors file: its header is read whole,
- * of the tensors only this rank's slices. */
+/* Reads shards from a safetensors file: its whole header, and of the tensors only this rank's
+ * slices. Called by the engine when it is made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct open_file {
     uint8_t *header;
     size_t data_begin; /* bytes before the tensors' data */
     base_safetensors parsed;
-    int tensor; /* looked up last, -1: none; */
+    int tensor; /* the last one that was looked up, -1: none; */
     const base_safetensor *found;
 } open_file;
 
@@ -104,11 +104,11 @@ static base_status compare_in_file(void *user, const base_safetensor *a, const b
     return status;
 }
 
-/* A rank_tensor_source. A tensor that is optional and not there is zero. */
+/* A rank_tensor_source. A tensor that is optional and not in the file is zero. */
 static base_status read_slice(void *user, const rank_row_part *part, float *to, base_error *reterr)
 {
     open_file *file = user;
-    if (part->tensor != file->tensor) { /* a tensor's rows come one after the other */
+    if (part->tensor != file->tensor) { /* the rows of a tensor are asked for one after the other */
         rank_tensor wanted;
         rank_model_tensor(file->config, part->tensor, &wanted);
         file->tensor = part->tensor;
@@ -129,7 +129,7 @@ static base_status take(open_file *file, const rank_shards_options *options, ran
                         base_error *reterr)
 {
     base_status status = read_header(file, reterr);
-    if (status == BASE_OK) { /* it looks at nothing behind the header */
+    if (status == BASE_OK) { /* the parser does not read the data behind the header */
         status = base_safetensors_parse(file->header, file->size_bytes,
                                         RANK_SAFETENSORS_HEADER_BYTES_MAX, &file->parsed, reterr);
     }

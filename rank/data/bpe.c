@@ -49,7 +49,7 @@ static bool allocate(rank_bpe *bpe, int merge_count)
     return true;
 }
 
-/* Checks merge m against the tokens before it and enters it; its bytes follow in fill_bytes. */
+/* Checks merge m against the tokens before it, and enters it. fill_bytes adds its bytes. */
 static base_status add_merge(rank_bpe *bpe, rank_bpe_pair pair, int m, base_error *reterr)
 {
     const int id = RANK_BPE_BYTES + m;
@@ -200,7 +200,7 @@ size_t rank_bpe_count_bound(const rank_bpe *bpe, const char *text, size_t text_b
     size_t pairs = 0;
     for (size_t i = 0; i + 1 < text_bytes; i++) {
         const unsigned bit = (unsigned)bytes[i] * RANK_BPE_BYTES + bytes[i + 1];
-        /* spaces are left out where they may stand between two pieces */
+        /* the space between two pieces may be left out */
         const bool one_piece =
             bytes[i + 1] != ' ' && (bytes[i] != ' ' || i == 0 || bytes[i - 1] != ' ');
         if (one_piece && (bpe->byte_pairs[bit / 8] >> bit % 8 & 1) != 0) {

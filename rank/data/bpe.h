@@ -1,14 +1,14 @@
 /* Byte-pair encoding over bytes: the arithmetic, without files.
  *
- * Ids 0 … 255 are the bytes; id 256 + m is what merge m makes; the last id is the end token, which
- * has no bytes. A merge joins two ids that are smaller than its own, so the merge with the smallest
- * rank can be applied everywhere before a later one is looked at, and a word is done in at most
- * one pass for each merge that occurs in it.
+ * Ids 0 … 255 are the bytes. Id 256 + m is the result of merge m. The last id is the end token,
+ * which has no bytes. A merge joins two ids that are smaller than its own. So the merge with the
+ * smallest rank can be applied everywhere before the next one, and a word takes at most one pass
+ * for each merge that occurs in it.
  *
- * A piece is what merges never reach across: a word with the one space before it, or a run of
- * spaces (the regular expression " ?[^ ]+| +"). Only U+0020 is a space here.
+ * Merges never cross the bounds of a piece: a word with the one space before it, or a run of spaces
+ * (the regular expression " ?[^ ]+| +"). Only U+0020 is a space here.
  *
- * A rank_bpe is immutable once built; any number of threads may read it. */
+ * A rank_bpe does not change after it is built. Any number of threads may read it. */
 #ifndef RANK_BPE_H
 #define RANK_BPE_H
 
@@ -39,8 +39,8 @@ typedef struct rank_bpe {
     uint8_t byte_pairs[RANK_BPE_BYTES * RANK_BPE_BYTES / 8]; /* bit left × 256 + right: a merge */
 } rank_bpe;
 
-/* Builds from merges in rank order, which are copied. BASE_ERR_INVALID when a merge uses an id that
- * is not made before it, occurs twice, or makes a token above RANK_BPE_TOKEN_BYTES_MAX. */
+/* Builds from merges in rank order, which are copied. BASE_ERR_INVALID if a merge uses an id that
+ * does not exist before it, occurs twice, or makes a token above RANK_BPE_TOKEN_BYTES_MAX. */
 BASE_MUST_CHECK base_status rank_bpe_init(rank_bpe *bpe, const rank_bpe_pair *merges,
                                           int merge_count, base_error *reterr);
 void rank_bpe_fini(rank_bpe *bpe);
@@ -55,25 +55,27 @@ static inline int rank_bpe_end_id(const rank_bpe *bpe)
     return RANK_BPE_BYTES + bpe->merge_count;
 }
 
-/* Bytes of a token and their number; none for the end token and for ids outside the vocabulary. */
+/* A token's bytes and their number. The end token and ids outside the vocabulary have none. */
 const uint8_t *rank_bpe_token(const rank_bpe *bpe, int32_t id, size_t *size_bytes);
 
-/* Merges one piece in place: ids holds its bytes as ids and is shortened. Returns the ids left. */
+/* Merges one piece in place. ids holds its bytes as ids, and is shortened. Returns how many ids are
+ * left. */
 size_t rank_bpe_merge_piece(const rank_bpe *bpe, uint16_t *ids, size_t count);
 
-/* At least as many ids as the text has, from one look at each byte. Where merging ends, no two
- * single bytes that a merge joins are neighbours; so of every such pair in the text a longer token
- * has taken a byte, and of m pairs that share no byte at least m / 2 bytes are saved. */
+/* An upper bound of the number of ids, from one pass over the text. When merging has ended, no two
+ * neighbours are single bytes that a merge joins. So of every such pair in the text, a longer token
+ * has taken a byte. Of m pairs that share no byte, at least m / 2 bytes are saved. */
 size_t rank_bpe_count_bound(const rank_bpe *bpe, const char *text, size_t text_bytes);
 
-/* Bytes of the piece that text starts with; text_bytes > 0. */
+/* How many bytes the first piece of text has; text_bytes > 0. */
 size_t rank_bpe_piece_bytes(const char *text, size_t text_bytes);
 
-/* GPT-2's printable stand-in for a byte, as UTF-8, not terminated. Returns its bytes, 1 or 2. */
+/* GPT-2's printable character for a byte, as UTF-8, not terminated. Returns how many bytes it has,
+ * 1 or 2. */
 size_t rank_bpe_glyph(uint8_t byte, char glyph[RANK_BPE_GLYPH_BYTES]);
 
-/* Turns glyphs back into bytes. Returns the number of bytes, or 0 if text is empty, is not made of
- * glyphs, or has more than capacity of them. */
+/* Turns glyphs back into bytes. Returns how many; 0 if text is empty, is not made of glyphs, or has
+ * more than capacity of them. */
 size_t rank_bpe_from_glyphs(const char *text, size_t text_bytes, uint8_t *bytes, size_t capacity);
 
 #endif

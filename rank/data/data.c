@@ -21,7 +21,7 @@ typedef struct sentence {
     bool too_long;
 } sentence;
 
-/* One slot's place in its epoch. */
+/* How far a slot is in its epoch. */
 typedef struct slot_state {
     uint32_t *order; /* (count), numbers of the slot's sentences in file order */
     uint32_t count;
@@ -31,8 +31,8 @@ typedef struct slot_state {
 struct rank_data {
     rank_data_options options; /* path is not kept */
     uint64_t sentences_total;
-    /* This shard's sentences in file order: the slot's j-th of slots_here stands at its number
-     * times slots_here + j, because a shard's slots are contiguous. */
+    /* This shard's sentences in file order. The shard's slots are contiguous, so they take turns:
+     * sentence n of a slot is at n × slots_here + the slot's index. */
     sentence *sentences;
     size_t sentence_count;
     size_t sentence_capacity;
@@ -43,7 +43,7 @@ struct rank_data {
     uint64_t handed_out; /* in this epoch */
     uint64_t epoch;
     slot_state *slots; /* (slots_here) */
-    int32_t *ids;      /* (batch * context); the batch handed out last */
+    int32_t *ids;      /* (batch * context), of the last batch */
     int32_t *targets;
     int32_t *segment_start; /* (batch * context + 1) */
 };
@@ -66,7 +66,7 @@ static base_status check_options(const rank_data_options *options, base_error *r
     return BASE_OK;
 }
 
-/* Enters a sentence, with room for its text and a NUL behind the others. */
+/* Makes room for one more sentence and its text with a NUL. */
 static bool make_room(rank_data *data, size_t bytes)
 {
     if (data->text_capacity - data->text_bytes < bytes + 1) {
@@ -102,7 +102,7 @@ static void append(rank_data *data, const char *part, size_t bytes)
     data->text_bytes += bytes;
 }
 
-/* Copies the record's text behind the others and enters its sentence. */
+/* Appends the record's text and its sentence. */
 static bool keep_text(rank_data *data, const rank_record *record)
 {
     const size_t arrow_bytes = sizeof RANK_DATA_ARROW " " - 1;
@@ -170,9 +170,9 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
     return status;
 }
 
-/* Whether the sentence has more tokens than the context. Most fit by the quick bound. A token has
- * at least one byte, so tokenizing goes on, piece by piece,
- * only until the rest fits in any case. */
+/* Whether the sentence has more tokens than the context. For most the quick bound decides. A token
+ * has at least one byte. So tokenizing goes on, piece by piece, only until the rest fits in any
+ * case. */
 static base_status is_too_long(rank_data *data, const sentence *one, bool *too_long,
                                base_error *reterr)
 {
@@ -186,14 +186,14 @@ static base_status is_too_long(rank_data *data, const sentence *one, bool *too_l
         return BASE_OK;
     }
     while (tokens + left_bytes > context && left_bytes > 0) {
-        size_t count = 0;
+        rank_ids counted = {.capacity = 0};
         const size_t piece_bytes = rank_bpe_piece_bytes(text, left_bytes);
-        const base_status status = rank_tokenizer_encode(data->options.tokenizer, text, piece_bytes,
-                                                         NULL, 0, &count, reterr);
+        const base_status status =
+            rank_tokenizer_encode(data->options.tokenizer, text, piece_bytes, &counted, reterr);
         if (status != BASE_OK) {
             return status;
         }
-        tokens += count;
+        tokens += counted.count;
         text += piece_bytes;
         left_bytes -= piece_bytes;
     }
@@ -300,8 +300,9 @@ void rank_data_get_info(const rank_data *data, rank_data_info *info)
                              .first_sentence = data->sentence_count > 0 ? data->texts : ""};
 }
 
-/* The targets of a sentence whose `count` tokens stand at `at`: the next token, at last the end
- * token; none before the correction where only that counts. masked: tokens that are no target. */
+/* Sets the targets of a sentence whose `count` tokens are at `at`: each token's target is the next
+ * token, the last one's the end token. The first `masked` tokens are not targets, because only the
+ * correction counts. */
 static void set_targets(rank_data *data, size_t at, size_t count, size_t masked)
 {
     for (size_t i = 0; i < count; i++) {
@@ -311,8 +312,8 @@ static void set_targets(rank_data *data, size_t at, size_t count, size_t masked)
     }
 }
 
-/* Tokenizes a sentence to the batch's end, `at`, if its tokens fit into `left`; *count are its
- * tokens. The arrow's end is a piece's end, so both halves give the tokens of the whole. */
+/* Tokenizes a sentence to the batch's end, `at`, if its tokens fit into `left`. *count is how many
+ * they are. A piece ends with the arrow, so both halves give the same tokens as the whole. */
 static base_status place_sentence(rank_data *data, const sentence *one, size_t at, size_t left,
                                   size_t *count, base_error *reterr)
 {
@@ -320,17 +321,16 @@ static base_status place_sentence(rank_data *data, const sentence *one, size_t a
     rank_tokenizer *tokenizer = data->options.tokenizer;
     const size_t split =
         data->options.loss_on_correction ? rank_record_arrow_end(text, one->bytes) : 0;
-    size_t masked = 0;
-    size_t rest = 0;
-    base_status status =
-        rank_tokenizer_encode(tokenizer, text, split, data->ids + at, left, &masked, reterr);
-    if (status == BASE_OK && masked <= left) {
-        status = rank_tokenizer_encode(tokenizer, text + split, one->bytes - split,
-                                       data->ids + at + masked, left - masked, &rest, reterr);
+    rank_ids masked = {.at = data->ids + at, .capacity = left};
+    rank_ids rest = {.capacity = 0};
+    base_status status = rank_tokenizer_encode(tokenizer, text, split, &masked, reterr);
+    if (status == BASE_OK && masked.count <= left) {
+        rest = (rank_ids){.at = masked.at + masked.count, .capacity = left - masked.count};
+        status = rank_tokenizer_encode(tokenizer, text + split, one->bytes - split, &rest, reterr);
     }
-    *count = masked + rest;
+    *count = masked.count + rest.count;
     if (status == BASE_OK && *count <= left) {
-        set_targets(data, at, *count, masked);
+        set_targets(data, at, *count, masked.count);
     }
     return status;
 }

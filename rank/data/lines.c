@@ -19,7 +19,7 @@ base_status rank_lines_open(rank_lines *lines, const char *path, base_error *ret
     if (lines->buffer == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read %s", path);
     }
-    /* not to block: opening a FIFO would wait for somebody who writes */
+    /* without blocking: opening a FIFO would wait for a writer */
     lines->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (lines->fd < 0) {
         const base_status status = errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO;
@@ -47,7 +47,7 @@ void rank_lines_close(rank_lines *lines)
     memset(lines, 0, sizeof *lines);
 }
 
-/* Makes room behind `end` for another block: moves what is left to the front, and grows. */
+/* Makes room for another block behind `end`: moves the rest to the front, and grows. */
 static base_status make_room(rank_lines *lines, base_error *reterr)
 {
     memmove(lines->buffer, lines->buffer + lines->start, lines->end - lines->start);

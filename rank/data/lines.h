@@ -1,4 +1,4 @@
-/* A file of lines, read in blocks: memory is one block or the longest line, whichever is more.
+/* Reads a file of lines in blocks. Memory is one block or the longest line, whichever is larger.
  *
  * Not thread safe. */
 #ifndef RANK_DATA_LINES_H
@@ -15,19 +15,19 @@ typedef struct rank_lines {
     int fd;
     char *buffer;
     size_t capacity;
-    size_t start; /* of what has not been handed out, in the buffer */
+    size_t start; /* in the buffer, of what no line has had */
     size_t end;
     bool at_end;     /* of the file */
-    uint64_t number; /* of the line handed out last, from 1 */
+    uint64_t number; /* of the last line, from 1 */
 } rank_lines;
 
 BASE_MUST_CHECK base_status rank_lines_open(rank_lines *lines, const char *path,
                                             base_error *reterr);
-/* Takes a zeroed or half-opened one as well. */
+/* Closes. Also takes a zeroed or half-opened one. */
 void rank_lines_close(rank_lines *lines);
 
-/* The next line without its newline, valid until the next call; *line is NULL at the end. The last
- * line may lack its newline. BASE_ERR_INVALID, with file and line, for one that is longer than
+/* The next line without its newline, valid until the next call. *line is NULL at the end. The last
+ * line may lack its newline. BASE_ERR_INVALID, with file and line, if it is longer than
  * RANK_DATA_LINE_BYTES_MAX. */
 BASE_MUST_CHECK base_status rank_lines_next(rank_lines *lines, const char **line,
                                             size_t *line_bytes, base_error *reterr);

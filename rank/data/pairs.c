@@ -1,4 +1,5 @@
-/* Pairs of a wrong sentence and its correction, for generation and evaluation. */
+/* Reads pairs of a wrong sentence and its correction. Called by generate/ and train/ for
+ * evaluation. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

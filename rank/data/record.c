@@ -33,7 +33,7 @@ static rank_record_string *member(rank_record *record, const char *name, size_t 
     return NULL;
 }
 
-/* What a line must say, however it was read. */
+/* Checks the members of a line, for both parsers. */
 static base_status check(const rank_record *record, base_error *reterr)
 {
     const rank_record_string *text = &record->text;
@@ -68,7 +68,7 @@ static const char *skip_spaces(const char *at, const char *end)
 }
 
 /* Whether none of eight bytes ends a plain string: no quote, no backslash, no control character.
- * Each term has the high bit of the lowest byte that is zero (or small), after xor. */
+ * Each term has, after xor, the high bit of the lowest byte that is zero (or small). */
 static bool eight_plain_bytes(const char *at)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
@@ -102,7 +102,7 @@ static const char *plain_string(const char *at, const char *end, rank_record_str
     return at + 1;
 }
 
-/* One "name": "value"; NULL if it is not that or the name has been there. */
+/* One "name": "value". NULL if it is anything else, or if the name has occurred before. */
 static const char *plain_member(const char *at, const char *end, rank_record_string *names,
                                 size_t name_count, rank_record *record)
 {
@@ -159,7 +159,8 @@ base_status rank_record_read_slow(const char *line, size_t line_bytes, rank_reco
                                   base_error *reterr)
 {
     static const char *const names[] = {"text", "wrong", "right"};
-    static const char mark[] = "\xef\xbb\xbf"; /* jansson's message would show it, unseen */
+    /* jansson's message would contain it, but it is invisible */
+    static const char mark[] = "\xef\xbb\xbf";
     json_error_t json_error;
     memset(record, 0, sizeof *record);
     if (skip_spaces(line, line + line_bytes) == line + line_bytes) {

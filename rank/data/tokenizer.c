@@ -11,7 +11,8 @@
 #include "tokenizer_file.h"
 
 enum {
-    CACHE_SLOTS = 16384, /* a power of two; in pairs, where a new piece moves out the older one */
+    CACHE_SLOTS = 16384, /* a power of two; two make a set, in which a new piece replaces the older
+                          * one */
     CACHE_TEXT_BYTES = 22,
     CACHE_IDS = 20,
     SCRATCH_IDS_MIN = 256,
@@ -158,9 +159,9 @@ static bool encode_piece(rank_tokenizer *tokenizer, const char *piece, size_t pi
 }
 
 base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, size_t text_bytes,
-                                  int32_t *ids, size_t capacity, size_t *count, base_error *reterr)
+                                  rank_ids *ids, base_error *reterr)
 {
-    *count = 0;
+    ids->count = 0;
     if (text_bytes > TEXT_BYTES_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT, "a text of %zu bytes is too long to tokenize",
                          text_bytes);
@@ -174,14 +175,14 @@ base_status rank_tokenizer_encode(rank_tokenizer *tokenizer, const char *text, s
             return base_fail(reterr, BASE_ERR_MEMORY, "no memory to tokenize a word of %zu bytes",
                              piece_bytes);
         }
-        for (size_t i = 0; i < piece_count && total + i < capacity; i++) {
-            ids[total + i] = piece_ids[i];
+        for (size_t i = 0; i < piece_count && total + i < ids->capacity; i++) {
+            ids->at[total + i] = piece_ids[i];
         }
         total += piece_count;
         text += piece_bytes;
         text_bytes -= piece_bytes;
     }
-    *count = total;
+    ids->count = total;
     return BASE_OK;
 }
 

@@ -10,8 +10,8 @@
 
 enum { GLYPHS_BYTES_MAX = RANK_BPE_TOKEN_BYTES_MAX * RANK_BPE_GLYPH_BYTES };
 
-/* All that a file of ours holds besides vocabulary and merges: what a reader compares with and a
- * writer puts out. */
+/* All that our files have besides vocabulary and merges. The reader compares with it, and the
+ * writer writes it. */
 static const char FRAME[] =
     "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],"
     "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
@@ -30,7 +30,7 @@ static json_t *frame_make(void)
     return json_loads(FRAME, JSON_REJECT_DUPLICATES, NULL);
 }
 
-/* Members of the file's object that must be as in FRAME, or missing where FRAME has null. */
+/* Checks members of the file's object: they must be as in FRAME, or missing if FRAME has null. */
 static base_status check_members(const json_t *object, const json_t *frame,
                                  const char *const *names, base_error *reterr)
 {
@@ -130,7 +130,7 @@ static void token_glyphs(const rank_bpe *bpe, int id, char glyphs[GLYPHS_BYTES_M
     glyphs[used] = '\0';
 }
 
-/* Every token must stand under its own id, and nothing else may. */
+/* Checks that every token has its own id, and that there is nothing else. */
 static base_status check_vocab(const rank_bpe *bpe, const json_t *vocab, base_error *reterr)
 {
     char glyphs[GLYPHS_BYTES_MAX + 1];
@@ -155,7 +155,7 @@ static base_status check_vocab(const rank_bpe *bpe, const json_t *vocab, base_er
     return BASE_OK;
 }
 
-/* The end token, and no other, is an added token. */
+/* Checks that the end token, and no other, is an added token. */
 static base_status check_added(const json_t *added, int end_id, base_error *reterr)
 {
     const json_t *token = json_array_get(added, 0);

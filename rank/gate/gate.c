@@ -1,5 +1,6 @@
-/* The gate itself: checks token, receipt and machine, redeems this rank's place, and arms the
- * deadline. Called by src/modes.c before a mode that may cost money; run.c releases the pass. */
+/* The gate: checks token, receipt and machine, redeems the token for this rank and attempt, and
+ * arms the deadline. Called by src/modes.c before a mode that may cost money; run.c releases the
+ * pass. */
 #include "rank/gate.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ struct rank_pass {
     int64_t seconds;
 };
 
-/* All that is big or secret while the gate is passed. */
+/* All that is large or secret while the gate checks. */
 typedef struct gate {
     const rank_gate_info *info;
     proto_lease lease;
@@ -37,7 +38,7 @@ typedef struct gate {
     int exit_code;
 } gate;
 
-/* A setting of the environment that would change what JOB.json says. */
+/* Refuses environment variables that would override JOB.json. */
 static base_status check_environment(const gate *at, base_error *reterr)
 {
     const proto_job *job = at->info->job;
@@ -88,7 +89,7 @@ static base_status check_token(gate *at, base_error *reterr)
     const proto_lease *lease = &at->lease;
     base_error why = {.message = ""};
     char machine[BUDGET_NAME_BYTES];
-    /* whether it was redeemed before its exp is the service's word, in the receipt */
+    /* the receipt states that it was redeemed before its exp */
     const bool first_use = lease->receipt[0] == '\0' && lease->attempt == 1;
     budget_verdict_token verdict =
         budget_token_verify(lease->token, strlen(lease->token), &at->keyring,
@@ -117,7 +118,7 @@ static base_status check_token(gate *at, base_error *reterr)
                            at->claims.machine_id, machine);
 }
 
-/* Asks the service for this rank's place. */
+/* Asks the service to redeem the token for this rank and attempt. */
 static base_status redeem(gate *at, const char **receipt, base_error *reterr)
 {
     budget_job_key key;
@@ -169,12 +170,12 @@ static base_status check_receipt(gate *at, base_error *reterr)
     }
     at->seconds = receipt.not_after - at->now_s;
     if (at->seconds > at->claims.max_seconds) {
-        at->seconds = at->claims.max_seconds; /* a wall clock set back buys nothing */
+        at->seconds = at->claims.max_seconds; /* setting the wall clock back gains nothing */
     }
     return BASE_OK;
 }
 
-/* SIGKILL from the kernel, at the deadline. */
+/* Makes the kernel send SIGKILL at the deadline. */
 static base_status arm_timer(int64_t seconds, base_error *reterr)
 {
     timer_t timer;

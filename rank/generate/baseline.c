@@ -103,8 +103,10 @@ static base_status answer_alone(phase_run *run, const rank_generate_options *opt
     for (size_t i = run->first; i < count; i += run->stride) {
         mine[mine_count++] = prompts[i];
     }
-    base_status status =
-        rank_generate(options, mine, mine_count, take_timing, run, &report, reterr);
+    rank_generate_options timing = *options;
+    timing.on_answer = take_timing;
+    timing.answer_user = run;
+    base_status status = rank_generate(&timing, mine, mine_count, &report, reterr);
     free(mine);
     if (status == BASE_OK && run->status != BASE_OK) {
         *reterr = run->error;

@@ -1,6 +1,6 @@
 /* Counts how many held-out sentences the model corrects exactly. Called by mode.c with a model that
  * is already loaded. */
-#include "rank/generate.h"
+#include "generate/generate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,10 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
         const char *right = NULL;
         rank_pairs_get(pairs, i, &prompts[i], &right);
     }
-    const base_status status =
-        rank_generate(options, prompts, count, score_answer, &scored, NULL, reterr);
+    rank_generate_options scoring = *options;
+    scoring.on_answer = score_answer;
+    scoring.answer_user = &scored;
+    const base_status status = rank_generate(&scoring, prompts, count, NULL, reterr);
     free(prompts);
     const bool whole = scored.answered == count; /* a part of it is no accuracy */
     *total = whole ? count : 0;

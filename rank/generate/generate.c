@@ -1,6 +1,6 @@
 /* Prompts in, answers out, in their order: the engine between them.
  * Modes and evaluate.c call it. */
-#include "rank/generate.h"
+#include "generate/generate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,8 +58,6 @@ typedef struct generation {
     size_t answered;
     int64_t step_began_ns;
     rank_engine *engine;
-    rank_on_answer on_answer;
-    void *user;
 } generation;
 
 static size_t room_of(const generation *g, const work *one)
@@ -85,9 +83,10 @@ static base_status encode(const generation *g, size_t index, work *one, base_err
     if (one->prompt == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
     }
+    rank_ids ids = {.at = one->prompt, .capacity = context};
     const base_status status =
-        rank_tokenizer_encode(g->options->tokenizer, text, (size_t)length, one->prompt, context,
-                              &one->prompt_count, reterr);
+        rank_tokenizer_encode(g->options->tokenizer, text, (size_t)length, &ids, reterr);
+    one->prompt_count = ids.count;
     if (status != BASE_OK) {
         return status;
     }
@@ -236,7 +235,8 @@ static void hand_out(generation *g)
         work *one = &g->works[g->answered];
         const size_t count = one->drawn - (one->by_stop ? 1 : 0);
         (void)rank_tokenizer_decode(g->options->tokenizer, one->tokens, count, text, sizeof text);
-        g->on_answer(g->user, &(rank_answer){.index = g->answered,
+        g->options->on_answer(g->options->answer_user,
+                              &(rank_answer){.index = g->answered,
                                              .prompt = g->prompts[g->answered],
                                              .text = text[0] == ' ' ? text + 1 : text,
                                              .prompt_tokens = one->prompt,
@@ -423,16 +423,11 @@ static base_status make_engine(generation *g, base_error *reterr)
 }
 
 base_status rank_generate(const rank_generate_options *options, const char *const *prompts,
-                          size_t prompt_count, rank_on_answer on_answer, void *user,
-                          rank_generate_report *report, base_error *reterr)
+                          size_t prompt_count, rank_generate_report *report, base_error *reterr)
 {
     const bool decides = options->comm == NULL || coll_comm_rank(options->comm) == 0;
-    generation g = {.options = options,
-                    .prompts = prompts,
-                    .count = decides ? prompt_count : 0,
-                    .first_id = 1,
-                    .on_answer = on_answer,
-                    .user = user};
+    generation g = {
+        .options = options, .prompts = prompts, .count = decides ? prompt_count : 0, .first_id = 1};
     g.works = calloc(g.count + 1, sizeof *g.works);
     base_status status = g.works != NULL
                              ? encode_all(&g, reterr)

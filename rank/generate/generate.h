@@ -28,6 +28,22 @@ typedef struct rank_drawn_token {
     bool is_last;
 } rank_drawn_token;
 
+/* One answer. Pointers are valid during the call only. */
+typedef struct rank_answer {
+    size_t index; /* of the prompt */
+    const char *prompt;
+    const char *text;
+    const int32_t *prompt_tokens;
+    size_t prompt_count;
+    const int32_t *tokens; /* the stop token is not among them */
+    size_t count;
+    int64_t began_ns;        /* when the first step began that could compute it, monotonic */
+    const int64_t *drawn_ns; /* (drawn_count): when each token was there */
+    size_t drawn_count;      /* with the stop token */
+} rank_answer;
+
+typedef void (*rank_on_answer)(void *user, const rank_answer *answer);
+
 struct rank_generate_report;
 
 typedef struct rank_generate_options {
@@ -47,8 +63,10 @@ typedef struct rank_generate_options {
     double top_p;
     int top_k;
     uint64_t seed;
-    size_t index_first;  /* prompt i is number first + i * stride of the job, */
-    size_t index_stride; /* which the noise of its tokens is keyed by; 0: 1 */
+    size_t index_first;       /* prompt i is number first + i * stride of the job, */
+    size_t index_stride;      /* which the noise of its tokens is keyed by; 0: 1 */
+    rank_on_answer on_answer; /* called on the ranks that have prompts, in the order of prompts */
+    void *answer_user;
     /* Called on rank 0 for each token, in the order they come; NULL: nobody wants to know. */
     void (*on_token)(void *user, const rank_drawn_token *token);
     void *token_user;
@@ -65,23 +83,6 @@ typedef struct rank_generate_options {
     bool (*should_stop)(void *user); /* asked before every step on rank 0; NULL: to the end */
     void *stop_user;
 } rank_generate_options;
-
-/* One answer. Pointers are valid during the call only. */
-typedef struct rank_answer {
-    size_t index; /* of the prompt */
-    const char *prompt;
-    const char *text;
-    const int32_t *prompt_tokens;
-    size_t prompt_count;
-    const int32_t *tokens; /* the stop token is not among them */
-    size_t count;
-    int64_t began_ns;        /* when the first step began that could compute it, monotonic */
-    const int64_t *drawn_ns; /* (drawn_count): when each token was there */
-    size_t drawn_count;      /* with the stop token */
-} rank_answer;
-
-/* In the order of the prompts. */
-typedef void (*rank_on_answer)(void *user, const rank_answer *answer);
 
 /* What it took; see generate/engine.h. */
 typedef struct rank_generate_report {
@@ -110,7 +111,6 @@ typedef struct rank_generate_report {
  * ends early, BASE_OK, with the answers that are whole by then. report may be NULL. */
 BASE_MUST_CHECK base_status rank_generate(const rank_generate_options *options,
                                           const char *const *prompts, size_t prompt_count,
-                                          rank_on_answer on_answer, void *user,
                                           rank_generate_report *report, base_error *reterr);
 
 /* Corrects every wrong sentence and counts the answers that equal the right one byte for byte.

@@ -159,13 +159,14 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
         telling_options.on_steps = rank_results_steps;
         telling_options.steps_user = all.results;
     }
+    telling_options.on_answer = take_answer;
+    telling_options.answer_user = &all;
     if (proto_mode_get(job->job.mode)->shares_model) {
         telling_options.on_warm = tell_loaded;
         telling_options.warm_user = worker;
     }
     if (status == BASE_OK) {
-        status = rank_generate(&telling_options, all.mine, all.count, take_answer, &all, &report,
-                               reterr);
+        status = rank_generate(&telling_options, all.mine, all.count, &report, reterr);
     }
     if (status == BASE_OK && job->infer.baseline) {
         status = compare(worker, options, &all, reterr);

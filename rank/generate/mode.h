@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "rank/generate.h"
+#include "generate/generate.h"
 #include "worker/worker.h"
 
 /* Answers this rank's share of the prompts; sends Finished itself. */

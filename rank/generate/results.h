@@ -4,8 +4,8 @@
 #define RANK_GENERATE_RESULTS_H
 
 #include "generate/baseline.h"
+#include "generate/generate.h"
 #include "proto/job.h"
-#include "rank/generate.h"
 
 typedef struct rank_results rank_results;
 

@@ -3,9 +3,9 @@
 #ifndef RANK_GENERATE_TELLING_H
 #define RANK_GENERATE_TELLING_H
 
+#include "generate/generate.h"
 #include "generate/stream_text.h"
 #include "proto/client.h"
-#include "rank/generate.h"
 
 typedef struct rank_telling {
     proto_client *client;

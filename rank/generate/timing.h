@@ -2,7 +2,7 @@
 #ifndef RANK_GENERATE_TIMING_H
 #define RANK_GENERATE_TIMING_H
 
-#include "rank/generate.h"
+#include "generate/generate.h"
 
 /* Of one answer; all 0 where another rank has it. Doubles alone, so that a sum over ranks merges
  * what each of them has. */

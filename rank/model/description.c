@@ -1,4 +1,5 @@
-/* What follows from a family's description alone. Called by whoever handles a model's tensors. */
+/* Computes what follows from a family's description of its tensors: sizes, names, ranks that divide
+ * it. Called by checkpoints, the optimizer and generate/. */
 #include <stdio.h>
 
 #include "model/family.h"
@@ -40,8 +41,8 @@ static size_t common_divisor(size_t a, size_t b)
     return a;
 }
 
-/* The largest number of ranks that all heads and columns can be dealt out to. A vocabulary may be
- * padded, so it is left out. */
+/* The largest number of ranks that divides all heads and columns. A vocabulary may be padded, so it
+ * does not count. */
 static size_t world_max(const rank_model_config *config)
 {
     size_t divisor = 0;

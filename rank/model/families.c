@@ -1,5 +1,5 @@
-/* The table of families: the one place that names them. Called where a model begins: by
- * checkpoints, training and benchmarks. */
+/* The table of families. No other file names them. Called by checkpoint/, train/ and bench/ when
+ * they make a model. */
 #include <string.h>
 
 #include "model/family.h"

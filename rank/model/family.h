@@ -1,13 +1,12 @@
-/* What a model family is: one table per family, in a directory of its own, and one row in
- * families.c.
+/* A model family: one table per family, in a directory of its own, and one row in families.c.
  *
- * Training, generation, checkpoints and memory reports read this description and nothing else of a
+ * Training, generation, checkpoints and memory reports use this description, and nothing else of a
  * family. A pass runs a range of layers [first_layer, end_layer): all of them, or a stage of a
- * pipeline. The first stage embeds tokens, the last one makes logits and losses; between stages
- * goes the residual stream (T, C).
+ * pipeline. The first stage embeds tokens, and the last one makes logits and losses. Between stages
+ * the residual stream (T, C) is passed on.
  *
- * Passes enqueue operations and return; errors are the queue's. Nothing is allocated: the caller
- * hands in memory of the size that the family says.
+ * Passes enqueue operations and return. The queue keeps errors. Nothing is allocated: the caller
+ * gives memory of the size that the family asks for.
  *
  * T = tokens, A = active rows (below), C = width, V = vocabulary. */
 #ifndef RANK_MODEL_FAMILY_H
@@ -18,7 +17,7 @@
 
 struct json_t;
 
-/* What a run of some layers is made for. */
+/* What some layers are run for. */
 typedef struct rank_shape {
     const rank_model_config *config;
     const rank_backend *backend;
@@ -26,7 +25,7 @@ typedef struct rank_shape {
     int end_layer;
     size_t token_count_max;
     bool training;     /* activations are kept for backward */
-    const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and perhaps backward */
+    const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
 } rank_shape;
 
 typedef struct rank_run {
@@ -36,10 +35,10 @@ typedef struct rank_run {
     float *work; /* work_floats: scratch between operations of one pass */
 } rank_run;
 
-/* A batch as passes see it: tables in RANK_MEMORY_HOST, which host and device read.
+/* A batch in the form that passes use: tables in RANK_MEMORY_HOST, which host and device read.
  *
- * Active rows are those whose output anybody asks for: a target, or logits. The last layer needs no
- * other row behind its attention. */
+ * An active row is one whose output is needed: it has a target, or its logits are wanted. After its
+ * attention, the last layer computes only active rows. */
 typedef struct rank_rows {
     size_t count;            /* T */
     size_t segment_count;    /* none is empty */
@@ -53,13 +52,13 @@ typedef struct rank_rows {
     int32_t *active_targets; /* (A); -1: none */
 } rank_rows;
 
-/* One micro-batch under way: its rows, its result, and the activations that backward needs. Several
- * may be alive at once. */
+/* One micro-batch in progress: its rows, its result, and the activations that backward needs.
+ * Several may exist at once. */
 typedef struct rank_saved {
     rank_rows rows;
     double *loss;       /* in RANK_MEMORY_HOST */
     float *activations; /* saved_floats */
-    void *tables;       /* what rows and loss point into */
+    void *tables;       /* the memory of rows and loss */
     rank_device device;
     const rank_shape *shape;
 } rank_saved;
@@ -68,7 +67,8 @@ typedef struct rank_forward_args {
     rank_saved *saved;
     const float *in;           /* (T, C), or NULL in the first stage */
     float *out;                /* (T, C), or NULL in the last stage */
-    const rank_logits *logits; /* in the last stage: wanted for these active rows; NULL: none */
+    const rank_logits *logits; /* in the last stage: logits of these active rows are wanted; NULL:
+                                * of none */
     bool want_loss;            /* in the last stage: *saved->loss is written */
 } rank_forward_args;
 
@@ -76,7 +76,7 @@ typedef struct rank_backward_args {
     rank_saved *saved;
     const float *dout; /* (T, C), or NULL in the last stage, which writes *saved->loss */
     float *din;        /* (T, C), or NULL in the first stage */
-    float *grads;      /* all parameters'; those of other stages are left alone */
+    float *grads;      /* all parameters'; those of other stages are not written */
 } rank_backward_args;
 
 /* Keys and values of the tokens decoded so far, in blocks of block_tokens tokens: for each layer of
@@ -89,20 +89,20 @@ typedef struct rank_cache {
     size_t block_count;
 } rank_cache;
 
-/* One step of several sequences: each has some new tokens, one in decoding, more in a chunk of its
- * prompt. The rows of `saved` hold them: segment_start cuts them into sequences, active rows are
- * those whose logits are wanted. Tables are in RANK_MEMORY_HOST.
+/* One step of several sequences. Each has some new tokens: one in decoding, more in a chunk of its
+ * prompt. The rows of `saved` are these tokens. segment_start cuts them into sequences, and active
+ * rows are those whose logits are wanted. Tables are in RANK_MEMORY_HOST.
  *
- * The run's shape has a tp, and its hooks give this rank's shards: need(offset, count) of a tensor
- * of the whole model gives what this rank has of it, packed where the tensor's `pack` says so. A
- * rank that is alone has all of each. Every rank of the group calls decode with the same rows. */
+ * The run's shape has a tp, and its hooks give this rank's shards: for a tensor of the whole model,
+ * need(offset, count) gives this rank's part of it, packed if the tensor's `pack` says so. A single
+ * rank has all of each tensor. Every rank of the group calls decode with the same rows. */
 typedef struct rank_decode_args {
-    rank_saved *saved; /* placed by rank_rows_place_step */
+    rank_saved *saved; /* filled in by rank_rows_place_step */
     const rank_cache *cache;
     const int32_t *lengths;     /* (sequences): tokens in the cache before this step */
     const int32_t *block_table; /* (sequences, table_width): the sequence's blocks in order */
     size_t table_width;
-    float *exchanged; /* exchanged_floats: what the group's ranks reduce */
+    float *exchanged; /* exchanged_floats: the memory that the group's ranks reduce */
     const float *in;  /* (T, C), or NULL in the first stage */
     float *out;       /* (T, C), or NULL in the last stage */
     float *logits;    /* (A, tp->vocab_count) in the last stage: of this rank's ids */
@@ -110,24 +110,26 @@ typedef struct rank_decode_args {
 
 struct rank_family {
     const char *const *model_types; /* config.json's model_type; ends with NULL */
-    const char *const *ignored;     /* tensors of checkpoints that mean nothing to us: patterns of
-                                       fnmatch; ends with NULL */
+    const char *const *ignored;     /* tensors of checkpoints that are ignored: patterns of fnmatch;
+                                     * ends with NULL */
     const char *file_prefix;        /* before tensor names in a Hugging Face directory */
 
-    /* What config.json says, checked; and the text that Hugging Face reads (a new reference). */
+    /* Reads and checks config.json; and writes the text that Hugging Face reads (a new
+     * reference). */
     base_status (*configure)(const struct json_t *object, rank_model_config *config,
                              base_error *reterr);
     struct json_t *(*describe)(const rank_model_config *config);
     base_status (*check)(const rank_model_config *config, base_error *reterr);
 
     int (*tensor_count)(const rank_model_config *config);
-    /* Tensors stand in the parameter array in this order, without holes. */
+    /* Tensors are in the parameter array in this order, without holes. */
     void (*tensor)(const rank_model_config *config, int index, rank_tensor *tensor);
     void (*init)(const rank_model_config *config, uint64_t seed, float *params);
 
     size_t (*saved_floats)(const rank_shape *shape); /* activations of one micro-batch */
     size_t (*work_floats)(const rank_shape *shape);
-    /* NULL with decode: of one token in one layer; and what the ranks of a group exchange. */
+    /* NULL without decode: floats of one token in one layer's cache; and what the ranks of a group
+     * exchange. */
     size_t (*cache_floats)(const rank_shape *shape);
     size_t (*exchanged_floats)(const rank_shape *shape);
 
@@ -137,18 +139,18 @@ struct rank_family {
     void (*decode)(const rank_run *run, const rank_decode_args *args); /* NULL: does not decode */
 };
 
-/* A saved micro-batch for runs of this shape, which is borrowed. */
+/* Makes memory of a micro-batch for runs of this shape, which is borrowed. */
 BASE_MUST_CHECK base_status rank_saved_create(const rank_shape *shape, const rank_device *device,
                                               rank_saved *saved, base_error *reterr);
 void rank_saved_destroy(rank_saved *saved); /* zeros are fine */
 
-/* Checks a batch and puts it into saved->rows; what ran on the rows before has ended. Rows with a
- * target and the `also` ones (ascending) become active. */
+/* Checks a batch and puts it into saved->rows. Earlier operations on the rows must have ended. Rows
+ * with a target, and the `also` ones (ascending), become active. */
 BASE_MUST_CHECK base_status rank_rows_place(rank_saved *saved, const rank_batch *batch,
                                             const rank_logits *also, base_error *reterr);
 
 /* The same for a step of decoding: batch->segment_start cuts the new tokens into sequences, targets
- * are not looked at, positions go on from lengths (segment_count). */
+ * are ignored, and positions continue at lengths (segment_count). */
 BASE_MUST_CHECK base_status rank_rows_place_step(rank_saved *saved, const rank_batch *batch,
                                                  const int32_t *lengths, const rank_logits *also,
                                                  base_error *reterr);
@@ -161,12 +163,12 @@ typedef struct rank_segments {
     size_t row_count;
 } rank_segments;
 
-/* The next whole segments that fit in rows_at_once rows, at least one; false after the last. Begins
- * with zeros. */
+/* The next whole segments that fit into rows_at_once rows, but at least one. False after the last.
+ * Begins with zeros. */
 bool rank_next_segments(const rank_rows *rows, size_t rows_at_once, rank_segments *segments);
 
-/* Whether the model can be cut between that many ranks: every cut tensor into whole units.
- * BASE_ERR_INVALID names what cannot, and the numbers of ranks that fit. */
+/* Checks that the model can be cut between that many ranks, every cut tensor into whole units.
+ * BASE_ERR_INVALID names what cannot be cut, and the numbers of ranks that are possible. */
 BASE_MUST_CHECK base_status rank_model_check_world(const rank_model_config *config, int ranks,
                                                    base_error *reterr);
 

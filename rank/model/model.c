@@ -1,4 +1,5 @@
-/* A whole model on one device: memory for one micro-batch, and the passes of its family. */
+/* A whole model on one device: memory for one micro-batch, and the passes of its family. Called by
+ * train/, generate/ and bench/. */
 #include <stdlib.h>
 
 #include "model/family.h"
@@ -89,7 +90,7 @@ void rank_model_destroy(rank_model *model)
     free(model);
 }
 
-/* What the device has written, once it has. */
+/* Waits for the device and reads its results. */
 static base_status finish(rank_model *model, rank_result *result, base_error *reterr)
 {
     const rank_device *device = &model->run.device;

@@ -1,5 +1,5 @@
-/* Hands out pieces of one block of memory, each at a cache line; with begin NULL it only counts.
- * For families: saved_floats and the passes cut the same way. */
+/* Cuts one block of memory into pieces, each at a cache line. With begin NULL it only counts. For
+ * families: saved_floats and the passes cut in the same way. */
 #ifndef RANK_MODEL_PIECES_H
 #define RANK_MODEL_PIECES_H
 

@@ -1,4 +1,5 @@
-/* A batch's tables: checked, and put where the device reads them. */
+/* Checks a batch and makes the tables that the device reads. Called by model.c and by
+ * generate/engine.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static base_status check_segments(const rank_shape *shape, const rank_batch *bat
                          (int)start[batch->segment_count], batch->token_count);
     }
     for (int i = 0; i < batch->segment_count; i++) {
-        /* An end beyond the batch shows up as a later segment that falls. */
+        /* An end beyond the batch shows as a later segment that falls. */
         if (start[i + 1] < start[i] || start[i + 1] > batch->token_count) {
             return base_fail(reterr, BASE_ERR_INVALID, "batch: segment %d is %d … %d", i,
                              (int)start[i], (int)start[i + 1]);

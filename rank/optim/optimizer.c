@@ -1,10 +1,10 @@
-/* The optimizer: the norm of the gradients, the scale that follows from it,
- * AdamW tensor by tensor. */
+/* The optimizer: computes the norm of the gradients and their scale, then runs AdamW on each
+ * tensor. Called by train/step.c. */
 #include <stdlib.h>
 
 #include "rank/optim.h"
 
-/* What changes from step to step, at an address that the device reads and writes. */
+/* Values that change at each step, at an address that the device reads and writes. */
 typedef struct step_values {
     double tokens;
     double sum_squares;

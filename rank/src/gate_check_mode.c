@@ -1,4 +1,5 @@
-/* Mode gate-check: the gate, and one all-reduce to show that the ranks met behind it. */
+/* Mode gate-check: after the gate, one all-reduce shows that the ranks have found each other.
+ * Called by modes.c. */
 #include <control.pb-c.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* rank: one peer of a job. Started by the launcher, never by hand. */
+/* rank: one peer of a job. The launcher starts it; it is never started by hand. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* Which function runs a mode, and the one way into the modes that may cost money.
+/* Chooses the function of a mode. Modes that may cost money are entered only here. Called by run.c.
  *
- * Every function called rank_cloud_… is named in this file alone, takes a pass, and is called
- * behind rank_gate_enter: tests/rank/gate looks at the symbols of all objects to see that. */
+ * Every function called rank_cloud_… is named in this file alone, takes a pass, and is called after
+ * rank_gate_enter. tests/rank/gate checks this in the symbols of all objects. */
 #include "modes.h"
 
 #include "base/assert.h"

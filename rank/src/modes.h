@@ -6,16 +6,16 @@
 #include "rank/gate.h"
 #include "worker/worker.h"
 
-/* Before joining, before anything is touched: is the mode known, and if it may cost money, does the
- * gate let this rank in? Then worker->pass is set;
- * else worker->exit_code says what to leave with. */
+/* Before joining, and before anything is touched: checks that the mode is known, and passes the
+ * gate if it may cost money. worker->pass is then set. On failure worker->exit_code is the
+ * process's. */
 BASE_MUST_CHECK base_status rank_modes_enter(rank_worker *worker, base_error *reterr);
 
-/* After joining: runs it. */
+/* Runs the mode, after joining. */
 BASE_MUST_CHECK base_status rank_modes_run(rank_worker *worker, base_error *reterr);
 
-/* What may cost money takes a pass. gate-check does what every such mode does first, and then one
- * all-reduce and a barrier on the CPU instead of work. */
+/* A mode that may cost money takes a pass. gate-check does what every such mode does first. Its
+ * only work is one all-reduce and a barrier on the CPU. */
 BASE_MUST_CHECK base_status rank_cloud_gate_check(rank_worker *worker, const rank_pass *pass,
                                                   base_error *reterr);
 

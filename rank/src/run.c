@@ -1,4 +1,4 @@
-/* A rank process, from joining its job to leaving it. */
+/* Runs a rank process: joins the job, runs the mode, reports failures. Called by main.c. */
 #include "run.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
         return status;
     }
     if (worker->identity.local_rank ==
-        0) { /* once for a host: nobody starts before all have joined */
+        0) { /* once for a host: no rank starts before all have joined */
         status = proto_job_check_files(&worker->identity.job, reterr);
     }
     if (status != BASE_OK) {
@@ -65,7 +65,7 @@ int rank_worker_run(int64_t started_ns)
     }
     status = run_mode(&worker, &error);
     if (status != BASE_OK && !worker.reports) {
-        base_log(BASE_LOG_ERROR, "%s", error.message); /* the launcher does not hear it */
+        base_log(BASE_LOG_ERROR, "%s", error.message); /* the launcher does not get this one */
     } else if (status != BASE_OK) {
         report_failure(&worker, status, &error);
     }

@@ -1,4 +1,4 @@
-/* What one rank process does. */
+/* The life of one rank process. */
 #ifndef RANK_RUN_H
 #define RANK_RUN_H
 

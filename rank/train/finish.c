@@ -1,4 +1,5 @@
-/* The end of a training: the ranks compare their parameters, save them, evaluate, say Finished. */
+/* The end of a training: the ranks compare their parameters, save them, evaluate, and send
+ * Finished. Called by train.c. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "rank/checkpoint.h"
 #include "train/trainer.h"
 
-/* The last update has no step after it whose loss would tell. */
+/* Warns if a parameter is not finite. No later step computes a loss that would show it. */
 static void warn_of_infinity(const trainer *self, const float *params)
 {
     size_t finite = 0;
@@ -21,7 +22,7 @@ static void warn_of_infinity(const trainer *self, const float *params)
     }
 }
 
-/* What stood behind the wrong sentence in training, where there was one. */
+/* The text behind the wrong sentence in training, if there was one. */
 static const char *prompt_suffix(const trainer *self)
 {
     rank_data_info info;
@@ -46,7 +47,7 @@ static base_status write_files(const trainer *self, const float *params, base_er
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "saving the model");
 }
 
-/* Saves the parameters, and says what they are. */
+/* Saves the parameters, and gives their digest. */
 static base_status save(const trainer *self, uint8_t digest[PROTO_DIGEST_BYTES], base_error *reterr)
 {
     const rank_device *device = &self->device;

@@ -1,8 +1,8 @@
-/* --eval-every: held-out loss and accuracy while a training goes on; step.c asks for them. */
+/* --eval-every: held-out loss and accuracy during a training. Called by prepare.c and step.c. */
 #include "generate/mode.h"
 #include "train/trainer.h"
 
-/* What the ranks add up. Doubles hold these counts exactly. */
+/* Values that the ranks add up. Doubles hold these counts exactly. */
 typedef struct heldout_sums {
     double loss;
     double targets;
@@ -48,7 +48,7 @@ base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total
     return rank_worker_evaluate(self->worker, &options, total, correct, reterr);
 }
 
-/* The loss over this rank's share of the held-out sentences. */
+/* Computes the loss over this rank's share of the held-out sentences. */
 static base_status sum_loss(trainer *self, heldout_sums *sums, base_error *reterr)
 {
     const rank_hooks hooks = rank_hooks_flat(self->params);

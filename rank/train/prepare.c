@@ -1,5 +1,5 @@
-/* What a training needs before its first step:
- * model, optimizer, data, parameters, the other ranks. */
+/* Prepares a training: model, optimizer, data, and the same parameters on all ranks. Called by
+ * train.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static base_status make_model(trainer *self, base_error *reterr)
                : status;
 }
 
-/* The first parameters, by rank 0; the others get them from it. */
+/* Makes the first parameters on rank 0. The others get them from it. */
 static base_status make_params(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -132,8 +132,8 @@ static base_status wrap(trainer *self, base_error *reterr)
                          &self->ddp, reterr);
 }
 
-/* A small batch forward and backward: the matrix library makes its kernels now, not inside the
- * first step. The gradients go where the first step's will be. */
+/* Runs a small batch forward and backward, so that the matrix library makes its kernels now and not
+ * in the first step. The gradients go into the first step's memory. */
 static base_status warm_up(trainer *self, base_error *reterr)
 {
     static const int32_t ids[WARM_UP_TOKENS];

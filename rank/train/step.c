@@ -6,12 +6,13 @@
 #include "control.pb-c.h"
 #include "train/trainer.h"
 
-/* What the ranks add up each step, next to the gradients. Doubles hold these counts exactly. */
+/* Values that the ranks add up each step, besides the gradients. Doubles hold these counts
+ * exactly. */
 typedef struct step_sums {
     double loss;      /* sum over target tokens */
     double targets;   /* target tokens */
-    double remaining; /* sentences not handed out yet in this epoch */
-    double stop;      /* ranks that heard the launcher's stop */
+    double remaining; /* sentences that no batch has had yet in this epoch */
+    double stop;      /* how many ranks have received the launcher's Stop */
 } step_sums;
 
 typedef struct training_step {
@@ -50,15 +51,14 @@ static void begin(trainer *self, training_step *step)
     rank_ddp_begin(self->ddp);
 }
 
-/* Forward and backward of all of this rank's slots. Buckets that become full are reduced on the
- * way. */
+/* Forward and backward of all of this rank's slots. Reduces buckets as they become full. */
 static base_status compute(trainer *self, training_step *step, base_error *reterr)
 {
     const int slots = (int)self->job->train.micro_batches;
     rank_hooks hooks = rank_hooks_flat(self->params);
     hooks.ready = rank_ddp_ready;
     hooks.ready_user = self->ddp;
-    double losses[RANK_DDP_LEVELS_MAX] = {0.0}; /* added up in the order of the gradients */
+    double losses[RANK_DDP_LEVELS_MAX] = {0.0}; /* in the same order as the gradients */
     for (int slot = 0; slot < slots; slot++) {
         const rank_leaf_plan plan = rank_leaf_plan_make(slots, slot);
         double *loss = &losses[plan.level];
@@ -101,7 +101,7 @@ static base_status check_sums(const trainer *self, const step_sums *global, base
     return BASE_OK;
 }
 
-/* The gradients and the counts of all ranks, summed. */
+/* Waits for the sums of the gradients, and sums the counts over all ranks. */
 static base_status reduce(trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = rank_ddp_finish(self->ddp, &step->times, reterr);
@@ -120,7 +120,7 @@ static base_status reduce(trainer *self, training_step *step, base_error *reterr
     return status;
 }
 
-/* Clipping and AdamW, on every rank the same. */
+/* Clips and applies AdamW, equally on every rank. */
 static base_status update(trainer *self, training_step *step, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -142,28 +142,28 @@ static void report(const trainer *self, const training_step *step)
     const step_sums *mine = &step->mine;
     const step_sums *global = &step->global;
     const rank_ddp_times *times = &step->times;
-    Ringfence__Control__Step told = RINGFENCE__CONTROL__STEP__INIT;
-    told.step = self->steps_done;
-    told.loss = mine->targets > 0.0 ? mine->loss / mine->targets : 0.0;
-    told.loss_global = global->targets > 0.0 ? global->loss / global->targets : 0.0;
-    told.tokens = step->tokens;
-    told.target_tokens = (uint64_t)mine->targets;
-    told.compute_ns =
+    Ringfence__Control__Step report = RINGFENCE__CONTROL__STEP__INIT;
+    report.step = self->steps_done;
+    report.loss = mine->targets > 0.0 ? mine->loss / mine->targets : 0.0;
+    report.loss_global = global->targets > 0.0 ? global->loss / global->targets : 0.0;
+    report.tokens = step->tokens;
+    report.target_tokens = (uint64_t)mine->targets;
+    report.compute_ns =
         step->computed_ns - step->start_ns - (times->allreduce_ns - times->allreduce_exposed_ns);
-    told.compute_cpu_ns = step->computed_cpu_ns - step->start_cpu_ns;
-    told.allreduce_ns = times->allreduce_ns;
-    told.allreduce_exposed_ns = times->allreduce_exposed_ns;
-    told.optimizer_ns = step->updated_ns - step->reduced_ns;
-    told.step_ns = step->updated_ns - step->start_ns;
-    told.bytes_sent = coll_context_bytes_sent(self->worker->context) - step->bytes_before;
-    told.epoch = self->epoch;
-    told.learning_rate = step->learning_rate;
-    told.grad_norm = step->grad_norm;
-    told.evaluated = step->evaluated;
-    told.heldout_loss = step->heldout.loss;
-    told.heldout_sentences = step->heldout.sentences;
-    told.heldout_correct = step->heldout.correct;
-    proto_client_step(self->worker->client, &told);
+    report.compute_cpu_ns = step->computed_cpu_ns - step->start_cpu_ns;
+    report.allreduce_ns = times->allreduce_ns;
+    report.allreduce_exposed_ns = times->allreduce_exposed_ns;
+    report.optimizer_ns = step->updated_ns - step->reduced_ns;
+    report.step_ns = step->updated_ns - step->start_ns;
+    report.bytes_sent = coll_context_bytes_sent(self->worker->context) - step->bytes_before;
+    report.epoch = self->epoch;
+    report.learning_rate = step->learning_rate;
+    report.grad_norm = step->grad_norm;
+    report.evaluated = step->evaluated;
+    report.heldout_loss = step->heldout.loss;
+    report.heldout_sentences = step->heldout.sentences;
+    report.heldout_correct = step->heldout.correct;
+    proto_client_step(self->worker->client, &report);
 }
 
 base_status trainer_step(trainer *self, base_error *reterr)

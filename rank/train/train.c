@@ -1,4 +1,4 @@
-/* Mode ddp-cpu: data-parallel training, step by step. */
+/* Mode ddp-cpu: data-parallel training, step by step. Called by src/modes.c. */
 #include "train/mode.h"
 
 #include "base/clock.h"

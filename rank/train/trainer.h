@@ -1,4 +1,4 @@
-/* The training of one rank: what it holds, and its stages. Private to rank/train. */
+/* The training of one rank: its objects and its stages. Private to rank/train. */
 #ifndef RANK_TRAIN_TRAINER_H
 #define RANK_TRAIN_TRAINER_H
 
@@ -21,49 +21,49 @@ typedef struct trainer {
     rank_device device;
     rank_tokenizer *tokenizer;
     rank_data *data;
-    rank_data *heldout; /* NULL: not evaluated before the end */
+    rank_data *heldout; /* NULL: evaluated only at the end */
     rank_model *model;
     rank_optimizer *optimizer;
     rank_ddp *ddp;
-    float *params; /* the device's */
+    float *params; /* in the device's memory */
     uint64_t epoch;
     uint64_t steps_done;
-    bool epoch_ended; /* on all ranks */
-    bool stopping;    /* on all ranks: the launcher asked to */
+    bool epoch_ended; /* of all ranks */
+    bool stopping;    /* of all ranks: the launcher has asked for a stop */
     int64_t matrix_first_use_ns;
 } trainer;
 
-/* prepare.c: makes everything that a step needs, with the same parameters on all ranks. */
+/* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */
 BASE_MUST_CHECK base_status trainer_prepare(trainer *self, base_error *reterr);
 
-/* Says Ready, and waits until the launcher has heard it from every rank: it makes way in OUT then,
- * and no rank may have saved anything there before. */
+/* Sends Ready, and waits until the launcher has it from every rank. The launcher then clears OUT.
+ * No rank may save anything there before. */
 BASE_MUST_CHECK base_status trainer_ready(const trainer *self, base_error *reterr);
 
 /* step.c */
 BASE_MUST_CHECK base_status trainer_step(trainer *self, base_error *reterr);
 
-/* finish.c: compares the ranks, saves, evaluates, says Finished. */
+/* finish.c: compares the ranks, saves, evaluates, and sends Finished. */
 BASE_MUST_CHECK base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr);
 
 /* ---- heldout.c ---- */
 
-/* Of all ranks, at one step. */
+/* Over all ranks, at one step. */
 typedef struct trainer_heldout_result {
     double loss; /* mean over target tokens */
     uint64_t sentences;
     uint64_t correct;
 } trainer_heldout_result;
 
-/* Opens the held-out sentences where --eval-every asks for them. */
+/* Opens the held-out sentences, if --eval-every is given. */
 BASE_MUST_CHECK base_status trainer_heldout_open(trainer *self, base_error *reterr);
 
-/* Collective: held-out loss and accuracy of the parameters as they are. */
+/* Collective: held-out loss and accuracy of the current parameters. */
 BASE_MUST_CHECK base_status trainer_heldout(trainer *self, trainer_heldout_result *result,
                                             base_error *reterr);
 
-/* This rank's share of the held-out sentences: how many, and how many are corrected exactly; both 0
- * where the launcher has asked to stop on the way. */
+/* Evaluates this rank's share of the held-out sentences: how many there are, and how many are
+ * corrected exactly. Both are 0 if the launcher asks for a stop meanwhile. */
 BASE_MUST_CHECK base_status trainer_accuracy(const trainer *self, bool may_stop, uint64_t *total,
                                              uint64_t *correct, base_error *reterr);
 

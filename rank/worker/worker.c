@@ -1,4 +1,4 @@
-/* What modes ask of the process they run in. */
+/* Functions that modes call for the process they run in. */
 #include "worker/worker.h"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-/* Checkpoints: safetensors files and a Hugging Face directory. What a model's tensors and settings
- * are called is its family's business (model/family.h).
+/* Checkpoints: safetensors files, and directories in Hugging Face's form. The names of a model's
+ * tensors and settings belong to its family (model/family.h).
  *
  * A safetensors file is: header length (u64 little-endian), JSON header padded with spaces to 8
  * bytes, tensors without holes. Files are written under a temporary name and renamed. Reading is
@@ -13,7 +13,7 @@
 
 enum {
     RANK_SAFETENSORS_HEADER_BYTES_MAX = 1 << 20,
-    RANK_SAFETENSORS_IGNORED_BYTES_MAX = 64 << 20, /* tensors that mean nothing to us */
+    RANK_SAFETENSORS_IGNORED_BYTES_MAX = 64 << 20, /* of tensors that the family ignores */
 };
 
 /* Writes all tensors as float32 under the family's names, each with `prefix` ("" or the family's)
@@ -23,13 +23,13 @@ BASE_MUST_CHECK base_status rank_safetensors_write(const char *path,
                                                    const float *params, const char *prefix,
                                                    base_error *reterr);
 
-/* Reads them back; the prefix may be present or not. */
+/* Reads them back. The prefix may be missing. */
 BASE_MUST_CHECK base_status rank_safetensors_read(const char *path, const rank_model_config *config,
                                                   float *params, base_error *reterr);
 
 /* Writes model.safetensors, config.json, generation_config.json, tokenizer_config.json and a copy
- * of tokenizer.json into directory, which exists: transformers' from_pretrained(directory) gives
- * our logits. prompt_suffix: what the model was trained to see behind a prompt; "": nothing. */
+ * of tokenizer.json into directory, which exists. transformers' from_pretrained(directory) then
+ * gives our logits. prompt_suffix: what followed each prompt in training; "": nothing. */
 BASE_MUST_CHECK base_status rank_checkpoint_write(const char *directory,
                                                   const rank_model_config *config,
                                                   const float *params, const char *tokenizer_path,
@@ -41,13 +41,14 @@ BASE_MUST_CHECK base_status rank_checkpoint_config(const char *directory, rank_m
 
 enum { RANK_GENERATION_STOPS_MAX = 15, RANK_PROMPT_SUFFIX_BYTES = 64 };
 
-/* Where prompt_suffix comes from. */
+/* The origin of prompt_suffix. */
 typedef enum rank_suffix {
-    RANK_SUFFIX_GIVEN,    /* the checkpoint says it; "" in one that has never heard of it */
-    RANK_SUFFIX_NOT_SAID, /* one of ours, older than the key: the job's loss_on tells */
+    RANK_SUFFIX_GIVEN,    /* the checkpoint has it; "" in one that does not know the key */
+    RANK_SUFFIX_NOT_SAID, /* the checkpoint is ours, but older than the key: the job's loss_on
+                           * decides */
 } rank_suffix;
 
-/* How a checkpoint wants to be asked. */
+/* What the checkpoint says about prompts and stops. */
 typedef struct rank_generation_config {
     int32_t stops[RANK_GENERATION_STOPS_MAX]; /* eos_token_id: an id or a list */
     int stop_count;
@@ -55,7 +56,7 @@ typedef struct rank_generation_config {
     char prompt_suffix[RANK_PROMPT_SUFFIX_BYTES];
 } rank_generation_config;
 
-/* Reads directory/generation_config.json; without the file, no stops and no suffix.
+/* Reads directory/generation_config.json. Without the file there are no stops and no suffix.
  * BASE_ERR_INVALID names an id that is not below vocab_size, or another flaw. */
 BASE_MUST_CHECK base_status rank_checkpoint_generation(const char *directory, int vocab_size,
                                                        rank_generation_config *config,

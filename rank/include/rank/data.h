@@ -1,21 +1,21 @@
 /* The training data: a JSONL file of sentences, cut into slots, packed into batches.
  *
- * A line is an object with "text" (a user's file), or with "wrong" and "right": the text is then
- * "WRONG → RIGHT". Other members are left out. A malformed line is refused with file, line number
- * and reason. A sentence is its tokens and the end token. Its inputs are all tokens but the end
- * token, their targets the next ones; with loss_on_correction the tokens up to and with the first
- * " → " are no targets. A text without the arrow has them all.
+ * A line is an object with "text" (a user's file), or with "wrong" and "right". In that case the
+ * text is "WRONG → RIGHT". Other members are ignored. A malformed line is refused with file, line
+ * number and reason. A sentence is its tokens and the end token. Its inputs are all tokens except
+ * the end token, and their targets are the next ones. With loss_on_correction, the tokens up to and
+ * including the first " → " are not targets. In a text without the arrow all are.
  *
  * Slots: the job has slots = ranks × micro-batches. Slot s owns the sentences with index % slots ==
- * s, in an order drawn anew each epoch from the seed (seed + s and the epoch). The union of all
- * slots is the file, without overlap. A batch has room for `batch` × `context` tokens: it takes
- * whole sentences from its slot, in order, laid end to end, one segment each, until the next one
- * does not fit; that one begins the next batch. Nothing is dropped or repeated silently: a sentence
- * of more than `context` inputs is left out and counted. When a slot has run out in this epoch its
+ * s. Each epoch draws a new order from the seed (seed + s and the epoch). Together the slots have
+ * the whole file, without overlap. A batch has room for `batch` × `context` tokens. It takes whole
+ * sentences from its slot, in order, one segment each, one after the other. The first one that does
+ * not fit begins the next batch. Nothing is dropped or repeated silently: a sentence of more than
+ * `context` inputs is left out and counted. When a slot has no more sentences in this epoch, its
  * batches are empty until rank_data_next_epoch.
  *
- * What a batch holds depends on the file, the tokenizer, slot_count, batch, context, seed and epoch
- * alone, not on how slots are spread over ranks.
+ * A batch depends only on the file, the tokenizer, slot_count, batch, context, seed and epoch. It
+ * does not depend on the distribution of slots over ranks.
  *
  * One thread at a time. */
 #ifndef RANK_DATA_H
@@ -45,33 +45,34 @@ typedef struct rank_data_options {
 typedef struct rank_data_info {
     uint64_t sentences_total; /* in the file */
     uint64_t sentences_shard; /* of this rank's slots */
-    uint64_t sentences_long;  /* of those: longer than the context, left out */
-    /* text of this shard's first sentence in file order, "" without one; owned by the data */
+    uint64_t sentences_long;  /* those of them that are longer than the context, and left out */
+    /* the text of this shard's first sentence in file order; "": it has none; owned by the data */
     const char *first_sentence;
 } rank_data_info;
 
-/* Reads and checks the file (all lines of this rank's shard; the other lines are counted, and only
- * their length is checked). BASE_ERR_INVALID: the options, or a line ("FILE:LINE: reason");
+/* Reads and checks the file: all lines of this rank's shard. Of the other lines only the length is
+ * checked, and they are counted. BASE_ERR_INVALID: the options, or a line ("FILE:LINE: reason");
  * BASE_ERR_NOTFOUND, BASE_ERR_IO, BASE_ERR_LIMIT, BASE_ERR_MEMORY. */
 BASE_MUST_CHECK base_status rank_data_open(const rank_data_options *options, rank_data **data,
                                            base_error *reterr);
 void rank_data_close(rank_data *data);
 void rank_data_get_info(const rank_data *data, rank_data_info *info);
 
-/* The next batch of slot slot_first + slot_index; valid until the next call for any slot. Empty
- * (token_count 0) when the slot has run out. */
+/* The next batch of slot slot_first + slot_index. It is valid until the next call for any slot. It
+ * is empty (token_count 0) when the slot has no more sentences. */
 BASE_MUST_CHECK base_status rank_data_next_batch(rank_data *data, int slot_index, rank_batch *batch,
                                                  base_error *reterr);
 
-/* Sentences this rank's slots have not handed out yet in this epoch, without the left out ones. */
+/* How many sentences of this rank's slots no batch has had in this epoch, without those that are
+ * left out. */
 uint64_t rank_data_remaining(const rank_data *data);
 
-/* Starts the next epoch: every slot is shuffled anew. */
+/* Starts the next epoch, with a new order of every slot. */
 void rank_data_next_epoch(rank_data *data);
 
 /* For generation and evaluation: reads the "wrong"/"right" pairs with index % world_size == rank.
- * Statuses as rank_data_open; a line of the shard without a pair is BASE_ERR_INVALID. The strings
- * belong to the pairs. */
+ * Statuses as rank_data_open; a line of the shard without a pair is BASE_ERR_INVALID. The pairs own
+ * the strings. */
 typedef struct rank_pairs rank_pairs;
 BASE_MUST_CHECK base_status rank_pairs_open(const char *path, int rank, int world_size,
                                             rank_pairs **pairs, base_error *reterr);
@@ -79,8 +80,7 @@ void rank_pairs_close(rank_pairs *pairs);
 size_t rank_pairs_count(const rank_pairs *pairs);
 void rank_pairs_get(const rank_pairs *pairs, size_t index, const char **wrong, const char **right);
 
-/* What stands between the wrong and the right sentence in a text, as UTF-8 (" →", then a space
- * follows). */
+/* The arrow between the wrong and the right sentence of a text, as UTF-8. A space follows it. */
 #define RANK_DATA_ARROW " \xe2\x86\x92"
 
 #endif

@@ -42,52 +42,51 @@ enum {
 typedef struct rank_ddp rank_ddp;
 
 typedef struct rank_ddp_options {
-    const rank_device *device; /* adds micro-batches up and compares; borrowed */
+    const rank_device *device; /* adds up micro-batches and compares parameters; borrowed */
     size_t param_count;
-    size_t bucket_bytes; /* at least 4; a last bucket may be smaller */
+    size_t bucket_bytes; /* at least 4; the last bucket may be smaller */
     int micro_batches;   /* per step, 1 … RANK_DDP_MICRO_BATCHES_MAX */
-    bool bracketed;      /* a barrier, then one all-reduce after backward: to measure it bare */
+    bool bracketed;      /* a barrier, then one all-reduce after backward, to measure that alone */
     coll_algorithm algorithm;
 } rank_ddp_options;
 
 /* What one step's all-reduce cost this rank. */
 typedef struct rank_ddp_times {
-    int64_t allreduce_ns;         /* inside collective calls: starting, moving on, waiting */
-    int64_t allreduce_exposed_ns; /* of that, after backward had ended */
+    int64_t allreduce_ns;         /* inside collective calls: starting, progress, waiting */
+    int64_t allreduce_exposed_ns; /* the part of it after backward had ended */
 } rank_ddp_times;
 
-/* Collective. Copies rank 0's params (param_count floats, the caller's) to every rank and checks by
- * digest that all hold the same bytes (BASE_ERR_MISMATCH names the rank that does not). comm is
+/* Collective. Copies rank 0's params (param_count floats, the caller's) to every rank, and checks
+ * by digest that all have the same bytes (BASE_ERR_MISMATCH names a rank that does not). comm is
  * borrowed. */
 BASE_MUST_CHECK base_status rank_ddp_wrap(coll_comm *comm, const rank_ddp_options *options,
                                           float *params, rank_ddp **ddp, base_error *reterr);
 
-/* Frees, also half-built or failed ones; local. NULL is fine.
- * Before the communicator is destroyed. */
+/* Frees, also after a failure, and before the communicator is destroyed. Local. NULL is fine. */
 void rank_ddp_destroy(rank_ddp *ddp);
 
 bool rank_ddp_is_main(const rank_ddp *ddp);
 
-/* BLAKE2b-256 of the parameters that wrap left on every rank; 32 bytes, owned by ddp. */
+/* BLAKE2b-256 of the parameters after wrap, the same on every rank; 32 bytes, owned by ddp. */
 const uint8_t *rank_ddp_initial_digest(const rank_ddp *ddp);
 
-/* What adds up the gradients, after `auto` was decided for each bucket's size: "direct", or all
- * that are in use, "recursive_doubling+halving_doubling". Owned by ddp. */
+/* The algorithms that add up the gradients, after `auto` was decided for each bucket's size:
+ * "direct", or all in use, "recursive_doubling+halving_doubling". Owned by ddp. */
 const char *rank_ddp_algorithm(const rank_ddp *ddp);
 
-/* Starts a step: nothing is ready. */
+/* Starts a step. No gradient is ready. */
 void rank_ddp_begin(rank_ddp *ddp);
 
-/* Where micro-batch m of this step writes its gradients (param_count floats, every one written).
- * Micro-batches are taken in order 0, 1, …; asking for m makes it the current one for
+/* The memory for the gradients of micro-batch m of this step: param_count floats, all of which
+ * backward must write. Call it for 0, 1, … in order. It makes m the current micro-batch for
  * rank_ddp_ready. */
 float *rank_ddp_grads(rank_ddp *ddp, int micro_batch);
 
 /* The current micro-batch's gradients [offset, offset + count) are final once `mark` is passed.
- * Errors are kept for rank_ddp_finish. */
+ * rank_ddp_finish returns errors. */
 void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark);
 
-/* Waits for all buckets. Every gradient of every micro-batch has been declared ready (else
+/* Waits for all buckets. Every gradient of every micro-batch must be ready (else
  * BASE_ERR_STATE). */
 BASE_MUST_CHECK base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times,
                                             base_error *reterr);
@@ -103,8 +102,8 @@ BASE_MUST_CHECK base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t c
 BASE_MUST_CHECK base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
                                              double *max_abs_difference, base_error *reterr);
 
-/* The tree of a rank's own leaves, as arithmetic: leaf m of `count` is computed into buffer
- * `level`, and then `merges` times the buffer is added into the one below it (level-1, level-2, …).
+/* The tree over a rank's own leaves, as arithmetic. Leaf m of `count` is computed into buffer
+ * `level`. Then, `merges` times, the buffer is added to the one below it (level-1, level-2, …).
  * Pure; exposed for tests. */
 typedef struct rank_leaf_plan {
     int level;

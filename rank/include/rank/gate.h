@@ -1,19 +1,19 @@
-/* The gate: what a rank of a cloud-touching mode passes before it touches anything.
+/* The gate: a rank of a mode that may cost money passes it before it touches anything.
  *
- * It reads what the launcher handed over (proto/lease.h) and believes only what is signed: the
- * token must verify against the keyring, be for this mode, world size and the very bytes of
- * JOB.json, and for this machine if its vendor is `local`; and this rank's place in this attempt
- * must have been redeemed: by the launcher, whose receipt names the job's key, or here and now at
- * the service. That the launcher has the job's key is proved when the rank joins it: only who has
- * the secret half can complete the handshake.
+ * The gate reads what the launcher passed on (proto/lease.h), and trusts only what is signed. The
+ * token must verify against the keyring. It must be for this mode, this world size and exactly the
+ * bytes of JOB.json, and for this machine if its vendor is `local`. It must be redeemed for this
+ * rank and attempt: by the launcher, whose receipt names the job's key, or now by the rank itself.
+ * When the rank joins, the launcher proves that it has the job's key: without the secret half it
+ * cannot complete the handshake.
  *
- * A rank_pass is made here alone, and every cloud-touching mode takes one: there is no flag,
- * environment variable or file to go round it (tests/rank/gate checks the symbols). The pass has
- * armed a kernel timer that kills the process at the token's deadline, on the clock that runs while
- * the machine sleeps, whether the process is stopped or its launcher gone.
+ * Only the gate makes a rank_pass, and every mode that may cost money takes one. No flag,
+ * environment variable or file avoids it (tests/rank/gate checks the symbols). The pass has armed a
+ * kernel timer that kills the process at the token's deadline, even if the process is stopped or
+ * its launcher has died. Its clock runs while the machine sleeps.
  *
- * The keyring is /etc/ringfence/keyring.json where there is one, and else the file that the
- * launcher names: docs/THREATS.md says what follows. One thread. */
+ * The keyring is /etc/ringfence/keyring.json if that exists, else the file that the launcher names.
+ * docs/THREATS.md says what follows. One thread. */
 #ifndef RANK_GATE_H
 #define RANK_GATE_H
 
@@ -34,16 +34,16 @@ typedef struct rank_gate_info {
     const uint8_t *launcher_public_key; /* PROTO_KEY_BYTES */
 } rank_gate_info;
 
-/* BASE_OK: *pass, the caller's. Else nothing was started, *exit_code is what the process leaves
- * with (6 for whatever is wrong with token or receipt, 4, 5 or 1), and the message says what to do.
- * May ask the service, for half a minute at most. */
+/* BASE_OK: *pass, which the caller owns. Otherwise nothing was started, *exit_code is the process's
+ * (6 if token or receipt is wrong, else 4, 5 or 1), and the message says what to do. May ask the
+ * service, for half a minute at most. */
 BASE_MUST_CHECK base_status rank_gate_enter(const rank_gate_info *info, rank_pass **pass,
                                             int *exit_code, base_error *reterr);
 
-/* The timer goes on: it ends with the process alone. NULL is fine. */
+/* Frees the pass. The timer continues: it ends only with the process. NULL is fine. */
 void rank_pass_destroy(rank_pass *pass);
 
-/* What the token is called in the ledger, and when the timer kills, in seconds from the gate on. */
+/* The token's label in the ledger, and when the timer kills, in seconds after the gate. */
 const char *rank_pass_label(const rank_pass *pass);
 int64_t rank_pass_seconds(const rank_pass *pass);
 

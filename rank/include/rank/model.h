@@ -1,20 +1,20 @@
-/* A language model of some family (model/family.h): its description, and scratch to train or run
- * it.
+/* A language model of some family (model/family.h): its description, and memory to train or run it.
  *
- * All parameters lie in one float32 array, in the order of rank_model_tensor(0 … count-1), without
- * holes. Gradients have the same layout in an array of the caller's, which may be in a collective
- * arena. Neither array is named by the model: parameters are reached through hooks.
+ * All parameters are in one float32 array, in the order of rank_model_tensor(0 … count-1), without
+ * holes. Gradients have the same layout, in an array of the caller's that may be in a collective
+ * arena. The model does not know these arrays: it reaches parameters through hooks.
  *
- * A batch is a flat list of tokens cut into segments (one sentence each). Attention never crosses a
- * segment, and positions start at 0 in each, so packing sentences gives the same mathematics as one
+ * A batch is a flat list of tokens, cut into segments (one sentence each). Attention never crosses
+ * a segment, and positions start at 0 in each. So a packed batch gives the same mathematics as one
  * row per sentence.
  *
  * C = width, V = vocab_size, T = tokens in the batch, L = layers, H = heads.
  *
- * Results depend on the batch, the parameters and the backend alone: fixed order.
+ * The order of operations is fixed. So results depend only on the batch, the parameters and the
+ * backend.
  *
- * A rank_model is used by one thread at a time, different ones at once.
- * No allocation after create. */
+ * One thread at a time uses a rank_model, and different ones may run at once. No allocation after
+ * create. */
 #ifndef RANK_MODEL_H
 #define RANK_MODEL_H
 
@@ -29,7 +29,7 @@
 enum {
     RANK_TENSOR_NAME_BYTES = 64,
     RANK_TENSOR_DIMS_MAX = 2,
-    RANK_FAMILY_SETTINGS = 8, /* numbers of a family's own in a configuration */
+    RANK_FAMILY_SETTINGS = 8, /* numbers in a configuration that only the family knows */
 };
 
 typedef struct rank_family rank_family;
@@ -52,7 +52,7 @@ typedef enum rank_tensor_pack {
 } rank_tensor_pack;
 
 typedef struct rank_tensor {
-    char name[RANK_TENSOR_NAME_BYTES]; /* as checkpoints have it: "h.0.attn.c_attn.weight" */
+    char name[RANK_TENSOR_NAME_BYTES]; /* its name in checkpoints: "h.0.attn.c_attn.weight" */
     int dims;
     size_t shape[RANK_TENSOR_DIMS_MAX];
     size_t offset; /* in elements, in the parameter array */
@@ -62,7 +62,7 @@ typedef struct rank_tensor {
     rank_tensor_pack pack;
     const char *tied; /* another name for it in checkpoints ("lm_head.weight"), or NULL */
     bool transposed;  /* checkpoints hold the transpose */
-    bool optional;    /* a checkpoint may lack it: then it is zero */
+    bool optional;    /* a checkpoint may lack it, and it is zero then */
 } rank_tensor;
 
 typedef struct rank_batch {
@@ -75,22 +75,23 @@ typedef struct rank_batch {
 } rank_batch;
 
 /* Called by backward: grads[offset … offset+count) are final for this batch once `mark` is passed.
- * In the order in which backward makes them, the array's end first. Ranges are disjoint and cover
- * all. */
+ * Ranges come in the order in which backward makes them, from the array's end. They are disjoint
+ * and cover all. */
 typedef void (*rank_grad_ready)(void *user, size_t offset, size_t count, rank_mark mark);
 
-/* How a model reaches its parameters, and whom it tells of gradients. */
+/* How a model reaches its parameters, and the function that it calls for final gradients. */
 typedef struct rank_hooks {
-    /* Where elements offset … offset+count of the parameters lie now; valid until done, or until
-     * the pass ends. It never fails: who gathers parameters keeps the error. */
+    /* The current address of elements offset … offset+count of the parameters. It is valid until
+     * done, or until the pass ends. It never fails: if gathering parameters fails, the gatherer
+     * keeps the error. */
     const float *(*need)(void *weights, size_t offset, size_t count);
-    void (*done)(void *weights, size_t offset, size_t count); /* NULL: parameters stay for good */
+    void (*done)(void *weights, size_t offset, size_t count); /* NULL: addresses stay valid */
     void *weights;
-    rank_grad_ready ready; /* NULL: nobody wants to know */
+    rank_grad_ready ready; /* NULL: not called */
     void *ready_user;
 } rank_hooks;
 
-/* Parameters that lie in one array of the device's. */
+/* Hooks for parameters in one array in the device's memory. */
 rank_hooks rank_hooks_flat(const float *params);
 
 /* Sums over the batch's target tokens. */
@@ -99,11 +100,11 @@ typedef struct rank_result {
     int64_t target_count;
 } rank_result;
 
-/* Logits asked of a forward pass. */
+/* The logits that a forward pass is to give. */
 typedef struct rank_logits {
     const int32_t *rows; /* (count), ascending token rows */
     int count;
-    float *at; /* (count, V): the device's */
+    float *at; /* (count, V), in the device's memory */
 } rank_logits;
 
 typedef struct rank_model_options {
@@ -115,8 +116,8 @@ typedef struct rank_model_options {
 
 typedef struct rank_model rank_model;
 
-/* The families by name, as config.json's model_type has it; NULL: none has that. And the one that
- * is trained where nothing else is asked for. */
+/* The family of that name in config.json's model_type; NULL: there is none. And the family that is
+ * trained by default. */
 const rank_family *rank_family_find(const char *model_type);
 const rank_family *rank_family_default(void);
 
@@ -126,7 +127,8 @@ size_t rank_model_param_count(const rank_model_config *config);
 int rank_model_tensor_count(const rank_model_config *config);
 void rank_model_tensor(const rank_model_config *config, int index, rank_tensor *tensor);
 
-/* The family's initialisation from a seed: the same bits on every machine. params is the host's. */
+/* Initialises the parameters from a seed, with the same bits on every machine. params is in the
+ * host's memory. */
 void rank_model_init(const rank_model_config *config, uint64_t seed, float *params);
 
 BASE_MUST_CHECK base_status rank_model_create(const rank_model_options *options, rank_model **model,
@@ -134,13 +136,13 @@ BASE_MUST_CHECK base_status rank_model_create(const rank_model_options *options,
 void rank_model_destroy(rank_model *model);
 
 /* Forward and backward. Writes (not adds) every gradient of the *sum* of the losses over target
- * tokens. The batch is checked (ids in range, segments valid): BASE_ERR_INVALID. A family without
+ * tokens. Checks the batch (ids in range, segments valid): BASE_ERR_INVALID. If the family has no
  * backward: BASE_ERR_UNSUPPORTED. */
 BASE_MUST_CHECK base_status rank_model_train(rank_model *model, const rank_hooks *hooks,
                                              const rank_batch *batch, float *grads,
                                              rank_result *result, base_error *reterr);
 
-/* Forward only; loss as above where targets is not NULL. logits and result may be NULL. */
+/* Forward only. The loss is as above if targets is not NULL. logits and result may be NULL. */
 BASE_MUST_CHECK base_status rank_model_forward(rank_model *model, const rank_hooks *hooks,
                                                const rank_batch *batch, const rank_logits *logits,
                                                rank_result *result, base_error *reterr);

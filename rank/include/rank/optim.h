@@ -1,5 +1,5 @@
 /* The optimizer of one rank: global-norm clipping, AdamW over all tensors of a model, and
- * learning-rate schedules. The arithmetic is the backend's (backend.h), element by element and in a
+ * learning-rate schedules. The backend (backend.h) does the arithmetic, element by element and in a
  * fixed order. */
 #ifndef RANK_OPTIM_H
 #define RANK_OPTIM_H
@@ -13,10 +13,10 @@ typedef struct rank_optimizer rank_optimizer;
 
 typedef struct rank_optimizer_options {
     rank_adamw_config adamw;
-    double norm_max; /* the mean gradient's norm is cut down to it; 0: never */
+    double norm_max; /* a larger norm of the mean gradient is scaled down to it; 0: never */
 } rank_optimizer_options;
 
-/* Moments of zero, on the device, which is borrowed. */
+/* Makes moments of zero on the device, which is borrowed. */
 BASE_MUST_CHECK base_status rank_optimizer_create(const rank_device *device,
                                                   const rank_model_config *model,
                                                   const rank_optimizer_options *options,
@@ -26,14 +26,14 @@ void rank_optimizer_destroy(rank_optimizer *optimizer); /* NULL is fine */
 typedef struct rank_optimizer_values {
     int64_t step; /* from 1 */
     double learning_rate;
-    double tokens; /* the gradients are of the sum of the losses over that many */
+    double tokens; /* the gradients are those of a sum of losses over this many */
 } rank_optimizer_values;
 
-/* One step on all parameters. */
+/* Updates all parameters once. */
 void rank_optimizer_step(rank_optimizer *optimizer, const rank_optimizer_values *values,
                          float *params, const float *grads);
 
-/* After the step, and the device's sync: the norm of the mean gradient, before it was cut down. */
+/* The norm of the mean gradient before clipping. Call it after the step and the device's sync. */
 double rank_optimizer_norm(const rank_optimizer *optimizer);
 
 typedef enum rank_schedule { RANK_SCHEDULE_CONSTANT, RANK_SCHEDULE_COSINE } rank_schedule;

@@ -1,10 +1,11 @@
-/* Backward over the layers of a run: every gradient of theirs is written. */
+/* Backward over the layers of a run. Writes every gradient of these layers. Called through gpt2.c's
+ * table. */
 #include "model/gpt2/pass.h"
 
 typedef struct backward {
     gpt2_pass pass;
     float *grads;
-    row_chunk rows; /* at hand */
+    row_chunk rows; /* the current chunk */
 } backward;
 
 static float *grad(const backward *b, int tensor)
@@ -24,8 +25,8 @@ typedef struct transposed {
     rank_matmul_kind kind;
 } transposed;
 
-/* Where the backend is faster with a weight that has been transposed once for all chunks, that is
- * made, in `to`. */
+/* If the backend is faster with a transposed weight, transposes the weight once for all chunks,
+ * into `to`. */
 static transposed transpose_weight(const backward *b, int tensor, size_t depth, size_t columns,
                                    float *to)
 {
@@ -57,7 +58,7 @@ static void linear_dx(const backward *b, transposed weight, rank_matmul product)
 }
 
 /* The chunk's rows of dx, the gradient of the residual stream, += the layer norm's backward of
- * dbranch. dx_sum is the gradient of the bias that was added to this stream last. */
+ * dbranch. dx_sum is the gradient of the bias that was last added to this stream. */
 static void norm_grad(const backward *b, const norm_state *norm, int weight, int bias,
                       float *dx_sum)
 {
@@ -78,8 +79,8 @@ static void norm_grad(const backward *b, const norm_state *norm, int weight, int
                                                    });
 }
 
-/* From dx, the gradient of the block's output, to that of GELU's input, in wide; GELU's output is
- * made again on the way, and dW of the projection down from it. */
+/* From dx, the gradient of the block's output, to that of GELU's input, in wide. Computes GELU's
+ * output again, and with it dW of the projection down. */
 static void backward_down(const backward *b, transposed down)
 {
     const gpt2_pass *pass = &b->pass;
@@ -96,7 +97,7 @@ static void backward_down(const backward *b, transposed down)
     linear_dw(b, DOWN_WEIGHT, (rank_matmul){.rows = wider, .columns = width, .a = up, .b = dx});
 }
 
-/* From there to the gradient of the stream between the block's halves, in dx. */
+/* From wide to the gradient of the stream between the block's halves, in dx. */
 static void backward_up(const backward *b, transposed up)
 {
     const gpt2_pass *pass = &b->pass;
@@ -113,7 +114,7 @@ static void backward_up(const backward *b, transposed up)
     norm_grad(b, norm, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
 }
 
-/* From there to the gradient of attention's output, in dbranch. */
+/* From dx to the gradient of attention's output, in dbranch. */
 static void backward_projection(const backward *b, transposed projection)
 {
     const gpt2_pass *pass = &b->pass;
@@ -134,7 +135,7 @@ static void next_chunk(backward *b, size_t first, size_t end)
     b->rows = (row_chunk){first, end - first < most ? end - first : most};
 }
 
-/* A block from its output back to attention's, in chunks of rows that stay in the near caches. */
+/* From a block's output back to its attention's, in chunks of rows that stay in the near caches. */
 static void backward_above_attention(backward *b, size_t end)
 {
     const size_t width = b->pass.width;
@@ -225,7 +226,7 @@ static void embed_grad(const backward *b)
 {
     const gpt2_pass *pass = &b->pass;
     const gpt2_layout *layout = &pass->layout;
-    if (!gpt2_is_last_stage(pass)) { /* the output half of its gradient is made elsewhere */
+    if (!gpt2_is_last_stage(pass)) { /* another stage makes the output half of its gradient */
         zero_range(b, layout->wte, layout->wpe - layout->wte);
     }
     zero_range(b, layout->wpe, layout->block - layout->wpe);
@@ -240,7 +241,7 @@ static void embed_grad(const backward *b)
                                            });
 }
 
-/* Gradients of the range are final. */
+/* Reports that the gradients of the range are final. */
 static void tell(const backward *b, size_t offset, size_t end)
 {
     const rank_hooks *hooks = b->pass.run->hooks;
@@ -249,7 +250,8 @@ static void tell(const backward *b, size_t offset, size_t end)
     }
 }
 
-/* The layer's, and with the model's last one the final norm's, which lies behind it. */
+/* Reports a layer's gradients; with the model's last layer also the final norm's, which follow them
+ * in the array. */
 static void tell_layer(const backward *b, int layer)
 {
     const size_t offset = gpt2_offset(&b->pass, layer, 0);
@@ -257,8 +259,8 @@ static void tell_layer(const backward *b, int layer)
     tell(b, offset, last ? b->pass.layout.total : offset + b->pass.layout.in_block[BLOCK_TENSORS]);
 }
 
-/* The embeddings': all of them where this stage has both ends of the model, or begins it; and what
- * the tied output embedding added where it only ends it. */
+/* Reports the embeddings' gradients. A stage that has both ends of the model, or begins it, has all
+ * of them. A stage that only ends it has the part of the tied output embedding. */
 static void tell_embeddings(const backward *b)
 {
     if (gpt2_is_first_stage(&b->pass)) {
@@ -312,7 +314,7 @@ static void zero_vectors(const backward *b)
     }
 }
 
-/* dx at the end of the last layer: from the losses, or from the stage behind. */
+/* Makes dx at the end of the last layer: from the losses, or from the next stage. */
 static void begin_stream(const backward *b, const rank_backward_args *args)
 {
     const gpt2_pass *pass = &b->pass;

@@ -31,7 +31,7 @@ json_t *gpt2_describe(const rank_model_config *config)
     return object;
 }
 
-/* One positive integer of config.json. */
+/* Reads one positive integer of config.json. */
 static base_status read_int(const json_t *object, const char *key, int *value, base_error *reterr)
 {
     const json_t *entry = json_object_get(object, key);
@@ -53,7 +53,7 @@ static base_status want_string(const json_t *object, const char *key, const char
     return BASE_OK;
 }
 
-/* What our model has no switch for must be as our model is. */
+/* Checks settings that our model has no switch for. They must be as our model is. */
 static base_status check_fixed(const json_t *object, int width, base_error *reterr)
 {
     const json_t *inner = json_object_get(object, "n_inner");

@@ -1,4 +1,5 @@
-/* One step of decoding over the layers of a run, on this rank's shard of each.
+/* One step of decoding over the layers of a run, on this rank's shard of each. Called through
+ * gpt2.c's table.
  *
  *     embedding of this rank's ids, all-reduce
  *     each layer:  norm · q, k and v of this rank's heads · attention over their cache
@@ -6,9 +7,9 @@
  *                  · norm · this rank's hidden columns · GELU · down (row-parallel), all-reduce
  *     norm · logits of this rank's ids
  *
- * The residual stream is whole on every rank. It changes sides with each all-reduce: the sum that
- * comes out of one half of the exchanged memory becomes the stream when the next norm adds the
- * other half, which held the stream before. */
+ * Every rank has the whole residual stream. The exchanged memory has two halves. One holds the
+ * stream, and an all-reduce writes its sum into the other. The next norm adds the stream to the
+ * sum, so the stream is then in the other half. */
 #include "model/gpt2/pass.h"
 #include "model/pieces.h"
 
@@ -101,7 +102,7 @@ static void begin(gpt2_step *step, const rank_run *run, const rank_decode_args *
     step->sum = step->stream + shape->token_count_max * step->width;
 }
 
-/* This rank's part of the tensor that begins at `offset` of the whole model's parameters. */
+/* This rank's part of the tensor at `offset` of the whole model's parameters. */
 static const float *shard(const gpt2_step *step, size_t offset, size_t count)
 {
     return step->run->hooks->need(step->run->hooks->weights, offset, count);
@@ -114,7 +115,7 @@ static const float *weight(const gpt2_step *step, int layer, int tensor)
     return shard(step, block + in_block[tensor], in_block[tensor + 1] - in_block[tensor]);
 }
 
-/* The ranks' parts become the sum, which every rank has. */
+/* Sums the ranks' parts. Every rank gets the sum. */
 static void all_reduce(const gpt2_step *step, float *at, size_t rows)
 {
     const rank_tp *tp = step->run->shape.tp;
@@ -152,7 +153,7 @@ static void product(const gpt2_step *step, rank_product args)
     step->backend->product(step->queue, &args);
 }
 
-/* A row-parallel product: this rank's part of the sum, then the ranks'. */
+/* A row-parallel product: this rank's part of the sum, then the all-reduce. */
 static void row_parallel(const gpt2_step *step, rank_product args)
 {
     args.columns = step->width;
@@ -174,7 +175,7 @@ static void norm_stream(const gpt2_step *step, size_t rows, const float *scale, 
                                                             .rstd = step->rstd});
 }
 
-/* stream + sum + sum_bias becomes the stream; with its norm where scale is not NULL. */
+/* The stream becomes stream + sum + sum_bias. Also computes its norm if scale is not NULL. */
 static void add_to_stream(gpt2_step *step, size_t rows, const float *sum_bias, const float *scale,
                           const float *bias)
 {
@@ -221,7 +222,7 @@ static void attend(const gpt2_step *step)
                                                  });
 }
 
-/* In the model's last layer no row is needed behind its attention that nobody asks for. */
+/* After the attention of the model's last layer, drops the rows whose output is not needed. */
 static void keep_active_rows(const gpt2_step *step)
 {
     const rank_rows *rows = step->rows;
@@ -259,8 +260,8 @@ static void mlp(const gpt2_step *step, size_t rows)
                                       .leaves = step->hidden_leaves});
 }
 
-/* A layer, from the norm of its input to the sum that the stream still lacks. Returns the rows that
- * are left. */
+/* Runs a layer from the norm of its input to its last sum, which end_layer adds to the stream.
+ * Returns how many rows are left. */
 static size_t run_layer(gpt2_step *step)
 {
     const int layer = step->layer;
@@ -301,8 +302,8 @@ static void make_logits(const gpt2_step *step)
                                  .c = step->args->logits});
 }
 
-/* The input of layer `next`, or of the final norm, or of the next stage: the layer before, whose
- * sum is there, ends with it. */
+/* Adds the layer's last sum to the stream, and makes the input of layer `next`, of the final norm,
+ * or of the next stage. */
 static void end_layer(gpt2_step *step, int next, size_t rows)
 {
     const gpt2_layout *layout = &step->layout;

@@ -1,7 +1,8 @@
-/* Forward over the layers of a run. The backend of training; decoding has decode.c. */
+/* Forward over the layers of a run, for training and evaluation. Decoding has decode.c. Called
+ * through gpt2.c's table. */
 #include "model/gpt2/pass.h"
 
-/* The first stage's stream: token and position embeddings. */
+/* Makes the first stage's stream: token and position embeddings. */
 static void embed(const gpt2_pass *pass)
 {
     const rank_model_config *config = pass->run->shape.config;
@@ -33,8 +34,8 @@ static void linear(const gpt2_pass *pass, int tensor, rank_matmul product)
     gpt2_product(pass, RANK_MATMUL_NN, product);
 }
 
-/* The chunk's rows of state->x become the residual stream, those of state->out its layer norm; args
- * has the residual (of row 0) and the parameters. */
+/* The chunk's rows of state->x become the residual stream, and those of state->out its layer norm.
+ * args has the residual (of row 0) and the parameters. */
 static void norm(const gpt2_pass *pass, row_chunk chunk, const norm_state *state,
                  rank_layernorm args)
 {
@@ -53,14 +54,14 @@ static void norm(const gpt2_pass *pass, row_chunk chunk, const norm_state *state
     pass->backend->layernorm(pass->queue, &args);
 }
 
-/* The bias of the layer below, which its output still lacks. */
+/* The bias of the layer below. That layer's output is still without it. */
 static const float *bias_below(const gpt2_pass *pass, int layer)
 {
     return gpt2_need(pass, gpt2_offset(pass, layer - 1, DOWN_BIAS), pass->width);
 }
 
-/* The first layer norm: of the stream that came in, or of the block below's output, which is still
- * without its bias and residual. */
+/* The first layer norm. Its input is the stream of the stage before, or the output of the block
+ * below, which is still without its bias and residual. */
 static void norm_first(const gpt2_pass *pass, row_chunk chunk)
 {
     rank_layernorm args = {.weight = pass->weights[LN1_WEIGHT], .bias = pass->weights[LN1_BIAS]};
@@ -93,9 +94,8 @@ static void gelu(const gpt2_pass *pass, row_chunk chunk)
                                      });
 }
 
-/* What follows attention, for some rows. The block's output goes to `out` without bias and
- * residual. `rows` are the numbers of all its rows in the stream before,
- * NULL if they are the same. */
+/* Computes what follows attention, for some rows. The block's output goes to `out` without bias and
+ * residual. `rows` are the indices of all its rows in the stream before; NULL: the same. */
 static void finish_rows(const gpt2_pass *pass, row_chunk chunk, const int32_t *rows, float *out)
 {
     const block_state *block = &pass->block;
@@ -123,7 +123,7 @@ static void finish_rows(const gpt2_pass *pass, row_chunk chunk, const int32_t *r
                          .c = out + at});
 }
 
-/* The attention of some whole segments, whose rows of qkv are there. */
+/* The attention of some whole segments, whose rows of qkv are computed. */
 static void attention(const gpt2_pass *pass, const rank_segments *segments)
 {
     const block_state *block = &pass->block;
@@ -181,7 +181,7 @@ static void forward_layer(const gpt2_pass *pass, float *out)
     }
 }
 
-/* The last layer's output gets its bias and residual; with a norm behind it in the last stage. */
+/* Adds bias and residual to the last layer's output. In the last stage also computes its norm. */
 static void finish_stream(const gpt2_pass *pass, const norm_state *state, rank_layernorm args)
 {
     const int end = pass->run->shape.end_layer;
@@ -227,7 +227,7 @@ void gpt2_forward(const rank_run *run, const rank_forward_args *args)
     gpt2_pass_begin(run, args->saved, &pass);
     pass.backend->zero(pass.queue, args->saved->loss, sizeof *args->saved->loss);
     if (gpt2_is_last_stage(&pass) && pass.rows->active_count == 0) {
-        return; /* nobody asks for anything */
+        return; /* no output is needed */
     }
     gpt2_layers(&pass, args->in, args->out);
     if (args->logits != NULL) {

@@ -5,7 +5,7 @@
 
 static const char *const model_types[] = {"gpt2", NULL};
 
-/* Masks that old checkpoints carry along. */
+/* Masks that old checkpoints have. */
 static const char *const ignored[] = {"h.*.attn.bias", "h.*.attn.masked_bias", NULL};
 
 const rank_family rank_gpt2 = {

@@ -1,4 +1,5 @@
-/* From the final norm to logits and losses, and back to the stream. */
+/* Computes logits and losses from the final norm, and the gradients back to the stream. Called by
+ * forward.c and backward.c. */
 #include "model/gpt2/pass.h"
 
 static const float *output_embedding(const gpt2_pass *pass)
@@ -19,11 +20,11 @@ static void make_logits(const gpt2_pass *pass, size_t first, size_t rows, float 
                                .c = logits});
 }
 
-/* A run of neighbours among the active rows is one product. */
+/* A run of neighbouring active rows is one product. */
 void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float *logits)
 {
     const int32_t *active = pass->rows->active;
-    size_t at = 0; /* among the active rows */
+    size_t at = 0; /* an index of active rows */
     for (size_t i = 0; i < count;) {
         while (active[at] != rows[i]) {
             at++;
@@ -38,8 +39,8 @@ void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float
     }
 }
 
-/* From the gradient of some rows' logits, in wide: dwte (its output half) and the final norm's
- * gradient, in dbranch. */
+/* From the gradient of some rows' logits, in wide: dwte (its output half) and, in dbranch, the
+ * final norm's gradient. */
 static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float *dwte)
 {
     const size_t width = pass->width;
@@ -81,7 +82,7 @@ static void norm_final_grad(const gpt2_pass *pass, float *grads)
                      });
 }
 
-/* As many rows at once as there is room for logits. */
+/* Takes as many rows at a time as there is room for logits. */
 void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
 {
     const size_t active_count = pass->rows->active_count;

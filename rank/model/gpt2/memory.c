@@ -1,4 +1,5 @@
-/* Where a pass keeps what: activations of one micro-batch, scratch of the run, weights at hand. */
+/* Lays out a pass's memory: activations of one micro-batch, scratch of the run, addresses of
+ * weights. Called by forward.c and backward.c, and for sizes through gpt2.c's table. */
 #include "model/gpt2/pass.h"
 #include "model/pieces.h"
 
@@ -63,7 +64,7 @@ static size_t segment_max(const rank_shape *shape)
     return smaller((size_t)shape->config->context, shape->token_count_max);
 }
 
-/* The buffer that several uses share, none at the same time. A row of logits always fits. */
+/* The buffer that several uses share, one at a time. A row of logits always fits. */
 static size_t wide_floats(const rank_shape *shape)
 {
     const size_t width = (size_t)shape->config->width;

@@ -1,8 +1,8 @@
-/* What the files of this directory share: where each parameter lies, and a pass under way.
+/* What the files of this directory share: the offset of each parameter, and the state of a pass.
  *
- * The last block works on all T rows up to its attention, and on the A active rows, laid close
- * together, from its output projection on: no other row's result is ever used. Earlier blocks need
- * all rows. */
+ * The last block works on all T rows up to its attention. From its output projection on it works
+ * only on the A active rows, which are gathered without gaps, because no other row's result is
+ * used. Earlier blocks need all rows. */
 #ifndef RANK_MODEL_GPT2_PASS_H
 #define RANK_MODEL_GPT2_PASS_H
 
@@ -40,7 +40,7 @@ typedef struct gpt2_layout {
 
 void gpt2_layout_make(const rank_model_config *config, gpt2_layout *layout);
 
-/* One layer norm's activations: what goes in, what comes out, and the rows' statistics. */
+/* One layer norm's activations: its input, its output, and the rows' statistics. */
 typedef struct norm_state {
     float *x;    /* (T, C): the residual stream */
     float *out;  /* (T, C) */
@@ -84,7 +84,7 @@ typedef struct gpt2_pass {
     float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
     float *weights_t; /* a block's transposed weights: (F, C), (C, F) and (C, C), or (3C, C) */
     float *attention_scratch;
-    /* the layer at hand */
+    /* the current layer */
     int layer;
     block_state block;
     const float *weights[BLOCK_TENSORS];
@@ -96,11 +96,11 @@ size_t gpt2_work_floats(const rank_shape *shape);
 void gpt2_pass_begin(const rank_run *run, const rank_saved *saved, gpt2_pass *pass);
 block_state gpt2_block(const gpt2_pass *pass, int layer);
 
-/* The layer whose activations and weights the pass uses from now on, and the end of its use. */
+/* Begins to use a layer's activations and weights, and ends that use. */
 void gpt2_enter_layer(gpt2_pass *pass, int layer);
 void gpt2_leave_layer(const gpt2_pass *pass);
 
-/* Where a block's tensor lies in the parameters, and in the gradients. */
+/* The offset of a block's tensor in the parameters and in the gradients. */
 static inline size_t gpt2_offset(const gpt2_pass *pass, int layer, int tensor)
 {
     return pass->layout.block + (size_t)layer * pass->layout.in_block[BLOCK_TENSORS] +
@@ -129,7 +129,7 @@ static inline bool gpt2_is_last_stage(const gpt2_pass *pass)
     return (size_t)pass->run->shape.end_layer == pass->layers;
 }
 
-/* The rows behind a layer's attention: all, or in the model's last layer the active ones. */
+/* The rows after a layer's attention: all, or in the model's last layer the active ones. */
 static inline size_t gpt2_rows_behind(const gpt2_pass *pass, int layer)
 {
     return (size_t)layer + 1 == pass->layers ? pass->rows->active_count : pass->rows->count;

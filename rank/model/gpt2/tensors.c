@@ -1,4 +1,5 @@
-/* GPT-2's tensors: names, shapes, where they lie, how they may be cut, their first values. */
+/* GPT-2's tensors: names, shapes, offsets, how they may be cut, their first values. Called through
+ * gpt2.c's table. */
 #include <stdio.h>
 
 #include "model/gpt2/pass.h"
@@ -153,7 +154,7 @@ static bool is_residual_projection(const rank_model_config *config, int index)
            (which == PROJ_WEIGHT || which == DOWN_WEIGHT);
 }
 
-/* The only vectors that begin at 1 are the norms' weights. */
+/* Norms' weights are the only vectors that begin at 1. */
 static bool is_norm_weight(const rank_model_config *config, int index)
 {
     const int which = (index - 2) % BLOCK_TENSORS;

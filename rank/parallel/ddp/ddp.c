@@ -15,12 +15,12 @@ enum { ALGORITHM_BYTES = 128 };
 typedef struct bucket {
     size_t offset;
     size_t count;
-    size_t missing; /* elements not ready yet in this step */
+    size_t missing; /* elements that are not ready yet in this step */
     bool started;
     coll_op *op;
 } bucket;
 
-/* What the device writes for the host to read. */
+/* The device writes it and the host reads it. */
 typedef struct results {
     uint8_t initial_digest[RANK_DIGEST_BYTES];
     double largest_difference;
@@ -37,18 +37,18 @@ struct rank_ddp {
     int micro_batch; /* the current one */
     rank_leaf_plan plan;
     coll_arena *arena;
-    float *levels[RANK_DDP_LEVELS_MAX]; /* 0: in the arena; others private */
+    float *levels[RANK_DDP_LEVELS_MAX]; /* 0: in the arena; the others are private */
     bucket *buckets;                    /* from the end of the array to its start */
     size_t bucket_count;
     size_t started_count;
-    int64_t inside_ns; /* time spent in collective calls of this step */
+    int64_t inside_ns; /* time of this step inside collective calls */
     results *found;
     char algorithm[ALGORITHM_BYTES];
     base_status failed;
     base_error error;
 };
 
-/* Names the buckets' algorithms, each once. */
+/* Lists the buckets' algorithms, each once. */
 static void name_algorithms(rank_ddp *ddp)
 {
     bool named[COLL_ALGORITHM_LAST + 1] = {false};
@@ -135,7 +135,7 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
                                                  ddp->micro_batches);
 }
 
-/* Rank 0's parameters everywhere, and the proof. */
+/* Broadcasts rank 0's parameters, and checks by digest that all ranks have them. */
 static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr)
 {
     const int size = coll_comm_size(ddp->comm);
@@ -273,7 +273,7 @@ float *rank_ddp_grads(rank_ddp *ddp, int micro_batch)
     return ddp->levels[ddp->plan.level];
 }
 
-/* Adds this micro-batch's range into the sums that were waiting for it. */
+/* Adds this micro-batch's range to the sums that wait for it. */
 static void merge_leaf(const rank_ddp *ddp, size_t offset, size_t count)
 {
     for (int merge = 0; merge < ddp->plan.merges; merge++) {
@@ -292,7 +292,8 @@ static void keep_failure(rank_ddp *ddp, base_status status)
     }
 }
 
-/* Starts every bucket that is full, in order from the end, and moves the started ones on. */
+/* Starts every bucket that is full, in order from the end, and makes progress on the started
+ * ones. */
 static void start_full_buckets(rank_ddp *ddp)
 {
     const int64_t before_ns = base_now_ns();
@@ -373,7 +374,7 @@ base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count, base_error
 base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
                              double *max_abs_difference, base_error *reterr)
 {
-    /* The sums are not needed any more: their memory takes rank 0's parameters. */
+    /* The sums are not needed any more, so their memory can take rank 0's parameters. */
     const rank_device *device = &ddp->device;
     float *reference = ddp->levels[0];
     base_status status = BASE_OK;

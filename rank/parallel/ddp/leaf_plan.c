@@ -1,11 +1,11 @@
-/* Where a leaf of the canonical summation tree is merged, as pure arithmetic. Called by ddp.c for
- * gradients and by train/step.c for losses. */
+/* Computes where a leaf of the canonical summation tree is merged. Pure arithmetic. Called by ddp.c
+ * for gradients and by train/step.c for losses. */
 #include "rank/ddp.h"
 
 #include "base/assert.h"
 
-/* The largest power of two below count: neighbours pair up level by level,
- * and the odd one waits. */
+/* The largest power of two below count. Neighbours pair up level by level, and the odd one
+ * waits. */
 static int left_half(int count)
 {
     int left = 1;
@@ -15,9 +15,9 @@ static int left_half(int count)
     return left;
 }
 
-/* Walks from the root of the tree to the leaf. A step to the right needs one more buffer, since the
- * left half waits in this one, and will be merged when the right half is complete; a step to the
- * left means that whatever was to be merged above waits for other leaves first. */
+/* Walks from the root of the tree to the leaf. A step to the right needs one more buffer: the left
+ * half waits in the current one, and is merged when the right half is complete. After a step to the
+ * left, the merges above wait for other leaves first. */
 rank_leaf_plan rank_leaf_plan_make(int count, int leaf)
 {
     BASE_ASSERT(leaf >= 0);

@@ -1,5 +1,4 @@
-/* Cutting an axis: the family's description of a tensor says how, shards and checks ask what
- * follows. */
+/* Computes a rank's range when an axis is cut. Called by checkpoint/shards.c. */
 #include "parallel/tensor/cut.h"
 
 #include "base/assert.h"

@@ -1,20 +1,20 @@
-/* How a tensor may be cut between ranks: arithmetic, without tensors and without ranks. Pure. */
+/* How a tensor is cut between ranks. Pure arithmetic, without tensors or ranks. */
 #ifndef RANK_PARALLEL_TENSOR_CUT_H
 #define RANK_PARALLEL_TENSOR_CUT_H
 
 #include <stddef.h>
 
-/* What is dealt out. */
+/* The units that are distributed. */
 typedef enum rank_cut_kind {
     RANK_CUT_NONE, /* every rank has all of it */
     RANK_CUT_HEADS,
-    RANK_CUT_KV_HEADS, /* where there are fewer of them than heads */
+    RANK_CUT_KV_HEADS, /* heads of keys and values, if there are fewer of them than query heads */
     RANK_CUT_HIDDEN,   /* the inner columns of the MLP */
     RANK_CUT_VOCAB,
 } rank_cut_kind;
 
-/* The axis holds `parts` pieces of equal length behind each other (3 for q, k and v in one tensor),
- * each made of units that stay whole (the columns of a head, say). */
+/* The axis has `parts` pieces of equal length one after the other (3 for q, k and v in one tensor).
+ * Each consists of units that are never split (the columns of a head, say). */
 typedef struct rank_cut {
     rank_cut_kind kind;
     int axis;
@@ -22,7 +22,7 @@ typedef struct rank_cut {
     size_t unit;
 } rank_cut;
 
-/* Units in one part of an axis of that many elements. */
+/* How many units one part of an axis has. extent: the elements of the axis. */
 size_t rank_cut_units(const rank_cut *cut, size_t extent);
 
 /* Elements first … first + count along the axis. */

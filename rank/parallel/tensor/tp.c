@@ -1,5 +1,5 @@
-/* Tensor parallelism: who has which leaves, and the ranks that exchange sums. The engine of
- * rank/generate makes a group; a family's decode calls its all-reduce. */
+/* Tensor parallelism: which rank has which leaves, and the group of ranks that exchange sums.
+ * rank/generate's engine makes a group, and a family's decode calls its all-reduce. */
 #include "parallel/tensor/tp.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static void all_reduce(void *user, float *at, size_t count)
     }
 }
 
-/* Alone, plain memory will do. */
+/* A rank alone needs only plain memory. */
 static base_status make_memory(rank_tp_group *group, size_t float_count, base_error *reterr)
 {
     if (group->comm == NULL) {

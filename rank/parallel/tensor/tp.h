@@ -1,15 +1,15 @@
-/* One rank's part in a model that is cut between ranks: tensor parallelism, as Megatron-LM has it.
+/* One rank's part of a model that is cut between ranks: tensor parallelism, as in Megatron-LM.
  *
- * Column-parallel products cut their outputs, row-parallel ones their inputs, and each of the
- * latter is followed by one all-reduce. The vocabulary is cut into RANK_TP_LEAVES equal leaves with
- * padding behind the last id; a rank has a contiguous range of them.
+ * Column-parallel products cut their outputs, and row-parallel ones their inputs. One all-reduce
+ * follows each row-parallel product. The vocabulary is cut into RANK_TP_LEAVES equal leaves, with
+ * padding after the last id. A rank has a contiguous range of leaves.
  *
- * Bits. What is summed over the cut axis of a row-parallel product is cut into leaves as well, a
- * power of two of them, and added up as a balanced binary tree: inside a rank by the product, above
- * by the all-reduce, whose canonical order is that same tree. So every number of ranks that divides
- * the leaves gives the same bits. Others (3 ranks, say) agree up to rounding.
+ * Bits. The sum over the cut axis of a row-parallel product is cut into leaves as well, a power of
+ * two of them, and added up as a balanced binary tree: inside a rank by the product, above it by
+ * the all-reduce, whose canonical order is the same tree. So every number of ranks that divides the
+ * leaves gives the same bits. Other numbers (3 ranks, say) agree except for rounding.
  *
- * The arithmetic is pure; the group has one thread. */
+ * The arithmetic is pure. The group has one thread. */
 #ifndef RANK_PARALLEL_TENSOR_TP_H
 #define RANK_PARALLEL_TENSOR_TP_H
 
@@ -22,41 +22,41 @@
 
 enum { RANK_TP_LEAVES = 16 };
 
-/* What a family's decode is told. */
+/* What a family's decode needs to know. */
 typedef struct rank_tp {
     int rank;
     int ranks; /* 1 … RANK_TP_LEAVES */
     int32_t vocab_first;
-    int32_t vocab_count; /* ids of this rank's leaves, padding included */
-    /* at[0 … count) becomes its sum over the ranks. at lies in the memory that the ranks exchange.
-     * Errors are kept by the group. */
+    int32_t vocab_count; /* ids of this rank's leaves, including padding */
+    /* Replaces at[0 … count) by its sum over the ranks. at is in the memory that the ranks
+     * exchange. The group keeps errors. */
     void (*all_reduce)(void *group, float *at, size_t count);
     void *group;
 } rank_tp;
 
-/* Ids in one leaf of the vocabulary: whole panels of a packed matrix. */
+/* How many ids one leaf of the vocabulary has: whole panels of a packed matrix. */
 int32_t rank_tp_leaf_width(int vocab_size);
 
-/* The first of the rank's leaves, and for rank == ranks their end: as even as whole leaves can be,
- * and equal where ranks is 1, 2, 4, 8 or 16. */
+/* The first of the rank's leaves; for rank == ranks, their end. Ranks have as equal numbers of
+ * leaves as possible, and equal ones for 1, 2, 4, 8 or 16 ranks. */
 int rank_tp_first_leaf(int ranks, int rank);
 
-/* Leaves of the rank's own part of a sum over `units` pieces that stay whole (heads, or columns by
- * sixteen): 1 where the ranks do not divide the leaves of the whole. */
+/* How many leaves the rank's own part has in a sum over `units` pieces that are never split (heads,
+ * or columns by sixteen). 1 if the ranks do not divide the leaves of the whole. */
 int rank_tp_leaves(size_t units, int ranks);
 
-/* The ranks of a communicator as such a group, and the memory that they exchange. */
+/* The group of a communicator's ranks, and the memory that they exchange. */
 typedef struct rank_tp_group rank_tp_group;
 
-/* What the all-reduces of a group have cost this rank since the group was made. */
+/* What the group's all-reduces have cost this rank so far. */
 typedef struct rank_tp_costs {
-    uint64_t count; /* libcoll's, of all on the communicator, */
+    uint64_t count; /* from libcoll, of all on the communicator, */
     uint64_t bytes; /* and of their vectors */
-    int64_t ns;     /* moving bytes, and waiting for other ranks */
+    int64_t ns;     /* in transfers, and in waiting for other ranks */
 } rank_tp_costs;
 
-/* Collective. comm NULL: one rank, and nothing is exchanged.
- * float_count: of the exchanged memory. */
+/* Collective. comm NULL: one rank, which exchanges nothing. float_count: of the exchanged
+ * memory. */
 BASE_MUST_CHECK base_status rank_tp_group_create(coll_comm *comm, int vocab_size,
                                                  size_t float_count, rank_tp_group **group,
                                                  base_error *reterr);
@@ -65,7 +65,7 @@ void rank_tp_group_destroy(rank_tp_group *group); /* local; NULL is fine */
 const rank_tp *rank_tp_group_tp(const rank_tp_group *group);
 float *rank_tp_group_memory(const rank_tp_group *group);
 
-/* The first failure of an all-reduce; the group is dead then. */
+/* Returns the first failure of an all-reduce. The group is then dead. */
 BASE_MUST_CHECK base_status rank_tp_group_check(const rank_tp_group *group, base_error *reterr);
 
 rank_tp_costs rank_tp_group_costs(const rank_tp_group *group);

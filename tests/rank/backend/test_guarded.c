@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/generate.h"
 #include "guarded.h"
-#include "rank/generate.h"
 #include "rank/optim.h"
 #include "support.h"
 
@@ -134,7 +134,7 @@ static void training_goes_through_the_backend(void **state)
     bed_close(&cpu);
 }
 
-static void hear(void *user, const rank_answer *answer)
+static void count_answer(void *user, const rank_answer *answer)
 {
     *(size_t *)user += strlen(answer->text) < RANK_GENERATE_TEXT_BYTES;
 }
@@ -156,8 +156,10 @@ static void generating_does_too(void **state)
                                            .params = b.params,
                                            .tokenizer = tokenizer,
                                            .sequences = 2,
-                                           .new_tokens_max = 3};
-    assert_ok(rank_generate(&options, prompts, 2, hear, &answers, NULL, &error), &error);
+                                           .new_tokens_max = 3,
+                                           .on_answer = count_answer,
+                                           .answer_user = &answers};
+    assert_ok(rank_generate(&options, prompts, 2, NULL, &error), &error);
     assert_int_equal(answers, 2);
     bed_close(&b);
     rank_tokenizer_destroy(tokenizer);

@@ -44,10 +44,10 @@ static base_status run_sentence(const rank_model_config *config, const float *pa
 {
     int32_t ids[TOKENS_MAX];
     int32_t rows[TOKENS_MAX];
-    size_t count = 0;
+    rank_ids encoded = {.at = ids, .capacity = TOKENS_MAX};
     const rank_hooks hooks = rank_hooks_flat(params);
-    base_status status =
-        rank_tokenizer_encode(tokenizer, text, strlen(text), ids, TOKENS_MAX, &count, reterr);
+    base_status status = rank_tokenizer_encode(tokenizer, text, strlen(text), &encoded, reterr);
+    const size_t count = encoded.count;
     if (status != BASE_OK || count > TOKENS_MAX || (int)count > config->context) {
         return status != BASE_OK ? status
                                  : base_fail(reterr, BASE_ERR_LIMIT, "\"%s\" is too long", text);

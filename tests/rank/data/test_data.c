@@ -186,10 +186,9 @@ static void loss_can_be_on_the_correction_alone(void **state)
     for (int form = 0; form < 3; form++) {
         const char *wrong = "she dont like apples \xe2\x86\x92";
         const bool arrow = form > 0;
-        size_t prefix = 0;
+        rank_ids prefix = {.capacity = 0};
         data_write(fixture, lines[form]);
-        assert_ok(rank_tokenizer_encode(fixture->tokenizer, wrong, strlen(wrong), NULL, 0, &prefix,
-                                        &error),
+        assert_ok(rank_tokenizer_encode(fixture->tokenizer, wrong, strlen(wrong), &prefix, &error),
                   &error);
         assert_ok(rank_data_open(&options, &data, &error), &error);
         assert_ok(rank_data_next_batch(data, 0, &batch, &error), &error);
@@ -197,7 +196,7 @@ static void loss_can_be_on_the_correction_alone(void **state)
         const int32_t end = rank_tokenizer_end_id(fixture->tokenizer);
         for (int32_t i = 0; i < batch.token_count; i++) {
             const int32_t next = i + 1 < batch.token_count ? batch.ids[i + 1] : end;
-            const bool masked = arrow && (size_t)i + 1 < prefix;
+            const bool masked = arrow && (size_t)i + 1 < prefix.count;
             assert_int_equal(batch.targets[i], masked ? -1 : next);
         }
         tokens[form] = batch.token_count;

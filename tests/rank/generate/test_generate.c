@@ -1,5 +1,5 @@
 /* Generating and evaluating to the end, and ended early. The model knows nothing. */
-#include "rank/generate.h"
+#include "generate/generate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,15 @@ typedef struct fixture {
     int answers_wanted; /* should_stop says so once there are these */
 } fixture;
 
+static void count_answer(void *user, const rank_answer *answer)
+{
+    fixture *f = user;
+    assert_int_equal(answer->index, f->answers);
+    assert_string_equal(answer->prompt, prompts[answer->index]);
+    assert_non_null(answer->text);
+    f->answers++;
+}
+
 static void fixture_open(fixture *f)
 {
     base_error error;
@@ -48,6 +57,8 @@ static void fixture_open(fixture *f)
         .tokenizer = tokenizer,
         .sequences = 1, /* one prompt at a time */
         .new_tokens_max = 4,
+        .on_answer = count_answer,
+        .answer_user = f,
     };
 }
 
@@ -56,15 +67,6 @@ static void fixture_close(fixture *f)
     rank_device_close(&f->device);
     rank_tokenizer_destroy(f->options.tokenizer);
     free(f->params);
-}
-
-static void count_answer(void *user, const rank_answer *answer)
-{
-    fixture *f = user;
-    assert_int_equal(answer->index, f->answers);
-    assert_string_equal(answer->prompt, prompts[answer->index]);
-    assert_non_null(answer->text);
-    f->answers++;
 }
 
 static bool enough(void *user)
@@ -79,12 +81,12 @@ static void every_prompt_is_answered(void **state)
     base_error error;
     fixture f;
     fixture_open(&f);
-    assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, NULL, &error), &error);
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, NULL, &error), &error);
     assert_int_equal(f.answers, PROMPTS);
     f.answers = 0;
     f.options.should_stop = enough; /* and never says so */
     f.options.stop_user = &f;
-    assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, NULL, &error), &error);
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, NULL, &error), &error);
     assert_int_equal(f.answers, PROMPTS);
     fixture_close(&f);
 }
@@ -99,8 +101,7 @@ static void generating_ends_where_it_is_asked_to(void **state)
         f.answers_wanted = wanted;
         f.options.should_stop = enough;
         f.options.stop_user = &f;
-        assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, NULL, &error),
-                  &error);
+        assert_ok(rank_generate(&f.options, prompts, PROMPTS, NULL, &error), &error);
         assert_int_equal(f.answers, wanted);
         fixture_close(&f);
     }
@@ -171,10 +172,11 @@ static void warming_up_counts_for_nothing(void **state)
     fixture f;
     fixture_open(&f);
     f.options.ignore_end = true;
-    assert_ok(rank_generate(&f.options, prompts, PROMPTS, drop_answer, NULL, &cold, &error),
-              &error);
+    f.options.on_answer = drop_answer;
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, &cold, &error), &error);
+    f.options.on_answer = count_answer;
     f.options.warm_up = true;
-    assert_ok(rank_generate(&f.options, prompts, PROMPTS, count_answer, &f, &warm, &error), &error);
+    assert_ok(rank_generate(&f.options, prompts, PROMPTS, &warm, &error), &error);
     assert_int_equal(f.answers, PROMPTS);
     assert_int_equal(cold.sampled, 4 * PROMPTS);
     assert_int_equal(warm.sampled, cold.sampled);
