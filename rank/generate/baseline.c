@@ -1,7 +1,7 @@
-/* Runs the two phases that a tensor-parallel run is compared with; mode.c asks for them.
+/* --baseline: runs the two phases that a tensor-parallel run is compared with. Called by mode.c.
  *
- * While rank 0 works alone, the others sleep in a broadcast of one word, which it repeats between
- * two of its steps before a collective could time out. */
+ * While rank 0 works alone, the other ranks sleep in a broadcast of one word. Rank 0 repeats it
+ * between its steps, before it could time out. */
 #include "generate/baseline.h"
 
 #include <inttypes.h>
@@ -11,25 +11,25 @@
 
 #include "base/clock.h"
 
-enum { WORD_EVERY_S = 1 };
+enum { STATE_EVERY_S = 1 };
 
-/* What rank 0 says to the ranks that wait. */
-enum { WORD_WAIT = 1, WORD_DONE = 2, WORD_NO_ROOM = 3, WORD_FAILED = 4 };
+/* What rank 0 broadcasts to the ranks that wait. */
+enum { STATE_WAIT = 1, STATE_DONE = 2, STATE_NO_ROOM = 3, STATE_FAILED = 4 };
 
 typedef struct phase_run {
-    const rank_generate_options *shared; /* with the communicator */
+    const rank_generate_options *shared; /* those of the shared model, with the communicator */
     rank_phase *phase;
     size_t first; /* prompt i of this rank is number first + i * stride */
     size_t stride;
-    int64_t word_due_ns;
-    base_status status; /* of what a callback did */
+    int64_t state_due_ns;
+    base_status status; /* of a callback */
     base_error error;
 } phase_run;
 
 bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
                         char reason[BASE_ERROR_MESSAGE_BYTES])
 {
-    const uint64_t needed = model_bytes + model_bytes / 8; /* and what it works in */
+    const uint64_t needed = model_bytes + model_bytes / 8; /* the weights and scratch memory */
     reason[0] = '\0';
     if (free_bytes / (uint64_t)copies >= needed) {
         return true;
@@ -41,7 +41,7 @@ bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
     return false;
 }
 
-/* UINT64_MAX: the system does not say. */
+/* UINT64_MAX: not known. */
 static uint64_t free_bytes(void)
 {
     static const char key[] = "MemAvailable:";
@@ -60,21 +60,21 @@ static uint64_t free_bytes(void)
     return kilobytes << 10;
 }
 
-static base_status say(coll_comm *comm, int32_t *word, base_error *reterr)
+static base_status broadcast_state(coll_comm *comm, int32_t *state, base_error *reterr)
 {
-    const base_status status = coll_broadcast(comm, word, 1, COLL_INT32, 0, reterr);
+    const base_status status = coll_broadcast(comm, state, 1, COLL_INT32, 0, reterr);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--baseline");
 }
 
-/* should_stop of rank 0 alone: before each step. */
+/* should_stop of rank 0 while it works alone. Called before each step. */
 static bool keep_waiting(void *user)
 {
     phase_run *run = user;
     const int64_t now_ns = base_now_ns();
-    int32_t word = WORD_WAIT;
-    if (run->status == BASE_OK && now_ns >= run->word_due_ns) {
-        run->word_due_ns = now_ns + WORD_EVERY_S * BASE_NS_PER_S;
-        run->status = say(run->shared->comm, &word, &run->error);
+    int32_t state = STATE_WAIT;
+    if (run->status == BASE_OK && now_ns >= run->state_due_ns) {
+        run->state_due_ns = now_ns + STATE_EVERY_S * BASE_NS_PER_S;
+        run->status = broadcast_state(run->shared->comm, &state, &run->error);
     }
     const bool asked =
         run->shared->should_stop != NULL && run->shared->should_stop(run->shared->stop_user);
@@ -117,41 +117,43 @@ static base_status answer_alone(phase_run *run, const rank_generate_options *opt
     return status;
 }
 
-static base_status wait_for_rank_0(coll_comm *comm, int32_t *word, base_error *reterr)
+static base_status wait_for_rank_0(coll_comm *comm, int32_t *state, base_error *reterr)
 {
     base_status status = BASE_OK;
-    *word = WORD_WAIT;
-    while (status == BASE_OK && *word == WORD_WAIT) {
-        status = say(comm, word, reterr);
+    *state = STATE_WAIT;
+    while (status == BASE_OK && *state == STATE_WAIT) {
+        status = broadcast_state(comm, state, reterr);
     }
     return status;
 }
 
-/* Rank 0 alone. *word is what it says to all in the end. */
+/* Runs rank 0 alone. *state is its last broadcast. */
 static base_status run_single(phase_run *run, const char *const *prompts, size_t count,
-                              int32_t *word, base_error *reterr)
+                              int32_t *state, base_error *reterr)
 {
     rank_generate_options options = *run->shared;
-    base_error told = {0};
+    base_error broadcast_error = {0};
     options.comm = NULL;
     options.index_first = 0;
     options.index_stride = 1;
     options.should_stop = keep_waiting;
     options.stop_user = run;
     const base_status status = answer_alone(run, &options, prompts, count, reterr);
-    *word = status == BASE_OK ? WORD_DONE : status == BASE_ERR_MEMORY ? WORD_NO_ROOM : WORD_FAILED;
+    *state = status == BASE_OK           ? STATE_DONE
+             : status == BASE_ERR_MEMORY ? STATE_NO_ROOM
+                                         : STATE_FAILED;
     if (run->status != BASE_OK) {
-        return status; /* nobody hears any more */
+        return status; /* the other ranks have gone */
     }
-    const base_status said = say(run->shared->comm, word, &told);
-    if (status == BASE_OK && said != BASE_OK) {
-        *reterr = told;
-        return said;
+    const base_status broadcast = broadcast_state(run->shared->comm, state, &broadcast_error);
+    if (status == BASE_OK && broadcast != BASE_OK) {
+        *reterr = broadcast_error;
+        return broadcast;
     }
     return status;
 }
 
-/* Nobody begins before all have loaded and are warm. */
+/* A barrier: no rank begins before all have loaded and are warm. */
 static base_status meet(void *user, const rank_generate_report *memory, base_error *reterr)
 {
     (void)memory;
@@ -161,7 +163,8 @@ static base_status meet(void *user, const rank_generate_report *memory, base_err
     return coll_all_reduce(run->shared->comm, &here, &all, 1, COLL_INT32, COLL_SUM, reterr);
 }
 
-/* Rank 0 gets what each rank has: sums of what only one of them has, the longest time. */
+/* Gives rank 0 the results of all ranks: sums where one rank has the value, and the longest
+ * time. */
 static base_status merge(coll_comm *comm, rank_phase *phase, size_t count, base_error *reterr)
 {
     base_status status =
@@ -201,29 +204,30 @@ static base_status run_both(const rank_generate_options *options, const char *co
                           .phase = &baseline->replicas,
                           .first = (size_t)rank,
                           .stride = (size_t)ranks};
-    int32_t word = WORD_WAIT;
+    int32_t state = STATE_WAIT;
     base_status status = BASE_OK;
     if (rank != 0) {
-        status = wait_for_rank_0(options->comm, &word, reterr);
+        status = wait_for_rank_0(options->comm, &state, reterr);
     } else if (!rank_baseline_fits(rank_model_param_count(options->config) * sizeof(float), ranks,
                                    free_bytes(), baseline->reason)) {
-        word = WORD_NO_ROOM;
-        status = say(options->comm, &word, reterr);
+        state = STATE_NO_ROOM;
+        status = broadcast_state(options->comm, &state, reterr);
     } else {
         base_error error = {0};
-        status = run_single(&single, prompts, count, &word, &error);
-        if (word == WORD_NO_ROOM) {
+        status = run_single(&single, prompts, count, &state, &error);
+        if (state == STATE_NO_ROOM) {
             memcpy(baseline->reason, error.message, sizeof baseline->reason);
             status = BASE_OK;
         } else if (status != BASE_OK && reterr != NULL) {
             *reterr = error;
         }
     }
-    if (status == BASE_OK && word == WORD_FAILED) {
+    if (status == BASE_OK && state == STATE_FAILED) {
         return base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --baseline");
     }
-    return status == BASE_OK && word == WORD_DONE ? run_replicas(&replicas, prompts, count, reterr)
-                                                  : status;
+    return status == BASE_OK && state == STATE_DONE
+               ? run_replicas(&replicas, prompts, count, reterr)
+               : status;
 }
 
 base_status rank_baseline_run(const rank_generate_options *options, const char *const *prompts,

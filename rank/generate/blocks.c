@@ -1,5 +1,5 @@
-/* The pool is a stack of free blocks. The decoder's schedule reserves and releases; attention reads
- * the tables. */
+/* The pool of cache blocks: a stack of free ones. Called by schedule.c, which reserves and frees;
+ * attention reads the tables. */
 #include "generate/blocks.h"
 
 #include "base/assert.h"

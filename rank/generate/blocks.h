@@ -1,12 +1,11 @@
-/* The key-value cache's blocks: a pool of equal blocks of tokens, and each sequence's table of
- * them.
+/* The key-value cache's blocks: a pool of blocks of equal size, and each sequence's table of them.
  *
- * A sequence reserves the blocks of all the tokens that it may ever have when it is admitted, so
- * that it never runs out of them half way. Block i of a sequence's table holds its positions
- * i × block_tokens and up. No block is in two tables, and a free one is in none.
+ * When a sequence is admitted, it reserves blocks for all the tokens that it can have. So it never
+ * runs out of them later. Block i of a sequence's table holds its positions from i × block_tokens
+ * on. No block is in two tables, and no table has a free one.
  *
- * One flat object in the caller's storage, without a pointer in it: two copies to which the same
- * calls were made are byte-equal. One thread at a time. */
+ * One flat object in the caller's storage, without pointers. Two copies on which the same calls
+ * were made are byte-equal. One thread at a time. */
 #ifndef RANK_GENERATE_BLOCKS_H
 #define RANK_GENERATE_BLOCKS_H
 
@@ -28,27 +27,27 @@ typedef struct rank_blocks rank_blocks;
 /* Bytes of storage, to be aligned for int32_t. */
 size_t rank_blocks_bytes(const rank_blocks_options *options);
 
-/* Lays an object out in the storage: all blocks are free. The storage stays the caller's. */
+/* Makes an object in the storage, with all blocks free. The storage stays the caller's. */
 rank_blocks *rank_blocks_init(void *storage, const rank_blocks_options *options);
 
-/* Blocks that `tokens` positions take. */
+/* How many blocks `tokens` positions need. */
 int32_t rank_blocks_needed(const rank_blocks *blocks, int32_t tokens);
 int32_t rank_blocks_free_count(const rank_blocks *blocks);
 
-/* Gives the sequence, which has none, the blocks of positions 0 … tokens - 1, for 1 <= tokens <=
- * context. False, and nothing has changed, where too few are free. */
+/* Reserves the blocks of positions 0 … tokens - 1 for a sequence that has none, with 1 <= tokens <=
+ * context. False, and nothing has changed, if too few are free. */
 bool rank_blocks_reserve(rank_blocks *blocks, int32_t sequence, int32_t tokens);
 
-/* Frees what the sequence holds; nothing where it holds nothing. */
+/* Frees the sequence's blocks, if it has any. */
 void rank_blocks_release(rank_blocks *blocks, int32_t sequence);
 
 int32_t rank_blocks_held(const rank_blocks *blocks, int32_t sequence);
 
-/* The sequence's table, rank_blocks_held blocks and RANK_BLOCK_NONE behind them, as long as one for
- * a whole context. Valid for as long as the storage. */
+/* The sequence's table, as long as a whole context needs: its rank_blocks_held blocks, then
+ * RANK_BLOCK_NONE. Valid as long as the storage. */
 const int32_t *rank_blocks_table(const rank_blocks *blocks, int32_t sequence);
 
-/* The row of the cache that a reserved position has: block × block_tokens + the rest. */
+/* The row of the cache for a reserved position: block × block_tokens + the rest. */
 size_t rank_blocks_row(const rank_blocks *blocks, int32_t sequence, int32_t position);
 
 #endif

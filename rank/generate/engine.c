@@ -1,4 +1,4 @@
-/* The engine's steps. engine_make.c makes it; modes and rank_generate drive it. */
+/* The steps of the engine. engine_make.c makes it; generate.c, modes and benchmarks call it. */
 #include "generate/engine.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "generate/engine_parts.h"
 
-/* The batch that the plan's entries make, and which of its rows are sampled. */
+/* Makes the batch from the plan's entries, and lists the rows that are sampled. */
 static void gather_rows(rank_engine *engine)
 {
     engine->batch_start[0] = 0;
@@ -14,9 +14,9 @@ static void gather_rows(rank_engine *engine)
     for (int i = 0; i < engine->entry_count; i++) {
         const rank_schedule_entry *entry = &engine->entries[i];
         int32_t count = 0;
-        const int32_t *tokens = rank_schedule_tokens(engine->schedule, entry->slot, &count);
+        const int32_t *tokens = rank_schedule_tokens(engine->schedule, entry->sequence, &count);
         const int32_t *table =
-            rank_blocks_table(rank_schedule_blocks(engine->schedule), entry->slot);
+            rank_blocks_table(rank_schedule_blocks(engine->schedule), entry->sequence);
         const int32_t start = engine->batch_start[i];
         memcpy(engine->batch_ids + start, tokens + entry->first,
                (size_t)entry->count * sizeof *tokens);
@@ -30,7 +30,7 @@ static void gather_rows(rank_engine *engine)
     }
 }
 
-/* Logits of the rows that are sampled: this rank's ids. */
+/* Computes this rank's part of the logits of the rows that are sampled. */
 static base_status decode(rank_engine *engine, base_error *reterr)
 {
     const rank_batch batch = {.token_count = engine->batch_start[engine->entry_count],
@@ -58,11 +58,11 @@ static base_status decode(rank_engine *engine, base_error *reterr)
 
 static const rank_request *request_of(const rank_engine *engine, const rank_schedule_entry *entry)
 {
-    return rank_schedule_request(engine->schedule, entry->slot);
+    return rank_schedule_request(engine->schedule, entry->sequence);
 }
 
-/* What this rank has to say: rank 0 how long its next record is, and every rank a sample record for
- * each sequence that samples. Returns the bytes, the same on every rank. */
+/* Makes this rank's message: a head (rank 0's has the length of its next record), and a sample
+ * record for each sequence that samples. *size is the same on every rank. */
 static base_status make_message(rank_engine *engine, const engine_head *head, size_t *size_bytes,
                                 base_error *reterr)
 {
@@ -114,7 +114,7 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
                              : base_error_prepend(reterr, status, "exchanging candidates");
 }
 
-/* All ranks' logits of a row, from this rank's. */
+/* Gathers all ranks' logits of a row. */
 static base_status gather_logits(rank_engine *engine, const float *mine, base_error *reterr)
 {
     const rank_tp *tp = engine->run.shape.tp;
@@ -138,7 +138,8 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering logits");
 }
 
-/* Top-p that the best candidates do not reach: every rank gets all logits of the row. */
+/* Draws by top-p when the best candidates have too little probability: every rank gets all logits
+ * of the row. */
 static base_status draw_of_all(rank_engine *engine, const rank_schedule_entry *entry, int row,
                                int32_t *token, base_error *reterr)
 {
@@ -161,7 +162,7 @@ static base_status draw_of_all(rank_engine *engine, const rank_schedule_entry *e
                : status;
 }
 
-/* The drawn tokens, in the plan's order. */
+/* Draws the tokens, in the plan's order. */
 static base_status draw(rank_engine *engine, size_t size_bytes, base_error *reterr)
 {
     const rank_tp *tp = engine->run.shape.tp;
@@ -196,7 +197,7 @@ static void tell(const rank_engine *engine, int event_count)
     }
 }
 
-/* Rank 0's record, which every rank applies. */
+/* Broadcasts rank 0's record, and applies it. */
 static base_status change(rank_engine *engine, size_t record_bytes, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -219,7 +220,7 @@ static base_status change(rank_engine *engine, size_t record_bytes, base_error *
     return BASE_OK;
 }
 
-/* What every rank computes: nothing where nothing runs. */
+/* Computes a step of the plan; nothing if it is empty. */
 static base_status compute(rank_engine *engine, base_error *reterr)
 {
     engine->entry_count = rank_schedule_plan(engine->schedule, engine->entries);
@@ -232,7 +233,7 @@ static base_status compute(rank_engine *engine, base_error *reterr)
     return engine->entry_count > 0 ? decode(engine, reterr) : BASE_OK;
 }
 
-/* The drawn tokens go into the schedule. */
+/* Passes the drawn tokens to the schedule. */
 static base_status accept_tokens(rank_engine *engine, base_error *reterr)
 {
     if (engine->entry_count == 0) {

@@ -1,17 +1,17 @@
-/* Decoding many sequences on one model, alone or cut between the ranks of a communicator.
+/* Decodes many sequences on one model, alone or cut between the ranks of a communicator.
  *
  * Every rank calls rank_engine_step again and again. A step computes the next tokens of all running
- * sequences (chunks of prompts, then one token each), samples, and takes in what rank 0 has
- * decided: who joins and who leaves. Only rank 0 is asked for anything; the others follow the
- * records that it sends, and hold the same state to the byte (schedule.h).
+ * sequences (chunks of prompts, then one token each), samples, and applies what rank 0 has decided:
+ * which requests join and which leave. Requests go to rank 0 only. The others follow its records,
+ * and have the same state to the byte (schedule.h).
  *
  *     each rank: shards of the weights, its heads' part of the cache, its ids' logits
  *     a step:    plan · decode · a sample record of its logits
- *                · all-gather of records, with rank 0's word of what follows
- *                · the tokens, the same on every rank · rank 0's record, where there is one
+ *                · all-gather of records, with rank 0's length of what follows
+ *                · the tokens, the same on every rank · rank 0's record, if there is one
  *
- * A sequence's tokens depend on its prompt and parameters alone: not on what runs beside it, on
- * chunks, or on the number of ranks, as far as parallel/tensor/tp.h promises equal bits.
+ * A sequence's tokens depend only on its prompt and parameters: not on other sequences, on chunks,
+ * or on the number of ranks, as far as parallel/tensor/tp.h promises equal bits.
  *
  * One thread. After an error the engine is dead: destroy it. No allocation per step. */
 #ifndef RANK_GENERATE_ENGINE_H
@@ -24,7 +24,7 @@
 
 typedef struct rank_engine rank_engine;
 
-/* On every rank, for each token and each end. */
+/* Called on every rank, for each token and each end. */
 typedef void (*rank_engine_on_event)(void *user, const rank_schedule_event *event);
 
 typedef struct rank_engine_options {
@@ -37,7 +37,7 @@ typedef struct rank_engine_options {
     int context;      /* of a sequence; 0: the model's */
     int chunk_tokens; /* of prompts in a step */
     int block_tokens; /* of the cache */
-    int cache_tokens; /* that the cache holds; 0: `sequences` whole contexts */
+    int cache_tokens; /* the cache's size; 0: `sequences` whole contexts */
     int waiting_max;  /* requests that wait, on rank 0 */
     rank_engine_on_event on_event;
     /* On every rank: the step that has just begun is the first that computes for the request. NULL:
@@ -47,7 +47,7 @@ typedef struct rank_engine_options {
     rank_step_trace *trace; /* borrowed: every step is logged in it; NULL: none is */
 } rank_engine_options;
 
-/* What an engine takes, for reports. */
+/* The memory of an engine, for reports. */
 typedef struct rank_engine_memory {
     size_t weight_bytes;
     size_t weight_elements;
@@ -77,11 +77,11 @@ BASE_MUST_CHECK base_status rank_engine_submit(rank_engine *engine, rank_request
                                                const int32_t *prompt, base_error *reterr);
 bool rank_engine_cancel(rank_engine *engine, uint64_t id);
 int32_t rank_engine_waiting(const rank_engine *engine);
-bool rank_engine_is_idle(const rank_engine *engine); /* nothing waits, nothing runs */
+bool rank_engine_is_idle(const rank_engine *engine); /* no request waits, and none runs */
 
-/* Collective: one step. `last`, on rank 0: end when this step has been done; *ended says so on
- * every rank. A step in which nothing runs only exchanges words,
- * which keeps waiting ranks alive. */
+/* Collective: runs one step. `last` on rank 0: end after this step. *ended is then true on every
+ * rank. A step without sequences only exchanges messages, which keeps the connections of waiting
+ * ranks alive. */
 BASE_MUST_CHECK base_status rank_engine_step(rank_engine *engine, bool last, bool *ended,
                                              base_error *reterr);
 

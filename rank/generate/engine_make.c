@@ -1,9 +1,10 @@
-/* Making an engine: weights, cache, work memory, and the tables of its steps. */
+/* Makes an engine: weights, cache, work memory, and the tables of its steps. Called by generate.c
+ * and benchmarks. */
 #include <stdlib.h>
 
 #include "generate/engine_parts.h"
 
-/* The longest sample record that parameters can ask for. */
+/* The longest sample record that any parameters need. */
 static size_t sample_record_bytes_max(int ranks)
 {
     const rank_sample_params top_k = {.temperature = 1, .top_p = 1, .top_k = RANK_SAMPLE_TOP_K_MAX};
@@ -29,7 +30,7 @@ static rank_schedule_options schedule_options(const rank_engine_options *options
     const int context = options->context > 0 ? options->context : options->config->context;
     const int per_sequence = (context + options->block_tokens - 1) / options->block_tokens;
     return (rank_schedule_options){
-        .slot_count = options->sequences,
+        .sequence_count = options->sequences,
         .context = context,
         .block_count =
             options->cache_tokens > 0

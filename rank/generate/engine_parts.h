@@ -1,4 +1,4 @@
-/* What an engine holds. Shared by engine.c and engine_make.c. */
+/* The members of an engine. Shared by engine.c and engine_make.c. */
 #ifndef RANK_GENERATE_ENGINE_PARTS_H
 #define RANK_GENERATE_ENGINE_PARTS_H
 
@@ -6,10 +6,10 @@
 
 #define ENGINE_HEAD_MAGIC UINT64_C(0x70657473666e6972) /* "rinfstep" */
 
-/* The beginning of a rank's message in a step. Only rank 0's is looked at. */
+/* The beginning of a rank's message in a step. Only rank 0's is used. */
 typedef struct engine_head {
     uint64_t magic;
-    uint64_t record_bytes; /* of the record that follows the step; 0: none does */
+    uint64_t record_bytes; /* of the record after the step; 0: there is none */
     uint64_t last;
 } engine_head;
 

@@ -41,7 +41,7 @@ base_status rank_evaluate(const rank_generate_options *options, const rank_pairs
     scoring.answer_user = &scored;
     const base_status status = rank_generate(&scoring, prompts, count, NULL, reterr);
     free(prompts);
-    const bool whole = scored.answered == count; /* a part of it is no accuracy */
+    const bool whole = scored.answered == count; /* a part of the answers gives no accuracy */
     *total = whole ? count : 0;
     *correct = whole ? scored.correct : 0;
     return status;

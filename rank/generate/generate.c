@@ -1,5 +1,4 @@
-/* Prompts in, answers out, in their order: the engine between them.
- * Modes and evaluate.c call it. */
+/* Answers prompts in their order, by an engine. Called by modes and evaluate.c. */
 #include "generate/generate.h"
 
 #include <math.h>
@@ -22,7 +21,7 @@ enum {
 _Static_assert((int)RANK_GENERATION_STOPS_MAX < (int)RANK_STOP_TOKENS_MAX,
                "one more: the end token");
 
-/* A prompt and what has been made of it. */
+/* A prompt and its answer so far. */
 typedef struct work {
     int32_t *prompt; /* (prompt_count) */
     size_t prompt_count;
@@ -45,15 +44,15 @@ typedef struct generation {
     const rank_generate_options *options;
     const char *const *prompts;
     size_t count;
-    work *works;       /* (count): that of request first_id + i is i */
-    uint64_t first_id; /* those before it warm up */
+    work *works;       /* (count): request first_id + i is prompt i */
+    uint64_t first_id; /* earlier ids are warm-up */
     pace *paces;       /* (pace_room): on every rank, that of request first_id + i is i */
     size_t pace_room;
     size_t pace_count; /* requests that have begun */
     bool no_memory;
     rank_step_trace *trace; /* NULL: none */
     bool warm;
-    rank_engine_costs cold; /* what warming up has cost */
+    rank_engine_costs cold; /* the costs of warm-up */
     size_t submitted;
     size_t answered;
     int64_t step_began_ns;
@@ -114,8 +113,8 @@ static void forget(work *one)
     one->drawn_ns = NULL;
 }
 
-/* Every prompt must fit, before any is answered. Its tokens are kept, as what is decided here is
- * what runs. */
+/* Encodes all prompts, and refuses the job if one does not fit. The tokens are kept and used
+ * later. */
 static base_status encode_all(generation *g, base_error *reterr)
 {
     base_status status = BASE_OK;
@@ -152,7 +151,7 @@ static void add_stops(const rank_generate_options *options, rank_request *reques
     }
 }
 
-/* Hands in as many prompts as the engine keeps waiting. */
+/* Submits as many prompts as the engine's queue takes. */
 static base_status submit_some(generation *g, base_error *reterr)
 {
     const rank_generate_options *options = g->options;
@@ -227,7 +226,7 @@ static void on_event(void *user, const rank_schedule_event *event)
     }
 }
 
-/* The answers that are whole, as far as all before them are. */
+/* Passes on the finished answers, up to the first unfinished one. */
 static void hand_out(generation *g)
 {
     for (; g->answered < g->count && g->works[g->answered].ended; g->answered++) {
@@ -270,7 +269,7 @@ static base_status run(generation *g, bool decides, base_error *reterr)
             last = status == BASE_OK && is_last_step(g);
         }
         if (status == BASE_OK && last && g->options->comm == NULL) {
-            return BASE_OK; /* nobody else needs to be told */
+            return BASE_OK; /* no other rank has to know */
         }
         g->step_began_ns = base_now_ns();
         if (status == BASE_OK) {
@@ -289,7 +288,7 @@ static base_status run(generation *g, bool decides, base_error *reterr)
     return status;
 }
 
-/* Answers the first prompt's beginning, which touches all memory once. */
+/* Answers the beginning of the first prompt, so that all memory has been touched. */
 static base_status warm_up(generation *g, bool decides, base_error *reterr)
 {
     const rank_generate_options *options = g->options;
@@ -312,7 +311,7 @@ static base_status warm_up(generation *g, bool decides, base_error *reterr)
     return status;
 }
 
-/* Without what warming up has cost. */
+/* The costs without warm-up. */
 static rank_engine_costs get_costs(const generation *g)
 {
     rank_engine_costs costs = rank_engine_get_costs(g->engine);

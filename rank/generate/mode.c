@@ -1,4 +1,5 @@
-/* Modes generate and tp-cpu: loads a checkpoint, deals the prompts out, answers them. */
+/* Modes generate and tp-cpu: loads a checkpoint, distributes the prompts, and answers them. Called
+ * by src/modes.c, and by train/ to evaluate. */
 #include "generate/mode.h"
 
 #include <stdio.h>
@@ -7,17 +8,17 @@
 #include "base/path.h"
 #include "control.pb-c.h"
 #include "generate/baseline.h"
+#include "generate/progress.h"
 #include "generate/results.h"
 #include "generate/stream_text.h"
-#include "generate/telling.h"
 #include "proto/mode.h"
 #include "proto/prompts.h"
 #include "rank/checkpoint.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
 
-/* The prompts of a job, dealt out to the ranks in turn; all to rank 0 where the ranks share one
- * model. */
+/* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
+ * all. */
 typedef struct prompts {
     proto_prompts all;
     const char **mine; /* (count) */
@@ -25,7 +26,7 @@ typedef struct prompts {
     uint64_t first;
     uint64_t stride;
     proto_client *client;
-    rank_results *results; /* NULL: none are kept */
+    rank_results *results; /* NULL: no results are kept */
 } prompts;
 
 static base_status deal_prompts(prompts *dealt, const proto_identity *identity, base_error *reterr)
@@ -53,7 +54,7 @@ static base_status deal_prompts(prompts *dealt, const proto_identity *identity, 
     return BASE_OK;
 }
 
-/* To the launcher, which prints it, and into the results. */
+/* Sends an answer to the launcher, which prints it, and adds it to the results. */
 static void take_answer(void *user, const rank_answer *answer)
 {
     const prompts *all = user;
@@ -122,8 +123,8 @@ static base_status compare(const rank_worker *worker, const rank_generate_option
     return status;
 }
 
-/* One line of the start-up report. */
-static base_status tell_loaded(void *user, const rank_generate_report *memory, base_error *reterr)
+/* Sends the figures of one line of the start-up report. */
+static base_status report_loaded(void *user, const rank_generate_report *memory, base_error *reterr)
 {
     const rank_worker *worker = user;
     Ringfence__Control__Loaded loaded = RINGFENCE__CONTROL__LOADED__INIT;
@@ -148,25 +149,25 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     if (status == BASE_OK && worker->identity.rank == 0 && job->output.directory[0] != '\0') {
         status = rank_results_create(job, options->config, &all.results, reterr);
     }
-    rank_telling telling = {.client = worker->client,
-                            .tokenizer = options->tokenizer,
-                            .prompts = all.count,
-                            .streams = all.all.count == 1};
-    rank_generate_options telling_options = *options;
-    telling_options.on_token = rank_telling_token;
-    telling_options.token_user = &telling;
+    rank_progress progress = {.client = worker->client,
+                              .tokenizer = options->tokenizer,
+                              .prompts = all.count,
+                              .streams = all.all.count == 1};
+    rank_generate_options answering = *options;
+    answering.on_token = rank_progress_token;
+    answering.token_user = &progress;
     if (all.results != NULL) {
-        telling_options.on_steps = rank_results_steps;
-        telling_options.steps_user = all.results;
+        answering.on_steps = rank_results_steps;
+        answering.steps_user = all.results;
     }
-    telling_options.on_answer = take_answer;
-    telling_options.answer_user = &all;
+    answering.on_answer = take_answer;
+    answering.answer_user = &all;
     if (proto_mode_get(job->job.mode)->shares_model) {
-        telling_options.on_warm = tell_loaded;
-        telling_options.warm_user = worker;
+        answering.on_warm = report_loaded;
+        answering.warm_user = worker;
     }
     if (status == BASE_OK) {
-        status = rank_generate(&telling_options, all.mine, all.count, &report, reterr);
+        status = rank_generate(&answering, all.mine, all.count, &report, reterr);
     }
     if (status == BASE_OK && job->infer.baseline) {
         status = compare(worker, options, &all, reterr);

@@ -1,4 +1,4 @@
-/* Mode generate, and evaluating for other modes. */
+/* Modes generate and tp-cpu, and evaluation for other modes. */
 #ifndef RANK_GENERATE_MODE_H
 #define RANK_GENERATE_MODE_H
 
@@ -11,8 +11,7 @@
 /* Answers this rank's share of the prompts; sends Finished itself. */
 BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);
 
-/* Accuracy on the job's held-out file, this rank's share,
- * with parameters that are already there. */
+/* Accuracy on this rank's share of the job's held-out file, with parameters that are in memory. */
 BASE_MUST_CHECK base_status rank_worker_evaluate(const rank_worker *worker,
                                                  const rank_generate_options *options,
                                                  uint64_t *total, uint64_t *correct,

@@ -1,10 +1,10 @@
-/* Gumbel noise for sampling: the token with the largest logit / temperature + noise is drawn with
- * the probability that softmax gives it (Gumbel 1954; Maddison, Tarlow and Minka, "A* sampling",
- * 2014, section 2), and a rank needs to know of the others' tokens only their best one.
+/* Gumbel noise for sampling. The token with the largest logit / temperature + noise is drawn with
+ * the probability of softmax (Gumbel 1954; Maddison, Tarlow and Minka, "A* sampling", 2014, section
+ * 2). So a rank needs only the best token of each other rank.
  *
- * The noise is a function of (seed, prompt index, position, token id): the generator is counter
- * based, SplitMix64's finaliser (Steele, Lea and Flood 2014) as in the initial parameters, so no
- * draw depends on another, on the batch, or on which rank makes it. Pure; no libm. */
+ * The noise is a function of (seed, prompt index, position, token id). The generator is counter
+ * based, with SplitMix64's finaliser (base/splitmix.h). So no draw depends on another, on the
+ * batch, or on the rank that makes it. Pure; no libm. */
 #ifndef RANK_GENERATE_NOISE_H
 #define RANK_GENERATE_NOISE_H
 
@@ -16,11 +16,10 @@ uint64_t rank_noise_stream(uint64_t seed, uint64_t prompt_index, uint64_t positi
 /* 52 random bits of a token. */
 uint64_t rank_noise_bits(uint64_t stream, int32_t token);
 
-/* The noise that those bits stand for: −ln(−ln u) for u = (bits + ½) / 2^52. Between -3.6 and
- * 36.8. */
+/* The noise of these bits: −ln(−ln u) for u = (bits + ½) / 2^52. Between -3.6 and 36.8. */
 double rank_noise_gumbel(uint64_t bits);
 
-/* What that noise cannot exceed, without a logarithm. Most tokens cannot win, and this says so. */
+/* A bound of that noise, without a logarithm. It excludes most tokens. */
 double rank_noise_bound(uint64_t bits);
 
 /* More than any noise. */

@@ -1,4 +1,5 @@
-/* Rank 0's queue. The decoder on rank 0 submits what the launcher sends, and asks once per step. */
+/* Rank 0's queue of requests. Called by engine.c on rank 0, once per step, and when requests are
+ * submitted. */
 #include "generate/requests.h"
 
 #include <string.h>
@@ -7,16 +8,17 @@
 #include "generate/schedule_record.h"
 
 /* Then the waiting requests (waiting_max), ids to cancel and ids that were just admitted
- * (slot_count each, the former twice), the order (waiting_max), and the prompts (waiting_max,
+ * (sequence_count each, the former twice), the order (waiting_max), and the prompts (waiting_max,
  * context). */
 struct rank_requests {
     rank_schedule_options options;
     int32_t waiting_max;
-    int32_t waiting; /* the first of the order; behind them the free entries */
+    int32_t waiting; /* how many at the beginning of the order wait; the entries after them are
+                      * free */
     uint64_t last_id;
     uint64_t records;
     int32_t cancel_count;
-    int32_t admitted_count; /* by the last record, which may not have been applied yet */
+    int32_t admitted_count; /* by the last record, which may not be applied yet */
 };
 
 static rank_request *entries_of(const rank_requests *requests)
@@ -31,12 +33,12 @@ static uint64_t *cancels_of(const rank_requests *requests)
 
 static uint64_t *admitted_of(const rank_requests *requests)
 {
-    return cancels_of(requests) + 2 * (size_t)requests->options.slot_count;
+    return cancels_of(requests) + 2 * (size_t)requests->options.sequence_count;
 }
 
 static int32_t *order_of(const rank_requests *requests)
 {
-    return (int32_t *)(void *)(admitted_of(requests) + requests->options.slot_count);
+    return (int32_t *)(void *)(admitted_of(requests) + requests->options.sequence_count);
 }
 
 static int32_t *prompt_of(const rank_requests *requests, int32_t entry)
@@ -50,7 +52,7 @@ size_t rank_requests_bytes(const rank_schedule_options *options, int32_t waiting
     const size_t entry = sizeof(rank_request) + (1 + (size_t)options->context) * sizeof(int32_t);
     BASE_ASSERT(waiting_max >= 1);
     return sizeof(rank_requests) + (size_t)waiting_max * entry +
-           3 * (size_t)options->slot_count * sizeof(uint64_t);
+           3 * (size_t)options->sequence_count * sizeof(uint64_t);
 }
 
 rank_requests *rank_requests_init(void *storage, const rank_schedule_options *options,
@@ -88,13 +90,14 @@ base_status rank_requests_submit(rank_requests *requests, rank_request *request,
     return BASE_OK;
 }
 
-/* Takes the request at `place` out of the queue; its entry goes to the free ones. */
-static void take_out(rank_requests *requests, int32_t place)
+/* Removes the request at `position` of the queue; its entry becomes free. */
+static void take_out(rank_requests *requests, int32_t position)
 {
     int32_t *order = order_of(requests);
-    const int32_t entry = order[place];
+    const int32_t entry = order[position];
     requests->waiting--;
-    memmove(order + place, order + place + 1, (size_t)(requests->waiting - place) * sizeof *order);
+    memmove(order + position, order + position + 1,
+            (size_t)(requests->waiting - position) * sizeof *order);
     order[requests->waiting] = entry;
 }
 
@@ -110,42 +113,42 @@ static bool contains(const uint64_t *ids, int32_t count, uint64_t id)
 
 bool rank_requests_cancel(rank_requests *requests, const rank_schedule *schedule, uint64_t id)
 {
-    for (int32_t place = 0; place < requests->waiting; place++) {
-        if (entries_of(requests)[order_of(requests)[place]].id == id) {
-            take_out(requests, place);
+    for (int32_t position = 0; position < requests->waiting; position++) {
+        if (entries_of(requests)[order_of(requests)[position]].id == id) {
+            take_out(requests, position);
             return true;
         }
     }
     const bool may_run = rank_schedule_find(schedule, id) >= 0 ||
                          contains(admitted_of(requests), requests->admitted_count, id);
     if (may_run && !contains(cancels_of(requests), requests->cancel_count, id)) {
-        BASE_ASSERT(requests->cancel_count < 2 * requests->options.slot_count);
+        BASE_ASSERT(requests->cancel_count < 2 * requests->options.sequence_count);
         cancels_of(requests)[requests->cancel_count++] = id;
     }
     return false;
 }
 
-/* What the schedule will have free. */
+/* What will be free in the schedule. */
 typedef struct room {
-    int32_t slots;
+    int32_t sequences;
     int32_t blocks;
     size_t bytes; /* of the record */
 } room;
 
-/* Writes the ids of the cancelled that still run; returns how many. */
+/* Writes the ids of cancelled requests that still run. Returns how many. */
 static int32_t decide_leaves(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
                              room *left)
 {
     int32_t count = 0;
     for (int32_t i = 0; i < requests->cancel_count; i++) {
         const uint64_t id = cancels_of(requests)[i];
-        const int32_t slot = rank_schedule_find(schedule, id);
-        if (slot < 0) {
+        const int32_t sequence = rank_schedule_find(schedule, id);
+        if (sequence < 0) {
             continue; /* it has ended by itself */
         }
         memcpy(to + (size_t)count * sizeof id, &id, sizeof id);
-        left->slots++;
-        left->blocks += rank_blocks_held(rank_schedule_blocks(schedule), slot);
+        left->sequences++;
+        left->blocks += rank_blocks_held(rank_schedule_blocks(schedule), sequence);
         left->bytes -= sizeof id;
         count++;
     }
@@ -153,7 +156,7 @@ static int32_t decide_leaves(rank_requests *requests, const rank_schedule *sched
     return count;
 }
 
-/* Writes the first of the queue, if there is room for it. */
+/* Writes the first request of the queue, if there is room for it. */
 static size_t decide_join(rank_requests *requests, const rank_schedule *schedule, uint8_t *to,
                           room *left)
 {
@@ -162,7 +165,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     const int32_t tokens = rank_schedule_tokens_max(&requests->options, request);
     const int32_t blocks = rank_blocks_needed(rank_schedule_blocks(schedule), tokens);
     const size_t size_bytes = schedule_join_bytes(request->prompt_count);
-    if (left->slots < 1 || left->blocks < blocks || left->bytes < size_bytes) {
+    if (left->sequences < 1 || left->blocks < blocks || left->bytes < size_bytes) {
         return 0;
     }
     memset(to, 0, size_bytes);
@@ -170,7 +173,7 @@ static size_t decide_join(rank_requests *requests, const rank_schedule *schedule
     memcpy(to + sizeof *request, prompt_of(requests, entry),
            (size_t)request->prompt_count * sizeof(int32_t));
     admitted_of(requests)[requests->admitted_count++] = request->id;
-    left->slots--;
+    left->sequences--;
     left->blocks -= blocks;
     left->bytes -= size_bytes;
     take_out(requests, 0);
@@ -181,7 +184,7 @@ size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedu
 {
     uint8_t *to = record;
     room left = {
-        .slots = requests->options.slot_count - rank_schedule_running(schedule),
+        .sequences = requests->options.sequence_count - rank_schedule_running(schedule),
         .blocks = rank_blocks_free_count(rank_schedule_blocks(schedule)),
         .bytes = rank_schedule_record_bytes_max(&requests->options) - sizeof(schedule_record),
     };

@@ -1,12 +1,13 @@
-/* The requests that wait, on rank 0, which alone decides who joins the schedule and who leaves it.
+/* The queue of waiting requests, on rank 0. It alone decides which join the schedule and which
+ * leave it.
  *
- * First come, first served: the first request waits until a slot and the blocks of all its tokens
- * are free, and no later one overtakes it. Every sequence that runs ends in a bounded number of
- * steps, so nobody starves.
+ * First come, first served: the first request waits until a sequence and the blocks of all its
+ * tokens are free, and no later one overtakes it. Every running sequence ends in a bounded number
+ * of steps, so every request is admitted at some time.
  *
- * A request that was submitted is answered once: by the event that ends it (rank_schedule_apply,
- * rank_schedule_accept), or by a cancel that found it waiting. Caller's storage, no allocation. One
- * thread at a time. */
+ * A submitted request is answered once: by the event that ends it (rank_schedule_apply,
+ * rank_schedule_accept), or by a cancel while it waits. Caller's storage, no allocation. One thread
+ * at a time. */
 #ifndef RANK_GENERATE_REQUESTS_H
 #define RANK_GENERATE_REQUESTS_H
 
@@ -19,20 +20,19 @@ size_t rank_requests_bytes(const rank_schedule_options *options, int32_t waiting
 rank_requests *rank_requests_init(void *storage, const rank_schedule_options *options,
                                   int32_t waiting_max);
 
-/* Queues a copy of the request with its prompt, under the id that is written to request->id: 1, 2,
- * 3 and so on. BASE_ERR_INVALID: it can never run, with the reason; BASE_ERR_LIMIT: waiting_max
- * others wait. */
+/* Queues a copy of the request with its prompt. request->id is its id: 1, 2, 3 and so on.
+ * BASE_ERR_INVALID: it can never run, with the reason; BASE_ERR_LIMIT: waiting_max others wait. */
 BASE_MUST_CHECK base_status rank_requests_submit(rank_requests *requests, rank_request *request,
                                                  const int32_t *prompt, base_error *reterr);
 
-/* Cancels a request. True: it was waiting, and is gone. False: it runs, and the event of its end
- * follows, or it has ended before. */
+/* Cancels a request. True: it was waiting, and is removed. False: it runs, and the event of its end
+ * follows; or it has ended before. */
 bool rank_requests_cancel(rank_requests *requests, const rank_schedule *schedule, uint64_t id);
 
-/* Decides what changes next in the schedule, and writes it as a record of at most
- * rank_schedule_record_bytes_max bytes, aligned for uint64_t. Returns its bytes; 0 where nothing
- * changes. It must be applied before the next call; until then the schedule may accept a step, and
- * change in no other way. */
+/* Decides the next change of the schedule, and writes it as a record of at most
+ * rank_schedule_record_bytes_max bytes, aligned for uint64_t. Returns its size; 0 if nothing
+ * changes. The record must be applied before the next call. Until then the schedule may accept a
+ * step, but not change otherwise. */
 size_t rank_requests_decide(rank_requests *requests, const rank_schedule *schedule, void *record);
 
 int32_t rank_requests_waiting(const rank_requests *requests);

@@ -1,4 +1,4 @@
-/* Gathers answers as JSON; mode.c writes them at the end of an inference run. */
+/* Collects answers as JSON. Called by mode.c, which writes them at the end of an inference run. */
 #include "generate/results.h"
 
 #include <jansson.h>
@@ -22,7 +22,7 @@ struct rank_results {
     int ranks;   /* that share the model */
     char *steps; /* timings.jsonl; NULL: there is none */
     size_t steps_bytes;
-    bool failed; /* no memory somewhere */
+    bool failed; /* memory ran out */
 };
 
 base_status rank_results_create(const proto_job *job, const rank_model_config *config,

@@ -1,5 +1,5 @@
-/* results.json of an inference run: the answers, when each token was there, and what it took; and
- * timings.jsonl: what each step has cost. */
+/* results.json of an inference run: the answers, the time of each token, and the costs. And
+ * timings.jsonl: the cost of each step. */
 #ifndef RANK_GENERATE_RESULTS_H
 #define RANK_GENERATE_RESULTS_H
 
@@ -14,14 +14,14 @@ BASE_MUST_CHECK base_status rank_results_create(const proto_job *job,
                                                 rank_results **results, base_error *reterr);
 void rank_results_destroy(rank_results *results); /* NULL is fine */
 
-/* Adds an answer. What there is no memory for fails the write. */
+/* Adds an answer. If memory runs out, the write fails. */
 void rank_results_add(rank_results *results, const rank_answer *answer);
 
-/* A line of timings.jsonl for each step; a rank_generate_options.on_steps; user:
- * the rank_results. */
+/* Adds a line of timings.jsonl for each step. A rank_generate_options.on_steps; user: the
+ * rank_results. */
 void rank_results_steps(void *user, const rank_step_cost *steps, size_t count);
 
-/* What --baseline has found; all answers have been added. */
+/* Adds the results of --baseline, after all answers. */
 void rank_results_baseline(rank_results *results, const rank_baseline *baseline);
 
 /* What one rank has to say at the end. */

@@ -1,5 +1,5 @@
-/* A rank's record of its own logits, for sampling: the best of them, and for top-p what the leaves
- * of the vocabulary sum to. The decoder calls it once per sequence and step. */
+/* Makes a rank's sample record from its own logits: the best of them, and for top-p the sums over
+ * the leaves of the vocabulary. Called by engine.c for each sequence and step. */
 #include "generate/sample.h"
 
 #include <float.h>
@@ -112,7 +112,8 @@ static void refuse(scan *s, int32_t index)
     s->header->count = 0;
 }
 
-/* The candidates_max best, the best first: a heap with the worst of them on top, then sorted. */
+/* Keeps the candidates_max best, the best first: a heap with the worst on top, sorted at the
+ * end. */
 static void keep_best(scan *s)
 {
     rank_sample_candidate *heap = s->candidates;
@@ -137,7 +138,7 @@ static void keep_best(scan *s)
         }
         threshold = held == limit ? heap[0].logit : threshold;
     }
-    for (int32_t at = held / 2 - 1; at >= 0; at--) { /* where fewer than the limit were found */
+    for (int32_t at = held / 2 - 1; at >= 0; at--) { /* if fewer than the limit were found */
         rank_sample_sift(heap, (size_t)held, (size_t)at, true);
     }
     for (int32_t last = held - 1; last > 0; last--) {
@@ -149,7 +150,7 @@ static void keep_best(scan *s)
     s->header->count = held;
 }
 
-/* The one with the largest logit / temperature + noise. */
+/* Keeps the one with the largest logit / temperature + noise. */
 static void keep_luckiest(scan *s, uint64_t stream, double temperature)
 {
     const double inverse = 1 / temperature;
@@ -178,7 +179,7 @@ static void keep_luckiest(scan *s, uint64_t stream, double temperature)
     }
 }
 
-/* The largest of the logits, -infinity where there are none. */
+/* The largest of the logits; -infinity if there are none. */
 static float largest(const float *logits, int32_t count)
 {
     float lanes[SCAN_BLOCK];

@@ -44,12 +44,12 @@ typedef struct rank_sample_params {
     double temperature;    /* 0: greedy, and the rest is not looked at; else MIN … MAX */
     double top_p;          /* above 0, at most 1; 1: all tokens */
     uint64_t seed;         /* of the noise, with the next one */
-    uint64_t prompt_index; /* so that equal prompts are continued differently */
+    uint64_t prompt_index; /* so that equal prompts continue differently */
     int32_t top_k;         /* 0 … TOP_K_MAX; 0: all tokens */
-    int32_t reserved;      /* 0: no padding, so that equal parameters are byte-equal */
+    int32_t reserved;      /* 0: makes padding explicit, so that equal parameters are byte-equal */
 } rank_sample_params;
 
-/* How the vocabulary lies on the ranks; the same for all sequences. */
+/* How the vocabulary is distributed over the ranks; the same for all sequences. */
 typedef struct rank_sample_vocab {
     int32_t vocab_size; /* 1 … RANK_SAMPLE_LEAVES × leaf_width; ids behind it are padding */
     int32_t leaf_width; /* >= 1 */
@@ -61,7 +61,7 @@ typedef struct rank_sample_candidate {
     int32_t token;
 } rank_sample_candidate;
 
-/* The records of one sequence: rank r's begins r × stride_bytes behind `at`. */
+/* The records of one sequence: rank r's is at `at` + r × stride_bytes. */
 typedef struct rank_sample_records {
     const void *at; /* aligned for double */
     size_t stride_bytes;
@@ -72,19 +72,19 @@ typedef struct rank_sample_result {
     bool needs_all_logits; /* of top-p only */
 } rank_sample_result;
 
-/* BASE_ERR_INVALID names what is out of range, in the words of the options. */
+/* BASE_ERR_INVALID names what is out of range, by the option's name. */
 BASE_MUST_CHECK base_status rank_sample_check(const rank_sample_params *params, base_error *reterr);
 
 /* Bytes of every rank's record: a multiple of 8. */
 size_t rank_sample_record_bytes(const rank_sample_params *params, int world_size);
 
-/* record (record_bytes, aligned for double) = what the rank has to say about its logits, leaves ×
- * leaf_width of them, for the token that is to stand at `position`. Padding is not read. */
+/* record (record_bytes, aligned for double) = this rank's record of its logits, leaves × leaf_width
+ * of them, for the token at `position`. Padding is not read. */
 void rank_sample_make(const rank_sample_vocab *vocab, const rank_sample_params *params,
                       uint64_t position, int rank, const float *logits, void *record);
 
-/* The token, from all ranks' records. BASE_ERR_INVALID: a logit that is refused, and its id;
- * BASE_ERR_PEER: a record that rank_sample_make cannot have made, and whose. */
+/* The token, from all ranks' records. BASE_ERR_INVALID: a logit that is refused, with its id.
+ * BASE_ERR_PEER: a record that rank_sample_make cannot have made, with its rank. */
 BASE_MUST_CHECK base_status rank_sample_combine(const rank_sample_vocab *vocab,
                                                 const rank_sample_params *params, uint64_t position,
                                                 const rank_sample_records *records,
@@ -95,8 +95,8 @@ typedef struct rank_sample_all {
     rank_sample_candidate *scratch; /* vocab_size candidates */
 } rank_sample_all;
 
-/* The token of top-p (without top-k) where needs_all_logits. It is what combine would have said
- * with larger records. */
+/* The token of top-p (without top-k) after needs_all_logits. Larger records would have given
+ * combine the same token. */
 BASE_MUST_CHECK base_status rank_sample_top_p_of_all(const rank_sample_vocab *vocab,
                                                      const rank_sample_params *params,
                                                      uint64_t position, const rank_sample_all *all,

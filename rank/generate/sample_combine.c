@@ -1,5 +1,6 @@
-/* The token, from all ranks' records: every rank comes to the same one, whatever the world size.
- * The records come from other processes, so they are checked and never asserted. */
+/* Finds the token from all ranks' records. Every rank finds the same one, whatever the world size.
+ * The records come from other processes, so they are checked and never asserted. Called by
+ * engine.c. */
 #include <float.h>
 #include <math.h>
 
@@ -14,7 +15,7 @@ typedef struct merge {
     const rank_sample_candidate *end[RANK_SAMPLE_RANKS_MAX];
 } merge;
 
-/* The best that is left, or NULL. */
+/* The best candidate that is left, or NULL. */
 static const rank_sample_candidate *take(merge *m)
 {
     int best = -1;
@@ -26,7 +27,7 @@ static const rank_sample_candidate *take(merge *m)
     return best < 0 ? NULL : m->next[best]++;
 }
 
-/* Draws among the candidates that are offered to it. */
+/* Draws among the candidates that it gets. */
 typedef struct drawing {
     double inverse; /* 1 / temperature */
     uint64_t stream;

@@ -1,5 +1,6 @@
-/* The schedule's transitions: records in, plans out, tokens in. The decoder of every rank drives
- * its own copy. Records come from another process, so they are checked and never asserted. */
+/* The transitions of the schedule: applies records, makes plans, accepts tokens. Called by engine.c
+ * on every rank, each with its own copy. Records come from another process, so they are checked and
+ * never asserted. */
 #include "generate/schedule.h"
 
 #include <string.h>
@@ -7,16 +8,17 @@
 #include "base/assert.h"
 #include "generate/schedule_record.h"
 
-/* A sequence; all 0 where the slot is empty. No request has the id 0. */
-typedef struct slot {
+/* A sequence; all 0 if none runs at this index. No request has the id 0. */
+typedef struct sequence {
     rank_request request;
     int32_t token_count; /* known: the prompt and what was drawn */
     int32_t computed;    /* of them, in the key-value cache */
     int32_t finish;      /* rank_finish, between the two passes of accept */
     int32_t reserved;
-} slot;
+} sequence;
 
-/* Then slots (slot_count), order (slot_count), tokens (slot_count, context), and the blocks. */
+/* Followed by sequences (sequence_count), order (sequence_count), tokens (sequence_count, context),
+ * and the blocks. */
 struct rank_schedule {
     uint64_t steps;
     uint64_t records;
@@ -26,35 +28,35 @@ struct rank_schedule {
 };
 
 _Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
-_Static_assert(sizeof(slot) == sizeof(rank_request) + 16, "no padding");
+_Static_assert(sizeof(sequence) == sizeof(rank_request) + 16, "no padding");
 
 static rank_blocks_options blocks_options(const rank_schedule_options *options)
 {
     return (rank_blocks_options){.block_count = options->block_count,
                                  .block_tokens = options->block_tokens,
-                                 .sequence_count = options->slot_count,
+                                 .sequence_count = options->sequence_count,
                                  .context = options->context};
 }
 
 static size_t order_offset(const rank_schedule_options *options)
 {
-    return sizeof(rank_schedule) + (size_t)options->slot_count * sizeof(slot);
+    return sizeof(rank_schedule) + (size_t)options->sequence_count * sizeof(sequence);
 }
 
 static size_t blocks_offset(const rank_schedule_options *options)
 {
     return order_offset(options) +
-           (size_t)options->slot_count * (1 + (size_t)options->context) * sizeof(int32_t);
+           (size_t)options->sequence_count * (1 + (size_t)options->context) * sizeof(int32_t);
 }
 
-static slot *slot_at(const rank_schedule *schedule, int32_t index)
+static sequence *sequence_at(const rank_schedule *schedule, int32_t index)
 {
     BASE_ASSERT(index >= 0);
-    BASE_ASSERT(index < schedule->options.slot_count);
-    return (slot *)(void *)((uint8_t *)(uintptr_t)schedule + sizeof *schedule) + index;
+    BASE_ASSERT(index < schedule->options.sequence_count);
+    return (sequence *)(void *)((uint8_t *)(uintptr_t)schedule + sizeof *schedule) + index;
 }
 
-/* The slots that run, in the order of admission, and -1 behind them. */
+/* The indices of running sequences, in the order of admission, then -1. */
 static int32_t *order_of(const rank_schedule *schedule)
 {
     return (int32_t *)(void *)((uint8_t *)(uintptr_t)schedule + order_offset(&schedule->options));
@@ -62,7 +64,7 @@ static int32_t *order_of(const rank_schedule *schedule)
 
 static int32_t *tokens_of(const rank_schedule *schedule, int32_t index)
 {
-    return order_of(schedule) + schedule->options.slot_count +
+    return order_of(schedule) + schedule->options.sequence_count +
            (size_t)index * (size_t)schedule->options.context;
 }
 
@@ -87,7 +89,7 @@ rank_schedule *rank_schedule_init(void *storage, const rank_schedule_options *op
     memset(storage, 0, rank_schedule_bytes(options));
     schedule->options = *options;
     (void)rank_blocks_init(blocks_of(schedule), &blocks);
-    for (int32_t i = 0; i < options->slot_count; i++) {
+    for (int32_t i = 0; i < options->sequence_count; i++) {
         order_of(schedule)[i] = -1;
     }
     return schedule;
@@ -97,7 +99,7 @@ size_t rank_schedule_record_bytes_max(const rank_schedule_options *options)
 {
     /* a padded prompt is at most 4 bytes longer */
     const size_t each = sizeof(uint64_t) + schedule_join_bytes(1);
-    return sizeof(schedule_record) + (size_t)options->slot_count * each +
+    return sizeof(schedule_record) + (size_t)options->sequence_count * each +
            (size_t)options->context * sizeof(int32_t);
 }
 
@@ -145,32 +147,33 @@ int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id)
 {
     for (int32_t i = 0; i < schedule->running; i++) {
         const int32_t index = order_of(schedule)[i];
-        if (slot_at(schedule, index)->request.id == request_id) {
+        if (sequence_at(schedule, index)->request.id == request_id) {
             return index;
         }
     }
     return -1;
 }
 
-/* Empties the slot that stands at `place` of the order. */
-static void leave(rank_schedule *schedule, int32_t place)
+/* Removes the sequence at `position` of the order. */
+static void leave(rank_schedule *schedule, int32_t position)
 {
     int32_t *order = order_of(schedule);
-    const int32_t index = order[place];
-    slot *s = slot_at(schedule, index);
+    const int32_t index = order[position];
+    sequence *s = sequence_at(schedule, index);
     rank_blocks_release(blocks_of(schedule), index);
     memset(s, 0, sizeof *s);
     schedule->running--;
-    memmove(order + place, order + place + 1, (size_t)(schedule->running - place) * sizeof *order);
+    memmove(order + position, order + position + 1,
+            (size_t)(schedule->running - position) * sizeof *order);
     order[schedule->running] = -1;
 }
 
 static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *events, int *count)
 {
     const int32_t index = rank_schedule_find(schedule, id);
-    for (int32_t place = 0; index >= 0 && place < schedule->running; place++) {
-        if (order_of(schedule)[place] == index) {
-            leave(schedule, place);
+    for (int32_t position = 0; index >= 0 && position < schedule->running; position++) {
+        if (order_of(schedule)[position] == index) {
+            leave(schedule, position);
             events[(*count)++] = (rank_schedule_event){id, -1, RANK_FINISH_CANCELLED};
             return;
         }
@@ -180,15 +183,16 @@ static void cancel(rank_schedule *schedule, uint64_t id, rank_schedule_event *ev
 static bool join(rank_schedule *schedule, const rank_request *request, const int32_t *prompt)
 {
     int32_t index = 0;
-    while (index < schedule->options.slot_count && slot_at(schedule, index)->request.id != 0) {
+    while (index < schedule->options.sequence_count &&
+           sequence_at(schedule, index)->request.id != 0) {
         index++;
     }
-    if (index == schedule->options.slot_count ||
+    if (index == schedule->options.sequence_count ||
         !rank_blocks_reserve(blocks_of(schedule), index,
                              rank_schedule_tokens_max(&schedule->options, request))) {
         return false;
     }
-    slot *s = slot_at(schedule, index);
+    sequence *s = sequence_at(schedule, index);
     s->request = *request;
     s->token_count = request->prompt_count;
     memcpy(tokens_of(schedule, index), prompt, (size_t)request->prompt_count * sizeof *prompt);
@@ -196,7 +200,7 @@ static bool join(rank_schedule *schedule, const rank_request *request, const int
     return true;
 }
 
-/* One that joins, at *at of the record. */
+/* Applies the join at *at of the record. */
 static base_status apply_join(rank_schedule *schedule, const uint8_t *record, size_t record_bytes,
                               size_t *at, base_error *reterr)
 {
@@ -234,8 +238,8 @@ base_status rank_schedule_apply(rank_schedule *schedule, const void *record, siz
     }
     memcpy(&header, record, sizeof header);
     if (header.number != schedule->records + 1 || header.leave_count < 0 ||
-        header.leave_count > schedule->options.slot_count || header.join_count < 0 ||
-        header.join_count > schedule->options.slot_count ||
+        header.leave_count > schedule->options.sequence_count || header.join_count < 0 ||
+        header.join_count > schedule->options.sequence_count ||
         record_bytes - at < (size_t)header.leave_count * sizeof(uint64_t)) {
         return base_fail(reterr, BASE_ERR_PEER,
                          "record %llu of the schedule is broken, or not next",
@@ -259,19 +263,19 @@ base_status rank_schedule_apply(rank_schedule *schedule, const void *record, siz
     return BASE_OK;
 }
 
-/* Where a walk over a step's entries is. */
+/* How far a walk over a step's entries is. */
 typedef struct walk {
-    int32_t place;        /* the next of the order */
+    int32_t position;     /* the next of the order */
     int32_t chunk_tokens; /* prompt tokens that may still be computed */
 } walk;
 
-/* The step's next entry; false at the end. It follows from its own slot, and from how many prompt
- * tokens the entries before it have. */
+/* Makes the step's next entry; false at the end. It depends on its own sequence, and on how many
+ * prompt tokens the entries before it have. */
 static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_entry *entry)
 {
-    while (w->place < schedule->running) {
-        const int32_t index = order_of(schedule)[w->place++];
-        const slot *s = slot_at(schedule, index);
+    while (w->position < schedule->running) {
+        const int32_t index = order_of(schedule)[w->position++];
+        const sequence *s = sequence_at(schedule, index);
         int32_t count = s->token_count - s->computed;
         BASE_ASSERT(count >= 1);
         if (s->token_count == s->request.prompt_count) { /* nothing was drawn yet: prefill */
@@ -279,7 +283,7 @@ static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_ent
             w->chunk_tokens -= count;
         }
         if (count > 0) {
-            *entry = (rank_schedule_entry){.slot = index,
+            *entry = (rank_schedule_entry){.sequence = index,
                                            .first = s->computed,
                                            .count = count,
                                            .samples = s->computed + count == s->token_count};
@@ -295,14 +299,14 @@ int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entri
     walk w = {.chunk_tokens = schedule->options.chunk_tokens};
     while (next_entry(schedule, &w, &entries[count])) {
         count++;
-        if (count == schedule->options.slot_count) {
+        if (count == schedule->options.sequence_count) {
             break;
         }
     }
     return count;
 }
 
-static rank_finish finish_of(const rank_schedule *schedule, const slot *s, int32_t token)
+static rank_finish finish_of(const rank_schedule *schedule, const sequence *s, int32_t token)
 {
     for (int32_t i = 0; i < s->request.stop_count; i++) {
         if (token == s->request.stops[i]) {
@@ -322,7 +326,7 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
     rank_schedule_entry entry;
     walk w = {.chunk_tokens = schedule->options.chunk_tokens};
     while (next_entry(schedule, &w, &entry)) {
-        slot *s = slot_at(schedule, entry.slot);
+        sequence *s = sequence_at(schedule, entry.sequence);
         s->computed += entry.count;
         if (entry.samples == 0) {
             continue;
@@ -334,13 +338,13 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
                              schedule->options.vocab_size);
         }
         BASE_ASSERT(s->token_count < schedule->options.context);
-        tokens_of(schedule, entry.slot)[s->token_count++] = token;
+        tokens_of(schedule, entry.sequence)[s->token_count++] = token;
         s->finish = (int32_t)finish_of(schedule, s, token);
         events[sampled++] = (rank_schedule_event){s->request.id, token, (rank_finish)s->finish};
     }
-    for (int32_t place = schedule->running - 1; place >= 0; place--) {
-        if (slot_at(schedule, order_of(schedule)[place])->finish != RANK_FINISH_NOT) {
-            leave(schedule, place);
+    for (int32_t position = schedule->running - 1; position >= 0; position--) {
+        if (sequence_at(schedule, order_of(schedule)[position])->finish != RANK_FINISH_NOT) {
+            leave(schedule, position);
         }
     }
     schedule->steps++;
@@ -372,15 +376,14 @@ const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule)
     return blocks_of(schedule);
 }
 
-const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t slot_index)
+const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence)
 {
-    const slot *s = slot_at(schedule, slot_index);
+    const sequence *s = sequence_at(schedule, sequence);
     return s->request.id != 0 ? &s->request : NULL;
 }
 
-const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t slot_index,
-                                    int32_t *count)
+const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence, int32_t *count)
 {
-    *count = slot_at(schedule, slot_index)->token_count;
-    return tokens_of(schedule, slot_index);
+    *count = sequence_at(schedule, sequence)->token_count;
+    return tokens_of(schedule, sequence);
 }

@@ -1,22 +1,22 @@
 /* Continuous batching as a pure state machine: which sequences run, and which of their tokens each
  * step computes.
  *
- * Every rank holds a copy of the schedule. A step is:
+ * Every rank has a copy of the schedule. A step is:
  *
- *   1. rank 0 decides what changes (rank_requests_decide, requests.h) and sends it as a record;
- *      no record where nothing changes
+ *   1. rank 0 decides what changes (rank_requests_decide, requests.h), and sends it as a record;
+ *      if nothing changes, there is no record
  *   2. every rank applies it (rank_schedule_apply): cancelled sequences leave, new ones join
- *   3. every rank asks what to compute (rank_schedule_plan) and computes it
- *   4. every rank hands in the sampled tokens (rank_schedule_accept): sequences grow, or end
+ *   3. every rank gets the plan of the step (rank_schedule_plan), and computes it
+ *   4. every rank passes on the sampled tokens (rank_schedule_accept): sequences grow, or end
  *
- * The tokens are the same on every rank (sample.h), so copies never differ by a byte: the storage
- * has no pointer and no padding in it. A record that was decided before step 3 may also be
- * applied after step 4, since accepting only frees.
+ * The tokens are the same on every rank (sample.h), and the storage has no pointers and no padding.
+ * So copies never differ by a byte. A record that was decided before step 3 may also be applied
+ * after step 4, since accepting only frees.
  *
  * A prompt is prefilled in chunks: at most chunk_tokens prompt tokens per step, over all sequences,
  * the first admitted first. Its last chunk gives the first token. From then on the sequence
  * computes one token per step. It ends by a stop token, by max_new_tokens, or with a full context,
- * and leaves its slot and blocks at once.
+ * and frees its index and blocks at once.
  *
  * Caller's storage, no allocation, no clock. One thread at a time. */
 #ifndef RANK_GENERATE_SCHEDULE_H
@@ -29,12 +29,12 @@
 enum { RANK_STOP_TOKENS_MAX = 16 };
 
 typedef struct rank_schedule_options {
-    int32_t slot_count;   /* >= 1: sequences at a time */
-    int32_t context;      /* >= 2: tokens of a sequence */
-    int32_t block_count;  /* >= 1: of the key-value cache */
-    int32_t block_tokens; /* >= 1 */
-    int32_t chunk_tokens; /* >= 1: prompt tokens per step */
-    int32_t vocab_size;   /* >= 1 */
+    int32_t sequence_count; /* >= 1: sequences at a time */
+    int32_t context;        /* >= 2: tokens of a sequence */
+    int32_t block_count;    /* >= 1: of the key-value cache */
+    int32_t block_tokens;   /* >= 1 */
+    int32_t chunk_tokens;   /* >= 1: prompt tokens per step */
+    int32_t vocab_size;     /* >= 1 */
 } rank_schedule_options;
 
 /* One request, without its prompt's tokens. */
@@ -58,7 +58,7 @@ typedef enum rank_finish {
 
 /* What a sequence computes in a step: tokens first … first + count - 1 of it. */
 typedef struct rank_schedule_entry {
-    int32_t slot;
+    int32_t sequence;
     int32_t first;
     int32_t count;
     int32_t samples; /* 1: its last row's logits give the next token, at position first + count */
@@ -67,7 +67,7 @@ typedef struct rank_schedule_entry {
 /* What happened to a request. */
 typedef struct rank_schedule_event {
     uint64_t request_id;
-    int32_t token; /* -1 where it was cancelled */
+    int32_t token; /* -1: it was cancelled */
     rank_finish finish;
 } rank_schedule_event;
 
@@ -77,50 +77,51 @@ typedef struct rank_schedule rank_schedule;
 size_t rank_schedule_bytes(const rank_schedule_options *options);
 rank_schedule *rank_schedule_init(void *storage, const rank_schedule_options *options);
 
-/* Bytes that no record exceeds. */
+/* An upper bound of the size of a record. */
 size_t rank_schedule_record_bytes_max(const rank_schedule_options *options);
 
-/* Applies a record, each once and in order, rank 0 too: first the leaves, then the joins. One event
- * is written for each sequence that left, at most slot_count; one that has ended by itself is
- * passed over. BASE_ERR_PEER: no record of this schedule's, or one for which there is no room; the
- * schedule is then of no use any more. record: aligned for uint64_t. */
+/* Applies a record. Each is applied once and in order, on rank 0 too: first the leaves, then the
+ * joins. Writes one event for each sequence that left, at most sequence_count; one that has ended
+ * by itself is skipped. BASE_ERR_PEER: the record is not of this schedule, or there is no room for
+ * it; the schedule is then unusable. record: aligned for uint64_t. */
 BASE_MUST_CHECK base_status rank_schedule_apply(rank_schedule *schedule, const void *record,
                                                 size_t record_bytes, rank_schedule_event *events,
                                                 int *event_count, base_error *reterr);
 
-/* Writes what this step computes, at most slot_count entries, in the order of admission, and
- * returns how many: none where nothing runs. All entries together have at most slot_count +
+/* Writes what this step computes, in the order of admission, and returns how many entries: at most
+ * sequence_count, 0 if nothing runs. All entries together have at most sequence_count +
  * chunk_tokens tokens. Changes nothing. */
 int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entries);
 
-/* Ends the step: tokens has one for each entry of the plan that samples, in its order. Writes an
+/* Ends the step. tokens has one for each entry of the plan that samples, in its order. Writes an
  * event for each of them, in the same order. BASE_ERR_INVALID: a token outside the vocabulary; the
- * schedule is then of no use any more. */
+ * schedule is then unusable. */
 BASE_MUST_CHECK base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
                                                  rank_schedule_event *events, base_error *reterr);
 
-/* Steps that were accepted, and records that were applied. */
+/* How many steps were accepted, and how many records applied. */
 uint64_t rank_schedule_steps(const rank_schedule *schedule);
 uint64_t rank_schedule_records(const rank_schedule *schedule);
 int rank_schedule_running(const rank_schedule *schedule);
 const rank_schedule_options *rank_schedule_get_options(const rank_schedule *schedule);
-const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* sequence = slot */
+const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule); /* by the same index */
 
-/* The request in a slot, NULL if it is empty; and the sequence's tokens: the prompt and what has
- * been drawn since. Valid until the next call that changes the schedule. */
-const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t slot);
-const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t slot, int32_t *count);
+/* The request of the sequence at an index; NULL: none runs there. And the sequence's tokens: the
+ * prompt, then the drawn ones. Valid until the next call that changes the schedule. */
+const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence);
+const int32_t *rank_schedule_tokens(const rank_schedule *schedule, int32_t sequence,
+                                    int32_t *count);
 
-/* The slot of a request, -1 if it does not run. */
+/* The index of a request's sequence, -1 if it does not run. */
 int32_t rank_schedule_find(const rank_schedule *schedule, uint64_t request_id);
 
-/* BASE_ERR_INVALID says why a request can never run: of its prompt, its parameters, or the cache
- * that it would need. Its id is not looked at. */
+/* BASE_ERR_INVALID says why a request can never run: its prompt, its parameters, or the cache that
+ * it would need. Its id is ignored. */
 BASE_MUST_CHECK base_status rank_schedule_check(const rank_schedule_options *options,
                                                 const rank_request *request, const int32_t *prompt,
                                                 base_error *reterr);
 
-/* Tokens that a request may have in the end, for which it reserves blocks: prompt and
+/* The largest number of tokens that a request can have, for which it reserves blocks: prompt and
  * max_new_tokens, but no more than the context. */
 int32_t rank_schedule_tokens_max(const rank_schedule_options *options, const rank_request *request);
 

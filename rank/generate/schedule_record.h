@@ -1,6 +1,6 @@
-/* The record of what changes in a schedule: a header, the ids of those that leave, and for each
- * that joins its request and its prompt's tokens, each part padded to 8 bytes. Made by requests.c,
- * read by schedule.c. All ranks have the same byte order. */
+/* The record of a change of the schedule: a header, the ids of the sequences that leave, and for
+ * each that joins its request and its prompt's tokens, each part padded to 8 bytes. Made by
+ * requests.c, read by schedule.c. All ranks have the same byte order. */
 #ifndef RANK_GENERATE_SCHEDULE_RECORD_H
 #define RANK_GENERATE_SCHEDULE_RECORD_H
 
@@ -15,7 +15,7 @@ typedef struct schedule_record {
 _Static_assert(sizeof(schedule_record) == 16, "no padding");
 _Static_assert(sizeof(rank_request) == 64 + 4 * RANK_STOP_TOKENS_MAX, "no padding");
 
-/* Bytes of one that joins. */
+/* The size of one join. */
 static inline size_t schedule_join_bytes(int32_t prompt_count)
 {
     return sizeof(rank_request) + ((size_t)prompt_count * sizeof(int32_t) + 7) / 8 * 8;

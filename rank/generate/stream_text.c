@@ -1,4 +1,4 @@
-/* Tokens' bytes as text for a terminal. Whoever shows a completion while it is made calls it. */
+/* Turns tokens' bytes into text for a terminal. Called by progress.c and results.c. */
 #include "generate/stream_text.h"
 
 #include <stdbool.h>
@@ -69,7 +69,7 @@ static size_t put_character(char *text, const uint8_t *bytes, size_t count)
     return count;
 }
 
-/* Whether the byte goes on with the character whose beginning is held. */
+/* Whether the byte continues the character that is held. */
 static bool goes_on(const rank_stream_text *stream, uint8_t byte)
 {
     const lead l = lead_of(stream->held[0]);

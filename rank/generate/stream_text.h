@@ -1,18 +1,18 @@
 /* Turns the bytes of tokens into text for a terminal, as they come.
  *
- * A token of byte-level BPE can end inside a character: such bytes are held back until the rest has
+ * A token of byte-level BPE can end inside a character. Such bytes are held until the rest has
  * come. Bytes that are not UTF-8 become U+FFFD, one for each longest part that could have begun a
  * character (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts"). Control
- * characters but newline and tab are written as \xNN, those above U+007F as \u00NN, so that what a
- * model says does nothing to a terminal. Cutting the bytes in another way gives the same text.
- * Pure; one stream is used by one thread at a time. */
+ * characters except newline and tab are written as \xNN, those above U+007F as \u00NN, so that a
+ * model's output cannot control a terminal. The text does not depend on how the bytes are cut.
+ * Pure; one thread at a time uses a stream. */
 #ifndef RANK_GENERATE_STREAM_TEXT_H
 #define RANK_GENERATE_STREAM_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* All 0 to begin with. */
+/* Begins with all 0. */
 typedef struct rank_stream_text {
     uint8_t held[3]; /* the beginning of a character, UTF-8 so far */
     uint8_t held_count;
@@ -28,12 +28,12 @@ enum {
 size_t rank_stream_text_add(rank_stream_text *stream, const void *bytes, size_t byte_count,
                             char *text);
 
-/* At the end: writes U+FFFD where the beginning of a character is still held, HELD_BYTES, and
- * returns how many bytes it wrote. The stream may be used again. */
+/* At the end: writes U+FFFD if the beginning of a character is still held, HELD_BYTES, and returns
+ * how many bytes it wrote. The stream may be used again. */
 size_t rank_stream_text_end(rank_stream_text *stream, char *text);
 
-/* The text of bytes that have all come, with a NUL: a model can end inside a character, or make
- * bytes that are none. malloc'ed; NULL: no memory. */
+/* The text of bytes that have all come, with a NUL. A model can end inside a character, or make
+ * bytes that are not UTF-8. malloc'ed; NULL: no memory. */
 char *rank_stream_text_whole(const char *bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* An answer's times in numbers; results.c and baseline.c ask for them. */
+/* Computes the times of an answer. Called by results.c and baseline.c. */
 #include "generate/timing.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static double to_ms(int64_t ns)
     return (double)ns / (double)BASE_NS_PER_MS;
 }
 
-/* FNV-1a, as far as a double holds it. */
+/* FNV-1a, cut to what a double holds exactly. */
 static double digest_of(const int32_t *tokens, size_t count)
 {
     uint64_t digest = UINT64_C(0xcbf29ce484222325);

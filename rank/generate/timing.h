@@ -4,12 +4,12 @@
 
 #include "generate/generate.h"
 
-/* Of one answer; all 0 where another rank has it. Doubles alone, so that a sum over ranks merges
- * what each of them has. */
+/* Of one answer; all 0 if another rank has it. All are doubles, so that a sum over ranks merges
+ * them. */
 typedef struct rank_timing {
     double drawn;   /* tokens, with the stop token */
     double ttft_ms; /* from the step that begins the prompt to the first token */
-    double mean_ms; /* of the tokens after the first, as the next two; 0 with fewer than two */
+    double mean_ms; /* of the tokens after the first, as are the next two; 0 with fewer than two */
     double p50_ms;
     double p95_ms;
     double digest; /* of the tokens: equal tokens have equal digests */
@@ -21,7 +21,7 @@ enum { RANK_TIMING_DOUBLES = sizeof(rank_timing) / sizeof(double) };
 BASE_MUST_CHECK base_status rank_timing_of(const rank_answer *answer, rank_timing *timing,
                                            base_error *reterr);
 
-/* The mean time of a token after the first, over all answers; NaN where there is none. */
+/* The mean time of a token after the first, over all answers; NaN if there is none. */
 double rank_timing_per_token_ms(const rank_timing *timings, size_t count);
 
 #endif

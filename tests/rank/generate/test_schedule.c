@@ -13,7 +13,7 @@ enum {
     COPIES = 3,
     REQUESTS_MAX = 24,
     CONTEXT_MAX = 40,
-    SLOTS_MAX = 6,
+    SEQUENCES_MAX = 6,
     VOCAB = 50,
     ROWS_MAX = 400,
 };
@@ -91,7 +91,7 @@ static void start(history *h)
     const int32_t context = 2 + (int32_t)draw(CONTEXT_MAX - 1);
     const int32_t block_tokens = 1 + (int32_t)draw(9);
     h->options = (rank_schedule_options){
-        .slot_count = 1 + (int32_t)draw(SLOTS_MAX),
+        .sequence_count = 1 + (int32_t)draw(SEQUENCES_MAX),
         .context = context,
         .block_count = 1 + (int32_t)draw((uint32_t)(ROWS_MAX / block_tokens)),
         .block_tokens = block_tokens,
@@ -214,7 +214,7 @@ static void apply(history *h)
         return;
     }
     for (int i = 0; i < COPIES; i++) {
-        rank_schedule_event events[SLOTS_MAX];
+        rank_schedule_event events[SEQUENCES_MAX];
         int count = 0;
         base_error error;
         assert_ok(
@@ -228,8 +228,8 @@ static void apply(history *h)
     check_copies(h);
     /* first come, first served: ids are admitted in order */
     uint64_t newest = h->last_joined;
-    for (int32_t slot = 0; slot < h->options.slot_count; slot++) {
-        const rank_request *request = rank_schedule_request(h->copies[0], slot);
+    for (int32_t sequence = 0; sequence < h->options.sequence_count; sequence++) {
+        const rank_request *request = rank_schedule_request(h->copies[0], sequence);
         newest = request != NULL && request->id > newest ? request->id : newest;
     }
     for (uint64_t id = h->last_joined + 1; id < newest; id++) {
@@ -249,9 +249,9 @@ static void decide(history *h)
 static void compute(history *h, const rank_schedule_entry *entry)
 {
     const rank_schedule *schedule = h->copies[0];
-    const uint64_t id = rank_schedule_request(schedule, entry->slot)->id;
+    const uint64_t id = rank_schedule_request(schedule, entry->sequence)->id;
     for (int32_t at = 0; at < entry->first + entry->count; at++) {
-        const size_t row = rank_blocks_row(rank_schedule_blocks(schedule), entry->slot, at);
+        const size_t row = rank_blocks_row(rank_schedule_blocks(schedule), entry->sequence, at);
         assert_true(row < ROWS_MAX);
         if (at < entry->first) {
             assert_int_equal(h->cache[row].id, id);
@@ -265,9 +265,9 @@ static void compute(history *h, const rank_schedule_entry *entry)
 /* One step of the model; returns how many entries it had. */
 static int step(history *h, bool decide_early)
 {
-    rank_schedule_entry entries[SLOTS_MAX];
-    rank_schedule_event events[SLOTS_MAX];
-    int32_t tokens[SLOTS_MAX];
+    rank_schedule_entry entries[SEQUENCES_MAX];
+    rank_schedule_event events[SEQUENCES_MAX];
+    int32_t tokens[SEQUENCES_MAX];
     int32_t prompt_tokens = 0;
     int sampled = 0;
     if (!decide_early) {
@@ -277,8 +277,8 @@ static int step(history *h, bool decide_early)
     const int count = rank_schedule_plan(h->copies[0], entries);
     for (int i = 0; i < count; i++) {
         int32_t known = 0;
-        const int32_t *sequence = rank_schedule_tokens(h->copies[0], entries[i].slot, &known);
-        const rank_request *request = rank_schedule_request(h->copies[0], entries[i].slot);
+        const int32_t *sequence = rank_schedule_tokens(h->copies[0], entries[i].sequence, &known);
+        const rank_request *request = rank_schedule_request(h->copies[0], entries[i].sequence);
         compute(h, &entries[i]);
         assert_int_equal(entries[i].samples, entries[i].first + entries[i].count == known);
         prompt_tokens += entries[i].first < request->prompt_count ? entries[i].count : 0;
@@ -351,7 +351,7 @@ static void test_random_histories(void **state)
     }
 }
 
-static const rank_schedule_options small = {.slot_count = 3,
+static const rank_schedule_options small = {.sequence_count = 3,
                                             .context = 12,
                                             .block_count = 9,
                                             .block_tokens = 4,
@@ -405,7 +405,7 @@ static void test_a_cancel_makes_room_at_once(void **state)
     uint64_t record[200];
     rank_schedule_event events[3];
     int count = 0;
-    options.slot_count = 1;
+    options.sequence_count = 1;
     rank_schedule *schedule = rank_schedule_init(malloc(rank_schedule_bytes(&options)), &options);
     rank_requests *requests =
         rank_requests_init(malloc(rank_requests_bytes(&options, 4)), &options, 4);
