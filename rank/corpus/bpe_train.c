@@ -9,8 +9,8 @@
 enum {
     PIECE_BYTES_MAX = 48,
     PIECES_MAX = 1 << 15,
-    TABLE_SLOTS = 1 << 16, /* at least twice PIECES_MAX, a power of two */
-    IDS_MAX = 1024,        /* vocabulary while training */
+    TABLE_ENTRIES = 1 << 16, /* at least twice PIECES_MAX, a power of two */
+    IDS_MAX = 1024,          /* vocabulary while training */
 };
 
 typedef struct trainer_piece {
@@ -24,7 +24,7 @@ typedef struct trainer_piece {
 struct corpus_bpe_trainer {
     trainer_piece *pieces;
     size_t piece_count;
-    uint32_t *table;       /* (TABLE_SLOTS), piece + 1, 0: free */
+    uint32_t *table;       /* (TABLE_ENTRIES), piece + 1, 0: free */
     uint32_t *pair_counts; /* (IDS_MAX, IDS_MAX) */
 };
 
@@ -34,7 +34,7 @@ base_status corpus_bpe_trainer_create(corpus_bpe_trainer **trainer, base_error *
     *trainer = made;
     if (made != NULL) {
         made->pieces = calloc(PIECES_MAX, sizeof *made->pieces);
-        made->table = calloc(TABLE_SLOTS, sizeof *made->table);
+        made->table = calloc(TABLE_ENTRIES, sizeof *made->table);
         made->pair_counts = calloc((size_t)IDS_MAX * IDS_MAX, sizeof *made->pair_counts);
     }
     if (made == NULL || made->pieces == NULL || made->table == NULL || made->pair_counts == NULL) {
@@ -63,8 +63,8 @@ static base_status add_piece(corpus_bpe_trainer *trainer, const char *text, size
     for (size_t i = 0; i < text_bytes; i++) {
         hash = (hash ^ (uint8_t)text[i]) * UINT32_C(16777619);
     }
-    uint32_t at = hash & (TABLE_SLOTS - 1);
-    for (; trainer->table[at] != 0; at = (at + 1) & (TABLE_SLOTS - 1)) {
+    uint32_t at = hash & (TABLE_ENTRIES - 1);
+    for (; trainer->table[at] != 0; at = (at + 1) & (TABLE_ENTRIES - 1)) {
         trainer_piece *piece = &trainer->pieces[trainer->table[at] - 1];
         if (piece->text_bytes == text_bytes && memcmp(piece->text, text, text_bytes) == 0) {
             piece->occurrences++;

@@ -5,9 +5,9 @@
 #include "grammar.h"
 #include "pattern.h"
 
-/* Gives the first word and those of words.tsv's slot "capital" a capital letter, and a sentence
- * that is no question a full stop. In place; a sentence without room for the full stop stays as it
- * is. */
+/* Gives the first word and those of words.tsv's placeholder "capital" a capital letter, and a
+ * sentence that is no question a full stop. In place; a sentence without room for the full stop
+ * stays as it is. */
 void corpus_dress(const corpus_grammar *grammar, char sentence[CORPUS_SENTENCE_BYTES]);
 
 #endif

@@ -91,7 +91,7 @@ typedef struct line_plan {
 static base_status make_line(const line_plan *plan, corpus_line *line, bool *made,
                              base_error *reterr)
 {
-    static const char reason[] = "unknown slot or too long a sentence";
+    static const char reason[] = "unknown placeholder or too long a sentence";
     const corpus_grammar *grammar = plan->grammar;
     const corpus_error *error = plan->error;
     corpus_fill fill = {.grammar = grammar, .verb = plan->verb, .seed = plan->seed};
@@ -170,7 +170,7 @@ static base_status generate_pair(const corpus_grammar *grammar, const corpus_ver
     return BASE_OK;
 }
 
-/* A line's place in an order of its own. */
+/* A reference to a line, for sorting. */
 typedef struct line_ref {
     corpus_line *line;
 } line_ref;

@@ -16,7 +16,7 @@ static const char *const OFTEN[] = {"daily", "weekly", "yearly", "state", NULL};
 static const char *const OFTEN_OR_ANY[] = {"daily", "weekly", "yearly", "state", "any", NULL};
 static const char *const VERBS[] = {"all", "active", "passive", "be", NULL};
 
-/* The place of word in a list that NULL ends, or -1. */
+/* The index of word in a list that ends with NULL, or -1. */
 static int find_word(const char *const *list, const char *word)
 {
     for (int i = 0; list[i] != NULL; i++) {

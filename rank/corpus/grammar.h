@@ -89,7 +89,7 @@ typedef struct corpus_grammar {
     int frame_count;
 } corpus_grammar;
 
-/* Columns of agreement.tsv after the slot: right for i, he, they, then wrong. */
+/* Columns of agreement.tsv after the placeholder: right for i, he, they, then wrong. */
 static inline const char *corpus_agreement_word(const corpus_row *row, corpus_person person,
                                                 bool wrong)
 {

@@ -1,5 +1,5 @@
-/* Fills the slots of a sentence pattern with words that a seed chooses. Called by generate.c for
- * the wrong and the right sentence of a line. */
+/* Fills the placeholders of a sentence pattern with words that a seed chooses. Called by generate.c
+ * for the wrong and the right sentence of a line. */
 #include "pattern.h"
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include "base/splitmix.h"
 
 enum {
-    SLOT_BYTES = 32,
+    PLACEHOLDER_BYTES = 32,
     WORD_BYTES = CORPUS_SENTENCE_BYTES + 1, /* a longer word is cut, and then does not fit */
 };
 
@@ -83,22 +83,22 @@ static bool misspelt(const corpus_fill *fill, corpus_form form, const char *endi
     return !corpus_is_form(fill->grammar, word);
 }
 
-static bool verb_slot(const corpus_fill *fill, const char *slot, char word[WORD_BYTES])
+static bool verb_form_of(const corpus_fill *fill, const char *placeholder, char word[WORD_BYTES])
 {
     static const char *const forms[CORPUS_FORMS] = {"base", "third", "past", "participle", "ing"};
     const corpus_verb *verb = fill->verb;
     const char *found = NULL;
     for (int form = 0; form < CORPUS_FORMS; form++) {
-        found = strcmp(slot, forms[form]) == 0 ? verb->forms[form] : found;
+        found = strcmp(placeholder, forms[form]) == 0 ? verb->forms[form] : found;
     }
-    if (strcmp(slot, "present") == 0) {
+    if (strcmp(placeholder, "present") == 0) {
         found = verb->forms[fill->subject->person == CORPUS_HE ? CORPUS_THIRD : CORPUS_BASE];
-    } else if (strcmp(slot, "object") == 0) {
-        found = verb->objects[corpus_hash(fill->seed, slot) % (uint64_t)verb->object_count];
-    } else if (strcmp(slot, "subject") == 0 || strcmp(slot, "he") == 0 ||
-               strcmp(slot, "they") == 0) {
+    } else if (strcmp(placeholder, "object") == 0) {
+        found = verb->objects[corpus_hash(fill->seed, placeholder) % (uint64_t)verb->object_count];
+    } else if (strcmp(placeholder, "subject") == 0 || strcmp(placeholder, "he") == 0 ||
+               strcmp(placeholder, "they") == 0) {
         found = fill->subject->text;
-    } else if (strcmp(slot, "patient") == 0) {
+    } else if (strcmp(placeholder, "patient") == 0) {
         found = verb->patient;
     }
     if (found != NULL) {
@@ -115,17 +115,17 @@ static bool fits_often(const corpus_verb *verb, const char *often)
            (verb->common && !state && strcmp(often, "state") != 0);
 }
 
-/* The rows of a table whose first cell is the slot, and whose second fits the verb
+/* The rows of a table whose first cell is the placeholder, and whose second fits the verb
  * (by_often); one of them by seed. */
 static const corpus_row *pick_row(const corpus_fill *fill, const corpus_table *table,
-                                  const char *slot, bool by_often, bool *known)
+                                  const char *placeholder, bool by_often, bool *known)
 {
     int fitting = 0;
     for (int pass = 0, wanted = -1;; pass++) {
         int at = 0;
         for (int i = 0; i < table->row_count; i++) {
             const corpus_row *row = &table->rows[i];
-            if (strcmp(row->cells[0], slot) != 0) {
+            if (strcmp(row->cells[0], placeholder) != 0) {
                 continue;
             }
             *known = true;
@@ -140,24 +140,25 @@ static const corpus_row *pick_row(const corpus_fill *fill, const corpus_table *t
         if (fitting == 0 || pass == 1) {
             return NULL;
         }
-        wanted = (int)(corpus_hash(fill->seed, slot) % (uint64_t)fitting);
+        wanted = (int)(corpus_hash(fill->seed, placeholder) % (uint64_t)fitting);
     }
 }
 
-static corpus_filled table_slot(const corpus_fill *fill, const char *slot, bool wrong,
+static corpus_filled from_table(const corpus_fill *fill, const char *placeholder, bool wrong,
                                 char word[WORD_BYTES])
 {
     bool known = false;
-    const corpus_row *row = pick_row(fill, &fill->grammar->table_agreement, slot, false, &known);
+    const corpus_row *row =
+        pick_row(fill, &fill->grammar->table_agreement, placeholder, false, &known);
     const char *found = NULL;
     if (row != NULL) {
         found = corpus_agreement_word(row, fill->subject->person, wrong);
     } else if (!wrong) {
-        row = pick_row(fill, &fill->grammar->table_words, slot, true, &known);
+        row = pick_row(fill, &fill->grammar->table_words, placeholder, true, &known);
         found = row == NULL ? NULL : row->cells[2];
     }
     if (found == NULL) {
-        return known && !wrong ? CORPUS_NOT_FOR_THIS : CORPUS_UNKNOWN_SLOT;
+        return known && !wrong ? CORPUS_NOT_FOR_THIS : CORPUS_UNKNOWN_PLACEHOLDER;
     }
     snprintf(word, WORD_BYTES, "%s", found);
     return strcmp(found, "-") == 0 ? CORPUS_NOT_FOR_THIS : CORPUS_FILLED;
@@ -175,64 +176,67 @@ static void drop_apostrophes(char *word)
 }
 
 /* {when?}: {when} or nothing. */
-static corpus_filled fill_optional(const corpus_fill *fill, char *slot, char word[WORD_BYTES])
+static corpus_filled fill_optional(const corpus_fill *fill, char *placeholder,
+                                   char word[WORD_BYTES])
 {
-    const bool left_out = corpus_hash(fill->seed, slot) % 2 == 0;
-    slot[strlen(slot) - 1] = '\0';
-    const corpus_filled filled = table_slot(fill, slot, false, word);
+    const bool left_out = corpus_hash(fill->seed, placeholder) % 2 == 0;
+    placeholder[strlen(placeholder) - 1] = '\0';
+    const corpus_filled filled = from_table(fill, placeholder, false, word);
     if (left_out) {
         word[0] = '\0';
     }
     return filled;
 }
 
-static corpus_filled fill_slot(const corpus_fill *fill, char *slot, char word[WORD_BYTES])
+static corpus_filled fill_placeholder(const corpus_fill *fill, char *placeholder,
+                                      char word[WORD_BYTES])
 {
     const struct {
-        const char *slot;
+        const char *placeholder;
         corpus_form form;
         const char *ending;
     } spellings[] = {{"misspelt", CORPUS_PAST, "ed"},
                      {"thirds", CORPUS_THIRD, "s"},
                      {"ings", CORPUS_ING, "ing"}};
-    if (strcmp(slot, "over") == 0) {
+    if (strcmp(placeholder, "over") == 0) {
         return over_regularised(fill->verb, word) ? CORPUS_FILLED : CORPUS_NOT_FOR_THIS;
     }
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
-        if (strcmp(slot, spellings[i].slot) == 0) {
+        if (strcmp(placeholder, spellings[i].placeholder) == 0) {
             return misspelt(fill, spellings[i].form, spellings[i].ending, word)
                        ? CORPUS_FILLED
                        : CORPUS_NOT_FOR_THIS;
         }
     }
-    if (verb_slot(fill, slot, word)) {
+    if (verb_form_of(fill, placeholder, word)) {
         return CORPUS_FILLED;
     }
-    size_t bytes = strlen(slot);
-    if (bytes > 0 && slot[bytes - 1] == '?') {
-        return fill_optional(fill, slot, word);
+    size_t bytes = strlen(placeholder);
+    if (bytes > 0 && placeholder[bytes - 1] == '?') {
+        return fill_optional(fill, placeholder, word);
     }
-    const bool no_apostrophe = bytes > 0 && slot[bytes - 1] == '~';
+    const bool no_apostrophe = bytes > 0 && placeholder[bytes - 1] == '~';
     bytes -= no_apostrophe;
-    const bool wrong = bytes > 0 && slot[bytes - 1] == '!';
+    const bool wrong = bytes > 0 && placeholder[bytes - 1] == '!';
     bytes -= wrong;
-    slot[bytes] = '\0';
-    const corpus_filled filled = table_slot(fill, slot, wrong, word);
+    placeholder[bytes] = '\0';
+    const corpus_filled filled = from_table(fill, placeholder, wrong, word);
     if (no_apostrophe) {
         drop_apostrophes(word);
     }
     return filled;
 }
 
-/* Copies the slot's name behind an opening brace; NULL if it does not end. Returns what follows. */
-static const char *slot_name(const char *at, char slot[SLOT_BYTES])
+/* Copies the placeholder's name behind an opening brace; NULL if it does not end. Returns what
+ * follows. */
+static const char *placeholder_name(const char *at, char placeholder[PLACEHOLDER_BYTES])
 {
     const char *end = strchr(at, '}');
-    if (end == NULL || (size_t)(end - at) >= SLOT_BYTES) {
+    if (end == NULL || (size_t)(end - at) >= PLACEHOLDER_BYTES) {
         return NULL;
     }
-    memcpy(slot, at, (size_t)(end - at));
-    slot[end - at] = '\0';
+    memcpy(placeholder, at, (size_t)(end - at));
+    placeholder[end - at] = '\0';
     return end + 1;
 }
 
@@ -243,10 +247,11 @@ corpus_filled corpus_pattern_fill(const corpus_fill *fill, const char *pattern,
     while (*pattern != '\0') {
         char word[WORD_BYTES] = {*pattern, '\0'};
         if (*pattern == '{') {
-            char slot[SLOT_BYTES];
-            pattern = slot_name(pattern + 1, slot);
-            const corpus_filled filled =
-                pattern == NULL ? CORPUS_UNKNOWN_SLOT : fill_slot(fill, slot, word);
+            char placeholder[PLACEHOLDER_BYTES];
+            pattern = placeholder_name(pattern + 1, placeholder);
+            const corpus_filled filled = pattern == NULL
+                                             ? CORPUS_UNKNOWN_PLACEHOLDER
+                                             : fill_placeholder(fill, placeholder, word);
             if (filled != CORPUS_FILLED) {
                 return filled;
             }

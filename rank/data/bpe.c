@@ -8,9 +8,9 @@
 
 #include "base/assert.h"
 
-enum { TABLE_SLOTS_MIN = 64, NO_MERGE = -1 };
+enum { TABLE_ENTRIES_MIN = 64, NO_MERGE = -1 };
 
-struct rank_bpe_slot {
+struct rank_bpe_entry {
     uint32_t pair; /* left << 16 | right */
     int32_t merge; /* NO_MERGE: free */
 };
@@ -20,7 +20,7 @@ static uint32_t pair_key(uint16_t left, uint16_t right)
     return (uint32_t)left << 16 | right;
 }
 
-static struct rank_bpe_slot *find_slot(const rank_bpe *bpe, uint32_t pair)
+static struct rank_bpe_entry *find_entry(const rank_bpe *bpe, uint32_t pair)
 {
     uint32_t at = (pair * UINT32_C(0x9e3779b1)) >> 7 & bpe->table_mask;
     while (bpe->table[at].merge != NO_MERGE && bpe->table[at].pair != pair) {
@@ -31,20 +31,20 @@ static struct rank_bpe_slot *find_slot(const rank_bpe *bpe, uint32_t pair)
 
 static bool allocate(rank_bpe *bpe, int merge_count)
 {
-    uint32_t slots = TABLE_SLOTS_MIN;
-    while (slots < 4 * (uint32_t)merge_count) {
-        slots *= 2;
+    uint32_t entries = TABLE_ENTRIES_MIN;
+    while (entries < 4 * (uint32_t)merge_count) {
+        entries *= 2;
     }
-    bpe->table_mask = slots - 1;
+    bpe->table_mask = entries - 1;
     bpe->merges = calloc((size_t)merge_count + 1, sizeof *bpe->merges);
     bpe->token_offset =
         calloc((size_t)RANK_BPE_BYTES + (size_t)merge_count + 1, sizeof *bpe->token_offset);
-    bpe->table = malloc(slots * sizeof *bpe->table);
+    bpe->table = malloc(entries * sizeof *bpe->table);
     if (bpe->merges == NULL || bpe->token_offset == NULL || bpe->table == NULL) {
         return false;
     }
-    for (uint32_t i = 0; i < slots; i++) {
-        bpe->table[i] = (struct rank_bpe_slot){.merge = NO_MERGE};
+    for (uint32_t i = 0; i < entries; i++) {
+        bpe->table[i] = (struct rank_bpe_entry){.merge = NO_MERGE};
     }
     return true;
 }
@@ -56,9 +56,9 @@ static base_status add_merge(rank_bpe *bpe, rank_bpe_pair pair, int m, base_erro
     if (pair.left >= id || pair.right >= id) {
         return base_fail(reterr, BASE_ERR_INVALID, "merge %d uses a token made after it", m);
     }
-    struct rank_bpe_slot *slot = find_slot(bpe, pair_key(pair.left, pair.right));
-    if (slot->merge != NO_MERGE) {
-        return base_fail(reterr, BASE_ERR_INVALID, "merge %d is merge %d again", m, slot->merge);
+    struct rank_bpe_entry *entry = find_entry(bpe, pair_key(pair.left, pair.right));
+    if (entry->merge != NO_MERGE) {
+        return base_fail(reterr, BASE_ERR_INVALID, "merge %d is merge %d again", m, entry->merge);
     }
     const uint32_t left_bytes = bpe->token_offset[pair.left + 1] - bpe->token_offset[pair.left];
     const uint32_t right_bytes = bpe->token_offset[pair.right + 1] - bpe->token_offset[pair.right];
@@ -66,8 +66,8 @@ static base_status add_merge(rank_bpe *bpe, rank_bpe_pair pair, int m, base_erro
         return base_fail(reterr, BASE_ERR_INVALID, "merge %d makes a token of more than %d bytes",
                          m, (int)RANK_BPE_TOKEN_BYTES_MAX);
     }
-    slot->pair = pair_key(pair.left, pair.right);
-    slot->merge = m;
+    entry->pair = pair_key(pair.left, pair.right);
+    entry->merge = m;
     bpe->merges[m] = pair;
     if (pair.left < RANK_BPE_BYTES && pair.right < RANK_BPE_BYTES) {
         const unsigned bit = (unsigned)pair.left * RANK_BPE_BYTES + pair.right;
@@ -168,7 +168,7 @@ size_t rank_bpe_merge_piece(const rank_bpe *bpe, uint16_t *ids, size_t count)
     for (;;) {
         int32_t first = INT32_MAX;
         for (size_t i = 0; i + 1 < count; i++) {
-            const int32_t merge = find_slot(bpe, pair_key(ids[i], ids[i + 1]))->merge;
+            const int32_t merge = find_entry(bpe, pair_key(ids[i], ids[i + 1]))->merge;
             first = merge != NO_MERGE && merge < first ? merge : first;
         }
         if (first == INT32_MAX) {

@@ -31,11 +31,11 @@ typedef struct rank_bpe_pair {
 
 typedef struct rank_bpe {
     int merge_count;
-    rank_bpe_pair *merges;       /* (merge_count) */
-    uint32_t *token_offset;      /* (256 + merge_count + 1), into token_bytes */
-    uint8_t *token_bytes;        /* all tokens' bytes, end to end */
-    uint32_t table_mask;         /* slots - 1, a power of two less one */
-    struct rank_bpe_slot *table; /* pair -> merge, open addressing */
+    rank_bpe_pair *merges;        /* (merge_count) */
+    uint32_t *token_offset;       /* (256 + merge_count + 1), into token_bytes */
+    uint8_t *token_bytes;         /* all tokens' bytes, end to end */
+    uint32_t table_mask;          /* entries - 1, a power of two less one */
+    struct rank_bpe_entry *table; /* pair -> merge, open addressing */
     uint8_t byte_pairs[RANK_BPE_BYTES * RANK_BPE_BYTES / 8]; /* bit left × 256 + right: a merge */
 } rank_bpe;
 

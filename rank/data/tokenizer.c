@@ -11,8 +11,7 @@
 #include "tokenizer_file.h"
 
 enum {
-    CACHE_SLOTS = 16384, /* a power of two; two make a set, in which a new piece replaces the older
-                          * one */
+    CACHE_ENTRIES = 16384, /* a power of two; a set has two, and replaces the older one */
     CACHE_TEXT_BYTES = 22,
     CACHE_IDS = 20,
     SCRATCH_IDS_MIN = 256,
@@ -30,7 +29,7 @@ struct rank_tokenizer {
     rank_bpe bpe;
     uint16_t *scratch; /* (scratch_capacity), grows to the longest piece seen */
     size_t scratch_capacity;
-    cache_entry cache[CACHE_SLOTS];
+    cache_entry cache[CACHE_ENTRIES];
 };
 
 base_status rank_tokenizer_load(const char *path, rank_tokenizer **tokenizer, base_error *reterr)
@@ -75,8 +74,8 @@ size_t rank_tokenizer_count_bound(const rank_tokenizer *tokenizer, const char *t
     return rank_bpe_count_bound(&tokenizer->bpe, text, text_bytes);
 }
 
-/* The piece's pair of slots, by its first and last eight (or four) bytes and its length. */
-static cache_entry *cache_slot(rank_tokenizer *tokenizer, const char *piece, size_t piece_bytes)
+/* The piece's set, by its first and last eight (or four) bytes and its length. */
+static cache_entry *cache_set(rank_tokenizer *tokenizer, const char *piece, size_t piece_bytes)
 {
     uint64_t first = 0;
     uint64_t last = 0;
@@ -93,16 +92,15 @@ static cache_entry *cache_slot(rank_tokenizer *tokenizer, const char *piece, siz
     }
     uint64_t hash = (first ^ piece_bytes) * UINT64_C(0x9e3779b97f4a7c15);
     hash = (hash ^ hash >> 32 ^ last) * UINT64_C(0xd6e8feb86659fd93);
-    return &tokenizer->cache[(hash >> 40) & (CACHE_SLOTS - 2)];
+    return &tokenizer->cache[(hash >> 40) & (CACHE_ENTRIES - 2)];
 }
 
-/* The piece in its pair of slots, or NULL. */
-static const cache_entry *cache_find(const cache_entry *slots, const char *piece,
-                                     size_t piece_bytes)
+/* The piece in its set, or NULL. */
+static const cache_entry *cache_find(const cache_entry *set, const char *piece, size_t piece_bytes)
 {
     for (int i = 0; i < 2; i++) {
-        if (slots[i].text_bytes == piece_bytes && memcmp(slots[i].text, piece, piece_bytes) == 0) {
-            return &slots[i];
+        if (set[i].text_bytes == piece_bytes && memcmp(set[i].text, piece, piece_bytes) == 0) {
+            return &set[i];
         }
     }
     return NULL;
@@ -132,7 +130,7 @@ static bool encode_piece(rank_tokenizer *tokenizer, const char *piece, size_t pi
 {
     cache_entry *entry = NULL;
     if (piece_bytes <= CACHE_TEXT_BYTES) {
-        entry = cache_slot(tokenizer, piece, piece_bytes);
+        entry = cache_set(tokenizer, piece, piece_bytes);
         const cache_entry *found = cache_find(entry, piece, piece_bytes);
         if (found != NULL) {
             *ids = found->ids;

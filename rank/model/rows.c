@@ -106,8 +106,8 @@ static void place_active(rank_rows *rows, const int32_t *targets, const rank_log
     }
 }
 
-static void place(rank_rows *rows, const rank_batch *batch, const int32_t *lengths,
-                  const int32_t *targets, const rank_logits *also)
+static void fill_tables(rank_rows *rows, const rank_batch *batch, const int32_t *lengths,
+                        const int32_t *targets, const rank_logits *also)
 {
     rows->count = (size_t)batch->token_count;
     if (rows->count > 0) {
@@ -125,7 +125,7 @@ base_status rank_rows_place(rank_saved *saved, const rank_batch *batch, const ra
         status = check_logits(batch, also, reterr);
     }
     if (status == BASE_OK) {
-        place(&saved->rows, batch, NULL, batch->targets, also);
+        fill_tables(&saved->rows, batch, NULL, batch->targets, also);
     }
     return status;
 }
@@ -155,7 +155,7 @@ base_status rank_rows_place_step(rank_saved *saved, const rank_batch *batch, con
         status = check_logits(batch, also, reterr);
     }
     if (status == BASE_OK) {
-        place(&saved->rows, batch, lengths, NULL, also);
+        fill_tables(&saved->rows, batch, lengths, NULL, also);
     }
     return status;
 }

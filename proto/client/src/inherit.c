@@ -77,21 +77,21 @@ static void address_of(const char *endpoint, char address[PROTO_ENDPOINT_BYTES])
     address[length] = '\0';
 }
 
-static base_status read_places(proto_identity *identity, base_error *reterr)
+static base_status read_ranks(proto_identity *identity, base_error *reterr)
 {
     const struct {
         const char *name;
         int *value;
         long min;
-    } places[] = {
+    } variables[] = {
         {"WORLD_SIZE", &identity->world_size, 1},
         {"RANK", &identity->rank, 0},
         {"LOCAL_WORLD_SIZE", &identity->local_world_size, 1},
         {"LOCAL_RANK", &identity->local_rank, 0},
     };
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        const base_status status =
-            env_number(places[i].name, places[i].min, BASE_RANKS_MAX, places[i].value, reterr);
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const base_status status = env_number(variables[i].name, variables[i].min, BASE_RANKS_MAX,
+                                              variables[i].value, reterr);
         if (status != BASE_OK) {
             return status;
         }
@@ -122,7 +122,7 @@ base_status proto_inherit(proto_inherited *inherited, base_error *reterr)
         status = env_fd("RINGFENCE_LIFELINE_FD", &pipe_fd, reterr);
     }
     if (status == BASE_OK) {
-        status = read_places(identity, reterr);
+        status = read_ranks(identity, reterr);
     }
     if (status == BASE_OK) {
         status = read_job(job_fd, inherited, reterr);

@@ -9,7 +9,7 @@ _Static_assert((int)RANK_DIGEST_BYTES == (int)PROTO_DIGEST_BYTES, "one kind of d
 
 /* Puts column `at` among the k best so far, which fall;
  * an equal one that came first stays first. */
-static void place(const float *row, int32_t at, int32_t *best, size_t count, size_t k)
+static void insert(const float *row, int32_t at, int32_t *best, size_t count, size_t k)
 {
     size_t rank = count < k ? count : k;
     if (rank == k && !(row[at] > row[best[k - 1]])) {
@@ -28,7 +28,7 @@ void cpu_best(rank_queue *queue, const rank_best *args)
         const float *row = args->values + r * args->columns;
         int32_t *best = args->index + r * args->k;
         for (size_t j = 0; j < args->columns; j++) {
-            place(row, (int32_t)j, best, j, args->k);
+            insert(row, (int32_t)j, best, j, args->k);
         }
         for (size_t i = 0; args->value != NULL && i < args->k; i++) {
             args->value[r * args->k + i] = row[best[i]];

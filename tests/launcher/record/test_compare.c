@@ -15,19 +15,19 @@
 
 enum { VALUES = 8, REPORT_BYTES = 4096 };
 
-static test_directory place;
+static test_directory scratch;
 
-static int make_place(void **state)
+static int make_scratch(void **state)
 {
     (void)state;
-    test_directory_make(&place);
+    test_directory_make(&scratch);
     return 0;
 }
 
-static int remove_place(void **state)
+static int remove_scratch(void **state)
 {
     (void)state;
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
     return 0;
 }
 
@@ -40,8 +40,9 @@ static void write_state(const char *name, const char *header, const float *value
     base_write_bytes(&writer, header, strlen(header));
     base_write_bytes(&writer, values, count * sizeof *values);
     assert_false(writer.failed);
-    assert_ok(base_file_write(test_directory_path(&place, name), file, writer.offset_bytes, &error),
-              &error);
+    assert_ok(
+        base_file_write(test_directory_path(&scratch, name), file, writer.offset_bytes, &error),
+        &error);
 }
 
 /* Compares two files of the directory; what was printed is in report. */
@@ -52,8 +53,8 @@ static launch_likeness compare(const char *a, const char *b, char report[REPORT_
     memset(report, 0, REPORT_BYTES);
     FILE *stream = fmemopen(report, REPORT_BYTES, "w");
     assert_non_null(stream);
-    assert_ok(launch_compare(test_directory_path(&place, a), test_directory_path(&place, b), stream,
-                             &likeness, &error),
+    assert_ok(launch_compare(test_directory_path(&scratch, a), test_directory_path(&scratch, b),
+                             stream, &likeness, &error),
               &error);
     assert_int_equal(fclose(stream), 0);
     return likeness;
@@ -134,10 +135,10 @@ static void directories_stand_for_their_model(void **state)
     char report[REPORT_BYTES];
     launch_likeness likeness;
     base_error error;
-    assert_int_equal(mkdir(test_directory_path(&place, "out"), 0777), 0);
-    assert_status(
-        launch_compare(test_directory_path(&place, "out"), "/dev/null", stdout, &likeness, &error),
-        BASE_ERR_NOTFOUND);
+    assert_int_equal(mkdir(test_directory_path(&scratch, "out"), 0777), 0);
+    assert_status(launch_compare(test_directory_path(&scratch, "out"), "/dev/null", stdout,
+                                 &likeness, &error),
+                  BASE_ERR_NOTFOUND);
     assert_tells(error.message, "holds neither");
     write_state("a", HEADER(""), ONE, VALUES);
     write_state("out/state-rank-0.safetensors", HEADER(""), ONE, VALUES);
@@ -154,18 +155,18 @@ static void bad_files_are_named(void **state)
     base_error error;
     write_state("a", HEADER(""), ONE, VALUES);
     write_state("short", HEADER(""), ONE, VALUES - 1);
-    assert_status(launch_compare(test_directory_path(&place, "a"),
-                                 test_directory_path(&place, "short"), stdout, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&scratch, "a"),
+                                 test_directory_path(&scratch, "short"), stdout, &likeness, &error),
                   BASE_ERR_INVALID);
     assert_tells(error.message, "/short: ");
-    assert_status(launch_compare(test_directory_path(&place, "none"),
-                                 test_directory_path(&place, "a"), stdout, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&scratch, "none"),
+                                 test_directory_path(&scratch, "a"), stdout, &likeness, &error),
                   BASE_ERR_NOTFOUND);
     assert_tells(error.message, "/none");
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
-    assert_status(launch_compare(test_directory_path(&place, "a"), test_directory_path(&place, "a"),
-                                 full, &likeness, &error),
+    assert_status(launch_compare(test_directory_path(&scratch, "a"),
+                                 test_directory_path(&scratch, "a"), full, &likeness, &error),
                   BASE_ERR_IO);
     (void)fclose(full);
 }
@@ -173,13 +174,14 @@ static void bad_files_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_same_bytes_are_equal, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(the_first_difference_is_shown, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(signs_of_zero_are_seen, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(other_tensors_are_named, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(directories_stand_for_their_model, make_place,
-                                        remove_place),
-        cmocka_unit_test_setup_teardown(bad_files_are_named, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(the_same_bytes_are_equal, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(the_first_difference_is_shown, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(signs_of_zero_are_seen, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(other_tensors_are_named, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(directories_stand_for_their_model, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(bad_files_are_named, make_scratch, remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,36 +13,36 @@
 #include "sample.h"
 #include "support.h"
 
-static test_directory place;
+static test_directory scratch;
 static char *path_before;
 
 /* A directory whose "bin" is all of PATH, so that gnuplot is what a test puts there. */
-static int make_place(void **state)
+static int make_scratch(void **state)
 {
     (void)state;
     base_error error;
-    test_directory_make(&place);
+    test_directory_make(&scratch);
     const char *path = getenv("PATH");
     path_before = strdup(path != NULL ? path : "");
     assert_non_null(path_before);
-    assert_ok(base_mkdirs(test_directory_path(&place, "bin"), &error), &error);
-    assert_int_equal(setenv("PATH", test_directory_path(&place, "bin"), 1), 0);
+    assert_ok(base_mkdirs(test_directory_path(&scratch, "bin"), &error), &error);
+    assert_int_equal(setenv("PATH", test_directory_path(&scratch, "bin"), 1), 0);
     return 0;
 }
 
-static int remove_place(void **state)
+static int remove_scratch(void **state)
 {
     (void)state;
     assert_int_equal(setenv("PATH", path_before, 1), 0);
     free(path_before);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
     return 0;
 }
 
 static void put_gnuplot(const char *script)
 {
     base_error error;
-    const char *path = test_directory_path(&place, "bin/gnuplot");
+    const char *path = test_directory_path(&scratch, "bin/gnuplot");
     assert_ok(base_file_write(path, script, strlen(script), &error), &error);
     assert_int_equal(chmod(path, 0755), 0);
 }
@@ -50,7 +50,7 @@ static void put_gnuplot(const char *script)
 static int has_file(const char *name)
 {
     struct stat info;
-    return stat(test_directory_path(&place, name), &info) == 0 && info.st_size > 0;
+    return stat(test_directory_path(&scratch, name), &info) == 0 && info.st_size > 0;
 }
 
 /* Finishes a record with plots; what it has to say, copied. */
@@ -59,7 +59,7 @@ static void write_record(char notes[1024])
     static sample made;
     base_error error;
     launch_record *record = NULL;
-    sample_make(&made, test_directory_path(&place, "out"), 2, 10);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 10);
     made.options.plots = true;
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
@@ -90,7 +90,7 @@ static void scaling_names_machine_and_commit(void **state)
     base_error error;
     launch_run_info_gather(&info, &data);
     write_record(notes);
-    assert_ok(base_file_read(test_directory_path(&place, "out/plots.gp"), 1 << 16, &script,
+    assert_ok(base_file_read(test_directory_path(&scratch, "out/plots.gp"), 1 << 16, &script,
                              &size_bytes, &error),
               &error);
     const char *title = strstr(script, "set title \"Tokens per second");
@@ -153,10 +153,10 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
     launch_out_directory directory;
     launch_text notes = {0};
     put_gnuplot("#!/bin/sh\necho half > scaling.png\nexec /bin/sleep 1000\n");
-    assert_ok(
-        launch_out_directory_open(&(launch_out_options){.path = test_directory_path(&place, "out")},
-                                  &directory, &error),
-        &error);
+    assert_ok(launch_out_directory_open(
+                  &(launch_out_options){.path = test_directory_path(&scratch, "out")}, &directory,
+                  &error),
+              &error);
     launch_plots_draw(&directory, 100 * BASE_NS_PER_MS, &notes);
     launch_out_directory_close(&directory);
     assert_non_null(strstr(notes.data, "was ended"));
@@ -172,12 +172,12 @@ static void the_real_one_draws_the_pictures(void **state)
     if (access("/usr/bin/gnuplot", X_OK) != 0) {
         skip();
     }
-    assert_int_equal(symlink("/usr/bin/gnuplot", test_directory_path(&place, "bin/gnuplot")), 0);
+    assert_int_equal(symlink("/usr/bin/gnuplot", test_directory_path(&scratch, "bin/gnuplot")), 0);
     write_record(notes);
     assert_string_equal(notes, "");
     assert_true(has_file("out/loss.png"));
     assert_true(has_file("out/steptime.png"));
-    FILE *picture = fopen(test_directory_path(&place, "out/scaling.png"), "rb");
+    FILE *picture = fopen(test_directory_path(&scratch, "out/scaling.png"), "rb");
     assert_non_null(picture);
     assert_int_equal(fread(head, 1, sizeof head, picture), sizeof head);
     assert_memory_equal(head, "\x89PNG\r\n\x1a\n", sizeof head);
@@ -187,14 +187,19 @@ static void the_real_one_draws_the_pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_gnuplot_one_line_says_so, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(scaling_names_machine_and_commit, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(notes_are_not_told_twice, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(what_gnuplot_complains_of_is_told, make_place,
-                                        remove_place),
-        cmocka_unit_test_setup_teardown(gnuplot_runs_in_the_directory, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(a_gnuplot_that_hangs_is_ended, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(the_real_one_draws_the_pictures, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(without_gnuplot_one_line_says_so, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(scaling_names_machine_and_commit, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(notes_are_not_told_twice, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(what_gnuplot_complains_of_is_told, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(gnuplot_runs_in_the_directory, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(a_gnuplot_that_hangs_is_ended, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(the_real_one_draws_the_pictures, make_scratch,
+                                        remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,15 +54,15 @@ static void every_step_is_a_line(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error;
     void *text = NULL;
     size_t text_bytes = 0;
     size_t lines = 0;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 20);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
     sample_write(&made, 20);
-    assert_ok(base_file_read(test_directory_path(&place, "out/timings.jsonl"), 1 << 20, &text,
+    assert_ok(base_file_read(test_directory_path(&scratch, "out/timings.jsonl"), 1 << 20, &text,
                              &text_bytes, &error),
               &error);
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
@@ -89,7 +89,7 @@ static void every_step_is_a_line(void **state)
     }
     assert_int_equal(lines, 40);
     free(text);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static const struct {
@@ -146,9 +146,9 @@ static void the_manifest_has_its_fields(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 20);
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
     made.ranks[1].bound = true;
     CPU_SET(3, &made.ranks[1].cpus);
     CPU_SET(7, &made.ranks[1].cpus);
@@ -174,7 +174,7 @@ static void the_manifest_has_its_fields(void **state)
     rank = json_array_get(json_object_get(manifest, "ranks"), 0);
     assert_true(json_is_null(json_object_get(rank, "cpus")));
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 /* The figures are those of steps 2 and 3 of 4, worked out by hand. */
@@ -183,11 +183,11 @@ static void the_last_half_is_measured(void **state)
     (void)state;
     static const int64_t STEP_MS[4][2] = {{900, 900}, {900, 900}, {10, 20}, {40, 30}};
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error;
     launch_record *record = NULL;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 4);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 4);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
     for (int i = 0; i < 8; i++) {
@@ -212,7 +212,7 @@ static void the_last_half_is_measured(void **state)
     assert_near(number(json_object_get(manifest, "step_ms"), "median"), 30);
     assert_near(number(json_object_get(manifest, "step_ms"), "mean"), 30);
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 /* Stopped before the first step, ranks never heard of, nothing to scale against. */
@@ -232,14 +232,14 @@ static void a_run_may_be_begun_again(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error;
     launch_record *record = NULL;
     void *text = NULL;
     size_t text_bytes = 0;
     char path[BASE_PATH_BYTES];
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 9);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 9);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 3, &error), &error); /* of a run before */
     launch_step step = sample_step(&made, 0, 0);
@@ -269,7 +269,7 @@ static void a_run_may_be_begun_again(void **state)
     assert_near(number(manifest, "steps"), 6);
     assert_near(number(json_object_get(manifest, "measured_over"), "last_step"), 8);
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void what_was_not_measured_is_null(void **state)
@@ -286,9 +286,9 @@ static void what_was_not_measured_is_null(void **state)
                                         "transport",
                                         "eval"};
     static sample made;
-    test_directory place;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 20);
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
     made.end =
         (launch_record_end){.exit_status = 137, .message = "rank 1 was killed by \xff SIGKILL"};
     json_t *manifest = manifest_of(&made, 0);
@@ -302,16 +302,16 @@ static void what_was_not_measured_is_null(void **state)
                         "rank 1 was killed by � SIGKILL");
     assert_string_equal(json_string_value(json_object_get(manifest, "backend")), "ringfence");
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void one_differing_rank_is_seen(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 3, 4);
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 3, 4);
     made.ranks[2].params_sha256[31] ^= 1;
     made.ranks[2].max_abs_difference = 0.25;
     json_t *manifest = manifest_of(&made, 4);
@@ -323,18 +323,18 @@ static void one_differing_rank_is_seen(void **state)
     manifest = manifest_of(&made, 4);
     assert_true(json_is_null(json_object_get(manifest, "byte_equivalent")));
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void nonsense_from_a_rank_is_refused(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error;
     launch_record *record = NULL;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 20);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
     launch_step step = sample_step(&made, 0, 2);
@@ -354,7 +354,7 @@ static void nonsense_from_a_rank_is_refused(void **state)
     assert_true(json_is_null(json_object_get(row, "loss")));
     assert_true(json_is_null(json_object_get(row, "grad_norm")));
     json_decref(row);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 /* The file system takes no more than 16 KiB a file: an error that names the file, sooner or later,
@@ -363,12 +363,12 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error = {0};
     launch_record *record = NULL;
     struct rlimit before;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 2000);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 2000);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -388,7 +388,7 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     launch_record_close(record);
     void *lines = NULL; /* all of them whole */
     size_t lines_bytes = 0;
-    assert_ok(base_file_read(test_directory_path(&place, "out/timings.jsonl"), 1 << 20, &lines,
+    assert_ok(base_file_read(test_directory_path(&scratch, "out/timings.jsonl"), 1 << 20, &lines,
                              &lines_bytes, &error),
               &error);
     assert_in_range(lines_bytes, 12 * 1024, 16 * 1024);
@@ -396,7 +396,7 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     free(lines);
     json_t *manifest = load(made.options.out, "manifest.json"); /* what could be written, was */
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 /* Small enough to stay in the stream's buffer: found out at the end, and told then. */
@@ -404,13 +404,13 @@ static void a_late_full_disk_is_an_error_too(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error = {0};
     launch_record *record = NULL;
     struct rlimit before;
     struct stat info;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 20);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
     assert_ok(launch_record_begin(record, 0, &error), &error);
     const launch_step step = sample_step(&made, 0, 0);
@@ -426,10 +426,10 @@ static void a_late_full_disk_is_an_error_too(void **state)
     assert_non_null(strstr(error.message, made.options.out));
     assert_non_null(strstr(error.message, "this run has no manifest.json: "));
     assert_false(launch_record_is_whole(record));
-    assert_int_not_equal(stat(test_directory_path(&place, "out/manifest.json"), &info), 0);
-    assert_int_not_equal(stat(test_directory_path(&place, "out/manifest.json.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_directory_path(&scratch, "out/manifest.json"), &info), 0);
+    assert_int_not_equal(stat(test_directory_path(&scratch, "out/manifest.json.tmp"), &info), 0);
     launch_record_close(record);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 /* Seconds of the day of "2026-01-02T03:04:05.678Z". */
@@ -451,9 +451,9 @@ static void wall_seconds_is_end_less_start(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 20);
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
     made.end.job_seconds = 1234.5; /* of the job: something else */
     json_t *manifest = manifest_of(&made, 20);
     double wall = seconds_of(manifest, "ended_at") - seconds_of(manifest, "started_at");
@@ -461,21 +461,22 @@ static void wall_seconds_is_end_less_start(void **state)
     assert_true(fabs(number(manifest, "wall_seconds") - wall) < 0.003); /* told in ms */
     assert_near(number(manifest, "job_seconds"), 1234.5);
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void the_data_file_is_identified(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error;
-    test_directory_make(&place);
-    const char *data = test_directory_path(&place, "data.jsonl");
+    test_directory_make(&scratch);
+    const char *data = test_directory_path(&scratch, "data.jsonl");
     assert_ok(base_file_write(data, "abc", 3, &error), &error);
-    sample_make(&made, test_directory_path(&place, "out"), 1, 4);
-    (void)snprintf(made.job.data.train, sizeof made.job.data.train, "%s/./data.jsonl", place.path);
-    assert_int_equal(chdir(place.path), 0);
+    sample_make(&made, test_directory_path(&scratch, "out"), 1, 4);
+    (void)snprintf(made.job.data.train, sizeof made.job.data.train, "%s/./data.jsonl",
+                   scratch.path);
+    assert_int_equal(chdir(scratch.path), 0);
     json_t *manifest = manifest_of(&made, 4);
     assert_int_equal(chdir("/"), 0);
     const json_t *entry = json_object_get(manifest, "data");
@@ -483,7 +484,7 @@ static void the_data_file_is_identified(void **state)
     assert_string_equal(json_string_value(json_object_get(entry, "sha256")),
                         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     json_decref(manifest);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 int main(void)

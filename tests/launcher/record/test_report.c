@@ -85,10 +85,10 @@ static void the_page_is_whole_in_every_case(void **state)
         int exit_status;
     } CASES[] = {{2, 100, 1, 0}, {1, 1, 0, 0}, {2, 0, 0, 137}, {2, 2, 1, 1}, {16, 1000, 1, 0}};
     static sample made;
-    test_directory place;
-    test_directory_make(&place);
+    test_directory scratch;
+    test_directory_make(&scratch);
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
-        sample_make(&made, test_directory_path(&place, "out"), CASES[i].ranks, 1000);
+        sample_make(&made, test_directory_path(&scratch, "out"), CASES[i].ranks, 1000);
         made.end.scaling_count = CASES[i].scaling_count;
         made.end.exit_status = CASES[i].exit_status;
         made.options.overwrite = true;
@@ -97,16 +97,16 @@ static void the_page_is_whole_in_every_case(void **state)
         assert_non_null(strstr(page, CASES[i].exit_status == 0 ? ">finished<" : ">ended with"));
         free(page);
     }
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void figures_are_on_the_page(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 2, 100);
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 100);
     made.ranks[0].eval_total = made.ranks[1].eval_total = 624;
     made.ranks[0].eval_correct = 500;
     made.ranks[1].eval_correct = 451;
@@ -131,7 +131,7 @@ static void figures_are_on_the_page(void **state)
     assert_non_null(strstr(page, "he goed to school"));
     assert_non_null(strstr(page, "my experiment&#39;\\&#39;&#39;s &lt;out&gt;"));
     free(page);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void hostile_words_stay_words(void **state)
@@ -140,10 +140,10 @@ static void hostile_words_stay_words(void **state)
     static sample made;
     static char argument[sizeof HOSTILE];
     char *arguments[] = {argument, NULL};
-    test_directory place;
+    test_directory scratch;
     memcpy(argument, HOSTILE, sizeof HOSTILE);
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "<b>&out"), 2, 4);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "<b>&out"), 2, 4);
     made.options.argv = arguments;
     made.options.argc = 1;
     made.end.message = HOSTILE;
@@ -160,21 +160,21 @@ static void hostile_words_stay_words(void **state)
     assert_null(strstr(page, "\xff"));
     assert_non_null(strstr(page, "&lt;script&gt;alert(&#39;1&#39;)"));
     free(page);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 static void losses_that_are_no_numbers_are_left_out(void **state)
 {
     (void)state;
     static sample made;
-    test_directory place;
+    test_directory scratch;
     base_error error;
     launch_record *record = NULL;
     char path[BASE_PATH_BYTES];
     void *page = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&place);
-    sample_make(&made, test_directory_path(&place, "out"), 1, 10);
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 1, 10);
     made.end.scaling_count = 0;
     made.end.job_seconds = 0;
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
@@ -194,7 +194,7 @@ static void losses_that_are_no_numbers_are_left_out(void **state)
     assert_whole(page);
     assert_non_null(strstr(page, "No loss was reported."));
     free(page);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
 }
 
 int main(void)

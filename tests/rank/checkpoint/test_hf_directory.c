@@ -13,7 +13,7 @@ static const rank_model_config SMALL = {
     .family = &rank_gpt2, .vocab_size = 512, .width = 8, .layers = 2, .heads = 2, .context = 5};
 static const char TOKENIZER[] = ORACLE_DIRECTORY "/tokenizer.json";
 
-static test_directory place;
+static test_directory scratch;
 
 /* A directory with a checkpoint of the small model. */
 static int make_checkpoint(void **state)
@@ -22,24 +22,25 @@ static int make_checkpoint(void **state)
     base_error error;
     float *params = malloc(rank_model_param_count(&SMALL) * sizeof *params);
     assert_non_null(params);
-    test_directory_make(&place);
+    test_directory_make(&scratch);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(rank_checkpoint_write(place.path, &SMALL, params, TOKENIZER, " ->", &error), &error);
+    assert_ok(rank_checkpoint_write(scratch.path, &SMALL, params, TOKENIZER, " ->", &error),
+              &error);
     free(params);
     return 0;
 }
 
-static int remove_place(void **state)
+static int remove_scratch(void **state)
 {
     (void)state;
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
     return 0;
 }
 
 static json_t *load(const char *name)
 {
     json_t *object =
-        json_load_file(test_directory_path(&place, name), JSON_REJECT_DUPLICATES, NULL);
+        json_load_file(test_directory_path(&scratch, name), JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(object);
     return object;
 }
@@ -49,14 +50,14 @@ static void the_model_comes_back(void **state)
     (void)state;
     base_error error;
     rank_model_config config = {0};
-    assert_ok(rank_checkpoint_config(place.path, &config, &error), &error);
+    assert_ok(rank_checkpoint_config(scratch.path, &config, &error), &error);
     assert_memory_equal(&config, &SMALL, sizeof config);
     float *params = malloc(2 * rank_model_param_count(&SMALL) * sizeof *params);
     assert_non_null(params);
     float *back = params + rank_model_param_count(&SMALL);
     rank_model_init(&SMALL, 7, params);
-    assert_ok(rank_safetensors_read(test_directory_path(&place, "model.safetensors"), &config, back,
-                                    &error),
+    assert_ok(rank_safetensors_read(test_directory_path(&scratch, "model.safetensors"), &config,
+                                    back, &error),
               &error);
     assert_memory_equal(back, params, rank_model_param_count(&SMALL) * sizeof *params);
     free(params);
@@ -96,7 +97,7 @@ static void the_tokenizer_is_copied(void **state)
     void *theirs = NULL;
     size_t our_bytes = 0;
     size_t their_bytes = 0;
-    assert_ok(base_file_read(test_directory_path(&place, "tokenizer.json"), 1 << 24, &ours,
+    assert_ok(base_file_read(test_directory_path(&scratch, "tokenizer.json"), 1 << 24, &ours,
                              &our_bytes, &error),
               &error);
     assert_ok(base_file_read(TOKENIZER, 1 << 24, &theirs, &their_bytes, &error), &error);
@@ -125,7 +126,7 @@ static void configurations_that_are_not_ours_are_refused(void **state)
         {"n_layer", "4294967298", BASE_ERR_INVALID},
         {"vocab_size", "-1", BASE_ERR_INVALID},
     };
-    const char *path = test_directory_path(&place, "config.json");
+    const char *path = test_directory_path(&scratch, "config.json");
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         base_error error = {0};
         rank_model_config config = {.width = 42};
@@ -135,7 +136,7 @@ static void configurations_that_are_not_ours_are_refused(void **state)
                                              json_loads(CASES[i].value, JSON_DECODE_ANY, NULL)),
                          0);
         assert_int_equal(json_dump_file(object, path, 0), 0);
-        assert_status(rank_checkpoint_config(place.path, &config, &error), CASES[i].status);
+        assert_status(rank_checkpoint_config(scratch.path, &config, &error), CASES[i].status);
         assert_non_null(strstr(error.message, "config.json: "));
         assert_int_equal(config.width, 42);
         assert_int_equal(json_dump_file(kept, path, 0), 0);
@@ -151,10 +152,10 @@ static void broken_configurations_are_refused(void **state)
     base_error error;
     rank_model_config config;
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
-        assert_ok(base_file_write(test_directory_path(&place, "config.json"), TEXTS[i],
+        assert_ok(base_file_write(test_directory_path(&scratch, "config.json"), TEXTS[i],
                                   strlen(TEXTS[i]), &error),
                   &error);
-        assert_status(rank_checkpoint_config(place.path, &config, &error), BASE_ERR_INVALID);
+        assert_status(rank_checkpoint_config(scratch.path, &config, &error), BASE_ERR_INVALID);
     }
     assert_status(rank_checkpoint_config("/nowhere", &config, &error), BASE_ERR_NOTFOUND);
 }
@@ -162,7 +163,7 @@ static void broken_configurations_are_refused(void **state)
 static void write_generation(const char *text)
 {
     base_error error;
-    assert_ok(base_file_write(test_directory_path(&place, "generation_config.json"), text,
+    assert_ok(base_file_write(test_directory_path(&scratch, "generation_config.json"), text,
                               strlen(text), &error),
               &error);
 }
@@ -172,14 +173,14 @@ static void a_checkpoint_says_how_it_is_asked(void **state)
     (void)state;
     base_error error;
     rank_generation_config config;
-    assert_ok(rank_checkpoint_generation(place.path, 512, &config, &error), &error);
+    assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
     assert_int_equal(config.stop_count, 1);
     assert_int_equal(config.stops[0], 511);
     assert_int_equal(config.suffix, RANK_SUFFIX_GIVEN);
     assert_string_equal(config.prompt_suffix, " ->");
 
     write_generation("{\"eos_token_id\":[3,0],\"transformers_version\":\"4\"}");
-    assert_ok(rank_checkpoint_generation(place.path, 512, &config, &error), &error);
+    assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
     assert_int_equal(config.stop_count, 2);
     assert_int_equal(config.stops[0], 3);
     assert_int_equal(config.stops[1], 0);
@@ -187,7 +188,7 @@ static void a_checkpoint_says_how_it_is_asked(void **state)
     assert_string_equal(config.prompt_suffix, "");
 
     write_generation("{\"bos_token_id\":511,\"eos_token_id\":511,\"do_sample\":false}");
-    assert_ok(rank_checkpoint_generation(place.path, 512, &config, &error), &error);
+    assert_ok(rank_checkpoint_generation(scratch.path, 512, &config, &error), &error);
     assert_int_equal(config.suffix, RANK_SUFFIX_NOT_SAID);
 
     assert_ok(rank_checkpoint_generation("/nowhere", 512, &config, &error), &error);
@@ -212,7 +213,7 @@ static void ways_to_ask_that_make_no_sense_are_refused(void **state)
     rank_generation_config config;
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
         write_generation(TEXTS[i]);
-        if (rank_checkpoint_generation(place.path, 512, &config, &error) == BASE_OK) {
+        if (rank_checkpoint_generation(scratch.path, 512, &config, &error) == BASE_OK) {
             fail_msg("accepted: %s", TEXTS[i]);
         }
         assert_non_null(strstr(error.message, "generation_config.json"));
@@ -222,18 +223,18 @@ static void ways_to_ask_that_make_no_sense_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_model_comes_back, make_checkpoint, remove_place),
+        cmocka_unit_test_setup_teardown(the_model_comes_back, make_checkpoint, remove_scratch),
         cmocka_unit_test_setup_teardown(transformers_finds_what_it_looks_for, make_checkpoint,
-                                        remove_place),
-        cmocka_unit_test_setup_teardown(the_tokenizer_is_copied, make_checkpoint, remove_place),
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(the_tokenizer_is_copied, make_checkpoint, remove_scratch),
         cmocka_unit_test_setup_teardown(configurations_that_are_not_ours_are_refused,
-                                        make_checkpoint, remove_place),
+                                        make_checkpoint, remove_scratch),
         cmocka_unit_test_setup_teardown(broken_configurations_are_refused, make_checkpoint,
-                                        remove_place),
+                                        remove_scratch),
         cmocka_unit_test_setup_teardown(a_checkpoint_says_how_it_is_asked, make_checkpoint,
-                                        remove_place),
+                                        remove_scratch),
         cmocka_unit_test_setup_teardown(ways_to_ask_that_make_no_sense_are_refused, make_checkpoint,
-                                        remove_place),
+                                        remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

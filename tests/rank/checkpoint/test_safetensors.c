@@ -18,14 +18,14 @@
 static const rank_model_config SMALL = {
     .family = &rank_gpt2, .vocab_size = 11, .width = 8, .layers = 2, .heads = 2, .context = 5};
 
-static test_directory place;
+static test_directory scratch;
 static float *params;
 static size_t count;
 
-static int make_place(void **state)
+static int make_scratch(void **state)
 {
     (void)state;
-    test_directory_make(&place);
+    test_directory_make(&scratch);
     count = rank_model_param_count(&SMALL);
     params = malloc(count * sizeof *params);
     assert_non_null(params);
@@ -33,11 +33,11 @@ static int make_place(void **state)
     return 0;
 }
 
-static int remove_place(void **state)
+static int remove_scratch(void **state)
 {
     (void)state;
     free(params);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
     return 0;
 }
 
@@ -57,7 +57,7 @@ static void what_is_saved_comes_back(void **state)
     float *back = calloc(count, sizeof *back);
     assert_non_null(back);
     for (size_t i = 0; i < 2; i++) {
-        const char *path = test_directory_path(&place, "a.safetensors");
+        const char *path = test_directory_path(&scratch, "a.safetensors");
         assert_ok(rank_safetensors_write(path, &SMALL, params, PREFIXES[i], &error), &error);
         memset(back, 0xff, count * sizeof *back);
         assert_ok(rank_safetensors_read(path, &SMALL, back, &error), &error);
@@ -75,7 +75,7 @@ static void the_file_is_laid_out_in_order(void **state)
     base_safetensors parsed;
     uint8_t *bytes = NULL;
     size_t size_bytes = 0;
-    const char *path = test_directory_path(&place, "a.safetensors");
+    const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
     load(path, &bytes, &size_bytes);
     assert_ok(base_safetensors_parse(bytes, size_bytes, 1 << 20, &parsed, &error), &error);
@@ -103,7 +103,7 @@ static void the_same_parameters_give_the_same_bytes(void **state)
     uint8_t *bytes[2] = {NULL, NULL};
     size_t size_bytes[2] = {0, 0};
     for (size_t i = 0; i < 2; i++) {
-        const char *path = test_directory_path(&place, i == 0 ? "a" : "b");
+        const char *path = test_directory_path(&scratch, i == 0 ? "a" : "b");
         assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
         load(path, &bytes[i], &size_bytes[i]);
     }
@@ -118,7 +118,7 @@ static void another_models_state_is_refused(void **state)
     (void)state;
     base_error error;
     float *back = calloc(4 * count, sizeof *back);
-    const char *path = test_directory_path(&place, "a.safetensors");
+    const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_non_null(back);
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
     static const struct {
@@ -184,7 +184,7 @@ static void damaged_files_are_refused(void **state)
     };
     base_error error;
     float *back = calloc(count, sizeof *back);
-    const char *path = test_directory_path(&place, "a.safetensors");
+    const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_non_null(back);
     for (size_t i = 0; i < sizeof CHANGES / sizeof CHANGES[0]; i++) {
         assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
@@ -241,7 +241,7 @@ static void other_programs_checkpoints_are_read(void **state)
     (void)state;
     base_error error;
     float *back = calloc(count, sizeof *back);
-    const char *path = test_directory_path(&place, "a.safetensors");
+    const char *path = test_directory_path(&scratch, "a.safetensors");
     const float mask[25] = {1.0f};
     assert_non_null(back);
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
@@ -267,7 +267,7 @@ static void every_truncated_file_is_refused(void **state)
     base_error error;
     float few[64];
     struct stat info;
-    const char *path = test_directory_path(&place, "tiny");
+    const char *path = test_directory_path(&scratch, "tiny");
     assert_true(rank_model_param_count(&TINY) <= 64);
     rank_model_init(&TINY, 1, few);
     assert_ok(rank_safetensors_write(path, &TINY, few, "", &error), &error);
@@ -284,7 +284,7 @@ static void a_full_disk_leaves_the_old_state(void **state)
     base_error error;
     struct rlimit before;
     struct stat info;
-    const char *path = test_directory_path(&place, "a.safetensors");
+    const char *path = test_directory_path(&scratch, "a.safetensors");
     assert_ok(rank_safetensors_write(path, &SMALL, params, "", &error), &error);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -298,22 +298,26 @@ static void a_full_disk_leaves_the_old_state(void **state)
     const off_t old_size = info.st_size;
     assert_int_equal(stat(path, &info), 0);
     assert_true(info.st_size == old_size);
-    assert_int_not_equal(stat(test_directory_path(&place, "a.safetensors.tmp"), &info), 0);
+    assert_int_not_equal(stat(test_directory_path(&scratch, "a.safetensors.tmp"), &info), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_saved_comes_back, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(the_file_is_laid_out_in_order, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(the_same_parameters_give_the_same_bytes, make_place,
-                                        remove_place),
-        cmocka_unit_test_setup_teardown(another_models_state_is_refused, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(damaged_files_are_refused, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(other_programs_checkpoints_are_read, make_place,
-                                        remove_place),
-        cmocka_unit_test_setup_teardown(every_truncated_file_is_refused, make_place, remove_place),
-        cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_state, make_place, remove_place),
+        cmocka_unit_test_setup_teardown(what_is_saved_comes_back, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(the_file_is_laid_out_in_order, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(the_same_parameters_give_the_same_bytes, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(another_models_state_is_refused, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(damaged_files_are_refused, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(other_programs_checkpoints_are_read, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(every_truncated_file_is_refused, make_scratch,
+                                        remove_scratch),
+        cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_state, make_scratch,
+                                        remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,11 +264,11 @@ static void patterns_that_mislead_are_refused(void **state)
     test_directory directory;
     test_directory_make(&directory);
     refuse(&directory, "errors.tsv", "past\tover\t{subject} {nothing} {object}\t-\n" OTHER_ERRORS,
-           "errors.tsv:1: unknown slot");
+           "errors.tsv:1: unknown placeholder");
     refuse(&directory, "errors.tsv", "past\tover\t{subject {over}\t-\n" OTHER_ERRORS,
-           "errors.tsv:1: unknown slot");
+           "errors.tsv:1: unknown placeholder");
     refuse(&directory, "errors.tsv", "past\tover\t{when!} {over}\t-\n" OTHER_ERRORS,
-           "errors.tsv:1: unknown slot");
+           "errors.tsv:1: unknown placeholder");
     refuse(&directory, "errors.tsv", "past\tover\t" LONG_PATTERN "\t-\n" OTHER_ERRORS,
            "errors.tsv:1:");
     /* The wrong sentence of two frames, with a correction in each. */

@@ -136,11 +136,11 @@ static void checkpoints_follow_its_description(void **state)
 {
     (void)state;
     base_error error;
-    test_directory place;
+    test_directory scratch;
     bed b;
     bed_open(&b);
-    test_directory_make(&place);
-    const char *path = test_directory_path(&place, "a.safetensors");
+    test_directory_make(&scratch);
+    const char *path = test_directory_path(&scratch, "a.safetensors");
     float *back = malloc(b.count * sizeof *back);
     assert_non_null(back);
     for (size_t i = 0; i < b.count; i++) {
@@ -175,7 +175,7 @@ static void checkpoints_follow_its_description(void **state)
     change_file(path, "chain.layers.0.mask", "chain.layers.0.what");
     assert_status(rank_safetensors_read(path, &b.config, back, &error), BASE_ERR_INVALID);
     free(back);
-    test_directory_remove(&place);
+    test_directory_remove(&scratch);
     bed_close(&b);
 }
 
