@@ -10,8 +10,6 @@
 
 #include "support.h"
 
-static test_directory directory;
-
 static void one_at_a_time(void **state)
 {
     (void)state;
@@ -19,7 +17,7 @@ static void one_at_a_time(void **state)
     int first = -1;
     int second = -1;
     struct stat info;
-    const char *path = test_directory_path(&directory, "lock");
+    const char *path = test_directory_path(&test_shared_directory, "lock");
     assert_ok(base_lock_file(path, &first, &error), &error);
     assert_int_equal(fstat(first, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
@@ -39,10 +37,10 @@ static void no_link_is_followed(void **state)
     (void)state;
     base_error error;
     int fd = -1;
-    const char *link = test_directory_path(&directory, "link");
+    const char *link = test_directory_path(&test_shared_directory, "link");
     assert_int_equal(symlink("elsewhere", link), 0);
     assert_status(base_lock_file(link, &fd, &error), BASE_ERR_IO);
-    assert_int_not_equal(access(test_directory_path(&directory, "elsewhere"), F_OK), 0);
+    assert_int_not_equal(access(test_directory_path(&test_shared_directory, "elsewhere"), F_OK), 0);
 }
 
 /* Who waits gets it when the one who has it ends. */
@@ -53,7 +51,7 @@ static void a_waiter_gets_it(void **state)
     int ready[2];
     int fd = -1;
     char byte = 0;
-    const char *path = test_directory_path(&directory, "waited");
+    const char *path = test_directory_path(&test_shared_directory, "waited");
     assert_int_equal(pipe(ready), 0);
     const pid_t holder = fork();
     assert_true(holder >= 0);
@@ -77,20 +75,6 @@ static void a_waiter_gets_it(void **state)
     (void)close(ready[1]);
 }
 
-static int make_directory(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,5 +82,5 @@ int main(void)
         cmocka_unit_test(no_link_is_followed),
         cmocka_unit_test(a_waiter_gets_it),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

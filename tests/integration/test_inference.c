@@ -14,7 +14,6 @@
 #define FLAGS(...)   ((const char *const[]){__VA_ARGS__, NULL})
 #define NO_VARIABLES ((const char *const[]){NULL})
 
-static test_directory directory;
 static training_run model;
 
 /* A small model, trained for a few steps: its logits are close to each other, so what is drawn
@@ -22,16 +21,9 @@ static training_run model;
 static int make_model(void **state)
 {
     (void)state;
-    test_directory_make(&directory);
-    training_expect(&model, &directory, "model", 0,
+    test_directory_make(&test_shared_directory);
+    training_expect(&model, &test_shared_directory, "model", 0,
                     FLAGS("--ranks", "1", "--heads", "4", "--width", "64", "--context", "128"));
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
     return 0;
 }
 
@@ -67,7 +59,7 @@ static char *tokens_of(const char *ranks, const char *name, const char *const *f
 {
     static test_program program;
     char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, name));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, name));
     const int code = infer(&program, "tp-cpu", ranks, out, flags);
     if (code != 0) {
         fail_msg("%s: %d: %s", name, code, program.text[TEST_STDERR]);
@@ -124,7 +116,7 @@ static void replicas_draw_the_same(void **state)
     static test_program shared;
     static test_program dealt;
     char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "dealt"));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "dealt"));
     assert_int_equal(infer(&shared, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
     assert_int_equal(infer(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
     assert_string_equal(shared.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
@@ -144,8 +136,9 @@ static void sampling_out_of_range_is_refused_by_name(void **state)
     };
     static test_program program;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const int code = infer(&program, "tp-cpu", "2", test_directory_path(&directory, "never"),
-                               FLAGS(PROMPTS, wrong[i][0], wrong[i][1]));
+        const int code =
+            infer(&program, "tp-cpu", "2", test_directory_path(&test_shared_directory, "never"),
+                  FLAGS(PROMPTS, wrong[i][0], wrong[i][1]));
         assert_int_equal(code, 2);
         if (strstr(program.text[TEST_STDERR], wrong[i][2]) == NULL) {
             fail_msg("%s %s: %s", wrong[i][0], wrong[i][1], program.text[TEST_STDERR]);
@@ -159,7 +152,7 @@ static void one_text_streams(void **state)
     (void)state;
     static test_program program;
     char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "streamed"));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "streamed"));
     assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS("--prompt", "he goed to school")),
                      0);
     json_t *results = read_results(out);
@@ -180,10 +173,11 @@ static void an_interrupted_text_ends_with_its_line(void **state)
     static training_run wide;
     static test_program program;
     char out[BASE_PATH_BYTES];
-    training_expect(&wide, &directory, "wide", 0,
+    training_expect(&wide, &test_shared_directory, "wide", 0,
                     FLAGS("--ranks", "1", "--heads", "4", "--width", "64", "--context", "16384",
                           "--batch", "1", "--steps", "1"));
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "interrupted"));
+    (void)snprintf(out, sizeof out, "%s",
+                   test_directory_path(&test_shared_directory, "interrupted"));
     const char *const arguments[] = {LAUNCHER_PATH,
                                      "--mode",
                                      "tp-cpu",
@@ -236,7 +230,7 @@ static void a_baseline_is_one_rank_and_replicas(void **state)
 {
     (void)state;
     free(tokens_of("2", "baseline", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
-    json_t *results = read_results(test_directory_path(&directory, "baseline"));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, "baseline"));
     const json_t *total = json_object_get(results, "total");
     assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 36);
     assert_phase(results, "single", 3, 36);
@@ -250,7 +244,7 @@ static void a_baseline_is_one_rank_and_replicas(void **state)
     json_decref(results);
     /* four ranks, of which one has no prompt of its own */
     free(tokens_of("4", "baseline-4", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
-    results = read_results(test_directory_path(&directory, "baseline-4"));
+    results = read_results(test_directory_path(&test_shared_directory, "baseline-4"));
     assert_phase(results, "replicas", 3, 36);
     json_decref(results);
 }
@@ -294,7 +288,8 @@ static void assert_manifest(const char *name, const json_t *results)
         "all_reduce_waiting_ms_per_token", "all_reduces_per_token",
         "all_reduce_bytes_per_token",      "comm_compute_ratio"};
     char path[BASE_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/manifest.json", test_directory_path(&directory, name));
+    (void)snprintf(path, sizeof path, "%s/manifest.json",
+                   test_directory_path(&test_shared_directory, name));
     json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(manifest);
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -431,7 +426,7 @@ static void each_rank_says_what_it_has_loaded(void **state)
     (void)state;
     static test_program two;
     static test_program one;
-    const char *out = test_directory_path(&directory, "loaded");
+    const char *out = test_directory_path(&test_shared_directory, "loaded");
     assert_int_equal(infer(&two, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
     const char *text = two.text[TEST_STDERR];
     const char *first = strstr(text, "rank 0: weights ");
@@ -476,7 +471,7 @@ static void the_shipped_prompts_make_a_thousand_tokens(void **state)
     free(tokens_of(
         "2", "thousand",
         FLAGS("--prompts", PROMPTS_FILE, "--baseline", "--ignore-eos", "--max-new-tokens", "100")));
-    json_t *results = read_results(test_directory_path(&directory, "thousand"));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, "thousand"));
     const json_t *total = json_object_get(results, "total");
     assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 1000);
     assert_manifest("thousand", results);
@@ -489,7 +484,7 @@ static void a_baseline_needs_a_cut_model(void **state)
 {
     (void)state;
     static test_program program;
-    const char *out = test_directory_path(&directory, "never");
+    const char *out = test_directory_path(&test_shared_directory, "never");
     assert_int_equal(infer(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--baseline")), 2);
     assert_non_null(strstr(program.text[TEST_STDERR], "infer.baseline"));
     assert_int_equal(infer(&program, "generate", "2", out, FLAGS(PROMPTS, "--baseline")), 2);
@@ -507,7 +502,7 @@ static void write_generation_config(const char *text)
 static size_t first_count(const char *name, const char *key, const char *const *flags)
 {
     free(tokens_of("2", name, flags));
-    json_t *results = read_results(test_directory_path(&directory, name));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, name));
     const size_t count = json_array_size(
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), key));
     json_decref(results);
@@ -520,7 +515,7 @@ static void the_checkpoint_says_where_a_text_ends(void **state)
     (void)state;
     char text[128];
     assert_int_equal(first_count("whole", "token_ids", FLAGS(PROMPTS)), 12);
-    json_t *results = read_results(test_directory_path(&directory, "whole"));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, "whole"));
     const json_t *ids =
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "token_ids");
     size_t before = 0; /* where that token comes first */
@@ -550,9 +545,10 @@ static void the_checkpoint_says_what_stands_behind_a_prompt(void **state)
         first_count("older-all", "prompt_token_ids", FLAGS(PROMPTS, "--loss-on", "all")), bare);
     write_generation_config("{\"eos_token_id\":512}");
     static test_program program;
-    assert_int_not_equal(
-        infer(&program, "tp-cpu", "2", test_directory_path(&directory, "never"), FLAGS(PROMPTS)),
-        0);
+    assert_int_not_equal(infer(&program, "tp-cpu", "2",
+                               test_directory_path(&test_shared_directory, "never"),
+                               FLAGS(PROMPTS)),
+                         0);
     assert_non_null(strstr(program.text[TEST_STDERR], "eos_token_id"));
 }
 
@@ -575,5 +571,5 @@ int main(void)
         cmocka_unit_test(the_checkpoint_says_where_a_text_ends),
         cmocka_unit_test(the_checkpoint_says_what_stands_behind_a_prompt),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_directory);
+    return cmocka_run_group_tests(tests, make_model, test_shared_directory_remove);
 }

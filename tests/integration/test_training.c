@@ -12,30 +12,16 @@
 
 #define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static test_directory directory;
 static training_run one, two; /* large: they hold a program's output */
-
-static int make_directory(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
 
 static void the_same_command_gives_the_same_bits(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "again-a", 0, FLAGS("--ranks", "2"));
-    training_expect(&two, &directory, "again-b", 0, FLAGS("--ranks", "2"));
+    training_expect(&one, &test_shared_directory, "again-a", 0, FLAGS("--ranks", "2"));
+    training_expect(&two, &test_shared_directory, "again-b", 0, FLAGS("--ranks", "2"));
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-1.safetensors");
-    training_expect(&two, &directory, "seed", 0, FLAGS("--ranks", "2", "--seed", "35001"));
+    training_expect(&two, &test_shared_directory, "seed", 0,
+                    FLAGS("--ranks", "2", "--seed", "35001"));
     size_t size_bytes = 0;
     size_t other_bytes = 0;
     char *state_one = training_file(&one, "state-rank-0.safetensors", &size_bytes);
@@ -51,15 +37,18 @@ static void the_same_command_gives_the_same_bits(void **state)
 static void ranks_and_micro_batches_nest(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "4x1", 0, FLAGS("--ranks", "4", "--micro-batches", "1"));
-    training_expect(&two, &directory, "2x2", 0,
+    training_expect(&one, &test_shared_directory, "4x1", 0,
+                    FLAGS("--ranks", "4", "--micro-batches", "1"));
+    training_expect(&two, &test_shared_directory, "2x2", 0,
                     FLAGS("--ranks", "2", "--micro-batches", "2", "--bucket-bytes", "5000"));
     training_assert_same_file(&one, "state-rank-3.safetensors", &two, "state-rank-0.safetensors");
-    training_expect(&two, &directory, "1x4", 0,
+    training_expect(&two, &test_shared_directory, "1x4", 0,
                     FLAGS("--ranks", "1", "--micro-batches", "4", "--timing", "bracketed"));
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
-    training_expect(&one, &directory, "3x2", 0, FLAGS("--ranks", "3", "--micro-batches", "2"));
-    training_expect(&two, &directory, "6x1", 0, FLAGS("--ranks", "6", "--micro-batches", "1"));
+    training_expect(&one, &test_shared_directory, "3x2", 0,
+                    FLAGS("--ranks", "3", "--micro-batches", "2"));
+    training_expect(&two, &test_shared_directory, "6x1", 0,
+                    FLAGS("--ranks", "6", "--micro-batches", "1"));
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
 }
 
@@ -78,7 +67,7 @@ static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
                 training_run *run = t == 0 ? &one : &two;
                 (void)snprintf(name, sizeof name, "%s-%s-%s", transports[t], algorithms[a],
                                ranks[n]);
-                training_expect(run, &directory, name, 0,
+                training_expect(run, &test_shared_directory, name, 0,
                                 FLAGS("--ranks", ranks[n], "--transport", transports[t],
                                       "--algorithm", algorithms[a], "--steps", "3"));
                 const long size = strtol(ranks[n], NULL, 10);
@@ -106,7 +95,7 @@ static void the_record_names_the_algorithm_that_ran(void **state)
         char *rest = NULL;
         base_error error;
         (void)snprintf(name, sizeof name, "auto-%s", transports[t]);
-        training_expect(&one, &directory, name, 0,
+        training_expect(&one, &test_shared_directory, name, 0,
                         FLAGS("--ranks", "2", "--transport", transports[t], "--steps", "2"));
         json_t *manifest = training_manifest(&one);
         char algorithms[256];
@@ -126,7 +115,8 @@ static void the_record_names_the_algorithm_that_ran(void **state)
 static void a_context_that_fits_no_sentence_is_refused(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "short", 2, FLAGS("--ranks", "2", "--context", "2"));
+    training_expect(&one, &test_shared_directory, "short", 2,
+                    FLAGS("--ranks", "2", "--context", "2"));
     assert_non_null(strstr(one.program.text[TEST_STDERR], "error: --context 2: none of the "));
     assert_null(strstr(one.program.text[TEST_STDERR], "step 1/"));
     assert_int_not_equal(access(one.out, F_OK), 0);
@@ -135,7 +125,7 @@ static void a_context_that_fits_no_sentence_is_refused(void **state)
 static void the_record_says_what_happened(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "record", 0, FLAGS("--ranks", "2", "--eval"));
+    training_expect(&one, &test_shared_directory, "record", 0, FLAGS("--ranks", "2", "--eval"));
     json_t *manifest = training_manifest(&one);
     assert_true(json_is_true(json_object_get(manifest, "byte_equivalent")));
     assert_int_equal(json_integer_value(json_object_get(manifest, "steps")), 6);
@@ -178,7 +168,7 @@ static void the_record_says_what_happened(void **state)
 static void a_checkpoint_generates(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "model", 0, FLAGS("--ranks", "2"));
+    training_expect(&one, &test_shared_directory, "model", 0, FLAGS("--ranks", "2"));
     const char *const generate[] = {
         LAUNCHER_PATH,       "--mode",   "generate",  "--checkpoint",     one.out, "--prompt",
         "he goed to school", "--prompt", "i has eat", "--max-new-tokens", "8",     NULL};
@@ -199,16 +189,19 @@ static void training_goes_on_in_the_same_directory(void **state)
 {
     (void)state;
     char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "go-on"));
-    training_expect(&one, &directory, "go-on", 0, FLAGS("--steps", "3"));
-    training_expect(&one, &directory, "go-on-else", 0, FLAGS("--steps", "3", "--checkpoint", out));
-    training_expect(&two, &directory, "go-on", 0, FLAGS("--steps", "3", "--checkpoint", out));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "go-on"));
+    training_expect(&one, &test_shared_directory, "go-on", 0, FLAGS("--steps", "3"));
+    training_expect(&one, &test_shared_directory, "go-on-else", 0,
+                    FLAGS("--steps", "3", "--checkpoint", out));
+    training_expect(&two, &test_shared_directory, "go-on", 0,
+                    FLAGS("--steps", "3", "--checkpoint", out));
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
     training_assert_same_file(&one, "tokenizer.json", &two, "tokenizer.json");
-    assert_int_equal(access(test_directory_path(&directory, "go-on.1/manifest.json"), R_OK), 0);
-    training_expect(&one, &directory, "go-on-else", 0,
+    assert_int_equal(
+        access(test_directory_path(&test_shared_directory, "go-on.1/manifest.json"), R_OK), 0);
+    training_expect(&one, &test_shared_directory, "go-on-else", 0,
                     FLAGS("--steps", "3", "--overwrite", "--checkpoint", one.out, "--eval"));
-    training_expect(&two, &directory, "go-on", 0,
+    training_expect(&two, &test_shared_directory, "go-on", 0,
                     FLAGS("--steps", "3", "--checkpoint", out, "--eval"));
     training_assert_same_file(&one, "model.safetensors", &two, "model.safetensors");
     training_assert_same_file(&one, "config.json", &two, "config.json");
@@ -217,7 +210,7 @@ static void training_goes_on_in_the_same_directory(void **state)
 static const char *write_data(const char *name, const char *text)
 {
     base_error error;
-    const char *path = test_directory_path(&directory, name);
+    const char *path = test_directory_path(&test_shared_directory, name);
     assert_ok(base_file_write(path, text, strlen(text), &error), &error);
     return path;
 }
@@ -229,7 +222,8 @@ static void a_rank_without_sentences_joins_in(void **state)
     const char *data = write_data("three.jsonl", "{\"text\":\"one two three\"}\n"
                                                  "{\"text\":\"four five six\"}\n"
                                                  "{\"text\":\"seven eight\"}\n");
-    training_expect(&one, &directory, "three", 0, FLAGS("--ranks", "4", "--data", data));
+    training_expect(&one, &test_shared_directory, "three", 0,
+                    FLAGS("--ranks", "4", "--data", data));
     training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-3.safetensors");
 }
 
@@ -246,7 +240,7 @@ static void a_long_sentence_is_shortened(void **state)
     words[sizeof words - 1] = '\0';
     (void)snprintf(text, sizeof text, "{\"text\":\"%s\"}\n{\"text\":\"short\"}\n", words);
     const char *data = write_data("long.jsonl", text);
-    training_expect(&one, &directory, "long", 0, FLAGS("--ranks", "1", "--data", data));
+    training_expect(&one, &test_shared_directory, "long", 0, FLAGS("--ranks", "1", "--data", data));
     for (int stream = 0; stream < 2; stream++) {
         const char *at = one.program.text[stream];
         for (size_t length = strcspn(at, "\n"); length > 0; length = strcspn(at, "\n")) {
@@ -267,7 +261,7 @@ static void malformed_data_is_refused_by_line(void **state)
     (void)state;
     const char *data = write_data("bad.jsonl", "{\"text\":\"fine\"}\n{\"text\":\"fine too\"}\n"
                                                "{\"txt\":\"not\"}\n");
-    training_expect(&one, &directory, "bad", 1, FLAGS("--ranks", "2", "--data", data));
+    training_expect(&one, &test_shared_directory, "bad", 1, FLAGS("--ranks", "2", "--data", data));
     assert_non_null(strstr(one.program.text[TEST_STDERR], "bad.jsonl"));
     assert_non_null(strstr(one.program.text[TEST_STDERR], "3"));
     assert_int_not_equal(access(one.out, F_OK), 0);
@@ -291,7 +285,7 @@ static void a_job_moves_with_its_root(void **state)
         "elsewhere/out", "elsewhere/data.jsonl"};
     base_error error;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        (void)snprintf(at[i], sizeof at[i], "%s/%s", directory.path, names[i]);
+        (void)snprintf(at[i], sizeof at[i], "%s/%s", test_shared_directory.path, names[i]);
     }
     assert_ok(base_mkdirs(at[0], &error), &error);
     assert_ok(base_file_write(at[1], lines, sizeof lines - 1, &error), &error);
@@ -341,10 +335,10 @@ static void parameters_out_of_range_are_warned_of(void **state)
     (void)state;
     const char *data = write_data("short.jsonl", "{\"text\":\"one two\"}\n"
                                                  "{\"text\":\"three\"}\n");
-    training_expect(&one, &directory, "small", 0, FLAGS("--data", data));
+    training_expect(&one, &test_shared_directory, "small", 0, FLAGS("--data", data));
     assert_null(strstr(one.program.text[TEST_STDERR], "not finite"));
     set_last_position(&one, 1e37f);
-    training_expect(&two, &directory, "large", 0,
+    training_expect(&two, &test_shared_directory, "large", 0,
                     FLAGS("--data", data, "--checkpoint", one.out, "--steps", "1", "--lr", "100",
                           "--weight-decay", "100"));
     assert_non_null(strstr(two.program.text[TEST_STDERR], "parameters are not finite any more"));
@@ -353,7 +347,8 @@ static void parameters_out_of_range_are_warned_of(void **state)
 static void a_stop_saves_the_record_so_far(void **state)
 {
     (void)state;
-    training_start(&one, &directory, "stop", FLAGS("--ranks", "2", "--steps", "1000000", "--eval"));
+    training_start(&one, &test_shared_directory, "stop",
+                   FLAGS("--ranks", "2", "--steps", "1000000", "--eval"));
     test_program_wait_text(&one.program, TEST_STDERR, "loss ");
     assert_int_equal(kill(one.program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&one.program), 128 + SIGINT);
@@ -388,5 +383,5 @@ int main(void)
         cmocka_unit_test(parameters_out_of_range_are_warned_of),
         cmocka_unit_test(a_stop_saves_the_record_so_far),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

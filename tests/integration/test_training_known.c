@@ -9,27 +9,12 @@
 
 #define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static test_directory directory;
 static training_run one, two; /* large: they hold a program's output */
-
-static int make_directory(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
 
 static const char *write_data(const char *name, const char *text)
 {
     base_error error;
-    const char *path = test_directory_path(&directory, name);
+    const char *path = test_directory_path(&test_shared_directory, name);
     assert_ok(base_file_write(path, text, strlen(text), &error), &error);
     return path;
 }
@@ -58,14 +43,15 @@ static void a_job_starts_from_its_seed_alone(void **state)
 {
     (void)state;
     const char *data = write_data("other.jsonl", "{\"text\":\"one two\"}\n{\"text\":\"three\"}\n");
-    training_expect(&one, &directory, "start", 0, FLAGS("--lr", "0", "--steps", "1"));
-    training_expect(&two, &directory, "start-data", 0,
+    training_expect(&one, &test_shared_directory, "start", 0, FLAGS("--lr", "0", "--steps", "1"));
+    training_expect(&two, &test_shared_directory, "start-data", 0,
                     FLAGS("--lr", "0", "--steps", "3", "--data", data));
     assert_true(same_parameters(&one, &two));
-    training_expect(&two, &directory, "start-seed", 0,
+    training_expect(&two, &test_shared_directory, "start-seed", 0,
                     FLAGS("--lr", "0", "--steps", "1", "--seed", "35001"));
     assert_false(same_parameters(&one, &two));
-    training_expect(&two, &directory, "moved", 0, FLAGS("--lr", "1e-3", "--steps", "1"));
+    training_expect(&two, &test_shared_directory, "moved", 0,
+                    FLAGS("--lr", "1e-3", "--steps", "1"));
     assert_false(same_parameters(&one, &two));
 }
 
@@ -74,7 +60,8 @@ static void a_job_starts_from_its_seed_alone(void **state)
 static void a_beta_near_one_trains(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "beta", 0, FLAGS("--beta2", "0.999999999", "--lr", "3e-3"));
+    training_expect(&one, &test_shared_directory, "beta", 0,
+                    FLAGS("--beta2", "0.999999999", "--lr", "3e-3"));
     json_t *manifest = training_manifest(&one);
     assert_true(number(manifest, "loss_last") < number(manifest, "loss_first") - 0.1);
     json_decref(manifest);
@@ -84,7 +71,7 @@ static void a_beta_near_one_trains(void **state)
 static void a_diverging_learning_rate_ends_the_job(void **state)
 {
     (void)state;
-    training_expect(&one, &directory, "diverge", 1,
+    training_expect(&one, &test_shared_directory, "diverge", 1,
                     FLAGS("--lr", "100", "--weight-decay", "100", "--steps", "30"));
     assert_non_null(strstr(one.program.text[TEST_STDERR], "the loss is not finite any more"));
     json_t *manifest = training_manifest(&one);
@@ -107,7 +94,7 @@ static void the_accuracy_is_known(void **state)
         write_data("ask.jsonl", LEARNT "{\"wrong\":\"he goed home\",\"right\":\"he goes home\"}\n"
                                        "{\"wrong\":\"i has it\",\"right\":\"i have it.\"}\n"
                                        "{\"wrong\":\"we is here\",\"right\":\"we are her\"}\n");
-    training_expect(&one, &directory, "eval", 0,
+    training_expect(&one, &test_shared_directory, "eval", 0,
                     FLAGS("--data", data, "--heldout", heldout, "--eval-every", "75", "--lr",
                           "1e-2", "--steps", "150"));
     json_t *manifest = training_manifest(&one);
@@ -125,7 +112,7 @@ static void the_accuracy_is_known(void **state)
     assert_true(number(last, "heldout_loss") > number(manifest, "loss_last"));
     json_decref(manifest);
     /* evaluating changes nothing of the training */
-    training_expect(&two, &directory, "no-eval", 0,
+    training_expect(&two, &test_shared_directory, "no-eval", 0,
                     FLAGS("--data", data, "--lr", "1e-2", "--steps", "150"));
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
 }
@@ -138,5 +125,5 @@ int main(void)
         cmocka_unit_test(a_diverging_learning_rate_ends_the_job),
         cmocka_unit_test(the_accuracy_is_known),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

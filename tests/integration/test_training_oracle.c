@@ -27,21 +27,13 @@ static const double LEARNING_RATE = 1e-2;
 static rank_model_config model = {
     .vocab_size = 512, .width = 16, .layers = 2, .heads = 2, .context = 24};
 
-static test_directory directory;
 static training_run run; /* large: it holds a program's output */
 
-static int make_directory(void **state)
+static int begin(void **state)
 {
     (void)state;
     model.family = rank_family_default();
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
+    test_directory_make(&test_shared_directory);
     return 0;
 }
 
@@ -84,8 +76,8 @@ static void run_job(int steps)
     char count[16];
     char job[BASE_PATH_BYTES];
     (void)snprintf(count, sizeof count, "%d", steps);
-    (void)snprintf(job, sizeof job, "%s", test_directory_path(&directory, "JOB.json"));
-    (void)snprintf(run.out, sizeof run.out, "%s/steps-%d", directory.path, steps);
+    (void)snprintf(job, sizeof job, "%s", test_directory_path(&test_shared_directory, "JOB.json"));
+    (void)snprintf(run.out, sizeof run.out, "%s/steps-%d", test_shared_directory.path, steps);
     launch(ARGUMENTS("--write-job", job, "--out", run.out, "--steps", count, "--data", data,
                      "--tokenizer", tokenizer, "--ranks", "2", "--micro-batches", "2",
                      "--bucket-bytes", "5000", "--width", "16", "--layers", "2", "--heads", "2",
@@ -195,5 +187,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_steps_are_pytorchs),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, begin, test_shared_directory_remove);
 }

@@ -11,12 +11,11 @@
 
 enum { HEADER_BYTES = 16, TENSOR_BYTES = 64 };
 
-static test_directory directory;
-
 static void put(const char *name, const void *data, size_t size_bytes)
 {
     base_error error;
-    assert_ok(base_file_write(test_directory_path(&directory, name), data, size_bytes, &error),
+    assert_ok(base_file_write(test_directory_path(&test_shared_directory, name), data, size_bytes,
+                              &error),
               &error);
 }
 
@@ -51,14 +50,15 @@ static void name_files(proto_job *job)
     put_text("prompts", "prompts");
     put_checkpoint();
     (void)snprintf(job->data.train, sizeof job->data.train, "%s",
-                   test_directory_path(&directory, "train.jsonl"));
+                   test_directory_path(&test_shared_directory, "train.jsonl"));
     (void)snprintf(job->data.heldout, sizeof job->data.heldout, "%s",
-                   test_directory_path(&directory, "heldout.jsonl"));
+                   test_directory_path(&test_shared_directory, "heldout.jsonl"));
     (void)snprintf(job->data.tokenizer, sizeof job->data.tokenizer, "%s",
-                   test_directory_path(&directory, "tokenizer.json"));
+                   test_directory_path(&test_shared_directory, "tokenizer.json"));
     (void)snprintf(job->infer.prompts, sizeof job->infer.prompts, "%s",
-                   test_directory_path(&directory, "prompts"));
-    (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s", directory.path);
+                   test_directory_path(&test_shared_directory, "prompts"));
+    (void)snprintf(job->model.checkpoint, sizeof job->model.checkpoint, "%s",
+                   test_shared_directory.path);
 }
 
 static void every_file_is_pinned(void **state)
@@ -107,7 +107,7 @@ static bool changes(proto_verify verify, const uint8_t before[PROTO_DIGEST_BYTES
 {
     base_error error;
     uint8_t digest[PROTO_DIGEST_BYTES];
-    assert_ok(proto_checkpoint_digest(directory.path, verify, digest, &error), &error);
+    assert_ok(proto_checkpoint_digest(test_shared_directory.path, verify, digest, &error), &error);
     return memcmp(digest, before, sizeof digest) != 0;
 }
 
@@ -118,8 +118,11 @@ static void the_index_is_what_names_the_tensors(void **state)
     uint8_t index[PROTO_DIGEST_BYTES];
     uint8_t full[PROTO_DIGEST_BYTES];
     put_checkpoint();
-    assert_ok(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, index, &error), &error);
-    assert_ok(proto_checkpoint_digest(directory.path, PROTO_VERIFY_FULL, full, &error), &error);
+    assert_ok(
+        proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, index, &error),
+        &error);
+    assert_ok(proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_FULL, full, &error),
+              &error);
     put_tensors("model.safetensors", 'h', 'x'); /* other weights of the same names and shapes */
     assert_false(changes(PROTO_VERIFY_INDEX, index));
     assert_true(changes(PROTO_VERIFY_FULL, full));
@@ -128,7 +131,7 @@ static void the_index_is_what_names_the_tensors(void **state)
     put_checkpoint();
     put_text("generation_config.json", "{}");
     assert_true(changes(PROTO_VERIFY_INDEX, index));
-    (void)remove(test_directory_path(&directory, "generation_config.json"));
+    (void)remove(test_directory_path(&test_shared_directory, "generation_config.json"));
     assert_false(changes(PROTO_VERIFY_INDEX, index));
 }
 
@@ -142,11 +145,14 @@ static void shards_count_by_the_index(void **state)
     put_text("config.json", "{}");
     put_text("model.safetensors.index.json", map);
     put_tensors("1.safetensors", 'h', 'r');
-    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
-                  BASE_ERR_NOTFOUND);
+    assert_status(
+        proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
+        BASE_ERR_NOTFOUND);
     assert_non_null(strstr(error.message, "2.safetensors"));
     put_tensors("2.safetensors", 'i', 'r');
-    assert_ok(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error), &error);
+    assert_ok(
+        proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
+        &error);
     put_tensors("2.safetensors", 'j', 'r');
     assert_true(changes(PROTO_VERIFY_INDEX, digest));
 
@@ -155,12 +161,12 @@ static void shards_count_by_the_index(void **state)
                                         "{\"weight_map\":{\"a\":\"../a\"}}"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         put_text("model.safetensors.index.json", wrong[i]);
-        if (proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error) !=
-            BASE_ERR_INVALID) {
+        if (proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest,
+                                    &error) != BASE_ERR_INVALID) {
             fail_msg("accepted: %s", wrong[i]);
         }
     }
-    (void)remove(test_directory_path(&directory, "model.safetensors.index.json"));
+    (void)remove(test_directory_path(&test_shared_directory, "model.safetensors.index.json"));
 }
 
 static void what_is_no_safetensors_file_is_refused(void **state)
@@ -171,34 +177,25 @@ static void what_is_no_safetensors_file_is_refused(void **state)
     const uint64_t lengths[] = {htole64(UINT64_MAX), htole64(INT64_MAX), htole64(1)};
     put_checkpoint();
     put("model.safetensors", "short", 5);
-    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
-                  BASE_ERR_INVALID);
+    assert_status(
+        proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
+        BASE_ERR_INVALID);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         put("model.safetensors", &lengths[i], sizeof lengths[i]);
-        assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
-                      BASE_ERR_INVALID);
+        assert_status(
+            proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
+            BASE_ERR_INVALID);
     }
-    (void)remove(test_directory_path(&directory, "model.safetensors"));
-    assert_int_equal(mkdir(test_directory_path(&directory, "model.safetensors"), 0700), 0);
-    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
-                  BASE_ERR_IO);
-    assert_int_equal(remove(test_directory_path(&directory, "model.safetensors")), 0);
-    assert_status(proto_checkpoint_digest(directory.path, PROTO_VERIFY_INDEX, digest, &error),
-                  BASE_ERR_NOTFOUND);
-}
-
-static int make_directory(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
+    (void)remove(test_directory_path(&test_shared_directory, "model.safetensors"));
+    assert_int_equal(mkdir(test_directory_path(&test_shared_directory, "model.safetensors"), 0700),
+                     0);
+    assert_status(
+        proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
+        BASE_ERR_IO);
+    assert_int_equal(remove(test_directory_path(&test_shared_directory, "model.safetensors")), 0);
+    assert_status(
+        proto_checkpoint_digest(test_shared_directory.path, PROTO_VERIFY_INDEX, digest, &error),
+        BASE_ERR_NOTFOUND);
 }
 
 int main(void)
@@ -210,5 +207,5 @@ int main(void)
         cmocka_unit_test(shards_count_by_the_index),
         cmocka_unit_test(what_is_no_safetensors_file_is_refused),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

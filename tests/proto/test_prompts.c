@@ -9,12 +9,10 @@
 #include "proto/limits.h"
 #include "support.h"
 
-static test_directory directory;
-
 static base_status read_text(const char *name, const char *text, size_t size_bytes,
                              proto_prompts *prompts, base_error *error)
 {
-    const char *path = test_directory_path(&directory, name);
+    const char *path = test_directory_path(&test_shared_directory, name);
     assert_ok(base_file_write(path, text, size_bytes, error), error);
     return proto_prompts_read(path, prompts, error);
 }
@@ -96,20 +94,6 @@ static void limits_hold(void **state)
     free(text);
 }
 
-static int make_directory(void **state)
-{
-    (void)state;
-    test_directory_make(&directory);
-    return 0;
-}
-
-static int remove_directory(void **state)
-{
-    (void)state;
-    test_directory_remove(&directory);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,5 +101,5 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(limits_hold),
     };
-    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -62,6 +62,22 @@ void test_directory_remove(test_directory *directory)
     directory->path[0] = '\0';
 }
 
+test_directory test_shared_directory;
+
+int test_shared_directory_make(void **state)
+{
+    (void)state;
+    test_directory_make(&test_shared_directory);
+    return 0;
+}
+
+int test_shared_directory_remove(void **state)
+{
+    (void)state;
+    test_directory_remove(&test_shared_directory);
+    return 0;
+}
+
 const char *test_directory_path(const test_directory *directory, const char *name)
 {
     static char paths[4][BASE_PATH_BYTES + 256];

@@ -57,6 +57,11 @@ void test_directory_remove(test_directory *directory);
 /* directory/name in a static buffer of four that take turns. */
 const char *test_directory_path(const test_directory *directory, const char *name);
 
+/* A directory for all tests of a program, and its group setup and teardown. */
+extern test_directory test_shared_directory;
+int test_shared_directory_make(void **state);
+int test_shared_directory_remove(void **state);
+
 /* Makes a locale whose numbers have a comma in the directory, and lets this process use it; skips
  * the test where it cannot be made. setlocale(LC_ALL, "C") goes back. */
 void test_use_comma_locale(const test_directory *directory);
