@@ -1,11 +1,11 @@
-/* base/bytes.h: what is written reads back, the end is never passed, sizes do not overflow. */
+/* base/bytes.h: values read back, the end is never passed, sizes do not overflow. */
 #include "base/bytes.h"
 
 #include <string.h>
 
 #include "support.h"
 
-static void what_is_written_is_read(void **state)
+static void written_values_read_back(void **state)
 {
     (void)state;
     uint8_t buffer[16];
@@ -58,7 +58,7 @@ static void sizes_do_not_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(written_values_read_back),
         cmocka_unit_test(the_end_is_never_passed),
         cmocka_unit_test(sizes_do_not_overflow),
     };

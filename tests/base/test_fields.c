@@ -43,7 +43,7 @@ static void a_text_becomes_a_member(void **state)
     assert_string_equal(strrchr(record.path, '/'), "/b");
 }
 
-static void what_it_must_be_is_said(void **state)
+static void errors_say_what_a_value_must_be(void **state)
 {
     (void)state;
     static const struct {
@@ -148,7 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_becomes_a_member),
-        cmocka_unit_test(what_it_must_be_is_said),
+        cmocka_unit_test(errors_say_what_a_value_must_be),
         cmocka_unit_test(paths_below_a_root_lead_nowhere_else),
         cmocka_unit_test(members_are_checked_as_they_are),
         cmocka_unit_test(members_are_shown_as_they_are_set),

@@ -45,7 +45,7 @@ static void a_record_comes_back(void **state)
     free(text);
 }
 
-static void an_optional_key_is_there_when_it_says_something(void **state)
+static void an_optional_key_is_written_unless_it_is_zero(void **state)
 {
     (void)state;
     base_error error;
@@ -63,7 +63,7 @@ static void an_optional_key_is_there_when_it_says_something(void **state)
     free(text);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void errors_name_what_is_wrong(void **state)
 {
     (void)state;
     static const struct {
@@ -110,7 +110,7 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-static void limits_hold(void **state)
+static void limits_are_enforced(void **state)
 {
     (void)state;
     base_error error;
@@ -134,9 +134,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_comes_back),
-        cmocka_unit_test(an_optional_key_is_there_when_it_says_something),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(an_optional_key_is_written_unless_it_is_zero),
+        cmocka_unit_test(errors_name_what_is_wrong),
+        cmocka_unit_test(limits_are_enforced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,8 +75,8 @@ static void *write_often(void *user)
     return NULL;
 }
 
-/* Whoever comes last has written all of it. */
-static void who_writes_one_path_takes_turns(void **state)
+/* The file has all of what the last writer wrote. */
+static void writers_of_one_path_take_turns(void **state)
 {
     (void)state;
     test_directory directory;
@@ -137,7 +137,7 @@ static void devices_and_pipes_stay(void **state)
     assert_int_equal(close(reader), 0);
 
     assert_int_equal(lstat("/dev/full", &info), 0);
-    assert_true(S_ISCHR(info.st_mode)); /* else the next line would write a file there */
+    assert_true(S_ISCHR(info.st_mode)); /* otherwise the next line would write a file there */
     assert_status(base_file_write("/dev/full", "x", 1, &error), BASE_ERR_IO);
     assert_non_null(strstr(error.message, "/dev/full"));
     assert_int_equal(lstat("/dev/full", &info), 0);
@@ -145,7 +145,7 @@ static void devices_and_pipes_stay(void **state)
     test_directory_remove(&directory);
 }
 
-/* As /dev/stdout does, where output goes to a file. */
+/* As for /dev/stdout, when output goes to a file. */
 static void links_of_the_system_are_followed(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void links_of_the_system_are_followed(void **state)
     test_directory_remove(&directory);
 }
 
-/* Also where the way to them leads through the system's own names. */
+/* Also if the path to them leads through the system's own names. */
 static void other_links_are_replaced(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_comes_back),
         cmocka_unit_test(nothing_appears_before_commit),
-        cmocka_unit_test(who_writes_one_path_takes_turns),
+        cmocka_unit_test(writers_of_one_path_take_turns),
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(devices_and_pipes_stay),
         cmocka_unit_test(links_of_the_system_are_followed),

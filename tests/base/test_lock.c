@@ -43,8 +43,8 @@ static void no_link_is_followed(void **state)
     assert_int_not_equal(access(test_directory_path(&test_shared_directory, "elsewhere"), F_OK), 0);
 }
 
-/* Who waits gets it when the one who has it ends. */
-static void a_waiter_gets_it(void **state)
+/* When the holder ends, the process that waits gets the lock. */
+static void a_waiting_process_gets_the_lock(void **state)
 {
     (void)state;
     base_error error;
@@ -80,7 +80,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_at_a_time),
         cmocka_unit_test(no_link_is_followed),
-        cmocka_unit_test(a_waiter_gets_it),
+        cmocka_unit_test(a_waiting_process_gets_the_lock),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

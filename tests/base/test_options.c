@@ -21,7 +21,7 @@ static void note(void *user, const base_field *field)
     (void)snprintf(seen->names + used, sizeof seen->names - used, "%s ", field->option);
 }
 
-/* getopt moves pointers about, not the words. */
+/* getopt reorders the pointers, but does not change the strings. */
 static base_status parse(const char *const *words, sample *record, seen_options *seen, int *rest,
                          const char *operands[WORDS_MAX], base_error *error)
 {
@@ -65,7 +65,7 @@ static void options_reach_the_record(void **state)
     assert_string_equal(operands[2], "--name");
 }
 
-static void what_is_wrong_is_named(void **state)
+static void errors_name_what_is_wrong(void **state)
 {
     (void)state;
     static const struct {
@@ -123,7 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_reach_the_record),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(help_has_groups_and_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,8 @@
     "\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}   "
 #define ONE(fields) "{\"a\":{" fields "}}"
 
-/* Length, header and data_bytes zeros, in a block of exactly that size so that sanitizers see the
- * first byte too far. */
+/* The header's length, the header and data_bytes zeros. The block has exactly that size, so that
+ * sanitizers see the first byte beyond. */
 static uint8_t *make_file(const char *header, size_t data_bytes, size_t *size_bytes)
 {
     const size_t header_bytes = strlen(header);
@@ -84,7 +84,7 @@ static void every_truncation_is_refused(void **state)
     free(file);
 }
 
-/* Whatever one byte is changed to, the parse ends and what it hands out stays inside the file. */
+/* Whatever one byte is changed to, the parse ends, and its records stay inside the file. */
 static void every_changed_byte_is_harmless(void **state)
 {
     (void)state;

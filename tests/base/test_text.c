@@ -17,7 +17,7 @@ static void short_texts_are_copied(void **state)
     }
 }
 
-/* Of characters of any width, a hundred and no more; the mark is there only where some are left. */
+/* A hundred characters of any width and no more. The mark is there only if more follow. */
 static void long_texts_are_cut_between_characters(void **state)
 {
     (void)state;

@@ -44,8 +44,8 @@ static void characters_have_lengths(void **state)
     assert_true(base_utf8_valid("a\0b", 3));
 }
 
-/* Wherever a character stands, beside the eight that are looked at together. */
-static void validity_does_not_depend_on_the_place(void **state)
+/* At every offset, since eight bytes are checked at a time. */
+static void validity_does_not_depend_on_the_offset(void **state)
 {
     (void)state;
     char text[32];
@@ -61,7 +61,7 @@ static void validity_does_not_depend_on_the_place(void **state)
     }
 }
 
-static void what_is_none_is_replaced_in_a_copy(void **state)
+static void invalid_bytes_are_replaced_in_a_copy(void **state)
 {
     (void)state;
     char copy[64];
@@ -77,8 +77,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(characters_have_lengths),
-        cmocka_unit_test(validity_does_not_depend_on_the_place),
-        cmocka_unit_test(what_is_none_is_replaced_in_a_copy),
+        cmocka_unit_test(validity_does_not_depend_on_the_offset),
+        cmocka_unit_test(invalid_bytes_are_replaced_in_a_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

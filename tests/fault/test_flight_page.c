@@ -85,7 +85,7 @@ static void after_a_rank_was_killed(void **state)
 }
 
 /* Two ranks that disagree, and one that sends no JSON at all. */
-static void the_page_shows_who_disagrees(void **state)
+static void the_page_shows_which_ranks_disagree(void **state)
 {
     (void)state;
     static const char *const records[] = {
@@ -124,8 +124,8 @@ static double attribute_of(const char *element, const char *name)
     return strtod(at + strlen(name), NULL);
 }
 
-/* Two ranks on one clock: what began 10 ms later in 50 lies so much to the right; what is pending
- * goes on to the right end; nonsense is left out. */
+/* Two ranks on one clock. An operation that began 10 ms later in 50 is so much to the right. A
+ * pending one is drawn to the right end. Nonsense is left out. */
 static void the_timeline_has_one_clock(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ int main(void)
         cmocka_unit_test(asked_for_while_it_trains),
         cmocka_unit_test(after_a_rank_was_killed),
         cmocka_unit_test(the_timeline_has_one_clock),
-        cmocka_unit_test(the_page_shows_who_disagrees),
+        cmocka_unit_test(the_page_shows_which_ranks_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

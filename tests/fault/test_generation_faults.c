@@ -1,4 +1,4 @@
-/* What goes wrong while ranks decode with one model. */
+/* Faults while ranks decode with one model. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The launcher's children, by rising pid: the ranks in their order. */
+/* The launcher's children by rising pid, which is the ranks' order. */
 static long rank_pid(int rank)
 {
     char path[64];

@@ -1,5 +1,5 @@
-/* What goes wrong in a job's processes, over the real launcher and fake ranks: each fault is named,
- * gives the right exit status, and leaves no process and no file behind. */
+/* Faults in a job's processes, with the real launcher and fake ranks. Each is named, gives the
+ * right exit status, and leaves no process and no file behind. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
@@ -91,8 +91,8 @@ static void a_rank_killed_at_any_moment_is_named(void **state)
     fake_job_teardown(&directory);
 }
 
-/* More than the queue between a rank's two threads holds, from a rank that knows of the abort. */
-static void what_a_rank_says_after_the_abort_arrives(void **state)
+/* A rank that has received the abort sends more than the queue between its two threads holds. */
+static void messages_after_the_abort_arrive(void **state)
 {
     (void)state;
     test_directory directory;
@@ -128,8 +128,9 @@ static void the_first_cause_gives_the_exit_status(void **state)
     fake_job_teardown(&directory);
 }
 
-/* Who has left is the cause, even where its connection outlives it and others complain first. */
-static void who_left_is_named_though_others_complain_first(void **state)
+/* The rank that has exited is the cause, even if its connection outlives it and others complain
+ * first. */
+static void the_rank_that_exited_is_the_cause(void **state)
 {
     (void)state;
     test_directory directory;
@@ -137,7 +138,7 @@ static void who_left_is_named_though_others_complain_first(void **state)
     fake_job_start(&program, &directory, FAKE_LIST("--steps", "5"),
                    FAKE_LIST("FAKE_WHAT=exit", "FAKE_RANK=1", "FAKE_AT=7", "FAKE_HEIR=1"));
     const int exit_status = test_program_wait(&program);
-    test_program_wait_no_children(); /* the heir is killed, and is this process's to reap */
+    test_program_wait_no_children(); /* the heir is killed, and this process reaps it */
     if (exit_status != 3 ||
         strstr(program.text[TEST_STDERR], "left with exit code 3 after ") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
@@ -145,9 +146,9 @@ static void who_left_is_named_though_others_complain_first(void **state)
     fake_job_teardown(&directory);
 }
 
-/* The others are ended for it, without giving a reason: that their connections end explains
- * nothing. */
-static void who_gives_up_is_named(void **state)
+/* The other ranks are ended because of it. They give no reason, because the end of their
+ * connections explains nothing. */
+static void a_rank_that_gives_up_is_named(void **state)
 {
     (void)state;
     test_directory directory;
@@ -161,7 +162,7 @@ static void who_gives_up_is_named(void **state)
     fake_job_teardown(&directory);
 }
 
-static void who_breaks_the_protocol_is_named(void **state)
+static void a_rank_that_breaks_the_protocol_is_named(void **state)
 {
     (void)state;
     static const test_fault faults[] = {
@@ -197,12 +198,12 @@ static void shards_are_checked_one_by_one(void **state)
     fake_job_teardown(&directory);
 }
 
-static void who_does_not_join_is_named(void **state)
+static void a_rank_that_does_not_join_is_named(void **state)
 {
     (void)state;
     static const test_fault faults[] = {
         {"hang", "1", "1", 1, "1 of 2 ranks have not joined within 0.5 s: rank 1 (pid"},
-        {"deaf", "0", "0", 1, "rank 0 (pid"},
+        {"ignore-term", "0", "0", 1, "rank 0 (pid"},
         {"stop", "1", "0", 1, "is stopped"},
     };
     test_directory directory;
@@ -213,12 +214,12 @@ static void who_does_not_join_is_named(void **state)
     fake_job_teardown(&directory);
 }
 
-static void who_is_not_ready_is_named(void **state)
+static void a_rank_that_is_not_ready_is_named(void **state)
 {
     (void)state;
     static const test_fault faults[] = {
         {"hang", "0", "2", 1, "1 of 1 ranks are not ready within 2 s of joining: rank 0 (host "},
-        {"deaf", "0", "3", 1, "error: 1 of 1 ranks are not ready"},
+        {"ignore-term", "0", "3", 1, "error: 1 of 1 ranks are not ready"},
     };
     test_directory directory;
     char hostname[256] = "";
@@ -230,7 +231,7 @@ static void who_is_not_ready_is_named(void **state)
                     &faults[i]);
         assert_non_null(strstr(program.text[TEST_STDERR], hostname));
     }
-    /* a rank that waits for the one that hangs is the first to say so */
+    /* the rank that waits for the one that hangs reports first */
     const test_fault waited = {"hang", "1", "2", 1, "(exchange #1 waits for rank 1)"};
     check_fault(&directory, FAKE_LIST("--timeout", "0.2"), &waited);
     assert_null(strstr(program.text[TEST_STDERR], "are not ready"));
@@ -247,16 +248,16 @@ static void a_stopped_rank_is_named_after_the_timeout(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        /* the others' collectives time out first, or the launcher's own watch: both name it */
+        /* the others' collectives time out first, or the launcher's own deadline; both name it */
         const int exit_status = run_fault(&directory, FAKE_LIST("--timeout", "0.3"), &faults[i]);
         char by_watch[64];
         (void)snprintf(by_watch, sizeof by_watch, "error: rank %s (pid", faults[i].rank);
         const char *err = program.text[TEST_STDERR];
         assert_int_equal(exit_status, 1);
-        assert_non_null(strstr(err, "is stopped by SIGSTOP")); /* told at once */
+        assert_non_null(strstr(err, "is stopped by SIGSTOP")); /* reported at once */
         assert_true(strstr(err, faults[i].named) != NULL || strstr(err, by_watch) != NULL);
     }
-    /* a job of one rank has nobody to time out on it */
+    /* in a job of one rank no other rank can time out */
     const test_fault alone = {"stop", "0", "6", 1, "has been stopped for more than 0.3 s"};
     check_fault(&directory, FAKE_LIST("--timeout", "0.3", "--ranks", "1"), &alone);
     fake_job_teardown(&directory);
@@ -355,7 +356,7 @@ static void a_full_disk_ends_the_job(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    /* a limit on the size of files is a disk that fills up, but for the errno */
+    /* a limit on the size of files acts like a full disk, except for the errno */
     const char *const arguments[] = {
         "/bin/sh",
         "-c",
@@ -385,14 +386,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_killed_at_any_moment_is_named),
-        cmocka_unit_test(what_a_rank_says_after_the_abort_arrives),
+        cmocka_unit_test(messages_after_the_abort_arrive),
         cmocka_unit_test(the_first_cause_gives_the_exit_status),
-        cmocka_unit_test(who_left_is_named_though_others_complain_first),
-        cmocka_unit_test(who_gives_up_is_named),
-        cmocka_unit_test(who_breaks_the_protocol_is_named),
+        cmocka_unit_test(the_rank_that_exited_is_the_cause),
+        cmocka_unit_test(a_rank_that_gives_up_is_named),
+        cmocka_unit_test(a_rank_that_breaks_the_protocol_is_named),
         cmocka_unit_test(shards_are_checked_one_by_one),
-        cmocka_unit_test(who_does_not_join_is_named),
-        cmocka_unit_test(who_is_not_ready_is_named),
+        cmocka_unit_test(a_rank_that_does_not_join_is_named),
+        cmocka_unit_test(a_rank_that_is_not_ready_is_named),
         cmocka_unit_test(a_stopped_rank_is_named_after_the_timeout),
         cmocka_unit_test(a_stopped_rank_may_go_on),
         cmocka_unit_test(two_jobs_cannot_have_one_directory),

@@ -33,7 +33,7 @@ static void ctrl_c_ends_after_the_step(void **state)
     fake_job_teardown(&directory);
 }
 
-/* Nobody would hear a polite end yet, and nothing is there to be saved. */
+/* Before the first step no rank would receive a Stop, and there is nothing to save. */
 static void ctrl_c_before_the_first_step_ends_at_once(void **state)
 {
     (void)state;
@@ -43,7 +43,7 @@ static void ctrl_c_before_the_first_step_ends_at_once(void **state)
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         const int signal_number = i % 2 == 0 ? SIGTERM : SIGINT;
         fake_job_start(&program, &directory, FAKE_LIST("--steps", "10"),
-                       FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
+                       FAKE_LIST("FAKE_WHAT=ignore-term", "FAKE_RANK=1", points[i], "FAKE_SAY=1"));
         test_program_wait_text(&program, TEST_STDOUT, "here I stay");
         assert_int_equal(kill(program.pid, signal_number), 0);
         assert_int_equal(test_program_wait(&program), 128 + signal_number);
@@ -58,9 +58,10 @@ static void a_second_ctrl_c_ends_at_once(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    /* rank 1 hangs, so that a polite end never comes */
-    fake_job_start(&program, &directory, FAKE_LIST("--steps", "10"),
-                   FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
+    /* rank 1 hangs, so that an orderly end never comes */
+    fake_job_start(
+        &program, &directory, FAKE_LIST("--steps", "10"),
+        FAKE_LIST("FAKE_WHAT=ignore-term", "FAKE_RANK=1", "FAKE_AT=6", "FAKE_LINES=own"));
     test_program_wait_text(&program, TEST_STDOUT, "step 0 of 1");
     assert_int_equal(kill(program.pid, SIGINT), 0);
     test_program_wait_text(&program, TEST_STDERR, "ending after the current step");
@@ -77,9 +78,9 @@ static void ranks_die_with_their_launcher(void **state)
     fake_job_setup(&directory);
     fake_job_start_endless(&program, &directory);
     assert_int_equal(kill(program.pid, SIGKILL), 0);
-    assert_int_equal(test_program_wait(&program), 137); /* also: both pipes have been let go */
+    assert_int_equal(test_program_wait(&program), 137); /* it returns, so both pipes are closed */
     test_program_wait_no_children();
-    /* and its locks are gone: the next job takes the same directory */
+    /* its locks are gone too: the next job takes the same directory */
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--steps", "2"), NULL), 0);
     fake_job_teardown(&directory);
 }
@@ -90,7 +91,7 @@ static void a_launcher_killed_early_leaves_no_rank(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     fake_job_start(&program, &directory, FAKE_LIST("--ranks", "4"),
-                   FAKE_LIST("FAKE_WHAT=deaf", "FAKE_RANK=0", "FAKE_AT=0"));
+                   FAKE_LIST("FAKE_WHAT=ignore-term", "FAKE_RANK=0", "FAKE_AT=0"));
     assert_int_equal(kill(program.pid, SIGKILL), 0);
     assert_int_equal(test_program_wait(&program), 137);
     test_program_wait_no_children();

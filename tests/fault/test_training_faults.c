@@ -1,4 +1,4 @@
-/* What goes wrong while the real ranks train. */
+/* Faults while the real ranks train. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static training_run run; /* its buffers are big */
 
 static const char endless[] = "100000000";
 
-/* The process's children by rising pid: the ranks in their order; how many. */
+/* The process's children by rising pid, which is the ranks' order. Returns how many. */
 static int list_ranks(pid_t launcher, pid_t *ranks, int ranks_max)
 {
     char path[64];
@@ -55,7 +55,7 @@ static void assert_says(const char *text)
     }
 }
 
-/* No file that was being written is left in the run's directory. */
+/* No half-written file is left in the run's directory. */
 static void assert_no_temporary_files(void)
 {
     DIR *directory = opendir(run.out);

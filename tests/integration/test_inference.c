@@ -27,7 +27,7 @@ static int make_model(void **state)
     return 0;
 }
 
-/* Runs the launcher on the model; program has what it said. */
+/* Runs the launcher on the model. program has its output. */
 static int infer(test_program *program, const char *mode, const char *ranks, const char *out,
                  const char *const *flags)
 {
@@ -82,7 +82,7 @@ static char *tokens_of(const char *ranks, const char *name, const char *const *f
 #define PROMPTS "--prompt", "he goed to school", "--prompt", "i has eat", "--prompt", "i has eat"
 #define DRAWN   PROMPTS, "--temperature", "0.9", "--top-p", "0.8"
 
-static void what_is_drawn_depends_on_no_number_of_ranks(void **state)
+static void draws_do_not_depend_on_the_number_of_ranks(void **state)
 {
     (void)state;
     char *one = tokens_of("1", "drawn-1", FLAGS(DRAWN));
@@ -146,7 +146,7 @@ static void sampling_out_of_range_is_refused_by_name(void **state)
     }
 }
 
-/* What streams by is what stands in the results, with one newline. */
+/* The streamed text is the one in the results, with one newline. */
 static void one_text_streams(void **state)
 {
     (void)state;
@@ -165,8 +165,8 @@ static void one_text_streams(void **state)
     json_decref(results);
 }
 
-/* A text that is on its way is interrupted once some of it is there: the line ends, and the record
- * has the answers that are whole, of which there are none. */
+/* A text is interrupted when a part of it is there. The line ends, and the record has the finished
+ * answers, of which there are none. */
 static void an_interrupted_text_ends_with_its_line(void **state)
 {
     (void)state;
@@ -321,7 +321,8 @@ static void assert_manifest(const char *name, const json_t *results)
 static json_t *read_lines(const char *name, const char *file)
 {
     char path[BASE_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/%s", test_directory_path(&directory, name), file);
+    (void)snprintf(path, sizeof path, "%s/%s", test_directory_path(&test_shared_directory, name),
+                   file);
     json_t *lines = json_array();
     FILE *stream = fopen(path, "re");
     assert_non_null(stream);
@@ -357,7 +358,7 @@ static void each_rank_says_where_its_time_went(void **state)
     double held_up_ms[2];
     json_int_t slowest = 0;
     free(tokens_of("2", "waits", FLAGS(PROMPTS, "--ignore-eos")));
-    json_t *results = read_results(test_directory_path(&directory, "waits"));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, "waits"));
     json_t *lines = read_lines("waits", "timings.jsonl");
     const json_t *ranks = json_object_get(results, "ranks");
     assert_int_equal(json_array_size(ranks), 2);
@@ -393,12 +394,13 @@ static void each_rank_says_where_its_time_went(void **state)
     /* alone nobody waits, and no line stays from the run before */
     char *one = tokens_of("1", "waits", FLAGS(PROMPTS));
     free(one);
-    results = read_results(test_directory_path(&directory, "waits"));
+    results = read_results(test_directory_path(&test_shared_directory, "waits"));
     const json_t *alone = json_array_get(json_object_get(results, "ranks"), 0);
     assert_true(json_is_null(json_object_get(alone, "all_reduce_waiting_ms_per_token")));
     assert_int_equal(real_at(alone, "all_reduces_per_token"), 0);
     json_decref(results);
-    assert_int_not_equal(access(test_directory_path(&directory, "waits/timings.jsonl"), F_OK), 0);
+    assert_int_not_equal(
+        access(test_directory_path(&test_shared_directory, "waits/timings.jsonl"), F_OK), 0);
 }
 
 /* Two layers: five all-reduces a step, each of a row of 64 floats for each token computed. */
@@ -406,7 +408,7 @@ static void libcoll_counts_what_a_token_costs(void **state)
 {
     (void)state;
     free(tokens_of("2", "counted", FLAGS("--prompt", "he goed to school", "--ignore-eos")));
-    json_t *results = read_results(test_directory_path(&directory, "counted"));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, "counted"));
     const double layers = real_at(json_object_get(results, "model"), "layers");
     const json_t *rank = json_array_get(json_object_get(results, "ranks"), 1);
     const double drawn = real_at(rank, "tokens_drawn");
@@ -420,7 +422,7 @@ static void libcoll_counts_what_a_token_costs(void **state)
     json_decref(results);
 }
 
-/* One line for each rank; the halves of the weights are not twice the whole. */
+/* One line for each rank. The halves of the weights are not twice the whole. */
 static void each_rank_says_what_it_has_loaded(void **state)
 {
     (void)state;
@@ -452,7 +454,7 @@ static void a_training_keeps_its_manifest(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "holds the record of a training"));
 }
 
-static void what_cannot_be_is_suspect(void **state)
+static void impossible_speed_ups_are_suspect(void **state)
 {
     (void)state;
     assert_null(launch_inference_suspect(1.9, 1e8, 2, false, 3e7));
@@ -509,8 +511,8 @@ static size_t first_count(const char *name, const char *key, const char *const *
     return count;
 }
 
-/* The third token that is made becomes one that ends a text. */
-static void the_checkpoint_says_where_a_text_ends(void **state)
+/* Makes the third token that is drawn a stop token. */
+static void the_checkpoint_has_the_stop_tokens(void **state)
 {
     (void)state;
     char text[128];
@@ -531,7 +533,7 @@ static void the_checkpoint_says_where_a_text_ends(void **state)
     assert_int_equal(first_count("ignored", "token_ids", FLAGS(PROMPTS, "--ignore-eos")), 12);
 }
 
-static void the_checkpoint_says_what_stands_behind_a_prompt(void **state)
+static void the_checkpoint_has_the_suffix_of_prompts(void **state)
 {
     (void)state;
     write_generation_config("{\"eos_token_id\":511,\"prompt_suffix\":\"\"}");
@@ -555,7 +557,7 @@ static void the_checkpoint_says_what_stands_behind_a_prompt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_drawn_depends_on_no_number_of_ranks),
+        cmocka_unit_test(draws_do_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(replicas_draw_the_same),
         cmocka_unit_test(sampling_out_of_range_is_refused_by_name),
         cmocka_unit_test(one_text_streams),
@@ -567,9 +569,9 @@ int main(void)
         cmocka_unit_test(each_rank_says_where_its_time_went),
         cmocka_unit_test(libcoll_counts_what_a_token_costs),
         cmocka_unit_test(a_training_keeps_its_manifest),
-        cmocka_unit_test(what_cannot_be_is_suspect),
-        cmocka_unit_test(the_checkpoint_says_where_a_text_ends),
-        cmocka_unit_test(the_checkpoint_says_what_stands_behind_a_prompt),
+        cmocka_unit_test(impossible_speed_ups_are_suspect),
+        cmocka_unit_test(the_checkpoint_has_the_stop_tokens),
+        cmocka_unit_test(the_checkpoint_has_the_suffix_of_prompts),
     };
     return cmocka_run_group_tests(tests, make_model, test_shared_directory_remove);
 }

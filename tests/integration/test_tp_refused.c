@@ -1,5 +1,5 @@
-/* What --mode tp-cpu cannot take: checkpoints, prompts and world sizes. Each is refused in one line
- * that says what is wrong, before any rank computes anything. */
+/* Inputs that --mode tp-cpu refuses: checkpoints, prompts and world sizes. Each is refused in one
+ * line that names the fault, before any rank computes anything. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static int run(const char *ranks, const char *prompt)
     return code;
 }
 
-/* One line on standard error, with these words in it; and nothing has been answered. */
+/* There is one line on standard error with this text in it, and no answer. */
 static void expect_refused(const char *ranks, const char *prompt, const char *words)
 {
     const int code = run(ranks, prompt);
@@ -101,7 +101,7 @@ static void put(const char *name, const void *data, size_t size_bytes)
               &error);
 }
 
-/* Writes the file with `with` in the place of `what`, of the same length. */
+/* Replaces `what` in the file by `with`, which has the same length. */
 static void replace(const char *name, const char *what, const char *with)
 {
     size_t size_bytes = 0;
@@ -115,7 +115,7 @@ static void replace(const char *name, const char *what, const char *with)
     free(data);
 }
 
-static void a_good_one_is_taken(void **state)
+static void a_good_checkpoint_is_read(void **state)
 {
     (void)state;
     write_checkpoint();
@@ -146,7 +146,7 @@ static void missing_and_cut_weights(void **state)
     free(data);
 }
 
-static void headers_that_lie(void **state)
+static void headers_that_do_not_match(void **state)
 {
     (void)state;
     static const struct {
@@ -168,8 +168,8 @@ static void headers_that_lie(void **state)
     }
 }
 
-/* The last tensor (32 floats) is said to lie elsewhere. */
-static void offsets_that_lie(void **state)
+/* The offsets of the last tensor (32 floats) are changed. */
+static void offsets_that_do_not_match(void **state)
 {
     (void)state;
     static const struct {
@@ -245,10 +245,14 @@ static void worlds_that_do_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_one_is_taken),    cmocka_unit_test(missing_and_cut_weights),
-        cmocka_unit_test(headers_that_lie),       cmocka_unit_test(offsets_that_lie),
-        cmocka_unit_test(another_type_of_model),  cmocka_unit_test(a_tokenizer_that_does_not_fit),
-        cmocka_unit_test(prompts_that_cannot_be), cmocka_unit_test(worlds_that_do_not_fit),
+        cmocka_unit_test(a_good_checkpoint_is_read),
+        cmocka_unit_test(missing_and_cut_weights),
+        cmocka_unit_test(headers_that_do_not_match),
+        cmocka_unit_test(offsets_that_do_not_match),
+        cmocka_unit_test(another_type_of_model),
+        cmocka_unit_test(a_tokenizer_that_does_not_fit),
+        cmocka_unit_test(prompts_that_cannot_be),
+        cmocka_unit_test(worlds_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -52,7 +52,7 @@ static void ranks_and_micro_batches_nest(void **state)
     training_assert_same_file(&one, "state-rank-0.safetensors", &two, "state-rank-0.safetensors");
 }
 
-static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
+static void every_algorithm_and_transport_keeps_ranks_equal(void **state)
 {
     (void)state;
     static const char *const transports[] = {"shm", "tcp", "zmq"};
@@ -84,7 +84,7 @@ static void every_way_of_all_reduce_keeps_ranks_equal(void **state)
     }
 }
 
-/* After `auto` the record has what ran. */
+/* After `auto` the record names the algorithms that ran. */
 static void the_record_names_the_algorithm_that_ran(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void the_record_names_the_algorithm_that_ran(void **state)
     }
 }
 
-/* Nothing is trained and nothing written where no sentence fits. */
+/* If no sentence fits, nothing is trained and nothing written. */
 static void a_context_that_fits_no_sentence_is_refused(void **state)
 {
     (void)state;
@@ -183,8 +183,9 @@ static void a_checkpoint_generates(void **state)
     test_program_assert_no_children();
 }
 
-/* Training goes on from the record's own model, into the same directory: moved away or overwritten,
- * the checkpoint is read before and replaced after, and both ways give the same bits. */
+/* Training continues from the record's own model, into the same directory. The directory is moved
+ * away or overwritten. In both cases the checkpoint is read before and replaced after, and the bits
+ * are the same. */
 static void training_goes_on_in_the_same_directory(void **state)
 {
     (void)state;
@@ -215,7 +216,8 @@ static const char *write_data(const char *name, const char *text)
     return path;
 }
 
-/* Three sentences for four ranks: one rank has none, and joins every step with zero tokens. */
+/* Three sentences for four ranks: one rank has none, and takes part in every step with zero
+ * tokens. */
 static void a_rank_without_sentences_joins_in(void **state)
 {
     (void)state;
@@ -227,7 +229,7 @@ static void a_rank_without_sentences_joins_in(void **state)
     training_assert_same_file(&one, "state-rank-0.safetensors", &one, "state-rank-3.safetensors");
 }
 
-/* A sentence of thousands of characters is told in part. */
+/* A sentence of thousands of characters is shown in part. */
 static void a_long_sentence_is_shortened(void **state)
 {
     (void)state;
@@ -273,8 +275,8 @@ static int launch(training_run *run, const char *const *arguments)
     return test_program_wait(&run->program);
 }
 
-/* JOB.json names what is below --root by its path from there: with the root at another place, it
- * runs as it was written, digests included; without one, or with other data, it does not. */
+/* JOB.json names files below --root by their path from there. With the root elsewhere the job runs
+ * as before, digests included. Without a root, or with other data, it does not. */
 static void a_job_moves_with_its_root(void **state)
 {
     (void)state;
@@ -329,7 +331,7 @@ static void set_last_position(const training_run *run, float value)
     free(file);
 }
 
-/* The last update makes an infinity, and no step comes after it to trip over that. */
+/* The last update makes an infinity, and no later step would notice. */
 static void parameters_out_of_range_are_warned_of(void **state)
 {
     (void)state;
@@ -370,7 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_command_gives_the_same_bits),
         cmocka_unit_test(ranks_and_micro_batches_nest),
-        cmocka_unit_test(every_way_of_all_reduce_keeps_ranks_equal),
+        cmocka_unit_test(every_algorithm_and_transport_keeps_ranks_equal),
         cmocka_unit_test(the_record_names_the_algorithm_that_ran),
         cmocka_unit_test(a_context_that_fits_no_sentence_is_refused),
         cmocka_unit_test(the_record_says_what_happened),

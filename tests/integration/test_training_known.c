@@ -1,4 +1,4 @@
-/* Whole jobs whose outcome is known beforehand. */
+/* Whole jobs whose result is known in advance. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool same_parameters(const training_run *a, const training_run *b)
     return same;
 }
 
-/* A learning rate of 0 ends with what a job starts from. */
+/* With a learning rate of 0, a job ends with its first parameters. */
 static void a_job_starts_from_its_seed_alone(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void a_job_starts_from_its_seed_alone(void **state)
     assert_false(same_parameters(&one, &two));
 }
 
-/* AdamW's constants stay doubles up to the kernels: as a float this beta2 is 1, and the first
+/* AdamW's constants stay doubles up to the kernels. As a float this beta2 is 1, and the first
  * update would divide 0 by 0. */
 static void a_beta_near_one_trains(void **state)
 {
@@ -67,7 +67,7 @@ static void a_beta_near_one_trains(void **state)
     json_decref(manifest);
 }
 
-/* Each update is to multiply the weights by 1 - 100 × 100: they overflow within ten steps. */
+/* Each update multiplies the weights by 1 - 100 × 100, so they overflow within ten steps. */
 static void a_diverging_learning_rate_ends_the_job(void **state)
 {
     (void)state;
@@ -80,8 +80,8 @@ static void a_diverging_learning_rate_ends_the_job(void **state)
     json_decref(manifest);
 }
 
-/* Learns four corrections by heart, and is asked for those and for three that it cannot know. */
-static void the_accuracy_is_known(void **state)
+/* Learns four corrections by heart. Then answers those, and three that it cannot know. */
+static void accuracy_is_exact(void **state)
 {
     (void)state;
 #define LEARNT                                                                                     \
@@ -123,7 +123,7 @@ int main(void)
         cmocka_unit_test(a_job_starts_from_its_seed_alone),
         cmocka_unit_test(a_beta_near_one_trains),
         cmocka_unit_test(a_diverging_learning_rate_ends_the_job),
-        cmocka_unit_test(the_accuracy_is_known),
+        cmocka_unit_test(accuracy_is_exact),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

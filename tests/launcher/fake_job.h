@@ -6,7 +6,7 @@
 
 #include "program.h"
 
-/* Fresh directory with data.jsonl and tokenizer.json; nothing of a job is left in it but its
+/* Makes a directory with data.jsonl and tokenizer.json. A job leaves nothing in it but its
  * --out. */
 void fake_job_setup(test_directory *directory);
 void fake_job_teardown(test_directory *directory);
@@ -16,17 +16,18 @@ void fake_job_teardown(test_directory *directory);
 void fake_job_start(test_program *program, const test_directory *directory,
                     const char *const *flags, const char *const *variables);
 
-/* Starts, waits, checks that no process is left; the exit status. */
+/* Starts the job, waits, and checks that no process is left. Returns the exit status. */
 int fake_job_run(test_program *program, const test_directory *directory, const char *const *flags,
                  const char *const *variables);
 
-/* Whether the directory has such a file or directory; and what is in such a file, to be freed. */
+/* Whether the directory has such a file or directory; and the content of such a file, which the
+ * caller frees. */
 bool fake_job_left(const test_directory *directory, const char *name);
 char *fake_job_read(const test_directory *directory, const char *name);
 
 #define FAKE_ENDLESS "100000000" /* steps */
 
-/* Starts a job of so many, whose ranks print their steps; returns when it trains. */
+/* Starts an endless job, whose ranks print their steps. Returns when it trains. */
 void fake_job_start_endless(test_program *program, const test_directory *directory);
 
 #define FAKE_LIST(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})

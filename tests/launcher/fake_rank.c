@@ -1,14 +1,14 @@
-/* A rank that trains nothing, for the tests of the launcher: it joins, exchanges, reports made-up
+/* A rank that trains nothing, for the tests of the launcher. It joins, exchanges, reports made-up
  * steps and finishes, over the real control client. The environment makes it misbehave:
  *   FAKE_WHAT   what it does: kill, segv, stop, exit, silent, fail, secondary, garbage, oversize, …
  *   FAKE_RANK   which rank does it (default: none)
  *   FAKE_WORLD  only in a job of so many ranks (default: any)
  *   FAKE_AT     when: the number of the point in its life (see at_point)
  *   FAKE_LINES  "same" or "own": a line on stdout at every step
- *   FAKE_HEIR   who exits leaves a child that holds its connection; rank 0 fails for want of it
- *   FAKE_ABORT  rank 0 gives its own work up at that point, and says so
- *   FAKE_SAY    a deaf rank says where it is
- *   FAKE_DUMP   who fails has a flight record of so many bytes, begun after the abort was heard */
+ *   FAKE_HEIR   a rank that exits leaves a child that holds its connection; rank 0 then fails
+ *   FAKE_ABORT  rank 0 fails by itself at that point, and reports it
+ *   FAKE_SAY    a rank that ignores SIGTERM prints where it is
+ *   FAKE_DUMP   a rank that fails has a flight record of so many bytes, begun after the abort */
 #include <control.pb-c.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -47,7 +47,7 @@ static long env_long(const char *name, long otherwise)
     return text != NULL ? strtol(text, NULL, 10) : otherwise;
 }
 
-/* Puts bytes onto the control connection as they are. */
+/* Writes bytes to the control connection, without the bus. */
 static void send_raw(fake_rank *fake, size_t size_bytes)
 {
     static uint8_t bytes[PROTO_RANK_MESSAGE_BYTES_MAX];
@@ -86,7 +86,7 @@ static void hang_up(fake_rank *fake)
     proto_bus_close(fake->client->bus);
 }
 
-/* Its connection ends before it does: not until it is sent SIGTERM. */
+/* Closes its connection before it dies, which it does only after SIGTERM. */
 static void die_slowly(fake_rank *fake, int signal_number)
 {
     int heard = 0;
@@ -105,7 +105,7 @@ static void leave(fake_rank *fake, int exit_code)
     exit(exit_code);
 }
 
-/* What the process has open stays open in its child. */
+/* The child keeps open what the process has open. */
 static void leave_heir(void)
 {
     if (fork() == 0) {
@@ -115,7 +115,7 @@ static void leave_heir(void)
     }
 }
 
-/* Rank 0 sees the process of the rank end, and says that it fails for want of it. */
+/* Rank 0 sees the rank's process end, and reports that it fails because of that. */
 static void miss(fake_rank *fake, int rank)
 {
     const char *pid = strstr(proto_client_peer_name(fake->client, rank), "pid ");
@@ -128,8 +128,8 @@ static void miss(fake_rank *fake, int rank)
     leave(fake, BASE_EXIT_ERROR);
 }
 
-/* Hangs, and does not mind SIGTERM. */
-static void play_deaf(void)
+/* Hangs, and ignores SIGTERM. */
+static void ignore_sigterm(void)
 {
     (void)signal(SIGTERM, SIG_IGN);
     if (getenv("FAKE_SAY") != NULL) {
@@ -141,7 +141,7 @@ static void play_deaf(void)
     }
 }
 
-/* Reached a point of its life: misbehaves here, when it is told to. */
+/* Has reached a point of its life. Misbehaves here if the environment says so. */
 static void at_point(fake_rank *fake, long point)
 {
     const char *what = fake->what;
@@ -175,8 +175,8 @@ static void at_point(fake_rank *fake, long point)
         for (;;) {
             (void)pause();
         }
-    } else if (strcmp(what, "deaf") == 0) {
-        play_deaf();
+    } else if (strcmp(what, "ignore-term") == 0) {
+        ignore_sigterm();
     } else if (strcmp(what, "fail") == 0) {
         send_failed(fake, BASE_ERR_IO, "the disk is full", false);
         leave(fake, 5);
@@ -218,7 +218,7 @@ static void write_record(void *user, int fd, const char *reason)
                   fake->identity.rank, (int)size_bytes, 0);
 }
 
-/* What failed here: reported as the trainer does it, then out. */
+/* Reports a failure as the trainer does, and exits. */
 static void fail(fake_rank *fake, const base_error *error)
 {
     const bool secondary = error->status == BASE_ERR_ABORTED || error->status == BASE_ERR_PEER;
@@ -233,7 +233,7 @@ static void fail(fake_rank *fake, const base_error *error)
     leave(fake, BASE_EXIT_ERROR);
 }
 
-/* One exchange: everybody's rank comes back in rank order. */
+/* One exchange: checks that all ranks' numbers come back in rank order. */
 static void exchange(fake_rank *fake)
 {
     base_error error = {0};
@@ -355,14 +355,14 @@ int main(void)
     if (training) {
         ready(&fake);
         at_point(&fake, POINT_READY);
-        exchange(&fake); /* as the trainer: nothing before all are ready */
+        exchange(&fake); /* as the trainer does: nothing before all are ready */
         const long steps = (long)fake.identity.job.train.steps;
         for (long i = 0; i < steps; i++) {
             step(&fake);
             fake.step++;
             at_point(&fake, POINT_STEPS + i);
             exchange(&fake);
-            /* everybody stops at the same step: asked for in one rank, agreed on by all */
+            /* all stop at the same step: one rank is asked to, and all agree */
             int32_t stops[64] = {0};
             const int32_t stop = proto_client_stop_requested(fake.client) ? 1 : 0;
             if (proto_client_exchange(fake.client, &stop, stops, sizeof stop, BASE_NO_DEADLINE,

@@ -1,4 +1,4 @@
-/* The launcher with the fake rank in the place of the real one. */
+/* The launcher with the fake rank instead of the real one. */
 #include <signal.h>
 
 #include "base/log.h"

@@ -143,7 +143,8 @@ void test_program_wait_no_children(void)
 void test_program_assert_no_children(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    /* A program that ends is looked at by a process of the leak checker's, which may outlive it. */
+    /* The leak checker inspects a program that ends with a process of its own, which may outlive
+     * it. */
     test_program_wait_no_children();
 #else
     int status = 0;

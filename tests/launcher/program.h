@@ -1,5 +1,5 @@
-/* Running a program in a test: start it, wait for what it prints, signal it, take its exit status.
- * The test's process becomes a subreaper, so that whatever a program leaves behind is found. */
+/* Runs a program in a test: starts it, waits for its output, signals it, and takes its exit status.
+ * The test's process becomes a subreaper, so that it finds whatever a program leaves behind. */
 #ifndef TEST_PROGRAM_H
 #define TEST_PROGRAM_H
 
@@ -26,16 +26,17 @@ void test_program_start(test_program *program, const char *const *arguments,
 /* Reads until `text` is in the stream; fails the test at the stream's end or after a minute. */
 void test_program_wait_text(test_program *program, int stream, const char *text);
 
-/* Reads until it has ended: its exit code, or 128 + the signal. Fails after a minute. */
+/* Reads until the program has ended. Returns its exit code, or 128 + the signal. Fails after a
+ * minute. */
 int test_program_wait(test_program *program);
 
 /* Fails the test unless the process has no children left, running or not. Call after wait. */
 void test_program_assert_no_children(void);
 
-/* Waits until no children are left; fails after a minute. For what dies a moment later. */
+/* Waits until no children are left; fails after a minute. For processes that die a moment later. */
 void test_program_wait_no_children(void);
 
-/* The number after `before` in a stream: "pid " gives a pid. Fails when it is not there. */
+/* The number after `before` in a stream: "pid " gives a pid. Fails if it is not there. */
 long test_program_number_after(const test_program *program, int stream, const char *before);
 
 #endif

@@ -45,7 +45,8 @@ static void no_two_jobs_share_a_cpu(void **state)
     launch_affinity second;
     launch_affinity third;
     assert_ok(launch_affinity_init(&first, 1, 1, true, &error), &error);
-    if (!first.bound) { /* beside jobs that hold them all, where main could not step aside */
+    if (!first.bound) {
+        /* other jobs may hold them all, if main could not leave their network namespace */
         launch_affinity_fini(&first);
         skip();
     }
@@ -56,7 +57,7 @@ static void no_two_jobs_share_a_cpu(void **state)
     }
     launch_affinity_fini(&second);
 
-    /* a dry run takes nothing: what it saw free can still be had */
+    /* a dry run takes nothing: the CPUs that it saw are still free */
     launch_affinity_fini(&first);
     assert_ok(launch_affinity_init(&first, 1, 1, false, &error), &error);
     assert_ok(launch_affinity_init(&third, 1, 1, true, &error), &error);
@@ -83,8 +84,8 @@ int main(void)
         cmocka_unit_test(no_two_jobs_share_a_cpu),
         cmocka_unit_test(more_ranks_than_cpus_are_not_bound),
     };
-    /* The rest of the suite runs jobs at the same time: their claims are names of another network
-     * namespace then. */
+    /* The rest of the suite runs jobs at the same time. In another network namespace their claims
+     * do not count. */
     if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
         print_message("among the claims of other jobs: no namespaces here\n");
     }

@@ -1,5 +1,5 @@
-/* Whole jobs of well-behaved fake ranks under the real launcher: what they say, what they leave,
- * and where. */
+/* Whole jobs of well-behaved fake ranks under the real launcher: their output, and the files that
+ * they leave. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,8 +134,8 @@ static void scaling_is_measured_after_the_job(void **state)
     fake_job_teardown(&directory);
 }
 
-/* The job itself is good, and its record; what went wrong afterwards is told in both places. */
-static void a_failed_measurement_is_told(void **state)
+/* The job itself and its record are good. The failure afterwards is reported in both. */
+static void a_failed_measurement_is_reported(void **state)
 {
     (void)state;
     test_directory directory;
@@ -156,8 +156,8 @@ static void a_failed_measurement_is_told(void **state)
     fake_job_teardown(&directory);
 }
 
-/* A job that cannot have the CPUs it wants says so, on stderr and in its record. */
-static void ranks_without_cpus_of_their_own_are_told(void **state)
+/* If ranks have no CPUs of their own, stderr and the record say so. */
+static void unbound_ranks_are_reported(void **state)
 {
     (void)state;
     test_directory directory;
@@ -201,7 +201,7 @@ static void output_is_prefixed_and_collapsed(void **state)
     assert_string_equal(log, "step 0 of 1\nstep 1 of 1\nstep 2 of 1\nstep 3 of 1\nstep 4 of 1\n");
     free(log);
 
-    /* however they are timed: every step is said for every rank, and once at most for each */
+    /* whatever the timing, each rank prints every step, and each step once at most */
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--ranks", "3", "--steps", "1"),
                                   FAKE_LIST("FAKE_LINES=same")),
                      0);
@@ -210,7 +210,7 @@ static void output_is_prefixed_and_collapsed(void **state)
     fake_job_teardown(&directory);
 }
 
-/* A checkpoint as far as the launcher looks into it; its path. */
+/* Makes as much of a checkpoint as the launcher reads. Returns its path. */
 static void make_model(const test_directory *directory, char *model, size_t size_bytes)
 {
     static const char config[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
@@ -248,8 +248,8 @@ static void generated_texts_come_in_order(void **state)
     fake_job_teardown(&directory);
 }
 
-/* A checkpoint is parameters and nothing else: the first line says so. */
-static void a_run_from_a_checkpoint_says_what_that_is(void **state)
+/* A checkpoint has only parameters. The first line says so. */
+static void a_run_from_a_checkpoint_says_what_it_reads(void **state)
 {
     (void)state;
     static const char first[] = "launcher: --checkpoint: the parameters are those of ";
@@ -270,7 +270,7 @@ static void a_run_from_a_checkpoint_says_what_that_is(void **state)
     fake_job_teardown(&directory);
 }
 
-/* However --out is written, it is one directory. */
+/* However --out is written, it is the same directory. */
 static void out_is_one_directory_by_any_name(void **state)
 {
     (void)state;
@@ -334,8 +334,8 @@ static void a_loss_that_grows_is_warned_of(void **state)
     fake_job_teardown(&directory);
 }
 
-/* No file may have more than 16 KiB, as on a full disk: nobody is pointed to a record that is not
- * whole. */
+/* No file may have more than 16 KiB, as on a full disk. No line may name a record that is not
+ * complete. */
 static void a_full_disk_leaves_no_record_to_point_to(void **state)
 {
     (void)state;
@@ -369,11 +369,11 @@ int main(void)
         cmocka_unit_test(the_summary_says_what_happened),
         cmocka_unit_test(progress_is_a_few_plain_lines),
         cmocka_unit_test(scaling_is_measured_after_the_job),
-        cmocka_unit_test(a_failed_measurement_is_told),
-        cmocka_unit_test(ranks_without_cpus_of_their_own_are_told),
+        cmocka_unit_test(a_failed_measurement_is_reported),
+        cmocka_unit_test(unbound_ranks_are_reported),
         cmocka_unit_test(output_is_prefixed_and_collapsed),
         cmocka_unit_test(generated_texts_come_in_order),
-        cmocka_unit_test(a_run_from_a_checkpoint_says_what_that_is),
+        cmocka_unit_test(a_run_from_a_checkpoint_says_what_it_reads),
         cmocka_unit_test(out_is_one_directory_by_any_name),
         cmocka_unit_test(a_full_disk_leaves_no_record_to_point_to),
         cmocka_unit_test(a_loss_that_grows_is_warned_of),

@@ -1,5 +1,5 @@
-/* Jobs that never begin: those that were not asked to, and those with a flag, a file or a directory
- * that cannot be. Each is told in one line, and --out stays as it was. */
+/* Jobs that never begin: those that were not asked to, and those with an impossible flag, file or
+ * directory. Each is refused in one line, and --out stays as it was. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void a_dry_run_starts_nothing(void **state)
     fake_job_teardown(&directory);
 }
 
-static void wrong_usage_is_one_line_and_2(void **state)
+static void wrong_usage_is_one_line_and_exit_code_2(void **state)
 {
     (void)state;
     static const char *const cases[][3] = {
@@ -93,15 +93,15 @@ static void missing_files_are_one_line(void **state)
         assert_non_null(strstr(err, "/no/such/place"));
         assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     }
-    /* a place that cannot be written */
+    /* a directory that cannot be written */
     assert_int_equal(fake_job_run(&program, &directory, FAKE_LIST("--out", "/proc/nothing"), NULL),
                      1);
     assert_non_null(strstr(program.text[TEST_STDERR], "/proc/nothing"));
     fake_job_teardown(&directory);
 }
 
-/* Whatever goes wrong before the training leaves OUT as it was: not there, or a good record. */
-static void a_false_start_leaves_out_as_it_was(void **state)
+/* A failure before the training leaves OUT as it was: missing, or a good record. */
+static void a_failed_start_does_not_change_the_directory(void **state)
 {
     (void)state;
     static const char *const points[] = {"0", "1", "2", "3"};
@@ -137,7 +137,7 @@ static void a_false_start_leaves_out_as_it_was(void **state)
     fake_job_teardown(&directory);
 }
 
-static void what_is_no_file_is_refused_at_once(void **state)
+static void other_than_regular_files_are_refused_at_once(void **state)
 {
     (void)state;
     static const char *const flags[] = {"--data", "--tokenizer", "--heldout"};
@@ -162,11 +162,11 @@ static void what_is_no_file_is_refused_at_once(void **state)
     fake_job_teardown(&directory);
 }
 
-/* A file's fault is 1, a flag's 2. */
-static void bad_contents_are_one_line_and_1(void **state)
+/* A bad file gives exit code 1, a bad flag 2. */
+static void a_bad_file_is_one_line_and_exit_code_1(void **state)
 {
     (void)state;
-    /* a checkpoint's config.json that no model can have */
+    /* a checkpoint's config.json that fits no model */
     static const char impossible[] = "{\"vocab_size\": 301, \"n_embd\": 128, \"n_layer\": 2, "
                                      "\"n_head\": 3, \"n_positions\": 64}";
     static const char *const texts[] = {
@@ -225,11 +225,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dry_run_starts_nothing),
-        cmocka_unit_test(wrong_usage_is_one_line_and_2),
+        cmocka_unit_test(wrong_usage_is_one_line_and_exit_code_2),
         cmocka_unit_test(missing_files_are_one_line),
-        cmocka_unit_test(a_false_start_leaves_out_as_it_was),
-        cmocka_unit_test(what_is_no_file_is_refused_at_once),
-        cmocka_unit_test(bad_contents_are_one_line_and_1),
+        cmocka_unit_test(a_failed_start_does_not_change_the_directory),
+        cmocka_unit_test(other_than_regular_files_are_refused_at_once),
+        cmocka_unit_test(a_bad_file_is_one_line_and_exit_code_1),
         cmocka_unit_test(help_and_version_are_on_stdout),
         cmocka_unit_test(a_rank_by_hand_says_what_to_run),
     };

@@ -36,7 +36,7 @@ static void say(launch_lines *lines, int rank, const char *text, int64_t now_ns)
     launch_lines_add(lines, rank, OUT, text, strlen(text), now_ns);
 }
 
-static void what_all_say_is_said_once_and_at_once(void **state)
+static void a_line_of_all_ranks_is_printed_once_and_at_once(void **state)
 {
     (void)state;
     launch_lines *lines = make();
@@ -49,7 +49,7 @@ static void what_all_say_is_said_once_and_at_once(void **state)
     launch_lines_destroy(lines);
 }
 
-static void what_some_say_is_said_when_the_window_ends(void **state)
+static void a_line_of_some_ranks_is_printed_when_the_window_ends(void **state)
 {
     (void)state;
     launch_lines *lines = make();
@@ -73,7 +73,7 @@ static void no_rank_s_lines_change_their_order(void **state)
     say(lines, 0, "a\nb\na\n", 0);
     say(lines, 1, "b\na\n", 1);
     launch_lines_destroy(lines);
-    /* rank 1's b joins the first b, and its a only the a behind it */
+    /* rank 1's b joins the first b, and its a only the a after it */
     assert_string_equal(printed, "1:[rank 0] a\n1:[ranks 0,1] b\n1:[ranks 0,1] a\n");
 }
 
@@ -107,15 +107,15 @@ static void memory_is_bounded(void **state)
         (void)snprintf(text, sizeof text, "%d\n", i);
         say(lines, 0, text, window_ns);
     }
-    assert_string_equal(printed, "1:[rank 0] 0\n"); /* the oldest made room */
+    assert_string_equal(printed, "1:[rank 0] 0\n"); /* the oldest was printed to make room */
     launch_lines_destroy(lines);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_all_say_is_said_once_and_at_once),
-        cmocka_unit_test(what_some_say_is_said_when_the_window_ends),
+        cmocka_unit_test(a_line_of_all_ranks_is_printed_once_and_at_once),
+        cmocka_unit_test(a_line_of_some_ranks_is_printed_when_the_window_ends),
         cmocka_unit_test(no_rank_s_lines_change_their_order),
         cmocka_unit_test(streams_and_parts_stay_apart),
         cmocka_unit_test(memory_is_bounded),

@@ -1,4 +1,4 @@
-/* launch/options.h: from the command line to the job. */
+/* launch/options.h: a command line becomes a job. */
 #include "launch/options.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static base_status parse(launch_options *options, const char *const *words, base
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-static void nothing_said_is_the_default_job(void **state)
+static void no_flags_give_the_default_job(void **state)
 {
     (void)state;
     static launch_options options;
@@ -141,7 +141,7 @@ static void compare_takes_two(void **state)
     assert_status(parse(&options, WORDS("compare", "A", "B", "C"), &error), BASE_ERR_INVALID);
 }
 
-static void what_is_measured_after_a_job(void **state)
+static void measurements_after_a_job(void **state)
 {
     (void)state;
     static launch_options options;
@@ -149,7 +149,7 @@ static void what_is_measured_after_a_job(void **state)
     int ranks[LAUNCH_SCALING_POINTS_MAX];
     assert_ok(parse(&options, WORDS("--steps", "50"), &error), &error);
     assert_int_equal(launch_scaling_plan(&options, ranks), 2);
-    assert_int_equal(ranks[0], 2); /* the job's own, under the same conditions */
+    assert_int_equal(ranks[0], 2); /* the job's own, measured under the same conditions */
     assert_int_equal(ranks[1], 1);
     assert_ok(parse(&options, WORDS("--steps", "49"), &error), &error);
     assert_int_equal(launch_scaling_plan(&options, ranks), 0);
@@ -169,13 +169,13 @@ static void what_is_measured_after_a_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_said_is_the_default_job),
+        cmocka_unit_test(no_flags_give_the_default_job),
         cmocka_unit_test(inference_has_a_seed_of_its_own),
         cmocka_unit_test(flags_reach_the_job),
         cmocka_unit_test(relative_paths_become_absolute),
         cmocka_unit_test(generate_takes_prompts),
         cmocka_unit_test(compare_takes_two),
-        cmocka_unit_test(what_is_measured_after_a_job),
+        cmocka_unit_test(measurements_after_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

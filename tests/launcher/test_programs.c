@@ -1,4 +1,4 @@
-/* Programs of the user's under the real launcher: launcher --ranks N -- PROGRAM. */
+/* Users' programs under the real launcher: launcher --ranks N -- PROGRAM. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 static test_program program; /* its buffers are big */
 
-/* Scripts that leave a process in a session of its own behind, out of reach of group and parent. */
+/* Scripts that leave a process in a session of its own, which neither its group nor its parent
+ * reaches. */
 static const char escape_and_go[] = "setsid sh -c 'echo escaped $RANK; exec sleep 600' & exit 0";
 static const char escape_and_fail[] = "setsid sh -c 'echo escaped $RANK; exec sleep 600' & "
                                       "if [ $RANK = 0 ]; then exit 4; else wait; fi";
@@ -27,8 +28,8 @@ static int run(const char *const *arguments)
     return test_program_wait(&program);
 }
 
-/* Until both ranks have said a word and their number: no one line of both, which takes that they
- * say it at about the same time. */
+/* Waits until both ranks have printed a word and their number. It does not wait for one merged
+ * line, which needs both at about the same time. */
 static void wait_both(const char *word)
 {
     char text[64];
@@ -52,8 +53,8 @@ static void output_and_arguments_come_through(void **state)
     test_program_assert_no_children();
 }
 
-/* A full disk costs what ranks have said, and is told; a reader who has gone costs nothing. */
-static void output_that_is_lost_is_told(void **state)
+/* A full disk loses output, which is an error. A reader that has gone is none. */
+static void lost_output_is_an_error(void **state)
 {
     (void)state;
     static const char full[] = "exec " FAKE_LAUNCHER_PATH " --no-bind --ranks 2 -- echo word";
@@ -78,7 +79,7 @@ static void the_first_failing_rank_gives_the_exit_code(void **state)
     test_program_assert_no_children();
 }
 
-static void what_a_program_leaves_behind_ends_with_it(void **state)
+static void descendants_end_with_their_program(void **state)
 {
     (void)state;
     assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", escape_and_go), 0);
@@ -112,16 +113,16 @@ static void a_signal_is_passed_on_and_the_second_is_final(void **state)
     assert_non_null(strstr(program.text[TEST_STDOUT], "bye"));
     test_program_assert_no_children();
 
-    const char *const deaf[] = {FAKE_LAUNCHER_PATH,
-                                "--no-bind",
-                                "--ranks",
-                                "2",
-                                "--",
-                                "sh",
-                                "-c",
-                                "trap '' TERM; echo up $RANK; while :; do sleep 600; done",
-                                NULL};
-    test_program_start(&program, deaf, NULL);
+    const char *const ignoring[] = {FAKE_LAUNCHER_PATH,
+                                    "--no-bind",
+                                    "--ranks",
+                                    "2",
+                                    "--",
+                                    "sh",
+                                    "-c",
+                                    "trap '' TERM; echo up $RANK; while :; do sleep 600; done",
+                                    NULL};
+    test_program_start(&program, ignoring, NULL);
     wait_both("up");
     assert_int_equal(kill(program.pid, SIGTERM), 0);
     test_program_wait_text(&program, TEST_STDERR, "passed on");
@@ -130,7 +131,7 @@ static void a_signal_is_passed_on_and_the_second_is_final(void **state)
     test_program_assert_no_children();
 }
 
-/* Runs a fake rank as a user's program, whose rank 1 does `what` once it has joined; its pid. */
+/* Runs a fake rank as a user's program. Rank 1 does `what` when it has joined. Returns its pid. */
 static int run_joined(const char *what, const char *timeout, int *exit_code)
 {
     static const char script[] = "[ $RANK = 0 ] || echo \"I am $$\"; exec \"$0\"";
@@ -168,7 +169,7 @@ static void a_rank_is_named_by_its_own_pid(void **state)
     test_program_assert_no_children();
 }
 
-static void what_cannot_be_meant_is_refused(void **state)
+static void wrong_command_lines_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -192,8 +193,8 @@ static void what_cannot_be_meant_is_refused(void **state)
     }
 }
 
-/* A script without its first line, say. */
-static void what_is_no_program_is_said_why(void **state)
+/* A script without its first line, for example. */
+static void files_that_are_no_programs_are_refused_with_a_reason(void **state)
 {
     (void)state;
     test_directory directory;
@@ -211,14 +212,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_and_arguments_come_through),
-        cmocka_unit_test(output_that_is_lost_is_told),
+        cmocka_unit_test(lost_output_is_an_error),
         cmocka_unit_test(the_first_failing_rank_gives_the_exit_code),
-        cmocka_unit_test(what_a_program_leaves_behind_ends_with_it),
+        cmocka_unit_test(descendants_end_with_their_program),
         cmocka_unit_test(nothing_survives_a_killed_launcher),
         cmocka_unit_test(a_signal_is_passed_on_and_the_second_is_final),
         cmocka_unit_test(a_rank_is_named_by_its_own_pid),
-        cmocka_unit_test(what_cannot_be_meant_is_refused),
-        cmocka_unit_test(what_is_no_program_is_said_why),
+        cmocka_unit_test(wrong_command_lines_are_refused),
+        cmocka_unit_test(files_that_are_no_programs_are_refused_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

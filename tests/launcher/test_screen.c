@@ -1,4 +1,4 @@
-/* The progress line on a terminal: a pseudo-terminal stands at standard error. */
+/* The progress line on a terminal: a pseudo-terminal is standard error. */
 #include "job/screen.h"
 
 #include <pty.h>
@@ -9,7 +9,7 @@
 
 #include "support.h"
 
-static int terminal_fd = -1; /* the end that a terminal would have */
+static int terminal_fd = -1; /* the end of the terminal */
 static int stderr_before = -1;
 
 static void set_width(unsigned short columns)
@@ -38,7 +38,7 @@ static int close_terminal(void **state)
     return close(terminal_fd);
 }
 
-/* What has come to the terminal since the last call. */
+/* The output to the terminal since the last call. */
 static const char *seen(void)
 {
     static char text[2048];
@@ -47,8 +47,8 @@ static const char *seen(void)
     return text;
 }
 
-/* The line that a terminal has wrapped is erased whole: from its first column, where the cursor was
- * left, to the end of the screen. */
+/* A line that the terminal has wrapped is erased completely: from its first column, where the
+ * cursor is, to the end of the screen. */
 static void a_narrower_terminal_keeps_one_progress_line(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* proto/bus.h: ranks told by their keys, strangers kept out, signals and garbage survived. */
+/* proto/bus.h: ranks are recognized by their keys, strangers refused, signals and garbage
+ * survived. */
 #include "proto/bus.h"
 
 #include <control.pb-c.h>
@@ -15,7 +16,8 @@
 
 enum { RANKS = 2, WAIT_MS = 10000 };
 
-/* While `interrupting`, a signal seems to break into every other call to ZeroMQ of each thread. */
+/* While `interrupting`, every other call to ZeroMQ of each thread seems to be interrupted by a
+ * signal. */
 static _Atomic bool interrupting;
 static _Thread_local unsigned calls;
 
@@ -145,7 +147,7 @@ static void a_message_has_the_rank_of_its_key(void **state)
         assert_int_equal(rank, i);
         assert_int_equal(got->step->step, i + 7);
     }
-    /* and the other way, to the one that is meant */
+    /* and in the other direction, only to the rank that is meant */
     for (int i = 0; i < RANKS; i++) {
         int rank = 0;
         Ringfence__Control__Envelope *got = NULL;
@@ -165,7 +167,7 @@ static void a_message_has_the_rank_of_its_key(void **state)
 
 static void signals_lose_nothing(void **state)
 {
-    interrupting = true; /* admission, joining, both directions */
+    interrupting = true; /* access check, join, both directions */
     a_message_has_the_rank_of_its_key(state);
     interrupting = false;
 }
@@ -196,7 +198,7 @@ static void strangers_do_not_get_in(void **state)
     } while (event.kind == PROTO_BUS_UNREACHABLE);
     proto_bus_close(bus);
 
-    /* the launcher has heard neither, and still hears its own */
+    /* the launcher has received neither, and still receives its own */
     int rank = PROTO_NO_RANK;
     Ringfence__Control__Envelope *got = NULL;
     job.ranks[1] = connect_with(&job, &job.rank_keys[1], job.launcher_keys.public_key);
@@ -224,7 +226,7 @@ static void garbage_is_refused_by_name(void **state)
     assert_status(next_message(job.launcher, &rank, &got, &error), BASE_ERR_INVALID);
     assert_int_equal(rank, 1);
 
-    /* too large: the connection ends, and both sides hear it */
+    /* too large: the connection ends, and both sides see that */
     assert_ok(proto_bus_send_packed(job.ranks[1], PROTO_NO_RANK, big, sizeof big, &error), &error);
     do {
         next_event(job.launcher, &event);

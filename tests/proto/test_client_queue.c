@@ -1,4 +1,4 @@
-/* The client's queue: messages come out as they went in, and a full queue takes no more. */
+/* The client's queue: messages come out in order and unchanged, and a full queue refuses more. */
 #include "queue.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static void messages_come_out_as_they_went_in(void **state)
     char message[32];
     assert_true(client_queue_init(&queue, 64));
     assert_int_equal(client_queue_take(&queue, message, sizeof message), 0);
-    /* sizes that make every message wrap around at another place */
+    /* sizes that make every message wrap around at a different position */
     for (int round = 0; round < 500; round++) {
         const size_t size_bytes = 1 + (size_t)round % 23;
         char sent[32];

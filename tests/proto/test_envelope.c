@@ -1,4 +1,4 @@
-/* proto/envelope.h: who may say what, bounded sizes and memory, and tamed texts. */
+/* proto/envelope.h: which side may send what, bounded sizes and memory, and tamed texts. */
 #include "proto/envelope.h"
 
 #include <control.pb-c.h>
@@ -24,7 +24,7 @@ static base_status unpack(const Ringfence__Control__Envelope *sent, proto_side f
     return status;
 }
 
-static void only_the_right_side_may_say_it(void **state)
+static void each_side_may_send_only_its_own_messages(void **state)
 {
     (void)state;
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
@@ -64,7 +64,7 @@ static void sizes_are_bounded(void **state)
     exchange.part.len = sizeof bytes;
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 
-    exchange.part.len = 0; /* would come out as no pointer at all */
+    exchange.part.len = 0; /* would be unpacked as NULL */
     assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 
     /* parts of different sizes, empty ones, and too few of them */
@@ -117,7 +117,7 @@ static void texts_do_not_drive_the_terminal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_right_side_may_say_it),
+        cmocka_unit_test(each_side_may_send_only_its_own_messages),
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(a_small_message_cannot_take_much_memory),
         cmocka_unit_test(texts_do_not_drive_the_terminal),

@@ -77,7 +77,7 @@ static void the_text_is_canonical(void **state)
     free(text);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void errors_name_what_is_wrong(void **state)
 {
     (void)state;
     static const struct {
@@ -134,7 +134,7 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-static void limits_hold_on_both_sides(void **state)
+static void limits_are_enforced_on_both_sides(void **state)
 {
     (void)state;
     base_error error;
@@ -195,7 +195,7 @@ static void a_field_is_set_from_a_text(void **state)
     assert_status(proto_job_set(&job, "nothing", "1", &error), BASE_ERR_NOTFOUND);
 }
 
-/* What is below the root is written by its path from there, and found below another. */
+/* A path below the root is written relative to it, and found below another root. */
 static void paths_follow_the_root(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void paths_follow_the_root(void **state)
     assert_string_equal(parsed.data.tokenizer, "");
 }
 
-/* The seeds of the fuzzer are jobs, and not refused at their first byte. */
+/* The seeds of the fuzzer are jobs that parse. */
 static void the_corpus_is_read(void **state)
 {
     (void)state;
@@ -246,9 +246,12 @@ static void the_corpus_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_comes_back),          cmocka_unit_test(the_text_is_canonical),
-        cmocka_unit_test(what_is_wrong_is_named),    cmocka_unit_test(a_field_is_set_from_a_text),
-        cmocka_unit_test(limits_hold_on_both_sides), cmocka_unit_test(paths_follow_the_root),
+        cmocka_unit_test(a_job_comes_back),
+        cmocka_unit_test(the_text_is_canonical),
+        cmocka_unit_test(errors_name_what_is_wrong),
+        cmocka_unit_test(a_field_is_set_from_a_text),
+        cmocka_unit_test(limits_are_enforced_on_both_sides),
+        cmocka_unit_test(paths_follow_the_root),
         cmocka_unit_test(the_corpus_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

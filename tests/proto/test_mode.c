@@ -1,4 +1,4 @@
-/* proto/mode.h: the table of modes is whole, and no row makes a cloud mode free. */
+/* proto/mode.h: the table of modes is complete, and no row makes a cloud mode free. */
 #include "proto/mode.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void every_row_is_whole(void **state)
     }
 }
 
-static void what_is_no_mode_has_no_name(void **state)
+static void invalid_modes_have_no_name(void **state)
 {
     (void)state;
     proto_mode found = PROTO_MODE_GENERATE;
@@ -33,7 +33,7 @@ static void what_is_no_mode_has_no_name(void **state)
     assert_int_equal(found, PROTO_MODE_GENERATE);
 }
 
-static void only_who_says_so_is_free(void **state)
+static void a_mode_costs_money_unless_its_row_says_not(void **state)
 {
     (void)state;
     assert_false(proto_mode_costs_money(PROTO_MODE_DDP_CPU));
@@ -45,7 +45,7 @@ static void only_who_says_so_is_free(void **state)
     assert_true(proto_mode_row_costs_money(NULL));
 }
 
-/* A row that is wrong about its mode does not make it free. */
+/* A row with a mistake does not make its mode free. */
 static void nccl_costs_money_whatever_its_row_says(void **state)
 {
     (void)state;
@@ -68,8 +68,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_whole),
-        cmocka_unit_test(what_is_no_mode_has_no_name),
-        cmocka_unit_test(only_who_says_so_is_free),
+        cmocka_unit_test(invalid_modes_have_no_name),
+        cmocka_unit_test(a_mode_costs_money_unless_its_row_says_not),
         cmocka_unit_test(nccl_costs_money_whatever_its_row_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

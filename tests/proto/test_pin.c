@@ -24,7 +24,7 @@ static void put_text(const char *name, const char *text)
     put(name, text, strlen(text));
 }
 
-/* Not one to read, but with a length, a header and the rest. */
+/* Not a readable file of tensors, but it has a length, a header and data. */
 static void put_tensors(const char *name, char header, char rest)
 {
     char file[sizeof(uint64_t) + HEADER_BYTES + TENSOR_BYTES];
@@ -75,7 +75,7 @@ static void every_file_is_pinned(void **state)
     static proto_job job;
     base_error error;
     name_files(&job);
-    assert_ok(proto_job_check_files(&job, &error), &error); /* none is yet */
+    assert_ok(proto_job_check_files(&job, &error), &error); /* nothing is pinned yet */
     assert_ok(proto_job_pin(&job, PROTO_PIN_ALL, &error), &error);
     assert_ok(proto_job_check(&job, &error), &error);
     assert_ok(proto_job_check_files(&job, &error), &error);
@@ -169,7 +169,7 @@ static void shards_count_by_the_index(void **state)
     (void)remove(test_directory_path(&test_shared_directory, "model.safetensors.index.json"));
 }
 
-static void what_is_no_safetensors_file_is_refused(void **state)
+static void malformed_safetensors_files_are_refused(void **state)
 {
     (void)state;
     base_error error;
@@ -205,7 +205,7 @@ int main(void)
         cmocka_unit_test(small_files_are_pinned_alone),
         cmocka_unit_test(the_index_is_what_names_the_tensors),
         cmocka_unit_test(shards_count_by_the_index),
-        cmocka_unit_test(what_is_no_safetensors_file_is_refused),
+        cmocka_unit_test(malformed_safetensors_files_are_refused),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

@@ -38,7 +38,7 @@ static void lines_are_prompts(void **state)
     proto_prompts_fini(&prompts);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void errors_name_what_is_wrong(void **state)
 {
     (void)state;
     static const struct {
@@ -71,7 +71,7 @@ static void what_is_wrong_is_named(void **state)
     assert_status(read_text("p.txt", "a\0b", 3, &prompts, &error), BASE_ERR_INVALID);
 }
 
-static void limits_hold(void **state)
+static void limits_are_enforced(void **state)
 {
     (void)state;
     base_error error;
@@ -98,8 +98,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_prompts),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(errors_name_what_is_wrong),
+        cmocka_unit_test(limits_are_enforced),
     };
     return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
 }

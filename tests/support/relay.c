@@ -1,5 +1,4 @@
-/* A TCP relay in a thread, which lets a test see, change and delay what passes. Used by
- * test_tcp.c. */
+/* A TCP relay in a thread. With it a test can see, change and delay bytes. Used by test_tcp.c. */
 #include "relay.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@
 
 enum { READ_BYTES = 65536, WAIT_MS = 1000 };
 
-/* Bytes on their way. */
+/* Bytes that are not sent yet. */
 typedef struct chunk {
     struct chunk *next;
     int64_t due_ns;
@@ -37,8 +36,8 @@ struct test_relay {
     int ends[2];
     chunk *first[2]; /* by the side they come from */
     chunk **last[2];
-    bool ended[2];  /* nothing more comes from the side, */
-    bool passed[2]; /* and the other one knows */
+    bool ended[2];  /* the side sends nothing more, */
+    bool passed[2]; /* and the other side knows it */
     bool cut;
     atomic_bool stopping;
 };
@@ -73,7 +72,7 @@ static void drop_first(test_relay *relay, int side)
     free(gone);
 }
 
-/* Sends what is due; drops all when the other side is gone. */
+/* Sends what is due. Drops everything if the other side has gone. */
 static void forward(test_relay *relay, int side)
 {
     while (relay->first[side] != NULL && relay->first[side]->due_ns <= base_now_ns()) {

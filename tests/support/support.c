@@ -1,5 +1,5 @@
-/* Temporary directories, child processes and status assertions for tests; a skipped test becomes an
- * exit status of its own. Linked into every test. */
+/* Temporary directories, child processes and status assertions for tests. A program with a skipped
+ * test gets an exit status of its own. Linked into every test. */
 #include "support.h"
 
 #include <dirent.h>

@@ -19,7 +19,7 @@
 void _fail(const char *file, int line) __attribute__((noreturn));
 #endif
 
-/* Fails the test with the error's own words unless status is BASE_OK. */
+/* Fails the test with the error's own message unless status is BASE_OK. */
 #define assert_ok(call, error)                                                                     \
     do {                                                                                           \
         (error)->message[0] = '\0';                                                                \
@@ -38,15 +38,15 @@ void _fail(const char *file, int line) __attribute__((noreturn));
         }                                                                                          \
     } while (0)
 
-/* The exit code of a test program, or script, of which a part could not run here, while the rest
- * passed: ctest then says "skipped". cmocka's skip() in any test has it returned in place of 0 by
- * cmocka_run_group_tests. */
+/* The exit code of a test program or script if a part of it could not run here and the rest passed.
+ * ctest then says "skipped". If a test calls cmocka's skip(), cmocka_run_group_tests returns it
+ * instead of 0. */
 enum { TEST_EXIT_SKIPPED = 77 };
 
-/* How many descriptors this process has open, by a measure that is for comparing only. */
+/* How many descriptors this process has open. Only for comparison. */
 int test_open_descriptors(void);
 
-/* A fresh directory under $TMPDIR; removed with all that is in it by test_directory_remove. */
+/* A new directory under $TMPDIR. test_directory_remove removes it with its content. */
 typedef struct test_directory {
     char path[BASE_PATH_BYTES];
 } test_directory;
@@ -54,7 +54,7 @@ typedef struct test_directory {
 void test_directory_make(test_directory *directory);
 void test_directory_remove(test_directory *directory);
 
-/* directory/name in a static buffer of four that take turns. */
+/* directory/name in one of four static buffers, which take turns. */
 const char *test_directory_path(const test_directory *directory, const char *name);
 
 /* A directory for all tests of a program, and its group setup and teardown. */
@@ -62,8 +62,8 @@ extern test_directory test_shared_directory;
 int test_shared_directory_make(void **state);
 int test_shared_directory_remove(void **state);
 
-/* Makes a locale whose numbers have a comma in the directory, and lets this process use it; skips
- * the test where it cannot be made. setlocale(LC_ALL, "C") goes back. */
+/* Makes a locale in the directory whose numbers have a comma, and lets this process use it. Skips
+ * the test if it cannot be made. setlocale(LC_ALL, "C") goes back. */
 void test_use_comma_locale(const test_directory *directory);
 
 #endif

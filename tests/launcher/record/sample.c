@@ -84,7 +84,7 @@ void sample_make(sample *made, const char *out, int ranks, int steps)
     };
 }
 
-/* Something between 0 and 1 that looks accidental. */
+/* A number between 0 and 1 that looks random. */
 static double scatter(uint64_t step, int rank)
 {
     return (double)((step * 2654435761u + (uint64_t)rank * 40503u) % 1000) / 1000;

@@ -1,4 +1,4 @@
-/* A made-up run: figures that are the same every time, and shaped like a real run's. */
+/* A made-up run, whose figures are the same every time and shaped like a real run's. */
 #ifndef TEST_SAMPLE_H
 #define TEST_SAMPLE_H
 
@@ -14,15 +14,15 @@ typedef struct sample {
     launch_record_end end;
 } sample;
 
-/* A job of that many ranks and steps with its record in `out`, and the end of a good run: one
- * scaling point, of one rank. The caller changes what a test is about. Pointers lead into *made. */
+/* A job of that many ranks and steps with its record in `out`, and the end of a good run, with one
+ * scaling point, of one rank. The caller changes what it tests. Pointers lead into *made. */
 void sample_make(sample *made, const char *out, int ranks, int steps);
 
-/* A point of three rounds, all of whose step is compute and optimizer. */
+/* A point of three rounds. Its step is only compute and optimizer. */
 launch_scaling_point sample_point(int ranks, double tokens_per_second, double compute_ms,
                                   double optimizer_ms);
 
-/* What rank reports for step: about 11 ms, of which 9 compute; the loss falls. */
+/* The report of a rank for a step: about 11 ms, of which 9 are compute; the loss falls. */
 launch_step sample_step(const sample *from, uint64_t step, int rank);
 
 /* Opens the record, puts in `steps` steps of every rank, finishes and closes it. Fails the test on

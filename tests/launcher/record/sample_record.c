@@ -1,4 +1,4 @@
-/* Writes the record of a made-up run, to be looked at: sample-record OUT [RANKS [STEPS]]. */
+/* Writes the record of a made-up run for a person to look at: sample-record OUT [RANKS [STEPS]]. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -53,7 +53,7 @@ static void axes_of_nothing_are_ranges_too(void **state)
     }
 }
 
-static void values_have_their_places(void **state)
+static void values_have_coordinates(void **state)
 {
     (void)state;
     const launch_plot plot = {.left = 10,
@@ -108,7 +108,7 @@ int main(void)
         cmocka_unit_test(axes_have_round_numbers),
         cmocka_unit_test(logarithmic_axes_end_at_ticks),
         cmocka_unit_test(axes_of_nothing_are_ranges_too),
-        cmocka_unit_test(values_have_their_places),
+        cmocka_unit_test(values_have_coordinates),
         cmocka_unit_test(the_ideal_line_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* record/compare.h: what `launcher compare` says of equal, different and bad files. */
+/* record/compare.h: the verdicts of `launcher compare` on equal, different and bad files. */
 #include "record/compare.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void write_state(const char *name, const char *header, const float *value
         &error);
 }
 
-/* Compares two files of the directory; what was printed is in report. */
+/* Compares two files of the directory. report has the output. */
 static launch_likeness compare(const char *a, const char *b, char report[REPORT_BYTES])
 {
     launch_likeness likeness = LAUNCH_DIFFERENT;

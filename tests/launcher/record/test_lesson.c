@@ -1,4 +1,4 @@
-/* The page's lesson on scaling: which cause it names for which measurements. */
+/* The lesson on scaling: the causes that it names for certain measurements. */
 #include <math.h>
 #include <string.h>
 
@@ -90,7 +90,7 @@ static void two_ranks_against_one(void **state)
     assert_null(strstr(lesson, "largest loss"));
 }
 
-/* The parts of the slowest rank's step are told, and come to the whole. */
+/* The text has the parts of the slowest rank's step, and they add up to the whole. */
 static void the_parts_of_a_step_add_up(void **state)
 {
     (void)state;
@@ -138,9 +138,9 @@ static void the_parts_of_a_step_add_up(void **state)
     launch_steps_fini(&kept);
 }
 
-/* What is blamed for slower computing depends on what was measured: a rank without a core, cores
- * that were slower, the host; "probably" where nothing was. */
-static void a_cause_is_blamed_on_evidence_alone(void **state)
+/* The cause of slower computing depends on the measurements: a rank without a core, slower cores,
+ * the host. Without evidence the text says "probably". */
+static void a_cause_needs_evidence(void **state)
 {
     (void)state;
     sample made;
@@ -169,7 +169,7 @@ static void a_cause_is_blamed_on_evidence_alone(void **state)
     steal_share = NAN;
 }
 
-/* The job's own ranks were measured in turns with one rank: those figures are compared. */
+/* The job's own ranks were measured in turns with one rank, so those figures are compared. */
 static void points_of_the_same_rounds_are_compared(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void nothing_to_compare_with(void **state)
     assert_tells(lesson, "nothing was measured");
 }
 
-static void a_busy_machine_is_told(void **state)
+static void a_busy_machine_is_mentioned(void **state)
 {
     (void)state;
     sample made;
@@ -265,7 +265,7 @@ static void a_busy_machine_is_told(void **state)
     assert_null(strstr(lesson, "busy"));
 }
 
-/* What is likelier than caches comes before them: CPUs that others held, or too much load. */
+/* Likelier causes come before caches: CPUs that other jobs held, or too much load. */
 static void other_work_comes_before_caches(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static void other_work_comes_before_caches(void **state)
     assert_tells(lesson, "more work than cores (load 5.5 on 2 cores)");
     assert_true(strstr(lesson, "likely cause") < strstr(lesson, "share the memory"));
     assert_null(strstr(lesson, "busy"));
-    made.end.cpus_taken = true; /* nothing was lost: told all the same */
+    made.end.cpus_taken = true; /* nothing was lost, but it is mentioned */
     load_before = 0.2;
     const launch_step ideal = step_of(9, 0.05, 0.9);
     lesson_of(&made, &ideal, 10, 2, lesson, sizeof lesson);
@@ -301,13 +301,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_against_one),
         cmocka_unit_test(the_parts_of_a_step_add_up),
-        cmocka_unit_test(a_cause_is_blamed_on_evidence_alone),
+        cmocka_unit_test(a_cause_needs_evidence),
         cmocka_unit_test(points_of_the_same_rounds_are_compared),
         cmocka_unit_test(two_ranks_slower_than_one),
         cmocka_unit_test(more_ranks_than_cores),
         cmocka_unit_test(one_rank_alone),
         cmocka_unit_test(nothing_to_compare_with),
-        cmocka_unit_test(a_busy_machine_is_told),
+        cmocka_unit_test(a_busy_machine_is_mentioned),
         cmocka_unit_test(other_work_comes_before_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

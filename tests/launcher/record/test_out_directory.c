@@ -27,7 +27,7 @@ static int has_file(const char *directory, const char *name)
     return stat(path, &info) == 0;
 }
 
-/* Opens the directory and makes way in it, as a job does that gets ready. */
+/* Opens the directory and clears it, as a job does that gets ready. */
 static base_status take(const char *path, bool overwrite, launch_out_directory *directory,
                         base_error *reterr)
 {
@@ -111,8 +111,8 @@ static void other_peoples_directories_are_left_alone(void **state)
     test_directory_remove(&scratch);
 }
 
-/* Another process takes the directory; the refusal names it, and it is free once that process is
- * gone. */
+/* Another process takes the directory. The refusal names it, and the directory is free when that
+ * process has ended. */
 static void a_directory_in_use_names_its_user(void **state)
 {
     (void)state;
@@ -188,8 +188,7 @@ static void a_job_that_never_begins_leaves_no_trace(void **state)
     test_directory_remove(&scratch);
 }
 
-/* A checkpoint and a tokenizer that lie in the directory can be read all the while,
- * and are not lost. */
+/* A checkpoint and a tokenizer in the directory can be read all the time, and are not lost. */
 static void inputs_stay_readable(void **state)
 {
     (void)state;
@@ -233,7 +232,7 @@ static void inputs_stay_readable(void **state)
     }
 }
 
-static void what_would_be_written_over_is_refused(void **state)
+static void overwriting_an_input_is_refused(void **state)
 {
     (void)state;
     test_directory scratch;
@@ -267,7 +266,7 @@ int main(void)
         cmocka_unit_test(a_directory_in_use_names_its_user),
         cmocka_unit_test(a_job_that_never_begins_leaves_no_trace),
         cmocka_unit_test(inputs_stay_readable),
-        cmocka_unit_test(what_would_be_written_over_is_refused),
+        cmocka_unit_test(overwriting_an_input_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

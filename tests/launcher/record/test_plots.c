@@ -16,7 +16,7 @@
 static test_directory scratch;
 static char *path_before;
 
-/* A directory whose "bin" is all of PATH, so that gnuplot is what a test puts there. */
+/* A directory whose "bin" is all of PATH, so that the test decides what gnuplot is. */
 static int make_scratch(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static int has_file(const char *name)
     return stat(test_directory_path(&scratch, name), &info) == 0 && info.st_size > 0;
 }
 
-/* Finishes a record with plots; what it has to say, copied. */
+/* Finishes a record with plots, and copies its notes. */
 static void write_record(char notes[1024])
 {
     static sample made;
@@ -77,7 +77,7 @@ static void write_record(char notes[1024])
     assert_true(has_file("out/report.html"));
 }
 
-/* The picture says where it comes from. */
+/* The picture names the machine and the commit. */
 static void scaling_names_machine_and_commit(void **state)
 {
     (void)state;
@@ -111,9 +111,9 @@ static void without_gnuplot_one_line_says_so(void **state)
     assert_false(has_file("out/scaling.png"));
 }
 
-/* The second record moves the first away and says so once, after open; afterwards the notes are
- * those of finish alone. */
-static void notes_are_not_told_twice(void **state)
+/* The second record moves the first away, and notes that once, after begin. Later the notes are
+ * only those of finish. */
+static void notes_are_printed_once(void **state)
 {
     (void)state;
     char notes[1024];
@@ -123,7 +123,7 @@ static void notes_are_not_told_twice(void **state)
     assert_string_equal(notes, "");
 }
 
-static void what_gnuplot_complains_of_is_told(void **state)
+static void gnuplots_complaint_is_reported(void **state)
 {
     (void)state;
     char notes[1024];
@@ -191,8 +191,8 @@ int main(void)
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(scaling_names_machine_and_commit, make_scratch,
                                         remove_scratch),
-        cmocka_unit_test_setup_teardown(notes_are_not_told_twice, make_scratch, remove_scratch),
-        cmocka_unit_test_setup_teardown(what_gnuplot_complains_of_is_told, make_scratch,
+        cmocka_unit_test_setup_teardown(notes_are_printed_once, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(gnuplots_complaint_is_reported, make_scratch,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(gnuplot_runs_in_the_directory, make_scratch,
                                         remove_scratch),

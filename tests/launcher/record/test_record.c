@@ -1,4 +1,4 @@
-/* record/record.h: timings, manifest, figures worked out by hand, and disks that fill up. */
+/* record/record.h: timings, manifest, figures computed by hand, and disks that fill up. */
 #include "record/record.h"
 
 #include <jansson.h>
@@ -177,7 +177,7 @@ static void the_manifest_has_its_fields(void **state)
     test_directory_remove(&scratch);
 }
 
-/* The figures are those of steps 2 and 3 of 4, worked out by hand. */
+/* The figures are those of steps 2 and 3 of 4, computed by hand. */
 static void the_last_half_is_measured(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void the_last_half_is_measured(void **state)
     test_directory_remove(&scratch);
 }
 
-/* Stopped before the first step, ranks never heard of, nothing to scale against. */
+/* Stopped before the first step: no rank has reported, and nothing is measured. */
 static void report_steps(launch_record *record, const sample *made, uint64_t first, uint64_t end)
 {
     base_error error;
@@ -227,8 +227,8 @@ static void report_steps(launch_record *record, const sample *made, uint64_t fir
     }
 }
 
-/* A job that was started anew goes on from its checkpoint: every step stands in the record once. */
-static void a_run_may_be_begun_again(void **state)
+/* A job that was started again continues from its checkpoint. The record has every step once. */
+static void a_record_continues_after_a_restart(void **state)
 {
     (void)state;
     static sample made;
@@ -241,7 +241,7 @@ static void a_run_may_be_begun_again(void **state)
     test_directory_make(&scratch);
     sample_make(&made, test_directory_path(&scratch, "out"), 2, 9);
     assert_ok(launch_record_open(&made.options, &record, &error), &error);
-    assert_ok(launch_record_begin(record, 3, &error), &error); /* of a run before */
+    assert_ok(launch_record_begin(record, 3, &error), &error); /* of an earlier run */
     launch_step step = sample_step(&made, 0, 0);
     assert_status(launch_record_step(record, &step, &error), BASE_ERR_INVALID);
     assert_non_null(strstr(error.message, "reported step 0, expected 3"));
@@ -272,7 +272,7 @@ static void a_run_may_be_begun_again(void **state)
     test_directory_remove(&scratch);
 }
 
-static void what_was_not_measured_is_null(void **state)
+static void unmeasured_figures_are_null(void **state)
 {
     (void)state;
     static const char *const NULLS[] = {"allreduce_p50_ms",
@@ -319,7 +319,7 @@ static void one_differing_rank_is_seen(void **state)
     assert_near(number(manifest, "max_abs_difference"), 0.25);
     json_decref(manifest);
 
-    made.ranks[1].finished = false; /* one that never finished: not known */
+    made.ranks[1].finished = false; /* a rank that never finished: not known */
     manifest = manifest_of(&made, 4);
     assert_true(json_is_null(json_object_get(manifest, "byte_equivalent")));
     json_decref(manifest);
@@ -357,9 +357,9 @@ static void nonsense_from_a_rank_is_refused(void **state)
     test_directory_remove(&scratch);
 }
 
-/* The file system takes no more than 16 KiB a file: an error that names the file, sooner or later,
- * and no half manifest. */
-static void a_full_disk_is_an_error_with_a_name(void **state)
+/* The file system takes no more than 16 KiB a file. Sooner or later an error names the file, and
+ * there is no half manifest. */
+static void a_full_disk_is_an_error_that_names_the_file(void **state)
 {
     (void)state;
     static sample made;
@@ -383,7 +383,8 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BASE_ERR_IO);
     assert_non_null(strstr(error.message, "out/timings.jsonl: File too large"));
-    assert_ok(launch_record_finish(record, &made.end, &error), &error); /* told once is enough */
+    /* reported once is enough */
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
     assert_false(launch_record_is_whole(record));
     launch_record_close(record);
     void *lines = NULL; /* all of them whole */
@@ -399,7 +400,7 @@ static void a_full_disk_is_an_error_with_a_name(void **state)
     test_directory_remove(&scratch);
 }
 
-/* Small enough to stay in the stream's buffer: found out at the end, and told then. */
+/* Small enough to stay in the stream's buffer. The error comes at the end. */
 static void a_late_full_disk_is_an_error_too(void **state)
 {
     (void)state;
@@ -458,7 +459,8 @@ static void wall_seconds_is_end_less_start(void **state)
     json_t *manifest = manifest_of(&made, 20);
     double wall = seconds_of(manifest, "ended_at") - seconds_of(manifest, "started_at");
     wall += wall < 0 ? 24 * 3600 : 0;
-    assert_true(fabs(number(manifest, "wall_seconds") - wall) < 0.003); /* told in ms */
+    /* the record has milliseconds */
+    assert_true(fabs(number(manifest, "wall_seconds") - wall) < 0.003);
     assert_near(number(manifest, "job_seconds"), 1234.5);
     json_decref(manifest);
     test_directory_remove(&scratch);
@@ -493,11 +495,11 @@ int main(void)
         cmocka_unit_test(every_step_is_a_line),
         cmocka_unit_test(the_manifest_has_its_fields),
         cmocka_unit_test(the_last_half_is_measured),
-        cmocka_unit_test(a_run_may_be_begun_again),
-        cmocka_unit_test(what_was_not_measured_is_null),
+        cmocka_unit_test(a_record_continues_after_a_restart),
+        cmocka_unit_test(unmeasured_figures_are_null),
         cmocka_unit_test(one_differing_rank_is_seen),
         cmocka_unit_test(nonsense_from_a_rank_is_refused),
-        cmocka_unit_test(a_full_disk_is_an_error_with_a_name),
+        cmocka_unit_test(a_full_disk_is_an_error_that_names_the_file),
         cmocka_unit_test(a_late_full_disk_is_an_error_too),
         cmocka_unit_test(wall_seconds_is_end_less_start),
         cmocka_unit_test(the_data_file_is_identified),

@@ -1,4 +1,4 @@
-/* record/report.h: the page is well-formed in every case, and hostile texts stay texts. */
+/* record/report.h: the page is well-formed in every case, and hostile texts are escaped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static void figures_are_on_the_page(void **state)
     test_directory_remove(&scratch);
 }
 
-static void hostile_words_stay_words(void **state)
+static void hostile_texts_are_escaped(void **state)
 {
     (void)state;
     static sample made;
@@ -202,7 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_is_whole_in_every_case),
         cmocka_unit_test(figures_are_on_the_page),
-        cmocka_unit_test(hostile_words_stay_words),
+        cmocka_unit_test(hostile_texts_are_escaped),
         cmocka_unit_test(losses_that_are_no_numbers_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void count_answer(void *user, const rank_answer *answer)
     *(size_t *)user += strlen(answer->text) < RANK_GENERATE_TEXT_BYTES;
 }
 
-static void generating_does_too(void **state)
+static void generating_goes_through_the_backend(void **state)
 {
     (void)state;
     base_error error;
@@ -170,7 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_goes_through_the_backend),
-        cmocka_unit_test(generating_does_too),
+        cmocka_unit_test(generating_goes_through_the_backend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

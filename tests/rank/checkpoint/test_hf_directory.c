@@ -168,7 +168,7 @@ static void write_generation(const char *text)
               &error);
 }
 
-static void a_checkpoint_says_how_it_is_asked(void **state)
+static void a_checkpoint_has_stops_and_a_suffix(void **state)
 {
     (void)state;
     base_error error;
@@ -196,7 +196,7 @@ static void a_checkpoint_says_how_it_is_asked(void **state)
     assert_int_equal(config.suffix, RANK_SUFFIX_GIVEN);
 }
 
-static void ways_to_ask_that_make_no_sense_are_refused(void **state)
+static void malformed_generation_configs_are_refused(void **state)
 {
     (void)state;
     static const char *const TEXTS[] = {
@@ -231,9 +231,9 @@ int main(void)
                                         make_checkpoint, remove_scratch),
         cmocka_unit_test_setup_teardown(broken_configurations_are_refused, make_checkpoint,
                                         remove_scratch),
-        cmocka_unit_test_setup_teardown(a_checkpoint_says_how_it_is_asked, make_checkpoint,
+        cmocka_unit_test_setup_teardown(a_checkpoint_has_stops_and_a_suffix, make_checkpoint,
                                         remove_scratch),
-        cmocka_unit_test_setup_teardown(ways_to_ask_that_make_no_sense_are_refused, make_checkpoint,
+        cmocka_unit_test_setup_teardown(malformed_generation_configs_are_refused, make_checkpoint,
                                         remove_scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ static void load(const char *path, uint8_t **bytes, size_t *size_bytes)
     *bytes = data;
 }
 
-static void what_is_saved_comes_back(void **state)
+static void a_saved_model_reads_back(void **state)
 {
     (void)state;
     static const char *const PREFIXES[] = {"", "transformer."};
@@ -304,7 +304,7 @@ static void a_full_disk_leaves_the_old_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_saved_comes_back, make_scratch, remove_scratch),
+        cmocka_unit_test_setup_teardown(a_saved_model_reads_back, make_scratch, remove_scratch),
         cmocka_unit_test_setup_teardown(the_file_is_laid_out_in_order, make_scratch,
                                         remove_scratch),
         cmocka_unit_test_setup_teardown(the_same_parameters_give_the_same_bytes, make_scratch,

@@ -110,7 +110,7 @@ static void assert_either(const corpus_grammar *grammar, const char *pattern, co
     assert_in_range(ones, 1, SEEDS - 1);
 }
 
-static void what_is_left_out_leaves_no_space(void **state)
+static void empty_placeholders_leave_no_space(void **state)
 {
     (void)state;
     test_directory directory;
@@ -285,7 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_grammar_gives_its_sentences),
-        cmocka_unit_test(what_is_left_out_leaves_no_space),
+        cmocka_unit_test(empty_placeholders_leave_no_space),
         cmocka_unit_test(common_verbs_get_lines_of_their_own),
         cmocka_unit_test(dressed_sentences_have_capitals_and_a_full_stop),
         cmocka_unit_test(malformed_rows_are_refused_with_file_and_line),

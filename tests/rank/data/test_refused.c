@@ -74,7 +74,7 @@ static void a_line_has_a_limit(void **state)
     free(text);
 }
 
-static void files_and_options_that_cannot_be_are_refused(void **state)
+static void impossible_files_and_options_are_refused(void **state)
 {
     const data_fixture *fixture = *state;
     base_error error;
@@ -148,7 +148,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_files_are_refused_with_file_and_line),
         cmocka_unit_test(a_line_has_a_limit),
-        cmocka_unit_test(files_and_options_that_cannot_be_are_refused),
+        cmocka_unit_test(impossible_files_and_options_are_refused),
         cmocka_unit_test(changed_files_are_read_or_refused),
     };
     return cmocka_run_group_tests(tests, data_set_up, data_tear_down);

@@ -86,7 +86,7 @@ static void any_bytes_come_back(void **state)
     rank_tokenizer_destroy(tokenizer);
 }
 
-static void what_does_not_fit_is_counted(void **state)
+static void ids_that_do_not_fit_are_counted(void **state)
 {
     (void)state;
     rank_tokenizer *tokenizer = load();
@@ -268,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_those_of_the_library),
         cmocka_unit_test(any_bytes_come_back),
-        cmocka_unit_test(what_does_not_fit_is_counted),
+        cmocka_unit_test(ids_that_do_not_fit_are_counted),
         cmocka_unit_test(the_cache_does_not_change_ids),
         cmocka_unit_test(the_bound_is_never_too_small),
         cmocka_unit_test(other_tokenizers_are_refused),

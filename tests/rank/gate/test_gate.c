@@ -216,7 +216,7 @@ static void write_clock(const char *boot_id, int64_t boot_ms, int64_t wall_ms)
 }
 
 /* What DIR/clock has seen is not undone by a wall clock that says otherwise. */
-static void a_clock_set_back_revives_no_receipt(void **state)
+static void a_clock_that_is_set_back_revives_no_receipt(void **state)
 {
     (void)state;
     base_error error;
@@ -347,7 +347,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_token_for_something_else_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_of_somebody_else_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_receipt_for_something_else_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_clock_set_back_revives_no_receipt, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_clock_that_is_set_back_revives_no_receipt, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(copied_receipts_start_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_environment_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(without_a_token_the_rank_itself_refuses, setup, teardown),

@@ -364,7 +364,7 @@ static void left_body(test_rank *rank)
     RANK_CHECK(rank, strstr(rank->error.message, name) != NULL);
 }
 
-static void who_is_left_ends_with_an_error(void **state)
+static void the_remaining_ranks_end_with_an_error(void **state)
 {
     (void)state;
     static world w;
@@ -425,7 +425,7 @@ int main(void)
         cmocka_unit_test(every_world_draws_the_same_tokens),
         cmocka_unit_test(batches_and_chunks_change_no_token),
         cmocka_unit_test(joining_leaving_and_waiting_change_no_token),
-        cmocka_unit_test(who_is_left_ends_with_an_error),
+        cmocka_unit_test(the_remaining_ranks_end_with_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_end_all_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,7 +91,7 @@ static void every_prompt_is_answered(void **state)
     fixture_close(&f);
 }
 
-static void generating_ends_where_it_is_asked_to(void **state)
+static void generating_stops_when_asked(void **state)
 {
     (void)state;
     for (int wanted = 0; wanted < PROMPTS; wanted++) {
@@ -113,7 +113,7 @@ static bool after_two_looks(void *user)
     return ++*looks > 2;
 }
 
-static void a_part_is_no_accuracy(void **state)
+static void a_part_of_the_answers_gives_no_accuracy(void **state)
 {
     (void)state;
     base_error error;
@@ -142,7 +142,7 @@ static void a_part_is_no_accuracy(void **state)
     test_directory_remove(&directory);
 }
 
-static void a_model_fits_or_the_reason_says_by_how_much(void **state)
+static void a_model_that_does_not_fit_has_a_reason(void **state)
 {
     (void)state;
     char reason[BASE_ERROR_MESSAGE_BYTES];
@@ -163,7 +163,7 @@ static void drop_answer(void *user, const rank_answer *answer)
 }
 
 /* Warming up draws two tokens more, and they are in no figure. */
-static void warming_up_counts_for_nothing(void **state)
+static void warm_up_is_in_no_figure(void **state)
 {
     (void)state;
     base_error error;
@@ -188,10 +188,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_prompt_is_answered),
-        cmocka_unit_test(generating_ends_where_it_is_asked_to),
-        cmocka_unit_test(a_part_is_no_accuracy),
-        cmocka_unit_test(a_model_fits_or_the_reason_says_by_how_much),
-        cmocka_unit_test(warming_up_counts_for_nothing),
+        cmocka_unit_test(generating_stops_when_asked),
+        cmocka_unit_test(a_part_of_the_answers_gives_no_accuracy),
+        cmocka_unit_test(a_model_that_does_not_fit_has_a_reason),
+        cmocka_unit_test(warm_up_is_in_no_figure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,7 +208,7 @@ static void a_prompt_in_one_piece_is_a_forward_pass(void **state)
     prompt_in_one_piece(expect_forward);
 }
 
-static void chunks_and_single_tokens_are_too(void **state)
+static void chunks_and_single_tokens_give_the_same_bits(void **state)
 {
     (void)state;
     chunks_and_single_tokens(expect_forward);
@@ -246,7 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prompt_in_one_piece_is_a_forward_pass),
-        cmocka_unit_test(chunks_and_single_tokens_are_too),
+        cmocka_unit_test(chunks_and_single_tokens_give_the_same_bits),
         cmocka_unit_test(transformers_says_the_same),
         cmocka_unit_test(steps_that_do_not_fit_are_refused),
     };

@@ -112,7 +112,7 @@ static void a_range_without_decay_has_none(void **state)
 }
 
 /* Any cut gives the same bits. */
-static void ranges_do_not_show(void **state)
+static void ranges_change_nothing(void **state)
 {
     (void)state;
     enum { COUNT = 100 };
@@ -142,7 +142,7 @@ int main(void)
         cmocka_unit_test(ten_steps_are_pytorchs),
         cmocka_unit_test(decay_is_pytorchs),
         cmocka_unit_test(a_range_without_decay_has_none),
-        cmocka_unit_test(ranges_do_not_show),
+        cmocka_unit_test(ranges_change_nothing),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -70,7 +70,7 @@ static void blocks_add_up_in_order(void **state)
     free(values);
 }
 
-static void what_is_not_finite_shows(void **state)
+static void values_that_are_not_finite_show_in_the_sum(void **state)
 {
     (void)state;
     float *values = make_values();
@@ -86,7 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_the_sum_of_squares),
         cmocka_unit_test(blocks_add_up_in_order),
-        cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(values_that_are_not_finite_show_in_the_sum),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -174,8 +174,8 @@ static void it_is_attention_over_segments(void **state)
     close_bed(b);
 }
 
-/* The same bits whatever the chunk, the block and the company. */
-static void cuts_do_not_show(void **state)
+/* The same bits whatever the chunk, the block and the other sequences. */
+static void cutting_changes_nothing(void **state)
 {
     (void)state;
     static const cutting cuttings[] = {{1, 16, false},     {1, 16, true}, {7, 16, true},
@@ -340,7 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_attention_over_segments),
-        cmocka_unit_test(cuts_do_not_show),
+        cmocka_unit_test(cutting_changes_nothing),
         cmocka_unit_test(every_row_has_the_bits_of_its_chain),
         cmocka_unit_test(heads_may_share_keys_and_values),
     };

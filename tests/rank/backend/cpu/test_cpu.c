@@ -23,7 +23,7 @@ static int close_device(void **state)
     return 0;
 }
 
-static void it_says_what_it_is(void **state)
+static void the_backend_names_its_kernels(void **state)
 {
     (void)state;
     base_error error;
@@ -132,7 +132,7 @@ static void rows_without_a_target_have_no_loss(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_says_what_it_is),
+        cmocka_unit_test(the_backend_names_its_kernels),
         cmocka_unit_test(the_best_fall_and_the_lowest_index_wins),
         cmocka_unit_test(rows_move_together_and_apart),
         cmocka_unit_test(gradients_are_scaled_and_clipped),

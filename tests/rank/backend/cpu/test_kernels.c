@@ -247,7 +247,7 @@ static void reductions_agree(void **state)
     assert_true(spread(run_cross_entropy, &equal) < 1e-5);
 }
 
-static void a_transpose_is_one(void **state)
+static void a_transpose_is_exact(void **state)
 {
     (void)state;
     for (int isa = 0; isa < ISA_COUNT; isa++) {
@@ -291,7 +291,7 @@ int main(void)
         cmocka_unit_test(gelu_and_its_gradient_are_close),
         cmocka_unit_test(elementwise_kernels_give_equal_bits),
         cmocka_unit_test(reductions_agree),
-        cmocka_unit_test(a_transpose_is_one),
+        cmocka_unit_test(a_transpose_is_exact),
         cmocka_unit_test(unknown_sets_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

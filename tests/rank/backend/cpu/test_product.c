@@ -135,7 +135,7 @@ static void leaves_are_added_as_a_balanced_tree(void **state)
     free(all);
 }
 
-static void a_may_be_read_along_its_columns(void **state)
+static void an_operand_may_be_read_by_columns(void **state)
 {
     (void)state;
     operands *all = new_operands();
@@ -224,7 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_has_the_bits_of_the_chains),
         cmocka_unit_test(leaves_are_added_as_a_balanced_tree),
-        cmocka_unit_test(a_may_be_read_along_its_columns),
+        cmocka_unit_test(an_operand_may_be_read_by_columns),
         cmocka_unit_test(halves_of_the_depth_add_up_to_the_whole),
         cmocka_unit_test(a_transposed_matrix_packs_alike),
     };
