@@ -14,7 +14,7 @@ base_status base_path_absolute(const char *path, char *absolute, size_t size_byt
         return base_fail(reterr, BASE_ERR_INVALID, "is empty");
     }
     if (path[0] != '/' && getcwd(directory, sizeof directory) == NULL) {
-        return base_fail_errno(reterr, errno, "cannot tell the working directory");
+        return base_fail_errno(reterr, errno, "cannot find the working directory");
     }
     const int length = snprintf(absolute, size_bytes, "%s%s%s", directory,
                                 path[0] == '/' || strcmp(directory, "/") == 0 ? "" : "/", path);

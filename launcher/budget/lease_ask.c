@@ -87,7 +87,7 @@ static base_status report(budget_client *client, budget_verdict verdict, const b
 {
     if (verdict == BUDGET_UNKNOWN) {
         return base_fail(reterr, BASE_ERR_TIMEOUT,
-                         "nobody knows whether it was authorized: %s; ask again with "
+                         "it is not known whether it was authorized: %s; ask again with "
                          "budget-service authorize --request-id %s",
                          why->message, budget_client_request_id(client));
     }

@@ -162,7 +162,7 @@ static base_status complete_out(launch_options *options, base_error *reterr)
     char out[BASE_PATH_BYTES];
     char directory[BASE_PATH_BYTES];
     if (getcwd(directory, sizeof directory) == NULL) {
-        return base_fail_errno(reterr, errno, "cannot tell the working directory");
+        return base_fail_errno(reterr, errno, "cannot find the working directory");
     }
     const base_status status = base_path_join(directory, mode->out, out, reterr);
     if (status != BASE_OK) {

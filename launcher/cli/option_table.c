@@ -175,12 +175,12 @@ void launch_options_help(FILE *stream)
                 "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
                 "compare says whether two saved states are byte-equal, or where they differ.\n"
                 "\n"
-                "Defaults stand in brackets.\n",
+                "Defaults are in brackets.\n",
                 stream);
     base_options_help(sets, sizeof sets / sizeof sets[0], stream);
     (void)fputs(
         "\nExit status: 0 done; 1 an error; 2 wrong usage; 3 over a cap; 4 refused for another "
-        "reason;\n5 nobody knows whether it was authorized; 6 a bad token; the first failing "
+        "reason;\n5 it is not known whether it was authorized; 6 a bad token; the first failing "
         "rank's code;\n128 + N when signal N ended a rank or the job.\n",
         stream);
 }

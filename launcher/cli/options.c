@@ -138,7 +138,7 @@ static base_status check_together(launch_options *options, base_error *reterr)
     }
     if (!mode->may_restart && options->max_restarts > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--max-restarts: --mode %s cannot start anew by itself", mode->name);
+                         "--max-restarts: --mode %s cannot start again by itself", mode->name);
     }
     return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
 }

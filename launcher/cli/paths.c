@@ -28,7 +28,7 @@ static base_status program_directory(char path[BASE_PATH_BYTES], base_error *ret
 {
     const ssize_t length = readlink("/proc/self/exe", path, BASE_PATH_BYTES - 1);
     if (length < 0) {
-        return base_fail_errno(reterr, errno, "cannot tell where this program is");
+        return base_fail_errno(reterr, errno, "cannot find the path of this program");
     }
     path[length] = '\0';
     cut_name(path);

@@ -1,5 +1,5 @@
-/* Runs a job with its restarts, keeps its record and the ranks' flight records, and measures scaling
- * afterwards. Called by cli.c. */
+/* Runs a job with its restarts, keeps its record and the ranks' flight records, and measures
+ * scaling afterwards. Called by cli.c. */
 #include "cli/run_job.h"
 
 #include <inttypes.h>
@@ -260,7 +260,7 @@ static void run_attempts(launch_cli_run *run)
         if (status != BASE_OK || !may_restart(run, attempt)) {
             return;
         }
-        base_log(BASE_LOG_WARNING, "starting anew: attempt %d of at most %d", attempt + 1,
+        base_log(BASE_LOG_WARNING, "starting again: attempt %d of at most %d", attempt + 1,
                  (int)run->options->max_restarts + 1);
         launch_job_result_fini(&run->result);
     }

@@ -157,7 +157,7 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
     }
     if (wanted > usable) {
         (void)snprintf(affinity->why_not, sizeof affinity->why_not,
-                       "%" PRId64 " CPUs wanted, %d to be had", wanted, usable);
+                       "%" PRId64 " CPUs wanted, %d usable", wanted, usable);
         return BASE_OK;
     }
     affinity->claims = calloc((size_t)wanted, sizeof affinity->claims[0]);

@@ -127,7 +127,7 @@ static void blame_exit(launch_session *session, int index, int exit_code)
     /* the exit code of a user's program is a cause: the program chose it */
     launch_blame(session, program && exit_code != 0 ? LAUNCH_BLAME_CAUSE : LAUNCH_BLAME_UNCLEAR,
                  index, exit_code != 0 ? exit_code : BASE_EXIT_ERROR,
-                 "rank %d (pid %d) left with exit code %d%s%s", index, launch_rank_pid(rank),
+                 "rank %d (pid %d) exited with code %d%s%s", index, launch_rank_pid(rank),
                  exit_code, when, program ? "" : ", without giving a reason");
 }
 

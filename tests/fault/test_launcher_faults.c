@@ -115,9 +115,9 @@ static void the_first_cause_gives_the_exit_status(void **state)
         {"segv", "0", "6", 139, "was ended by SIGSEGV after "},
         {"die-slowly", "1", "6", 137, "was ended by SIGKILL after "},
         {"abort-slowly", "1", "6", 134, "was ended by SIGABRT after "},
-        {"exit", "1", "2", 3, "left with exit code 3 while starting, without giving a reason"},
-        {"exit", "0", "7", 3, "left with exit code 3 after "},
-        {"silent", "1", "6", 1, "left with exit code 0 after 2 steps"},
+        {"exit", "1", "2", 3, "exited with code 3 while starting, without giving a reason"},
+        {"exit", "0", "7", 3, "exited with code 3 after "},
+        {"silent", "1", "6", 1, "exited with code 0 after 2 steps"},
         {"fail", "1", "6", 5, "failed in all_reduce #7: the disk is full"},
     };
     test_directory directory;
@@ -140,7 +140,7 @@ static void the_rank_that_exited_is_the_cause(void **state)
     const int exit_status = test_program_wait(&program);
     test_program_wait_no_children(); /* the heir is killed, and this process reaps it */
     if (exit_status != 3 ||
-        strstr(program.text[TEST_STDERR], "left with exit code 3 after ") == NULL) {
+        strstr(program.text[TEST_STDERR], "exited with code 3 after ") == NULL) {
         fail_msg("exit status %d:\n%s", exit_status, program.text[TEST_STDERR]);
     }
     fake_job_teardown(&directory);

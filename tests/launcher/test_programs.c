@@ -73,7 +73,7 @@ static void the_first_failing_rank_gives_the_exit_code(void **state)
     (void)state;
     assert_int_equal(RUN("--ranks", "2", "--", "sh", "-c", fail_as_rank_1), 7);
     assert_non_null(strstr(program.text[TEST_STDERR], "rank 1 (pid "));
-    assert_non_null(strstr(program.text[TEST_STDERR], "left with exit code 7"));
+    assert_non_null(strstr(program.text[TEST_STDERR], "exited with code 7"));
     assert_int_equal(RUN("--ranks", "1", "--", "sh", "-c", "kill -ABRT $$"), 128 + SIGABRT);
     assert_non_null(strstr(program.text[TEST_STDERR], "was ended by SIGABRT"));
     test_program_assert_no_children();

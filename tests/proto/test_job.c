@@ -205,14 +205,14 @@ static void paths_follow_the_root(void **state)
     char *text = NULL;
     size_t text_bytes = 0;
     proto_job_defaults(&job);
-    (void)snprintf(job.data.train, sizeof job.data.train, "/root/data/train.jsonl");
-    (void)snprintf(job.data.heldout, sizeof job.data.heldout, "/rooted/heldout.jsonl");
-    (void)snprintf(job.output.directory, sizeof job.output.directory, "/root");
-    assert_ok(proto_job_write(&job, "/root", &text, &text_bytes, &error), &error);
+    (void)snprintf(job.data.train, sizeof job.data.train, "/srv/data/train.jsonl");
+    (void)snprintf(job.data.heldout, sizeof job.data.heldout, "/srv2/heldout.jsonl");
+    (void)snprintf(job.output.directory, sizeof job.output.directory, "/srv");
+    assert_ok(proto_job_write(&job, "/srv", &text, &text_bytes, &error), &error);
     assert_ok(proto_job_parse(text, text_bytes, &parsed, &error), &error);
     assert_string_equal(parsed.data.train, "data/train.jsonl");
-    assert_string_equal(parsed.data.heldout, "/rooted/heldout.jsonl");
-    assert_string_equal(parsed.output.directory, "/root");
+    assert_string_equal(parsed.data.heldout, "/srv2/heldout.jsonl");
+    assert_string_equal(parsed.output.directory, "/srv");
     assert_string_equal(parsed.data.tokenizer, "");
     free(text);
 
@@ -222,7 +222,7 @@ static void paths_follow_the_root(void **state)
     assert_status(proto_job_resolve(&unrooted, "relative", &error), BASE_ERR_INVALID);
     assert_ok(proto_job_resolve(&parsed, "/elsewhere", &error), &error);
     assert_string_equal(parsed.data.train, "/elsewhere/data/train.jsonl");
-    assert_string_equal(parsed.data.heldout, "/rooted/heldout.jsonl");
+    assert_string_equal(parsed.data.heldout, "/srv2/heldout.jsonl");
     assert_string_equal(parsed.data.tokenizer, "");
 }
 
