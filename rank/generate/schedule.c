@@ -9,13 +9,13 @@
 #include "generate/schedule_record.h"
 
 /* A sequence; all 0 if none runs at this index. No request has the id 0. */
-typedef struct sequence {
+typedef struct sequence_state {
     rank_request request;
     int32_t token_count; /* known: the prompt and what was drawn */
     int32_t computed;    /* of them, in the key-value cache */
     int32_t finish;      /* rank_finish, between the two passes of accept */
     int32_t reserved;
-} sequence;
+} sequence_state;
 
 /* Followed by sequences (sequence_count), order (sequence_count), tokens (sequence_count, context),
  * and the blocks. */
@@ -28,7 +28,7 @@ struct rank_schedule {
 };
 
 _Static_assert(sizeof(struct rank_schedule) == 48, "no padding");
-_Static_assert(sizeof(sequence) == sizeof(rank_request) + 16, "no padding");
+_Static_assert(sizeof(sequence_state) == sizeof(rank_request) + 16, "no padding");
 
 static rank_blocks_options blocks_options(const rank_schedule_options *options)
 {
@@ -40,7 +40,7 @@ static rank_blocks_options blocks_options(const rank_schedule_options *options)
 
 static size_t order_offset(const rank_schedule_options *options)
 {
-    return sizeof(rank_schedule) + (size_t)options->sequence_count * sizeof(sequence);
+    return sizeof(rank_schedule) + (size_t)options->sequence_count * sizeof(sequence_state);
 }
 
 static size_t blocks_offset(const rank_schedule_options *options)
@@ -49,11 +49,11 @@ static size_t blocks_offset(const rank_schedule_options *options)
            (size_t)options->sequence_count * (1 + (size_t)options->context) * sizeof(int32_t);
 }
 
-static sequence *sequence_at(const rank_schedule *schedule, int32_t index)
+static sequence_state *sequence_at(const rank_schedule *schedule, int32_t index)
 {
     BASE_ASSERT(index >= 0);
     BASE_ASSERT(index < schedule->options.sequence_count);
-    return (sequence *)(void *)((uint8_t *)(uintptr_t)schedule + sizeof *schedule) + index;
+    return (sequence_state *)(void *)((uint8_t *)(uintptr_t)schedule + sizeof *schedule) + index;
 }
 
 /* The indices of running sequences, in the order of admission, then -1. */
@@ -159,7 +159,7 @@ static void leave(rank_schedule *schedule, int32_t position)
 {
     int32_t *order = order_of(schedule);
     const int32_t index = order[position];
-    sequence *s = sequence_at(schedule, index);
+    sequence_state *s = sequence_at(schedule, index);
     rank_blocks_release(blocks_of(schedule), index);
     memset(s, 0, sizeof *s);
     schedule->running--;
@@ -192,7 +192,7 @@ static bool join(rank_schedule *schedule, const rank_request *request, const int
                              rank_schedule_tokens_max(&schedule->options, request))) {
         return false;
     }
-    sequence *s = sequence_at(schedule, index);
+    sequence_state *s = sequence_at(schedule, index);
     s->request = *request;
     s->token_count = request->prompt_count;
     memcpy(tokens_of(schedule, index), prompt, (size_t)request->prompt_count * sizeof *prompt);
@@ -275,7 +275,7 @@ static bool next_entry(const rank_schedule *schedule, walk *w, rank_schedule_ent
 {
     while (w->position < schedule->running) {
         const int32_t index = order_of(schedule)[w->position++];
-        const sequence *s = sequence_at(schedule, index);
+        const sequence_state *s = sequence_at(schedule, index);
         int32_t count = s->token_count - s->computed;
         BASE_ASSERT(count >= 1);
         if (s->token_count == s->request.prompt_count) { /* nothing was drawn yet: prefill */
@@ -306,7 +306,7 @@ int rank_schedule_plan(const rank_schedule *schedule, rank_schedule_entry *entri
     return count;
 }
 
-static rank_finish finish_of(const rank_schedule *schedule, const sequence *s, int32_t token)
+static rank_finish finish_of(const rank_schedule *schedule, const sequence_state *s, int32_t token)
 {
     for (int32_t i = 0; i < s->request.stop_count; i++) {
         if (token == s->request.stops[i]) {
@@ -326,7 +326,7 @@ base_status rank_schedule_accept(rank_schedule *schedule, const int32_t *tokens,
     rank_schedule_entry entry;
     walk w = {.chunk_tokens = schedule->options.chunk_tokens};
     while (next_entry(schedule, &w, &entry)) {
-        sequence *s = sequence_at(schedule, entry.sequence);
+        sequence_state *s = sequence_at(schedule, entry.sequence);
         s->computed += entry.count;
         if (entry.samples == 0) {
             continue;
@@ -378,7 +378,7 @@ const rank_blocks *rank_schedule_blocks(const rank_schedule *schedule)
 
 const rank_request *rank_schedule_request(const rank_schedule *schedule, int32_t sequence)
 {
-    const sequence *s = sequence_at(schedule, sequence);
+    const sequence_state *s = sequence_at(schedule, sequence);
     return s->request.id != 0 ? &s->request : NULL;
 }
 
