@@ -136,3 +136,37 @@ void sample_write(const sample *from, uint64_t steps)
     assert_ok(launch_record_finish(record, &from->end, &error), &error);
     launch_record_close(record);
 }
+
+json_t *sample_load(const char *directory, const char *name)
+{
+    char path[BASE_PATH_BYTES];
+    json_error_t flaw;
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &flaw);
+    if (object == NULL) {
+        fail_msg("%s: %s", path, flaw.text);
+    }
+    return object;
+}
+
+json_t *sample_manifest(const sample *from, uint64_t steps)
+{
+    sample_write(from, steps);
+    return sample_load(from->options.out, "manifest.json");
+}
+
+double sample_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) {
+        fail_msg("%s is no number", key);
+    }
+    return json_number_value(value);
+}
+
+void sample_assert_near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-6 * fabs(expected))) {
+        fail_msg("%.9g, expected %.9g", value, expected);
+    }
+}

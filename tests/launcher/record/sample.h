@@ -2,6 +2,8 @@
 #ifndef TEST_SAMPLE_H
 #define TEST_SAMPLE_H
 
+#include <jansson.h>
+
 #include "record/record.h"
 
 enum { SAMPLE_RANKS_MAX = 16, SAMPLE_POINTS_MAX = 8 };
@@ -28,5 +30,17 @@ launch_step sample_step(const sample *from, uint64_t step, int rank);
 /* Opens the record, puts in `steps` steps of every rank, finishes and closes it. Fails the test on
  * any error. */
 void sample_write(const sample *from, uint64_t steps);
+
+/* A JSON file of the record. The caller releases it; the test fails if it is not one. */
+json_t *sample_load(const char *directory, const char *name);
+
+/* Writes the record, and returns its manifest, which the caller releases. */
+json_t *sample_manifest(const sample *from, uint64_t steps);
+
+/* The number under that key. Fails the test if there is none. */
+double sample_number(const json_t *object, const char *key);
+
+/* Fails the test unless the values agree to a millionth. */
+void sample_assert_near(double value, double expected);
 
 #endif

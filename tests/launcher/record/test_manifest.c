@@ -1,0 +1,259 @@
+/* manifest.json of record/record.h: its fields, and figures computed by hand. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "record/record.h"
+#include "sample.h"
+#include "support.h"
+
+static const struct {
+    const char *key;
+    json_type type;
+} FIELDS[] = {
+    {"seed", JSON_INTEGER},
+    {"lab", JSON_STRING},
+    {"backend", JSON_STRING},
+    {"world_size", JSON_INTEGER},
+    {"model_params", JSON_INTEGER},
+    {"steps", JSON_INTEGER},
+    {"allreduce_p50_ms", JSON_REAL},
+    {"allreduce_p95_ms", JSON_REAL},
+    {"tokens_per_sec_1proc", JSON_REAL},
+    {"tokens_per_sec_2proc", JSON_REAL},
+    {"byte_equivalent", JSON_TRUE},
+    {"lesson_notes", JSON_STRING},
+    {"argv", JSON_ARRAY},
+    {"git_commit", JSON_STRING},
+    {"compiler", JSON_STRING},
+    {"compiler_flags", JSON_STRING},
+    {"host", JSON_STRING},
+    {"kernel", JSON_STRING},
+    {"cpus_allowed", JSON_INTEGER},
+    {"data", JSON_OBJECT},
+    {"model", JSON_OBJECT},
+    {"training", JSON_OBJECT},
+    {"started_by", JSON_STRING},
+    {"rerun", JSON_STRING},
+    {"max_abs_difference", JSON_REAL},
+    {"step_ms", JSON_OBJECT},
+    {"mean_step", JSON_OBJECT},
+    {"compute_ms", JSON_OBJECT},
+    {"allreduce_ms", JSON_OBJECT},
+    {"allreduce_exposed_ms", JSON_OBJECT},
+    {"optimizer_ms", JSON_OBJECT},
+    {"started_at", JSON_STRING},
+    {"ended_at", JSON_STRING},
+    {"exit_status", JSON_INTEGER},
+    {"message", JSON_NULL},
+    {"unbound_because", JSON_NULL},
+    {"scaling_failed", JSON_ARRAY},
+    {"transport", JSON_STRING},
+    {"algorithm", JSON_STRING},
+    {"instruction_set", JSON_STRING},
+    {"matrix_library", JSON_STRING},
+    {"eval", JSON_NULL},
+    {"ranks", JSON_ARRAY},
+    {"scaling", JSON_ARRAY},
+};
+
+static void the_manifest_has_its_fields(void **state)
+{
+    (void)state;
+    static sample made;
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
+    made.ranks[1].bound = true;
+    CPU_SET(3, &made.ranks[1].cpus);
+    CPU_SET(7, &made.ranks[1].cpus);
+    json_t *manifest = sample_manifest(&made, 20);
+    for (size_t i = 0; i < sizeof FIELDS / sizeof FIELDS[0]; i++) {
+        const json_t *value = json_object_get(manifest, FIELDS[i].key);
+        if (value == NULL || json_typeof(value) != FIELDS[i].type) {
+            fail_msg("%s is %s", FIELDS[i].key, value == NULL ? "missing" : "of another type");
+        }
+    }
+    assert_string_equal(json_string_value(json_object_get(manifest, "lab")), "01-ddp-on-cpu");
+    assert_string_equal(json_string_value(json_object_get(manifest, "backend")),
+                        "ringfence-shm-direct");
+    assert_string_equal(json_string_value(json_object_get(manifest, "rerun")),
+                        "build/release/bin/launcher --ranks 2 --mode ddp-cpu --out "
+                        "'my experiment'\\''s <out>'");
+    const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 1);
+    assert_memory_equal(json_string_value(json_object_get(rank, "params_sha256")), "abababab", 8);
+    sample_assert_near(sample_number(rank, "pid"), 4243);
+    const json_t *cpus = json_object_get(rank, "cpus");
+    assert_int_equal(json_array_size(cpus), 2);
+    assert_int_equal(json_integer_value(json_array_get(cpus, 1)), 7);
+    rank = json_array_get(json_object_get(manifest, "ranks"), 0);
+    assert_true(json_is_null(json_object_get(rank, "cpus")));
+    json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+/* The figures are those of steps 2 and 3 of 4, computed by hand. */
+static void the_last_half_is_measured(void **state)
+{
+    (void)state;
+    static const int64_t STEP_MS[4][2] = {{900, 900}, {900, 900}, {10, 20}, {40, 30}};
+    static sample made;
+    test_directory scratch;
+    base_error error;
+    launch_record *record = NULL;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 4);
+    assert_ok(launch_record_open(&made.options, &record, &error), &error);
+    assert_ok(launch_record_begin(record, 0, &error), &error);
+    for (int i = 0; i < 8; i++) {
+        launch_step step = sample_step(&made, (uint64_t)(i / 2), i % 2);
+        step.step_ns = STEP_MS[i / 2][i % 2] * 1000000;
+        step.allreduce_ns = step.step_ns / 10;
+        step.allreduce_exposed_ns = 0;
+        step.compute_ns = step.step_ns / 2;
+        step.optimizer_ns = 0;
+        step.tokens = 600;
+        assert_ok(launch_record_step(record, &step, &error), &error);
+    }
+    assert_ok(launch_record_finish(record, &made.end, &error), &error);
+    assert_status(launch_record_finish(record, &made.end, &error), BASE_ERR_STATE);
+    launch_record_close(record);
+
+    json_t *manifest = sample_load(made.options.out, "manifest.json");
+    sample_assert_near(sample_number(manifest, "tokens_per_sec_2proc"), 4 * 600 / 0.06);
+    sample_assert_near(sample_number(manifest, "tokens_per_sec_1proc"), 96400);
+    sample_assert_near(sample_number(manifest, "allreduce_p50_ms"), 2.5);
+    sample_assert_near(sample_number(manifest, "allreduce_p95_ms"), 3.85);
+    sample_assert_near(sample_number(json_object_get(manifest, "step_ms"), "median"), 30);
+    sample_assert_near(sample_number(json_object_get(manifest, "step_ms"), "mean"), 30);
+    json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+/* Stopped before the first step: no rank has reported, and nothing is measured. */
+static void unmeasured_figures_are_null(void **state)
+{
+    (void)state;
+    static const char *const NULLS[] = {"allreduce_p50_ms",
+                                        "allreduce_p95_ms",
+                                        "tokens_per_sec_1proc",
+                                        "tokens_per_sec_2proc",
+                                        "byte_equivalent",
+                                        "max_abs_difference",
+                                        "tokens_per_sec",
+                                        "loss_last",
+                                        "transport",
+                                        "eval"};
+    static sample made;
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
+    made.end =
+        (launch_record_end){.exit_status = 137, .message = "rank 1 was killed by \xff SIGKILL"};
+    json_t *manifest = sample_manifest(&made, 0);
+    for (size_t i = 0; i < sizeof NULLS / sizeof NULLS[0]; i++) {
+        if (!json_is_null(json_object_get(manifest, NULLS[i]))) {
+            fail_msg("%s is not null", NULLS[i]);
+        }
+    }
+    sample_assert_near(sample_number(manifest, "exit_status"), 137);
+    assert_string_equal(json_string_value(json_object_get(manifest, "message")),
+                        "rank 1 was killed by � SIGKILL");
+    assert_string_equal(json_string_value(json_object_get(manifest, "backend")), "ringfence");
+    json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+static void one_differing_rank_is_seen(void **state)
+{
+    (void)state;
+    static sample made;
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 3, 4);
+    made.ranks[2].params_sha256[31] ^= 1;
+    made.ranks[2].max_abs_difference = 0.25;
+    json_t *manifest = sample_manifest(&made, 4);
+    assert_true(json_is_false(json_object_get(manifest, "byte_equivalent")));
+    sample_assert_near(sample_number(manifest, "max_abs_difference"), 0.25);
+    json_decref(manifest);
+
+    made.ranks[1].finished = false; /* a rank that never finished: not known */
+    manifest = sample_manifest(&made, 4);
+    assert_true(json_is_null(json_object_get(manifest, "byte_equivalent")));
+    json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+/* Seconds of the day of "2026-01-02T03:04:05.678Z". */
+static double seconds_of(const json_t *manifest, const char *key)
+{
+    const char *text = json_string_value(json_object_get(manifest, key));
+    char *end = strchr(text, 'T');
+    double seconds = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(end);
+        assert_int_equal(*end, i == 0 ? 'T' : ':');
+        seconds = 60 * seconds + strtod(end + 1, &end);
+    }
+    assert_string_equal(end, "Z");
+    return seconds;
+}
+
+static void wall_seconds_is_end_less_start(void **state)
+{
+    (void)state;
+    static sample made;
+    test_directory scratch;
+    test_directory_make(&scratch);
+    sample_make(&made, test_directory_path(&scratch, "out"), 2, 20);
+    made.end.job_seconds = 1234.5; /* of the job: something else */
+    json_t *manifest = sample_manifest(&made, 20);
+    double wall = seconds_of(manifest, "ended_at") - seconds_of(manifest, "started_at");
+    wall += wall < 0 ? 24 * 3600 : 0;
+    /* the record has milliseconds */
+    assert_true(fabs(sample_number(manifest, "wall_seconds") - wall) < 0.003);
+    sample_assert_near(sample_number(manifest, "job_seconds"), 1234.5);
+    json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+static void the_data_file_is_identified(void **state)
+{
+    (void)state;
+    static sample made;
+    test_directory scratch;
+    base_error error;
+    test_directory_make(&scratch);
+    const char *data = test_directory_path(&scratch, "data.jsonl");
+    assert_ok(base_file_write(data, "abc", 3, &error), &error);
+    sample_make(&made, test_directory_path(&scratch, "out"), 1, 4);
+    (void)snprintf(made.job.data.train, sizeof made.job.data.train, "%s/./data.jsonl",
+                   scratch.path);
+    assert_int_equal(chdir(scratch.path), 0);
+    json_t *manifest = sample_manifest(&made, 4);
+    assert_int_equal(chdir("/"), 0);
+    const json_t *entry = json_object_get(manifest, "data");
+    assert_string_equal(json_string_value(json_object_get(entry, "path")), "data.jsonl");
+    assert_string_equal(json_string_value(json_object_get(entry, "sha256")),
+                        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    json_decref(manifest);
+    test_directory_remove(&scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_manifest_has_its_fields),
+        cmocka_unit_test(the_last_half_is_measured),
+        cmocka_unit_test(unmeasured_figures_are_null),
+        cmocka_unit_test(one_differing_rank_is_seen),
+        cmocka_unit_test(wall_seconds_is_end_less_start),
+        cmocka_unit_test(the_data_file_is_identified),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* generate/schedule.h in thousands of random histories. Requests come, are cancelled and end. Rank 0
+ * decides, and two other copies follow. A toy model replaces the real one: each token is a hash of
+ * all tokens before it, so that a lost, repeated or foreign token changes everything after it. Its
+ * key-value cache remembers the owner of each row. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate/requests.h"
+#include "support.h"
+
+enum {
+    HISTORIES = 3000,
+    COPIES = 3,
+    REQUESTS_MAX = 24,
+    CONTEXT_MAX = 40,
+    SEQUENCES_MAX = 6,
+    VOCAB = 50,
+    ROWS_MAX = 400,
+};
+
+static uint64_t random_state;
+
+static uint32_t draw(uint32_t below)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(random_state >> 33) % below;
+}
+
+static int32_t next_token(const int32_t *tokens, int32_t count)
+{
+    uint64_t hash = 14695981039346656037U;
+    for (int32_t i = 0; i < count; i++) {
+        hash = (hash ^ (uint64_t)tokens[i]) * UINT64_C(1099511628211);
+    }
+    return (int32_t)((hash >> 20) % VOCAB);
+}
+
+/* The tokens that a request must get, computed without the schedule. */
+typedef struct expected {
+    rank_request request;
+    int32_t prompt[CONTEXT_MAX];
+    int32_t made[CONTEXT_MAX];
+    int32_t made_count;
+    rank_finish finish;
+    int32_t got; /* tokens so far */
+    int32_t got_after_cancel;
+    int answers; /* must be 1 in the end */
+    bool submitted;
+    bool cancel_asked;
+} expected;
+
+static void expect(const rank_schedule_options *options, expected *e)
+{
+    int32_t tokens[CONTEXT_MAX];
+    int32_t count = e->request.prompt_count;
+    memcpy(tokens, e->prompt, (size_t)count * sizeof *tokens);
+    for (e->finish = RANK_FINISH_NOT; e->finish == RANK_FINISH_NOT;) {
+        const int32_t token = next_token(tokens, count);
+        tokens[count++] = token;
+        e->made[e->made_count++] = token;
+        if (e->made_count == e->request.max_new_tokens) {
+            e->finish = RANK_FINISH_LENGTH;
+        } else if (count == options->context) {
+            e->finish = RANK_FINISH_CONTEXT;
+        }
+        for (int32_t i = 0; i < e->request.stop_count; i++) {
+            e->finish = token == e->request.stops[i] ? RANK_FINISH_STOP : e->finish;
+        }
+    }
+}
+
+typedef struct history {
+    rank_schedule_options options;
+    size_t size_bytes;
+    rank_schedule *copies[COPIES];
+    rank_requests *requests;
+    uint64_t *record;
+    size_t record_bytes; /* decided, and not applied yet */
+    expected wanted[REQUESTS_MAX];
+    int wanted_count;
+    int submitted;
+    uint64_t last_joined;
+    struct {
+        uint64_t id;
+        int32_t position;
+    } cache[ROWS_MAX];
+} history;
+
+static void start(history *h)
+{
+    const int32_t context = 2 + (int32_t)draw(CONTEXT_MAX - 1);
+    const int32_t block_tokens = 1 + (int32_t)draw(9);
+    h->options = (rank_schedule_options){
+        .sequence_count = 1 + (int32_t)draw(SEQUENCES_MAX),
+        .context = context,
+        .block_count = 1 + (int32_t)draw((uint32_t)(ROWS_MAX / block_tokens)),
+        .block_tokens = block_tokens,
+        .chunk_tokens = 1 + (int32_t)draw(12),
+        .vocab_size = VOCAB,
+    };
+    h->size_bytes = rank_schedule_bytes(&h->options);
+    for (int i = 0; i < COPIES; i++) {
+        void *storage = malloc(h->size_bytes);
+        assert_non_null(storage);
+        memset(storage, 0x11 * (i + 1), h->size_bytes);
+        h->copies[i] = rank_schedule_init(storage, &h->options);
+    }
+    const int32_t waiting_max = 1 + (int32_t)draw(8);
+    h->requests = rank_requests_init(malloc(rank_requests_bytes(&h->options, waiting_max)),
+                                     &h->options, waiting_max);
+    h->record = malloc(rank_schedule_record_bytes_max(&h->options));
+    assert_non_null(h->record);
+    h->wanted_count = 1 + (int)draw(REQUESTS_MAX);
+}
+
+static void finish(history *h)
+{
+    for (int i = 0; i < COPIES; i++) {
+        free(h->copies[i]);
+    }
+    free(h->requests);
+    free(h->record);
+}
+
+static expected *wanted_of(history *h, uint64_t id)
+{
+    for (int i = 0; i < h->submitted; i++) {
+        if (h->wanted[i].submitted && h->wanted[i].request.id == id) {
+            return &h->wanted[i];
+        }
+    }
+    fail_msg("request %llu was never submitted", (unsigned long long)id);
+    return NULL;
+}
+
+static void submit(history *h)
+{
+    expected *e = &h->wanted[h->submitted];
+    const uint64_t last = h->submitted == 0 ? 0 : h->wanted[h->submitted - 1].request.id;
+    memset(e, 0, sizeof *e);
+    e->request = (rank_request){
+        .sample = {.temperature = draw(2), .top_p = 1, .seed = draw(100)},
+        .prompt_count = 1 + (int32_t)draw((uint32_t)h->options.context - 1),
+        .max_new_tokens = 1 + (int32_t)draw(CONTEXT_MAX),
+        .stop_count = (int32_t)draw(3),
+        .stops = {(int32_t)draw(VOCAB), (int32_t)draw(VOCAB)},
+    };
+    for (int32_t i = 0; i < e->request.prompt_count; i++) {
+        e->prompt[i] = (int32_t)draw(VOCAB);
+    }
+    base_error error;
+    const base_status status = rank_requests_submit(h->requests, &e->request, e->prompt, &error);
+    if (status == BASE_ERR_LIMIT) {
+        return; /* the queue is full: later */
+    }
+    if (status == BASE_ERR_INVALID) { /* alone it would not fit */
+        assert_true(rank_schedule_tokens_max(&h->options, &e->request) >
+                    h->options.block_count * h->options.block_tokens);
+        e->answers = 1;
+        e->request.id = last;
+    } else {
+        assert_int_equal(status, BASE_OK);
+        assert_int_equal(e->request.id, last + 1);
+        e->submitted = true;
+        expect(&h->options, e);
+    }
+    h->submitted++;
+}
+
+static void cancel_one(history *h)
+{
+    expected *e = &h->wanted[draw((uint32_t)h->submitted)];
+    if (!e->submitted) {
+        return;
+    }
+    const int before = rank_requests_waiting(h->requests);
+    const bool was_waiting = rank_requests_cancel(h->requests, h->copies[0], e->request.id);
+    assert_int_equal(rank_requests_waiting(h->requests), before - was_waiting);
+    assert_true(!was_waiting || (e->answers == 0 && e->got == 0));
+    e->answers += was_waiting;
+    e->cancel_asked = true;
+}
+
+static void check_event(history *h, const rank_schedule_event *event)
+{
+    expected *e = wanted_of(h, event->request_id);
+    assert_int_equal(e->answers, 0);
+    if (event->finish == RANK_FINISH_CANCELLED) {
+        assert_int_equal(event->token, -1);
+        assert_true(e->cancel_asked);
+    } else {
+        assert_true(e->got < e->made_count);
+        assert_int_equal(event->token, e->made[e->got]);
+        e->got++;
+        e->got_after_cancel += e->cancel_asked;
+        assert_true(e->got_after_cancel <=
+                    2); /* of the step under way, and of one decided before */
+        assert_int_equal(event->finish, e->got == e->made_count ? e->finish : RANK_FINISH_NOT);
+    }
+    e->answers += event->finish != RANK_FINISH_NOT;
+}
+
+static void check_copies(const history *h)
+{
+    for (int i = 1; i < COPIES; i++) {
+        assert_memory_equal(h->copies[0], h->copies[i], h->size_bytes);
+    }
+}
+
+/* Every copy applies the record that was decided. */
+static void apply(history *h)
+{
+    if (h->record_bytes == 0) {
+        return;
+    }
+    for (int i = 0; i < COPIES; i++) {
+        rank_schedule_event events[SEQUENCES_MAX];
+        int count = 0;
+        base_error error;
+        assert_ok(
+            rank_schedule_apply(h->copies[i], h->record, h->record_bytes, events, &count, &error),
+            &error);
+        for (int e = 0; i == 0 && e < count; e++) {
+            check_event(h, &events[e]);
+        }
+    }
+    h->record_bytes = 0;
+    check_copies(h);
+    /* first come, first served: ids are admitted in order */
+    uint64_t newest = h->last_joined;
+    for (int32_t sequence = 0; sequence < h->options.sequence_count; sequence++) {
+        const rank_request *request = rank_schedule_request(h->copies[0], sequence);
+        newest = request != NULL && request->id > newest ? request->id : newest;
+    }
+    for (uint64_t id = h->last_joined + 1; id < newest; id++) {
+        assert_true(rank_schedule_find(h->copies[0], id) >= 0 || wanted_of(h, id)->answers == 1);
+    }
+    h->last_joined = newest;
+}
+
+static void decide(history *h)
+{
+    h->record_bytes = rank_requests_decide(h->requests, h->copies[0], h->record);
+    assert_true(h->record_bytes <= rank_schedule_record_bytes_max(&h->options));
+}
+
+/* Computes one entry: its rows are written,
+ * and all before them must still be the sequence's own. */
+static void compute(history *h, const rank_schedule_entry *entry)
+{
+    const rank_schedule *schedule = h->copies[0];
+    const uint64_t id = rank_schedule_request(schedule, entry->sequence)->id;
+    for (int32_t at = 0; at < entry->first + entry->count; at++) {
+        const size_t row = rank_blocks_row(rank_schedule_blocks(schedule), entry->sequence, at);
+        assert_true(row < ROWS_MAX);
+        if (at < entry->first) {
+            assert_int_equal(h->cache[row].id, id);
+            assert_int_equal(h->cache[row].position, at);
+        }
+        h->cache[row].id = id;
+        h->cache[row].position = at;
+    }
+}
+
+/* One step of the model; returns how many entries it had. */
+static int step(history *h, bool decide_early)
+{
+    rank_schedule_entry entries[SEQUENCES_MAX];
+    rank_schedule_event events[SEQUENCES_MAX];
+    int32_t tokens[SEQUENCES_MAX];
+    int32_t prompt_tokens = 0;
+    int sampled = 0;
+    if (!decide_early) {
+        decide(h);
+    }
+    apply(h);
+    const int count = rank_schedule_plan(h->copies[0], entries);
+    for (int i = 0; i < count; i++) {
+        int32_t known = 0;
+        const int32_t *sequence = rank_schedule_tokens(h->copies[0], entries[i].sequence, &known);
+        const rank_request *request = rank_schedule_request(h->copies[0], entries[i].sequence);
+        compute(h, &entries[i]);
+        assert_int_equal(entries[i].samples, entries[i].first + entries[i].count == known);
+        prompt_tokens += entries[i].first < request->prompt_count ? entries[i].count : 0;
+        assert_true(entries[i].first < request->prompt_count || entries[i].count == 1);
+        if (entries[i].samples != 0) {
+            tokens[sampled++] = next_token(sequence, known);
+        }
+    }
+    assert_true(prompt_tokens <= h->options.chunk_tokens);
+    if (decide_early) { /* while the step computes; requests may come and go until it is applied */
+        decide(h);
+        if (h->submitted > 0 && draw(4) == 0) {
+            cancel_one(h);
+        }
+    }
+    for (int i = 0; i < COPIES; i++) {
+        assert_int_equal(rank_schedule_accept(h->copies[i], tokens, events, NULL), BASE_OK);
+    }
+    for (int i = 0; i < sampled; i++) {
+        check_event(h, &events[i]);
+    }
+    check_copies(h);
+    return count;
+}
+
+static void run_history(uint64_t seed)
+{
+    history h = {0};
+    random_state = seed;
+    start(&h);
+    const bool decide_early = draw(2) != 0;
+    const bool cancels = draw(2) != 0;
+    while (h.submitted < h.wanted_count) {
+        for (uint32_t i = draw(4); i > 0 && h.submitted < h.wanted_count; i--) {
+            submit(&h);
+        }
+        if (cancels && h.submitted > 0 && draw(3) == 0) {
+            cancel_one(&h);
+        }
+        (void)step(&h, decide_early);
+    }
+    /* nothing more comes: each step must do a piece of the oldest sequence's work */
+    int steps_max = 2;
+    for (int i = 0; i < h.wanted_count; i++) {
+        const rank_request *r = &h.wanted[i].request;
+        steps_max += r->prompt_count / h.options.chunk_tokens + 1 + h.wanted[i].made_count + 2;
+    }
+    while (rank_schedule_running(h.copies[0]) > 0 || rank_requests_waiting(h.requests) > 0 ||
+           h.record_bytes > 0) {
+        (void)step(&h, decide_early);
+        steps_max--;
+        assert_true(steps_max > 0);
+    }
+    for (int i = 0; i < h.wanted_count; i++) {
+        const expected *e = &h.wanted[i];
+        assert_int_equal(e->answers, 1);
+        assert_true(e->cancel_asked || !e->submitted || e->got == e->made_count);
+    }
+    assert_int_equal(rank_blocks_free_count(rank_schedule_blocks(h.copies[0])),
+                     h.options.block_count);
+    assert_int_equal(step(&h, false), 0); /* an empty step is a step, too */
+    finish(&h);
+}
+
+static void random_histories_keep_copies_equal(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
+        run_history(seed);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_histories_keep_copies_equal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
