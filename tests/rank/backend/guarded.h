@@ -1,8 +1,8 @@
-/* A backend for tests, in a file of its own: the CPU's operations, counted, on memory that nobody
- * else can touch. It shows that whatever is above a backend goes through it, as it must on a GPU:
- * memory is protected by the system except while an operation runs or it is mapped
- * (RANK_MEMORY_HOST is open, as on a GPU), products read transposed operands themselves, and chunks
- * have another length. */
+/* A backend for tests, in a file of its own: the CPU's operations, counted, on memory that only
+ * they can touch. The system protects the memory except while an operation runs or it is mapped
+ * (RANK_MEMORY_HOST is open, as on a GPU). So it shows that all code above a backend goes through
+ * it, as it must on a GPU. Products read transposed operands themselves, and chunks have another
+ * length. */
 #ifndef TEST_GUARDED_H
 #define TEST_GUARDED_H
 

@@ -1,4 +1,5 @@
-/* Training and generating on a backend that lets nobody else touch its memory, and counts. */
+/* Training and generating on a backend that counts operations and lets no other code touch its
+ * memory. */
 #include <stdlib.h>
 #include <string.h>
 

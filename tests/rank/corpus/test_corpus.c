@@ -85,8 +85,8 @@ static int by_pair(const void *a, const void *b)
     return verb != 0 ? verb : strcmp(left->frame, right->frame);
 }
 
-/* Held out is a verb in a frame: no training line has that pair, and the verb is trained in other
- * frames. Told from the files alone, without the generator. */
+/* A verb is held out in a frame: no training line has that pair, and other frames train the verb.
+ * Checked in the files, without the generator. */
 static void held_out_pairs_are_not_in_training(void **state)
 {
     const built_corpus *corpus = *state;
@@ -149,7 +149,7 @@ static void rules_say_what_is_wrong(void **state)
     assert_in_range(none, corpus->count / 20, corpus->count / 8);
 }
 
-/* What people type first, as the README shows it: of these kinds there are lines, about the same
+/* Common first inputs, as in the README: the training lines have these kinds, with the same
  * verbs. */
 static void the_first_things_people_type_are_taught(void **state)
 {
@@ -173,7 +173,8 @@ static void the_first_things_people_type_are_taught(void **state)
     }
 }
 
-/* The figures in docs/CORPUS.md for typed sentences would say little if a model had seen them. */
+/* The figures in docs/CORPUS.md for typed sentences mean something only if no model has seen
+ * them. */
 static void typed_sentences_are_not_in_training(void **state)
 {
     const built_corpus *corpus = *state;

@@ -1,5 +1,5 @@
-/* The tables: a small grammar gives exactly the sentences it must, and mistakes are refused with
- * file and line. */
+/* The tables: a small grammar gives exactly the right sentences, and mistakes are refused with file
+ * and line. */
 #include <stdio.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ static void a_small_grammar_gives_its_sentences(void **state)
     test_directory_remove(&directory);
 }
 
-/* Every sentence that the seeds make of a pattern is one of the two, and both come. */
+/* Every sentence that the seeds make of a pattern is one of the two, and both occur. */
 static void assert_either(const corpus_grammar *grammar, const char *pattern, const char *one,
                           const char *other)
 {

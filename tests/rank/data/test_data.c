@@ -7,7 +7,7 @@
 
 enum { SENTENCES = 57, RANKS_MAX = 8, MICRO_BATCHES_MAX = 4, BATCHES_MAX = 64, TEXT_BYTES = 128 };
 
-/* Sentence i says its own number, and has a length of its own. */
+/* Sentence i contains its number, and has a length of its own. */
 static void sentence_text(int i, char text[TEXT_BYTES])
 {
     (void)snprintf(text, TEXT_BYTES, "n%d%.*s \xe2\x86\x92 the%.*s", i, i % 7, " a b c d",
@@ -26,7 +26,7 @@ static void write_numbered(const data_fixture *fixture)
     data_write(fixture, file);
 }
 
-/* What one slot hands out in an epoch: batches laid end to end, each after its token count. */
+/* The batches of one slot in an epoch, one after the other, each after its token count. */
 typedef struct slot_dump {
     int32_t ids[8192];
     size_t id_count;
@@ -89,8 +89,8 @@ static void dump_slot(const data_fixture *fixture, rank_data *data,
     fail_msg("a slot did not run out");
 }
 
-/* Every division of the job into ranks and micro-batches: each sentence once an epoch, by the rank
- * that owns it; and a slot's batches are the same whoever has the slot. */
+/* Every division of the job into ranks and micro-batches: the rank that owns a sentence has it once
+ * an epoch, and a slot's batches do not depend on the rank that has the slot. */
 static void each_sentence_is_handed_out_once_an_epoch(void **state)
 {
     const data_fixture *fixture = *state;
@@ -241,7 +241,7 @@ static void whole_sentences_are_packed_while_they_fit(void **state)
     rank_data_close(data);
 }
 
-/* A shard without a sentence joins with empty batches. */
+/* A shard without a sentence has empty batches. */
 static void more_slots_than_sentences_is_fine(void **state)
 {
     const data_fixture *fixture = *state;

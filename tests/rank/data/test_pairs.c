@@ -1,4 +1,4 @@
-/* rank_pairs: what is wrong and what is right, shared out among ranks. */
+/* rank_pairs: wrong and right sentences, divided among ranks. */
 #include <string.h>
 
 #include "data_fixture.h"

@@ -1,5 +1,5 @@
-/* Lines of the data file: what is taken, what is refused,
- * and that the quick way and jansson agree. */
+/* Lines of the data file: those that are read, those that are refused, and that the quick parser
+ * and jansson agree. */
 #include "record.h"
 
 #include <string.h>
@@ -134,7 +134,8 @@ static void mutate(char *line, size_t *bytes, uint32_t *random)
     }
 }
 
-/* The quick way never takes a line that jansson refuses, and reads the same from those it takes. */
+/* The quick parser never accepts a line that jansson refuses, and reads the same from those that it
+ * accepts. */
 static void mutated_lines_are_read_alike_by_both_parsers(void **state)
 {
     (void)state;

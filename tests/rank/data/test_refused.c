@@ -1,4 +1,4 @@
-/* Data files and options that cannot be: refused, with the file and the line where there is one. */
+/* Impossible data files and options are refused, with file and line if there is one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void malformed_files_are_refused_with_file_and_line(void **state)
     refuse(fixture, "{\"text\":\"a\"}\n{\"text\":\"b\"}\nnot json\n", ":3: column");
     refuse(fixture, "{\"verb\":\"a\",\"rule\":\"b\"}\n", ":1: no \"text\"");
 
-    /* Lines of others are counted only. */
+    /* Other ranks' lines are only counted. */
     data_write(fixture, "{\"text\":\"a\"}\nnot json\n");
     const rank_data_options first = data_options(fixture, 2, 0, 1);
     assert_ok(rank_data_open(&first, &data, &error), &error);

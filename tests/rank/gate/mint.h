@@ -1,5 +1,5 @@
-/* A service of paper: signs tokens and receipts with a key of its own, so that the gate can be
- * tried with every kind of wrong paper. Failing calls fail the test. */
+/* A paper service: signs tokens and receipts with a key of its own, so that tests can make every
+ * kind of wrong one. Failing calls fail the test. */
 #ifndef TEST_MINT_H
 #define TEST_MINT_H
 

@@ -1,4 +1,5 @@
-/* What symbols.sh must catch in a library: a way round the gate, and a call of a GPU library. */
+/* Code that symbols.sh must find in a library: a call that avoids the gate, and one of a GPU
+ * library. */
 #ifdef ROUND_THE_GATE
 int rank_cloud_gate_check(void *worker, void *pass);
 int round_the_gate(void *worker);

@@ -1,5 +1,5 @@
-/* The gate with right and with every kind of wrong papers: the real launcher and the real rank, as
- * users run them, and a paper service (mint.h). */
+/* The gate with right tokens and receipts, and with every kind of wrong ones: the real launcher and
+ * the real rank, as users run them, and a paper service (mint.h). */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* `launcher --mode gate-check` with the papers that are in the directory. */
+/* `launcher --mode gate-check` with the token and the receipts in the directory. */
 static int check(const char *const *variables)
 {
     char token[BASE_PATH_BYTES];
@@ -215,7 +215,7 @@ static void write_clock(const char *boot_id, int64_t boot_ms, int64_t wall_ms)
     assert_int_equal(chmod(path, 0600), 0);
 }
 
-/* What DIR/clock has seen is not undone by a wall clock that says otherwise. */
+/* A wall clock that is set back does not undo what DIR/clock has recorded. */
 static void a_clock_that_is_set_back_revives_no_receipt(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void a_clock_that_is_set_back_revives_no_receipt(void **state)
     assert_int_equal(access(test_directory_path(&paper.directory, "receipts/clock"), F_OK), 0);
 }
 
-/* Receipts copied to somebody who has not the job's key. */
+/* Somebody copies the receipts, but has not the job's key. */
 static void copied_receipts_start_nothing(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void copied_receipts_start_nothing(void **state)
     proto_keypair_make(&thief.job_key);
     mint_write_job_key(&thief);
     expect_refusal("does not admit rank");
-    /* the right public half does not help without the secret one: nobody completes the handshake */
+    /* the right public half without the secret half: no handshake succeeds */
     memcpy(thief.job_key.public_key, paper.job_key.public_key, sizeof thief.job_key.public_key);
     mint_write_job_key(&thief);
     char token[BASE_PATH_BYTES];
@@ -269,7 +269,7 @@ static void the_environment_changes_nothing(void **state)
     assert_int_equal(check((const char *const[]){"RINGFENCE_LEASE_FD=0", NULL}), 0);
 }
 
-/* A launcher that hands out no lease (ours never does that): the rank itself refuses. */
+/* The launcher gives out no lease (ours never does that). The rank itself refuses. */
 static void without_a_token_the_rank_itself_refuses(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The block allocator against a naive one, which keeps for each block whose it is, over random
- * joins and leaves; and, exhaustively, that a pool is given out to its last block. */
+/* The block allocator against a naive one, which notes the owner of each block, over random joins
+ * and leaves. And, exhaustively: a pool is used to its last block. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { BLOCKS_MAX = 48, SEQUENCES_MAX = 9, HISTORIES = 400, CALLS = 300, FREE = -1 };
 
-/* The naive allocator: its tables are lists, and the whole pool is looked through. */
+/* The naive allocator: its tables are lists, and it searches the whole pool. */
 typedef struct naive {
     rank_blocks_options options;
     int owner[BLOCKS_MAX];

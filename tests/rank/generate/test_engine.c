@@ -1,7 +1,7 @@
-/* The engine: a sequence's tokens depend on its prompt and parameters alone. The reference is one
+/* The engine: a sequence's tokens depend only on its prompt and parameters. The reference is one
  * rank that answers one request after the other, each prompt in one piece. Against it: 1, 2 and 4
- * ranks over every transport, requests that join and leave between steps, chunks of any length,
- * and caches in which requests wait. Then what happens when a rank goes away. Ranks are threads. */
+ * ranks over every transport, requests that join and leave between steps, chunks of any length, and
+ * caches in which requests wait. Then a rank that leaves. Ranks are threads. */
 #include "generate/engine.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ enum {
     STEPS_MAX = 2000,
 };
 
-/* What a request has got, as one rank heard of it. */
+/* The answer to a request, as one rank has it. */
 typedef struct answer {
     int32_t tokens[CONTEXT];
     int count;
@@ -47,7 +47,7 @@ typedef struct world {
     float *params;
     plan plan;
     answer answers[RANKS_MAX][REQUESTS];
-    /* a rank goes away: */
+    /* a rank that leaves: */
     int leaver;
     int leaves_after; /* steps */
 } world;
@@ -99,7 +99,7 @@ static void on_event(void *user, const rank_schedule_event *event)
 
 /* ---- one rank ---- */
 
-/* Rank 0's part of a step: who is handed in, and who is cancelled. */
+/* Rank 0's part of a step: which requests it submits, and which it cancels. */
 static base_status decide(rank_engine *engine, world *w, int step, int *submitted, bool *last,
                           base_error *reterr)
 {
@@ -247,7 +247,7 @@ static int count_ends(const answer *answers, rank_finish finish)
     return count;
 }
 
-/* A model that always says the same would prove nothing. */
+/* A model that always gives the same token would prove nothing. */
 static int count_different(const answer *answers)
 {
     bool drawn[VOCAB] = {false};
@@ -347,9 +347,10 @@ static void joining_leaving_and_waiting_change_no_token(void **state)
     run_plans(plans, COUNT_OF(plans));
 }
 
-/* ---- somebody goes away ---- */
+/* ---- a rank leaves ---- */
 
-/* Those who stay must end with an error that names who left; who leaves has none. */
+/* The ranks that stay must end with an error that names the one that left. That one has no
+ * error. */
 static void left_body(test_rank *rank)
 {
     world *w = rank->user;
@@ -387,7 +388,7 @@ static void the_remaining_ranks_end_with_an_error(void **state)
     free(w.params);
 }
 
-/* Rank 0's weights are not numbers any more: it finds no token, and nobody goes on. */
+/* Rank 0's weights become NaN. It finds no token, and all ranks end. */
 static void not_a_number_body(test_rank *rank)
 {
     world *w = rank->user;

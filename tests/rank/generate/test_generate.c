@@ -1,4 +1,4 @@
-/* Generating and evaluating to the end, and ended early. The model knows nothing. */
+/* Generating and evaluating, to the end and stopped early. The model is not trained. */
 #include "generate/generate.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct fixture {
     rank_generate_options options;
     float *params;
     int answers;
-    int answers_wanted; /* should_stop says so once there are these */
+    int answers_wanted; /* should_stop returns true when there are so many */
 } fixture;
 
 static void count_answer(void *user, const rank_answer *answer)
@@ -162,7 +162,7 @@ static void drop_answer(void *user, const rank_answer *answer)
     (void)answer;
 }
 
-/* Warming up draws two tokens more, and they are in no figure. */
+/* Warm-up draws two more tokens. No figure includes them. */
 static void warm_up_is_in_no_figure(void **state)
 {
     (void)state;

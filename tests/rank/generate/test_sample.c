@@ -1,5 +1,5 @@
-/* Sampling from sharded logits: the same token for every world size, and that of a reference which
- * sorts the whole vocabulary; the distribution; what is refused. */
+/* Sampling from sharded logits: the token is the same for every world size, and that of a reference
+ * that sorts the whole vocabulary. Also the distribution, and refused inputs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static double draw(void)
     return (double)(random_state >> 11) * 0x1p-53;
 }
 
-/* All ranks' records made and combined, as a job would; *needs_all counts. */
+/* Makes and combines all ranks' records, as a job does. *needs_all counts. */
 static base_status sample(rank_sample_vocab vocab, const rank_sample_params *params,
                           uint64_t position, const float *logits, int32_t *token, int *needs_all,
                           base_error *error)
@@ -120,7 +120,7 @@ static int sort_finite(const float *logits, int vocab_size, rank_sample_candidat
     return count;
 }
 
-/* The whole vocabulary sorted, cut, and every kept token's noise looked at. */
+/* The whole vocabulary, sorted and cut, with every kept token's noise. */
 static int32_t reference(const rank_sample_params *params, uint64_t position, const float *logits,
                          int vocab_size)
 {
@@ -204,7 +204,7 @@ static void test_every_world_size_draws_the_same_token(void **state)
         }
     }
     assert_true(needs_all > cases / 100 &&
-                needs_all < cases / 4); /* both ways of top-p were taken */
+                needs_all < cases / 4); /* both forms of top-p occurred */
 }
 
 /* Counts of each token over many positions against softmax, cut as the parameters say. */
@@ -264,7 +264,7 @@ static void test_distribution(void **state)
     }
 }
 
-/* A token follows from seed, prompt and position, and from nothing else. */
+/* A token follows only from seed, prompt and position. */
 static void test_the_noise_has_a_key(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void test_logits_that_are_refused(void **state)
     assert_string_equal(error.message, "the logit of token 77 is no finite number");
 }
 
-/* Records of rank 1 that no rank makes; each is named. */
+/* Records of rank 1 that no rank makes. The error names each fault. */
 static void test_broken_records(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Who has waited for whom in a step, on spans whose answer is known: alone, and in the logs that
- * ranks (threads) gather. */
+/* How long ranks wait for each other in a step, on spans with a known answer: first alone, then in
+ * the logs that ranks (threads) gather. */
 #include "generate/step_trace.h"
 
 #include "ranks.h"
@@ -61,8 +61,8 @@ static void the_slowest_has_held_up_the_others_longest(void **state)
     assert_true(shares[1].held_up_ns == 0 && shares[1].slowest_steps == 0);
 }
 
-/* All at once: nobody waits, and nobody is the slowest. A rank that has left before the last came
- * (an all-reduce of nothing) has waited for as long as it was there. */
+/* All enter at once: no rank waits, and none is the slowest. A rank that left before the last one
+ * came (an all-reduce of nothing) has waited as long as it was there. */
 static void nobody_needs_to_be_the_slowest(void **state)
 {
     (void)state;
