@@ -1,4 +1,4 @@
-/* The table of backends. Training and generating open theirs by name. */
+/* The table of backends. train/, generate/ and bench/ open theirs by name. */
 #include "backend/backend.h"
 
 #include <string.h>

@@ -1,25 +1,25 @@
-/* The operations a model is made of, and the memory they work on: one table of functions per kind
- * of device.
+/* The operations that a model is made of, and the memory they work on: one table of functions for
+ * each kind of device.
  *
  * Addresses. Operations take plain pointers into the backend's own memory (alloc), or into memory
- * it has adopted. Arithmetic on them is fine anywhere; only the backend reads or writes behind
- * them. The exception is RANK_MEMORY_HOST, which the host may use too: it writes tables there
- * before the operations that read them, and reads results there after sync.
+ * that it has adopted. All code may do arithmetic on them, but only the backend reads or writes
+ * there. The exception is RANK_MEMORY_HOST: the host writes tables there before the operations that
+ * read them, and reads results there after sync.
  *
  * Queues. Operations of one queue run in order. On the CPU a queue is a profile and an error, and
  * each operation has run when the call returns. On a GPU a queue is a stream, and a call only
  * enqueues. Marks order two queues.
  *
- * Arguments. What stays the same from step to step (shapes, addresses) is an argument. What changes
- * per step (learning rate, step number) stands at an address, and results (losses, norms) are
- * written to an address: so a GPU can capture a step once and replay it.
+ * Arguments. A value that stays the same from step to step (shapes, addresses) is an argument. A
+ * value that changes (learning rate, step number) is read from an address, and results (losses,
+ * norms) are written to an address. So a GPU can capture a step once and replay it.
  *
- * Errors. Operations return nothing and never allocate. The first error of a queue sticks, the
+ * Errors. Operations return nothing and never allocate. The first error of a queue stays, the
  * operations after it do nothing, and sync reports it.
  *
  * Arrays are row-major float32 without padding unless an argument says otherwise. T = tokens, C =
  * width, V = vocabulary, H = heads, D = width of one head. Sums run in a fixed order: same
- * arguments, same bits. One thread uses a queue at a time; different queues may be used at once. */
+ * arguments, same bits. One thread at a time uses a queue; different queues may be used at once. */
 #ifndef RANK_BACKEND_BACKEND_H
 #define RANK_BACKEND_BACKEND_H
 
@@ -39,22 +39,22 @@ typedef struct rank_queue rank_queue;
 typedef struct rank_graph rank_graph;
 typedef struct rank_profile rank_profile; /* backend/profile.h */
 
-/* A point in a queue: what was put there before has run once the mark is passed. */
+/* A point in a queue. When the mark is passed, everything before it has run. */
 typedef struct rank_mark {
     uint64_t value;
 } rank_mark;
 
-/* What memory is for. A CPU backend may give huge pages to some, a GPU backend a pinned or a
- * registered piece. */
+/* The use of memory. A CPU backend may give huge pages to some, a GPU backend pinned or registered
+ * memory. */
 typedef enum rank_memory {
     RANK_MEMORY_WEIGHTS,   /* parameters and the optimizer's state */
     RANK_MEMORY_WORK,      /* activations, scratch, gradients that stay on this rank */
     RANK_MEMORY_CACHE,     /* keys and values of decoded tokens */
     RANK_MEMORY_EXCHANGED, /* what collectives send and receive */
-    RANK_MEMORY_HOST,      /* tables and results: the host uses it too */
+    RANK_MEMORY_HOST,      /* tables and results, which the host uses too */
 } rank_memory;
 
-/* What a rank says of its arithmetic in the record. Static strings. */
+/* What the record has of a rank's arithmetic. Static strings. */
 typedef struct rank_backend_info {
     const char *kernels;        /* "avx512" */
     const char *matrix_library; /* "oneDNN 2.6.3 avx512_core" */
@@ -79,7 +79,7 @@ typedef struct rank_matmul {
 } rank_matmul;
 
 enum {
-    RANK_PANEL = 32,      /* columns of a packed matrix that lie together */
+    RANK_PANEL = 32,      /* columns of a packed matrix that are stored together */
     RANK_LEAVES_MAX = 16, /* of a product's sum */
 };
 
@@ -284,16 +284,16 @@ typedef struct rank_best {
     float *value;   /* (rows, k); NULL: not wanted */
 } rank_best;
 
-/* Rows of an array moved together, or apart with zeros between; in place. `rows` ascends. */
+/* Moves rows of an array together, or apart with zeros between them; in place. `rows` ascends. */
 typedef struct rank_move_rows {
     size_t count; /* of rows listed */
-    size_t total; /* rows there are when they stand apart */
+    size_t total; /* rows of the array when they are apart */
     size_t width;
-    const int32_t *rows; /* (count): where they stand apart */
+    const int32_t *rows; /* (count): their positions when they are apart */
     float *at;
 } rank_move_rows;
 
-/* What does not change from step to step. In double, as PyTorch keeps them; a step's constants are
+/* The values that do not change from step to step. Doubles, as in PyTorch. A step's constants are
  * rounded to float32 once. */
 typedef struct rank_adamw_config {
     double beta1;
@@ -302,11 +302,11 @@ typedef struct rank_adamw_config {
     double weight_decay;
 } rank_adamw_config;
 
-/* What does. */
+/* The values that change. */
 typedef struct rank_adamw_step {
     int64_t step; /* from 1 */
     double learning_rate;
-    float grad_scale; /* 1/tokens and clipping in one */
+    float grad_scale; /* 1/tokens and the clipping factor, multiplied */
 } rank_adamw_step;
 
 /* AdamW with decoupled weight decay (Loshchilov and Hutter 2019) on a range of the parameters. The
@@ -330,9 +330,8 @@ typedef struct rank_sum_squares {
     double *sum;
 } rank_sum_squares;
 
-/* *norm = the norm of the mean gradient, sqrt(*sum_squares) / *tokens; *scale = what summed
- * gradients are to be multiplied with: 1 / *tokens, and less where the norm is above norm_max (0:
- * never). */
+/* *norm = the norm of the mean gradient, sqrt(*sum_squares) / *tokens. *scale = the factor for
+ * summed gradients: 1 / *tokens, and less if the norm is above norm_max (0: never). */
 typedef struct rank_grad_scale {
     const double *sum_squares;
     const double *tokens;
@@ -363,7 +362,7 @@ typedef struct rank_digest {
     uint8_t *digest;
 } rank_digest;
 
-/* Whether two arrays are equal byte for byte, and if not the largest |a - b|; NaN counts as
+/* Whether two arrays are equal byte for byte, and if not the largest |a - b|. NaN counts as
  * largest. */
 typedef struct rank_difference {
     const float *a;
@@ -378,35 +377,37 @@ typedef struct rank_backend {
     uint32_t size_bytes; /* of this table */
     const char *name;    /* "cpu" */
     size_t
-        rows_at_once; /* rows that go through several operations together, to stay in the caches */
+        rows_at_once; /* how many rows go through several operations together, so that they stay in
+                       * the caches */
 
     base_status (*open)(rank_queue **queue, base_error *reterr);
     void (*close)(rank_queue *queue); /* after all its memory has been released; NULL is fine */
     void (*info)(rank_queue *queue, rank_backend_info *info);
     void (*set_profile)(rank_queue *queue, rank_profile *profile); /* NULL: none */
 
-    /* Memory for operations to use, with anything in it. */
+    /* Memory for operations. Its content is undefined. */
     base_status (*alloc)(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
                          base_error *reterr);
     void (*release)(rank_queue *queue, void *memory); /* NULL is fine */
-    /* Memory of somebody else, a collective arena, that operations may use until it is disowned. */
+    /* Makes foreign memory (a collective arena) usable for operations until it is disowned. */
     base_status (*adopt)(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
     void (*disown)(rank_queue *queue, void *memory);
-    /* What lies at `memory` for the host to read, or with `write` to write as well; waits for the
-     * queue. The CPU gives the address itself, a GPU a copy, which unmap writes back. */
+    /* The content of `memory` for the host to read, or with `write` also to write. Waits for the
+     * queue. A CPU gives the address itself, a GPU a copy that unmap writes back. */
     base_status (*map)(rank_queue *queue, void *memory, size_t size_bytes, bool write, void **host,
                        base_error *reterr);
     void (*unmap)(rank_queue *queue, void *host);
     void (*copy)(rank_queue *queue, void *to, const void *from, size_t size_bytes);
     void (*zero)(rank_queue *queue, void *memory, size_t size_bytes);
 
-    /* Waits for all operations of the queue. Reports the first error, and forgets it. */
+    /* Waits for all operations of the queue. Reports the first error and clears it. */
     base_status (*sync)(rank_queue *queue, base_error *reterr);
     void *(*stream)(rank_queue *queue); /* what coll_op_desc.stream takes; NULL on the CPU */
     rank_mark (*mark)(rank_queue *queue);
     void (*after)(rank_queue *queue,
-                  rank_mark mark); /* what follows waits for another queue's mark */
-    /* NULL where a step cannot be captured: a GPU saves the launches of hundreds of kernels. */
+                  rank_mark mark); /* later operations wait for another queue's mark */
+    /* NULL if a step cannot be captured. With it a GPU saves the launches of hundreds of
+     * kernels. */
     base_status (*capture)(rank_queue *queue, rank_graph **graph, base_error *reterr);
     base_status (*capture_end)(rank_queue *queue, base_error *reterr);
     void (*replay)(rank_queue *queue, rank_graph *graph);
@@ -414,7 +415,7 @@ typedef struct rank_backend {
     void (*matmul)(rank_queue *queue, const rank_matmul *args);
     void (*pack)(rank_queue *queue, const rank_pack *args);
     void (*product)(rank_queue *queue, const rank_product *args);
-    /* NULL where products read a transposed operand as fast (then NT is used instead). */
+    /* NULL if products read a transposed operand as fast (then NT is used instead). */
     void (*transpose)(rank_queue *queue, const rank_transpose *args);
     void (*embed)(rank_queue *queue, const rank_embed *args);
     void (*embed_packed)(rank_queue *queue, const rank_embed_packed *args);
@@ -443,17 +444,17 @@ typedef struct rank_backend {
     void (*difference)(rank_queue *queue, const rank_difference *args);
 } rank_backend;
 
-/* A backend and one of its queues: what everything above a backend is handed. */
+/* A backend and one of its queues. All code above a backend gets this. */
 typedef struct rank_device {
     const rank_backend *backend;
     rank_queue *queue;
 } rank_device;
 
-/* Opens a queue of the backend called `name`; BASE_ERR_NOTFOUND where there is none. */
+/* Opens a queue of the backend called `name`. BASE_ERR_NOTFOUND if there is none. */
 BASE_MUST_CHECK base_status rank_device_open(const char *name, rank_device *device,
                                              base_error *reterr);
 
-/* Closes the queue; its memory has been released before. A device of zeros is fine. */
+/* Closes the queue, after all its memory was released. A device of zeros is fine. */
 void rank_device_close(rank_device *device);
 
 #endif
