@@ -82,6 +82,7 @@ launch_breakdown launch_breakdown_of(const launch_steps *steps, int rank, size_t
                                      size_t count)
 {
     launch_breakdown made = {0};
+    BASE_ASSERT(first + count <= launch_steps_count(steps));
     for (size_t i = first; i < first + count; i++) {
         const int whose = rank == LAUNCH_SLOWEST_RANK ? slowest_rank(steps, i) : rank;
         add_step(&made, &steps->ranks[whose].steps[i], exchange_ns(steps, i));

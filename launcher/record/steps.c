@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 enum { STEPS_FIRST = 128 };
 
 base_status launch_steps_init(launch_steps *steps, int world_size, base_error *reterr)
@@ -62,6 +64,7 @@ base_status launch_steps_add(launch_steps *steps, const launch_step *step, base_
         rank->steps = larger;
         rank->capacity = capacity;
     }
+    BASE_ASSERT(rank->count < rank->capacity);
     rank->steps[rank->count++] = *step;
     return BASE_OK;
 }
@@ -81,6 +84,7 @@ int64_t launch_steps_slowest_ns(const launch_steps *steps, size_t index)
 {
     int64_t slowest_ns = 0;
     for (int r = 0; r < steps->world_size; r++) {
+        BASE_ASSERT(index < steps->ranks[r].count);
         const int64_t step_ns = steps->ranks[r].steps[index].step_ns;
         slowest_ns = step_ns > slowest_ns ? step_ns : slowest_ns;
     }

@@ -157,23 +157,12 @@ static void backward_above_attention(backward *b, size_t end)
 static void attention_grad(const backward *b, const rank_segments *segments)
 {
     const gpt2_pass *pass = &b->pass;
-    pass->backend->attention_grad(pass->queue,
-                                  &(rank_attention){
-                                      .width = pass->width,
-                                      .heads = (size_t)pass->run->shape.config->heads,
-                                      .segment_count = segments->count,
-                                      .segment_start = pass->rows->segment_start + segments->first,
-                                      .segment_max = pass->rows->segment_max,
-                                      .qkv = pass->block.qkv,
-                                      .bias = pass->weights[QKV_BIAS],
-                                      .row_max = pass->block.row_max,
-                                      .row_scale = pass->block.row_scale,
-                                      .dout = pass->dbranch,
-                                      .dqkv = pass->wide,
-                                      .dqkv_first = segments->first_row,
-                                      .dbias = grad(b, QKV_BIAS),
-                                      .scratch = pass->attention_scratch,
-                                  });
+    rank_attention args = gpt2_attention(pass, segments);
+    args.dout = pass->dbranch;
+    args.dqkv = pass->wide;
+    args.dqkv_first = segments->first_row;
+    args.dbias = grad(b, QKV_BIAS);
+    pass->backend->attention_grad(pass->queue, &args);
 }
 
 /* From the gradient of attention's output, in dbranch, to that of the block's input, in dx. */

@@ -126,21 +126,9 @@ static void finish_rows(const gpt2_pass *pass, row_chunk chunk, const int32_t *r
 /* The attention of some whole segments, whose rows of qkv are computed. */
 static void attention(const gpt2_pass *pass, const rank_segments *segments)
 {
-    const block_state *block = &pass->block;
-    pass->backend->attention(pass->queue,
-                             &(rank_attention){
-                                 .width = pass->width,
-                                 .heads = (size_t)pass->run->shape.config->heads,
-                                 .segment_count = segments->count,
-                                 .segment_start = pass->rows->segment_start + segments->first,
-                                 .segment_max = pass->rows->segment_max,
-                                 .qkv = block->qkv,
-                                 .bias = pass->weights[QKV_BIAS],
-                                 .out = block->attention,
-                                 .row_max = block->row_max,
-                                 .row_scale = block->row_scale,
-                                 .scratch = pass->attention_scratch,
-                             });
+    rank_attention args = gpt2_attention(pass, segments);
+    args.out = pass->block.attention;
+    pass->backend->attention(pass->queue, &args);
 }
 
 /* From the layer's input to its q, k and v. */

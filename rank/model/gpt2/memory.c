@@ -147,6 +147,22 @@ void gpt2_leave_layer(const gpt2_pass *pass)
     gpt2_done(pass, gpt2_offset(pass, pass->layer, 0), pass->layout.in_block[BLOCK_TENSORS]);
 }
 
+rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segments)
+{
+    return (rank_attention){
+        .width = pass->width,
+        .heads = (size_t)pass->run->shape.config->heads,
+        .segment_count = segments->count,
+        .segment_start = pass->rows->segment_start + segments->first,
+        .segment_max = pass->rows->segment_max,
+        .qkv = pass->block.qkv,
+        .bias = pass->weights[QKV_BIAS],
+        .row_max = pass->block.row_max,
+        .row_scale = pass->block.row_scale,
+        .scratch = pass->attention_scratch,
+    };
+}
+
 rank_move_rows gpt2_active_rows(const gpt2_pass *pass, float *at)
 {
     return (rank_move_rows){.count = pass->rows->active_count,

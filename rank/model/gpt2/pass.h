@@ -141,6 +141,9 @@ static inline void gpt2_product(const gpt2_pass *pass, rank_matmul_kind kind, ra
     pass->backend->matmul(pass->queue, &product);
 }
 
+/* What attention and its gradient have in common, for some whole segments. */
+rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segments);
+
 /* Backward's gathering and spreading of active rows. */
 rank_move_rows gpt2_active_rows(const gpt2_pass *pass, float *at);
 

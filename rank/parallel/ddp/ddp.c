@@ -98,6 +98,7 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
             return status;
         }
     }
+    BASE_ASSERT(end == 0); /* the buckets cover the whole array */
     name_algorithms(ddp);
     return BASE_OK;
 }
@@ -300,6 +301,7 @@ static void start_full_buckets(rank_ddp *ddp)
     while (ddp->failed == BASE_OK && ddp->started_count < ddp->bucket_count &&
            ddp->buckets[ddp->started_count].missing == 0) {
         bucket *full = &ddp->buckets[ddp->started_count];
+        BASE_ASSERT(!full->started);
         keep_failure(ddp, coll_op_start(full->op, &ddp->error));
         full->started = true;
         ddp->started_count++;
@@ -315,6 +317,7 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
 {
     rank_ddp *ddp = user;
     ddp->device.backend->after(ddp->device.queue, mark);
+    BASE_ASSERT(ddp->micro_batch >= 0);
     BASE_ASSERT(offset <= ddp->param_count);
     BASE_ASSERT(count <= ddp->param_count - offset);
     merge_leaf(ddp, offset, count);
@@ -355,6 +358,7 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
     }
     times->allreduce_exposed_ns = base_now_ns() - before_ns;
     times->allreduce_ns = hidden_ns + times->allreduce_exposed_ns;
+    BASE_ASSERT(times->allreduce_ns >= times->allreduce_exposed_ns);
     if (ddp->failed != BASE_OK && reterr != NULL) {
         *reterr = ddp->error;
     }

@@ -35,5 +35,6 @@ rank_leaf_plan rank_leaf_plan_make(int count, int leaf)
             plan.merges++;
         }
     }
+    BASE_ASSERT(plan.merges <= plan.level);
     return plan;
 }

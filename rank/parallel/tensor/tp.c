@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 enum { LEAF_STEP = 32 }; /* RANK_PANEL of the backends */
@@ -13,6 +14,7 @@ struct rank_tp_group {
     coll_comm *comm;
     coll_arena *arena;
     float *memory;
+    size_t float_count;     /* of memory */
     int64_t ns;             /* in all-reduces */
     rank_tp_costs before;   /* libcoll's counters when the group was made */
     rank_exchange_log *log; /* NULL: none */
@@ -46,6 +48,8 @@ static void all_reduce(void *user, float *at, size_t count)
     if (group->comm == NULL || group->failed != BASE_OK) {
         return;
     }
+    BASE_ASSERT(at >= group->memory);
+    BASE_ASSERT(count <= group->float_count - (size_t)(at - group->memory));
     const int64_t before_ns = base_now_ns();
     group->failed =
         coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, &group->error);
@@ -101,6 +105,7 @@ base_status rank_tp_group_create(coll_comm *comm, int vocab_size, size_t float_c
     }
     const int first = rank_tp_first_leaf(ranks, rank);
     made->comm = comm;
+    made->float_count = float_count;
     made->tp = (rank_tp){
         .rank = rank,
         .ranks = ranks,
