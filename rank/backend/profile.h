@@ -1,6 +1,6 @@
-/* Where a step's time goes, for rank-bench: a queue books every stretch of a step under the
- * operation that ends it. Costs one reading of the clock per operation while a profile is attached,
- * and nothing else. */
+/* Where a step's time goes, for rank-bench. A queue books every stretch of a step under the
+ * operation that ends it. While a profile is attached, that costs one reading of the clock per
+ * operation. */
 #ifndef RANK_BACKEND_PROFILE_H
 #define RANK_BACKEND_PROFILE_H
 
@@ -34,7 +34,7 @@ struct rank_profile {
 
 const char *rank_part_name(rank_part part);
 
-/* The stretch that ends now was `part`; the first one only begins. */
+/* Books the stretch that ends now under `part`. The first call only begins. */
 void rank_profile_book(rank_profile *profile, rank_part part);
 
 #endif

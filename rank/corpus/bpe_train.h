@@ -21,7 +21,7 @@ void corpus_bpe_trainer_destroy(corpus_bpe_trainer *trainer);
 BASE_MUST_CHECK base_status corpus_bpe_trainer_add(corpus_bpe_trainer *trainer, const char *text,
                                                    base_error *reterr);
 
-/* Writes exactly merge_count merges; BASE_ERR_INVALID if the texts do not give so many. */
+/* Writes exactly merge_count merges. BASE_ERR_INVALID if the texts give fewer. */
 BASE_MUST_CHECK base_status corpus_bpe_trainer_run(corpus_bpe_trainer *trainer, int merge_count,
                                                    rank_bpe_pair *merges, base_error *reterr);
 

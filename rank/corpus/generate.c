@@ -10,9 +10,9 @@
 enum {
     LINES_FIRST = 4096,
     HELD_OUT_LINES = 1, /* for each held-out verb and frame */
-    ATTEMPTS = 8,       /* with other seeds, before an error row is given up for a verb */
+    ATTEMPTS = 8,       /* tries with other seeds before an error row is skipped for a verb */
     DRESSED_ONE_IN = 8, /* training lines with capitals and a full stop */
-    NONE_ONE_IN = 10,   /* training lines that are right already */
+    NONE_ONE_IN = 10,   /* training lines that are right from the start */
 };
 
 #define SEED_HELD_OUT UINT64_C(0x68656c64)
@@ -78,7 +78,7 @@ static bool has_accepted_word(const corpus_verb *verb, const char *sentence)
     return false;
 }
 
-/* What a line is made of. */
+/* The parts of a line. */
 typedef struct line_plan {
     const corpus_grammar *grammar;
     const corpus_verb *verb;
@@ -133,7 +133,8 @@ static base_status append(corpus_lines *lines, const corpus_line *line, base_err
     return BASE_OK;
 }
 
-/* The lines of one verb in one frame: its error rows in turn, from one that the hash chooses. */
+/* Makes the lines of one verb in one frame. Its error rows take turns, from one that the hash
+ * chooses. */
 static base_status generate_pair(const corpus_grammar *grammar, const corpus_verb *verb,
                                  const corpus_frame *frame, corpus_lines *lines, base_error *reterr)
 {
@@ -203,7 +204,7 @@ static const corpus_line *find_wrong(const line_ref *sorted, size_t count, const
     return low < count && strcmp(sorted[low].line->wrong, sentence) == 0 ? sorted[low].line : NULL;
 }
 
-/* Refuses a wrong sentence with two corrections, or one that is right elsewhere. */
+/* Refuses a wrong sentence with two corrections, or one that is right in another line. */
 static base_status check_lines(const line_ref *sorted, size_t count, base_error *reterr)
 {
     for (size_t i = 1; i < count; i++) {
@@ -226,7 +227,7 @@ static base_status check_lines(const line_ref *sorted, size_t count, base_error 
     return BASE_OK;
 }
 
-/* Checks all lines, and drops those that another one repeats. */
+/* Checks all lines, and removes repeated ones. */
 static base_status check_and_prune(corpus_lines *lines, base_error *reterr)
 {
     line_ref *sorted = calloc(lines->count + 1, sizeof *sorted);

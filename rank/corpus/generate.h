@@ -1,12 +1,12 @@
-/* The corpus: lines made from the grammar, the same ones every time.
+/* The corpus: lines made from the grammar, always the same ones.
  *
- * Held out: each verb is kept out of training in at most two frames, those with the smallest hash
- * of verb and frame among the frames it is used in, the second one of another form than the first.
- * So every held-out verb is trained in other frames, and every frame with other verbs. A predicate
- * ("be happy") is held out of its first frame only.
+ * Held out: each verb is kept out of training in at most two frames. They are those with the
+ * smallest hash of verb and frame among the frames that use it, and the second has another form
+ * than the first. So training has every held-out verb in other frames, and every frame with other
+ * verbs. A predicate ("be happy") is held out of its first frame only.
  *
- * One wrong sentence has one correction, in all of training and held-out lines together, and no
- * right sentence is a wrong one elsewhere: both are checked, and a grammar that breaks it is
+ * One wrong sentence has one correction, in all training and held-out lines together, and no right
+ * sentence is a wrong one elsewhere. Both are checked, and a grammar that breaks them is
  * refused. */
 #ifndef CORPUS_GENERATE_H
 #define CORPUS_GENERATE_H

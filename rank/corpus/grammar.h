@@ -1,6 +1,6 @@
-/* The tables, read and checked: verbs, subjects, words, sentence patterns and how they go wrong.
+/* The tables, read and checked: verbs, subjects, words, sentence patterns and their errors.
  *
- * Read only once loaded. All strings point into the tables. */
+ * Constant once loaded. All strings point into the tables. */
 #ifndef CORPUS_GRAMMAR_H
 #define CORPUS_GRAMMAR_H
 

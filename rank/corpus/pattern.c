@@ -69,8 +69,8 @@ static bool over_regularised(const corpus_verb *verb, char word[WORD_BYTES])
     return true;
 }
 
-/* A word put together from base and ending without the spelling rules; false where that is right,
- * or is a word of another verb. */
+/* Joins base and ending without the spelling rules. False if the result is right, or a word of
+ * another verb. */
 static bool misspelt(const corpus_fill *fill, corpus_form form, const char *ending,
                      char word[WORD_BYTES])
 {
@@ -107,7 +107,7 @@ static bool verb_form_of(const corpus_fill *fill, const char *placeholder, char 
     return found != NULL;
 }
 
-/* Whether a word for what is done so often fits the verb; common actions are done at all times. */
+/* Whether a time expression fits how often the verb is used. Common verbs fit all. */
 static bool fits_often(const corpus_verb *verb, const char *often)
 {
     const bool state = strcmp(verb->often, "state") == 0;
@@ -259,7 +259,7 @@ corpus_filled corpus_pattern_fill(const corpus_fill *fill, const char *pattern,
             pattern++;
         }
         const size_t bytes = strlen(word);
-        if (bytes == 0) { /* nothing stands here: take one of the spaces around it */
+        if (bytes == 0) { /* nothing is put here: drop one of the spaces around it */
             used -= used > 0 && sentence[used - 1] == ' ';
             pattern += used == 0 && *pattern == ' ';
         }

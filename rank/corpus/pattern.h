@@ -1,7 +1,7 @@
-/* Filling a sentence pattern: "{subject} didn't {base} {object} {when}".
+/* Fills a sentence pattern: "{subject} didn't {base} {object} {when}".
  *
- * Which subject, object, time or modal is taken follows from the seed and the placeholder's name
- * alone, so the wrong and the right pattern of a line, filled with the same seed, agree. */
+ * The chosen subject, object, time or modal depends only on the seed and the placeholder's name. So
+ * the wrong and the right pattern of a line agree if they have the same seed. */
 #ifndef CORPUS_PATTERN_H
 #define CORPUS_PATTERN_H
 
@@ -21,7 +21,7 @@ typedef struct corpus_fill {
 
 typedef enum corpus_filled {
     CORPUS_FILLED,
-    CORPUS_NOT_FOR_THIS, /* a placeholder has nothing for this verb or subject */
+    CORPUS_NOT_FOR_THIS, /* the placeholder has nothing for this verb or subject */
     CORPUS_UNKNOWN_PLACEHOLDER,
     CORPUS_TOO_LONG,
 } corpus_filled;

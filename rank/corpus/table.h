@@ -1,8 +1,9 @@
-/* A table of text: one row a line, cells parted by one tab, # comments and empty lines left out.
+/* A table of text: one row a line, cells separated by one tab. # comments and empty lines are
+ * skipped.
  *
- * Cells are lower-case words, so that they need no escaping anywhere: letters, digits, spaces and
- * the few marks in TABLE_MARKS; never empty, no space at either end. Whatever else stands in a file
- * is refused with file and line. */
+ * Cells are lower-case words: letters, digits, spaces and the few marks in TABLE_MARKS. They are
+ * never empty, and have no space at either end. So they need no escaping anywhere. Anything else in
+ * a file is refused with file and line. */
 #ifndef CORPUS_TABLE_H
 #define CORPUS_TABLE_H
 
@@ -17,7 +18,7 @@ enum {
 
 typedef struct corpus_row {
     int line;
-    char *cells[CORPUS_TABLE_COLUMNS_MAX]; /* into the table's text; whoever owns it may cut them */
+    char *cells[CORPUS_TABLE_COLUMNS_MAX]; /* point into the table's text; its owner may cut them */
 } corpus_row;
 
 typedef struct corpus_table {
@@ -27,8 +28,7 @@ typedef struct corpus_table {
     int row_count;
 } corpus_table;
 
-/* Reads directory/name, each row of which must have this many columns. The caller frees with
- * fini. */
+/* Reads directory/name. Each row must have this many columns. The caller frees with fini. */
 BASE_MUST_CHECK base_status corpus_table_read(corpus_table *table, const char *directory,
                                               const char *name, int columns, base_error *reterr);
 void corpus_table_fini(corpus_table *table);

@@ -1,4 +1,5 @@
-/* The CPU backend's table: queues, and each operation as a call of the kernels. */
+/* The CPU backend's table: queues, and each operation as a call of the kernels. backend.c lists
+ * it. */
 #include "backend/cpu/cpu.h"
 
 #include <stdlib.h>
@@ -98,7 +99,7 @@ _Static_assert(RANK_PART_MATMUL_NT == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_NT 
                    RANK_PART_MATMUL_TN == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_TN,
                "kinds of products and their parts of a profile stand in one order");
 
-/* A kernel as an operation: nothing behind an error, and its time under `part`. */
+/* Makes an operation of a kernel: does nothing after an error, and books its time under `part`. */
 #define OPERATION(name, part)                                                                      \
     static void cpu_##name(rank_queue *queue, const rank_##name *args)                             \
     {                                                                                              \

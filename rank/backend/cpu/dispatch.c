@@ -56,7 +56,7 @@ const rank_kernels *rank_kernels_get(void)
     static const rank_kernels *chosen;
     const rank_kernels *table = __atomic_load_n(&chosen, __ATOMIC_ACQUIRE);
     if (table == NULL) {
-        table = choose(); /* two threads would choose the same */
+        table = choose(); /* two threads would choose the same table */
         __atomic_store_n(&chosen, table, __ATOMIC_RELEASE);
     }
     return table;

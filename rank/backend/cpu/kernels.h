@@ -1,16 +1,16 @@
-/* The CPU kernels: everything of the model and the optimizer that is not a matrix product.
+/* The CPU kernels: everything of the model and the optimizer except matrix products.
  *
- * The same source is compiled once per instruction set; rank_kernels_get gives the best table for
- * this CPU, or the one that RINGFENCE_ISA=baseline|avx2|avx512 asks for. Arithmetic is in a fixed
+ * The same source is compiled once per instruction set. rank_kernels_get gives the best table for
+ * this CPU, or the one that RINGFENCE_ISA=baseline|avx2|avx512 names. Arithmetic is in a fixed
  * order, without contraction except in the attention products (which are matrix kernels). The
- * element-wise kernels and the optimizer give the same bits on every instruction set; reductions
- * differ in the last places with the number of lanes.
+ * element-wise kernels and the optimizer give the same bits on every instruction set. Reductions
+ * differ in the last bits, with the number of lanes.
  *
- * RINGFENCE_ISA holds the matrix library to an instruction set too. Only with OMP_NUM_THREADS set
- * to more than one does that library take more threads, and other bits follow.
+ * RINGFENCE_ISA also sets the matrix library's instruction set. That library uses one thread unless
+ * OMP_NUM_THREADS is more than one, which changes the bits.
  *
- * Arrays are at any alignment; their shapes stand in backend.h. Kernels keep no state and may run
- * in several threads on different arrays. */
+ * Arrays may have any alignment; backend.h has their shapes. Kernels keep no state and may run in
+ * several threads on different arrays. */
 #ifndef RANK_BACKEND_CPU_KERNELS_H
 #define RANK_BACKEND_CPU_KERNELS_H
 
@@ -49,8 +49,9 @@ typedef struct rank_kernels {
 /* The table by name, or NULL if there is no such name or this CPU cannot run it. */
 const rank_kernels *rank_kernels_named(const char *name);
 
-/* The table of this process: RINGFENCE_ISA if it is set, else the best. Chosen once. Never NULL;
- * what is wrong with RINGFENCE_ISA is told by rank_kernels_check (the best table is used then). */
+/* The table of this process: the one of RINGFENCE_ISA if it is set, else the best. Chosen once.
+ * Never NULL: if RINGFENCE_ISA is wrong, this is the best table, and rank_kernels_check returns the
+ * error. */
 const rank_kernels *rank_kernels_get(void);
 
 /* BASE_ERR_INVALID if RINGFENCE_ISA names no table,

@@ -1,5 +1,5 @@
-/* Matrix products by oneDNN on one thread, whose version and instruction set it names for the
- * record. Called by the CPU backend (cpu.c). */
+/* Matrix products by oneDNN on one thread. Also names its version and instruction set for the
+ * record. Called by cpu.c. */
 #include "backend/cpu/matmul.h"
 
 #include <dlfcn.h>
@@ -13,11 +13,11 @@
 
 static pthread_once_t init_once = PTHREAD_ONCE_INIT;
 
-/* omp_set_num_threads, or NULL: not there, or not wanted. */
+/* omp_set_num_threads; NULL: there is none, or it is not to be called. */
 static void (*set_threads)(int);
 
-/* oneDNN is built with OpenMP, and takes every core unless it is told not to. The setting belongs
- * to a thread; the symbol comes with the library, so nothing here need be built with OpenMP. */
+/* oneDNN is built with OpenMP, and uses every core by default. The setting belongs to a thread. The
+ * symbol comes with the library, so nothing here needs to be built with OpenMP. */
 static void find_set_threads(void)
 {
     if (getenv("OMP_NUM_THREADS") == NULL) {
@@ -36,7 +36,8 @@ void rank_matmul_use_one_thread(void)
 static void init(void)
 {
     const char *name = rank_kernels_get()->name;
-    /* Too late or unknown to the library: then it keeps its own choice, which is recorded. */
+    /* If it is too late, or the library does not know the value, the library keeps its own choice,
+     * which is recorded. */
     if (strcmp(name, "baseline") == 0) {
         (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
     } else if (strcmp(name, "avx2") == 0) {

@@ -1,7 +1,7 @@
 /* Matrix products of row-major float32, by oneDNN.
  *
- * One thread: see rank_matmul_use_one_thread. The bits depend on the shape and on the instruction
- * set; nothing else. */
+ * One thread: see rank_matmul_use_one_thread. The bits depend only on the shape and on the
+ * instruction set. */
 #ifndef RANK_BACKEND_CPU_MATMUL_H
 #define RANK_BACKEND_CPU_MATMUL_H
 

@@ -1,5 +1,5 @@
-/* Memory of the CPU backend: the heap. What activations, caches and large weights live in asks for
- * huge pages: fewer translations to look up. */
+/* Memory of the CPU backend: the heap, with huge pages for activations, caches and large weights,
+ * so that fewer addresses must be translated. Called through cpu.c's table. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ enum { HUGE_PAGE_BYTES = 2 << 20, CACHE_LINE_BYTES = 64 };
 base_status cpu_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
                       base_error *reterr)
 {
-    /* A small tensor would pay for a whole page. */
+    /* A small tensor would take a whole page. */
     const bool huge = kind == RANK_MEMORY_WORK || kind == RANK_MEMORY_CACHE ||
                       (kind == RANK_MEMORY_WEIGHTS && size_bytes >= HUGE_PAGE_BYTES);
     const size_t align = huge ? HUGE_PAGE_BYTES : CACHE_LINE_BYTES;
@@ -23,7 +23,7 @@ base_status cpu_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, vo
     if (*memory == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu bytes", size_bytes);
     }
-    if (huge) { /* where the system refuses, nothing else changes */
+    if (huge) { /* if the system refuses, nothing else changes */
         (void)madvise(*memory, size_bytes, MADV_HUGEPAGE);
     }
     return BASE_OK;
@@ -35,7 +35,7 @@ void cpu_release(rank_queue *queue, void *memory)
     free(memory);
 }
 
-/* The processor reads and writes every address: there is nothing to do, and nothing to remember. */
+/* The processor reads and writes every address, so there is nothing to do. */
 base_status cpu_adopt(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr)
 {
     (void)queue;

@@ -1,4 +1,5 @@
-/* Operations of the CPU backend that no instruction set has code of its own for. */
+/* Operations of the CPU backend that have no code for an instruction set of its own. Called through
+ * cpu.c's table. */
 #include <math.h>
 #include <string.h>
 
@@ -7,8 +8,8 @@
 
 _Static_assert((int)RANK_DIGEST_BYTES == (int)PROTO_DIGEST_BYTES, "one kind of digest");
 
-/* Puts column `at` among the k best so far, which fall;
- * an equal one that came first stays first. */
+/* Inserts column `at` into the k best so far, in falling order. Of equal ones the first stays
+ * first. */
 static void insert(const float *row, int32_t at, int32_t *best, size_t count, size_t k)
 {
     size_t rank = count < k ? count : k;
@@ -37,7 +38,7 @@ void cpu_best(rank_queue *queue, const rank_best *args)
     queue_book(queue, RANK_PART_OTHER);
 }
 
-/* Each row moves down or stays. */
+/* In this order each row moves down or stays. */
 void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args)
 {
     const size_t width = args->width;
@@ -48,7 +49,7 @@ void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args)
     queue_book(queue, RANK_PART_OTHER);
 }
 
-/* From the last row on: each moves up or stays. */
+/* From the last row on, so that each moves up or stays. */
 void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args)
 {
     const size_t width = args->width;

@@ -1,4 +1,4 @@
-/* What a queue of the CPU backend holds. Private to the backend. */
+/* The queue of the CPU backend. Private to the backend. */
 #ifndef RANK_BACKEND_CPU_QUEUE_H
 #define RANK_BACKEND_CPU_QUEUE_H
 
@@ -11,13 +11,13 @@
 struct rank_queue {
     const rank_kernels *kernels;
     rank_profile *profile; /* NULL: not measured */
-    pthread_t thread;      /* that has told the matrix library how many threads to take */
+    pthread_t thread;      /* the thread whose setting the matrix library has */
     bool thread_set;
     base_status status; /* the first error, until sync */
     base_error error;
 };
 
-/* The stretch of time that ends now was `part`. */
+/* Books the time since the last call under `part`. */
 static inline void queue_book(const rank_queue *queue, rank_part part)
 {
     if (queue->profile != NULL) {
@@ -37,7 +37,7 @@ void cpu_unmap(rank_queue *queue, void *host);
 void cpu_copy(rank_queue *queue, void *to, const void *from, size_t size_bytes);
 void cpu_zero(rank_queue *queue, void *memory, size_t size_bytes);
 
-/* plain.c: operations that no instruction set has code of its own for. */
+/* plain.c: operations without code for an instruction set of its own. */
 void cpu_best(rank_queue *queue, const rank_best *args);
 void cpu_gather_rows(rank_queue *queue, const rank_move_rows *args);
 void cpu_spread_rows(rank_queue *queue, const rank_move_rows *args);

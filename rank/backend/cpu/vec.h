@@ -139,8 +139,7 @@ VEC_INLINE vec_int vec_first_lanes(size_t count)
     return vec_iota() < few;
 }
 
-/* The lanes in another order: each changes places with the one half, a quarter, … of the register
- * away. */
+/* Permutes the lanes: each is exchanged with the one half, a quarter, … of the register away. */
 #if VEC_LANES == 16
 #define VEC_SWAP_8(x)                                                                              \
     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)

@@ -1,12 +1,12 @@
-/* Matrix products whose bits depend on neither the number of rows nor that of columns.
+/* Matrix products whose bits do not depend on the number of rows or columns.
  *
- * A tile is a few rows of c times a few vectors of columns. Its sums stand in registers while the
- * loop goes through the depth: a row of the panel is loaded, and each row's element of a is
- * multiplied with it. A panel lies in memory as it is read, so one row (decoding) streams weights
- * at the speed of memory, and many rows (prefill, training) find the panel in the near caches.
+ * A tile is a few rows of c times a few vectors of columns. Its sums stay in registers while the
+ * loop goes through the depth: it loads a row of the panel, and multiplies each row's element of a
+ * with it. A panel is stored in the order of reading. So one row (decoding) streams weights at the
+ * speed of memory, and many rows (prefill, training) find the panel in the near caches.
  *
- * Register use: the sums, the panel's vectors and one element of a. Tiles with few rows are wider,
- * since a short chain of additions would wait for itself. */
+ * Registers hold the sums, the panel's vectors and one element of a. Tiles with few rows are wider,
+ * because each step of a short chain of additions would wait for the one before. */
 #include <string.h>
 
 #include "kernels_isa.h"
@@ -169,7 +169,7 @@ static void (*const tiles[TILE_ROWS + 1])(const tile *at) = {
 #endif
 };
 
-/* The tile, or, where its columns are cut, as much of it as there is. */
+/* Runs the tile, or the part of it that exists if its columns are cut. */
 static void run_tile(const tile *at)
 {
     const size_t width = (size_t)at->vectors * VEC_LANES;
@@ -203,7 +203,7 @@ static void run_panel(tile at, size_t columns)
     }
 }
 
-/* Rows first … end of c, for a part of the depth. All these rows meet a panel while it is near. */
+/* Rows first … end of c, for a part of the depth. All these rows use a panel while it is near. */
 static void run_rows(const rank_product *args, size_t first, size_t end, tile at)
 {
     const float *a = at.a;
@@ -221,7 +221,7 @@ static void run_rows(const rank_product *args, size_t first, size_t end, tile at
 
 void KERNEL(product)(const rank_product *args)
 {
-    /* Few rows read a panel once, from memory: in one go. Leaves are not cut. */
+    /* Few rows read a panel once, from memory, in one go. Leaves are not cut. */
     const int whole = args->rows <= TILE_ROWS || args->leaves > 1;
     const size_t depth_at_once = whole ? args->depth : DEPTH_AT_ONCE;
     tile at = {.a_row = args->a_row,
