@@ -406,6 +406,18 @@ static void a_cut_journal_is_refused_and_named(void **state)
                         "it 250000");
 }
 
+/* One that somebody puts into the file never runs, even where its finding was accepted. */
+static void a_foreign_trigger_does_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    edit(fixture, "CREATE TRIGGER t AFTER UPDATE OF reserved ON account BEGIN"
+                  " UPDATE account SET cap = 999000000 WHERE id = new.id; END;"
+                  "UPDATE account SET cap = cap");
+    fixture_reopen(fixture);
+    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
+    assert_int_equal(fixture_balance(fixture, "phase").cap_usd_micro, 5 * USD);
+}
+
 /* Instances had one name space for all vendors, in version 3. */
 static void a_ledger_of_version_3_is_migrated(void **state)
 {
@@ -537,6 +549,7 @@ int main(void)
         LEDGER_TEST(honest_operations_keep_the_digest),
         LEDGER_TEST(all_findings_are_counted_and_some_kept),
         LEDGER_TEST(a_cut_journal_is_refused_and_named),
+        LEDGER_TEST(a_foreign_trigger_does_nothing),
         LEDGER_TEST(a_ledger_of_version_3_is_migrated),
         LEDGER_TEST(a_ledger_without_its_beginning_is_refused),
         LEDGER_TEST(a_restored_backup_is_noticed),
