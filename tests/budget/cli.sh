@@ -395,5 +395,25 @@ rm service/checkpoints
 budget 8 audit --json
 out_has '"good":false' 'checkpoints is missing'
 budget 8 serve --passphrase-file passphrase
+
+echo "== a ledger that somebody has edited"
+cp elsewhere service/checkpoints
+sed -i 's/pod-1/pod-7/g' service/ledger.db
+budget 8 audit
+out_has 'BAD from row ' 'its hash does not fit' 'to accept exactly this: budget-service serve --accept-audit '
+digest=$(sed -n 's/^to accept .* --accept-audit //p' out)
+budget 8 audit --json
+out_has '"good":false' "\"digest\":\"$digest\"" '"findings":["row '
+budget 8 serve --passphrase-file passphrase
+err_has 'does not audit' "serve --accept-audit $digest"
+budget 8 serve --passphrase-file passphrase --accept-audit "${digest%?}"
+err_has 'not what was accepted'
+start_service --passphrase-file passphrase --accept-audit "$digest"
+budget 8 status --check
+out_has 'ALARM the ledger does not audit: row '
+budget 0 status
+budget 8 status --check --json
+out_has '"needs_attention":true'
+stop_service
 echo "all good"
 exit "$skipped"
