@@ -140,7 +140,7 @@ static base_status walk_journal(budget_audit *audit, int64_t max, int64_t *walke
     bool more = true;
     store_db *store = &audit->ledger->store;
     const int64_t after = audit->report.rows == 0 ? INT64_MIN : (int64_t)audit->position;
-    base_status status = store_query(store, reterr, SQL_AUDIT_WALK, "ii", after, max);
+    base_status status = store_query(store, reterr, SQL_AUDIT_WALK, "after:i max:i", after, max);
     *walked = 0;
     while (status == BASE_OK && more) {
         status = store_next(store, SQL_AUDIT_WALK, &more, reterr);

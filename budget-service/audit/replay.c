@@ -132,8 +132,8 @@ static base_status find_evidence(const replay *self, const uint8_t *digest, cons
                                  size_t *size_bytes)
 {
     bool there = false;
-    base_status status = store_query(self->store, self->reterr, SQL_EVIDENCE_GET, "b", digest,
-                                     (size_t)BUDGET_DIGEST_BYTES);
+    base_status status = store_query(self->store, self->reterr, SQL_EVIDENCE_GET, "digest:b",
+                                     digest, (size_t)BUDGET_DIGEST_BYTES);
     status = status == BASE_OK ? store_next(self->store, SQL_EVIDENCE_GET, &there, self->reterr)
                                : status;
     if (status == BASE_OK && !there) {

@@ -29,8 +29,8 @@ static base_status load_account(budget_ledger *ledger, const char *name, int64_t
     bool row = false;
     store_db *store = &ledger->store;
     const store_sql sql = name != NULL ? SQL_ACCOUNT_BY_NAME : SQL_ACCOUNT_BY_ID;
-    base_status status = name != NULL ? store_query(store, reterr, sql, "t", name)
-                                      : store_query(store, reterr, sql, "i", id);
+    base_status status = name != NULL ? store_query(store, reterr, sql, "name:t", name)
+                                      : store_query(store, reterr, sql, "id:i", id);
     status = status == BASE_OK ? store_next(store, sql, &row, reterr) : status;
     if (status != BASE_OK) {
         return status;
@@ -123,7 +123,8 @@ static base_status insert_account(ledger_op *op, const char *account, int64_t pa
         return op_refuse(op, BUDGET_REASON_LIMIT, "there are %d accounts already",
                          BUDGET_ACCOUNTS_MAX);
     }
-    status = store_run(op->store, op->reterr, SQL_ACCOUNT_INSERT, "itii", id, account, parent, cap);
+    status = store_run(op->store, op->reterr, SQL_ACCOUNT_INSERT, "id:i name:t parent:i cap:i", id,
+                       account, parent, cap);
     if (status != BASE_OK) {
         return status;
     }
@@ -205,8 +206,8 @@ base_status budget_ledger_set_cap(budget_ledger *ledger, const budget_caller *ca
         op.row.kind = BUDGET_KIND_CAP;
         op.row.account = chain.ids[0];
         op.row.amount = cap_usd_micro;
-        status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "iii", cap_usd_micro,
-                               (int64_t)chain.rule.accounts[0].frozen, chain.ids[0]);
+        status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
+                               cap_usd_micro, (int64_t)chain.rule.accounts[0].frozen, chain.ids[0]);
     }
     status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);
@@ -239,8 +240,8 @@ base_status budget_ledger_acknowledge(budget_ledger *ledger, const budget_caller
         chain_answer(&chain, &chain, 0, answer);
         op.row.kind = BUDGET_KIND_ACKNOWLEDGE;
         op.row.account = chain.ids[0];
-        status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "iii", chain.rule.accounts[0].cap,
-                               (int64_t)0, chain.ids[0]);
+        status = store_run_one(op.store, reterr, SQL_ACCOUNT_SET, "cap:i frozen:i id:i",
+                               chain.rule.accounts[0].cap, (int64_t)0, chain.ids[0]);
     }
     status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);

@@ -27,14 +27,14 @@ base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *rete
 {
     store_db *store = &ledger->store;
     line->known = line->elsewhere = false;
-    base_status status =
-        store_query(store, reterr, SQL_LINE_GET, "ttt", line->vendor, line->instance, line->id);
+    base_status status = store_query(store, reterr, SQL_LINE_GET, "vendor:t instance:t id:t",
+                                     line->vendor, line->instance, line->id);
     status = status == BASE_OK ? read_line(ledger, SQL_LINE_GET, line, reterr) : status;
     if (status != BASE_OK || line->known) {
         return status;
     }
-    status = store_query(store, reterr, SQL_LINE_OF_RUN, "itt", line->reservation, line->id,
-                         line->instance);
+    status = store_query(store, reterr, SQL_LINE_OF_RUN, "reservation:i id:t instance:t",
+                         line->reservation, line->id, line->instance);
     return status == BASE_OK ? read_line(ledger, SQL_LINE_OF_RUN, line, reterr) : status;
 }
 
@@ -119,7 +119,8 @@ static base_status write_actual(ledger_op *op, const budget_actual *actual,
     }
     status = op_grant(op);
     if (status == BASE_OK && actual->line_id != NULL) {
-        status = store_run(op->store, op->reterr, SQL_LINE_INSERT, "tttiii", before->vendor,
+        status = store_run(op->store, op->reterr, SQL_LINE_INSERT,
+                           "vendor:t instance:t id:t reservation:i amount:i seq:i", before->vendor,
                            actual->instance_id, actual->line_id, before->id,
                            actual->billed_usd_micro, (int64_t)op->row.sequence);
     }

@@ -16,7 +16,7 @@ static base_status load_payload(budget_ledger *ledger, uint64_t sequence,
     journal_row row;
     bool there = false;
     store_db *store = &ledger->store;
-    base_status status = store_query(store, reterr, SQL_JOURNAL_GET, "i", (int64_t)sequence);
+    base_status status = store_query(store, reterr, SQL_JOURNAL_GET, "seq:i", (int64_t)sequence);
     status = status == BASE_OK ? store_next(store, SQL_JOURNAL_GET, &there, reterr) : status;
     if (status != BASE_OK) {
         return status;
@@ -87,11 +87,14 @@ static base_status reserve(ledger_op *op, budget_authorization *authorization, l
         if (i > 0 && BUDGET_MUTANT(PARENT_SKIPPED)) {
             break;
         }
-        status = store_run_one(op->store, op->reterr, SQL_ACCOUNT_RESERVE, "ii",
+        status = store_run_one(op->store, op->reterr, SQL_ACCOUNT_RESERVE, "amount:i id:i",
                                claims->max_usd_micro, chain->ids[i]);
     }
     if (status == BASE_OK) {
-        status = store_run(op->store, op->reterr, SQL_RESERVATION_INSERT, "ittiittiiiiiiiitt",
+        status = store_run(op->store, op->reterr, SQL_RESERVATION_INSERT,
+                           "id:i label:t jti:t account:i seq:i vendor:t mode:t amount:i flags:i "
+                           "max_seconds:i expires_at_s:i world_size:i max_attempts:i instances:i "
+                           "authorized_ms:i subject:t instance_type:t",
                            op->row.reservation, claims->label, claims->jti, chain->ids[0],
                            (int64_t)claims->ledger_sequence, claims->vendor, claims->mode,
                            claims->max_usd_micro, flags, claims->max_seconds, claims->expires_at,

@@ -35,7 +35,7 @@ base_status budget_ledger_client_find(budget_ledger *ledger,
                                       const uint8_t public_key[BUDGET_CLIENT_KEY_BYTES],
                                       budget_client *client, base_error *reterr)
 {
-    const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_KEY, "b",
+    const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_KEY, "key:b",
                                            public_key, (size_t)BUDGET_CLIENT_KEY_BYTES);
     return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_KEY, client, reterr) : status;
 }
@@ -43,7 +43,8 @@ base_status budget_ledger_client_find(budget_ledger *ledger,
 static base_status find_name(budget_ledger *ledger, const char *name, budget_client *client,
                              base_error *reterr)
 {
-    const base_status status = store_query(&ledger->store, reterr, SQL_CLIENT_BY_NAME, "t", name);
+    const base_status status =
+        store_query(&ledger->store, reterr, SQL_CLIENT_BY_NAME, "name:t", name);
     return status == BASE_OK ? take(ledger, SQL_CLIENT_BY_NAME, client, reterr) : status;
 }
 
@@ -80,8 +81,9 @@ static base_status add(ledger_op *op, const budget_client *client)
         return op_refuse(op, BUDGET_REASON_LIMIT, "there have been %d clients", BUDGET_CLIENTS_MAX);
     }
     if (status == BASE_OK) {
-        status = store_run(op->store, op->reterr, SQL_CLIENT_INSERT, "itbi", id, client->name,
-                           client->public_key, sizeof client->public_key, (int64_t)client->role);
+        status = store_run(op->store, op->reterr, SQL_CLIENT_INSERT, "id:i name:t key:b role:i", id,
+                           client->name, client->public_key, sizeof client->public_key,
+                           (int64_t)client->role);
     }
     memcpy(op->data, client->public_key, sizeof client->public_key);
     op->data[BUDGET_CLIENT_KEY_BYTES] = (uint8_t)client->role;
@@ -131,7 +133,7 @@ base_status budget_ledger_client_revoke(budget_ledger *ledger, const budget_call
     if (status == BASE_OK) {
         op.row.kind = BUDGET_KIND_CLIENT_REVOKE;
         op.row.amount = found.id;
-        status = store_run_one(op.store, reterr, SQL_CLIENT_REVOKE, "i", found.id);
+        status = store_run_one(op.store, reterr, SQL_CLIENT_REVOKE, "id:i", found.id);
     }
     status = status == BASE_OK ? op_grant(&op) : status;
     return op_end(&op, status);

@@ -55,12 +55,16 @@ base_status journal_hash(const journal_row *row, const uint8_t previous[BUDGET_D
 
 base_status journal_insert(store_db *store, const journal_row *row, base_error *reterr)
 {
-    return store_run(
-        store, reterr, SQL_JOURNAL_INSERT, "iiiiiitbiittiiiibbb", (int64_t)row->sequence,
-        row->at_ms, row->offset_ms, (int64_t)row->kind, (int64_t)row->reason, row->client,
-        row->request, row->body, (size_t)BUDGET_DIGEST_BYTES, row->reservation, row->account,
-        row->label, row->text, row->amount, row->reserved_delta, row->posted_delta, row->state,
-        row->answer, row->answer_bytes, row->data, row->data_bytes, row->hash, sizeof row->hash);
+    return store_run(store, reterr, SQL_JOURNAL_INSERT,
+                     "seq:i at_ms:i offset_ms:i kind:i reason:i client:i request:t body:b "
+                     "reservation:i account:i label:t text:t amount:i reserved_delta:i "
+                     "posted_delta:i state:i answer:b data:b hash:b",
+                     (int64_t)row->sequence, row->at_ms, row->offset_ms, (int64_t)row->kind,
+                     (int64_t)row->reason, row->client, row->request, row->body,
+                     (size_t)BUDGET_DIGEST_BYTES, row->reservation, row->account, row->label,
+                     row->text, row->amount, row->reserved_delta, row->posted_delta, row->state,
+                     row->answer, row->answer_bytes, row->data, row->data_bytes, row->hash,
+                     sizeof row->hash);
 }
 
 bool journal_read(const store_db *store, store_sql sql, journal_row *row)

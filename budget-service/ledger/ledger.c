@@ -337,7 +337,7 @@ base_status budget_ledger_remembers(budget_ledger *ledger, uint64_t sequence,
                          (unsigned long long)ledger->sequence, (unsigned long long)sequence);
     }
     store_db *store = &ledger->store;
-    base_status status = store_query(store, reterr, SQL_JOURNAL_HASH, "i", (int64_t)sequence);
+    base_status status = store_query(store, reterr, SQL_JOURNAL_HASH, "seq:i", (int64_t)sequence);
     status = status == BASE_OK ? store_next(store, SQL_JOURNAL_HASH, &row, reterr) : status;
     if (status != BASE_OK) {
         return status;

@@ -31,7 +31,7 @@ base_status op_replay(ledger_op *op, uint64_t sequence)
     journal_row row;
     bool there = false;
     base_status status =
-        store_query(op->store, op->reterr, SQL_JOURNAL_GET, "i", (int64_t)sequence);
+        store_query(op->store, op->reterr, SQL_JOURNAL_GET, "seq:i", (int64_t)sequence);
     if (status == BASE_OK) {
         status = store_next(op->store, SQL_JOURNAL_GET, &there, op->reterr);
     }
@@ -61,8 +61,8 @@ static base_status find_request(ledger_op *op)
                          "a request id has 1 to %d letters, digits and . _ - + @ :",
                          BUDGET_REQUEST_ID_BYTES - 1);
     }
-    base_status status = store_query(op->store, op->reterr, SQL_REQUEST_GET, "it", caller->client,
-                                     caller->request_id);
+    base_status status = store_query(op->store, op->reterr, SQL_REQUEST_GET, "client:i id:t",
+                                     caller->client, caller->request_id);
     status = status == BASE_OK ? store_next(op->store, SQL_REQUEST_GET, &row, op->reterr) : status;
     if (status != BASE_OK || !row) {
         return status;
@@ -115,8 +115,8 @@ static base_status remember(ledger_op *op)
     if (op->row.request == NULL || BUDGET_MUTANT(RETRY_FORGOTTEN)) {
         return BASE_OK;
     }
-    return store_run(op->store, op->reterr, SQL_REQUEST_INSERT, "itbi", op->row.client,
-                     op->row.request, op->row.body, (size_t)BUDGET_DIGEST_BYTES,
+    return store_run(op->store, op->reterr, SQL_REQUEST_INSERT, "client:i id:t body:b seq:i",
+                     op->row.client, op->row.request, op->row.body, (size_t)BUDGET_DIGEST_BYTES,
                      (int64_t)op->row.sequence);
 }
 
@@ -208,7 +208,7 @@ base_status op_keep_evidence(ledger_op *op, const void *bytes, size_t size_bytes
                              uint8_t digest[BUDGET_DIGEST_BYTES])
 {
     (void)crypto_generichash(digest, BUDGET_DIGEST_BYTES, bytes, size_bytes, NULL, 0);
-    return store_run(op->store, op->reterr, SQL_EVIDENCE_INSERT, "bb", digest,
+    return store_run(op->store, op->reterr, SQL_EVIDENCE_INSERT, "digest:b bytes:b", digest,
                      (size_t)BUDGET_DIGEST_BYTES, bytes, size_bytes);
 }
 

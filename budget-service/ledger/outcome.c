@@ -11,7 +11,8 @@
 static base_status count_instances(ledger_op *op, int64_t reservation, int64_t *count)
 {
     bool row = false;
-    base_status status = store_query(op->store, op->reterr, SQL_INSTANCE_COUNT, "i", reservation);
+    base_status status =
+        store_query(op->store, op->reterr, SQL_INSTANCE_COUNT, "reservation:i", reservation);
     status =
         status == BASE_OK ? store_next(op->store, SQL_INSTANCE_COUNT, &row, op->reterr) : status;
     if (status == BASE_OK) {
@@ -31,7 +32,8 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     if (!op_load(op, label, &found, &status)) {
         return status;
     }
-    status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "tt", instance_id, found.vendor);
+    status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "id:t vendor:t", instance_id,
+                         found.vendor);
     status = status == BASE_OK ? store_next(op->store, SQL_INSTANCE_GET, &row, op->reterr) : status;
     if (status == BASE_OK && row) {
         const int64_t owner = store_int(op->store, SQL_INSTANCE_GET, 0);
@@ -54,10 +56,10 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     op->row.kind = BUDGET_KIND_ATTACH;
     op->row.state = found.rule.state;
     status = status == BASE_OK ? op_grant(op) : status;
-    return status == BASE_OK
-               ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT, "ttii", instance_id,
-                           found.vendor, found.id, (int64_t)op->row.sequence)
-               : status;
+    return status == BASE_OK ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT,
+                                         "id:t vendor:t reservation:i seq:i", instance_id,
+                                         found.vendor, found.id, (int64_t)op->row.sequence)
+                             : status;
 }
 
 base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *caller,
@@ -84,7 +86,8 @@ base_status budget_ledger_attach(budget_ledger *ledger, const budget_caller *cal
 static base_status load_instances(ledger_op *op, int64_t reservation, evidence_expected *expected)
 {
     bool row = true;
-    base_status status = store_query(op->store, op->reterr, SQL_INSTANCE_WALK, "i", reservation);
+    base_status status =
+        store_query(op->store, op->reterr, SQL_INSTANCE_WALK, "reservation:i", reservation);
     while (status == BASE_OK && row) {
         status = store_next(op->store, SQL_INSTANCE_WALK, &row, op->reterr);
         if (status == BASE_OK && row && expected->instance_count < BUDGET_INSTANCES_MAX) {
@@ -216,7 +219,7 @@ static base_status next_due(budget_ledger *ledger, ledger_reservation *found, bo
 {
     store_db *store = &ledger->store;
     base_status status =
-        store_query(store, reterr, SQL_RESERVATION_DUE, "i", ledger->now.ledger_ms);
+        store_query(store, reterr, SQL_RESERVATION_DUE, "now:i", ledger->now.ledger_ms);
     status = status == BASE_OK ? store_next(store, SQL_RESERVATION_DUE, row, reterr) : status;
     if (status == BASE_OK && *row) {
         reservation_read(store, SQL_RESERVATION_DUE, found);

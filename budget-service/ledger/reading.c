@@ -17,7 +17,7 @@ base_status budget_ledger_find(budget_ledger *ledger, const char *label, budget_
 static base_status has_other_vendors(budget_ledger *ledger, const char *vendor, bool *others,
                                      base_error *reterr)
 {
-    base_status status = store_query(&ledger->store, reterr, SQL_VENDOR_OTHER, "t", vendor);
+    base_status status = store_query(&ledger->store, reterr, SQL_VENDOR_OTHER, "vendor:t", vendor);
     status =
         status == BASE_OK ? store_next(&ledger->store, SQL_VENDOR_OTHER, others, reterr) : status;
     store_done(&ledger->store, SQL_VENDOR_OTHER);
@@ -39,7 +39,7 @@ static base_status owner_at(budget_ledger *ledger, const char *vendor, const cha
                             int64_t *id, base_error *reterr)
 {
     const base_status status =
-        store_query(&ledger->store, reterr, SQL_INSTANCE_GET, "tt", instance, vendor);
+        store_query(&ledger->store, reterr, SQL_INSTANCE_GET, "id:t vendor:t", instance, vendor);
     return owner_of(ledger, SQL_INSTANCE_GET, status, id, reterr);
 }
 
@@ -53,7 +53,7 @@ base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendo
     bool certain = vendor != NULL;
     base_status status = BASE_OK;
     if (vendor == NULL) {
-        status = store_query(&ledger->store, reterr, SQL_INSTANCE_ANY, "t", instance);
+        status = store_query(&ledger->store, reterr, SQL_INSTANCE_ANY, "id:t", instance);
         status = owner_of(ledger, SQL_INSTANCE_ANY, status, &id, reterr);
     } else {
         status = owner_at(ledger, vendor, instance, &id, reterr);
@@ -101,8 +101,8 @@ static base_status gather(budget_ledger *ledger, store_sql sql, size_t max,
 base_status budget_ledger_list(budget_ledger *ledger, int64_t after_id, size_t max,
                                budget_reservation *found, size_t *count, base_error *reterr)
 {
-    const base_status status =
-        store_query(&ledger->store, reterr, SQL_RESERVATION_WALK, "ii", after_id, (int64_t)max);
+    const base_status status = store_query(&ledger->store, reterr, SQL_RESERVATION_WALK,
+                                           "after:i max:i", after_id, (int64_t)max);
     return status == BASE_OK ? gather(ledger, SQL_RESERVATION_WALK, max, found, count, reterr)
                              : status;
 }
@@ -111,7 +111,7 @@ base_status budget_ledger_overdue(budget_ledger *ledger, size_t max, budget_rese
                                   size_t *count, base_error *reterr)
 {
     const base_status status =
-        store_query(&ledger->store, reterr, SQL_RESERVATION_OVERDUE, "i", (int64_t)max);
+        store_query(&ledger->store, reterr, SQL_RESERVATION_OVERDUE, "max:i", (int64_t)max);
     return status == BASE_OK ? gather(ledger, SQL_RESERVATION_OVERDUE, max, found, count, reterr)
                              : status;
 }
@@ -182,8 +182,8 @@ base_status budget_ledger_rows(budget_ledger *ledger, uint64_t after_sequence, s
 {
     store_db *store = &ledger->store;
     bool more = true;
-    base_status status =
-        store_query(store, reterr, SQL_JOURNAL_WALK, "ii", (int64_t)after_sequence, (int64_t)max);
+    base_status status = store_query(store, reterr, SQL_JOURNAL_WALK, "after:i max:i",
+                                     (int64_t)after_sequence, (int64_t)max);
     while (status == BASE_OK && more) {
         status = store_next(store, SQL_JOURNAL_WALK, &more, reterr);
         if (status == BASE_OK && more) {

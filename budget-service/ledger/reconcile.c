@@ -264,7 +264,8 @@ static base_status billed_until(reconciler *self, const ledger_reservation *foun
     int64_t least_s = INT64_MAX;
     const int64_t as_of_s = self->as_of_ms / 1000;
     store_db *store = &self->ledger->store;
-    base_status status = store_query(store, self->reterr, SQL_INSTANCE_WALK, "i", found->id);
+    base_status status =
+        store_query(store, self->reterr, SQL_INSTANCE_WALK, "reservation:i", found->id);
     while (status == BASE_OK && row) {
         status = store_next(store, SQL_INSTANCE_WALK, &row, self->reterr);
         if (status == BASE_OK && row) {

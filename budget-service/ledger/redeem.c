@@ -105,8 +105,9 @@ static base_status find_tuple(ledger_op *op, int64_t reservation,
                               const budget_redemption *redemption, int64_t *sequence)
 {
     bool row = false;
-    base_status status = store_query(op->store, op->reterr, SQL_REDEMPTION_GET, "iii", reservation,
-                                     redemption->attempt, redemption->rank);
+    base_status status =
+        store_query(op->store, op->reterr, SQL_REDEMPTION_GET, "reservation:i attempt:i rank:i",
+                    reservation, redemption->attempt, redemption->rank);
     status =
         status == BASE_OK ? store_next(op->store, SQL_REDEMPTION_GET, &row, op->reterr) : status;
     *sequence = 0;
@@ -150,8 +151,9 @@ static base_status redeem(ledger_op *op, budget_redemption *redemption)
     if (status != BASE_OK) {
         return status;
     }
-    return store_run(op->store, op->reterr, SQL_REDEMPTION_INSERT, "iiii", before.id,
-                     redemption->attempt, redemption->rank, (int64_t)op->row.sequence);
+    return store_run(op->store, op->reterr, SQL_REDEMPTION_INSERT,
+                     "reservation:i attempt:i rank:i seq:i", before.id, redemption->attempt,
+                     redemption->rank, (int64_t)op->row.sequence);
 }
 
 base_status budget_ledger_redeem(budget_ledger *ledger, budget_redemption *redemption,

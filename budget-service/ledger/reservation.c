@@ -84,14 +84,15 @@ static base_status load_one(budget_ledger *ledger, store_sql sql, const char *wh
 base_status reservation_load(budget_ledger *ledger, store_sql sql, const char *key,
                              ledger_reservation *reservation, base_error *reterr)
 {
-    const base_status status = store_query(&ledger->store, reterr, sql, "t", key);
+    const base_status status = store_query(&ledger->store, reterr, sql, "key:t", key);
     return status == BASE_OK ? load_one(ledger, sql, key, reservation, reterr) : status;
 }
 
 base_status reservation_load_id(budget_ledger *ledger, int64_t id, ledger_reservation *reservation,
                                 base_error *reterr)
 {
-    const base_status status = store_query(&ledger->store, reterr, SQL_RESERVATION_BY_ID, "i", id);
+    const base_status status =
+        store_query(&ledger->store, reterr, SQL_RESERVATION_BY_ID, "id:i", id);
     return status == BASE_OK
                ? load_one(ledger, SQL_RESERVATION_BY_ID, "such reservation", reservation, reterr)
                : status;
@@ -106,9 +107,10 @@ static base_status update_chain(ledger_op *op, const ledger_chain *before,
         const budget_rule_account *new = &after->rule.accounts[i];
         if (old->posted != new->posted || old->reserved != new->reserved ||
             old->frozen != new->frozen) {
-            status = store_run_one(op->store, op->reterr, SQL_ACCOUNT_UPDATE, "iiiiii", new->posted,
-                                   new->reserved, (int64_t) new->frozen, before->ids[i],
-                                   old->posted, old->reserved);
+            status = store_run_one(
+                op->store, op->reterr, SQL_ACCOUNT_UPDATE,
+                "posted:i reserved:i frozen:i id:i posted_before:i reserved_before:i", new->posted,
+                new->reserved, (int64_t) new->frozen, before->ids[i], old->posted, old->reserved);
         }
     }
     return status;
@@ -137,13 +139,15 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
     if (status != BASE_OK) {
         return status;
     }
-    return store_run_one(op->store, op->reterr, SQL_RESERVATION_UPDATE, "iiiiiiiibbiiiii",
-                         before->id, rule->total, after->billed, rule->held, (int64_t)rule->state,
-                         reservation_flags(after), rule->deadline_ms, rule->attempt,
-                         rule->has_key ? rule->job_public_key : NULL, sizeof rule->job_public_key,
-                         after->has_evidence ? after->evidence : NULL, sizeof after->evidence,
-                         rule->ended_ms, after->actual_ms, before->rule.total, before->rule.held,
-                         after->started_ms);
+    return store_run_one(
+        op->store, op->reterr, SQL_RESERVATION_UPDATE,
+        "id:i total:i billed:i held:i state:i flags:i deadline_ms:i attempt:i job_key:b evidence:b "
+        "ended_ms:i actual_ms:i total_before:i held_before:i started_ms:i",
+        before->id, rule->total, after->billed, rule->held, (int64_t)rule->state,
+        reservation_flags(after), rule->deadline_ms, rule->attempt,
+        rule->has_key ? rule->job_public_key : NULL, sizeof rule->job_public_key,
+        after->has_evidence ? after->evidence : NULL, sizeof after->evidence, rule->ended_ms,
+        after->actual_ms, before->rule.total, before->rule.held, after->started_ms);
 }
 
 base_status reservation_public(budget_ledger *ledger, const ledger_reservation *reservation,
@@ -154,7 +158,7 @@ base_status reservation_public(budget_ledger *ledger, const ledger_reservation *
     store_db *store = &ledger->store;
     base_status status = chain_load(ledger, NULL, reservation->account, &chain, reterr);
     if (status == BASE_OK) {
-        status = store_query(store, reterr, SQL_INSTANCE_FIRST, "i", reservation->id);
+        status = store_query(store, reterr, SQL_INSTANCE_FIRST, "reservation:i", reservation->id);
     }
     status = status == BASE_OK ? store_next(store, SQL_INSTANCE_FIRST, &row, reterr) : status;
     if (status != BASE_OK) {

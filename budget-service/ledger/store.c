@@ -11,10 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "failpoint.h"
 #include "store_sql.h"
 
 enum {
+    PARAMETER_BYTES = 32, /* ":name" of a statement's parameter */
     WAL_PAGES_MAX = 1000, /* then the log is moved into the database */
     CACHE_KIB = 16 * 1024,
     SCRATCH_CACHE_KIB = 32 * 1024,
@@ -230,6 +232,43 @@ void store_close(store_db *store)
     store->db = NULL;
 }
 
+/* Which parameter each value of the format is for. It is kept: a statement mostly comes with the
+ * same format, and a search for the names would cost a tenth of an audit. */
+static void find_parameters(store_binding *binding, sqlite3_stmt *statement, const char *format)
+{
+    binding->format = format;
+    binding->count = 0;
+    while (*format != '\0') {
+        char name[PARAMETER_BYTES] = ":";
+        const size_t length = strcspn(format, ":");
+        BASE_ASSERT(format[length] == ':' && length + 2 <= sizeof name);
+        BASE_ASSERT(binding->count < STORE_PARAMETERS_MAX);
+        memcpy(name + 1, format, length);
+        name[length + 1] = '\0';
+        const int at = sqlite3_bind_parameter_index(statement, name);
+        BASE_ASSERT(at > 0);
+        binding->places[binding->count] = (uint8_t)at;
+        binding->types[binding->count++] = format[length + 1];
+        format += length + 2;
+        format += *format == ' ' ? 1 : 0;
+    }
+    BASE_ASSERT(binding->count == sqlite3_bind_parameter_count(statement));
+}
+
+static int bind_value(sqlite3_stmt *statement, int at, char type, va_list *args)
+{
+    if (type == 'i') {
+        return sqlite3_bind_int64(statement, at, va_arg(*args, int64_t));
+    }
+    if (type == 't') {
+        return sqlite3_bind_text(statement, at, va_arg(*args, const char *), -1, SQLITE_STATIC);
+    }
+    const void *data = va_arg(*args, const void *);
+    const size_t size_bytes = va_arg(*args, size_t);
+    return data == NULL ? sqlite3_bind_null(statement, at)
+                        : sqlite3_bind_blob64(statement, at, data, size_bytes, SQLITE_STATIC);
+}
+
 static base_status bind(store_db *store, store_sql sql, const char *format, va_list args,
                         base_error *reterr)
 {
@@ -243,20 +282,16 @@ static base_status bind(store_db *store, store_sql sql, const char *format, va_l
         }
     }
     (void)sqlite3_reset(*statement);
-    for (int i = 0; format[i] != '\0' && code == SQLITE_OK; i++) {
-        if (format[i] == 'i') {
-            code = sqlite3_bind_int64(*statement, i + 1, va_arg(args, int64_t));
-        } else if (format[i] == 't') {
-            code =
-                sqlite3_bind_text(*statement, i + 1, va_arg(args, const char *), -1, SQLITE_STATIC);
-        } else {
-            const void *data = va_arg(args, const void *);
-            const size_t size_bytes = va_arg(args, size_t);
-            code = data == NULL
-                       ? sqlite3_bind_null(*statement, i + 1)
-                       : sqlite3_bind_blob64(*statement, i + 1, data, size_bytes, SQLITE_STATIC);
-        }
+    store_binding *binding = &store->bindings[sql];
+    if (binding->format != format) {
+        find_parameters(binding, *statement, format);
     }
+    va_list values;
+    va_copy(values, args);
+    for (int i = 0; i < binding->count && code == SQLITE_OK; i++) {
+        code = bind_value(*statement, binding->places[i], binding->types[i], &values);
+    }
+    va_end(values);
     return code == SQLITE_OK ? BASE_OK : failed(store, code, reterr, "cannot bind a value");
 }
 

@@ -73,9 +73,20 @@ typedef enum store_sql {
     SQL_COUNT_,
 } store_sql;
 
+enum { STORE_PARAMETERS_MAX = 20 }; /* of a statement */
+
+/* Where the values of a format go. */
+typedef struct store_binding {
+    const char *format; /* NULL: not looked up yet */
+    int count;
+    uint8_t places[STORE_PARAMETERS_MAX];
+    char types[STORE_PARAMETERS_MAX];
+} store_binding;
+
 typedef struct store_db {
     struct sqlite3 *db;
     struct sqlite3_stmt *statements[SQL_COUNT_];
+    store_binding bindings[SQL_COUNT_];
     bool broken;
     bool watched; /* the files' identity is checked after each commit */
     uint64_t database_device;
@@ -93,8 +104,10 @@ BASE_MUST_CHECK base_status store_open(store_db *store, const char *path, const 
 BASE_MUST_CHECK base_status store_open_scratch(store_db *store, base_error *reterr);
 void store_close(store_db *store);
 
-/* Runs a statement that gives no rows. format has one letter for each parameter: i int64_t, t const
- * char * (NULL: null), b const void *, size_t (NULL: null). Texts and blobs stay the caller's. */
+/* Runs a statement that gives no rows. format names each parameter and its type, "id:i label:t", in
+ * the order of the arguments: i int64_t, t const char * (NULL: null), b const void *, size_t (NULL:
+ * null). A parameter that is left out, or that the statement does not have, is a broken assertion.
+ * Texts and blobs stay the caller's. */
 BASE_MUST_CHECK base_status store_run(store_db *store, base_error *reterr, store_sql sql,
                                       const char *format, ...);
 

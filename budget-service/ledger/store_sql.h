@@ -75,82 +75,94 @@ static const char *const statement_sql[SQL_COUNT_] = {
     [SQL_BEGIN] = "BEGIN",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_JOURNAL_INSERT] = "INSERT INTO journal(" JOURNAL_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5,"
-                           " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
-    [SQL_JOURNAL_GET] = "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq = ?1",
+    [SQL_JOURNAL_INSERT] =
+        "INSERT INTO journal(" JOURNAL_COLUMNS ") VALUES(:seq, :at_ms, :offset_ms, :kind, :reason,"
+        " :client, :request, :body, :reservation, :account, :label, :text, :amount, "
+        ":reserved_delta, :posted_delta, :state, :answer, :data, :hash)",
+    [SQL_JOURNAL_GET] = "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq = :seq",
     [SQL_JOURNAL_LAST] = "SELECT " JOURNAL_COLUMNS " FROM journal ORDER BY seq DESC LIMIT 1",
     [SQL_JOURNAL_BOOT] = "SELECT " JOURNAL_COLUMNS " FROM journal WHERE kind IN (1, 18)"
                          " ORDER BY seq DESC LIMIT 1",
     [SQL_JOURNAL_WALK] =
-        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-    [SQL_JOURNAL_HASH] = "SELECT hash FROM journal WHERE seq = ?1",
-    [SQL_REQUEST_GET] = "SELECT body, seq FROM request WHERE client = ?1 AND id = ?2",
-    [SQL_REQUEST_INSERT] = "INSERT INTO request(client, id, body, seq) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_ACCOUNT_BY_NAME] = "SELECT " ACCOUNT_COLUMNS " FROM account WHERE name = ?1",
-    [SQL_ACCOUNT_BY_ID] = "SELECT " ACCOUNT_COLUMNS " FROM account WHERE id = ?1",
+        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > :after ORDER BY seq LIMIT :max",
+    [SQL_JOURNAL_HASH] = "SELECT hash FROM journal WHERE seq = :seq",
+    [SQL_REQUEST_GET] = "SELECT body, seq FROM request WHERE client = :client AND id = :id",
+    [SQL_REQUEST_INSERT] =
+        "INSERT INTO request(client, id, body, seq) VALUES(:client, :id, :body, :seq)",
+    [SQL_ACCOUNT_BY_NAME] = "SELECT " ACCOUNT_COLUMNS " FROM account WHERE name = :name",
+    [SQL_ACCOUNT_BY_ID] = "SELECT " ACCOUNT_COLUMNS " FROM account WHERE id = :id",
     [SQL_ACCOUNT_INSERT] =
-        "INSERT INTO account(" ACCOUNT_COLUMNS ") VALUES(?1, ?2, ?3, ?4, 0, 0, 0)",
+        "INSERT INTO account(" ACCOUNT_COLUMNS ") VALUES(:id, :name, :parent, :cap, 0, 0, 0)",
     [SQL_ACCOUNT_COUNT] = "SELECT count(*) FROM account",
-    [SQL_ACCOUNT_RESERVE] = "UPDATE account SET reserved = reserved + ?1 WHERE id = ?2"
-                            " AND frozen = 0 AND posted + reserved + ?1 <= cap",
-    [SQL_ACCOUNT_UPDATE] = "UPDATE account SET posted = ?1, reserved = ?2, frozen = ?3"
-                           " WHERE id = ?4 AND posted = ?5 AND reserved = ?6",
-    [SQL_ACCOUNT_SET] = "UPDATE account SET cap = ?1, frozen = ?2 WHERE id = ?3",
+    [SQL_ACCOUNT_RESERVE] = "UPDATE account SET reserved = reserved + :amount WHERE id = :id"
+                            " AND frozen = 0 AND posted + reserved + :amount <= cap",
+    [SQL_ACCOUNT_UPDATE] =
+        "UPDATE account SET posted = :posted, reserved = :reserved, frozen = :frozen"
+        " WHERE id = :id AND posted = :posted_before AND reserved = :reserved_before",
+    [SQL_ACCOUNT_SET] = "UPDATE account SET cap = :cap, frozen = :frozen WHERE id = :id",
     [SQL_ACCOUNT_WALK] = "SELECT " ACCOUNT_COLUMNS " FROM account ORDER BY name",
     [SQL_ACCOUNT_FROZEN_COUNT] = "SELECT count(*) FROM account WHERE frozen <> 0",
     [SQL_TOTAL_SPENT] = "SELECT coalesce(sum(posted), 0) FROM account WHERE parent = 0",
     [SQL_RESERVATION_INSERT] =
-        "INSERT INTO reservation(" RESERVATION_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-        " 0, 0, ?8, 1, ?9, 0, ?10, ?11, ?12, 0, ?13, ?14, NULL, NULL, ?15, 0, 0,"
-        " ?16, ?17, 0)",
-    [SQL_RESERVATION_UPDATE] =
-        "UPDATE reservation SET total = ?2, billed = ?3, held = ?4, state = ?5, flags = ?6,"
-        " deadline_ms = ?7, attempt = ?8, job_key = ?9, evidence = ?10, ended_ms = ?11,"
-        " actual_ms = ?12, started_ms = ?15 WHERE id = ?1 AND total = ?13 AND held = ?14",
+        "INSERT INTO reservation(" RESERVATION_COLUMNS
+        ") VALUES(:id, :label, :jti, :account, :seq, :vendor, :mode, :amount,"
+        " 0, 0, :amount, 1, :flags, 0, :max_seconds, :expires_at_s, :world_size, 0, :max_attempts, "
+        ":instances, NULL, NULL, :authorized_ms, 0, 0,"
+        " :subject, :instance_type, 0)",
+    [SQL_RESERVATION_UPDATE] = "UPDATE reservation SET total = :total, billed = :billed, held = "
+                               ":held, state = :state, flags = :flags,"
+                               " deadline_ms = :deadline_ms, attempt = :attempt, job_key = "
+                               ":job_key, evidence = :evidence, ended_ms = :ended_ms,"
+                               " actual_ms = :actual_ms, started_ms = :started_ms WHERE id = :id "
+                               "AND total = :total_before AND held = :held_before",
     [SQL_RESERVATION_LAST] = "SELECT coalesce(max(id), 0) FROM reservation",
-    [SQL_RESERVATION_BY_LABEL] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE label = ?1",
-    [SQL_RESERVATION_BY_JTI] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE jti = ?1",
-    [SQL_RESERVATION_BY_ID] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id = ?1",
+    [SQL_RESERVATION_BY_LABEL] =
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE label = :key",
+    [SQL_RESERVATION_BY_JTI] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE jti = :key",
+    [SQL_RESERVATION_BY_ID] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id = :id",
     [SQL_RESERVATION_WALK] =
-        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > ?1 ORDER BY id LIMIT ?2",
+        "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE id > :after ORDER BY id LIMIT :max",
     [SQL_RESERVATION_DUE] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 2"
-                            " AND deadline_ms > 0 AND deadline_ms <= ?1 ORDER BY deadline_ms"
+                            " AND deadline_ms > 0 AND deadline_ms <= :now ORDER BY deadline_ms"
                             " LIMIT 1",
     [SQL_RESERVATION_OVERDUE] = "SELECT " RESERVATION_COLUMNS " FROM reservation WHERE state = 3"
-                                " ORDER BY deadline_ms LIMIT ?1",
+                                " ORDER BY deadline_ms LIMIT :max",
     [SQL_RESERVATION_OVERDUE_COUNT] = "SELECT count(*) FROM reservation WHERE state = 3",
     [SQL_RESERVATION_NEXT_DEADLINE] = "SELECT min(deadline_ms) FROM reservation WHERE state = 2"
                                       " AND deadline_ms > 0",
-    [SQL_REDEMPTION_GET] =
-        "SELECT seq FROM redemption WHERE reservation = ?1 AND attempt = ?2 AND rank = ?3",
-    [SQL_REDEMPTION_INSERT] =
-        "INSERT INTO redemption(reservation, attempt, rank, seq) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_LINE_GET] = "SELECT reservation, amount, seq FROM line WHERE vendor = ?1"
-                     " AND instance = ?2 AND id = ?3",
-    [SQL_LINE_OF_RUN] = "SELECT reservation, amount, seq FROM line WHERE reservation = ?1"
-                        " AND id = ?2 AND (instance = '' OR ?3 = '') LIMIT 2",
+    [SQL_REDEMPTION_GET] = "SELECT seq FROM redemption WHERE reservation = :reservation AND "
+                           "attempt = :attempt AND rank = :rank",
+    [SQL_REDEMPTION_INSERT] = "INSERT INTO redemption(reservation, attempt, rank, seq) "
+                              "VALUES(:reservation, :attempt, :rank, :seq)",
+    [SQL_LINE_GET] = "SELECT reservation, amount, seq FROM line WHERE vendor = :vendor"
+                     " AND instance = :instance AND id = :id",
+    [SQL_LINE_OF_RUN] = "SELECT reservation, amount, seq FROM line WHERE reservation = :reservation"
+                        " AND id = :id AND (instance = '' OR :instance = '') LIMIT 2",
     [SQL_LINE_INSERT] = "INSERT INTO line(vendor, instance, id, reservation, amount, seq)"
-                        " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
-    [SQL_INSTANCE_GET] = "SELECT reservation, seq FROM instance WHERE id = ?1 AND vendor = ?2",
-    [SQL_INSTANCE_ANY] = "SELECT reservation, seq FROM instance WHERE id = ?1 ORDER BY vendor",
-    [SQL_VENDOR_OTHER] = "SELECT id FROM reservation WHERE vendor <> 'local' AND vendor <> ?1"
+                        " VALUES(:vendor, :instance, :id, :reservation, :amount, :seq)",
+    [SQL_INSTANCE_GET] =
+        "SELECT reservation, seq FROM instance WHERE id = :id AND vendor = :vendor",
+    [SQL_INSTANCE_ANY] = "SELECT reservation, seq FROM instance WHERE id = :id ORDER BY vendor",
+    [SQL_VENDOR_OTHER] = "SELECT id FROM reservation WHERE vendor <> 'local' AND vendor <> :vendor"
                          " AND state <> 6 LIMIT 1", /* VOIDED */
-    [SQL_INSTANCE_INSERT] =
-        "INSERT INTO instance(id, vendor, reservation, seq) VALUES(?1, ?2, ?3, ?4)",
-    [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = ?1",
-    [SQL_INSTANCE_FIRST] = "SELECT id FROM instance WHERE reservation = ?1 ORDER BY seq LIMIT 1",
-    [SQL_INSTANCE_WALK] = "SELECT id, seq FROM instance WHERE reservation = ?1 ORDER BY id",
-    [SQL_EVIDENCE_INSERT] = "INSERT OR IGNORE INTO evidence(digest, bytes) VALUES(?1, ?2)",
-    [SQL_EVIDENCE_GET] = "SELECT bytes FROM evidence WHERE digest = ?1",
+    [SQL_INSTANCE_INSERT] = "INSERT INTO instance(id, vendor, reservation, seq) VALUES(:id, "
+                            ":vendor, :reservation, :seq)",
+    [SQL_INSTANCE_COUNT] = "SELECT count(*) FROM instance WHERE reservation = :reservation",
+    [SQL_INSTANCE_FIRST] =
+        "SELECT id FROM instance WHERE reservation = :reservation ORDER BY seq LIMIT 1",
+    [SQL_INSTANCE_WALK] =
+        "SELECT id, seq FROM instance WHERE reservation = :reservation ORDER BY id",
+    [SQL_EVIDENCE_INSERT] = "INSERT OR IGNORE INTO evidence(digest, bytes) VALUES(:digest, :bytes)",
+    [SQL_EVIDENCE_GET] = "SELECT bytes FROM evidence WHERE digest = :digest",
     [SQL_CLIENT_INSERT] =
-        "INSERT INTO client(id, name, key, role, revoked) VALUES(?1, ?2, ?3, ?4, 0)",
-    [SQL_CLIENT_BY_KEY] = "SELECT id, name, key, role, revoked FROM client WHERE key = ?1",
+        "INSERT INTO client(id, name, key, role, revoked) VALUES(:id, :name, :key, :role, 0)",
+    [SQL_CLIENT_BY_KEY] = "SELECT id, name, key, role, revoked FROM client WHERE key = :key",
     [SQL_CLIENT_BY_NAME] =
-        "SELECT id, name, key, role, revoked FROM client WHERE name = ?1 AND revoked = 0",
-    [SQL_CLIENT_REVOKE] = "UPDATE client SET revoked = 1 WHERE id = ?1",
+        "SELECT id, name, key, role, revoked FROM client WHERE name = :name AND revoked = 0",
+    [SQL_CLIENT_REVOKE] = "UPDATE client SET revoked = 1 WHERE id = :id",
     [SQL_CLIENT_WALK] = "SELECT id, name, key, role, revoked FROM client ORDER BY id",
     [SQL_AUDIT_WALK] =
-        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+        "SELECT " JOURNAL_COLUMNS " FROM journal WHERE seq > :after ORDER BY seq LIMIT :max",
     [SQL_CLIENT_COUNT] = "SELECT coalesce(max(id), 0) FROM client",
 };
 
