@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/paths.h"
 #include "cli/plan.h"
+#include "cli/preflight.h"
 #include "cli/run_job.h"
 #include "record/compare.h"
 
@@ -93,6 +94,13 @@ static int print_plan(launch_cli_run *run)
                : launch_report_error(&error);
 }
 
+/* A checkpoint or a prompt of the user's is at fault, not this host. */
+static bool is_refusal(const launch_options *options, base_status status)
+{
+    return proto_mode_get(options->job.job.mode)->answers && status != BASE_ERR_MEMORY &&
+           status != BASE_ERR_IO;
+}
+
 static int run(launch_options *options, int argc, char **argv, const char *rank_path)
 {
     base_error error;
@@ -106,12 +114,18 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
         }
         rank_path = beside;
     }
-    if (launch_options_complete(options, &error) != BASE_OK) {
-        return launch_report_error(&error);
+    const base_status completed = launch_options_complete(options, &error);
+    if (completed != BASE_OK) {
+        (void)launch_report_error(&error);
+        return is_refusal(options, completed) ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     }
     if (launch_options_check(options, &error) != BASE_OK) {
         (void)launch_report_error(&error);
         return BASE_EXIT_USAGE;
+    }
+    const int refused = launch_preflight(options, rank_path);
+    if (refused != BASE_EXIT_DONE) {
+        return refused;
     }
     const bool cloud = proto_mode_costs_money(options->job.job.mode);
     if (options->write_job[0] != '\0') {

@@ -49,6 +49,10 @@ BASE_MUST_CHECK base_status rank_shards_create(const rank_shards_options *option
 BASE_MUST_CHECK base_status rank_shards_load(const rank_shards_options *options, const char *path,
                                              rank_shards **shards, base_error *reterr);
 
+/* The checks of rank_shards_load alone, without reading a weight. */
+BASE_MUST_CHECK base_status rank_shards_check(const rank_model_config *config, const char *path,
+                                              base_error *reterr);
+
 void rank_shards_destroy(rank_shards *shards); /* NULL is fine */
 
 rank_hooks rank_shards_hooks(rank_shards *shards);

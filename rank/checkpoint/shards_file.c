@@ -125,38 +125,70 @@ static base_status read_slice(void *user, const rank_row_part *part, float *to, 
                    part->count * sizeof *to, reterr);
 }
 
-static base_status take(open_file *file, const rank_shards_options *options, rank_shards **shards,
-                        base_error *reterr)
+/* The header, and what it says of the model's tensors. `same` compares two that must be equal. */
+static base_status check_header(open_file *file, const rank_same_bytes *same, base_error *reterr)
 {
     base_status status = read_header(file, reterr);
     if (status == BASE_OK) { /* the parser does not read the data behind the header */
         status = base_safetensors_parse(file->header, file->size_bytes,
                                         RANK_SAFETENSORS_HEADER_BYTES_MAX, &file->parsed, reterr);
     }
-    if (status == BASE_OK) {
-        const rank_same_bytes same = {compare_in_file, file};
-        status = rank_tensors_check(&file->parsed, options->config, &same, reterr);
-    }
-    if (status == BASE_OK) {
-        status =
-            rank_shards_create(options, &(rank_tensor_source){read_slice, file}, shards, reterr);
-    }
+    return status == BASE_OK ? rank_tensors_check(&file->parsed, file->config, same, reterr)
+                             : status;
+}
+
+static base_status open_at(const char *path, const rank_model_config *config, open_file *file,
+                           base_error *reterr)
+{
+    *file = (open_file){.config = config, .fd = open(path, O_RDONLY | O_CLOEXEC), .tensor = -1};
+    return file->fd >= 0 ? BASE_OK
+                         : base_fail(reterr, errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO,
+                                     "%s: %s", path, strerror(errno));
+}
+
+static base_status close_file(open_file *file, const char *path, base_status status,
+                              base_error *reterr)
+{
     base_safetensors_release(&file->parsed);
     free(file->header);
-    return status;
+    (void)close(file->fd);
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
 }
 
 base_status rank_shards_load(const rank_shards_options *options, const char *path,
                              rank_shards **shards, base_error *reterr)
 {
-    open_file file = {
-        .config = options->config, .fd = open(path, O_RDONLY | O_CLOEXEC), .tensor = -1};
+    open_file file;
     *shards = NULL;
-    if (file.fd < 0) {
-        return base_fail(reterr, errno == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO, "%s: %s", path,
-                         strerror(errno));
+    base_status status = open_at(path, options->config, &file, reterr);
+    if (status != BASE_OK) {
+        return status;
     }
-    const base_status status = take(&file, options, shards, reterr);
-    (void)close(file.fd);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "%s", path);
+    status = check_header(&file, &(rank_same_bytes){compare_in_file, &file}, reterr);
+    if (status == BASE_OK) {
+        status =
+            rank_shards_create(options, &(rank_tensor_source){read_slice, &file}, shards, reterr);
+    }
+    return close_file(&file, path, status, reterr);
+}
+
+/* Weights are compared when they are loaded. */
+static base_status take_as_same(void *user, const base_safetensor *a, const base_safetensor *b,
+                                bool *same, base_error *reterr)
+{
+    (void)user;
+    (void)a;
+    (void)b;
+    (void)same;
+    (void)reterr;
+    return BASE_OK;
+}
+
+base_status rank_shards_check(const rank_model_config *config, const char *path, base_error *reterr)
+{
+    const rank_same_bytes same = {take_as_same, NULL};
+    open_file file;
+    const base_status status = open_at(path, config, &file, reterr);
+    return status == BASE_OK ? close_file(&file, path, check_header(&file, &same, reterr), reterr)
+                             : status;
 }

@@ -124,6 +124,19 @@ static base_status encode_all(generation *g, base_error *reterr)
     return status;
 }
 
+base_status rank_generate_check(const rank_generate_options *options, const char *const *prompts,
+                                size_t prompt_count, base_error *reterr)
+{
+    const generation g = {.options = options, .prompts = prompts, .count = prompt_count};
+    base_status status = BASE_OK;
+    for (size_t i = 0; status == BASE_OK && i < prompt_count; i++) {
+        work one = {.prompt = NULL};
+        status = encode(&g, i, &one, reterr);
+        forget(&one);
+    }
+    return status;
+}
+
 static rank_sample_params sampling(const rank_generate_options *options, size_t index)
 {
     const size_t stride = options->index_stride > 0 ? options->index_stride : 1;

@@ -113,6 +113,12 @@ BASE_MUST_CHECK base_status rank_generate(const rank_generate_options *options,
                                           const char *const *prompts, size_t prompt_count,
                                           rank_generate_report *report, base_error *reterr);
 
+/* BASE_ERR_INVALID names a prompt that rank_generate would not take. Of the options it looks at
+ * config, tokenizer, prompt_suffix and new_tokens_max. */
+BASE_MUST_CHECK base_status rank_generate_check(const rank_generate_options *options,
+                                                const char *const *prompts, size_t prompt_count,
+                                                base_error *reterr);
+
 /* Corrects every wrong sentence and counts the answers that equal the right one byte for byte.
  * If it ends early, both are 0. */
 BASE_MUST_CHECK base_status rank_evaluate(const rank_generate_options *options,

@@ -189,7 +189,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     return proto_client_finish(worker->client, &finished, reterr);
 }
 
-static const char *prompt_suffix(const rank_generation_config *generation, const proto_job *job)
+const char *rank_mode_prompt_suffix(const rank_generation_config *generation, const proto_job *job)
 {
     const bool says_so = generation->suffix == RANK_SUFFIX_GIVEN;
     const char *of_older = job->data.loss_on == PROTO_LOSS_ON_CORRECTION ? RANK_DATA_ARROW : "";
@@ -240,7 +240,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
             .ignore_end = job->infer.ignore_eos,
             .stops = generation.stops,
             .stop_count = generation.stop_count,
-            .prompt_suffix = prompt_suffix(&generation, job),
+            .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
             .temperature = job->infer.temperature,
             .top_p = job->infer.top_p,
             .top_k = (int)job->infer.top_k,

@@ -6,7 +6,16 @@
 
 #include "base/status.h"
 #include "generate/generate.h"
+#include "proto/job.h"
+#include "rank/checkpoint.h"
 #include "worker/worker.h"
+
+/* What the mode would refuse before it computes anything: the checkpoint's files, a world size that
+ * cannot share the model, prompts that do not fit. BASE_ERR_INVALID and the like; no rank needed. */
+BASE_MUST_CHECK base_status rank_mode_generate_check(const proto_job *job, base_error *reterr);
+
+/* What is put behind each prompt that does not contain it. */
+const char *rank_mode_prompt_suffix(const rank_generation_config *generation, const proto_job *job);
 
 /* Answers this rank's share of the prompts; sends Finished itself. */
 BASE_MUST_CHECK base_status rank_mode_generate(rank_worker *worker, base_error *reterr);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "check.h"
 #include "run.h"
 
 static const char help[] = "rank: one peer of a Ringfence job.\n"
@@ -25,6 +26,9 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         (void)printf("rank (Ringfence) %s\n", RINGFENCE_VERSION);
         return BASE_EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--check") == 0) {
+        return rank_check_job();
     }
     if (argc > 1) {
         base_log(BASE_LOG_ERROR, "rank takes no arguments (got %s); see rank --help", argv[1]);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/exitcode.h"
 #include "base/file.h"
 #include "program.h"
 #include "rank/checkpoint.h"
@@ -70,14 +71,15 @@ static int run(const char *ranks, const char *prompt)
     return code;
 }
 
-/* There is one line on standard error with this text in it, and no answer. */
+/* The launcher itself refuses, before it starts a rank: there is one line on standard error with this
+ * text in it, and no answer. */
 static void expect_refused(const char *ranks, const char *prompt, const char *words)
 {
     const int code = run(ranks, prompt);
     const char *said = program.text[TEST_STDERR];
     const char *end = strchr(said, '\n');
-    if (code == 0 || strstr(said, words) == NULL || end == NULL || end[1] != '\0' ||
-        program.text_bytes[TEST_STDOUT] != 0) {
+    if (code != BASE_EXIT_USAGE || strstr(said, words) == NULL || strstr(said, "(pid") != NULL ||
+        end == NULL || end[1] != '\0' || program.text_bytes[TEST_STDOUT] != 0) {
         fail_msg("exit code %d, and '%s' is not the one line: %s%s", code, words, said,
                  program.text[TEST_STDOUT]);
     }

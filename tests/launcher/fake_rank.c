@@ -331,8 +331,11 @@ static void generate(fake_rank *fake)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--check") == 0) {
+        return 0; /* it would take any job */
+    }
     base_error error = {0};
     fake_rank fake = {.what = getenv("FAKE_WHAT"),
                       .rank = env_long("FAKE_RANK", -1),

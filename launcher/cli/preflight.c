@@ -1,0 +1,119 @@
+/* Runs `rank --check` on the job, because only the rank program knows which checkpoints, prompts and
+ * world sizes a mode takes. Called by run() in cli.c. */
+#include "cli/preflight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/exitcode.h"
+#include "base/file.h"
+#include "cli/run_job.h"
+
+/* A file that holds JOB.json. */
+static base_status put_job(const launch_options *options, int *fd, base_error *reterr)
+{
+    char *text = NULL;
+    size_t text_bytes = 0;
+    base_status status = proto_job_write(&options->job, "", &text, &text_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    *fd = memfd_create("job", MFD_CLOEXEC);
+    status = *fd >= 0 ? base_fd_write(*fd, "JOB.json", text, text_bytes, reterr)
+                      : base_fail_errno(reterr, errno, "cannot make a file for the job");
+    free(text);
+    return status;
+}
+
+static base_status spawn(const char *rank_path, int job_fd, int says_fd, pid_t *pid,
+                         base_error *reterr)
+{
+    posix_spawn_file_actions_t actions;
+    char program[] = "rank";
+    char check[] = "--check";
+    char *const argv[] = {program, check, NULL};
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed == 0) {
+        failed = posix_spawn_file_actions_adddup2(&actions, job_fd, STDIN_FILENO);
+        failed = failed != 0 ? failed
+                             : posix_spawn_file_actions_adddup2(&actions, says_fd, STDOUT_FILENO);
+        failed = failed != 0 ? failed : posix_spawn(pid, rank_path, &actions, NULL, argv, environ);
+        (void)posix_spawn_file_actions_destroy(&actions);
+    }
+    return failed == 0 ? BASE_OK : base_fail_errno(reterr, failed, "cannot start %s", rank_path);
+}
+
+/* What the program says, without its newline. Reads to the end, so that the program never waits. */
+static void listen_to(int fd, char said[BASE_ERROR_MESSAGE_BYTES])
+{
+    char rest[BASE_ERROR_MESSAGE_BYTES];
+    size_t used = 0;
+    for (;;) {
+        const size_t room = BASE_ERROR_MESSAGE_BYTES - 1 - used;
+        const ssize_t got = read(fd, room > 0 ? said + used : rest, room > 0 ? room : sizeof rest);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            break;
+        }
+        used += room > 0 ? (size_t)got : 0;
+    }
+    said[used] = '\0';
+    said[strcspn(said, "\n")] = '\0';
+}
+
+/* The program's exit code. *reterr has what it said. */
+static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_error *reterr)
+{
+    pid_t pid = -1;
+    int wait_status = 0;
+    const base_status status = spawn(rank_path, job_fd, pipe_fds[1], &pid, reterr);
+    (void)close(pipe_fds[1]);
+    if (status == BASE_OK) {
+        listen_to(pipe_fds[0], reterr->message);
+    }
+    (void)close(pipe_fds[0]);
+    if (status != BASE_OK) {
+        return BASE_EXIT_ERROR;
+    }
+    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(wait_status) && (WEXITSTATUS(wait_status) == 0 || reterr->message[0] != '\0')) {
+        return WEXITSTATUS(wait_status);
+    }
+    (void)base_fail(reterr, BASE_ERR_PEER, "%s --check ended with the status %d", rank_path,
+                    wait_status);
+    return BASE_EXIT_ERROR;
+}
+
+int launch_preflight(const launch_options *options, const char *rank_path)
+{
+    base_error error = {.message = ""};
+    int job_fd = -1;
+    int pipe_fds[2];
+    int exit_code = BASE_EXIT_ERROR;
+    if (!proto_mode_get(options->job.job.mode)->answers) {
+        return BASE_EXIT_DONE;
+    }
+    base_status status = put_job(options, &job_fd, &error);
+    if (status == BASE_OK && pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        status = base_fail_errno(&error, errno, "cannot make a pipe");
+    }
+    if (status == BASE_OK) {
+        exit_code = run(rank_path, job_fd, pipe_fds, &error);
+    }
+    if (job_fd >= 0) {
+        (void)close(job_fd);
+    }
+    if (exit_code != BASE_EXIT_DONE) {
+        (void)launch_report_error(&error);
+    }
+    return exit_code;
+}

@@ -1,0 +1,69 @@
+/* What modes generate and tp-cpu can refuse without loading a model. `rank --check` calls it for
+ * the launcher, before any rank is started. */
+#include <stdlib.h>
+
+#include "base/path.h"
+#include "checkpoint/shards.h"
+#include "generate/mode.h"
+#include "model/family.h"
+#include "proto/mode.h"
+#include "proto/prompts.h"
+#include "rank/checkpoint.h"
+#include "rank/tokenizer.h"
+
+static base_status check_prompts(const proto_job *job, const rank_generate_options *options,
+                                 base_error *reterr)
+{
+    proto_prompts prompts;
+    if (job->infer.prompts[0] == '\0') {
+        return BASE_OK;
+    }
+    base_status status = proto_prompts_read(job->infer.prompts, &prompts, reterr);
+    if (status == BASE_OK) {
+        status =
+            rank_generate_check(options, (const char *const *)prompts.texts, prompts.count, reterr);
+        proto_prompts_fini(&prompts);
+    }
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--prompts");
+}
+
+static base_status check_model(const proto_job *job, rank_model_config *config,
+                               rank_generation_config *generation, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    char weights[BASE_PATH_BYTES];
+    base_status status = rank_checkpoint_config(job->model.checkpoint, config, reterr);
+    if (status == BASE_OK) {
+        status = rank_checkpoint_generation(job->model.checkpoint, config->vocab_size, generation,
+                                            reterr);
+    }
+    if (status == BASE_OK && mode->shares_model) {
+        status = rank_model_check_world(config, (int)job->job.world_size, reterr);
+    }
+    if (status == BASE_OK) {
+        status = base_path_join(job->model.checkpoint, "model.safetensors", weights, reterr);
+    }
+    return status == BASE_OK ? rank_shards_check(config, weights, reterr) : status;
+}
+
+base_status rank_mode_generate_check(const proto_job *job, base_error *reterr)
+{
+    rank_model_config config = {.family = NULL};
+    rank_generation_config generation = {.stop_count = 0};
+    rank_tokenizer *tokenizer = NULL;
+    base_status status = check_model(job, &config, &generation, reterr);
+    if (status == BASE_OK) {
+        status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, reterr);
+    }
+    if (status == BASE_OK) {
+        const rank_generate_options options = {
+            .config = &config,
+            .tokenizer = tokenizer,
+            .new_tokens_max = (int)job->infer.max_new_tokens,
+            .prompt_suffix = rank_mode_prompt_suffix(&generation, job),
+        };
+        status = check_prompts(job, &options, reterr);
+    }
+    rank_tokenizer_destroy(tokenizer);
+    return status;
+}

@@ -1,0 +1,38 @@
+/* rank --check: refuses a job before any rank of it is started. The launcher runs it, because only
+ * the rank program knows what a checkpoint may hold. */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/exitcode.h"
+#include "base/file.h"
+#include "generate/mode.h"
+#include "proto/mode.h"
+
+static base_status check(base_error *reterr)
+{
+    void *text = NULL;
+    size_t text_bytes = 0;
+    proto_job job;
+    base_status status =
+        base_file_read("/proc/self/fd/0", PROTO_JOB_BYTES_MAX, &text, &text_bytes, reterr);
+    if (status == BASE_OK) {
+        status = proto_job_parse(text, text_bytes, &job, reterr);
+    }
+    free(text);
+    return status == BASE_OK && proto_mode_get(job.job.mode)->answers
+               ? rank_mode_generate_check(&job, reterr)
+               : status;
+}
+
+int rank_check_job(void)
+{
+    base_error error = {.message = ""};
+    const base_status status = check(&error);
+    if (status == BASE_OK) {
+        return BASE_EXIT_DONE;
+    }
+    (void)printf("%s\n", error.message);
+    return status == BASE_ERR_MEMORY || status == BASE_ERR_IO ? BASE_EXIT_ERROR : BASE_EXIT_USAGE;
+}
