@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 1,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 2,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -59,6 +59,13 @@ typedef struct rank_backend_info {
     const char *kernels;        /* "avx512" */
     const char *matrix_library; /* "oneDNN 2.6.3 avx512_core" */
 } rank_backend_info;
+
+/* Whose products a model trains with: those of `product`, which decoding has as well, or those of
+ * `matmul`, the matrix library's. */
+typedef enum rank_products {
+    RANK_PRODUCTS_ENGINE,
+    RANK_PRODUCTS_LIBRARY,
+} rank_products;
 
 typedef enum rank_matmul_kind {
     RANK_MATMUL_NN, /* c = a (rows, depth) · b (depth, columns) */
@@ -101,7 +108,7 @@ typedef struct rank_pack {
     size_t to_panel; /* floats from one panel to the next: the matrix's depth × RANK_PANEL */
 } rank_pack;
 
-/* c (rows, columns) = a (rows, depth) · b, b packed; or, with accumulate, c += it.
+/* c (rows, columns) = a (rows, depth) · b; or, with accumulate, c += it.
  *
  * Each element of c is one chain of fused multiply-adds in the order of depth, from 0 or from what
  * stands in c. With more leaves than one (accumulate is not set then), depth is cut into so many
@@ -117,7 +124,10 @@ typedef struct rank_product {
     size_t a_row;
     size_t a_depth;
     const float *b;
-    float *c; /* element (row, column) at row·c_row + column */
+    size_t b_row;   /* 0: b is packed. Else it is (depth, columns), with so many floats from one
+                       row to the next, and leaves is 1 */
+    float *scratch; /* rank_pack_count(depth, columns) floats, where b may be packed; NULL: none */
+    float *c;       /* element (row, column) at row·c_row + column */
     size_t c_row;
     int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
     bool accumulate;

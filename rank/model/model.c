@@ -30,7 +30,8 @@ static rank_shape make_shape(const rank_model_options *options)
                         .backend = options->device->backend,
                         .end_layer = options->config->layers,
                         .token_count_max = (size_t)options->token_count_max,
-                        .training = options->training};
+                        .training = options->training,
+                        .products = options->products};
 }
 
 static base_status fill(rank_model *made, base_error *reterr)

@@ -110,7 +110,6 @@ _Static_assert(RANK_PART_MATMUL_NT == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_NT 
     }
 
 OPERATION(pack, RANK_PART_TRANSPOSE)
-OPERATION(product, RANK_PART_MATMUL_NN)
 OPERATION(transpose, RANK_PART_TRANSPOSE)
 OPERATION(embed, RANK_PART_EMBED)
 OPERATION(embed_packed, RANK_PART_EMBED)
@@ -124,6 +123,14 @@ OPERATION(attention_cached, RANK_PART_ATTENTION)
 OPERATION(cross_entropy, RANK_PART_CROSS_ENTROPY)
 OPERATION(adamw, RANK_PART_OPTIMIZER)
 OPERATION(sum_squares, RANK_PART_OPTIMIZER)
+
+static void cpu_product(rank_queue *queue, const rank_product *args)
+{
+    if (queue->status == BASE_OK) {
+        queue->kernels->product(args);
+        queue_book(queue, args->a_row == 1 ? RANK_PART_MATMUL_TN : RANK_PART_MATMUL_NN);
+    }
+}
 
 static void cpu_attention_grad(rank_queue *queue, const rank_attention *args)
 {

@@ -1,10 +1,11 @@
-/* The CPU kernels: everything of the model and the optimizer except matrix products.
+/* The CPU kernels: everything of the model and the optimizer.
  *
  * The same source is compiled once per instruction set. rank_kernels_get gives the best table for
  * this CPU, or the one that RINGFENCE_ISA=baseline|avx2|avx512 names. Arithmetic is in a fixed
- * order, without contraction except in the attention products (which are matrix kernels). The
- * element-wise kernels and the optimizer give the same bits on every instruction set. Reductions
- * differ in the last bits, with the number of lanes.
+ * order, which is the same on every instruction set: sums along a row have sixteen lanes everywhere
+ * (vec.h), sums over the depth of a product are chains of fused multiply-adds (product.c). Nothing
+ * is contracted by the compiler. So avx2 and avx512 give the same bits. The baseline has no fused
+ * multiply-add, and other bits wherever there are products.
  *
  * RINGFENCE_ISA also sets the matrix library's instruction set. That library uses one thread unless
  * OMP_NUM_THREADS is more than one, which changes the bits.

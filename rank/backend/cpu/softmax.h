@@ -5,10 +5,7 @@
 
 #include "backend/cpu/vec.h"
 
-enum {
-    SOFTMAX_LANES = 16, /* of the sum, on every instruction set */
-    SOFTMAX_VECTORS = SOFTMAX_LANES / VEC_LANES,
-};
+enum { SOFTMAX_LANES = VEC_SUM_LANES };
 
 /* The largest of the first `count` scores. What is not a number is passed over. */
 VEC_INLINE float softmax_largest(const float *scores, size_t count)
@@ -24,19 +21,15 @@ VEC_INLINE float softmax_largest(const float *scores, size_t count)
     return vec_largest(largest);
 }
 
-/* The first `count` scores become exp(score - the largest), those behind them up to whole
- * SOFTMAX_LANES zeros. Returns 1 / their sum: lane i of SOFTMAX_LANES adds those at i, i +
- * SOFTMAX_LANES, … in their order, from 0; then lanes are added by halves, i and i + 8 first. */
-VEC_INLINE float softmax_row(float *scores, size_t count)
+/* The first `count` scores become exp(score - largest), those behind them up to whole
+ * SOFTMAX_LANES zeros. Returns 1 / their sum, which is one of SOFTMAX_LANES lanes (vec.h). */
+VEC_INLINE float softmax_exponentials(float *scores, size_t count, float largest)
 {
-    const float largest = softmax_largest(scores, count);
-    vec sum[SOFTMAX_VECTORS];
-    for (int v = 0; v < SOFTMAX_VECTORS; v++) {
-        sum[v] = vec_set(0.0f);
-    }
+    vec sum[VEC_SUM_PARTS];
+    vec_sum_begin(sum);
     for (size_t t = 0; t < count; t += SOFTMAX_LANES) {
-#pragma GCC unroll 4
-        for (int v = 0; v < SOFTMAX_VECTORS; v++) {
+        VEC_EACH_PART
+        {
             const size_t first = t + (size_t)v * VEC_LANES;
             vec e = vec_exp(vec_get(scores + first) - largest);
             if (first + VEC_LANES > count) {
@@ -47,12 +40,12 @@ VEC_INLINE float softmax_row(float *scores, size_t count)
             sum[v] += e;
         }
     }
-    for (int half = SOFTMAX_VECTORS / 2; half > 0; half /= 2) {
-        for (int v = 0; v < half; v++) {
-            sum[v] += sum[v + half];
-        }
-    }
-    return 1.0f / vec_sum(sum[0]);
+    return 1.0f / vec_sum_end(sum);
+}
+
+VEC_INLINE float softmax_row(float *scores, size_t count)
+{
+    return softmax_exponentials(scores, count, softmax_largest(scores, count));
 }
 
 #endif

@@ -172,6 +172,37 @@ VEC_INLINE float vec_sum(vec x)
     return x[0];
 }
 
+/* A sum along a row has VEC_SUM_LANES lanes on every instruction set, so it has the same bits on
+ * each: lane i adds the elements at i, i + VEC_SUM_LANES, … in their order, from 0. Then the lanes
+ * are added by halves, i and i + 8 first. It takes VEC_SUM_PARTS vectors. */
+enum { VEC_SUM_LANES = 16, VEC_SUM_PARTS = VEC_SUM_LANES / VEC_LANES };
+
+#define VEC_EACH_PART _Pragma("GCC unroll 4") for (int v = 0; v < VEC_SUM_PARTS; v++)
+
+/* How many of `count` elements there are from part v of those at j on. */
+VEC_INLINE size_t vec_left(size_t count, size_t j, int v)
+{
+    const size_t first = j + (size_t)v * VEC_LANES;
+    return first < count ? count - first : 0;
+}
+
+VEC_INLINE void vec_sum_begin(vec part[VEC_SUM_PARTS])
+{
+    for (int v = 0; v < VEC_SUM_PARTS; v++) {
+        part[v] = vec_set(0.0f);
+    }
+}
+
+VEC_INLINE float vec_sum_end(vec part[VEC_SUM_PARTS])
+{
+    for (int half = VEC_SUM_PARTS / 2; half > 0; half /= 2) {
+        for (int v = 0; v < half; v++) {
+            part[v] += part[v + half];
+        }
+    }
+    return vec_sum(part[0]);
+}
+
 VEC_INLINE float vec_largest(vec x)
 {
 #if VEC_LANES >= 16

@@ -19,42 +19,33 @@ static float *at(const backward *b, float *rows, size_t columns)
     return rows + b->rows.first * columns;
 }
 
-/* A weight W of shape (depth, columns), for products with Wᵀ. */
-typedef struct transposed {
-    const float *at; /* (columns, depth), or W itself */
-    rank_matmul_kind kind;
-} transposed;
-
-/* If the backend is faster with a transposed weight, transposes the weight once for all chunks,
- * into `to`. */
-static transposed transpose_weight(const backward *b, int tensor, size_t depth, size_t columns,
-                                   float *to)
+/* The layer's weight W of shape (depth, columns), for products with Wᵀ. */
+static gpt2_operand transposed(const backward *b, int tensor, size_t depth, size_t columns,
+                               float *to)
 {
-    const float *weight = b->pass.weights[tensor];
-    if (b->pass.backend->transpose == NULL) {
-        return (transposed){weight, RANK_MATMUL_NT};
-    }
-    b->pass.backend->transpose(
-        b->pass.queue,
-        &(rank_transpose){.rows = depth, .columns = columns, .from = weight, .to = to});
-    return (transposed){to, RANK_MATMUL_NN};
+    return gpt2_operand_make(&b->pass,
+                             &(gpt2_matrix){.at = b->pass.weights[tensor],
+                                            .depth = columns,
+                                            .columns = depth,
+                                            .transposed = true,
+                                            .chunks = true},
+                             to);
 }
 
 /* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy. */
 static void linear_dw(const backward *b, int tensor, rank_matmul product)
 {
+    product.kind = RANK_MATMUL_TN;
     product.depth = b->rows.rows;
     product.c = grad(b, tensor);
     product.accumulate = b->rows.first > 0;
-    gpt2_product(&b->pass, RANK_MATMUL_TN, product);
+    gpt2_multiply_plain(&b->pass, product);
 }
 
 /* dx (rows, depth) = dy (rows, columns) · Wᵀ. */
-static void linear_dx(const backward *b, transposed weight, rank_matmul product)
+static void linear_dx(const backward *b, const gpt2_operand *weight, const float *dy, float *dx)
 {
-    product.rows = b->rows.rows;
-    product.b = weight.at;
-    gpt2_product(&b->pass, weight.kind, product);
+    gpt2_multiply(&b->pass, weight, (gpt2_factor){.rows = b->rows.rows, .a = dy, .c = dx});
 }
 
 /* The chunk's rows of dx, the gradient of the residual stream, += the layer norm's backward of
@@ -81,14 +72,14 @@ static void norm_grad(const backward *b, const norm_state *norm, int weight, int
 
 /* From dx, the gradient of the block's output, to that of GELU's input, in wide. Computes GELU's
  * output again, and with it dW of the projection down. */
-static void backward_down(const backward *b, transposed down)
+static void backward_down(const backward *b, const gpt2_operand *down)
 {
     const gpt2_pass *pass = &b->pass;
     const size_t width = pass->width;
     const size_t wider = WIDENING * width;
     float *up = at(b, pass->block.up, wider);
     const float *dx = at(b, pass->dx, width);
-    linear_dx(b, down, (rank_matmul){.columns = wider, .depth = width, .a = dx, .c = pass->wide});
+    linear_dx(b, down, dx, pass->wide);
     pass->backend->gelu_grad(pass->queue, &(rank_gelu_grad){.rows = b->rows.rows,
                                                             .width = wider,
                                                             .x = up,
@@ -98,7 +89,7 @@ static void backward_down(const backward *b, transposed down)
 }
 
 /* From wide to the gradient of the stream between the block's halves, in dx. */
-static void backward_up(const backward *b, transposed up)
+static void backward_up(const backward *b, const gpt2_operand *up)
 {
     const gpt2_pass *pass = &b->pass;
     const size_t width = pass->width;
@@ -107,15 +98,12 @@ static void backward_up(const backward *b, transposed up)
     linear_dw(b, UP_WEIGHT,
               (rank_matmul){
                   .rows = width, .columns = wider, .a = at(b, norm->out, width), .b = pass->wide});
-    linear_dx(
-        b, up,
-        (rank_matmul){
-            .columns = width, .depth = wider, .a = pass->wide, .c = at(b, pass->dbranch, width)});
+    linear_dx(b, up, pass->wide, at(b, pass->dbranch, width));
     norm_grad(b, norm, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
 }
 
 /* From dx to the gradient of attention's output, in dbranch. */
-static void backward_projection(const backward *b, transposed projection)
+static void backward_projection(const backward *b, const gpt2_operand *projection)
 {
     const gpt2_pass *pass = &b->pass;
     const size_t width = pass->width;
@@ -124,9 +112,7 @@ static void backward_projection(const backward *b, transposed projection)
         b, PROJ_WEIGHT,
         (rank_matmul){
             .rows = width, .columns = width, .a = at(b, pass->block.attention, width), .b = dx});
-    linear_dx(
-        b, projection,
-        (rank_matmul){.columns = width, .depth = width, .a = dx, .c = at(b, pass->dbranch, width)});
+    linear_dx(b, projection, dx, at(b, pass->dbranch, width));
 }
 
 static void next_chunk(backward *b, size_t first, size_t end)
@@ -140,16 +126,17 @@ static void backward_above_attention(backward *b, size_t end)
 {
     const size_t width = b->pass.width;
     const size_t wider = WIDENING * width;
-    float *down_t = b->pass.weights_t;
-    const transposed down = transpose_weight(b, DOWN_WEIGHT, wider, width, down_t);
-    const transposed up = transpose_weight(b, UP_WEIGHT, width, wider, down_t + wider * width);
-    const transposed projection =
-        transpose_weight(b, PROJ_WEIGHT, width, width, down_t + 2 * wider * width);
+    float *down_t = b->pass.operands;
+    float *up_t = down_t + rank_pack_count(width, wider);
+    float *projection_t = up_t + rank_pack_count(wider, width);
+    const gpt2_operand down = transposed(b, DOWN_WEIGHT, wider, width, down_t);
+    const gpt2_operand up = transposed(b, UP_WEIGHT, width, wider, up_t);
+    const gpt2_operand projection = transposed(b, PROJ_WEIGHT, width, width, projection_t);
     for (size_t first = 0; first < end; first += b->pass.backend->rows_at_once) {
         next_chunk(b, first, end);
-        backward_down(b, down);
-        backward_up(b, up);
-        backward_projection(b, projection);
+        backward_down(b, &down);
+        backward_up(b, &up);
+        backward_projection(b, &projection);
     }
 }
 
@@ -173,7 +160,7 @@ static void backward_below_attention(backward *b)
     const norm_state *norm = &pass->block.norm1;
     const bool below_is_here = pass->layer > pass->run->shape.first_layer;
     float *below = below_is_here ? b->grads + gpt2_offset(pass, pass->layer - 1, DOWN_BIAS) : NULL;
-    const transposed qkv = transpose_weight(b, QKV_WEIGHT, width, 3 * width, pass->weights_t);
+    const gpt2_operand qkv = transposed(b, QKV_WEIGHT, width, 3 * width, pass->operands);
     rank_segments segments = {.count = 0};
     while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
         b->rows = (row_chunk){segments.first_row, segments.row_count};
@@ -183,11 +170,7 @@ static void backward_below_attention(backward *b)
                                 .columns = 3 * width,
                                 .a = at(b, norm->out, width),
                                 .b = pass->wide});
-        linear_dx(b, qkv,
-                  (rank_matmul){.columns = width,
-                                .depth = 3 * width,
-                                .a = pass->wide,
-                                .c = at(b, pass->dbranch, width)});
+        linear_dx(b, &qkv, pass->wide, at(b, pass->dbranch, width));
         norm_grad(b, norm, LN1_WEIGHT, LN1_BIAS, below);
     }
 }

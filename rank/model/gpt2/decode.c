@@ -13,8 +13,6 @@
 #include "model/gpt2/pass.h"
 #include "model/pieces.h"
 
-enum { HIDDEN_UNIT = 16 }; /* columns of the MLP that a leaf does not cut */
-
 typedef struct gpt2_step {
     const rank_run *run;
     const rank_decode_args *args;
@@ -40,11 +38,6 @@ typedef struct gpt2_step {
     float *scratch;
     int layer;
 } gpt2_step;
-
-static int hidden_leaves(size_t hidden, int ranks)
-{
-    return rank_tp_leaves(hidden % HIDDEN_UNIT == 0 ? hidden / HIDDEN_UNIT : 1, ranks);
-}
 
 static size_t cut_work(gpt2_step *step, const rank_shape *shape, float *memory)
 {
@@ -94,8 +87,8 @@ static void begin(gpt2_step *step, const rank_run *run, const rank_decode_args *
         .queue = run->device.queue,
         .rows = &args->saved->rows,
         .stream = args->exchanged,
-        .attention_leaves = rank_tp_leaves((size_t)shape->config->heads, shape->tp->ranks),
-        .hidden_leaves = hidden_leaves(WIDENING * (size_t)shape->config->width, shape->tp->ranks),
+        .attention_leaves = gpt2_attention_leaves(shape->config, shape->tp->ranks),
+        .hidden_leaves = gpt2_hidden_leaves(shape->config, shape->tp->ranks),
     };
     gpt2_layout_make(shape->config, &step->layout);
     (void)cut_work(step, shape, run->work);

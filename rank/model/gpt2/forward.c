@@ -27,11 +27,12 @@ static row_chunk chunk_at(const gpt2_pass *pass, size_t first, size_t end)
     return (row_chunk){first, left < most ? left : most};
 }
 
-/* y (rows, columns) = x (rows, depth) · W, W the layer's tensor of shape (depth, columns). */
-static void linear(const gpt2_pass *pass, int tensor, rank_matmul product)
+/* The layer's tensor of shape (depth, columns), for products with rows of activations. */
+static gpt2_operand operand(const gpt2_pass *pass, int tensor, size_t depth, size_t columns,
+                            float *to)
 {
-    product.b = pass->weights[tensor];
-    gpt2_product(pass, RANK_MATMUL_NN, product);
+    return gpt2_operand_make(
+        pass, &(gpt2_matrix){.at = pass->weights[tensor], .depth = depth, .columns = columns}, to);
 }
 
 /* The chunk's rows of state->x become the residual stream, and those of state->out its layer norm.
@@ -94,33 +95,49 @@ static void gelu(const gpt2_pass *pass, row_chunk chunk)
                                      });
 }
 
+/* The weights behind a layer's attention. */
+typedef struct upper_half {
+    gpt2_operand projection;
+    gpt2_operand up;
+    gpt2_operand down;
+} upper_half;
+
+static upper_half upper_half_make(const gpt2_pass *pass)
+{
+    const size_t width = pass->width;
+    const size_t wider = WIDENING * width;
+    float *up = pass->operands;
+    float *down = up + rank_pack_count(width, wider);
+    float *projection = down + rank_pack_count(wider, width);
+    return (upper_half){.projection = operand(pass, PROJ_WEIGHT, width, width, projection),
+                        .up = operand(pass, UP_WEIGHT, width, wider, up),
+                        .down = operand(pass, DOWN_WEIGHT, wider, width, down)};
+}
+
 /* Computes what follows attention, for some rows. The block's output goes to `out` without bias and
  * residual. `rows` are the indices of all its rows in the stream before; NULL: the same. */
-static void finish_rows(const gpt2_pass *pass, row_chunk chunk, const int32_t *rows, float *out)
+static void finish_rows(const gpt2_pass *pass, const upper_half *half, row_chunk chunk,
+                        const int32_t *rows, float *out)
 {
+    const rank_model_config *config = pass->run->shape.config;
     const block_state *block = &pass->block;
-    const size_t width = pass->width;
-    const size_t at = chunk.first * width;
-    linear(pass, PROJ_WEIGHT,
-           (rank_matmul){.rows = chunk.rows,
-                         .columns = width,
-                         .depth = width,
-                         .a = block->attention + at,
-                         .c = block->norm2.x + at});
+    const size_t at = chunk.first * pass->width;
+    gpt2_multiply(pass, &half->projection,
+                  (gpt2_factor){.rows = chunk.rows,
+                                .a = block->attention + at,
+                                .c = block->norm2.x + at,
+                                .leaves = gpt2_attention_leaves(config, 1)});
     norm_second(pass, chunk, rows);
-    linear(pass, UP_WEIGHT,
-           (rank_matmul){.rows = chunk.rows,
-                         .columns = WIDENING * width,
-                         .depth = width,
-                         .a = block->norm2.out + at,
-                         .c = block->up + WIDENING * at});
+    gpt2_multiply(pass, &half->up,
+                  (gpt2_factor){.rows = chunk.rows,
+                                .a = block->norm2.out + at,
+                                .c = block->up + WIDENING * at});
     gelu(pass, chunk);
-    linear(pass, DOWN_WEIGHT,
-           (rank_matmul){.rows = chunk.rows,
-                         .columns = width,
-                         .depth = WIDENING * width,
-                         .a = pass->wide,
-                         .c = out + at});
+    gpt2_multiply(pass, &half->down,
+                  (gpt2_factor){.rows = chunk.rows,
+                                .a = pass->wide,
+                                .c = out + at,
+                                .leaves = gpt2_hidden_leaves(config, 1)});
 }
 
 /* The attention of some whole segments, whose rows of qkv are computed. */
@@ -132,25 +149,24 @@ static void attention(const gpt2_pass *pass, const rank_segments *segments)
 }
 
 /* From the layer's input to its q, k and v. */
-static void project_qkv(const gpt2_pass *pass, row_chunk chunk)
+static void project_qkv(const gpt2_pass *pass, const gpt2_operand *qkv, row_chunk chunk)
 {
-    const size_t width = pass->width;
-    const size_t at = chunk.first * width;
+    const size_t at = chunk.first * pass->width;
     norm_first(pass, chunk);
-    linear(pass, QKV_WEIGHT,
-           (rank_matmul){.rows = chunk.rows,
-                         .columns = 3 * width,
-                         .depth = width,
-                         .a = pass->block.norm1.out + at,
-                         .c = pass->block.qkv + 3 * at});
+    gpt2_multiply(pass, qkv,
+                  (gpt2_factor){.rows = chunk.rows,
+                                .a = pass->block.norm1.out + at,
+                                .c = pass->block.qkv + 3 * at});
 }
 
 /* From the layer's input to its attention. */
 static void attend(const gpt2_pass *pass)
 {
+    const gpt2_operand qkv =
+        operand(pass, QKV_WEIGHT, pass->width, 3 * pass->width, pass->operands);
     rank_segments segments = {.count = 0};
     while (rank_next_segments(pass->rows, pass->backend->rows_at_once, &segments)) {
-        project_qkv(pass, (row_chunk){segments.first_row, segments.row_count});
+        project_qkv(pass, &qkv, (row_chunk){segments.first_row, segments.row_count});
         attention(pass, &segments);
     }
 }
@@ -164,8 +180,9 @@ static void forward_layer(const gpt2_pass *pass, float *out)
         const rank_move_rows together = gpt2_active_rows(pass, pass->block.attention);
         pass->backend->gather_rows(pass->queue, &together);
     }
+    const upper_half half = upper_half_make(pass);
     for (size_t first = 0; first < end; first += pass->backend->rows_at_once) {
-        finish_rows(pass, chunk_at(pass, first, end), some ? pass->rows->active : NULL, out);
+        finish_rows(pass, &half, chunk_at(pass, first, end), some ? pass->rows->active : NULL, out);
     }
 }
 

@@ -8,22 +8,31 @@ static const float *output_embedding(const gpt2_pass *pass)
                      (size_t)pass->run->shape.config->vocab_size * pass->width);
 }
 
-/* logits (rows, V) = the final norm's rows first … first + rows, times wteᵀ. */
-static void make_logits(const gpt2_pass *pass, size_t first, size_t rows, float *logits)
+/* wteᵀ, for products with rows of the final norm. */
+static gpt2_operand output_operand(const gpt2_pass *pass)
 {
-    gpt2_product(pass, RANK_MATMUL_NT,
-                 (rank_matmul){.rows = rows,
-                               .columns = (size_t)pass->run->shape.config->vocab_size,
-                               .depth = pass->width,
-                               .a = pass->norm_final.out + first * pass->width,
-                               .b = output_embedding(pass),
-                               .c = logits});
+    return gpt2_operand_make(pass,
+                             &(gpt2_matrix){.at = output_embedding(pass),
+                                            .depth = pass->width,
+                                            .columns = (size_t)pass->run->shape.config->vocab_size,
+                                            .transposed = true},
+                             pass->output);
+}
+
+/* logits (rows, V) = the final norm's rows first … first + rows, times wteᵀ. */
+static void make_logits(const gpt2_pass *pass, const gpt2_operand *output, size_t first,
+                        size_t rows, float *logits)
+{
+    gpt2_multiply(
+        pass, output,
+        (gpt2_factor){.rows = rows, .a = pass->norm_final.out + first * pass->width, .c = logits});
 }
 
 /* A run of neighbouring active rows is one product. */
 void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float *logits)
 {
     const int32_t *active = pass->rows->active;
+    const gpt2_operand output = output_operand(pass);
     size_t at = 0; /* an index of active rows */
     for (size_t i = 0; i < count;) {
         while (active[at] != rows[i]) {
@@ -33,7 +42,8 @@ void gpt2_logits(const gpt2_pass *pass, const int32_t *rows, size_t count, float
         while (i + run < count && active[at + run] == rows[i + run]) {
             run++;
         }
-        make_logits(pass, at, run, logits + i * (size_t)pass->run->shape.config->vocab_size);
+        make_logits(pass, &output, at, run,
+                    logits + i * (size_t)pass->run->shape.config->vocab_size);
         i += run;
         at += run;
     }
@@ -45,21 +55,21 @@ static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float 
 {
     const size_t width = pass->width;
     const size_t vocab_size = (size_t)pass->run->shape.config->vocab_size;
-    gpt2_product(pass, RANK_MATMUL_TN,
-                 (rank_matmul){.rows = vocab_size,
-                               .columns = width,
-                               .depth = rows,
-                               .a = pass->wide,
-                               .b = pass->norm_final.out + first * width,
-                               .c = dwte,
-                               .accumulate = first > 0});
-    gpt2_product(pass, RANK_MATMUL_NN,
-                 (rank_matmul){.rows = rows,
-                               .columns = width,
-                               .depth = vocab_size,
-                               .a = pass->wide,
-                               .b = output_embedding(pass),
-                               .c = pass->dbranch + first * width});
+    gpt2_multiply_plain(pass, (rank_matmul){.rows = vocab_size,
+                                            .columns = width,
+                                            .depth = rows,
+                                            .a = pass->wide,
+                                            .b = pass->norm_final.out + first * width,
+                                            .c = dwte,
+                                            .accumulate = first > 0,
+                                            .kind = RANK_MATMUL_TN});
+    gpt2_multiply_plain(pass, (rank_matmul){.rows = rows,
+                                            .columns = width,
+                                            .depth = vocab_size,
+                                            .a = pass->wide,
+                                            .b = output_embedding(pass),
+                                            .c = pass->dbranch + first * width,
+                                            .kind = RANK_MATMUL_NN});
 }
 
 static void norm_final_grad(const gpt2_pass *pass, float *grads)
@@ -86,10 +96,11 @@ static void norm_final_grad(const gpt2_pass *pass, float *grads)
 void gpt2_loss(const gpt2_pass *pass, float *grads, double *loss)
 {
     const size_t active_count = pass->rows->active_count;
+    const gpt2_operand output = output_operand(pass);
     for (size_t first = 0; first < active_count; first += pass->logit_rows_at_once) {
         const size_t left = active_count - first;
         const size_t rows = left < pass->logit_rows_at_once ? left : pass->logit_rows_at_once;
-        make_logits(pass, first, rows, pass->wide);
+        make_logits(pass, &output, first, rows, pass->wide);
         pass->backend->cross_entropy(pass->queue,
                                      &(rank_cross_entropy){
                                          .rows = rows,

@@ -74,6 +74,30 @@ static size_t wide_floats(const rank_shape *shape)
     return larger(larger(gelu, dqkv), (size_t)shape->config->vocab_size);
 }
 
+/* The two halves of a block are made ready one after the other, the upper one needs more. */
+static size_t operands_floats(size_t width)
+{
+    const size_t wider = WIDENING * width;
+    return rank_pack_count(width, wider) + rank_pack_count(wider, width) +
+           rank_pack_count(width, width);
+}
+
+/* What the backend's own products need beside what others do. */
+static void cut_packed(rank_pieces *from, const rank_shape *shape, gpt2_pass *pass)
+{
+    const size_t width = (size_t)shape->config->width;
+    const size_t chunk = smaller(shape->backend->rows_at_once, shape->token_count_max);
+    if (shape->end_layer == shape->config->layers) {
+        pass->output =
+            rank_pieces_cut(from, rank_pack_count(width, (size_t)shape->config->vocab_size));
+    }
+    if (shape->training) {
+        pass->packed_rows = rank_pieces_cut(
+            from, larger(rank_pack_count(chunk, WIDENING * width),
+                         rank_pack_count(larger(chunk, segment_max(shape)), 3 * width)));
+    }
+}
+
 static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
 {
     rank_pieces from = {.begin = memory};
@@ -86,9 +110,13 @@ static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
     if (shape->training) {
         pass->dx = rank_pieces_cut(&from, tokens * width);
         pass->dbranch = rank_pieces_cut(&from, tokens * width);
-        if (shape->backend->transpose != NULL) {
-            pass->weights_t = rank_pieces_cut(&from, (2 * WIDENING + 1) * width * width);
-        }
+    }
+    if (shape->products == RANK_PRODUCTS_ENGINE) {
+        cut_packed(&from, shape, pass);
+    }
+    if (shape->products == RANK_PRODUCTS_ENGINE ||
+        (shape->training && shape->backend->transpose != NULL)) {
+        pass->operands = rank_pieces_cut(&from, operands_floats(width));
     }
     const size_t head_width = width / (size_t)shape->config->heads;
     pass->attention_scratch =

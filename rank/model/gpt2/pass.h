@@ -25,7 +25,10 @@ enum {
     BLOCK_TENSORS,
 };
 
-enum { WIDENING = 4 }; /* F = 4C */
+enum {
+    WIDENING = 4,     /* F = 4C */
+    HIDDEN_UNIT = 16, /* columns of the MLP that a leaf does not cut */
+};
 
 /* Where tensors begin in the parameter array, in elements. */
 typedef struct gpt2_layout {
@@ -82,7 +85,10 @@ typedef struct gpt2_pass {
     size_t logit_rows_at_once; /* rows of logits that are made together, and fit in wide */
     float *dx;                 /* (T, C): the gradient of the residual stream */
     float *dbranch;            /* (T, C): the gradient of a layer norm's output or attention's */
-    float *weights_t; /* a block's transposed weights: (F, C), (C, F) and (C, C), or (3C, C) */
+    float *operands;    /* a block's weights made ready for products: those of (C, F), (F, C) and
+                           (C, C), or that of (C, 3C); turned round in backward */
+    float *output;      /* the same of the output embedding */
+    float *packed_rows; /* for a chunk of rows: a gradient of up to F columns, packed */
     float *attention_scratch;
     /* the current layer */
     int layer;
@@ -135,11 +141,48 @@ static inline size_t gpt2_rows_behind(const gpt2_pass *pass, int layer)
     return (size_t)layer + 1 == pass->layers ? pass->rows->active_count : pass->rows->count;
 }
 
-static inline void gpt2_product(const gpt2_pass *pass, rank_matmul_kind kind, rank_matmul product)
+/* Leaves of the sums of the row-parallel products: so decoding has the same bits on several ranks.
+ */
+static inline int gpt2_attention_leaves(const rank_model_config *config, int ranks)
 {
-    product.kind = kind;
-    pass->backend->matmul(pass->queue, &product);
+    return rank_tp_leaves((size_t)config->heads, ranks);
 }
+
+static inline int gpt2_hidden_leaves(const rank_model_config *config, int ranks)
+{
+    const size_t hidden = WIDENING * (size_t)config->width;
+    return rank_tp_leaves(hidden % HIDDEN_UNIT == 0 ? hidden / HIDDEN_UNIT : 1, ranks);
+}
+
+/* products.c. A weight (depth, columns) that several chunks of rows are multiplied with. */
+typedef struct gpt2_matrix {
+    const float *at;
+    size_t depth;
+    size_t columns;
+    bool transposed; /* at is (columns, depth) */
+    bool chunks;     /* there is room to turn it round, and more than one product to come */
+} gpt2_matrix;
+
+typedef struct gpt2_operand {
+    const float *at; /* packed, or for the matrix library */
+    size_t depth;
+    size_t columns;
+    rank_matmul_kind kind;
+} gpt2_operand;
+
+/* The other factor, and the product: c (rows, columns) = a (rows, depth) · operand. */
+typedef struct gpt2_factor {
+    size_t rows;
+    const float *a;
+    float *c;
+    int leaves; /* 0: one */
+} gpt2_factor;
+
+/* `to` has rank_pack_count(depth, columns) floats, and is used where the operand is made ready. */
+gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix, float *to);
+void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by);
+/* A product of operands as they are, NN or TN. */
+void gpt2_multiply_plain(const gpt2_pass *pass, rank_matmul product);
 
 /* What attention and its gradient have in common, for some whole segments. */
 rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segments);

@@ -47,8 +47,11 @@ static void bed_open(bed *b)
         &error);
     rank_model_init(&config, 3, host);
     b->device.backend->unmap(b->device.queue, host);
-    assert_ok(rank_model_create(&(rank_model_options){&config, &b->device, TOKENS, true}, &b->model,
-                                &error),
+    assert_ok(rank_model_create(&(rank_model_options){.config = &config,
+                                                      .device = &b->device,
+                                                      .token_count_max = TOKENS,
+                                                      .training = true},
+                                &b->model, &error),
               &error);
     const rank_optimizer_options options = {
         .adamw = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1},

@@ -127,7 +127,10 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
         status = rank_device_open("cpu", &device, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_model_create(&(rank_model_options){&config, &device, TOKENS_MAX, false},
+        status = rank_model_create(&(rank_model_options){.config = &config,
+                                                         .device = &device,
+                                                         .token_count_max = TOKENS_MAX,
+                                                         .training = false},
                                    &model, reterr);
     }
     (void)snprintf(path, sizeof path, "%s/logits.jsonl", out);

@@ -135,15 +135,21 @@ static void wrong_configurations_are_refused(void **state)
         rank_model *model;
         assert_status(rank_model_config_check(&wrong[i].config, &error), BASE_ERR_INVALID);
         assert_non_null(strstr(error.message, wrong[i].word));
-        assert_status(rank_model_create(&(rank_model_options){&wrong[i].config, &device, 64, true},
+        assert_status(rank_model_create(&(rank_model_options){.config = &wrong[i].config,
+                                                              .device = &device,
+                                                              .token_count_max = 64,
+                                                              .training = true},
                                         &model, &error),
                       BASE_ERR_INVALID);
         assert_null(model);
     }
     rank_model *model;
-    assert_status(
-        rank_model_create(&(rank_model_options){&standard, &device, 0, true}, &model, &error),
-        BASE_ERR_INVALID);
+    assert_status(rank_model_create(&(rank_model_options){.config = &standard,
+                                                          .device = &device,
+                                                          .token_count_max = 0,
+                                                          .training = true},
+                                    &model, &error),
+                  BASE_ERR_INVALID);
     rank_model_destroy(NULL);
     rank_device_close(&device);
 }

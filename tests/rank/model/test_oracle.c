@@ -57,10 +57,12 @@ static void case_open(oracle_case *c, const char *name)
         c->grads[i] = NAN; /* every gradient is written */
     }
     assert_ok(rank_device_open("cpu", &c->device, &error), &error);
-    assert_ok(
-        rank_model_create(&(rank_model_options){&c->config, &c->device, c->batch.token_count, true},
-                          &c->model, &error),
-        &error);
+    assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
+                                                      .device = &c->device,
+                                                      .token_count_max = c->batch.token_count,
+                                                      .training = true},
+                                &c->model, &error),
+              &error);
 }
 
 static void case_close(oracle_case *c)
@@ -144,9 +146,11 @@ static void check_forward_both(const oracle_case *c, const int32_t *rows, int co
 {
     base_error error;
     rank_model *small;
-    assert_ok(rank_model_create(
-                  &(rank_model_options){&c->config, &c->device, c->batch.token_count, false},
-                  &small, &error),
+    assert_ok(rank_model_create(&(rank_model_options){.config = &c->config,
+                                                      .device = &c->device,
+                                                      .token_count_max = c->batch.token_count,
+                                                      .training = false},
+                                &small, &error),
               &error);
     check_forward(c, small, rows, count, expected);
     check_forward(c, c->model, rows, count, expected);

@@ -7,9 +7,13 @@
  * vectors held in registers, and leaves out what the causal mask makes zero: row i of the scores is
  * computed up to the 16 columns that hold column i, the rest is never read.
  *
+ * What forward computes for a query row is the chain that attention_cached.c describes, so training
+ * has the bits of decoding. Zeros around a head, and right of the diagonal, do not change it.
+ *
  * Backward computes the probabilities again from the row's maximum and the sum's inverse that
- * forward kept; these are the same bits. This file is compiled with fused multiply-add where the
- * instruction set has it: each element of a product is one chain over its depth, in order. */
+ * forward kept. Each element of a product is one chain of fused multiply-adds over its depth, in
+ * order. */
+#include "backend/cpu/softmax.h"
 #include "backend/cpu/transpose.h"
 #include "kernels_isa.h"
 
@@ -19,7 +23,7 @@
 #define TILE_ROWS 4
 #endif
 
-enum { PAD = 16, QUERY_BLOCK = 64 };
+enum { PAD = VEC_SUM_LANES, QUERY_BLOCK = 64 };
 
 static size_t pad_up(size_t n)
 {
@@ -98,10 +102,10 @@ VEC_INLINE void tile(product t, size_t depth, int add, const int vectors)
         const vec b1 = vectors > 1 ? vec_get(t.b + d * t.b_step + VEC_LANES) : b0;
 #pragma GCC unroll 8
         for (int r = 0; r < TILE_ROWS; r++) {
-            const float a = t.a[(size_t)r * t.a_row + d * t.a_step];
-            sum[r][0] += a * b0;
+            const vec a = vec_set(t.a[(size_t)r * t.a_row + d * t.a_step]);
+            sum[r][0] = vec_fma(a, b0, sum[r][0]);
             if (vectors > 1) {
-                sum[r][1] += a * b1;
+                sum[r][1] = vec_fma(a, b1, sum[r][1]);
             }
         }
     }
@@ -223,39 +227,20 @@ static void scatter(const head *h, const float *from, float factor, float *to, s
             vec_store(to + i * to_row + j, x, left);
             sum += x;
         }
-        if (sums != NULL) {
-            vec_store(sums + j, vec_load(sums + j, left) + sum, left);
-        }
+        vec_store(sums + j, vec_load(sums + j, left) + sum, left);
     }
 }
 
-/* Scores of row i become exp(score - maximum), zero right of the diagonal up to the padding.
- * Returns the sum. */
-static float row_exponentials(float *row, size_t i, float largest, float factor)
+/* Scores of row i become their probabilities, zero right of the diagonal up to the padding. */
+static void row_probabilities(float *row, size_t i, float largest, float factor)
 {
-    vec sum = vec_set(0.0f);
     for (size_t j = 0; j < pad_up(i + 1); j += VEC_LANES) {
         vec e = vec_exp(vec_get(row + j) - largest) * factor;
         if (j + VEC_LANES > i + 1) {
             e = vec_select(vec_first_lanes(j > i ? 0 : i + 1 - j), e, vec_set(0.0f));
         }
-        sum += e;
         vec_put(row + j, e);
     }
-    return vec_sum(sum);
-}
-
-static float row_largest(const float *row, size_t i)
-{
-    vec largest = vec_set(row[0]);
-    for (size_t j = 0; j <= i; j += VEC_LANES) {
-        vec x = vec_get(row + j);
-        if (j + VEC_LANES > i + 1) {
-            x = vec_select(vec_first_lanes(i + 1 - j), x, largest);
-        }
-        largest = vec_max(x, largest);
-    }
-    return vec_largest(largest);
 }
 
 static void clear_rows(const head *h, float *scores, size_t first)
@@ -274,14 +259,11 @@ static void softmax_rows(const rank_attention *args, const head *h, size_t token
     const size_t block = smaller(QUERY_BLOCK, h->count - first);
     for (size_t i = 0; i < block; i++) {
         float *row = h->p + i * h->rows;
-        const float largest = row_largest(row, first + i);
-        const float scale = 1.0f / row_exponentials(row, first + i, largest, 1.0f);
+        const size_t count = first + i + 1;
+        const float largest = softmax_largest(row, count);
         const size_t at = (token + first + i) * args->heads + which;
         args->row_max[at] = largest;
-        args->row_scale[at] = scale;
-        for (size_t j = 0; j < pad_up(first + i + 1); j += VEC_LANES) {
-            vec_put(row + j, vec_get(row + j) * scale);
-        }
+        args->row_scale[at] = softmax_exponentials(row, count, largest);
     }
     clear_rows(h, h->p, first);
 }
@@ -296,12 +278,17 @@ static void softmax_rows_grad(const rank_attention *args, const head *h, size_t 
         float *dp = h->dp + i * h->rows;
         const size_t end = pad_up(first + i + 1);
         const size_t at = (token + first + i) * args->heads + which;
-        (void)row_exponentials(p, first + i, args->row_max[at], args->row_scale[at]);
-        vec sum = vec_set(0.0f);
-        for (size_t j = 0; j < end; j += VEC_LANES) {
-            sum += vec_get(p + j) * vec_get(dp + j);
+        row_probabilities(p, first + i, args->row_max[at], args->row_scale[at]);
+        vec sum[VEC_SUM_PARTS];
+        vec_sum_begin(sum);
+        for (size_t j = 0; j < end; j += VEC_SUM_LANES) {
+            VEC_EACH_PART
+            {
+                const size_t at_lane = j + (size_t)v * VEC_LANES;
+                sum[v] += vec_get(p + at_lane) * vec_get(dp + at_lane);
+            }
         }
-        const float mean = vec_sum(sum);
+        const float mean = vec_sum_end(sum);
         for (size_t j = 0; j < end; j += VEC_LANES) {
             vec_put(dp + j, vec_get(p + j) * (vec_get(dp + j) - mean));
         }
@@ -321,6 +308,18 @@ static void gather_qkv(const rank_attention *args, const head *h, size_t token, 
     gather(h, q + 2 * width, 3 * width, bias + 2 * width, 1.0f, h->v);
 }
 
+/* The sums of all rows, each divided by the sum of its exponentials, become the output. */
+static void scale_rows(const rank_attention *args, const head *h, size_t token, size_t which)
+{
+    float *out = args->out + token * args->width + which * h->head_width;
+    for (size_t i = 0; i < h->count; i++, out += args->width) {
+        const float scale = args->row_scale[(token + i) * args->heads + which];
+        for (size_t j = 0; j < h->head_width; j += VEC_LANES) {
+            vec_store(out + j, vec_get(h->dq + i * h->width + j) * scale, h->head_width - j);
+        }
+    }
+}
+
 static void forward_head(const rank_attention *args, head *h, size_t token, size_t which)
 {
     gather_qkv(args, h, token, which);
@@ -330,8 +329,7 @@ static void forward_head(const rank_attention *args, head *h, size_t token, size
         softmax_rows(args, h, token, which, first);
         causal_rows(h, h->p, h->v, first, h->dq);
     }
-    float *out = args->out + token * args->width + which * h->head_width;
-    scatter(h, h->dq, 1.0f, out, args->width, NULL);
+    scale_rows(args, h, token, which);
 }
 
 static void backward_head(const rank_attention *args, head *h, size_t token, size_t which)

@@ -21,17 +21,22 @@ static float row_largest(const float *logits, size_t count)
 /* logits = exp(logits - largest); returns their sum. */
 static float row_exponentials(float *logits, size_t count, float largest)
 {
-    vec sum = vec_set(0.0f);
-    for (size_t j = 0; j < count; j += VEC_LANES) {
-        const size_t left = count - j;
-        vec e = vec_exp(vec_load(logits + j, left) - largest);
-        if (left < VEC_LANES) {
-            e = vec_select(vec_first_lanes(left), e, vec_set(0.0f));
+    vec sum[VEC_SUM_PARTS];
+    vec_sum_begin(sum);
+    for (size_t first = 0; first < count; first += VEC_SUM_LANES) {
+        VEC_EACH_PART
+        {
+            const size_t j = first + (size_t)v * VEC_LANES;
+            const size_t left = vec_left(count, first, v);
+            vec e = vec_exp(vec_load(logits + j, left) - largest);
+            if (left < VEC_LANES) {
+                e = vec_select(vec_first_lanes(left), e, vec_set(0.0f));
+            }
+            sum[v] += e;
+            vec_store(logits + j, e, left);
         }
-        sum += e;
-        vec_store(logits + j, e, left);
     }
-    return vec_sum(sum);
+    return vec_sum_end(sum);
 }
 
 void KERNEL(cross_entropy)(const rank_cross_entropy *args)

@@ -4,6 +4,7 @@
 
 #include "kernels_isa.h"
 
+/* Zero plus the sum: so that -0 becomes 0, as it does where ranks add their zeros to it. */
 void KERNEL(embed)(const rank_embed *args)
 {
     const size_t width = args->width;
@@ -13,12 +14,12 @@ void KERNEL(embed)(const rank_embed *args)
         float *out = args->out + t * width;
         for (size_t j = 0; j < width; j += VEC_LANES) {
             const size_t left = width - j;
-            vec_store(out + j, vec_load(token + j, left) + vec_load(position + j, left), left);
+            const vec sum = vec_load(token + j, left) + vec_load(position + j, left);
+            vec_store(out + j, vec_set(0.0f) + sum, left);
         }
     }
 }
 
-/* Zero plus the sum: so that -0 becomes 0, as it does where ranks add their zeros to it. */
 void KERNEL(embed_packed)(const rank_embed_packed *args)
 {
     const size_t width = args->width;

@@ -20,25 +20,33 @@ static void add_residual(float *x, const float *residual, const float *bias, siz
 
 static float row_mean(const float *x, size_t width)
 {
-    vec sum = vec_set(0.0f);
-    for (size_t j = 0; j < width; j += VEC_LANES) {
-        sum += vec_load(x + j, width - j);
+    vec sum[VEC_SUM_PARTS];
+    vec_sum_begin(sum);
+    for (size_t j = 0; j < width; j += VEC_SUM_LANES) {
+        VEC_EACH_PART
+        {
+            sum[v] += vec_load(x + j + v * VEC_LANES, vec_left(width, j, v));
+        }
     }
-    return vec_sum(sum) / (float)width;
+    return vec_sum_end(sum) / (float)width;
 }
 
 static float row_variance(const float *x, size_t width, float mean)
 {
-    vec sum = vec_set(0.0f);
-    for (size_t j = 0; j < width; j += VEC_LANES) {
-        const size_t left = width - j;
-        vec d = vec_load(x + j, left) - mean;
-        if (left < VEC_LANES) {
-            d = vec_select(vec_first_lanes(left), d, vec_set(0.0f));
+    vec sum[VEC_SUM_PARTS];
+    vec_sum_begin(sum);
+    for (size_t j = 0; j < width; j += VEC_SUM_LANES) {
+        VEC_EACH_PART
+        {
+            const size_t left = vec_left(width, j, v);
+            vec d = vec_load(x + j + v * VEC_LANES, left) - mean;
+            if (left < VEC_LANES) {
+                d = vec_select(vec_first_lanes(left), d, vec_set(0.0f));
+            }
+            sum[v] += d * d;
         }
-        sum += d * d;
     }
-    return vec_sum(sum) / (float)width;
+    return vec_sum_end(sum) / (float)width;
 }
 
 void KERNEL(layernorm)(const rank_layernorm *args)
@@ -76,20 +84,26 @@ static void row_means(const rank_layernorm_grad *args, size_t row, float *mean_d
     const float *dout = args->dout + row * width;
     const float mean = args->mean[row];
     const float rstd = args->rstd[row];
-    vec sum_d = vec_set(0.0f);
-    vec sum_dn = vec_set(0.0f);
-    for (size_t j = 0; j < width; j += VEC_LANES) {
-        const size_t left = width - j;
-        const vec d = vec_load(dout + j, left);
-        const vec d_normal = d * ((vec_load(x + j, left) - mean) * rstd);
-        const vec weight = vec_load(args->weight + j, left);
-        sum_d += d * weight;
-        sum_dn += d_normal * weight;
-        vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);
-        vec_store(args->dweight + j, vec_load(args->dweight + j, left) + d_normal, left);
+    vec sum_d[VEC_SUM_PARTS];
+    vec sum_dn[VEC_SUM_PARTS];
+    vec_sum_begin(sum_d);
+    vec_sum_begin(sum_dn);
+    for (size_t first = 0; first < width; first += VEC_SUM_LANES) {
+        VEC_EACH_PART
+        {
+            const size_t j = first + (size_t)v * VEC_LANES;
+            const size_t left = vec_left(width, first, v);
+            const vec d = vec_load(dout + j, left);
+            const vec d_normal = d * ((vec_load(x + j, left) - mean) * rstd);
+            const vec weight = vec_load(args->weight + j, left);
+            sum_d[v] += d * weight;
+            sum_dn[v] += d_normal * weight;
+            vec_store(args->dbias + j, vec_load(args->dbias + j, left) + d, left);
+            vec_store(args->dweight + j, vec_load(args->dweight + j, left) + d_normal, left);
+        }
     }
-    *mean_d = vec_sum(sum_d) / (float)width;
-    *mean_dn = vec_sum(sum_dn) / (float)width;
+    *mean_d = vec_sum_end(sum_d) / (float)width;
+    *mean_dn = vec_sum_end(sum_dn) / (float)width;
 }
 
 static void row_dx(const rank_layernorm_grad *args, size_t row, float mean_d, float mean_dn)

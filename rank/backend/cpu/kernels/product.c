@@ -3,7 +3,11 @@
  * A tile is a few rows of c times a few vectors of columns. Its sums stay in registers while the
  * loop goes through the depth: it loads a row of the panel, and multiplies each row's element of a
  * with it. A panel is stored in the order of reading. So one row (decoding) streams weights at the
- * speed of memory, and many rows (prefill, training) find the panel in the near caches.
+ * speed of memory. Many rows (prefill, training) use a block of panels that stays in the second
+ * cache, while the rows of a tile stay in the first.
+ *
+ * A matrix b that is not packed is read in place if its rows are close to each other. Rows far
+ * apart share the same few sets of the caches, so such a matrix is packed first.
  *
  * Registers hold the sums, the panel's vectors and one element of a. Tiles with few rows are wider,
  * because each step of a short chain of additions would wait for the one before. */
@@ -21,10 +25,13 @@ enum {
     TILE_VECTORS = 2, /* of a tile with TILE_ROWS rows */
     FEW_ROWS = 3, /* of a tile with WIDE_VECTORS; 3 × 4 sums, 4, … and one spilled at worst */
     WIDE_VECTORS = RANK_PANEL / VEC_LANES < 4 ? RANK_PANEL / VEC_LANES : 4,
-    ROWS_AT_ONCE = 8 * TILE_ROWS, /* rows of a that meet a panel before the next panel comes */
-    DEPTH_AT_ONCE = 1024,         /* of a panel that many rows meet: 128 KiB, in the second cache */
-    AHEAD = 8 * RANK_PANEL,       /* floats of the panel to fetch in advance */
-    LEVELS = 4,                   /* of the tree over RANK_LEAVES_MAX leaves */
+    DEPTH_AT_ONCE = 1024,      /* of panels that many rows meet */
+    ROWS_FLOATS = 144 * 1024,  /* of a, that stay in the second cache with a block of panels */
+    PANELS_FLOATS = 64 * 1024, /* of such a block: 256 KiB */
+    AHEAD = 24,                /* rows of the panel to fetch in advance */
+    FAR_ROW = 1024,            /* floats between rows of b from which on it is packed */
+    CUT_DEPTH = 256,           /* of a cut panel that is packed at a time */
+    LEVELS = 4,                /* of the tree over RANK_LEAVES_MAX leaves */
 };
 
 typedef vec sums[TILE_ROWS][WIDE_VECTORS > TILE_VECTORS ? WIDE_VECTORS : TILE_VECTORS];
@@ -39,6 +46,7 @@ typedef struct tile {
     size_t a_row;
     size_t a_depth;
     const float *b;
+    size_t b_row;
     float *c;
     size_t c_row;
     int leaves;
@@ -50,14 +58,15 @@ VEC_INLINE void add_chain(sums sum, int rows, int vectors, const tile *at, size_
                           size_t depth)
 {
     const float *a = at->a + first * at->a_depth;
-    const float *b = at->b + first * RANK_PANEL;
-    for (size_t k = 0; k < depth; k++, a += at->a_depth, b += RANK_PANEL) {
+    const size_t b_row = at->b_row;
+    const float *b = at->b + first * b_row;
+    for (size_t k = 0; k < depth; k++, a += at->a_depth, b += b_row) {
         vec panel[4];
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
             panel[v] = vec_get(b + v * VEC_LANES);
             if (v * VEC_LANES % 16 == 0) { /* once for each cache line */
-                __builtin_prefetch(b + AHEAD + v * VEC_LANES);
+                __builtin_prefetch(b + AHEAD * b_row + v * VEC_LANES);
             }
         }
 #pragma GCC unroll 16
@@ -124,8 +133,11 @@ VEC_INLINE void do_tile(int rows, int vectors, const tile *at)
         for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; v++) {
-                sum[r][v] = at->accumulate ? vec_get(at->c + (size_t)r * at->c_row + v * VEC_LANES)
-                                           : vec_set(0.0f);
+                const float *c = at->c + (size_t)r * at->c_row + v * VEC_LANES;
+                sum[r][v] = at->accumulate ? vec_get(c) : vec_set(0.0f);
+                if (at->accumulate && v * VEC_LANES % 16 == 0) {
+                    __builtin_prefetch(c + RANK_PANEL, 1); /* the next tile's */
+                }
             }
         }
         add_chain(sum, rows, vectors, at, 0, at->depth);
@@ -203,29 +215,56 @@ static void run_panel(tile at, size_t columns)
     }
 }
 
-/* Rows first … end of c, for a part of the depth. All these rows use a panel while it is near. */
-static void run_rows(const rank_product *args, size_t first, size_t end, tile at)
+/* Rows first … end of c, in the columns of a block of panels. */
+static void run_block(const rank_product *args, size_t first, size_t end, size_t columns, tile at)
 {
+    const size_t b_panel = args->b_row > 0 ? RANK_PANEL : args->depth * RANK_PANEL;
     const float *a = at.a;
-    for (size_t column = 0; column < args->columns; column += RANK_PANEL) {
-        const size_t left = args->columns - column;
-        for (size_t row = first; row < end; row += TILE_ROWS) {
-            at.rows = end - row < TILE_ROWS ? (int)(end - row) : TILE_ROWS;
-            at.a = a + row * args->a_row;
-            at.c = args->c + row * args->c_row + column;
+    const float *b = at.b;
+    float *c = at.c;
+    for (size_t row = first; row < end; row += TILE_ROWS) {
+        at.rows = end - row < TILE_ROWS ? (int)(end - row) : TILE_ROWS;
+        at.a = a + row * args->a_row;
+        at.b = b;
+        at.c = c + row * args->c_row;
+        for (size_t column = 0; column < columns; column += RANK_PANEL) {
+            const size_t left = columns - column;
             run_panel(at, left < RANK_PANEL ? left : RANK_PANEL);
+            at.b += b_panel;
+            at.c += RANK_PANEL;
         }
-        at.b += args->depth * RANK_PANEL;
     }
 }
 
-void KERNEL(product)(const rank_product *args)
+/* A part of the depth: blocks of rows, and for each of them blocks of panels. */
+static void run_depth(const rank_product *args, tile at)
+{
+    const size_t depth = at.depth > 0 ? at.depth : 1;
+    const size_t rows_fit = ROWS_FLOATS / depth / TILE_ROWS * TILE_ROWS;
+    const size_t panels_fit = PANELS_FLOATS / depth / RANK_PANEL * RANK_PANEL;
+    const size_t rows = rows_fit > TILE_ROWS ? rows_fit : TILE_ROWS;
+    const size_t columns = panels_fit > RANK_PANEL ? panels_fit : RANK_PANEL;
+    const float *b = at.b;
+    for (size_t row = 0; row < args->rows; row += rows) {
+        const size_t end = args->rows - row < rows ? args->rows : row + rows;
+        for (size_t column = 0; column < args->columns; column += columns) {
+            const size_t left = args->columns - column;
+            at.b = b + column * (args->b_row > 0 ? 1 : args->depth);
+            at.c = args->c + column;
+            run_block(args, row, end, left < columns ? left : columns, at);
+        }
+    }
+}
+
+/* b is packed, or its columns are whole panels. */
+static void run(const rank_product *args)
 {
     /* Few rows read a panel once, from memory, in one go. Leaves are not cut. */
     const int whole = args->rows <= TILE_ROWS || args->leaves > 1;
     const size_t depth_at_once = whole ? args->depth : DEPTH_AT_ONCE;
     tile at = {.a_row = args->a_row,
                .a_depth = args->a_depth,
+               .b_row = args->b_row > 0 ? args->b_row : RANK_PANEL,
                .c_row = args->c_row,
                .leaves = args->leaves,
                .accumulate = args->accumulate};
@@ -233,13 +272,60 @@ void KERNEL(product)(const rank_product *args)
     do {
         const size_t left = args->depth - done;
         at.depth = left < depth_at_once ? left : depth_at_once;
-        for (size_t row = 0; row < args->rows; row += ROWS_AT_ONCE) {
-            const size_t end = args->rows - row < ROWS_AT_ONCE ? args->rows : row + ROWS_AT_ONCE;
-            at.a = args->a + done * args->a_depth;
-            at.b = args->b + done * RANK_PANEL;
-            run_rows(args, row, end, at);
-        }
+        at.a = args->a + done * args->a_depth;
+        at.b = args->b + done * at.b_row;
+        run_depth(args, at);
         at.accumulate = 1;
         done += at.depth;
     } while (done < args->depth);
+}
+
+/* The columns of b behind its last whole panel, packed piece by piece. */
+static void run_cut(rank_product args, size_t whole)
+{
+    float packed[CUT_DEPTH * RANK_PANEL];
+    const float *from = args.b + whole;
+    const size_t from_row = args.b_row;
+    const size_t depth = args.depth;
+    size_t done = 0;
+    args.columns -= whole;
+    args.c += whole;
+    args.b = packed;
+    args.b_row = 0;
+    do {
+        args.depth = depth - done < CUT_DEPTH ? depth - done : CUT_DEPTH;
+        KERNEL(pack)
+        (&(rank_pack){.depth = args.depth,
+                      .columns = args.columns,
+                      .from = from + done * from_row,
+                      .from_row = from_row,
+                      .to = packed,
+                      .to_panel = args.depth * RANK_PANEL});
+        run(&args);
+        args.a += args.depth * args.a_depth;
+        args.accumulate = true;
+        done += args.depth;
+    } while (done < depth);
+}
+
+void KERNEL(product)(const rank_product *args)
+{
+    rank_product of = *args;
+    if (of.b_row >= FAR_ROW && of.scratch != NULL) {
+        KERNEL(pack)
+        (&(rank_pack){.depth = of.depth,
+                      .columns = of.columns,
+                      .from = of.b,
+                      .from_row = of.b_row,
+                      .to = of.scratch,
+                      .to_panel = of.depth * RANK_PANEL});
+        of.b = of.scratch;
+        of.b_row = 0;
+    }
+    const size_t whole = of.b_row > 0 ? of.columns / RANK_PANEL * RANK_PANEL : of.columns;
+    if (whole < of.columns) {
+        run_cut(of, whole);
+    }
+    of.columns = whole;
+    run(&of);
 }

@@ -56,6 +56,50 @@ static void expect(operands *all, const rank_product *args)
     }
 }
 
+/* How b is handed in. */
+typedef enum layout {
+    PACKED,
+    AS_IT_IS,  /* its rows near each other, and nothing behind the last */
+    FAR_APART, /* with room to pack it */
+    LAYOUTS,
+} layout;
+
+enum { FAR_ROW = 1100 };
+
+/* b as the layout has it, in memory of its own length. */
+static float *lay_out(const operands *all, rank_product *args, layout how)
+{
+    const size_t row = how == FAR_APART ? FAR_ROW : args->columns;
+    const size_t rows = args->depth > 0 ? args->depth : 1;
+    float *b = malloc(((rows - 1) * row + args->columns) * sizeof *b);
+    assert_non_null(b);
+    for (size_t k = 0; k < args->depth; k++) {
+        memcpy(b + k * row, all->b + k * args->columns, args->columns * sizeof *b);
+    }
+    args->b = b;
+    args->b_row = row;
+    args->scratch = how == FAR_APART ? (float *)all->packed : NULL;
+    return b;
+}
+
+static void run(operands *all, const rank_kernels *kernels, rank_product args, layout how)
+{
+    float *b = NULL;
+    fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
+    if (how == PACKED) {
+        kernels->pack(&(rank_pack){.depth = args.depth,
+                                   .columns = args.columns,
+                                   .from = all->b,
+                                   .from_row = args.columns,
+                                   .to = all->packed,
+                                   .to_panel = args.depth * RANK_PANEL});
+    } else {
+        b = lay_out(all, &args, how);
+    }
+    kernels->product(&args);
+    free(b);
+}
+
 /* The reference and every instruction set, for one shape. */
 static void compare(operands *all, rank_product args)
 {
@@ -73,17 +117,13 @@ static void compare(operands *all, rank_product args)
         if (kernels == NULL) {
             continue;
         }
-        fill(all->c, ROWS_MAX * COLUMNS_MAX, 3);
-        kernels->pack(&(rank_pack){.depth = args.depth,
-                                   .columns = args.columns,
-                                   .from = all->b,
-                                   .from_row = args.columns,
-                                   .to = all->packed,
-                                   .to_panel = args.depth * RANK_PANEL});
-        kernels->product(&args);
-        if (memcmp(all->c, all->expected, sizeof all->c) != 0) {
-            fail_msg("%s: %zu × %zu × %zu, %d leaves, accumulate %d, a_row %zu", fused[isa],
-                     args.rows, args.columns, args.depth, args.leaves, args.accumulate, args.a_row);
+        for (int how = 0; how < (args.leaves > 1 ? 1 : LAYOUTS); how++) {
+            run(all, kernels, args, (layout)how);
+            if (memcmp(all->c, all->expected, sizeof all->c) != 0) {
+                fail_msg("%s: %zu × %zu × %zu, %d leaves, accumulate %d, a_row %zu, layout %d",
+                         fused[isa], args.rows, args.columns, args.depth, args.leaves,
+                         args.accumulate, args.a_row, how);
+            }
         }
     }
 }
@@ -191,11 +231,11 @@ static void halves_of_the_depth_add_up_to_the_whole(void **state)
 static void a_transposed_matrix_packs_alike(void **state)
 {
     (void)state;
-    enum { DEPTH = 70, COLUMNS = 83, PACKED = 96 * DEPTH };
+    enum { DEPTH = 70, COLUMNS = 83, COUNT = 96 * DEPTH };
     static float b[DEPTH * COLUMNS];
     static float turned[COLUMNS * DEPTH];
-    static float packed[2][PACKED];
-    assert_int_equal(rank_pack_count(DEPTH, COLUMNS), PACKED);
+    static float packed[2][COUNT];
+    assert_int_equal(rank_pack_count(DEPTH, COLUMNS), COUNT);
     fill(b, DEPTH * COLUMNS, 4);
     for (size_t k = 0; k < DEPTH; k++) {
         for (size_t j = 0; j < COLUMNS; j++) {
@@ -207,8 +247,8 @@ static void a_transposed_matrix_packs_alike(void **state)
         if (kernels == NULL) {
             continue;
         }
-        fill(packed[0], PACKED, 7);
-        fill(packed[1], PACKED, 8);
+        fill(packed[0], COUNT, 7);
+        fill(packed[1], COUNT, 8);
         kernels->pack(
             &(rank_pack){DEPTH, COLUMNS, b, COLUMNS, false, packed[0], DEPTH * RANK_PANEL});
         kernels->pack(

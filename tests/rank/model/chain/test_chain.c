@@ -47,7 +47,10 @@ static void bed_open(bed *b)
     rank_model_init(&b->config, 5, b->params);
     b->hooks = rank_hooks_flat(b->params);
     assert_ok(rank_device_open("cpu", &b->device, &error), &error);
-    assert_ok(rank_model_create(&(rank_model_options){&b->config, &b->device, TOKENS, true},
+    assert_ok(rank_model_create(&(rank_model_options){.config = &b->config,
+                                                      .device = &b->device,
+                                                      .token_count_max = TOKENS,
+                                                      .training = true},
                                 &b->model, &error),
               &error);
 }

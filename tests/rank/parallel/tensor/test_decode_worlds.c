@@ -1,12 +1,14 @@
 /* A model cut between 1, 2 and 4 ranks: the same logits to the bit, over every transport, whatever
  * the batch and the chunks of a prompt; and nearly the same between 3. Every rank decodes the same
- * script of steps; rank 0's neighbour in the grid of worlds is compared byte for byte. */
+ * script of steps; rank 0's neighbour in the grid of worlds is compared byte for byte. A training
+ * step on the same tokens has the same log-probabilities, and the loss that follows from them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/shards.h"
 #include "model/family.h"
+#include "proto/digest.h"
 #include "ranks.h"
 #include "support.h"
 
@@ -276,12 +278,124 @@ static void three_ranks_come_close(void **state)
     free_world(&w);
 }
 
+/* A training step over the tokens of all sequences, on one rank: its logits, and its loss. */
+typedef struct lesson {
+    int32_t ids[ROWS_MAX];
+    int32_t targets[ROWS_MAX];
+    int32_t start[SEQUENCES + 1];
+    float logits[ROWS_MAX][VOCAB];
+    double loss_sum;
+} lesson;
+
+static void take_lesson(const world *w, lesson *l)
+{
+    base_error error;
+    rank_device device;
+    rank_model *model;
+    rank_result result;
+    int32_t rows[ROWS_MAX];
+    const rank_hooks hooks = rank_hooks_flat(w->params);
+    for (int i = 0; i < ROWS_MAX; i++) {
+        rows[i] = i;
+        l->ids[i] = token(i / TOKENS, i % TOKENS);
+        l->targets[i] = token(i / TOKENS, i % TOKENS + 1);
+        l->start[i / TOKENS + 1] = i + 1;
+    }
+    const rank_batch batch = {ROWS_MAX, l->ids, l->targets, SEQUENCES, l->start};
+    float *grads = calloc(rank_model_param_count(&w->config), sizeof *grads);
+    assert_non_null(grads);
+    assert_ok(rank_device_open("cpu", &device, &error), &error);
+    assert_ok(rank_model_create(&(rank_model_options){.config = &w->config,
+                                                      .device = &device,
+                                                      .token_count_max = ROWS_MAX,
+                                                      .training = true},
+                                &model, &error),
+              &error);
+    assert_ok(rank_model_forward(model, &hooks, &batch,
+                                 &(rank_logits){rows, ROWS_MAX, l->logits[0]}, NULL, &error),
+              &error);
+    assert_ok(rank_model_train(model, &hooks, &batch, grads, &result, &error), &error);
+    l->loss_sum = result.loss_sum;
+    rank_model_destroy(model);
+    rank_device_close(&device);
+    free(grads);
+}
+
+/* The digest of all rows' log-probabilities; `from` has rows of `stride` logits. */
+static void digest_log_probabilities(const float *from, size_t stride,
+                                     char hex[PROTO_DIGEST_HEX_BYTES])
+{
+    uint8_t digest[PROTO_DIGEST_BYTES];
+    double *all = malloc((size_t)ROWS_MAX * VOCAB * sizeof *all);
+    assert_non_null(all);
+    for (size_t row = 0; row < ROWS_MAX; row++) {
+        const float *logits = from + row * stride;
+        double sum = 0.0;
+        for (size_t v = 0; v < VOCAB; v++) {
+            sum += exp((double)logits[v]);
+        }
+        for (size_t v = 0; v < VOCAB; v++) {
+            all[row * VOCAB + v] = (double)logits[v] - log(sum);
+        }
+    }
+    proto_sha256(all, (size_t)ROWS_MAX * VOCAB * sizeof *all, digest);
+    proto_digest_hex(digest, hex);
+    free(all);
+}
+
+/* The loss of the engine's logits, by the operation that training uses. */
+static double loss_of(const world *w, const lesson *l)
+{
+    base_error error;
+    rank_device device;
+    double loss = 0.0;
+    float *logits = malloc(sizeof l->logits);
+    assert_non_null(logits);
+    for (size_t row = 0; row < ROWS_MAX; row++) {
+        memcpy(logits + row * VOCAB, (*w->logits)[row / TOKENS][row % TOKENS],
+               VOCAB * sizeof *logits);
+    }
+    assert_ok(rank_device_open("cpu", &device, &error), &error);
+    device.backend->cross_entropy(device.queue, &(rank_cross_entropy){.rows = ROWS_MAX,
+                                                                      .vocab_size = VOCAB,
+                                                                      .targets = l->targets,
+                                                                      .logits = logits,
+                                                                      .loss = &loss});
+    rank_device_close(&device);
+    free(logits);
+    return loss;
+}
+
+static void training_has_the_log_probabilities_of_every_world(void **state)
+{
+    (void)state;
+    static const script scripts[] = {{SEQUENCES, TOKENS}, {1, 1}, {SEQUENCES, 7}};
+    lesson *l = calloc(1, sizeof *l);
+    char expected[PROTO_DIGEST_HEX_BYTES];
+    world w = new_world(&config_of_4);
+    assert_non_null(l);
+    take_lesson(&w, l);
+    digest_log_probabilities(l->logits[0], VOCAB, expected);
+    for (int ranks = 1; ranks <= 4; ranks *= 2) {
+        for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+            char found[PROTO_DIGEST_HEX_BYTES];
+            run_world(&w, ranks, COLL_TRANSPORT_SHM, scripts[i]);
+            digest_log_probabilities((*w.logits)[0][0], PADDED, found);
+            assert_string_equal(found, expected);
+            assert_true(loss_of(&w, l) == l->loss_sum);
+        }
+    }
+    free(l);
+    free_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_world_has_the_same_bits),
         cmocka_unit_test(batch_and_chunks_change_no_bit),
         cmocka_unit_test(three_ranks_come_close),
+        cmocka_unit_test(training_has_the_log_probabilities_of_every_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
