@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exitcode.h"
@@ -293,10 +294,12 @@ int launch_run_job(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     base_error error = {0};
+    int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
     base_timestamp(inference.started_at);
-    if (infers && launch_inference_check(options->job.output.directory, &error) != BASE_OK) {
+    if (infers &&
+        launch_inference_lock(options->job.output.directory, &lock_fd, &error) != BASE_OK) {
         return launch_report_error(&error);
     }
     if (open_record(run, &error) != BASE_OK) {
@@ -323,6 +326,9 @@ int launch_run_job(launch_cli_run *run)
                          run->record != NULL && launch_record_is_whole(run->record));
     const int exit_status = run->result.exit_status;
     launch_record_close(run->record);
+    if (lock_fd >= 0) {
+        (void)close(lock_fd);
+    }
     launch_lease_destroy(run->lease);
     launch_job_result_fini(&run->result);
     return exit_status;

@@ -12,6 +12,7 @@
 #include "base/path.h"
 #include "record/inference_figures.h"
 #include "record/inference_lesson.h"
+#include "record/out_directory.h"
 #include "record/run.h"
 
 #define INFERENCE_LAB "02-tp-inference-cloud"
@@ -36,7 +37,7 @@ static base_status read_json(const char *out, const char *name, json_t **json, b
     return *json != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_INVALID, "%s: %s", path, flaw.text);
 }
 
-base_status launch_inference_check(const char *out, base_error *reterr)
+static base_status check_out(const char *out, base_error *reterr)
 {
     json_t *manifest = NULL;
     base_error unread;
@@ -49,6 +50,20 @@ base_status launch_inference_check(const char *out, base_error *reterr)
     return ours ? BASE_OK
                 : base_fail(reterr, BASE_ERR_INVALID,
                             "--out %s holds the record of a training, and stays as it is", out);
+}
+
+base_status launch_inference_lock(const char *out, int *lock_fd, base_error *reterr)
+{
+    base_status status = launch_out_directory_lock(out, lock_fd, reterr);
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--out");
+    }
+    status = check_out(out, reterr);
+    if (status != BASE_OK) {
+        (void)close(*lock_fd);
+        *lock_fd = -1;
+    }
+    return status;
 }
 
 const char *launch_inference_suspect(double speedup, double parameters, int ranks, bool network,

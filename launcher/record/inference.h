@@ -17,8 +17,11 @@ typedef struct launch_inference {
     const launch_rank_info *ranks; /* (world_size), NULL: not known */
 } launch_inference;
 
-/* BASE_ERR_INVALID if the directory has the record of a training, whose manifest would be lost. */
-BASE_MUST_CHECK base_status launch_inference_check(const char *out, base_error *reterr);
+/* Makes the directory if it is missing, and locks it until *lock_fd is closed. BASE_ERR_BUSY: another
+ * run writes there. BASE_ERR_INVALID: it has the record of a training, whose manifest would be
+ * lost. */
+BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
+                                                  base_error *reterr);
 
 /* Reads OUT/results.json and writes OUT/manifest.json. */
 BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, base_error *reterr);

@@ -39,6 +39,11 @@ typedef struct launch_out_directory {
     char inputs[LAUNCH_INPUTS_MAX][BASE_PATH_BYTES]; /* below path */
 } launch_out_directory;
 
+/* Makes the directory at path if it is missing, and locks it until *fd is closed. BASE_ERR_BUSY
+ * names the process that has it. */
+BASE_MUST_CHECK base_status launch_out_directory_lock(const char *path, int *fd,
+                                                      base_error *reterr);
+
 /* Makes the directory if it is missing, and locks it, but changes nothing in it. BASE_ERR_BUSY
  * names the process that has it. BASE_ERR_INVALID if it holds other things than a record, or if the
  * job would overwrite what it reads or logs there. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "generate/free_memory.h"
 
 enum { STATE_EVERY_S = 1 };
 
@@ -39,25 +40,6 @@ bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
                    " MB of memory that are free",
                    copies, copies == 1 ? "model" : "models", needed >> 20, free_bytes >> 20);
     return false;
-}
-
-/* UINT64_MAX: not known. */
-static uint64_t free_bytes(void)
-{
-    static const char key[] = "MemAvailable:";
-    char line[128];
-    uint64_t kilobytes = UINT64_MAX >> 10;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, key, sizeof key - 1) == 0) {
-            kilobytes = strtoull(line + sizeof key - 1, NULL, 10);
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return kilobytes << 10;
 }
 
 static base_status broadcast_state(coll_comm *comm, int32_t *state, base_error *reterr)
@@ -209,7 +191,7 @@ static base_status run_both(const rank_generate_options *options, const char *co
     if (rank != 0) {
         status = wait_for_rank_0(options->comm, &state, reterr);
     } else if (!rank_baseline_fits(rank_model_param_count(options->config) * sizeof(float), ranks,
-                                   free_bytes(), baseline->reason)) {
+                                   rank_free_memory_bytes(""), baseline->reason)) {
         state = STATE_NO_ROOM;
         status = broadcast_state(options->comm, &state, reterr);
     } else {

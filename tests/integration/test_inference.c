@@ -1,10 +1,12 @@
 /* Whole inference jobs: one model on several ranks, and its record. */
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -454,6 +456,25 @@ static void a_training_keeps_its_manifest(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "holds the record of a training"));
 }
 
+/* Another run has the directory: nothing is started, and nothing in it changes. */
+static void a_directory_is_for_one_run_at_a_time(void **state)
+{
+    (void)state;
+    static test_program program;
+    char out[BASE_PATH_BYTES];
+    base_error error;
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "taken"));
+    assert_ok(base_mkdirs(out, &error), &error);
+    const int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 1);
+    assert_non_null(strstr(program.text[TEST_STDERR], "is being written by another run"));
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(rmdir(out), 0); /* it is empty */
+    assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
+}
+
 static void impossible_speed_ups_are_suspect(void **state)
 {
     (void)state;
@@ -569,6 +590,7 @@ int main(void)
         cmocka_unit_test(each_rank_says_where_its_time_went),
         cmocka_unit_test(libcoll_counts_what_a_token_costs),
         cmocka_unit_test(a_training_keeps_its_manifest),
+        cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
         cmocka_unit_test(impossible_speed_ups_are_suspect),
         cmocka_unit_test(the_checkpoint_has_the_stop_tokens),
         cmocka_unit_test(the_checkpoint_has_the_suffix_of_prompts),
