@@ -49,7 +49,7 @@ static void errors_say_what_a_value_must_be(void **state)
     static const struct {
         const char *key;
         const char *text;
-        const char *said;
+        const char *expected;
     } cases[] = {
         {"count", "0", "0: must be a whole number from 1 to 9"},
         {"count", "10", "from 1 to 9"},
@@ -76,7 +76,7 @@ static void errors_say_what_a_value_must_be(void **state)
         base_error error = {.message = ""};
         sample record = sample_defaults;
         if (set(&record, cases[i].key, cases[i].text, &error) == BASE_OK ||
-            strstr(error.message, cases[i].said) == NULL) {
+            strstr(error.message, cases[i].expected) == NULL) {
             fail_msg("%s = '%s': '%s'", cases[i].key, cases[i].text, error.message);
         }
     }

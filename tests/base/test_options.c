@@ -22,14 +22,14 @@ static void note(void *user, const base_field *field)
 }
 
 /* getopt reorders the pointers, but does not change the strings. */
-static base_status parse(const char *const *words, sample *record, seen_options *seen, int *rest,
-                         const char *operands[WORDS_MAX], base_error *error)
+static base_status parse(const char *const *arguments, sample *record, seen_options *seen,
+                         int *rest, const char *operands[WORDS_MAX], base_error *error)
 {
     char *argv[WORDS_MAX] = {(char *)"program"};
     int argc = 1;
     const base_option_set set = {.fields = &sample_fields, .record = record};
-    for (; words[argc - 1] != NULL; argc++) {
-        argv[argc] = (char *)words[argc - 1];
+    for (; arguments[argc - 1] != NULL; argc++) {
+        argv[argc] = (char *)arguments[argc - 1];
     }
     *record = sample_defaults;
     const base_command_line line = {
@@ -50,9 +50,9 @@ static void options_reach_the_record(void **state)
     seen_options seen = {.names = ""};
     int rest = 0;
     const char *operands[WORDS_MAX];
-    const char *const words[] = {"one", "--rate=0.25", "-n", "7",  "--quiet", "two",
-                                 "-h",  "--wai",       "2",  "--", "--name",  NULL};
-    assert_ok(parse(words, &record, &seen, &rest, operands, &error), &error);
+    const char *const arguments[] = {"one", "--rate=0.25", "-n", "7",  "--quiet", "two",
+                                     "-h",  "--wai",       "2",  "--", "--name",  NULL};
+    assert_ok(parse(arguments, &record, &seen, &rest, operands, &error), &error);
     assert_true(record.rate == 0.25);
     assert_int_equal(record.count, 7);
     assert_false(record.loud);
@@ -69,8 +69,8 @@ static void errors_name_what_is_wrong(void **state)
 {
     (void)state;
     static const struct {
-        const char *words[3];
-        const char *said;
+        const char *arguments[3];
+        const char *expected;
     } cases[] = {
         {{"--count", "0"}, "--count: 0: must be a whole number from 1 to 9"},
         {{"-n", "x"}, "--count: 'x'"},
@@ -88,9 +88,9 @@ static void errors_name_what_is_wrong(void **state)
         seen_options seen = {.names = ""};
         int rest = 0;
         const char *operands[WORDS_MAX];
-        if (parse(cases[i].words, &record, &seen, &rest, operands, &error) == BASE_OK ||
-            strstr(error.message, cases[i].said) == NULL) {
-            fail_msg("%s: '%s'", cases[i].words[0], error.message);
+        if (parse(cases[i].arguments, &record, &seen, &rest, operands, &error) == BASE_OK ||
+            strstr(error.message, cases[i].expected) == NULL) {
+            fail_msg("%s: '%s'", cases[i].arguments[0], error.message);
         }
     }
 }

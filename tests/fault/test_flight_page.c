@@ -69,9 +69,9 @@ static void after_a_rank_was_killed(void **state)
     assert_true(first > 1 && second > 1);
     assert_int_equal(kill(second, SIGKILL), 0);
     assert_int_equal(test_program_wait(&run.program), 128 + SIGKILL);
-    const char *said = strstr(run.program.text[TEST_STDERR], "error: rank 1");
-    assert_non_null(said);
-    assert_non_null(strstr(said, "flight.html")); /* the error first, then where to look */
+    const char *line = strstr(run.program.text[TEST_STDERR], "error: rank 1");
+    assert_non_null(line);
+    assert_non_null(strstr(line, "flight.html")); /* the error first, then where to look */
     json_t *json = flight_of(0);
     const char *reason = json_string_value(json_object_get(json, "reason"));
     assert_non_null(strstr(reason, "rank 1"));

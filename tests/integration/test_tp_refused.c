@@ -71,16 +71,16 @@ static int run(const char *ranks, const char *prompt)
     return code;
 }
 
-/* The launcher itself refuses, before it starts a rank: there is one line on standard error with this
- * text in it, and no answer. */
-static void expect_refused(const char *ranks, const char *prompt, const char *words)
+/* The launcher itself refuses, before it starts a rank. There is one line on standard error with
+ * this text in it, and no answer. */
+static void expect_refused(const char *ranks, const char *prompt, const char *expected)
 {
     const int code = run(ranks, prompt);
-    const char *said = program.text[TEST_STDERR];
-    const char *end = strchr(said, '\n');
-    if (code != BASE_EXIT_USAGE || strstr(said, words) == NULL || strstr(said, "(pid") != NULL ||
+    const char *line = program.text[TEST_STDERR];
+    const char *end = strchr(line, '\n');
+    if (code != BASE_EXIT_USAGE || strstr(line, expected) == NULL || strstr(line, "(pid") != NULL ||
         end == NULL || end[1] != '\0' || program.text_bytes[TEST_STDOUT] != 0) {
-        fail_msg("exit code %d, and '%s' is not the one line: %s%s", code, words, said,
+        fail_msg("exit code %d, and '%s' is not the one line: %s%s", code, expected, line,
                  program.text[TEST_STDOUT]);
     }
 }
@@ -154,7 +154,7 @@ static void headers_that_do_not_match(void **state)
     static const struct {
         const char *what; /* in the header, */
         const char *with;
-        const char *words; /* of the refusal */
+        const char *expected; /* of the refusal */
     } cases[] = {
         {"h.0.ln_1.bias\":{\"dtype\":\"F32\"", "h.0.ln_1.bias\":{\"dtype\":\"I32\"",
          "tensor h.0.ln_1.bias is I32, not F32"},
@@ -166,7 +166,7 @@ static void headers_that_do_not_match(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_checkpoint();
         replace("model.safetensors", cases[i].what, cases[i].with);
-        expect_refused("2", "the boy", cases[i].words);
+        expect_refused("2", "the boy", cases[i].expected);
     }
 }
 
@@ -177,7 +177,7 @@ static void offsets_that_do_not_match(void **state)
     static const struct {
         int begin; /* moved by this, */
         int end;   /* and this */
-        const char *words;
+        const char *expected;
     } cases[] = {
         {4, 4, "tensor transformer.ln_f.bias: its offsets are outside the file"},
         {-4, -4, "tensor transformer.ln_f.bias: an overlap before it"},
@@ -194,7 +194,7 @@ static void offsets_that_do_not_match(void **state)
         (void)snprintf(with, sizeof with, "[%d,%d]", begin + cases[i].begin, end + cases[i].end);
         write_checkpoint();
         replace("model.safetensors", what, with);
-        expect_refused("2", "the boy", cases[i].words);
+        expect_refused("2", "the boy", cases[i].expected);
     }
     write_checkpoint();
     size_t size_bytes = 0;

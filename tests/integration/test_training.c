@@ -252,9 +252,9 @@ static void a_long_sentence_is_shortened(void **state)
     }
     json_t *manifest = training_manifest(&one);
     const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), 0);
-    const char *told = json_string_value(json_object_get(rank, "first_sentence"));
-    assert_memory_equal(told, "abc abc ", 8);
-    assert_int_equal(strlen(told), 100 + strlen("…"));
+    const char *shown = json_string_value(json_object_get(rank, "first_sentence"));
+    assert_memory_equal(shown, "abc abc ", 8);
+    assert_int_equal(strlen(shown), 100 + strlen("…"));
     json_decref(manifest);
 }
 

@@ -89,13 +89,13 @@ static void hang_up(fake_rank *fake)
 /* Closes its connection before it dies, which it does only after SIGTERM. */
 static void die_slowly(fake_rank *fake, int signal_number)
 {
-    int heard = 0;
+    int received = 0;
     sigset_t term;
     (void)sigemptyset(&term);
     (void)sigaddset(&term, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &term, NULL);
     hang_up(fake);
-    (void)sigwait(&term, &heard);
+    (void)sigwait(&term, &received);
     (void)raise(signal_number);
 }
 

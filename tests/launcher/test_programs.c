@@ -143,29 +143,30 @@ static int run_joined(const char *what, const char *timeout, int *exit_code)
                                              FAKE_RANK_PATH, NULL},
                        (const char *const[]){deed, "FAKE_RANK=1", "FAKE_AT=2", NULL});
     *exit_code = test_program_wait(&program);
-    const char *said = strstr(program.text[TEST_STDOUT], "I am ");
-    assert_non_null(said);
-    return (int)strtol(said + 5, NULL, 10);
+    const char *line = strstr(program.text[TEST_STDOUT], "I am ");
+    assert_non_null(line);
+    return (int)strtol(line + 5, NULL, 10);
 }
 
 /* Messages name the program's pid, not the subreaper's, and so do those of its peers. */
 static void a_rank_is_named_by_its_own_pid(void **state)
 {
     (void)state;
-    char words[128];
+    char expected[128];
     int exit_code = 0;
     int pid = run_joined("fail", "30", &exit_code);
-    (void)snprintf(words, sizeof words, "rank 1 (pid %d) failed in all_reduce #7: the disk", pid);
+    (void)snprintf(expected, sizeof expected, "rank 1 (pid %d) failed in all_reduce #7: the disk",
+                   pid);
     assert_int_equal(exit_code, 5);
-    assert_non_null(strstr(program.text[TEST_STDERR], words));
+    assert_non_null(strstr(program.text[TEST_STDERR], expected));
     pid = run_joined("kill", "30", &exit_code);
-    (void)snprintf(words, sizeof words, "rank 1 (pid %d) was ended by SIGKILL", pid);
+    (void)snprintf(expected, sizeof expected, "rank 1 (pid %d) was ended by SIGKILL", pid);
     assert_int_equal(exit_code, 128 + SIGKILL);
-    assert_non_null(strstr(program.text[TEST_STDERR], words));
+    assert_non_null(strstr(program.text[TEST_STDERR], expected));
     pid = run_joined("stop", "0.5", &exit_code);
-    (void)snprintf(words, sizeof words, "(rank 1, pid %d, is stopped: SIGSTOP", pid);
+    (void)snprintf(expected, sizeof expected, "(rank 1, pid %d, is stopped: SIGSTOP", pid);
     assert_int_equal(exit_code, 1);
-    assert_non_null(strstr(program.text[TEST_STDERR], words));
+    assert_non_null(strstr(program.text[TEST_STDERR], expected));
     test_program_assert_no_children();
 }
 
@@ -174,7 +175,7 @@ static void wrong_command_lines_are_refused(void **state)
     (void)state;
     static const struct {
         const char *arguments[6];
-        const char *words;
+        const char *expected;
     } wrong[] = {
         {{"--"}, "must be followed by a program"},
         {{"--", "no-such-program-at-all"}, "there is no program no-such-program-at-all in PATH"},
@@ -189,7 +190,7 @@ static void wrong_command_lines_are_refused(void **state)
         const char *arguments[8] = {FAKE_LAUNCHER_PATH};
         memcpy(&arguments[1], wrong[i].arguments, sizeof wrong[i].arguments);
         assert_int_equal(run(arguments), 2);
-        assert_non_null(strstr(program.text[TEST_STDERR], wrong[i].words));
+        assert_non_null(strstr(program.text[TEST_STDERR], wrong[i].expected));
     }
 }
 

@@ -44,7 +44,7 @@ static void errors_name_what_is_wrong(void **state)
     static const struct {
         const char *name;
         const char *text;
-        const char *said;
+        const char *expected;
     } cases[] = {
         {"p.jsonl", "{\"prompt\":\"a\"}\nb\n", "p.jsonl: line 2"},
         {"p.jsonl", "{\"text\":\"a\"}\n", "no \"prompt\""},
@@ -61,7 +61,7 @@ static void errors_name_what_is_wrong(void **state)
         proto_prompts prompts;
         if (read_text(cases[i].name, cases[i].text, strlen(cases[i].text), &prompts, &error) !=
                 BASE_ERR_INVALID ||
-            strstr(error.message, cases[i].said) == NULL) {
+            strstr(error.message, cases[i].expected) == NULL) {
             fail_msg("'%s': '%s'", cases[i].text, error.message);
         }
         assert_null(prompts.texts);

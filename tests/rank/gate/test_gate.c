@@ -55,13 +55,13 @@ static int check(const char *const *variables)
     return exit_status;
 }
 
-static void expect_refusal(const char *words)
+static void expect_refusal(const char *expected)
 {
     const int exit_status = check(NULL);
-    if (exit_status != 6 || strstr(program.text[TEST_STDERR], words) == NULL ||
+    if (exit_status != 6 || strstr(program.text[TEST_STDERR], expected) == NULL ||
         strstr(program.text[TEST_STDOUT], "the sum is right") != NULL) {
-        fail_msg("wanted 6 and \"%s\", got %d: %s%s", words, exit_status, program.text[TEST_STDERR],
-                 program.text[TEST_STDOUT]);
+        fail_msg("wanted 6 and \"%s\", got %d: %s%s", expected, exit_status,
+                 program.text[TEST_STDERR], program.text[TEST_STDOUT]);
     }
 }
 
@@ -77,19 +77,19 @@ static void right_papers_let_all_ranks_in(void **state)
     assert_non_null(strstr(program.text[TEST_STDERR], "estimate: 1.00 USD"));
 }
 
-static void launch(const char *const words[4], int expected, const char *says)
+static void launch(const char *const flags[4], int expected, const char *expected_text)
 {
     char keyring[BASE_PATH_BYTES];
     (void)snprintf(keyring, sizeof keyring, "%s",
                    test_directory_path(&paper.directory, "keyring.json"));
     test_program_start(&program,
                        (const char *const[]){LAUNCHER_PATH, "--mode", "gate-check", "--no-bind",
-                                             "--dry-run", "--keyring", keyring, words[0], words[1],
-                                             words[2], words[3], NULL},
+                                             "--dry-run", "--keyring", keyring, flags[0], flags[1],
+                                             flags[2], flags[3], NULL},
                        NULL);
     const int exit_status = test_program_wait(&program);
-    if (exit_status != expected || strstr(program.text[TEST_STDERR], says) == NULL) {
-        fail_msg("wanted %d and \"%s\", got %d: %s", expected, says, exit_status,
+    if (exit_status != expected || strstr(program.text[TEST_STDERR], expected_text) == NULL) {
+        fail_msg("wanted %d and \"%s\", got %d: %s", expected, expected_text, exit_status,
                  program.text[TEST_STDERR]);
     }
 }

@@ -99,7 +99,7 @@ typedef struct ranges {
     int count;
     size_t offset[8];
     size_t length[8];
-    float seen[8]; /* the range's first gradient when it was told */
+    float seen[8]; /* the range's first gradient when it was reported */
 } ranges;
 
 static void note_range(void *user, size_t offset, size_t count, rank_mark mark)

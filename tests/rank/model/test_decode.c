@@ -32,7 +32,7 @@ typedef struct bed {
 /* Sequence s holds the tokens of segment s: 23 and 17. */
 static const int lengths[] = {23, 17, 0};
 
-/* What one forward pass says of every position. */
+/* The logits of one forward pass at every position. */
 static void expect_forward(bed *b)
 {
     base_error error;

@@ -10,7 +10,7 @@
 static const char *const isa_names[] = {"baseline", "avx2", "avx512"};
 enum { ISA_COUNT = 3 };
 
-/* The exponential is said to be within 1.5 units in the last place. */
+/* The exponential must be within 1.5 units in the last place. */
 static void the_exponential_is_close(void **state)
 {
     (void)state;

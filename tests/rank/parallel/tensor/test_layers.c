@@ -253,7 +253,7 @@ static void layer_body(test_rank *rank)
         status = rank_tp_group_check(b.group, &rank->error);
     }
     const uint64_t made = coll_comm_operations(comm, COLL_ALL_REDUCE) - before;
-    const uint64_t told = status == BASE_OK ? rank_tp_group_costs(b.group).count : 0;
+    const uint64_t counted = status == BASE_OK ? rank_tp_group_costs(b.group).count : 0;
     const size_t mine = test->columns / (size_t)rank->size;
     const size_t first = (size_t)rank->rank * mine;
     for (size_t row = 0; row < ROWS; row++) { /* a rank's columns, of what all have as well */
@@ -263,7 +263,7 @@ static void layer_body(test_rank *rank)
     bed_close(&b);
     RANK_CHECK(rank, status == BASE_OK);
     RANK_CHECK(rank, made == test->all_reduces);
-    RANK_CHECK(rank, told == made);
+    RANK_CHECK(rank, counted == made);
     RANK_CHECK(rank, !test->each_has_all ||
                          memcmp(out, test->alone, sizeof(float) * ROWS * test->columns) == 0);
 }
