@@ -69,9 +69,9 @@ static void after_a_rank_was_killed(void **state)
     assert_true(first > 1 && second > 1);
     assert_int_equal(kill(second, SIGKILL), 0);
     assert_int_equal(test_program_wait(&run.program), 128 + SIGKILL);
-    const char *line = strstr(run.program.text[TEST_STDERR], "error: rank 1");
-    assert_non_null(line);
-    assert_non_null(strstr(line, "flight.html")); /* the error first, then where to look */
+    const char *error_line = strstr(run.program.text[TEST_STDERR], "error: rank 1");
+    assert_non_null(error_line);
+    assert_non_null(strstr(error_line, "flight.html")); /* the error first, then where to look */
     json_t *json = flight_of(0);
     const char *reason = json_string_value(json_object_get(json, "reason"));
     assert_non_null(strstr(reason, "rank 1"));
@@ -81,7 +81,22 @@ static void after_a_rank_was_killed(void **state)
     assert_non_null(strstr(page, "was ended by SIGKILL"));
     assert_non_null(strstr(page, "all_reduce float"));
     free(page);
+}
+
+/* The page of these records; the caller frees it. */
+static char *page_of(const char *const *records, int ranks)
+{
+    test_directory directory;
+    base_error error;
+    void *page = NULL;
+    size_t size_bytes = 0;
+    test_directory_make(&directory);
+    assert_ok(launch_flight_write(directory.path, records, ranks, "because", &error), &error);
+    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
+                             &size_bytes, &error),
+              &error);
     test_directory_remove(&directory);
+    return page;
 }
 
 /* Two ranks that disagree, and one that sends no JSON at all. */
@@ -98,15 +113,7 @@ static void the_page_shows_which_ranks_disagree(void **state)
         "not JSON",
         NULL,
     };
-    test_directory directory;
-    base_error error;
-    void *page = NULL;
-    size_t size_bytes = 0;
-    test_directory_make(&directory);
-    assert_ok(launch_flight_write(directory.path, records, 4, "because", &error), &error);
-    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
-                             &size_bytes, &error),
-              &error);
+    char *page = page_of(records, 4);
     assert_non_null(strstr(page, "because"));
     assert_non_null(strstr(page, "a&lt;b"));
     assert_null(strstr(page, "a<b"));
@@ -114,7 +121,6 @@ static void the_page_shows_which_ranks_disagree(void **state)
     assert_non_null(strstr(page, "(began +30 µs)"));
     assert_non_null(strstr(page, "pending"));
     free(page);
-    test_directory_remove(&directory);
 }
 
 static double attribute_of(const char *element, const char *name)
@@ -140,15 +146,7 @@ static void the_timeline_has_one_clock(void **state)
         "\"operation\":\"broadcast\",\"began_unix_us\":-5,\"took_us\":-1}]}",
         NULL,
     };
-    test_directory directory;
-    base_error error;
-    void *page = NULL;
-    size_t size_bytes = 0;
-    test_directory_make(&directory);
-    assert_ok(launch_flight_write(directory.path, records, 3, "because", &error), &error);
-    assert_ok(base_file_read(test_directory_path(&directory, "flight.html"), 1 << 20, &page,
-                             &size_bytes, &error),
-              &error);
+    char *page = page_of(records, 3);
     const char *first = strstr(page, "<rect class=\"compute\"");
     const char *second = strstr(first + 1, "<rect class=\"compute\"");
     const char *pending = strstr(page, "<rect class=\"exchange\"");
@@ -166,7 +164,6 @@ static void the_timeline_has_one_clock(void **state)
     assert_non_null(strstr(page, "no record</text>"));
     assert_null(strstr(page, "<b>"));
     free(page);
-    test_directory_remove(&directory);
 }
 
 int main(void)

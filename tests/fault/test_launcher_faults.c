@@ -357,25 +357,8 @@ static void a_full_disk_ends_the_job(void **state)
     test_directory directory;
     fake_job_setup(&directory);
     /* a limit on the size of files acts like a full disk, except for the errno */
-    const char *const arguments[] = {
-        "/bin/sh",
-        "-c",
-        "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\"",
-        FAKE_LAUNCHER_PATH,
-        "--no-plots",
-        "--no-scaling",
-        "--quiet",
-        "--steps",
-        FAKE_ENDLESS,
-        "--data",
-        test_directory_path(&directory, "data.jsonl"),
-        "--tokenizer",
-        test_directory_path(&directory, "tokenizer.json"),
-        "--out",
-        test_directory_path(&directory, "out"),
-        NULL,
-    };
-    test_program_start(&program, arguments, NULL);
+    fake_job_start_in_shell(&program, &directory, "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\"",
+                            FAKE_LIST("--quiet", "--steps", FAKE_ENDLESS), NULL);
     assert_int_equal(test_program_wait(&program), 1);
     test_program_assert_no_children();
     assert_non_null(strstr(program.text[TEST_STDERR], "timings.jsonl"));

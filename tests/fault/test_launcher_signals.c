@@ -103,24 +103,8 @@ static void ignored_signals_stay_ignored(void **state)
     (void)state;
     test_directory directory;
     fake_job_setup(&directory);
-    const char *const arguments[] = {
-        "/bin/sh",
-        "-c",
-        "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
-        FAKE_LAUNCHER_PATH,
-        "--no-plots",
-        "--no-scaling",
-        "--steps",
-        FAKE_ENDLESS,
-        "--data",
-        test_directory_path(&directory, "data.jsonl"),
-        "--tokenizer",
-        test_directory_path(&directory, "tokenizer.json"),
-        "--out",
-        test_directory_path(&directory, "out"),
-        NULL,
-    };
-    test_program_start(&program, arguments, FAKE_LIST("FAKE_LINES=same"));
+    fake_job_start_in_shell(&program, &directory, "trap '' HUP INT CHLD; exec \"$0\" \"$@\"",
+                            FAKE_LIST("--steps", FAKE_ENDLESS), FAKE_LIST("FAKE_LINES=same"));
     test_program_wait_text(&program, TEST_STDOUT, "step 3\n");
     assert_int_equal(kill(program.pid, SIGHUP), 0);
     assert_int_equal(kill(program.pid, SIGINT), 0);

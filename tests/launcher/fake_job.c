@@ -27,14 +27,16 @@ void fake_job_teardown(test_directory *directory)
     test_directory_remove(directory);
 }
 
-void fake_job_start(test_program *program, const test_directory *directory,
-                    const char *const *flags, const char *const *variables)
+void fake_job_start_in_shell(test_program *program, const test_directory *directory,
+                             const char *script, const char *const *flags,
+                             const char *const *variables)
 {
-    const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
-        FAKE_LAUNCHER_PATH, "--no-plots", "--no-scaling", "--data", NULL,
-        "--tokenizer",      NULL,         "--out",        NULL,
-    };
-    int count = 4;
+    const char *arguments[TEST_PROGRAM_ARGS_MAX] = {"/bin/sh", "-c", script};
+    int count = script != NULL ? 3 : 0;
+    arguments[count++] = FAKE_LAUNCHER_PATH;
+    arguments[count++] = "--no-plots";
+    arguments[count++] = "--no-scaling";
+    arguments[count++] = "--data";
     arguments[count++] = test_directory_path(directory, "data.jsonl");
     arguments[count++] = "--tokenizer";
     arguments[count++] = test_directory_path(directory, "tokenizer.json");
@@ -45,6 +47,12 @@ void fake_job_start(test_program *program, const test_directory *directory,
     }
     arguments[count] = NULL;
     test_program_start(program, arguments, variables);
+}
+
+void fake_job_start(test_program *program, const test_directory *directory,
+                    const char *const *flags, const char *const *variables)
+{
+    fake_job_start_in_shell(program, directory, NULL, flags, variables);
 }
 
 int fake_job_run(test_program *program, const test_directory *directory, const char *const *flags,

@@ -16,6 +16,11 @@ void fake_job_teardown(test_directory *directory);
 void fake_job_start(test_program *program, const test_directory *directory,
                     const char *const *flags, const char *const *variables);
 
+/* The same in a shell: script ends with exec "$0" "$@", which is the launcher. NULL: no shell. */
+void fake_job_start_in_shell(test_program *program, const test_directory *directory,
+                             const char *script, const char *const *flags,
+                             const char *const *variables);
+
 /* Starts the job, waits, and checks that no process is left. Returns the exit status. */
 int fake_job_run(test_program *program, const test_directory *directory, const char *const *flags,
                  const char *const *variables);

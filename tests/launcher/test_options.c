@@ -9,15 +9,15 @@
 enum { ARGS_MAX = 32 };
 
 /* Parses "launcher WORDS…" (NULL-terminated). */
-static base_status parse(launch_options *options, const char *const *arguments, base_error *error)
+static base_status parse(launch_options *options, const char *const *given, base_error *error)
 {
     static char copies[ARGS_MAX][256];
     char *arguments[ARGS_MAX + 1] = {0};
     int count = 0;
     (void)snprintf(copies[0], sizeof copies[0], "launcher");
     arguments[count++] = copies[0];
-    for (int i = 0; arguments[i] != NULL && count < ARGS_MAX; i++) {
-        (void)snprintf(copies[count], sizeof copies[0], "%s", arguments[i]);
+    for (int i = 0; given[i] != NULL && count < ARGS_MAX; i++) {
+        (void)snprintf(copies[count], sizeof copies[0], "%s", given[i]);
         arguments[count] = copies[count];
         count++;
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "cpu_device.h"
 #include "fixture.h"
 #include "support.h"
 
@@ -13,26 +13,9 @@ enum { STEPS = 10 };
 
 static const double TOLERANCE = 2e-6;
 
-static rank_device device;
-
-static int open_device(void **state)
-{
-    base_error error;
-    (void)state;
-    assert_ok(rank_device_open("cpu", &device, &error), &error);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    rank_device_close(&device);
-    return 0;
-}
-
 static void adamw(rank_adamw args)
 {
-    device.backend->adamw(device.queue, &args);
+    test_device.backend->adamw(test_device.queue, &args);
 }
 
 static void check_close(const char *what, const float *got, const float *expected, size_t count)
@@ -144,5 +127,5 @@ int main(void)
         cmocka_unit_test(a_range_without_decay_has_none),
         cmocka_unit_test(ranges_change_nothing),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, test_device_open, test_device_close);
 }

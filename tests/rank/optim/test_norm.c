@@ -2,33 +2,16 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "backend/backend.h"
+#include "cpu_device.h"
 #include "support.h"
 
 enum { COUNT = 5 * RANK_NORM_BLOCK + 77 };
 
-static rank_device device;
-
-static int open_device(void **state)
-{
-    base_error error;
-    (void)state;
-    assert_ok(rank_device_open("cpu", &device, &error), &error);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    rank_device_close(&device);
-    return 0;
-}
-
 static double sum_squares(const float *values, size_t count)
 {
     double sum = -1.0;
-    device.backend->sum_squares(device.queue,
-                                &(rank_sum_squares){.values = values, .count = count, .sum = &sum});
+    test_device.backend->sum_squares(
+        test_device.queue, &(rank_sum_squares){.values = values, .count = count, .sum = &sum});
     return sum;
 }
 
@@ -88,5 +71,5 @@ int main(void)
         cmocka_unit_test(blocks_add_up_in_order),
         cmocka_unit_test(values_that_are_not_finite_show_in_the_sum),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, test_device_open, test_device_close);
 }

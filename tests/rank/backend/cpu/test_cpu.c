@@ -3,25 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "cpu_device.h"
 #include "support.h"
-
-static rank_device device;
-
-static int open_device(void **state)
-{
-    base_error error;
-    (void)state;
-    assert_ok(rank_device_open("cpu", &device, &error), &error);
-    return 0;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    rank_device_close(&device);
-    return 0;
-}
 
 static void the_backend_names_its_kernels(void **state)
 {
@@ -29,9 +12,9 @@ static void the_backend_names_its_kernels(void **state)
     base_error error;
     rank_device none;
     rank_backend_info info;
-    assert_int_equal(device.backend->abi, RANK_BACKEND_ABI);
-    assert_int_equal(device.backend->size_bytes, sizeof(rank_backend));
-    device.backend->info(device.queue, &info);
+    assert_int_equal(test_device.backend->abi, RANK_BACKEND_ABI);
+    assert_int_equal(test_device.backend->size_bytes, sizeof(rank_backend));
+    test_device.backend->info(test_device.queue, &info);
     assert_non_null(info.kernels);
     assert_non_null(strstr(info.matrix_library, "oneDNN "));
     assert_status(rank_device_open("abacus", &none, &error), BASE_ERR_NOTFOUND);
@@ -46,15 +29,16 @@ static void the_best_fall_and_the_lowest_index_wins(void **state)
                                    0, 1, 2, 3,  4, 5};
     int32_t index[3 * 4];
     float value[3 * 4];
-    device.backend->best(device.queue,
-                         &(rank_best){3, 6, .k = 4, values, .index = index, .value = value});
+    test_device.backend->best(test_device.queue,
+                              &(rank_best){3, 6, .k = 4, values, .index = index, .value = value});
     static const int32_t expected[] = {1, 2, 4, 0, 0, 1, 2, 3, 5, 4, 3, 2};
     assert_memory_equal(index, expected, sizeof expected);
     for (int i = 0; i < 12; i++) {
         assert_true(value[i] == values[i / 4 * 6 + expected[i]]);
     }
     int32_t first[3];
-    device.backend->best(device.queue, &(rank_best){3, 6, .k = 1, values, .index = first});
+    test_device.backend->best(test_device.queue,
+                              &(rank_best){3, 6, .k = 1, values, .index = first});
     assert_int_equal(first[0], 1);
     assert_int_equal(first[1], 0);
     assert_int_equal(first[2], 5);
@@ -69,10 +53,10 @@ static void rows_move_together_and_apart(void **state)
         at[i] = (float)i;
     }
     const rank_move_rows moved = {.count = 3, .total = 6, .width = 2, .rows = rows, .at = at};
-    device.backend->gather_rows(device.queue, &moved);
+    test_device.backend->gather_rows(test_device.queue, &moved);
     static const float together[] = {2, 3, 4, 5, 8, 9};
     assert_memory_equal(at, together, sizeof together);
-    device.backend->spread_rows(device.queue, &moved);
+    test_device.backend->spread_rows(test_device.queue, &moved);
     static const float apart[] = {0, 0, 2, 3, 4, 5, 0, 0, 8, 9, 0, 0};
     assert_memory_equal(at, apart, sizeof apart);
 }
@@ -90,8 +74,8 @@ static void gradients_are_scaled_and_clipped(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double norm = 0.0;
         float scale = 0.0f;
-        device.backend->grad_scale(
-            device.queue,
+        test_device.backend->grad_scale(
+            test_device.queue,
             &(rank_grad_scale){&sum_squares, &tokens, cases[i].norm_max, &norm, &scale});
         assert_true(norm == 2.0);
         assert_true(scale == cases[i].scale);
@@ -106,14 +90,14 @@ static void a_difference_is_found(void **state)
     bool equal = false;
     double largest = -1.0;
     const rank_difference args = {a, b, 3, &equal, &largest};
-    device.backend->difference(device.queue, &args);
+    test_device.backend->difference(test_device.queue, &args);
     assert_true(equal && largest == 0.0);
     b[2] = -0.0f; /* equal in value, not in bytes */
-    device.backend->difference(device.queue, &args);
+    test_device.backend->difference(test_device.queue, &args);
     assert_true(!equal && largest == 0.0);
     b[0] = 1.5f;
     a[1] = NAN;
-    device.backend->difference(device.queue, &args);
+    test_device.backend->difference(test_device.queue, &args);
     assert_true(!equal && isnan(largest));
 }
 
@@ -124,8 +108,8 @@ static void rows_without_a_target_have_no_loss(void **state)
     static const int32_t targets[] = {1, -1, 2};
     float logits[3][4] = {{0, 0, 0, 0}, {9, 9, 9, 9}, {0, 0, 0, 0}};
     double loss = 10.0;
-    device.backend->cross_entropy(device.queue,
-                                  &(rank_cross_entropy){3, 4, targets, logits[0], false, &loss});
+    test_device.backend->cross_entropy(
+        test_device.queue, &(rank_cross_entropy){3, 4, targets, logits[0], false, &loss});
     assert_true(fabs(loss - 10.0 - 2.0 * log(4.0)) < 1e-6);
 }
 
@@ -139,5 +123,5 @@ int main(void)
         cmocka_unit_test(a_difference_is_found),
         cmocka_unit_test(rows_without_a_target_have_no_loss),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, test_device_open, test_device_close);
 }
