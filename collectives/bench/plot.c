@@ -2,17 +2,13 @@
 #include "plot.h"
 
 #include <errno.h>
-#include <spawn.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/clock.h"
+#include "base/gnuplot.h"
 #include "options.h"
-
-enum { SAID_BYTES = 512 };
 
 /* Rows of one type, operation and root follow each other: the row after the last of `first`'s. */
 static int series_end(const bench_shared *shared, int first)
@@ -93,54 +89,6 @@ void bench_plot_script(FILE *out, const char *path, const bench_options *options
     (void)fputs("unset multiplot\n", out);
 }
 
-/* Starts gnuplot reading script_fd, its output going to said_fd; 0 or an errno. */
-static int start_gnuplot(int script_fd, int said_fd, pid_t *pid)
-{
-    static char program[] = "gnuplot";
-    char *const argv[] = {program, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    int failed = posix_spawn_file_actions_init(&actions);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = posix_spawnattr_init(&attributes);
-    if (failed == 0) {
-        (void)sigemptyset(&none);
-        failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK) ||
-                 posix_spawnattr_setsigmask(&attributes, &none) ||
-                 posix_spawn_file_actions_adddup2(&actions, script_fd, 0) ||
-                 posix_spawn_file_actions_adddup2(&actions, said_fd, 1) ||
-                 posix_spawn_file_actions_adddup2(&actions, said_fd, 2);
-        failed = failed ? ENOMEM : posix_spawnp(pid, program, &actions, &attributes, argv, environ);
-        (void)posix_spawnattr_destroy(&attributes);
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return failed;
-}
-
-static base_status run_gnuplot(const char *path, int script_fd, int said_fd, base_error *reterr)
-{
-    char said[SAID_BYTES];
-    pid_t pid = 0;
-    int ended = 0;
-    const int failed = start_gnuplot(script_fd, said_fd, &pid);
-    if (failed != 0) {
-        return base_fail(reterr, failed == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO, "no plot: %s",
-                         failed == ENOENT ? "gnuplot is not installed" : strerrordesc_np(failed));
-    }
-    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
-    }
-    if (!WIFEXITED(ended) || WEXITSTATUS(ended) != 0) {
-        const ssize_t got = pread(said_fd, said, sizeof said - 1, 0);
-        said[got > 0 ? got : 0] = '\0';
-        return base_fail(reterr, BASE_ERR_IO, "gnuplot could not draw %s: %s", path,
-                         said + strspn(said, " \n\t"));
-    }
-    return BASE_OK;
-}
-
 /* Sizes are drawn by powers of two, which zero is none of. */
 static bool has_sizes(const bench_shared *shared)
 {
@@ -159,27 +107,26 @@ base_status bench_plot_draw(const char *path, const bench_options *options,
     if (!has_sizes(shared)) {
         return base_fail(reterr, BASE_ERR_INVALID, "no plot: all sizes are 0");
     }
-    const int said_fd = memfd_create("gnuplot-said", MFD_CLOEXEC);
     const int script_fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
     FILE *script = script_fd >= 0 ? fdopen(script_fd, "w+") : NULL;
-    if (said_fd < 0 || script == NULL) {
+    if (script == NULL) {
         status = base_fail_errno(reterr, errno, "no plot");
-        goto out;
+        if (script_fd >= 0) {
+            (void)close(script_fd);
+        }
+        return status;
     }
     bench_plot_script(script, path, options, shared);
     if (fflush(script) != 0 || lseek(script_fd, 0, SEEK_SET) != 0) {
         status = base_fail_errno(reterr, errno, "no plot");
-        goto out;
+    } else {
+        status = base_gnuplot_run(&(base_gnuplot){.directory_fd = -1,
+                                                  .script_fd = script_fd,
+                                                  .timeout_ns = BASE_NO_DEADLINE},
+                                  reterr);
+        status =
+            status != BASE_OK ? base_error_prepend(reterr, status, "no plot %s", path) : status;
     }
-    status = run_gnuplot(path, script_fd, said_fd, reterr);
-out:
-    if (script != NULL) {
-        (void)fclose(script);
-    } else if (script_fd >= 0) {
-        (void)close(script_fd);
-    }
-    if (said_fd >= 0) {
-        (void)close(said_fd);
-    }
+    (void)fclose(script);
     return status;
 }

@@ -3,13 +3,13 @@
 #include "sweep.h"
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/gnuplot.h"
 #include "base/status.h"
 
 static int ranks_of_host(int ranks, int ranks_per_host, int host)
@@ -137,31 +137,6 @@ static void write_script(const sweep_options *options, const sweep *result, FILE
     (void)fputc('\n', out);
 }
 
-/* Runs gnuplot on the script; what it says goes to standard error. */
-static base_status draw(int script_fd, base_error *reterr)
-{
-    static char program[] = "gnuplot";
-    char *const argv[] = {program, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t pid = 0;
-    int ended = 0;
-    int failed = posix_spawn_file_actions_init(&actions);
-    if (failed == 0) {
-        failed = posix_spawn_file_actions_adddup2(&actions, script_fd, STDIN_FILENO);
-        failed = failed != 0 ? failed : posix_spawnp(&pid, program, &actions, NULL, argv, environ);
-        (void)posix_spawn_file_actions_destroy(&actions);
-    }
-    if (failed != 0) {
-        return base_fail(reterr, failed == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO, "no plot: %s",
-                         failed == ENOENT ? "gnuplot is not installed" : strerrordesc_np(failed));
-    }
-    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_IO, "gnuplot could not draw");
-}
-
 base_status sweep_plot(const sweep_options *options, const sweep *result, base_error *reterr)
 {
     const int fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
@@ -178,7 +153,10 @@ base_status sweep_plot(const sweep_options *options, const sweep *result, base_e
         status = base_fail(reterr, BASE_ERR_IO, "no plot: %s", strerrordesc_np(errno));
     }
     if (status == BASE_OK) {
-        status = draw(fd, reterr);
+        status = base_gnuplot_run(
+            &(base_gnuplot){.directory_fd = -1, .script_fd = fd, .timeout_ns = BASE_NO_DEADLINE},
+            reterr);
+        status = status != BASE_OK ? base_error_prepend(reterr, status, "no plot") : status;
     }
     (void)fclose(script);
     return status;

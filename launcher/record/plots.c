@@ -2,26 +2,17 @@
  * record.c when a run is finished. */
 #include "record/plots.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/pidfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/utf8.h"
+#include "base/gnuplot.h"
 #include "record/chart.h"
 
-enum { COMPLAINT_BYTES = 300, PATH_BYTES = BASE_PATH_BYTES + 64 };
+enum { PATH_BYTES = BASE_PATH_BYTES + 64 };
 
-static const char SCRIPT_HEAD[] =
+const char LAUNCH_PLOTS_HEAD[] =
     "# Draws the .png files from the .dat files beside it: gnuplot plots.gp\n"
     "set encoding utf8\n"
     "set terminal pngcairo size 1200,720 font 'sans,15' background rgb '#ffffff'\n"
@@ -189,7 +180,7 @@ static base_status write_script(const launch_out_directory *directory, const lau
                                 base_error *reterr)
 {
     launch_text text = {0};
-    launch_text_put(&text, SCRIPT_HEAD);
+    launch_text_put(&text, LAUNCH_PLOTS_HEAD);
     if (run->summary->scaling_count > 0) {
         put_scaling_script(&text, run);
     }
@@ -215,112 +206,34 @@ base_status launch_plots_write(const launch_out_directory *directory, const laun
     return status == BASE_OK ? write_script(directory, run, reterr) : status;
 }
 
-/* Starts `gnuplot plots.gp` in the directory, with its output on output_fd. Returns 0 or an
- * errno. */
-static int start_gnuplot(const launch_out_directory *directory, int output_fd, pid_t *pid)
+static void remove_pictures(int directory_fd)
 {
-    static char program[] = "gnuplot";
-    static char script[] = "plots.gp";
-    char *const argv[] = {program, script, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    sigset_t all;
-    int failed = posix_spawn_file_actions_init(&actions);
-    if (failed != 0) {
-        return failed;
-    }
-    failed = posix_spawnattr_init(&attributes);
-    if (failed == 0) {
-        (void)sigemptyset(&none);
-        (void)sigfillset(&all);
-        failed =
-            posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF) ||
-            posix_spawnattr_setsigmask(&attributes, &none) ||
-            posix_spawnattr_setsigdefault(&attributes, &all) ||
-            posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0) ||
-            posix_spawn_file_actions_adddup2(&actions, output_fd, 1) ||
-            posix_spawn_file_actions_adddup2(&actions, output_fd, 2) ||
-            posix_spawn_file_actions_addfchdir_np(&actions, directory->fd);
-        failed = failed ? ENOMEM : posix_spawnp(pid, program, &actions, &attributes, argv, environ);
-        (void)posix_spawnattr_destroy(&attributes);
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return failed;
+    (void)unlinkat(directory_fd, "scaling.png", 0);
+    (void)unlinkat(directory_fd, "loss.png", 0);
+    (void)unlinkat(directory_fd, "steptime.png", 0);
+    (void)unlinkat(directory_fd, LAUNCH_CURVE_PNG, 0);
 }
 
-/* Waits for the child until the deadline, then ends it. Returns whether it ended in time; *status
- * is waitpid's. */
-static bool wait_for(pid_t pid, int64_t deadline_ns, int *status)
+void launch_plots_draw(int directory_fd, const char *path, int64_t timeout_ns, launch_text *notes)
 {
-    struct pollfd watched = {.fd = pidfd_open(pid, 0), .events = POLLIN};
-    int ready = 0;
-    while (watched.fd >= 0 && ready == 0) {
-        const int timeout_ms = base_deadline_poll_ms(deadline_ns, 1000);
-        ready = poll(&watched, 1, timeout_ms);
-        if (timeout_ms == 0 || (ready < 0 && errno != EINTR)) {
-            break;
-        }
-        ready = ready < 0 ? 0 : ready;
+    base_error error;
+    const base_status status = base_gnuplot_run(&(base_gnuplot){.directory_fd = directory_fd,
+                                                                .script = "plots.gp",
+                                                                .timeout_ns = timeout_ns},
+                                                &error);
+    if (status == BASE_OK) {
+        return;
     }
-    if (ready <= 0) {
-        (void)kill(pid, SIGKILL);
+    if (status == BASE_ERR_NOTFOUND) {
+        launch_text_printf(notes, "no plots: %s; %s/plots.gp draws them later\n", error.message,
+                           path);
+        return;
     }
-    if (watched.fd >= 0) {
-        (void)close(watched.fd);
-    }
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
-    }
-    return ready > 0;
-}
-
-/* The first line of gnuplot's output that is neither blank nor its pointer to a column. */
-static void read_complaint(int output_fd, char complaint[COMPLAINT_BYTES])
-{
-    char said[4096];
-    const ssize_t got = pread(output_fd, said, sizeof said - 1, 0);
-    said[got > 0 ? got : 0] = '\0';
-    complaint[0] = '\0';
-    char *rest = NULL;
-    for (char *line = strtok_r(said, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
-        line += strspn(line, " \t");
-        if (line[0] != '\0' && line[0] != '^') {
-            base_utf8_copy(complaint, COMPLAINT_BYTES, line);
-        }
-    }
-}
-
-static void remove_pictures(const launch_out_directory *directory)
-{
-    (void)unlinkat(directory->fd, "scaling.png", 0);
-    (void)unlinkat(directory->fd, "loss.png", 0);
-    (void)unlinkat(directory->fd, "steptime.png", 0);
-}
-
-void launch_plots_draw(const launch_out_directory *directory, int64_t timeout_ns,
-                       launch_text *notes)
-{
-    char complaint[COMPLAINT_BYTES];
-    pid_t pid = 0;
-    int status = 0;
-    const int output_fd = memfd_create("gnuplot-output", MFD_CLOEXEC);
-    const int failed = output_fd < 0 ? errno : start_gnuplot(directory, output_fd, &pid);
-    if (failed != 0) {
-        launch_text_printf(notes, "no plots: %s; %s/plots.gp draws them later\n",
-                           failed == ENOENT ? "gnuplot is not installed" : strerrordesc_np(failed),
-                           directory->path);
-    } else if (!wait_for(pid, base_deadline_after_ns(timeout_ns), &status)) {
-        remove_pictures(directory);
-        launch_text_printf(notes, "no plots: gnuplot took longer than %lld s and was ended\n",
-                           (long long)(timeout_ns / BASE_NS_PER_S));
-    } else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        remove_pictures(directory);
-        read_complaint(output_fd, complaint);
-        launch_text_printf(notes, "no plots: gnuplot failed on %s/plots.gp: %s\n", directory->path,
-                           complaint[0] != '\0' ? complaint : "it said nothing");
-    }
-    if (output_fd >= 0) {
-        (void)close(output_fd);
+    remove_pictures(directory_fd);
+    if (status == BASE_ERR_TIMEOUT) {
+        launch_text_printf(notes, "no plots: %s\n", error.message);
+    } else {
+        launch_text_printf(notes, "no plots: gnuplot failed on %s/plots.gp: %s\n", path,
+                           error.message);
     }
 }

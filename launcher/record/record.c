@@ -317,8 +317,8 @@ static base_status write_results(launch_record *record, const launch_run *run, b
     status = launch_plots_write(&record->directory, run, &error);
     keep_first(&first, reterr, status, &error);
     if (status == BASE_OK && record->options.plots) {
-        launch_plots_draw(&record->directory, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S,
-                          &record->notes);
+        launch_plots_draw(record->directory.fd, record->directory.path,
+                          LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S, &record->notes);
     }
     return first;
 }

@@ -157,7 +157,7 @@ static void a_gnuplot_that_hangs_is_ended(void **state)
                   &(launch_out_options){.path = test_directory_path(&scratch, "out")}, &directory,
                   &error),
               &error);
-    launch_plots_draw(&directory, 100 * BASE_NS_PER_MS, &notes);
+    launch_plots_draw(directory.fd, directory.path, 100 * BASE_NS_PER_MS, &notes);
     launch_out_directory_close(&directory);
     assert_non_null(strstr(notes.data, "was ended"));
     assert_false(has_file("out/scaling.png"));
