@@ -287,7 +287,17 @@ static base_status finish_inference(const launch_cli_run *run, const launch_infe
     inference.exit_status = result->exit_status;
     inference.message = reason.message;
     inference.ranks = result->ranks;
-    return launch_inference_write(&inference, reterr);
+    inference.plots = run->options->plots;
+    launch_text notes = {0};
+    const base_status status = launch_inference_write(&inference, &notes, reterr);
+    if (notes.data != NULL && !run->options->quiet) {
+        base_log(BASE_LOG_INFO, "%.*s", (int)strcspn(notes.data, "\n"), notes.data);
+    }
+    launch_text_fini(&notes);
+    if (status == BASE_OK && !run->options->quiet) {
+        base_log(BASE_LOG_INFO, "record: %s", run->options->job.output.directory);
+    }
+    return status;
 }
 
 int launch_run_job(launch_cli_run *run)

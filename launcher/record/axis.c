@@ -88,20 +88,32 @@ static void put_tick(launch_text *text, const launch_axis *axis, double value)
     }
 }
 
+static void put_x_tick(launch_text *text, const launch_plot *plot, double value)
+{
+    /* a tick at the right end would reach out of the drawing */
+    const double x = launch_plot_x(plot, value);
+    const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
+    launch_text_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
+                       at_end ? plot->left + plot->width + MARGIN_RIGHT : x,
+                       plot->top + plot->height + 18, at_end ? "end" : "middle");
+}
+
 static void put_x_ticks(launch_text *text, const launch_plot *plot)
 {
+    for (int i = 0; i < plot->x_tick_count; i++) {
+        put_x_tick(text, plot, log10(plot->x_ticks[i]));
+        launch_text_printf(text, "%g</text>", plot->x_ticks[i]);
+    }
+    if (plot->x.logarithmic) {
+        return;
+    }
     const double first = ceil(plot->x.low / plot->x.tick - 1e-9);
     for (int i = 0; i < TICKS_MAX; i++) {
         const double value = (first + i) * plot->x.tick;
         if (value > plot->x.high + 1e-9 * plot->x.tick) {
             break;
         }
-        /* a tick at the right end would reach out of the drawing */
-        const double x = launch_plot_x(plot, value);
-        const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
-        launch_text_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-                           at_end ? plot->left + plot->width + MARGIN_RIGHT : x,
-                           plot->top + plot->height + 18, at_end ? "end" : "middle");
+        put_x_tick(text, plot, value);
         put_tick(text, &plot->x, value);
         launch_text_put(text, "</text>");
     }

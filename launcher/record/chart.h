@@ -32,6 +32,8 @@ typedef struct launch_plot {
     double height;
     launch_axis x;
     launch_axis y;
+    const double *x_ticks; /* (x_tick_count): where the ticks of a logarithmic x axis are */
+    int x_tick_count;
     const char *x_label; /* plain text, ours: not escaped */
     const char *y_label;
     const char *title; /* for screen readers */

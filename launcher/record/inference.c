@@ -2,8 +2,11 @@
  * end of a job. What was not measured is null. */
 #include "record/inference.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +15,9 @@
 #include "base/path.h"
 #include "record/inference_figures.h"
 #include "record/inference_lesson.h"
+#include "record/inference_report.h"
 #include "record/out_directory.h"
+#include "record/plots.h"
 #include "record/run.h"
 
 #define INFERENCE_LAB "02-tp-inference-cloud"
@@ -145,15 +150,17 @@ static void put_exchange(json_t *object, bool *failed, const launch_inference_fi
         slowest != NULL ? number(slowest->held_up_ms) : json_null());
 }
 
-static void put_figures(json_t *object, bool *failed, const launch_inference *run,
-                        const launch_inference_figures *of)
+static const char *suspect_of(const launch_inference *run, const launch_inference_figures *of)
 {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    const char *suspect =
-        launch_inference_suspect(of->speedup, of->parameters, (int)run->job->job.world_size,
-                                 over_network(run->job), cache > 0 ? (double)cache : 0);
-    launch_text lesson = {0};
-    launch_inference_lesson(of, suspect, &lesson);
+    return launch_inference_suspect(of->speedup, of->parameters, (int)run->job->job.world_size,
+                                    over_network(run->job), cache > 0 ? (double)cache : 0);
+}
+
+static void put_figures(json_t *object, bool *failed, const launch_inference *run,
+                        const launch_inference_figures *of, const launch_text *lesson)
+{
+    const char *suspect = suspect_of(run, of);
     put(object, failed, "single_gpu_per_token_ms", number(of->single.per_token_ms));
     put(object, failed, "tp_per_token_ms", number(of->shared.per_token_ms));
     put(object, failed, "speedup", number(of->speedup));
@@ -164,8 +171,7 @@ static void put_figures(json_t *object, bool *failed, const launch_inference *ru
         of->curve.point_count > 0 ? number(of->curve.predicted_crossover_d_model) : json_null());
     put_exchange(object, failed, of);
     put(object, failed, "lesson_notes",
-        lesson.data != NULL && !lesson.failed ? json_string(lesson.data) : NULL);
-    launch_text_fini(&lesson);
+        lesson->data != NULL && !lesson->failed ? json_string(lesson->data) : NULL);
 }
 
 static void put_origin(json_t *object, bool *failed, const launch_inference *run)
@@ -189,33 +195,139 @@ static void put_origin(json_t *object, bool *failed, const launch_inference *run
     put(object, failed, "max_rss_bytes", peaks);
 }
 
-base_status launch_inference_write(const launch_inference *run, base_error *reterr)
+/* manifest.json's text, to be freed; NULL: no memory. */
+static char *describe(const launch_inference *run, const launch_inference_figures *of,
+                      const launch_text *lesson)
 {
-    const char *out = run->job->output.directory;
-    char path[BASE_PATH_BYTES];
-    json_t *results = NULL;
     bool failed = false;
-    base_status status = read_json(out, "results.json", &results, reterr);
-    if (status == BASE_OK) {
-        status = base_path_join(out, "manifest.json", path, reterr);
-    }
-    if (status != BASE_OK) {
-        json_decref(results);
-        return status;
-    }
-    launch_inference_figures of;
-    launch_inference_read(results, &of);
     json_t *object = json_object();
     put_lab(object, &failed, run);
-    put_figures(object, &failed, run, &of);
+    put_figures(object, &failed, run, of, lesson);
     put_origin(object, &failed, run);
     char *text =
         failed ? NULL
                : json_dumps(object, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
-    status = text != NULL ? base_file_write(path, text, strlen(text), reterr)
-                          : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", path);
-    free(text);
     json_decref(object);
-    json_decref(results);
+    return text;
+}
+
+/* Saves OUT/name and frees the text. */
+static base_status save(const char *out, const char *name, launch_text *text, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    base_status status = base_path_join(out, name, path, reterr);
+    if (status == BASE_OK) {
+        status = launch_text_save(text, path, reterr);
+    }
+    launch_text_fini(text);
     return status;
+}
+
+/* Those of an older run do not stay. */
+static void remove_curve(int directory_fd)
+{
+    static const char *const names[] = {LAUNCH_CURVE_PNG, LAUNCH_CURVE_DATA, "plots.gp"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        (void)unlinkat(directory_fd, names[i], 0);
+    }
+}
+
+static base_status write_curve_files(const launch_inference_view *view, base_error *reterr)
+{
+    launch_figure figure;
+    launch_text data = {0};
+    launch_text script = {0};
+    char subtitle[LAUNCH_INFO_BYTES * 2];
+    const char *out = view->run->job->output.directory;
+    const launch_run_info *info = view->info;
+    (void)snprintf(subtitle, sizeof subtitle, "%s, %d CPUs, %d ranks, commit %s",
+                   info->cpu[0] != '\0' ? info->cpu : info->host, info->cpus_allowed,
+                   view->figures->curve.ranks, info->git_commit);
+    launch_curve_figure(&view->figures->curve, &figure);
+    launch_figure_data(&data, &figure);
+    launch_text_put(&script, LAUNCH_PLOTS_HEAD);
+    if (launch_figure_has_points(&figure)) { /* gnuplot would end at an empty drawing */
+        launch_figure_script(&script, &figure, subtitle, LAUNCH_CURVE_DATA, LAUNCH_CURVE_PNG);
+    }
+    const base_status status = save(out, LAUNCH_CURVE_DATA, &data, reterr);
+    const base_status scripted = save(out, "plots.gp", &script, status == BASE_OK ? reterr : NULL);
+    return status == BASE_OK ? scripted : status;
+}
+
+static base_status write_curve(const launch_inference_view *view, launch_text *notes,
+                               base_error *reterr)
+{
+    const char *out = view->run->job->output.directory;
+    const int directory_fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory_fd < 0) {
+        return base_fail_errno(reterr, errno, "cannot open %s", out);
+    }
+    base_status status = BASE_OK;
+    remove_curve(directory_fd);
+    if (view->figures->curve.point_count > 0) {
+        status = write_curve_files(view, reterr);
+        if (status == BASE_OK && view->run->plots) {
+            launch_plots_draw(directory_fd, out, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S, notes);
+        }
+    }
+    (void)close(directory_fd);
+    return status;
+}
+
+static base_status write_report(const launch_inference_view *view, base_error *reterr)
+{
+    launch_text page = {0};
+    const base_status status = launch_inference_report(view, &page, reterr);
+    if (status != BASE_OK) {
+        launch_text_fini(&page);
+        return status;
+    }
+    return save(view->run->job->output.directory, "report.html", &page, reterr);
+}
+
+static base_status write_all(launch_inference_view *view, launch_text *notes, base_error *reterr)
+{
+    char path[BASE_PATH_BYTES];
+    launch_text lesson = {0};
+    launch_inference_lesson(view->figures, suspect_of(view->run, view->figures), &lesson);
+    char *manifest = describe(view->run, view->figures, &lesson);
+    base_status status =
+        manifest != NULL
+            ? base_path_join(view->run->job->output.directory, "manifest.json", path, reterr)
+            : base_fail(reterr, BASE_ERR_MEMORY, "no memory for manifest.json");
+    if (status == BASE_OK) {
+        status = base_file_write(path, manifest, strlen(manifest), reterr);
+    }
+    view->manifest = manifest;
+    view->lesson_notes = lesson.data;
+    if (status == BASE_OK) {
+        status = write_curve(view, notes, reterr);
+    }
+    if (status == BASE_OK) {
+        status = write_report(view, reterr);
+    }
+    free(manifest);
+    launch_text_fini(&lesson);
+    return status;
+}
+
+base_status launch_inference_write(const launch_inference *run, launch_text *notes,
+                                   base_error *reterr)
+{
+    static const launch_file_digest no_data = {.path = ""};
+    json_t *results = NULL;
+    launch_inference_figures figures;
+    launch_run_info info;
+    const base_status status =
+        read_json(run->job->output.directory, "results.json", &results, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    launch_inference_read(results, &figures);
+    launch_run_info_gather(&info, &no_data);
+    launch_inference_view view = {
+        .run = run, .figures = &figures, .results = results, .info = &info};
+    const base_status written = write_all(&view, notes, reterr);
+    json_decref(results);
+    return written;
 }

@@ -1,9 +1,11 @@
-/* manifest.json of an inference run, beside the results.json that rank 0 has written. */
+/* The record of an inference run: manifest.json, report.html and the scaling curve, beside the
+ * results.json and timings.jsonl that rank 0 has written. */
 #ifndef LAUNCH_INFERENCE_H
 #define LAUNCH_INFERENCE_H
 
 #include "base/clock.h"
 #include "record/record.h"
+#include "record/text.h"
 
 /* What the launcher knows of the run itself. */
 typedef struct launch_inference {
@@ -14,6 +16,7 @@ typedef struct launch_inference {
     double job_seconds;
     int exit_status;
     const char *message;           /* why the job did not do all of its work; "": it did */
+    bool plots;                    /* gnuplot is run */
     const launch_rank_info *ranks; /* (world_size), NULL: not known */
 } launch_inference;
 
@@ -23,8 +26,11 @@ typedef struct launch_inference {
 BASE_MUST_CHECK base_status launch_inference_lock(const char *out, int *lock_fd,
                                                   base_error *reterr);
 
-/* Reads OUT/results.json and writes OUT/manifest.json. */
-BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, base_error *reterr);
+/* Reads OUT/results.json. Writes OUT/manifest.json and report.html; with a curve scaling-curve.dat
+ * and plots.gp, which gnuplot draws as scaling-curve.png. What gnuplot could not draw is no error,
+ * but a line in notes. Blocks: gnuplot gets at most LAUNCH_RECORD_PLOT_SECONDS. */
+BASE_MUST_CHECK base_status launch_inference_write(const launch_inference *run, launch_text *notes,
+                                                   base_error *reterr);
 
 /* Says why a speed-up is not credible; NULL: it is. network: between the ranks. cache_bytes: of the
  * processor's last-level cache, 0: not known. Pure. */

@@ -141,6 +141,23 @@ void launch_inference_read(const json_t *results, launch_inference_figures *figu
     read_curve(json_object_get(results, "curve"), &figures->curve);
 }
 
+const char *launch_curve_no_crossover(const launch_curve *curve)
+{
+    const launch_curve_point *last = NULL;
+    for (int i = 0; i < curve->point_count; i++) {
+        const launch_curve_point *point = &curve->points[i];
+        last = isfinite(point->single_ms) && isfinite(point->shared_ms) ? point : last;
+    }
+    if (last == NULL || isfinite(curve->crossover_d_model)) {
+        return NULL;
+    }
+    return last->shared_ms < last->single_ms
+               ? "At every width that was measured, all ranks together are faster than one: the "
+                 "crossover is below."
+               : "At the largest width that was measured, one rank is still as fast as all "
+                 "together: the crossover is above.";
+}
+
 double launch_inference_exchange_share(const launch_inference_rank *rank)
 {
     return (rank->all_reduce_ms + rank->gather_ms) / rank->step_ms;

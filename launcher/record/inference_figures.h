@@ -79,6 +79,9 @@ double launch_inference_number(const json_t *object, const char *key);
 
 void launch_inference_read(const json_t *results, launch_inference_figures *figures);
 
+/* Why the curve has no crossover; NULL: it has one, or nothing was measured. Pure. */
+const char *launch_curve_no_crossover(const launch_curve *curve);
+
 /* The share of a rank's steps that is exchange; NaN: not known. Pure, as the next. */
 double launch_inference_exchange_share(const launch_inference_rank *rank);
 

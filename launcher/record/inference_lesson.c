@@ -117,12 +117,8 @@ static void tell_curve(const launch_inference_figures *of, launch_text *text)
                                curve->predicted_crossover_d_model);
         }
         launch_text_put(text, ".");
-    } else if (first != NULL) {
-        launch_text_put(text, last->single_ms > last->shared_ms
-                                  ? " Of the widths that were measured, none shows one rank to be "
-                                    "faster than all: the crossover is below."
-                                  : " Up to the largest width that was measured, one rank is "
-                                    "faster: the crossover is above.");
+    } else if (launch_curve_no_crossover(curve) != NULL) {
+        launch_text_printf(text, " %s", launch_curve_no_crossover(curve));
     }
 }
 

@@ -8,92 +8,41 @@
 
 #include "record/chart.h"
 
-/* The last component of a path, which names the run. */
-static const char *run_name(const launch_run *run)
-{
-    const char *slash = strrchr(run->out, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : run->out;
-}
-
 static void put_head(const launch_run *run, launch_text *text)
 {
-    const bool well = run->end->exit_status == 0;
-    launch_text_put(text, "<div class=\"head\"><h1>");
-    launch_text_html(text, run_name(run));
-    launch_text_printf(text, "</h1><span class=\"pill %s\">", well ? "good" : "bad");
-    if (well) {
-        launch_text_put(text, "finished");
-    } else {
-        launch_text_printf(text, "ended with status %d", run->end->exit_status);
-    }
-    launch_text_printf(text, "</span></div><p class=\"sub\">%d process%s trained a model of ",
+    launch_report_begin(text, run->out, run->end->exit_status);
+    launch_text_printf(text, "<p class=\"sub\">%d process%s trained a model of ",
                        (int)run->job->job.world_size, run->job->job.world_size == 1 ? "" : "es");
     launch_text_count(text, run->end->model_params);
     launch_text_printf(text, " parameters for %zu step%s, in %.1f s, on ", run->summary->steps_done,
                        run->summary->steps_done == 1 ? "" : "s", run->end->job_seconds);
-    launch_text_html(text, run->info->host[0] != '\0' ? run->info->host : "this machine");
-    if (run->info->cpu[0] != '\0') {
-        launch_text_put(text, " (");
-        launch_text_html(text, run->info->cpu);
-        launch_text_printf(text, ", %d cores)", run->info->cpus_allowed);
-    }
-    launch_text_printf(text, ". Started %.10s at %.8s UTC.</p>\n", run->started_at,
-                       run->started_at + 11);
+    launch_report_machine(text, run->info, run->started_at);
     if (launch_loss_grew(run->summary->loss_first, run->summary->loss_last)) {
         char message[LAUNCH_LOSS_MESSAGE_BYTES];
         launch_loss_message(run->summary->loss_first, run->summary->loss_last, message);
-        launch_text_put(text, "<p class=\"message\">");
-        launch_text_html(text, message);
-        launch_text_put(text, "</p>\n");
+        launch_report_message(text, message);
     }
-    if (run->end->message != NULL && run->end->message[0] != '\0') {
-        launch_text_put(text, "<p class=\"message\">");
-        launch_text_html(text, run->end->message);
-        launch_text_put(text, "</p>\n");
-    }
-    launch_text command = {0};
-    launch_run_command(run, &command);
-    launch_text_put(text, "<pre>");
-    launch_text_html(text, command.data != NULL ? command.data : "");
-    launch_text_put(text, "</pre>\n");
-    text->failed = text->failed || command.failed;
-    launch_text_fini(&command);
-}
-
-static void card_begin(launch_text *text, const char *name)
-{
-    launch_text_printf(text, "<div class=\"card\"><span class=\"name\">%s</span><b>", name);
-}
-
-static void card_end(launch_text *text, const char *more)
-{
-    launch_text_printf(text, "</b><span class=\"more\">%s</span></div>\n", more);
-}
-
-/* "1.23 ms" without a line break in it, or a dash. */
-static void put_ms(launch_text *text, double ms, int decimals)
-{
-    launch_text_number(text, ms, decimals);
-    launch_text_put(text, isfinite(ms) ? "\xc2\xa0ms" : "");
+    launch_report_message(text, run->end->message);
+    launch_report_command(text, run);
 }
 
 static void put_speed_cards(const launch_run *run, launch_text *text)
 {
     const launch_summary *summary = run->summary;
     const int ranks = (int)run->job->job.world_size;
-    card_begin(text, "Speed");
+    launch_report_card_begin(text, "Speed");
     if (isfinite(summary->tokens_per_second)) {
         launch_text_count(text, (unsigned long long)llround(summary->tokens_per_second));
     } else {
         launch_text_put(text, "–");
     }
-    card_end(text, "tokens per second");
+    launch_report_card_end(text, "tokens per second");
     if (ranks > 1) {
         const launch_scaling_point *own = launch_summary_point(summary, ranks);
         const double speedup =
             own != NULL ? launch_scaling_speedup(summary->scaling, summary->scaling_count, own)
                         : NAN;
-        card_begin(text, "Speed-up");
+        launch_report_card_begin(text, "Speed-up");
         launch_text_number(text, speedup, 2);
         launch_text_put(text, isfinite(speedup) ? "×" : "");
         launch_text_put(text, "</b><span class=\"more\">");
@@ -104,10 +53,10 @@ static void put_speed_cards(const launch_run *run, launch_text *text)
         }
         launch_text_put(text, "</span></div>\n");
     }
-    card_begin(text, "Step");
-    put_ms(text, summary->slowest.step_ms, 2);
+    launch_report_card_begin(text, "Step");
+    launch_report_ms(text, summary->slowest.step_ms, 2);
     launch_text_put(text, "</b><span class=\"more\">mean of the slowest rank; p95 ");
-    put_ms(text, summary->step_ms.p95, 2);
+    launch_report_ms(text, summary->step_ms.p95, 2);
     launch_text_put(text, "</span></div>\n");
 }
 
@@ -116,8 +65,8 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
     const launch_summary *summary = run->summary;
     const double exposed_ms = launch_breakdown_exposed_ms(&summary->slowest);
     if (run->job->job.world_size > 1) {
-        card_begin(text, "All-reduce wait");
-        put_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
+        launch_report_card_begin(text, "All-reduce wait");
+        launch_report_ms(text, exposed_ms, exposed_ms < 1 ? 3 : 2);
         launch_text_put(text, "</b><span class=\"more\">");
         if (isfinite(exposed_ms)) {
             launch_text_printf(text, "mean; %.1f %% of a step",
@@ -125,13 +74,13 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
         }
         launch_text_put(text, "</span></div>\n");
     }
-    card_begin(text, "Loss");
+    launch_report_card_begin(text, "Loss");
     launch_text_number(text, summary->loss_last, 3);
     launch_text_put(text, "</b><span class=\"more\">at the start ");
     launch_text_number(text, summary->loss_first, 3);
     launch_text_put(text, "</span></div>\n");
     if (summary->eval_total > 0) {
-        card_begin(text, "Held-out accuracy");
+        launch_report_card_begin(text, "Held-out accuracy");
         launch_text_printf(text, "%.1f\xc2\xa0%%</b><span class=\"more\">",
                            100 * (double)summary->eval_correct / (double)summary->eval_total);
         launch_text_count(text, summary->eval_correct);
@@ -146,9 +95,9 @@ static void put_outcome_cards(const launch_run *run, launch_text *text)
             {"<span class=\"good\">identical</span>", "to the last bit, on all ranks"},
         };
         const int answer = summary->byte_equivalent - LAUNCH_UNKNOWN;
-        card_begin(text, "Parameters");
+        launch_report_card_begin(text, "Parameters");
         launch_text_put(text, ANSWERS[answer][0]);
-        card_end(text, ANSWERS[answer][1]);
+        launch_report_card_end(text, ANSWERS[answer][1]);
     }
 }
 
@@ -244,28 +193,17 @@ static void put_curves(const launch_run *run, launch_text *text)
 base_status launch_report_write(const launch_run *run, const char *manifest, launch_text *text,
                                 base_error *reterr)
 {
-    launch_text_put(text, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                          "<title>");
-    launch_text_html(text, run_name(run));
-    launch_text_put(text, " – Ringfence</title><style>");
-    launch_text_put(text, LAUNCH_REPORT_STYLE);
-    launch_text_put(text, "</style></head>\n<body><main>\n");
     put_head(run, text);
     launch_text_put(text, "<div class=\"cards\">\n");
     put_speed_cards(run, text);
     put_outcome_cards(run, text);
-    launch_text_put(text, "</div>\n<section class=\"lesson\"><h2>What this run shows</h2><p>");
-    launch_text_html(text, run->lesson_notes);
-    launch_text_put(text, "</p></section>\n");
+    launch_text_put(text, "</div>\n");
+    launch_report_lesson(text, run->lesson_notes);
     put_time_sections(run, text);
     put_curves(run, text);
     launch_report_ranks(run, text);
-    launch_report_terms(text);
+    launch_report_training_terms(text);
     const base_status status = launch_report_manifest(manifest, text, reterr);
-    launch_text_printf(text, "<footer>Written by the ringfence launcher %s, commit ",
-                       run->info->version);
-    launch_text_html(text, run->info->git_commit);
-    launch_text_put(text, ". This page holds all it needs.</footer>\n</main></body></html>\n");
+    launch_report_end(text, run->info);
     return status;
 }

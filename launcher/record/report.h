@@ -11,9 +11,30 @@ BASE_MUST_CHECK base_status launch_report_write(const launch_run *run, const cha
 
 /* The parts of it. */
 void launch_report_ranks(const launch_run *run, launch_text *text);
-void launch_report_terms(launch_text *text);
+void launch_report_training_terms(launch_text *text);
 BASE_MUST_CHECK base_status launch_report_manifest(const char *manifest, launch_text *text,
                                                    base_error *reterr);
 extern const char LAUNCH_REPORT_STYLE[];
+
+/* ---- what pages of all kinds of runs have in common (report_page.c) ---- */
+
+typedef struct launch_term {
+    const char *word;
+    const char *meaning; /* ours: not escaped */
+} launch_term;
+
+/* The page up to the run's name, which is the last component of `out`, and how it ended. */
+void launch_report_begin(launch_text *text, const char *out, int exit_status);
+
+/* Ends the sentence and the paragraph that say what ran: where, and when. */
+void launch_report_machine(launch_text *text, const launch_run_info *info, const char *started_at);
+void launch_report_message(launch_text *text, const char *message); /* NULL or empty: nothing */
+void launch_report_command(launch_text *text, const launch_run *run);
+void launch_report_card_begin(launch_text *text, const char *name);
+void launch_report_card_end(launch_text *text, const char *more);
+void launch_report_ms(launch_text *text, double ms, int decimals); /* on one line; or a dash */
+void launch_report_lesson(launch_text *text, const char *lesson_notes);
+void launch_report_terms(launch_text *text, const launch_term *terms, size_t count);
+void launch_report_end(launch_text *text, const launch_run_info *info);
 
 #endif

@@ -69,9 +69,9 @@ void launch_report_ranks(const launch_run *run, launch_text *text)
     launch_text_put(text, "</section>\n");
 }
 
-void launch_report_terms(launch_text *text)
+void launch_report_training_terms(launch_text *text)
 {
-    static const char *const TERMS[][2] = {
+    static const launch_term TERMS[] = {
         {"Rank", "One of the processes that train together, numbered from 0."},
         {"Step",
          "Every rank takes a batch of its own sentences, works out how each parameter should "
@@ -100,11 +100,7 @@ void launch_report_terms(launch_text *text)
         {"Warm-up", "The first half of the steps. Speeds and times are taken over the last half."},
         {"Median, p95", "Half of the values, or 95 % of them, are below."},
     };
-    launch_text_put(text, "<section><h2>Terms</h2><dl>");
-    for (size_t i = 0; i < sizeof TERMS / sizeof TERMS[0]; i++) {
-        launch_text_printf(text, "<dt>%s</dt><dd>%s</dd>", TERMS[i][0], TERMS[i][1]);
-    }
-    launch_text_put(text, "</dl></section>\n");
+    launch_report_terms(text, TERMS, sizeof TERMS / sizeof TERMS[0]);
 }
 
 static void put_value(launch_text *text, const json_t *value)

@@ -87,6 +87,19 @@ static base_status check_together(const proto_job *job, base_error *reterr)
                          "none",
                          mode->name);
     }
+    int widths[PROTO_CURVE_WIDTHS_MAX];
+    if (proto_job_curve(job, widths) < 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "infer.curve %s: must be at most %d widths, multiples of %d up to %d, as "
+                         "in 64,256,1024,4096",
+                         job->infer.curve, PROTO_CURVE_WIDTHS_MAX, PROTO_CURVE_WIDTH_UNIT,
+                         PROTO_CURVE_WIDTH_MAX);
+    }
+    if (job->infer.curve[0] != '\0' && (!mode->shares_model || job->job.world_size < 2)) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "infer.curve compares one rank with several that share a model: it goes "
+                         "with --mode tp-cpu and 2 ranks or more");
+    }
     if (job->infer.baseline && job->job.world_size < 2) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.baseline compares with one rank, and one rank is all there is");

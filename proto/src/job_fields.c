@@ -66,6 +66,9 @@ static const base_field rows[] = {
     {JOB(BOOL, infer.baseline), .option = "baseline",
      .help =
          "tp-cpu: the same prompts also on one rank, and on a whole model per rank, to compare"},
+    {JOB(TEXT, infer.curve), .optional = true, .option = "curve", .value = "LIST",
+     .help = "tp-cpu: also time a token of two-layer models of these widths, on one rank and on "
+             "all, as in 64,256,1024,4096"},
     {JOB(REAL, infer.temperature), .min = 0, .max = PROTO_TEMPERATURE_MAX, .option = "temperature",
      .value = "X",
      .help = "generate, tp-cpu: draw tokens at this temperature, 0.001 to 1000 (0: the most "

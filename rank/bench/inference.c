@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "base/percentile.h"
-#include "bench/reading.h"
 #include "generate/engine.h"
+#include "generate/reading.h"
 #include "rank/checkpoint.h"
 
 enum {
@@ -201,8 +201,8 @@ static base_status prepare(bench *b, base_error *reterr)
 static double best_reading(const bench *b, size_t bytes)
 {
     double best = 0;
-    for (int reading = 0; reading < BENCH_READINGS; reading++) {
-        const double rate = bench_read(b->floats, bytes, reading);
+    for (int reading = 0; reading < RANK_READINGS; reading++) {
+        const double rate = rank_read_speed(b->floats, bytes, reading);
         best = rate > best ? rate : best;
     }
     return best;
@@ -214,9 +214,9 @@ static base_status read_together(bench *b, double *best, base_error *reterr)
     const size_t part = b->count * sizeof(float) / (size_t)b->ranks / 512 * 512;
     base_status status = BASE_OK;
     *best = 0;
-    for (int reading = 0; status == BASE_OK && reading < BENCH_READINGS; reading++) {
+    for (int reading = 0; status == BASE_OK && reading < RANK_READINGS; reading++) {
         status = coll_barrier(b->world, reterr);
-        double seconds = (double)part / bench_read(b->floats, part, reading);
+        double seconds = (double)part / rank_read_speed(b->floats, part, reading);
         if (status == BASE_OK) {
             status = slowest(b, &seconds, reterr);
         }

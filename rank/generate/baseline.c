@@ -10,19 +10,15 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "generate/alone.h"
 #include "generate/free_memory.h"
-
-enum { STATE_EVERY_S = 1 };
-
-/* What rank 0 broadcasts to the ranks that wait. */
-enum { STATE_WAIT = 1, STATE_DONE = 2, STATE_NO_ROOM = 3, STATE_FAILED = 4 };
 
 typedef struct phase_run {
     const rank_generate_options *shared; /* those of the shared model, with the communicator */
     rank_phase *phase;
     size_t first; /* prompt i of this rank is number first + i * stride */
     size_t stride;
-    int64_t state_due_ns;
+    rank_alone alone;
     base_status status; /* of a callback */
     base_error error;
 } phase_run;
@@ -42,21 +38,12 @@ bool rank_baseline_fits(uint64_t model_bytes, int copies, uint64_t free_bytes,
     return false;
 }
 
-static base_status broadcast_state(coll_comm *comm, int32_t *state, base_error *reterr)
-{
-    const base_status status = coll_broadcast(comm, state, 1, COLL_INT32, 0, reterr);
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--baseline");
-}
-
 /* should_stop of rank 0 while it works alone. Called before each step. */
 static bool keep_waiting(void *user)
 {
     phase_run *run = user;
-    const int64_t now_ns = base_now_ns();
-    int32_t state = STATE_WAIT;
-    if (run->status == BASE_OK && now_ns >= run->state_due_ns) {
-        run->state_due_ns = now_ns + STATE_EVERY_S * BASE_NS_PER_S;
-        run->status = broadcast_state(run->shared->comm, &state, &run->error);
+    if (run->status == BASE_OK) {
+        run->status = rank_alone_tick(&run->alone, &run->error);
     }
     const bool asked =
         run->shared->should_stop != NULL && run->shared->should_stop(run->shared->stop_user);
@@ -99,19 +86,9 @@ static base_status answer_alone(phase_run *run, const rank_generate_options *opt
     return status;
 }
 
-static base_status wait_for_rank_0(coll_comm *comm, int32_t *state, base_error *reterr)
-{
-    base_status status = BASE_OK;
-    *state = STATE_WAIT;
-    while (status == BASE_OK && *state == STATE_WAIT) {
-        status = broadcast_state(comm, state, reterr);
-    }
-    return status;
-}
-
 /* Runs rank 0 alone. *state is its last broadcast. */
 static base_status run_single(phase_run *run, const char *const *prompts, size_t count,
-                              int32_t *state, base_error *reterr)
+                              rank_alone_state *state, base_error *reterr)
 {
     rank_generate_options options = *run->shared;
     base_error broadcast_error = {0};
@@ -121,13 +98,13 @@ static base_status run_single(phase_run *run, const char *const *prompts, size_t
     options.should_stop = keep_waiting;
     options.stop_user = run;
     const base_status status = answer_alone(run, &options, prompts, count, reterr);
-    *state = status == BASE_OK           ? STATE_DONE
-             : status == BASE_ERR_MEMORY ? STATE_NO_ROOM
-                                         : STATE_FAILED;
+    *state = status == BASE_OK           ? RANK_ALONE_DONE
+             : status == BASE_ERR_MEMORY ? RANK_ALONE_NO_ROOM
+                                         : RANK_ALONE_FAILED;
     if (run->status != BASE_OK) {
         return status; /* the other ranks have gone */
     }
-    const base_status broadcast = broadcast_state(run->shared->comm, state, &broadcast_error);
+    const base_status broadcast = rank_alone_end(&run->alone, *state, &broadcast_error);
     if (status == BASE_OK && broadcast != BASE_OK) {
         *reterr = broadcast_error;
         return broadcast;
@@ -181,33 +158,36 @@ static base_status run_both(const rank_generate_options *options, const char *co
 {
     const int rank = coll_comm_rank(options->comm);
     const int ranks = coll_comm_size(options->comm);
-    phase_run single = {.shared = options, .phase = &baseline->single, .stride = 1};
+    phase_run single = {.shared = options,
+                        .phase = &baseline->single,
+                        .stride = 1,
+                        .alone = {.comm = options->comm}};
     phase_run replicas = {.shared = options,
                           .phase = &baseline->replicas,
                           .first = (size_t)rank,
                           .stride = (size_t)ranks};
-    int32_t state = STATE_WAIT;
+    rank_alone_state state = RANK_ALONE_WAIT;
     base_status status = BASE_OK;
     if (rank != 0) {
-        status = wait_for_rank_0(options->comm, &state, reterr);
+        status = rank_alone_sleep(options->comm, &state, reterr);
     } else if (!rank_baseline_fits(rank_model_param_count(options->config) * sizeof(float), ranks,
                                    rank_free_memory_bytes(""), baseline->reason)) {
-        state = STATE_NO_ROOM;
-        status = broadcast_state(options->comm, &state, reterr);
+        state = RANK_ALONE_NO_ROOM;
+        status = rank_alone_end(&single.alone, state, reterr);
     } else {
         base_error error = {0};
         status = run_single(&single, prompts, count, &state, &error);
-        if (state == STATE_NO_ROOM) {
+        if (state == RANK_ALONE_NO_ROOM) {
             memcpy(baseline->reason, error.message, sizeof baseline->reason);
             status = BASE_OK;
         } else if (status != BASE_OK && reterr != NULL) {
             *reterr = error;
         }
     }
-    if (status == BASE_OK && state == STATE_FAILED) {
+    if (status == BASE_OK && state == RANK_ALONE_FAILED) {
         return base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --baseline");
     }
-    return status == BASE_OK && state == STATE_DONE
+    return status == BASE_OK && state == RANK_ALONE_DONE
                ? run_replicas(&replicas, prompts, count, reterr)
                : status;
 }

@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "control.pb-c.h"
 #include "generate/baseline.h"
+#include "generate/curve_run.h"
 #include "generate/progress.h"
 #include "generate/results.h"
 #include "generate/stream_text.h"
@@ -123,6 +124,25 @@ static base_status compare(const rank_worker *worker, const rank_generate_option
     return status;
 }
 
+/* --curve */
+static base_status measure_curve(const rank_worker *worker, const rank_generate_options *options,
+                                 const prompts *all, base_error *reterr)
+{
+    int widths[PROTO_CURVE_WIDTHS_MAX];
+    rank_curve curve;
+    const proto_job *job = &worker->identity.job;
+    const int count = proto_job_curve(job, widths);
+    if (count == 0) {
+        return BASE_OK;
+    }
+    rank_curve_plan(widths, count, (int)job->job.world_size, &curve);
+    const base_status status = rank_curve_run(options, &curve, reterr);
+    if (status == BASE_OK && all->results != NULL) {
+        rank_results_curve(all->results, &curve);
+    }
+    return status;
+}
+
 /* Sends the figures of one line of the start-up report. */
 static base_status report_loaded(void *user, const rank_generate_report *memory, base_error *reterr)
 {
@@ -171,6 +191,9 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     }
     if (status == BASE_OK && job->infer.baseline) {
         status = compare(worker, options, &all, reterr);
+    }
+    if (status == BASE_OK) {
+        status = measure_curve(worker, options, &all, reterr);
     }
     if (status == BASE_OK) {
         status = write_results(&all, &report, worker, options->comm, reterr);

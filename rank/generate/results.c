@@ -200,6 +200,37 @@ void rank_results_steps(void *user, const rank_step_cost *steps, size_t count)
     }
 }
 
+static json_t *describe_point(const rank_curve_point *point)
+{
+    return json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "d_model", point->width,
+                     "parameters", (json_int_t)point->parameters, "single_read_gb_per_s",
+                     number(point->single_rate / 1e9), "shared_read_gb_per_s",
+                     number(point->shared_rate / 1e9), "predicted_single_ms",
+                     number(point->predicted_single_ms), "predicted_shared_ms",
+                     number(point->predicted_shared_ms), "predicted_comm_fraction",
+                     number(point->predicted_comm_fraction), "single_ms", number(point->single_ms),
+                     "shared_ms", number(point->shared_ms), "null_because",
+                     point->reason[0] != '\0' ? json_string(point->reason) : json_null());
+}
+
+void rank_results_curve(rank_results *results, const rank_curve *curve)
+{
+    json_t *points = json_array();
+    for (int i = 0; i < curve->count; i++) {
+        results->failed = json_array_append_new(points, describe_point(&curve->points[i])) != 0 ||
+                          results->failed;
+    }
+    json_t *object =
+        json_pack("{s:i, s:i, s:{s:f, s:f}, s:o, s:o, s:o}", "ranks", curve->ranks, "layers",
+                  RANK_CURVE_LAYERS, "link", "latency_us", curve->link.latency_s * 1e6, "gb_per_s",
+                  curve->link.bandwidth_bytes_per_s / 1e9, "crossover_d_model",
+                  number(rank_curve_crossover(curve, false)), "predicted_crossover_d_model",
+                  number(rank_curve_crossover(curve, true)), "points", points);
+    if (json_object_set_new(results->object, "curve", object) != 0) {
+        results->failed = true;
+    }
+}
+
 /* A time of all steps in ms for each token that was drawn. */
 static json_t *per_drawn(const rank_generate_report *report, double ns)
 {

@@ -4,6 +4,7 @@
 #define RANK_GENERATE_RESULTS_H
 
 #include "generate/baseline.h"
+#include "generate/curve.h"
 #include "generate/generate.h"
 #include "proto/job.h"
 
@@ -23,6 +24,9 @@ void rank_results_steps(void *user, const rank_step_cost *steps, size_t count);
 
 /* Adds the results of --baseline, after all answers. */
 void rank_results_baseline(rank_results *results, const rank_baseline *baseline);
+
+/* Adds the results of --curve. */
+void rank_results_curve(rank_results *results, const rank_curve *curve);
 
 /* What one rank has to say at the end. */
 typedef struct rank_results_rank {

@@ -503,6 +503,55 @@ static void the_shipped_prompts_make_a_thousand_tokens(void **state)
     json_decref(results);
 }
 
+static bool has_file(const char *path)
+{
+    return access(test_directory_path(&test_shared_directory, path), F_OK) == 0;
+}
+
+/* Two widths are measured, the others predicted. A report and the curve's files are written. */
+static void a_curve_has_what_was_measured(void **state)
+{
+    (void)state;
+    size_t index = 0;
+    json_t *point = NULL;
+    free(tokens_of("2", "curve", FLAGS(PROMPTS, "--curve", "64,128", "--no-plots")));
+    json_t *results = read_results(test_directory_path(&test_shared_directory, "curve"));
+    const json_t *curve = json_object_get(results, "curve");
+    assert_int_equal(json_array_size(json_object_get(curve, "points")), 5);
+    json_array_foreach(json_object_get(curve, "points"), index, point)
+    {
+        const bool asked = real_at(point, "d_model") <= 128;
+        assert_true(real_at(point, "predicted_single_ms") > 0);
+        assert_true(real_at(point, "predicted_shared_ms") > 0);
+        assert_true(real_at(point, "predicted_comm_fraction") > 0);
+        assert_int_equal(json_is_null(json_object_get(point, "null_because")), asked);
+        assert_int_equal(json_is_real(json_object_get(point, "single_ms")), asked);
+        assert_int_equal(json_is_real(json_object_get(point, "shared_ms")), asked);
+        assert_true(!asked || (real_at(point, "single_ms") > 0 && real_at(point, "shared_ms") > 0));
+    }
+    assert_true(real_at(json_object_get(curve, "link"), "latency_us") > 0);
+    assert_true(has_file("curve/report.html") && has_file("curve/plots.gp"));
+    assert_true(has_file("curve/scaling-curve.dat") && !has_file("curve/scaling-curve.png"));
+    json_decref(results);
+}
+
+static void a_curve_needs_widths_and_two_ranks(void **state)
+{
+    (void)state;
+    static test_program program;
+    static const char *const wrong[] = {"100", "0", "64,", ",64", "64;128", "-64", "16448"};
+    const char *out = test_directory_path(&test_shared_directory, "never");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS(PROMPTS, "--curve", wrong[i])),
+                         2);
+        assert_non_null(strstr(program.text[TEST_STDERR], "infer.curve"));
+    }
+    assert_int_equal(infer(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--curve", "64")), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "infer.curve"));
+    assert_int_equal(infer(&program, "generate", "2", out, FLAGS(PROMPTS, "--curve", "64")), 2);
+    assert_non_null(strstr(program.text[TEST_STDERR], "infer.curve"));
+}
+
 static void a_baseline_needs_a_cut_model(void **state)
 {
     (void)state;
@@ -585,6 +634,8 @@ int main(void)
         cmocka_unit_test(an_interrupted_text_ends_with_its_line),
         cmocka_unit_test(a_baseline_is_one_rank_and_replicas),
         cmocka_unit_test(the_shipped_prompts_make_a_thousand_tokens),
+        cmocka_unit_test(a_curve_has_what_was_measured),
+        cmocka_unit_test(a_curve_needs_widths_and_two_ranks),
         cmocka_unit_test(a_baseline_needs_a_cut_model),
         cmocka_unit_test(each_rank_says_what_it_has_loaded),
         cmocka_unit_test(each_rank_says_where_its_time_went),

@@ -29,6 +29,10 @@ enum {
     PROTO_JOB_VERSION = 2, /* of JOB.json; version 1 had no groups and no version */
     PROTO_JOB_BYTES_MAX = 64 * 1024,
     PROTO_JOB_INTERFACE_BYTES = 256,
+    PROTO_CURVE_BYTES = 64,
+    PROTO_CURVE_WIDTHS_MAX = 8,
+    PROTO_CURVE_WIDTH_UNIT = 64, /* whole heads on up to 16 ranks */
+    PROTO_CURVE_WIDTH_MAX = 16384,
 };
 
 #define PROTO_TEMPERATURE_MIN 1e-3 /* smallest temperature besides 0 */
@@ -128,8 +132,9 @@ typedef struct proto_job_infer {
     char prompts[BASE_PATH_BYTES]; /* a file in the form of proto/prompts.h; empty: none */
     char prompts_sha256[PROTO_DIGEST_HEX_BYTES];
     int64_t max_new_tokens;
-    int64_t max_num_seqs;  /* sequences that are decoded together */
-    bool ignore_eos;       /* the end token does not end a text */
+    int64_t max_num_seqs;          /* sequences that are decoded together */
+    bool ignore_eos;               /* the end token does not end a text */
+    char curve[PROTO_CURVE_BYTES]; /* widths to measure, as "64,256"; empty: none */
     bool baseline;         /* runs the prompts also on one rank, and on replicas of one rank each */
     double temperature;    /* 0: the most probable token; else 0.001 … 1000 */
     int64_t top_k;         /* 0: of all tokens */
@@ -179,6 +184,10 @@ void proto_job_defaults(proto_job *job);
 /* Checks that every field is in its range, and that the fields agree (width divisible by heads,
  * say). */
 BASE_MUST_CHECK base_status proto_job_check(const proto_job *job, base_error *reterr);
+
+/* The number of widths in infer.curve. 0: it is empty. -1: it is not a list of widths, which
+ * proto_job_check refuses. */
+int proto_job_curve(const proto_job *job, int widths[PROTO_CURVE_WIDTHS_MAX]);
 
 /* Sets one field by its key from a text of a command line, and checks its range. The message says
  * what the value must be, without the key. BASE_ERR_NOTFOUND: no such key. */

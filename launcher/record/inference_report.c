@@ -1,0 +1,399 @@
+/* report.html of an inference run: the texts, where a token's time went on each rank, and how it
+ * scales. Called by inference.c at the end of a job. */
+#include "record/inference_report.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "record/chart.h"
+#include "record/report.h"
+
+enum { PROMPTS_SHOWN = 256, PARTS = 5, BAR_PITCH = 34, BAR_HEIGHT = 22 };
+
+/* The parts of a token's time on a rank, and the colour of each. */
+static const struct {
+    const char *name;
+    const char *class;
+} parts[PARTS] = {
+    {"computing", "compute"},           {"all-reduce, moving bytes", "exchange"},
+    {"all-reduce, waiting", "waiting"}, {"exchange of candidates", "optimizer"},
+    {"all-reduce", "exchange"}, /* where the two above are not known */
+};
+
+static void parts_of(const launch_inference_rank *rank, double ms[PARTS])
+{
+    const bool known = isfinite(rank->reduce_waiting_ms);
+    ms[0] = rank->compute_ms;
+    ms[1] = known ? rank->reduce_transfer_ms : 0;
+    ms[2] = known ? rank->reduce_waiting_ms : 0;
+    ms[3] = rank->gather_ms;
+    ms[4] = known ? 0 : rank->all_reduce_ms;
+}
+
+static void put_ms_cell(launch_text *text, double ms)
+{
+    launch_text_put(text, "<td class=\"n\">");
+    launch_report_ms(text, ms, ms < 1 ? 4 : 2);
+    launch_text_put(text, "</td>");
+}
+
+static void put_head(const launch_inference_view *view, launch_text *text)
+{
+    const launch_inference *run = view->run;
+    const int ranks = (int)run->job->job.world_size;
+    const size_t prompts = json_array_size(json_object_get(view->results, "prompts"));
+    const launch_run line = {.argc = run->argc, .argv = run->argv};
+    launch_report_begin(text, run->job->output.directory, run->exit_status);
+    launch_text_printf(text,
+                       "<p class=\"sub\">%d process%s answered %zu prompt%s with one model of ",
+                       ranks, ranks == 1 ? "" : "es", prompts, prompts == 1 ? "" : "s");
+    launch_text_count(text, (unsigned long long)view->figures->parameters);
+    launch_text_printf(text, " parameters%s, in %.1f s, on ",
+                       ranks == 1 ? "" : ", cut between them", run->job_seconds);
+    launch_report_machine(text, view->info, run->started_at);
+    launch_report_message(text, run->message);
+    launch_report_command(text, &line);
+}
+
+static void put_speed_cards(const launch_inference_figures *of, launch_text *text)
+{
+    char more[96];
+    const double shown_ms = of->shared.per_token_ms;
+    launch_report_card_begin(text, "Token");
+    launch_report_ms(text, shown_ms, shown_ms < 1 ? 4 : 2);
+    launch_report_card_end(text, "from one token of a text to the next");
+    launch_report_card_begin(text, "First token");
+    launch_report_ms(text, of->shared.ttft_ms, 2);
+    launch_report_card_end(text, "from the prompt's first step; mean");
+    launch_report_card_begin(text, "Speed");
+    launch_text_number(text, of->shared.tokens_per_s, 0);
+    launch_report_card_end(text, "tokens per second, of all texts");
+    launch_report_card_begin(text, "Speed-up");
+    launch_text_number(text, of->speedup, 2);
+    launch_text_put(text, isfinite(of->speedup) ? "×" : "");
+    (void)snprintf(more, sizeof more, "%s",
+                   isfinite(of->speedup) ? "of a token's time, over one rank"
+                                         : "one rank was not measured (--baseline)");
+    launch_report_card_end(text, more);
+}
+
+static void put_exchange_cards(const launch_inference_figures *of, launch_text *text)
+{
+    char more[128];
+    if (of->rank_count < 2) {
+        return;
+    }
+    const launch_inference_rank *mean = &of->mean;
+    launch_report_card_begin(text, "Communication");
+    launch_text_number(text, 100 * launch_inference_exchange_share(mean), 1);
+    launch_text_put(text, "\xc2\xa0%");
+    (void)snprintf(more, sizeof more, "of the ranks' time; %.1f all-reduces a token",
+                   of->all_reduces);
+    launch_report_card_end(text, more);
+    launch_report_card_begin(text, "Slowest rank");
+    if (of->slowest >= 0) {
+        launch_text_printf(text, "%d", of->slowest);
+        (void)snprintf(more, sizeof more, "costs the others %.4f ms a token",
+                       of->ranks[of->slowest].held_up_ms);
+    } else {
+        launch_text_put(text, "–");
+        (void)snprintf(more, sizeof more, "not known");
+    }
+    launch_report_card_end(text, more);
+}
+
+static void put_bar(launch_text *text, const launch_plot *plot, int row,
+                    const launch_inference_rank *rank)
+{
+    double ms[PARTS];
+    double at_ms = 0;
+    const double top = plot->top + row * BAR_PITCH;
+    parts_of(rank, ms);
+    launch_text_printf(text,
+                       "<text class=\"row\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">rank "
+                       "%d</text>",
+                       plot->left - 10, top + 16, row);
+    for (int p = 0; p < PARTS; p++) {
+        if (!(ms[p] > 0)) {
+            continue;
+        }
+        launch_text_printf(text,
+                           "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">"
+                           "<title>rank %d, %s: %.4f ms</title></rect>",
+                           parts[p].class, launch_plot_x(plot, at_ms), top,
+                           launch_plot_x(plot, at_ms + ms[p]) - launch_plot_x(plot, at_ms),
+                           BAR_HEIGHT, row, parts[p].name, ms[p]);
+        at_ms += ms[p];
+    }
+}
+
+static void put_bars(const launch_inference_figures *of, launch_text *text)
+{
+    double most_ms = 0;
+    for (int r = 0; r < of->rank_count; r++) {
+        most_ms = fmax(most_ms, of->ranks[r].step_ms);
+    }
+    const launch_plot plot = {
+        .left = 76,
+        .top = 8,
+        .width = LAUNCH_CHART_WIDTH - 76 - 14,
+        .height = of->rank_count * BAR_PITCH,
+        .x = launch_axis_make(0, most_ms * 1.02, 8, false),
+        .x_label = "ms for each token that was drawn",
+    };
+    launch_text_printf(text,
+                       "<svg class=\"chart\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
+                       "aria-label=\"Mean time of a token by rank, in parts\">",
+                       LAUNCH_CHART_WIDTH, plot.top + plot.height + 46);
+    for (int r = 0; r < of->rank_count; r++) {
+        put_bar(text, &plot, r, &of->ranks[r]);
+    }
+    launch_plot_x_axis(text, &plot);
+    launch_plot_end(text);
+}
+
+static void put_rank_rows(const launch_inference_view *view, launch_text *text)
+{
+    const launch_inference_figures *of = view->figures;
+    launch_text_put(text, "<div class=\"scroll parts\"><table><thead><tr><th class=\"n\">rank</th>"
+                          "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
+                          "<th class=\"n\">computing</th><th class=\"n\">moving bytes</th>"
+                          "<th class=\"n\">waiting</th><th class=\"n\">candidates</th>"
+                          "<th class=\"n\">slowest in</th><th class=\"n\">cost to others</th>"
+                          "<th class=\"n\">weights</th><th class=\"n\">cache</th>"
+                          "<th class=\"n\">peak memory</th></tr></thead><tbody>\n");
+    for (int r = 0; r < of->rank_count; r++) {
+        const launch_inference_rank *rank = &of->ranks[r];
+        launch_text_printf(text, "<tr><td class=\"n\">%d</td>", r);
+        put_ms_cell(text, rank->ttft_ms);
+        put_ms_cell(text, rank->per_token_ms);
+        put_ms_cell(text, rank->compute_ms);
+        put_ms_cell(text, rank->reduce_transfer_ms);
+        put_ms_cell(text, rank->reduce_waiting_ms);
+        put_ms_cell(text, rank->gather_ms);
+        launch_text_put(text, "<td class=\"n\">");
+        if (isfinite(rank->slowest_in_steps)) {
+            launch_text_printf(text, "%.0f of %.0f steps", rank->slowest_in_steps, rank->steps);
+        } else {
+            launch_text_put(text, "–");
+        }
+        launch_text_put(text, "</td>");
+        put_ms_cell(text, rank->held_up_ms);
+        launch_text_printf(text,
+                           "<td class=\"n\">%.2f MB</td><td class=\"n\">%.2f MB</td>"
+                           "<td class=\"n\">%.0f MB</td></tr>\n",
+                           rank->weight_bytes / 1e6, rank->cache_bytes / 1e6,
+                           rank->max_rss_bytes / 1e6);
+    }
+    launch_text_put(text, "</tbody></table></div>");
+}
+
+static void put_ranks(const launch_inference_view *view, launch_text *text)
+{
+    launch_text_put(text,
+                    "<section><h2>Where a token's time went</h2><p class=\"hintline\">On each "
+                    "rank, for each token that was drawn. Several texts are drawn in one step, so "
+                    "that this is less than from one token of a text to the next.</p>"
+                    "<ul class=\"key\">");
+    for (int p = 0; p < PARTS - 1; p++) {
+        launch_text_printf(text, "<li><i class=\"%s\"></i>%s</li>", parts[p].class, parts[p].name);
+    }
+    launch_text_put(text, "</ul>\n<div class=\"scroll\">");
+    put_bars(view->figures, text);
+    launch_text_put(text, "</div>");
+    put_rank_rows(view, text);
+    launch_text_put(text, "</section>\n");
+}
+
+static void put_side(launch_text *text, const char *name, const launch_inference_side *side)
+{
+    launch_text_printf(text, "<tr><td>%s</td>", name);
+    put_ms_cell(text, side->ttft_ms);
+    put_ms_cell(text, side->per_token_ms);
+    launch_text_put(text, "<td class=\"n\">");
+    launch_text_number(text, side->tokens_per_s, 0);
+    launch_text_put(text, "</td><td class=\"n\">");
+    launch_text_number(text, side->tokens, 0);
+    launch_text_put(text, "</td></tr>\n");
+}
+
+static void put_comparison(const launch_inference_view *view, launch_text *text)
+{
+    const launch_inference_figures *of = view->figures;
+    const char *reason = json_string_value(json_object_get(view->results, "baseline_null_because"));
+    if (!isfinite(of->single.per_token_ms) && reason == NULL) {
+        return;
+    }
+    launch_text_put(
+        text, "<section><h2>Beside one rank, and replicas</h2><p class=\"hintline\">The same "
+              "prompts, drawn three times.</p><div class=\"scroll\"><table><thead><tr><th></th>"
+              "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
+              "<th class=\"n\">tokens/s</th><th class=\"n\">tokens</th></tr></thead><tbody>\n");
+    put_side(text, "all ranks share one model", &of->shared);
+    put_side(text, "one rank alone", &of->single);
+    put_side(text, "a whole model on each rank", &of->replicas);
+    launch_text_put(text, "</tbody></table></div>");
+    if (reason != NULL) {
+        launch_text_put(text, "<p class=\"none\">");
+        launch_text_html(text, reason);
+        launch_text_put(text, "</p>");
+    }
+    launch_text_put(text, "</section>\n");
+}
+
+void launch_curve_figure(const launch_curve *curve, launch_figure *figure)
+{
+    static const struct {
+        const char *name;
+        const char *class;
+        const char *colour;
+        bool dashed;
+    } lines[LAUNCH_FIGURE_SERIES_MAX] = {
+        {"one rank, predicted", "single", "#d9483b", true},
+        {"one rank, measured", "single", "#d9483b", false},
+        {"all ranks, predicted", "shared", "#2f6fd0", true},
+        {"all ranks, measured", "shared", "#2f6fd0", false},
+    };
+    *figure = (launch_figure){.title = "Time of a token against the width of the model",
+                              .x_label = "d_model",
+                              .y_label = "ms for a token",
+                              .point_count = curve->point_count,
+                              .series_count = LAUNCH_FIGURE_SERIES_MAX,
+                              .mark_x = curve->crossover_d_model};
+    for (int s = 0; s < LAUNCH_FIGURE_SERIES_MAX; s++) {
+        figure->series[s] = (launch_series){.name = lines[s].name,
+                                            .class = lines[s].class,
+                                            .colour = lines[s].colour,
+                                            .dashed = lines[s].dashed};
+    }
+    for (int i = 0; i < curve->point_count; i++) {
+        const launch_curve_point *point = &curve->points[i];
+        figure->x[i] = point->d_model;
+        figure->series[0].y[i] = point->predicted_single_ms;
+        figure->series[1].y[i] = point->single_ms;
+        figure->series[2].y[i] = point->predicted_shared_ms;
+        figure->series[3].y[i] = point->shared_ms;
+    }
+    const bool measured = isfinite(figure->mark_x);
+    figure->mark_x = measured ? figure->mark_x : curve->predicted_crossover_d_model;
+    (void)snprintf(figure->mark_label, sizeof figure->mark_label, "crossover%s: d_model %.0f",
+                   measured ? "" : " (predicted)", figure->mark_x);
+}
+
+static void put_curve(const launch_inference_view *view, launch_text *text)
+{
+    const launch_curve *curve = &view->figures->curve;
+    launch_figure figure;
+    if (curve->point_count == 0) {
+        return;
+    }
+    launch_curve_figure(curve, &figure);
+    launch_text_printf(text,
+                       "<section><h2>How it scales with the width</h2><p class=\"hintline\">Models "
+                       "of %.0f layers, on one rank and on %d. The prediction is the weights over "
+                       "the speed at which a rank reads so many bytes, and the all-reduces by this "
+                       "job's link: %.1f µs, %.1f GB/s.</p>",
+                       curve->layers, curve->ranks, curve->latency_us, curve->link_gb_per_s);
+    launch_figure_svg(text, &figure);
+    if (launch_curve_no_crossover(curve) != NULL) {
+        launch_text_printf(text, "<p class=\"none\">%s</p>", launch_curve_no_crossover(curve));
+    }
+    size_t index = 0;
+    json_t *point = NULL;
+    json_array_foreach(json_object_get(json_object_get(view->results, "curve"), "points"), index,
+                       point)
+    {
+        const char *reason = json_string_value(json_object_get(point, "null_because"));
+        if (reason != NULL) {
+            launch_text_printf(text, "<p class=\"none\">d_model %.0f was not measured: ",
+                               launch_inference_number(point, "d_model"));
+            launch_text_html(text, reason);
+            launch_text_put(text, "</p>");
+        }
+    }
+    launch_text_put(text, "</section>\n");
+}
+
+/* single: the same prompt on one rank; NULL: it was not measured. */
+static void put_prompt(launch_text *text, const json_t *prompt, const json_t *single)
+{
+    const json_t *each = json_object_get(prompt, "per_token_ms");
+    const char *asked = json_string_value(json_object_get(prompt, "prompt"));
+    const char *answer = json_string_value(json_object_get(prompt, "text"));
+    launch_text_put(text, "<tr><td>");
+    launch_text_html(text, asked != NULL ? asked : "");
+    launch_text_put(text, "</td><td class=\"answer\">");
+    launch_text_html(text, answer != NULL ? answer : "");
+    launch_text_printf(text, "</td><td class=\"n\">%zu</td>",
+                       json_array_size(json_object_get(prompt, "token_ids")));
+    put_ms_cell(text, launch_inference_number(prompt, "ttft_ms"));
+    put_ms_cell(text, launch_inference_number(each, "mean"));
+    put_ms_cell(text, launch_inference_number(each, "p95"));
+    if (single != NULL) {
+        put_ms_cell(text, launch_inference_number(json_object_get(single, "per_token_ms"), "mean"));
+        launch_text_put(text, json_is_true(json_object_get(single, "same_tokens"))
+                                  ? "<td class=\"good\">the same</td>"
+                                  : "<td class=\"bad\">others</td>");
+    }
+    launch_text_put(text, "</tr>\n");
+}
+
+static void put_prompts(const launch_inference_view *view, launch_text *text)
+{
+    const json_t *prompts = json_object_get(view->results, "prompts");
+    const json_t *single = json_object_get(json_object_get(view->results, "single"), "prompts");
+    const size_t all = json_array_size(prompts);
+    launch_text_put(text,
+                    "<section><h2>Prompts and texts</h2><div class=\"scroll\"><table><thead><tr>"
+                    "<th>prompt</th><th>text</th><th class=\"n\">tokens</th>"
+                    "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
+                    "<th class=\"n\">p95</th>");
+    if (single != NULL) {
+        launch_text_put(text, "<th class=\"n\">on one rank</th><th>its tokens</th>");
+    }
+    launch_text_put(text, "</tr></thead><tbody>\n");
+    for (size_t i = 0; i < all && i < PROMPTS_SHOWN; i++) {
+        put_prompt(text, json_array_get(prompts, i), json_array_get(single, i));
+    }
+    launch_text_put(text, "</tbody></table></div>");
+    if (all > PROMPTS_SHOWN) {
+        launch_text_printf(text, "<p class=\"none\">The first %d of %zu; results.json has all.</p>",
+                           PROMPTS_SHOWN, all);
+    }
+    launch_text_put(text, "</section>\n");
+}
+
+base_status launch_inference_report(const launch_inference_view *view, launch_text *text,
+                                    base_error *reterr)
+{
+    static const launch_term terms[] = {
+        {"Rank", "One of the processes that share the model, numbered from 0."},
+        {"Step", "All ranks compute the next token of every text that is being drawn, or a piece "
+                 "of a prompt."},
+        {"All-reduce", "Each rank has a part of a sum; after it every rank has the whole. Two for "
+                       "each layer, and one for the embedding."},
+        {"Waiting", "From a rank's entering an exchange until the last rank has entered it."},
+        {"Moving bytes", "The rest of its time in the all-reduces."},
+        {"Exchange of candidates", "At the end of a step the ranks show each other their best "
+                                   "tokens, with the waiting for that."},
+        {"Slowest rank", "The one that enters exchanges last: in a step, the one for which the "
+                         "others have waited longest."},
+        {"First token", "From the first step that computes for a prompt to its first token."},
+        {"Crossover", "The width from which on all ranks together draw a token sooner than one."},
+        {"p95", "95 % of the values are below."},
+    };
+    put_head(view, text);
+    launch_text_put(text, "<div class=\"cards\">\n");
+    put_speed_cards(view->figures, text);
+    put_exchange_cards(view->figures, text);
+    launch_text_put(text, "</div>\n");
+    launch_report_lesson(text, view->lesson_notes);
+    put_prompts(view, text);
+    put_ranks(view, text);
+    put_comparison(view, text);
+    put_curve(view, text);
+    launch_report_terms(text, terms, sizeof terms / sizeof terms[0]);
+    const base_status status = launch_report_manifest(view->manifest, text, reterr);
+    launch_report_end(text, view->info);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* report.html and the scaling curve of an inference run. */
+#ifndef LAUNCH_INFERENCE_REPORT_H
+#define LAUNCH_INFERENCE_REPORT_H
+
+#include "record/figure.h"
+#include "record/inference.h"
+#include "record/inference_figures.h"
+#include "record/run_info.h"
+
+typedef struct launch_inference_view {
+    const launch_inference *run;
+    const launch_inference_figures *figures;
+    const json_t *results;
+    const launch_run_info *info;
+    const char *lesson_notes;
+    const char *manifest; /* manifest.json's text */
+} launch_inference_view;
+
+/* The page. */
+BASE_MUST_CHECK base_status launch_inference_report(const launch_inference_view *view,
+                                                    launch_text *text, base_error *reterr);
+
+/* The scaling curve as a chart. Pure. */
+void launch_curve_figure(const launch_curve *curve, launch_figure *figure);
+
+#endif

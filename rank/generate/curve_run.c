@@ -1,0 +1,378 @@
+/* Times a token of small models on one rank and on all, and what the prediction is made of: how
+ * fast memory is read, and what an all-reduce takes. mode.c asks for it with --curve. */
+#include "generate/curve_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/percentile.h"
+#include "generate/alone.h"
+#include "generate/baseline.h"
+#include "generate/engine.h"
+#include "generate/free_memory.h"
+#include "generate/reading.h"
+
+enum {
+    CONTEXT = 160,
+    PROMPT_TOKENS = 8,
+    WARM_TOKENS = 8,
+    TOKENS_MAX = 128, /* that are timed */
+    TOKENS_MIN = 16,
+    TOKEN_SECONDS = 1, /* after so long TOKENS_MIN are enough */
+    READ_BYTES_MAX = 128 << 20,
+    READ_ROUNDS = 3,
+    LINK_ROUNDS = 64,
+    LINK_BYTES = 1 << 20,
+};
+
+/* ---- weights ---- */
+
+typedef struct drawn_weights {
+    uint64_t seed;
+} drawn_weights;
+
+/* The finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* An element depends on the seed and its place alone: every rank draws what it holds. */
+static base_status draw_weights(void *user, const rank_row_part *part, float *to,
+                                base_error *reterr)
+{
+    const drawn_weights *drawn = user;
+    const uint64_t row = mix(drawn->seed ^ mix(((uint64_t)part->tensor << 32) + part->row));
+    (void)reterr;
+    for (size_t i = 0; i < part->count; i++) {
+        const uint64_t bits = mix(row + part->column + i) >> 40;
+        to[i] = (float)((double)bits / (1 << 24) - 0.5) * 0.07F; /* as wide as deviation 0.02 */
+    }
+    return BASE_OK;
+}
+
+/* ---- a token ---- */
+
+typedef struct token_times {
+    double each_ms[TOKENS_MAX];
+    size_t count;
+    int64_t last_ns;
+    uint64_t drawn;
+    bool ended;
+} token_times;
+
+static void on_event(void *user, const rank_schedule_event *event)
+{
+    token_times *times = user;
+    const int64_t now_ns = base_now_ns();
+    times->drawn += event->token >= 0 ? 1 : 0;
+    if (times->drawn > WARM_TOKENS && times->count < TOKENS_MAX) {
+        times->each_ms[times->count++] = (double)(now_ns - times->last_ns) / (double)BASE_NS_PER_MS;
+    }
+    times->last_ns = now_ns;
+    times->ended = event->finish != RANK_FINISH_NOT;
+}
+
+/* One width, on all ranks or on one. */
+typedef struct timing_run {
+    const rank_generate_options *options;
+    const rank_model_config *config;
+    coll_comm *comm;   /* NULL: alone, */
+    rank_alone *alone; /* and then the others sleep */
+    rank_engine *engine;
+    token_times times;
+} timing_run;
+
+static base_status submit(timing_run *run, base_error *reterr)
+{
+    int32_t prompt[PROMPT_TOKENS];
+    rank_request request = {.prompt_count = PROMPT_TOKENS,
+                            .max_new_tokens = WARM_TOKENS + TOKENS_MAX,
+                            .sample = {.top_p = 1}};
+    for (int i = 0; i < PROMPT_TOKENS; i++) {
+        prompt[i] = i * 37 % RANK_CURVE_VOCAB;
+    }
+    return rank_engine_submit(run->engine, &request, prompt, reterr);
+}
+
+static bool was_stopped(const rank_generate_options *options)
+{
+    return options->should_stop != NULL && options->should_stop(options->stop_user);
+}
+
+/* Steps until enough tokens were timed, or the job is to stop. Rank 0 decides. */
+static base_status drive(timing_run *run, bool decides, base_error *reterr)
+{
+    const int64_t until_ns = base_now_ns() + TOKEN_SECONDS * BASE_NS_PER_S;
+    base_status status = decides ? submit(run, reterr) : BASE_OK;
+    bool ended = false;
+    while (status == BASE_OK && !ended) {
+        const bool enough =
+            run->times.ended || (run->times.count >= TOKENS_MIN && base_now_ns() > until_ns);
+        const bool last = decides && (enough || was_stopped(run->options));
+        if (run->alone != NULL) {
+            status = rank_alone_tick(run->alone, reterr);
+        }
+        if (last && run->comm == NULL) {
+            return status;
+        }
+        if (status == BASE_OK) {
+            status = rank_engine_step(run->engine, last, &ended, reterr);
+        }
+    }
+    return status;
+}
+
+/* *ms is the median; NaN where the job was stopped before there were enough. */
+static base_status time_tokens(timing_run *run, double *ms, base_error *reterr)
+{
+    drawn_weights drawn = {.seed = run->options->seed};
+    const rank_tensor_source source = {.read = draw_weights, .user = &drawn};
+    const bool decides = run->comm == NULL || coll_comm_rank(run->comm) == 0;
+    base_status status = rank_engine_create(&(rank_engine_options){.config = run->config,
+                                                                   .device = run->options->device,
+                                                                   .comm = run->comm,
+                                                                   .source = &source,
+                                                                   .sequences = 1,
+                                                                   .chunk_tokens = PROMPT_TOKENS,
+                                                                   .block_tokens = 16,
+                                                                   .waiting_max = 1,
+                                                                   .on_event = on_event,
+                                                                   .user = &run->times},
+                                            &run->engine, reterr);
+    if (status == BASE_OK) {
+        status = drive(run, decides, reterr);
+    }
+    rank_engine_destroy(run->engine);
+    run->engine = NULL;
+    *ms = (double)NAN;
+    if (status == BASE_OK && run->times.count >= TOKENS_MIN) {
+        base_sort(run->times.each_ms, run->times.count);
+        *ms = base_percentile(run->times.each_ms, run->times.count, 0.5);
+    }
+    return status;
+}
+
+static rank_model_config config_of(int width, int ranks)
+{
+    return (rank_model_config){.family = rank_family_default(),
+                               .vocab_size = RANK_CURVE_VOCAB,
+                               .width = width,
+                               .layers = RANK_CURVE_LAYERS,
+                               .heads = rank_curve_heads(width, ranks),
+                               .context = CONTEXT};
+}
+
+static void give_reason(rank_curve_point *point, const char *reason)
+{
+    (void)snprintf(point->reason, sizeof point->reason, "%s", reason);
+}
+
+/* The same answer on every rank; the reason is rank 0's. */
+static base_status may_measure(const rank_generate_options *options,
+                               const rank_model_config *config, rank_curve_point *point, bool *may,
+                               base_error *reterr)
+{
+    base_error unfit;
+    int32_t fits = 0;
+    *may = false;
+    if (rank_model_check_world(config, coll_comm_size(options->comm), &unfit) != BASE_OK) {
+        give_reason(point, unfit.message);
+        return BASE_OK; /* all ranks see that by themselves */
+    }
+    if (coll_comm_rank(options->comm) == 0) {
+        const uint64_t bytes = (uint64_t)(point->parameters * sizeof(float));
+        fits = rank_baseline_fits(bytes, 1, rank_free_memory_bytes(""), point->reason) ? 1 : 0;
+        if (fits != 0 && was_stopped(options)) {
+            fits = 0;
+            give_reason(point, "the job was stopped");
+        }
+    }
+    const base_status status = coll_broadcast(options->comm, &fits, 1, COLL_INT32, 0, reterr);
+    *may = fits != 0;
+    return status;
+}
+
+/* Rank 0 alone; the others sleep. */
+static base_status time_single(const rank_generate_options *options,
+                               const rank_model_config *config, rank_curve_point *point,
+                               base_error *reterr)
+{
+    rank_alone alone = {.comm = options->comm};
+    rank_alone_state state = RANK_ALONE_WAIT;
+    base_error error = {0};
+    base_error told = {0};
+    timing_run run = {.options = options, .config = config, .alone = &alone};
+    if (coll_comm_rank(options->comm) != 0) {
+        const base_status status = rank_alone_sleep(options->comm, &state, reterr);
+        return status == BASE_OK && state == RANK_ALONE_FAILED
+                   ? base_fail(reterr, BASE_ERR_PEER, "rank 0 failed in --curve")
+                   : status;
+    }
+    base_status status = time_tokens(&run, &point->single_ms, &error);
+    if (status == BASE_ERR_MEMORY) {
+        give_reason(point, error.message);
+        status = BASE_OK;
+    }
+    const base_status said =
+        rank_alone_end(&alone, status == BASE_OK ? RANK_ALONE_DONE : RANK_ALONE_FAILED, &told);
+    if (reterr != NULL && status != BASE_OK) {
+        *reterr = error;
+    } else if (reterr != NULL && said != BASE_OK) {
+        *reterr = told;
+    }
+    return status != BASE_OK ? status : said;
+}
+
+static base_status measure_point(const rank_generate_options *options, rank_curve_point *point,
+                                 base_error *reterr)
+{
+    const rank_model_config config = config_of(point->width, coll_comm_size(options->comm));
+    timing_run shared = {.options = options, .config = &config, .comm = options->comm};
+    bool may = false;
+    base_status status = may_measure(options, &config, point, &may, reterr);
+    if (status != BASE_OK || !may) {
+        return status;
+    }
+    double ms = (double)NAN; /* rank 0's counts */
+    status = time_tokens(&shared, &ms, reterr);
+    point->shared_ms = ms;
+    if (status == BASE_OK) {
+        status = time_single(options, &config, point, reterr);
+    }
+    if (point->reason[0] == '\0' && !(isfinite(point->shared_ms) && isfinite(point->single_ms))) {
+        give_reason(point, "the job was stopped");
+    }
+    return status;
+}
+
+/* ---- what the prediction is made of ---- */
+
+/* The fastest way of reading so many bytes: of each, the median round. */
+static double best_rate(const void *memory, size_t size_bytes)
+{
+    double best = 0;
+    for (int reading = 0; reading < RANK_READINGS; reading++) {
+        double rates[READ_ROUNDS];
+        for (int round = 0; round < READ_ROUNDS; round++) {
+            rates[round] = rank_read_speed(memory, size_bytes, reading);
+        }
+        base_sort(rates, READ_ROUNDS);
+        best = fmax(best, base_percentile(rates, READ_ROUNDS, 0.5));
+    }
+    return best;
+}
+
+static size_t read_bytes(double weight_bytes)
+{
+    enum { UNIT = 4096 };
+    const double bytes = weight_bytes < READ_BYTES_MAX ? weight_bytes : READ_BYTES_MAX;
+    return ((size_t)bytes + UNIT - 1) / UNIT * UNIT;
+}
+
+/* Rank 0 alone reads all weights; then each rank its part, at the same time. The slowest counts. */
+static base_status measure_rates(const rank_generate_options *options, void *memory,
+                                 rank_curve_point *point, base_error *reterr)
+{
+    const int ranks = coll_comm_size(options->comm);
+    const double weight_bytes = point->parameters * sizeof(float);
+    rank_alone alone = {.comm = options->comm};
+    rank_alone_state state = RANK_ALONE_WAIT;
+    base_status status = BASE_OK;
+    if (coll_comm_rank(options->comm) == 0) {
+        point->single_rate = best_rate(memory, read_bytes(weight_bytes));
+        status = rank_alone_end(&alone, RANK_ALONE_DONE, reterr);
+    } else {
+        status = rank_alone_sleep(options->comm, &state, reterr);
+    }
+    if (status == BASE_OK) {
+        status = coll_barrier(options->comm, reterr);
+    }
+    if (status == BASE_OK) {
+        double rate = best_rate(memory, read_bytes(weight_bytes / ranks));
+        status = coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, reterr);
+        point->shared_rate = rate;
+    }
+    return status;
+}
+
+static base_status time_all_reduce(coll_comm *comm, float *at, size_t count, double *seconds,
+                                   base_error *reterr)
+{
+    double each[LINK_ROUNDS];
+    base_status status = coll_barrier(comm, reterr);
+    for (int i = 0; status == BASE_OK && i < LINK_ROUNDS; i++) {
+        const int64_t before_ns = base_now_ns();
+        status = coll_all_reduce(comm, at, at, count, COLL_FLOAT32, COLL_SUM, reterr);
+        each[i] = (double)(base_now_ns() - before_ns) / (double)BASE_NS_PER_S;
+    }
+    if (status == BASE_OK) {
+        base_sort(each, LINK_ROUNDS);
+        *seconds = base_percentile(each, LINK_ROUNDS, 0.5);
+    }
+    return status;
+}
+
+/* By all-reduces in the kind of memory that an engine exchanges. */
+static base_status measure_link(const rank_generate_options *options, rank_curve *curve,
+                                base_error *reterr)
+{
+    coll_arena *arena = NULL;
+    double short_s = 0;
+    double long_s = 0;
+    base_status status = coll_arena_create(options->comm, LINK_BYTES, &arena, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    float *at = coll_arena_data(arena);
+    status = time_all_reduce(options->comm, at, 1, &short_s, reterr);
+    if (status == BASE_OK) {
+        status = time_all_reduce(options->comm, at, LINK_BYTES / sizeof(float), &long_s, reterr);
+    }
+    coll_arena_destroy(arena);
+    if (status == BASE_OK) {
+        curve->link = rank_curve_link(short_s, long_s, LINK_BYTES, curve->ranks);
+    }
+    return status;
+}
+
+static base_status predict(const rank_generate_options *options, rank_curve *curve,
+                           base_error *reterr)
+{
+    void *memory = malloc(READ_BYTES_MAX);
+    base_status status = measure_link(options, curve, reterr);
+    if (memory == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read, for --curve");
+    }
+    memset(memory, 1, READ_BYTES_MAX);
+    for (int i = 0; status == BASE_OK && i < curve->count; i++) {
+        rank_curve_point *point = &curve->points[i];
+        status = measure_rates(options, memory, point, reterr);
+        if (status == BASE_OK && coll_comm_rank(options->comm) == 0) {
+            rank_curve_predict(curve, point);
+        }
+    }
+    free(memory);
+    return status;
+}
+
+base_status rank_curve_run(const rank_generate_options *options, rank_curve *curve,
+                           base_error *reterr)
+{
+    for (int i = 0; i < curve->count; i++) {
+        const rank_model_config config = config_of(curve->points[i].width, curve->ranks);
+        curve->points[i].parameters = (double)rank_model_param_count(&config);
+    }
+    base_status status = predict(options, curve, reterr);
+    for (int i = 0; status == BASE_OK && i < curve->count; i++) {
+        if (curve->points[i].asked) {
+            status = measure_point(options, &curve->points[i], reterr);
+        }
+    }
+    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "--curve");
+}
