@@ -11,6 +11,7 @@ foreach(noun IN ITEMS token claims)
   ringfence_test(budget-${noun} SOURCES test_${noun}.c sample_token.c LIBS ringfence::budget
                  PkgConfig::SODIUM LABELS unit TIMEOUT 60)
 endforeach()
+ringfence_test(budget-wire SOURCES test_wire.c LIBS ringfence::budget LABELS unit TIMEOUT 10)
 ringfence_test(budget-vectors SOURCES test_vectors.c LIBS ringfence::budget PkgConfig::SODIUM
                LABELS unit TIMEOUT 10)
 target_include_directories(test-budget-vectors PRIVATE ${CMAKE_SOURCE_DIR}/budget-service/token)
