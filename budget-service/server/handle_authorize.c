@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "budget/policy.h"
 #include "budget/token.h"
 #include "budget/wire.h"
-#include "policy_use.h"
+#include "service.h"
 
 static bool copy(char *into, size_t into_bytes, const char *text)
 {

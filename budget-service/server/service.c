@@ -17,11 +17,11 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "budget/harden.h"
+#include "budget/policy.h"
 #include "budget/secret_file.h"
 #include "budget/service_files.h"
 #include "budget/token.h"
 #include "budget/wire.h"
-#include "policy_use.h"
 
 /* DIR/run, 0700 and ours: whoever can write to a directory can put a socket of their own in its
  * place. */
@@ -67,6 +67,7 @@ static base_status block_signals(budget_service *service, base_error *reterr)
 /* What needs no secret: in this order, so that the hook's process never holds one. */
 static base_status prepare(budget_service *service, base_error *reterr)
 {
+    char policy[BASE_PATH_BYTES + 16];
     base_status status = budget_harden_process(reterr);
     if (status == BASE_OK) {
         status = budget_crypto_init(reterr);
@@ -75,7 +76,8 @@ static base_status prepare(budget_service *service, base_error *reterr)
         status = open_run_directory(service, reterr);
     }
     if (status == BASE_OK) {
-        status = service_policy_open(service, reterr);
+        (void)snprintf(policy, sizeof policy, "%s/policy.json", service->dir);
+        status = budget_policy_read(policy, &service->policy, reterr);
     }
     if (status == BASE_OK) {
         status = service_hook_start(&service->hook, budget_policy_hook(service->policy), reterr);
@@ -257,7 +259,7 @@ static void close_all(budget_service *service)
     }
     sodium_free(service->curve);
     service_hook_stop(&service->hook);
-    service_policy_close(service);
+    budget_policy_destroy(service->policy);
     service_admission_fini(&service->admission);
     proto_arena_fini(&service->arena);
     for (int i = 0; service->items != NULL && i < SERVICE_BATCH_MAX; i++) {

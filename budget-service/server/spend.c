@@ -12,8 +12,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "budget/export.h"
+#include "budget/policy.h"
 #include "budget/wire.h"
-#include "policy_use.h"
+#include "service.h"
 
 enum { ROWS_AT_ONCE = 1024, TAIL_BYTES = 4096 };
 
