@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "audit_core.h"
+#include "base/assert.h"
 
 void audit_found(budget_audit *audit, uint64_t sequence, const char *format, ...)
 {
@@ -173,6 +174,7 @@ static void finish(budget_audit *audit)
 {
     uint8_t digest[(BUDGET_AUDIT_DIGEST_BYTES - 1) / 2];
     budget_audit_report *report = &audit->report;
+    BASE_ASSERT(report->good == (report->finding_count == 0));
     (void)crypto_generichash_final(&audit->digest, digest, sizeof digest);
     if (!report->good) {
         (void)sodium_bin2hex(report->digest, sizeof report->digest, digest, sizeof digest);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "budget/money.h"
 #include "ledger_core.h"
 
@@ -145,6 +146,12 @@ static base_status match_lines(reconciler *self)
             self->count++;
         }
     }
+    const budget_reconciled *result = self->result;
+    const int64_t strays = result->counts[BUDGET_FINDING_MISSING_IN_LEDGER] +
+                           result->counts[BUDGET_FINDING_AMBIGUOUS] +
+                           result->counts[BUDGET_FINDING_UNKNOWN];
+    BASE_ASSERT((int64_t)self->count + strays + result->passed_over ==
+                (int64_t)self->options->count); /* each line once */
     return BASE_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "ledger_core.h"
 #include "rules/mutation.h"
 
@@ -120,6 +121,8 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
                               const ledger_reservation *after, bool freeze, bool *overflow)
 {
     ledger_chain chain;
+    BASE_ASSERT(before->id == after->id);
+    BASE_ASSERT(before->account == after->account);
     base_status status = chain_load(op->ledger, NULL, before->account, &chain, op->reterr);
     if (status != BASE_OK) {
         return status == BASE_ERR_NOTFOUND ? BASE_ERR_STATE : status;

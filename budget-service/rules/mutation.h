@@ -25,8 +25,10 @@ enum budget_mutation {
 #ifdef BUDGET_MUTATIONS
 extern int budget_mutation;
 #define BUDGET_MUTANT(name) (budget_mutation == BUDGET_MUTATION_##name)
+#define BUDGET_MUTANT_ANY   (budget_mutation != BUDGET_MUTATION_NONE)
 #else
 #define BUDGET_MUTANT(name) 0
+#define BUDGET_MUTANT_ANY   0
 #endif
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "budget/money.h"
 #include "mutation.h"
 
@@ -133,6 +134,7 @@ budget_reason budget_rule_authorize(budget_rule_chain *chain, int64_t amount, si
             break;
         }
         chain->accounts[i].reserved += amount;
+        BASE_ASSERT(budget_rule_remaining(&chain->accounts[i]) >= 0);
     }
     return BUDGET_REASON_NONE;
 }
@@ -168,25 +170,64 @@ static bool is_over(const budget_rule_reservation *reservation)
     return reservation->terminated && reservation->final;
 }
 
+static int64_t held_of(const budget_rule_reservation *reservation, int64_t posted)
+{
+    if (reservation->state == BUDGET_STATE_VOIDED || is_over(reservation) ||
+        posted >= reservation->amount) {
+        return 0;
+    }
+    return reservation->amount - posted;
+}
+
+static budget_state state_of(const budget_rule_reservation *reservation)
+{
+    if (reservation->state == BUDGET_STATE_VOIDED) {
+        return BUDGET_STATE_VOIDED;
+    }
+    if (reservation->terminated) {
+        return reservation->final ? BUDGET_STATE_POSTED : BUDGET_STATE_TERMINATED_UNBILLED;
+    }
+    if (reservation->expired) {
+        return BUDGET_STATE_EXPIRED_UNCONFIRMED;
+    }
+    const bool started = reservation->created || reservation->attempt > 0 || reservation->billed ||
+                         reservation->total != 0;
+    return started ? BUDGET_STATE_CREATED : reservation->state;
+}
+
 void budget_rule_derive(budget_rule_reservation *reservation)
 {
     reservation->posted = budget_rule_posted(reservation->total);
     const int64_t posted = reservation->posted > 0 ? reservation->posted : 0;
-    if (reservation->state == BUDGET_STATE_VOIDED) {
-        reservation->held = 0;
-        return;
-    }
-    reservation->held =
-        is_over(reservation) || posted >= reservation->amount ? 0 : reservation->amount - posted;
-    if (reservation->terminated) {
-        reservation->state =
-            reservation->final ? BUDGET_STATE_POSTED : BUDGET_STATE_TERMINATED_UNBILLED;
-    } else if (reservation->expired) {
-        reservation->state = BUDGET_STATE_EXPIRED_UNCONFIRMED;
-    } else if (reservation->created || reservation->attempt > 0 || reservation->billed ||
-               reservation->total != 0) {
-        reservation->state = BUDGET_STATE_CREATED;
-    }
+    reservation->held = held_of(reservation, posted);
+    reservation->state = state_of(reservation);
+    BASE_ASSERT(reservation->held >= 0);
+    BASE_ASSERT(reservation->held == 0 || reservation->held + posted == reservation->amount);
+    BASE_ASSERT(reservation->state != BUDGET_STATE_POSTED || reservation->held == 0);
+}
+
+bool budget_rule_may_become(budget_state from, budget_state to)
+{
+    enum { LEAST = BUDGET_STATE_RESERVED, COUNT = BUDGET_STATE_VOIDED + 1 };
+    /* The edges of the diagram in rules.h; a state may stay as it is. */
+    static const uint8_t next[COUNT] = {
+        [BUDGET_STATE_RESERVED] = 1u << BUDGET_STATE_CREATED | 1u << BUDGET_STATE_VOIDED |
+                                  1u << BUDGET_STATE_TERMINATED_UNBILLED,
+        [BUDGET_STATE_CREATED] = 1u << BUDGET_STATE_EXPIRED_UNCONFIRMED |
+                                 1u << BUDGET_STATE_TERMINATED_UNBILLED | 1u << BUDGET_STATE_POSTED,
+        [BUDGET_STATE_EXPIRED_UNCONFIRMED] = 1u << BUDGET_STATE_TERMINATED_UNBILLED,
+        [BUDGET_STATE_TERMINATED_UNBILLED] = 1u << BUDGET_STATE_POSTED,
+    };
+    return from == to || ((int)from >= LEAST && (int)from < COUNT && (next[from] >> to & 1u) != 0);
+}
+
+/* The state and the sums of a row that nobody has edited. */
+static bool is_derived(const budget_rule_reservation *reservation)
+{
+    budget_rule_reservation again = *reservation;
+    budget_rule_derive(&again);
+    return again.state == reservation->state && again.held == reservation->held &&
+           again.posted == reservation->posted;
 }
 
 /* What redeeming by a rank and the creation permit have in common. */
@@ -355,6 +396,10 @@ bool budget_rule_effect(budget_rule_chain *chain, const budget_rule_reservation 
 {
     const int64_t limit = INT64_MAX / 4;
     budget_rule_chain next = *chain;
+    const bool legal = budget_rule_may_become(before->state, after->state) || BUDGET_MUTANT_ANY ||
+                       !is_derived(before); /* a row of the file that was edited may be anything */
+    BASE_ASSERT(legal);
+    BASE_ASSERT(before->amount == after->amount);
     for (size_t i = 0; i < next.count; i++) {
         budget_rule_account *account = &next.accounts[i];
         if (!budget_money_add(account->reserved, after->held - before->held, &account->reserved) ||

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 static int64_t clock_ms(clockid_t id)
 {
     struct timespec now = {0};
@@ -50,7 +52,9 @@ int64_t budget_clock_skew_ms(const budget_clock_anchor *anchor, const budget_clo
 
 void budget_clock_advance(budget_clock_anchor *anchor, const budget_clock *clock)
 {
+    const int64_t before_ms = anchor->ledger_ms;
     anchor->ledger_ms = budget_clock_ledger_ms(anchor, clock);
+    BASE_ASSERT(anchor->ledger_ms >= before_ms);
     anchor->clock = *clock;
 }
 

@@ -177,6 +177,34 @@ static void every_path_keeps_the_rules(void **state)
     assert_true(walked > 1000);
 }
 
+/* The edges of the diagram in rules.h, and no others. */
+static void states_change_along_the_diagram(void **state)
+{
+    static const struct {
+        budget_state from;
+        budget_state to;
+    } edges[] = {
+        {BUDGET_STATE_RESERVED, BUDGET_STATE_VOIDED},
+        {BUDGET_STATE_RESERVED, BUDGET_STATE_CREATED},
+        {BUDGET_STATE_RESERVED, BUDGET_STATE_TERMINATED_UNBILLED},
+        {BUDGET_STATE_CREATED, BUDGET_STATE_TERMINATED_UNBILLED},
+        {BUDGET_STATE_CREATED, BUDGET_STATE_EXPIRED_UNCONFIRMED},
+        {BUDGET_STATE_CREATED, BUDGET_STATE_POSTED}, /* local, at its deadline */
+        {BUDGET_STATE_EXPIRED_UNCONFIRMED, BUDGET_STATE_TERMINATED_UNBILLED},
+        {BUDGET_STATE_TERMINATED_UNBILLED, BUDGET_STATE_POSTED},
+    };
+    (void)state;
+    for (int from = BUDGET_STATE_RESERVED; from <= BUDGET_STATE_VOIDED; from++) {
+        for (int to = BUDGET_STATE_RESERVED; to <= BUDGET_STATE_VOIDED; to++) {
+            bool drawn = from == to;
+            for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
+                drawn = drawn || ((int)edges[i].from == from && (int)edges[i].to == to);
+            }
+            assert_int_equal(budget_rule_may_become((budget_state)from, (budget_state)to), drawn);
+        }
+    }
+}
+
 static void a_grant_never_passes_a_cap(void **state)
 {
     (void)state;
@@ -293,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_path_keeps_the_rules),
+        cmocka_unit_test(states_change_along_the_diagram),
         cmocka_unit_test(a_grant_never_passes_a_cap),
         cmocka_unit_test(sums_at_the_end_of_the_int64_are_refused),
         cmocka_unit_test(names_are_there_and_differ),

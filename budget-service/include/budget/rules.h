@@ -208,12 +208,16 @@ bool budget_rule_cost_known(const budget_rule_reservation *reservation);
 /* posted, held and state from the other fields; a state of voided stays. */
 void budget_rule_derive(budget_rule_reservation *reservation);
 
+/* Is there an edge between the two in the diagram above, or are they the same? */
+bool budget_rule_may_become(budget_state from, budget_state to);
+
 /* Has its deadline passed, with nothing proven? Then it becomes expired-unconfirmed and all that is
  * held stays held; one of vendor local, which costs nothing, ends instead. False: nothing to do. */
 bool budget_rule_expire(budget_rule_reservation *reservation, const budget_rule_now *now);
 
 /* Adds the difference of a reservation's held and posted to every account of the chain, and freezes
- * the nearest when freeze. False, nothing changed: a sum would overflow. */
+ * the nearest when freeze. after must be what a rule made of before. False, nothing changed: a sum
+ * would overflow. */
 bool budget_rule_effect(budget_rule_chain *chain, const budget_rule_reservation *before,
                         const budget_rule_reservation *after, bool freeze);
 
