@@ -1,109 +1,35 @@
-/* Whole inference jobs: one model on several ranks, and its record. */
-#include <fcntl.h>
+/* Whole inference jobs: the texts of one model on several ranks. Their record is in
+ * test_inference_record.c. */
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "record/inference.h"
-#include "training.h"
-
-#define FLAGS(...)   ((const char *const[]){__VA_ARGS__, NULL})
-#define NO_VARIABLES ((const char *const[]){NULL})
-
-static training_run model;
-
-/* A small model, trained for a few steps: its logits are close to each other, so what is drawn
- * differs from what is most probable. */
-static int make_model(void **state)
-{
-    (void)state;
-    test_directory_make(&test_shared_directory);
-    training_expect(&model, &test_shared_directory, "model", 0,
-                    FLAGS("--ranks", "1", "--heads", "4", "--width", "64", "--context", "128"));
-    return 0;
-}
-
-/* Runs the launcher on the model. program has its output. */
-static int infer(test_program *program, const char *mode, const char *ranks, const char *out,
-                 const char *const *flags)
-{
-    const char *arguments[TEST_PROGRAM_ARGS_MAX] = {
-        LAUNCHER_PATH, "--mode", mode,        "--ranks",          ranks, "--checkpoint", model.out,
-        "--out",       out,      "--no-bind", "--max-new-tokens", "12"};
-    size_t count = 12;
-    for (size_t i = 0; flags[i] != NULL; i++) {
-        arguments[count++] = flags[i];
-    }
-    arguments[count] = NULL;
-    test_program_start(program, arguments, NO_VARIABLES);
-    const int code = test_program_wait(program);
-    test_program_assert_no_children();
-    return code;
-}
-
-static json_t *read_results(const char *out)
-{
-    char path[BASE_PATH_BYTES + 16];
-    (void)snprintf(path, sizeof path, "%s/results.json", out);
-    json_t *results = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(results);
-    return results;
-}
-
-/* The tokens of all prompts of a tp-cpu run, as one text; free it. */
-static char *tokens_of(const char *ranks, const char *name, const char *const *flags)
-{
-    static test_program program;
-    char out[BASE_PATH_BYTES];
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, name));
-    const int code = infer(&program, "tp-cpu", ranks, out, flags);
-    if (code != 0) {
-        fail_msg("%s: %d: %s", name, code, program.text[TEST_STDERR]);
-    }
-    json_t *results = read_results(out);
-    json_t *all = json_array();
-    size_t index = 0;
-    json_t *prompt = NULL;
-    json_array_foreach(json_object_get(results, "prompts"), index, prompt)
-    {
-        assert_int_equal(json_array_append(all, json_object_get(prompt, "token_ids")), 0);
-    }
-    assert_true(json_array_size(all) > 0);
-    char *text = json_dumps(all, JSON_COMPACT);
-    json_decref(all);
-    json_decref(results);
-    return text;
-}
-
-#define PROMPTS "--prompt", "he goed to school", "--prompt", "i has eat", "--prompt", "i has eat"
-#define DRAWN   PROMPTS, "--temperature", "0.9", "--top-p", "0.8"
+#include "inference.h"
 
 static void draws_do_not_depend_on_the_number_of_ranks(void **state)
 {
     (void)state;
-    char *one = tokens_of("1", "drawn-1", FLAGS(DRAWN));
-    char *greedy = tokens_of("1", "greedy-1", FLAGS(PROMPTS));
-    char *other = tokens_of("1", "other-1", FLAGS(DRAWN, "--sampling-seed", "7"));
+    char *one = inference_tokens("1", "drawn-1", FLAGS(DRAWN));
+    char *greedy = inference_tokens("1", "greedy-1", FLAGS(PROMPTS));
+    char *other = inference_tokens("1", "other-1", FLAGS(DRAWN, "--sampling-seed", "7"));
     const struct {
         const char *ranks;
         const char *transport;
     } runs[] = {{"2", "shm"}, {"4", "shm"}, {"2", "tcp"}, {"4", "tcp"}};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        char *more =
-            tokens_of(runs[i].ranks, "drawn-n", FLAGS(DRAWN, "--transport", runs[i].transport));
+        char *more = inference_tokens(runs[i].ranks, "drawn-n",
+                                      FLAGS(DRAWN, "--transport", runs[i].transport));
         assert_string_equal(more, one);
         free(more);
     }
     assert_string_not_equal(greedy, one);
     assert_string_not_equal(other, one);
     char *limited =
-        tokens_of("2", "limited-2", FLAGS(PROMPTS, "--temperature", "0.9", "--top-k", "1"));
+        inference_tokens("2", "limited-2", FLAGS(PROMPTS, "--temperature", "0.9", "--top-k", "1"));
     assert_string_equal(limited, greedy);
     free(limited);
     free(other);
@@ -119,8 +45,8 @@ static void replicas_draw_the_same(void **state)
     static test_program dealt;
     char out[BASE_PATH_BYTES];
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "dealt"));
-    assert_int_equal(infer(&shared, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
-    assert_int_equal(infer(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
+    assert_int_equal(inference_run(&shared, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
+    assert_int_equal(inference_run(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
     assert_string_equal(shared.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
 }
 
@@ -138,9 +64,9 @@ static void sampling_out_of_range_is_refused_by_name(void **state)
     };
     static test_program program;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const int code =
-            infer(&program, "tp-cpu", "2", test_directory_path(&test_shared_directory, "never"),
-                  FLAGS(PROMPTS, wrong[i][0], wrong[i][1]));
+        const int code = inference_run(&program, "tp-cpu", "2",
+                                       test_directory_path(&test_shared_directory, "never"),
+                                       FLAGS(PROMPTS, wrong[i][0], wrong[i][1]));
         assert_int_equal(code, 2);
         if (strstr(program.text[TEST_STDERR], wrong[i][2]) == NULL) {
             fail_msg("%s %s: %s", wrong[i][0], wrong[i][1], program.text[TEST_STDERR]);
@@ -155,9 +81,9 @@ static void one_text_streams(void **state)
     static test_program program;
     char out[BASE_PATH_BYTES];
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "streamed"));
-    assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS("--prompt", "he goed to school")),
-                     0);
-    json_t *results = read_results(out);
+    assert_int_equal(
+        inference_run(&program, "tp-cpu", "2", out, FLAGS("--prompt", "he goed to school")), 0);
+    json_t *results = inference_results(out);
     const char *text = json_string_value(
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "text"));
     const size_t length = strlen(text);
@@ -198,383 +124,30 @@ static void an_interrupted_text_ends_with_its_line(void **state)
                                      "--max-new-tokens",
                                      "16000",
                                      NULL};
-    test_program_start(&program, arguments, NO_VARIABLES);
+    test_program_start(&program, arguments, FLAGS(NULL));
     test_program_wait_text(&program, TEST_STDOUT, "e");
     assert_int_equal(kill(program.pid, SIGINT), 0);
     assert_int_equal(test_program_wait(&program), 128 + SIGINT);
     test_program_assert_no_children();
     const char *text = program.text[TEST_STDOUT];
     assert_int_equal(text[program.text_bytes[TEST_STDOUT] - 1], '\n');
-    json_t *results = read_results(out);
+    json_t *results = inference_results(out);
     assert_int_equal(json_array_size(json_object_get(results, "prompts")), 0);
     json_decref(results);
-}
-
-static void assert_phase(const json_t *results, const char *name, size_t prompts, json_int_t tokens)
-{
-    const json_t *phase = json_object_get(results, name);
-    const json_t *total = json_object_get(phase, "total");
-    size_t index = 0;
-    json_t *prompt = NULL;
-    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), tokens);
-    assert_true(json_real_value(json_object_get(total, "seconds")) > 0);
-    assert_true(json_real_value(json_object_get(total, "per_token_ms")) > 0);
-    assert_int_equal(json_array_size(json_object_get(phase, "prompts")), prompts);
-    json_array_foreach(json_object_get(phase, "prompts"), index, prompt)
-    {
-        assert_true(json_real_value(json_object_get(prompt, "ttft_ms")) > 0);
-        assert_true(json_is_true(json_object_get(prompt, "same_tokens")));
-    }
-}
-
-/* Each side draws the same tokens, and as many: three prompts of twelve. */
-static void a_baseline_is_one_rank_and_replicas(void **state)
-{
-    (void)state;
-    free(tokens_of("2", "baseline", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
-    json_t *results = read_results(test_directory_path(&test_shared_directory, "baseline"));
-    const json_t *total = json_object_get(results, "total");
-    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 36);
-    assert_phase(results, "single", 3, 36);
-    assert_phase(results, "replicas", 3, 36);
-    const double ours = json_real_value(json_object_get(total, "per_token_ms"));
-    const double theirs = json_real_value(json_object_get(
-        json_object_get(json_object_get(results, "single"), "total"), "per_token_ms"));
-    const double speedup = json_real_value(json_object_get(results, "speedup"));
-    assert_true(fabs(speedup - theirs / ours) < 1e-3 * speedup);
-    assert_true(json_is_null(json_object_get(results, "baseline_null_because")));
-    json_decref(results);
-    /* four ranks, of which one has no prompt of its own */
-    free(tokens_of("4", "baseline-4", FLAGS(DRAWN, "--baseline", "--ignore-eos")));
-    results = read_results(test_directory_path(&test_shared_directory, "baseline-4"));
-    assert_phase(results, "replicas", 3, 36);
-    json_decref(results);
-}
-
-static double real_at(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value)) {
-        fail_msg("%s is no number", key);
-    }
-    return json_number_value(value);
-}
-
-/* The manifest has every field of the lab, and the figures of the results. */
-static void assert_manifest(const char *name, const json_t *results)
-{
-    static const char *const fields[] = {"seed",
-                                         "lab",
-                                         "vendor",
-                                         "instance_type",
-                                         "nvlink_present",
-                                         "instance_id",
-                                         "start_ts",
-                                         "end_ts",
-                                         "duration_hours",
-                                         "estimated_cost_usd",
-                                         "actual_cost_usd",
-                                         "terminated_screenshot",
-                                         "single_gpu_per_token_ms",
-                                         "tp_per_token_ms",
-                                         "speedup",
-                                         "lesson_notes",
-                                         "crossover_d_model",
-                                         "suspect",
-                                         "compute_ms_per_token",
-                                         "slowest_rank_steps",
-                                         "slowest_rank_held_up_others_ms_per_token",
-                                         "rerun"};
-    static const char *const measured[] = {
-        "all_reduce_ms_per_token",         "all_reduce_transfer_ms_per_token",
-        "all_reduce_waiting_ms_per_token", "all_reduces_per_token",
-        "all_reduce_bytes_per_token",      "comm_compute_ratio"};
-    char path[BASE_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/manifest.json",
-                   test_directory_path(&test_shared_directory, name));
-    json_t *manifest = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    assert_non_null(manifest);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if (json_object_get(manifest, fields[i]) == NULL) {
-            fail_msg("no %s", fields[i]);
-        }
-    }
-    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
-        assert_true(real_at(manifest, measured[i]) > 0);
-    }
-    assert_true(json_is_integer(json_object_get(manifest, "slowest_rank")));
-    assert_int_equal(json_integer_value(json_object_get(manifest, "seed")), 35200);
-    assert_string_equal(json_string_value(json_object_get(manifest, "vendor")), "local");
-    assert_true(json_is_null(json_object_get(manifest, "instance_type")));
-    assert_true(json_is_null(json_object_get(manifest, "crossover_d_model")));
-    assert_true(
-        json_equal(json_object_get(manifest, "speedup"), json_object_get(results, "speedup")));
-    assert_true(json_equal(json_object_get(manifest, "tp_per_token_ms"),
-                           json_object_get(json_object_get(results, "total"), "per_token_ms")));
-    assert_true(json_real_value(json_object_get(manifest, "actual_cost_usd")) == 0);
-    assert_int_equal(json_array_size(json_object_get(manifest, "max_rss_bytes")), 2);
-    assert_non_null(strstr(json_string_value(json_object_get(manifest, "rerun")), "--baseline"));
-    assert_non_null(
-        strstr(json_string_value(json_object_get(manifest, "lesson_notes")), "all-reduces"));
-    json_decref(manifest);
-}
-
-/* Reads a file of JSON lines. */
-static json_t *read_lines(const char *name, const char *file)
-{
-    char path[BASE_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/%s", test_directory_path(&test_shared_directory, name),
-                   file);
-    json_t *lines = json_array();
-    FILE *stream = fopen(path, "re");
-    assert_non_null(stream);
-    for (json_t *line; (line = json_loadf(stream, JSON_DISABLE_EOF_CHECK, NULL)) != NULL;) {
-        assert_int_equal(json_array_append_new(lines, line), 0);
-    }
-    (void)fclose(stream);
-    return lines;
-}
-
-/* Parts add up: a step is computing and exchanging, an exchange is transfer and waiting. */
-static void assert_rank_adds_up(const json_t *rank)
-{
-    const double step_ms = real_at(rank, "step_ms_per_token");
-    const double reduce_ms = real_at(rank, "all_reduce_ms_per_token");
-    const double gather_ms = real_at(rank, "gather_ms_per_token");
-    const double slack_ms = 1e-5 * step_ms; /* six digits are written */
-    assert_true(fabs(real_at(rank, "compute_ms_per_token") + reduce_ms + gather_ms - step_ms) <
-                slack_ms);
-    assert_true(fabs(real_at(rank, "all_reduce_transfer_ms_per_token") +
-                     real_at(rank, "all_reduce_waiting_ms_per_token") - reduce_ms) < slack_ms);
-    assert_true(fabs(real_at(rank, "gather_transfer_ms_per_token") +
-                     real_at(rank, "gather_waiting_ms_per_token") - gather_ms) < slack_ms);
-    assert_true(real_at(rank, "ttft_ms") > 0 && real_at(rank, "per_token_ms") > 0);
-    assert_true(real_at(rank, "max_rss_bytes") > 1e6);
-}
-
-/* Two ranks: what one has waited is what the other has held it up. */
-static void each_rank_says_where_its_time_went(void **state)
-{
-    (void)state;
-    double waited_ms[2];
-    double held_up_ms[2];
-    json_int_t slowest = 0;
-    free(tokens_of("2", "waits", FLAGS(PROMPTS, "--ignore-eos")));
-    json_t *results = read_results(test_directory_path(&test_shared_directory, "waits"));
-    json_t *lines = read_lines("waits", "timings.jsonl");
-    const json_t *ranks = json_object_get(results, "ranks");
-    assert_int_equal(json_array_size(ranks), 2);
-    for (size_t r = 0; r < 2; r++) {
-        const json_t *rank = json_array_get(ranks, r);
-        assert_rank_adds_up(rank);
-        waited_ms[r] = real_at(rank, "all_reduce_waiting_ms_per_token") +
-                       real_at(rank, "gather_waiting_ms_per_token");
-        held_up_ms[r] = real_at(rank, "held_up_others_ms_per_token");
-        slowest += json_integer_value(json_object_get(rank, "slowest_in_steps"));
-        assert_int_equal(json_integer_value(json_object_get(rank, "steps")),
-                         json_array_size(lines));
-    }
-    assert_true(fabs(waited_ms[0] - held_up_ms[1]) < 1e-5 * (waited_ms[0] + 1e-6));
-    assert_true(fabs(waited_ms[1] - held_up_ms[0]) < 1e-5 * (waited_ms[1] + 1e-6));
-    size_t index = 0;
-    json_t *line = NULL;
-    json_int_t drawn = 0;
-    json_int_t named = 0;
-    double held_up_us = 0;
-    json_array_foreach(lines, index, line)
-    {
-        assert_int_equal(json_integer_value(json_object_get(line, "step")), index);
-        drawn += json_integer_value(json_object_get(line, "tokens_drawn"));
-        named += json_is_integer(json_object_get(line, "slowest_rank"));
-        held_up_us += real_at(line, "held_up_us");
-    }
-    assert_int_equal(drawn, 36);
-    assert_int_equal(named, slowest);
-    assert_true(held_up_us / 1000 <= 36 * (held_up_ms[0] + held_up_ms[1]) * (1 + 1e-5));
-    json_decref(lines);
-    json_decref(results);
-    /* alone nobody waits, and no line stays from the run before */
-    char *one = tokens_of("1", "waits", FLAGS(PROMPTS));
-    free(one);
-    results = read_results(test_directory_path(&test_shared_directory, "waits"));
-    const json_t *alone = json_array_get(json_object_get(results, "ranks"), 0);
-    assert_true(json_is_null(json_object_get(alone, "all_reduce_waiting_ms_per_token")));
-    assert_int_equal(real_at(alone, "all_reduces_per_token"), 0);
-    json_decref(results);
-    assert_int_not_equal(
-        access(test_directory_path(&test_shared_directory, "waits/timings.jsonl"), F_OK), 0);
-}
-
-/* Two layers: five all-reduces a step, each of a row of 64 floats for each token computed. */
-static void libcoll_counts_what_a_token_costs(void **state)
-{
-    (void)state;
-    free(tokens_of("2", "counted", FLAGS("--prompt", "he goed to school", "--ignore-eos")));
-    json_t *results = read_results(test_directory_path(&test_shared_directory, "counted"));
-    const double layers = real_at(json_object_get(results, "model"), "layers");
-    const json_t *rank = json_array_get(json_object_get(results, "ranks"), 1);
-    const double drawn = real_at(rank, "tokens_drawn");
-    const double computed = real_at(rank, "tokens_computed");
-    const double reduces = 1 + 2 * layers;
-    assert_true(fabs(real_at(rank, "all_reduces_per_token") - reduces) < 1e-4);
-    /* in the last layer the prompt's other rows are not needed any more */
-    const double rows = computed * (reduces - 2) + drawn * 2;
-    const double bytes = rows * 64 * sizeof(float) / drawn;
-    assert_true(fabs(real_at(rank, "all_reduce_bytes_per_token") - bytes) < 1e-4 * bytes);
-    json_decref(results);
-}
-
-/* One line for each rank. The halves of the weights are not twice the whole. */
-static void each_rank_says_what_it_has_loaded(void **state)
-{
-    (void)state;
-    static test_program two;
-    static test_program one;
-    const char *out = test_directory_path(&test_shared_directory, "loaded");
-    assert_int_equal(infer(&two, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
-    const char *text = two.text[TEST_STDERR];
-    const char *first = strstr(text, "rank 0: weights ");
-    const char *second = strstr(text, "rank 1: weights ");
-    assert_non_null(first);
-    assert_non_null(second);
-    assert_non_null(strstr(first, " blocks of "));
-    const double half = strtod(first + strlen("rank 0: weights "), NULL);
-    assert_int_equal(infer(&one, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
-    first = strstr(one.text[TEST_STDERR], "rank 0: weights ");
-    assert_non_null(first);
-    const double whole = strtod(first + strlen("rank 0: weights "), NULL);
-    assert_true(half > 0.4 * whole && half < 0.7 * whole);
-    assert_int_equal(infer(&one, "tp-cpu", "1", out, FLAGS(PROMPTS, "--quiet")), 0);
-    assert_null(strstr(one.text[TEST_STDERR], "weights"));
-}
-
-static void a_training_keeps_its_manifest(void **state)
-{
-    (void)state;
-    static test_program program;
-    assert_int_equal(infer(&program, "tp-cpu", "2", model.out, FLAGS(PROMPTS)), 1);
-    assert_non_null(strstr(program.text[TEST_STDERR], "holds the record of a training"));
-}
-
-/* Another run has the directory: nothing is started, and nothing in it changes. */
-static void a_directory_is_for_one_run_at_a_time(void **state)
-{
-    (void)state;
-    static test_program program;
-    char out[BASE_PATH_BYTES];
-    base_error error;
-    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "taken"));
-    assert_ok(base_mkdirs(out, &error), &error);
-    const int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(flock(fd, LOCK_EX), 0);
-    assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 1);
-    assert_non_null(strstr(program.text[TEST_STDERR], "is being written by another run"));
-    assert_int_equal(close(fd), 0);
-    assert_int_equal(rmdir(out), 0); /* it is empty */
-    assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS(PROMPTS)), 0);
-}
-
-static void impossible_speed_ups_are_suspect(void **state)
-{
-    (void)state;
-    assert_null(launch_inference_suspect(1.9, 1e8, 2, false, 3e7));
-    assert_non_null(launch_inference_suspect(2.1, 1e8, 2, false, 3e7));
-    assert_null(launch_inference_suspect(2.1, 1e7, 2, false, 3e7));     /* a half fits the cache */
-    assert_non_null(launch_inference_suspect(2.1, 1e6, 2, false, 3e7)); /* the whole did too */
-    assert_non_null(launch_inference_suspect(1.1, 5e5, 2, true, 3e7));
-    assert_null(launch_inference_suspect(0.9, 5e5, 2, true, 3e7));
-    assert_null(launch_inference_suspect((double)NAN, 5e5, 2, true, 3e7));
-}
-
-/* The shipped comparison: ten prompts of a hundred tokens on each side. */
-static void the_shipped_prompts_make_a_thousand_tokens(void **state)
-{
-    (void)state;
-    free(tokens_of(
-        "2", "thousand",
-        FLAGS("--prompts", PROMPTS_FILE, "--baseline", "--ignore-eos", "--max-new-tokens", "100")));
-    json_t *results = read_results(test_directory_path(&test_shared_directory, "thousand"));
-    const json_t *total = json_object_get(results, "total");
-    assert_int_equal(json_integer_value(json_object_get(total, "tokens")), 1000);
-    assert_manifest("thousand", results);
-    assert_phase(results, "single", 10, 1000);
-    assert_phase(results, "replicas", 10, 1000);
-    json_decref(results);
-}
-
-static bool has_file(const char *path)
-{
-    return access(test_directory_path(&test_shared_directory, path), F_OK) == 0;
-}
-
-/* Two widths are measured, the others predicted. A report and the curve's files are written. */
-static void a_curve_has_what_was_measured(void **state)
-{
-    (void)state;
-    size_t index = 0;
-    json_t *point = NULL;
-    free(tokens_of("2", "curve", FLAGS(PROMPTS, "--curve", "64,128", "--no-plots")));
-    json_t *results = read_results(test_directory_path(&test_shared_directory, "curve"));
-    const json_t *curve = json_object_get(results, "curve");
-    assert_int_equal(json_array_size(json_object_get(curve, "points")), 5);
-    json_array_foreach(json_object_get(curve, "points"), index, point)
-    {
-        const bool asked = real_at(point, "d_model") <= 128;
-        assert_true(real_at(point, "predicted_single_ms") > 0);
-        assert_true(real_at(point, "predicted_shared_ms") > 0);
-        assert_true(real_at(point, "predicted_comm_fraction") > 0);
-        assert_int_equal(json_is_null(json_object_get(point, "null_because")), asked);
-        assert_int_equal(json_is_real(json_object_get(point, "single_ms")), asked);
-        assert_int_equal(json_is_real(json_object_get(point, "shared_ms")), asked);
-        assert_true(!asked || (real_at(point, "single_ms") > 0 && real_at(point, "shared_ms") > 0));
-    }
-    assert_true(real_at(json_object_get(curve, "link"), "latency_us") > 0);
-    assert_true(has_file("curve/report.html") && has_file("curve/plots.gp"));
-    assert_true(has_file("curve/scaling-curve.dat") && !has_file("curve/scaling-curve.png"));
-    json_decref(results);
-}
-
-static void a_curve_needs_widths_and_two_ranks(void **state)
-{
-    (void)state;
-    static test_program program;
-    static const char *const wrong[] = {"100", "0", "64,", ",64", "64;128", "-64", "16448"};
-    const char *out = test_directory_path(&test_shared_directory, "never");
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(infer(&program, "tp-cpu", "2", out, FLAGS(PROMPTS, "--curve", wrong[i])),
-                         2);
-        assert_non_null(strstr(program.text[TEST_STDERR], "infer.curve"));
-    }
-    assert_int_equal(infer(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--curve", "64")), 2);
-    assert_non_null(strstr(program.text[TEST_STDERR], "infer.curve"));
-    assert_int_equal(infer(&program, "generate", "2", out, FLAGS(PROMPTS, "--curve", "64")), 2);
-    assert_non_null(strstr(program.text[TEST_STDERR], "infer.curve"));
-}
-
-static void a_baseline_needs_a_cut_model(void **state)
-{
-    (void)state;
-    static test_program program;
-    const char *out = test_directory_path(&test_shared_directory, "never");
-    assert_int_equal(infer(&program, "tp-cpu", "1", out, FLAGS(PROMPTS, "--baseline")), 2);
-    assert_non_null(strstr(program.text[TEST_STDERR], "infer.baseline"));
-    assert_int_equal(infer(&program, "generate", "2", out, FLAGS(PROMPTS, "--baseline")), 2);
-    assert_non_null(strstr(program.text[TEST_STDERR], "infer.baseline"));
 }
 
 static void write_generation_config(const char *text)
 {
     base_error error;
     char path[BASE_PATH_BYTES + 64];
-    (void)snprintf(path, sizeof path, "%s/generation_config.json", model.out);
+    (void)snprintf(path, sizeof path, "%s/generation_config.json", inference_model.out);
     assert_ok(base_file_write(path, text, strlen(text), &error), &error);
 }
 
 static size_t first_count(const char *name, const char *key, const char *const *flags)
 {
-    free(tokens_of("2", name, flags));
-    json_t *results = read_results(test_directory_path(&test_shared_directory, name));
+    free(inference_tokens("2", name, flags));
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, name));
     const size_t count = json_array_size(
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), key));
     json_decref(results);
@@ -587,7 +160,7 @@ static void the_checkpoint_has_the_stop_tokens(void **state)
     (void)state;
     char text[128];
     assert_int_equal(first_count("whole", "token_ids", FLAGS(PROMPTS)), 12);
-    json_t *results = read_results(test_directory_path(&test_shared_directory, "whole"));
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, "whole"));
     const json_t *ids =
         json_object_get(json_array_get(json_object_get(results, "prompts"), 0), "token_ids");
     size_t before = 0; /* where that token comes first */
@@ -617,9 +190,9 @@ static void the_checkpoint_has_the_suffix_of_prompts(void **state)
         first_count("older-all", "prompt_token_ids", FLAGS(PROMPTS, "--loss-on", "all")), bare);
     write_generation_config("{\"eos_token_id\":512}");
     static test_program program;
-    assert_int_not_equal(infer(&program, "tp-cpu", "2",
-                               test_directory_path(&test_shared_directory, "never"),
-                               FLAGS(PROMPTS)),
+    assert_int_not_equal(inference_run(&program, "tp-cpu", "2",
+                                       test_directory_path(&test_shared_directory, "never"),
+                                       FLAGS(PROMPTS)),
                          0);
     assert_non_null(strstr(program.text[TEST_STDERR], "eos_token_id"));
 }
@@ -632,19 +205,8 @@ int main(void)
         cmocka_unit_test(sampling_out_of_range_is_refused_by_name),
         cmocka_unit_test(one_text_streams),
         cmocka_unit_test(an_interrupted_text_ends_with_its_line),
-        cmocka_unit_test(a_baseline_is_one_rank_and_replicas),
-        cmocka_unit_test(the_shipped_prompts_make_a_thousand_tokens),
-        cmocka_unit_test(a_curve_has_what_was_measured),
-        cmocka_unit_test(a_curve_needs_widths_and_two_ranks),
-        cmocka_unit_test(a_baseline_needs_a_cut_model),
-        cmocka_unit_test(each_rank_says_what_it_has_loaded),
-        cmocka_unit_test(each_rank_says_where_its_time_went),
-        cmocka_unit_test(libcoll_counts_what_a_token_costs),
-        cmocka_unit_test(a_training_keeps_its_manifest),
-        cmocka_unit_test(a_directory_is_for_one_run_at_a_time),
-        cmocka_unit_test(impossible_speed_ups_are_suspect),
         cmocka_unit_test(the_checkpoint_has_the_stop_tokens),
         cmocka_unit_test(the_checkpoint_has_the_suffix_of_prompts),
     };
-    return cmocka_run_group_tests(tests, make_model, test_shared_directory_remove);
+    return cmocka_run_group_tests(tests, inference_make_model, test_shared_directory_remove);
 }

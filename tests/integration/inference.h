@@ -1,0 +1,31 @@
+/* Inference jobs on a small model that is trained for a few steps. Its logits are close to each
+ * other, so what is drawn differs from what is most probable. */
+#ifndef TEST_INFERENCE_H
+#define TEST_INFERENCE_H
+
+#include <jansson.h>
+
+#include "training.h"
+
+#define FLAGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+#define PROMPTS "--prompt", "he goed to school", "--prompt", "i has eat", "--prompt", "i has eat"
+#define DRAWN   PROMPTS, "--temperature", "0.9", "--top-p", "0.8"
+
+extern training_run inference_model;
+
+/* Group setup: trains the model in test_shared_directory. */
+int inference_make_model(void **state);
+
+/* Runs the launcher on the model, and returns its exit code. program has its output. */
+int inference_run(test_program *program, const char *mode, const char *ranks, const char *out,
+                  const char *const *flags);
+
+/* OUT/results.json; the caller releases it. */
+json_t *inference_results(const char *out);
+
+/* The tokens of all prompts of a tp-cpu run into test_shared_directory/NAME, as one text, which the
+ * caller frees. */
+char *inference_tokens(const char *ranks, const char *name, const char *const *flags);
+
+#endif
