@@ -38,15 +38,24 @@ static void print_rows(FILE *stream, const char *text, const int32_t *ids, int c
     (void)fputs("]}\n", stream);
 }
 
-static base_status run_sentence(const rank_model_config *config, const float *params,
-                                rank_model *model, rank_tokenizer *tokenizer, const char *text,
-                                FILE *stream, base_error *reterr)
+/* What a sentence runs through. */
+typedef struct loaded {
+    rank_model_config config;
+    float *params;
+    rank_model *model;
+    rank_tokenizer *tokenizer;
+} loaded;
+
+static base_status run_sentence(const loaded *from, const char *text, FILE *stream,
+                                base_error *reterr)
 {
+    const rank_model_config *config = &from->config;
     int32_t ids[TOKENS_MAX];
     int32_t rows[TOKENS_MAX];
     rank_ids encoded = {.at = ids, .capacity = TOKENS_MAX};
-    const rank_hooks hooks = rank_hooks_flat(params);
-    base_status status = rank_tokenizer_encode(tokenizer, text, strlen(text), &encoded, reterr);
+    const rank_hooks hooks = rank_hooks_flat(from->params);
+    base_status status =
+        rank_tokenizer_encode(from->tokenizer, text, strlen(text), &encoded, reterr);
     const size_t count = encoded.count;
     if (status != BASE_OK || count > TOKENS_MAX || (int)count > config->context) {
         return status != BASE_OK ? status
@@ -62,8 +71,8 @@ static base_status run_sentence(const rank_model_config *config, const float *pa
     if (logits == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for logits");
     }
-    status = rank_model_forward(model, &hooks, &batch, &(rank_logits){rows, (int)count, logits},
-                                NULL, reterr);
+    status = rank_model_forward(from->model, &hooks, &batch,
+                                &(rank_logits){rows, (int)count, logits}, NULL, reterr);
     if (status == BASE_OK) {
         print_rows(stream, text, ids, (int)count, logits, config->vocab_size);
     }
@@ -101,51 +110,48 @@ static base_status write_all(const char *out, const char *tokenizer_path, const 
                              base_error *reterr)
 {
     char path[PATH_BYTES];
-    float *params = NULL;
     rank_device device = {.backend = NULL};
-    rank_model *model = NULL;
-    rank_tokenizer *tokenizer = NULL;
     FILE *stream = NULL;
-    rank_model_config config = {0};
-    base_status status = rank_tokenizer_load(tokenizer_path, &tokenizer, reterr);
+    loaded all = {.params = NULL};
+    base_status status = rank_tokenizer_load(tokenizer_path, &all.tokenizer, reterr);
     if (status == BASE_OK) {
-        config = (rank_model_config){.family = rank_family_default(),
-                                     .vocab_size = rank_tokenizer_vocab_size(tokenizer),
-                                     .width = 128,
-                                     .layers = 2,
-                                     .heads = 4,
-                                     .context = 64};
-        status = get_params(directory, &config, &params, reterr);
+        all.config = (rank_model_config){.family = rank_family_default(),
+                                         .vocab_size = rank_tokenizer_vocab_size(all.tokenizer),
+                                         .width = 128,
+                                         .layers = 2,
+                                         .heads = 4,
+                                         .context = 64};
+        status = get_params(directory, &all.config, &all.params, reterr);
     }
     if (status == BASE_OK) {
         status = base_mkdirs(out, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_checkpoint_write(out, &config, params, tokenizer_path, "", reterr);
+        status = rank_checkpoint_write(out, &all.config, all.params, tokenizer_path, "", reterr);
     }
     if (status == BASE_OK) {
         status = rank_device_open("cpu", &device, reterr);
     }
     if (status == BASE_OK) {
-        status = rank_model_create(&(rank_model_options){.config = &config,
+        status = rank_model_create(&(rank_model_options){.config = &all.config,
                                                          .device = &device,
                                                          .token_count_max = TOKENS_MAX,
                                                          .training = false},
-                                   &model, reterr);
+                                   &all.model, reterr);
     }
     (void)snprintf(path, sizeof path, "%s/logits.jsonl", out);
     stream = status == BASE_OK ? fopen(path, "w") : NULL;
     for (size_t i = 0;
          stream != NULL && status == BASE_OK && i < sizeof SENTENCES / sizeof *SENTENCES; i++) {
-        status = run_sentence(&config, params, model, tokenizer, SENTENCES[i], stream, reterr);
+        status = run_sentence(&all, SENTENCES[i], stream, reterr);
     }
     if (status == BASE_OK && (stream == NULL || fclose(stream) != 0)) {
         status = base_fail(reterr, BASE_ERR_IO, "cannot write %s", path);
     }
-    rank_model_destroy(model);
+    rank_model_destroy(all.model);
     rank_device_close(&device);
-    rank_tokenizer_destroy(tokenizer);
-    free(params);
+    rank_tokenizer_destroy(all.tokenizer);
+    free(all.params);
     return status;
 }
 

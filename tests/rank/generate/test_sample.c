@@ -42,9 +42,9 @@ static double draw(void)
     return (double)(random_state >> 11) * 0x1p-53;
 }
 
-/* Makes and combines all ranks' records, as a job does. *needs_all counts. */
+/* Makes and combines all ranks' records, as a job does. drawn->needs_all_logits: these were needed. */
 static base_status sample(rank_sample_vocab vocab, const rank_sample_params *params,
-                          uint64_t position, const float *logits, int32_t *token, int *needs_all,
+                          uint64_t position, const float *logits, rank_sample_result *drawn,
                           base_error *error)
 {
     static rank_sample_candidate scratch[VOCAB_MAX];
@@ -66,16 +66,13 @@ static base_status sample(rank_sample_vocab vocab, const rank_sample_params *par
         assert_int_equal(at[stride - 24], 0x77);
         free(own);
     }
-    rank_sample_result result;
     const rank_sample_records all = {records, stride};
-    base_status status = rank_sample_combine(&vocab, params, position, &all, &result, error);
+    base_status status = rank_sample_combine(&vocab, params, position, &all, drawn, error);
     free(records);
-    *token = result.token;
-    if (status == BASE_OK && result.needs_all_logits) {
-        assert_int_equal(result.token, -1);
-        ++*needs_all;
-        status = rank_sample_top_p_of_all(&vocab, params, position,
-                                          &(rank_sample_all){logits, scratch}, token, error);
+    if (status == BASE_OK && drawn->needs_all_logits) {
+        assert_int_equal(drawn->token, -1);
+        status = rank_sample_top_p_of_all(
+            &vocab, params, position, &(rank_sample_all){logits, scratch}, &drawn->token, error);
     }
     return status;
 }
@@ -188,17 +185,16 @@ static void test_every_world_size_draws_the_same_token(void **state)
             const int32_t expected = reference(&params, 100, logits, vocab_size);
             int needs_before = -1;
             for (int w = 0; w < WORLD_SIZES; w++) {
-                int32_t token = -1;
-                int needs = 0;
+                rank_sample_result drawn;
                 const rank_sample_vocab vocab = {vocab_size, width, world_sizes[w]};
-                assert_ok(sample(vocab, &params, 100, logits, &token, &needs, &error), &error);
-                if (token != expected) {
+                assert_ok(sample(vocab, &params, 100, logits, &drawn, &error), &error);
+                if (drawn.token != expected) {
                     fail_msg("kind %d, vocabulary %d, parameters %d, %d ranks: token %d, not %d",
-                             round / 12, vocab_size, set, world_sizes[w], token, expected);
+                             round / 12, vocab_size, set, world_sizes[w], drawn.token, expected);
                 }
-                assert_true(needs_before < 0 || needs == needs_before);
-                needs_before = needs;
-                needs_all += needs;
+                assert_true(needs_before < 0 || drawn.needs_all_logits == needs_before);
+                needs_before = drawn.needs_all_logits;
+                needs_all += drawn.needs_all_logits;
                 cases++;
             }
         }
@@ -229,10 +225,9 @@ static void check_distribution(const rank_sample_params *set, int world_size)
     }
     base_error error;
     for (uint64_t position = 0; position < DRAWS; position++) {
-        int32_t token = -1;
-        int needs_all = 0;
-        assert_ok(sample(vocab, set, position, logits, &token, &needs_all, &error), &error);
-        counts[token]++;
+        rank_sample_result drawn;
+        assert_ok(sample(vocab, set, position, logits, &drawn, &error), &error);
+        counts[drawn.token]++;
     }
     double chi_squared = 0;
     for (int i = 0; i < VOCAB; i++) {
@@ -265,7 +260,7 @@ static void test_distribution(void **state)
 }
 
 /* A token follows only from seed, prompt and position. */
-static void test_the_noise_has_a_key(void **state)
+static void a_draw_depends_on_seed_prompt_and_position(void **state)
 {
     (void)state;
     float logits[RANK_SAMPLE_LEAVES * 32] = {0};
@@ -277,15 +272,13 @@ static void test_the_noise_has_a_key(void **state)
         rank_sample_params sets[4] = {base, base, base, base};
         sets[1].seed++;
         sets[2].prompt_index++;
-        int32_t tokens[4];
-        int needs_all = 0;
+        rank_sample_result drawn[4];
         for (int i = 0; i < 4; i++) {
-            assert_ok(sample(vocab, &sets[i], position + (i == 3), logits, &tokens[i], &needs_all,
-                             &error),
+            assert_ok(sample(vocab, &sets[i], position + (i == 3), logits, &drawn[i], &error),
                       &error);
         }
         for (int i = 0; i < 3; i++) {
-            unlike[i] += tokens[i + 1] != tokens[0];
+            unlike[i] += drawn[i + 1].token != drawn[0].token;
         }
     }
     for (int i = 0; i < 3; i++) {
@@ -293,26 +286,25 @@ static void test_the_noise_has_a_key(void **state)
     }
 }
 
-static void test_logits_that_are_refused(void **state)
+static void refused_logits_are_named(void **state)
 {
     (void)state;
     static float logits[PADDED_MAX];
     base_error error;
-    int needs_all = 0;
-    int32_t token = 0;
+    rank_sample_result drawn;
     for (int set = 0; set < PARAM_SETS; set++) {
         for (int w = 0; w < WORLD_SIZES; w++) {
             const rank_sample_vocab vocab = {500, 32, world_sizes[w]};
             fill(logits, 500, 0);
             logits[431] = set % 2 == 0 ? NAN : INFINITY;
             logits[499] = NAN;
-            assert_status(sample(vocab, &param_sets[set], 0, logits, &token, &needs_all, &error),
+            assert_status(sample(vocab, &param_sets[set], 0, logits, &drawn, &error),
                           BASE_ERR_INVALID);
             assert_string_equal(error.message, "the logit of token 431 is no finite number");
             for (int i = 0; i < 500; i++) {
                 logits[i] = -INFINITY;
             }
-            assert_status(sample(vocab, &param_sets[set], 0, logits, &token, &needs_all, &error),
+            assert_status(sample(vocab, &param_sets[set], 0, logits, &drawn, &error),
                           BASE_ERR_INVALID);
             assert_string_equal(error.message, "no token has a logit above -infinity");
         }
@@ -320,16 +312,16 @@ static void test_logits_that_are_refused(void **state)
     rank_sample_candidate scratch[500];
     const rank_sample_all whole = {.logits = logits, .scratch = scratch};
     const rank_sample_vocab vocab = {500, 32, 1};
-    assert_status(rank_sample_top_p_of_all(&vocab, &param_sets[9], 0, &whole, &token, NULL),
+    assert_status(rank_sample_top_p_of_all(&vocab, &param_sets[9], 0, &whole, &drawn.token, NULL),
                   BASE_ERR_INVALID);
     logits[77] = NAN;
-    assert_status(rank_sample_top_p_of_all(&vocab, &param_sets[9], 0, &whole, &token, &error),
+    assert_status(rank_sample_top_p_of_all(&vocab, &param_sets[9], 0, &whole, &drawn.token, &error),
                   BASE_ERR_INVALID);
     assert_string_equal(error.message, "the logit of token 77 is no finite number");
 }
 
 /* Records of rank 1 that no rank makes. The error names each fault. */
-static void test_broken_records(void **state)
+static void broken_records_are_named(void **state)
 {
     (void)state;
     static float logits[PADDED_MAX];
@@ -438,9 +430,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_world_size_draws_the_same_token),
         cmocka_unit_test(test_distribution),
-        cmocka_unit_test(test_the_noise_has_a_key),
-        cmocka_unit_test(test_logits_that_are_refused),
-        cmocka_unit_test(test_broken_records),
+        cmocka_unit_test(a_draw_depends_on_seed_prompt_and_position),
+        cmocka_unit_test(refused_logits_are_named),
+        cmocka_unit_test(broken_records_are_named),
         cmocka_unit_test(test_shares_and_record_sizes),
         cmocka_unit_test(test_parameters_that_are_refused),
     };
