@@ -28,12 +28,12 @@ static void put_line(void *user, const char *line)
     (void)fprintf(user, "%s\n", line);
 }
 
-/* "phase35/lab02" as hledger has it, "phase35:lab02". */
+/* "phase35/lab02" as hledger has it, "phase35:lab02": it splits accounts at colons. */
 static void with_colons(const char *account, char text[BUDGET_ACCOUNT_BYTES])
 {
     (void)snprintf(text, BUDGET_ACCOUNT_BYTES, "%s", account);
     for (char *at = text; *at != '\0'; at++) {
-        *at = *at == '/' ? ':' : *at;
+        *at = *at == '/' ? ':' : (*at == ':' ? '_' : *at);
     }
 }
 

@@ -1,17 +1,14 @@
-/* Writes rows of the ledger as JSON lines, as an hledger journal and as a Markdown page. The
- * service calls it to append to spend.jsonl (server/spend.c). */
+/* Writes a row of the ledger as a line of JSON. Called by server/spend.c, for spend.jsonl and for the
+ * export. */
 #include "budget/export.h"
 
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "budget/money.h"
 #include "budget/time.h"
-
-enum { PAGE = 64 };
 
 static const char *event_name(budget_kind kind)
 {
@@ -89,141 +86,4 @@ bool budget_export_jsonl(const budget_row *row, char text[BUDGET_EXPORT_LINE_BYT
     const size_t used = strlen(text);
     (void)snprintf(text + used, BUDGET_EXPORT_LINE_BYTES - used, "}\n");
     return true;
-}
-
-/* hledger splits accounts at colons. */
-static void account_path(const char *account, char *path, size_t path_bytes)
-{
-    (void)snprintf(path, path_bytes, "%s", account != NULL ? account : "unknown");
-    for (char *at = path; *at != '\0'; at++) {
-        if (*at == '/') {
-            *at = ':';
-        } else if (*at == ':') {
-            *at = '_';
-        }
-    }
-}
-
-bool budget_export_hledger(const budget_row *row, char text[BUDGET_EXPORT_LINE_BYTES])
-{
-    char at[BUDGET_TIME_BYTES];
-    char usd[BUDGET_MONEY_BYTES];
-    char path[BUDGET_ACCOUNT_BYTES];
-    if (row->kind != BUDGET_KIND_ACTUAL) {
-        return false;
-    }
-    budget_time_format(row->at_ms / 1000, at);
-    budget_money_format(row->posted_delta, usd);
-    account_path(row->account, path, sizeof path);
-    (void)snprintf(text, BUDGET_EXPORT_LINE_BYTES,
-                   "%.10s %s%s%s  ; seq: %" PRIu64 "\n"
-                   "    expenses:cloud:%s  %s USD\n"
-                   "    liabilities:cloud\n\n",
-                   at, row->label != NULL ? row->label : "", row->text != NULL ? " | " : "",
-                   row->text != NULL ? row->text : "", row->sequence, path, usd);
-    return true;
-}
-
-/* ---- the page ---- */
-
-typedef struct budget_page {
-    budget_ledger *ledger;
-    base_status (*put)(void *context, const char *text, base_error *reterr);
-    void *context;
-    base_error *reterr;
-    base_status status;
-} budget_page;
-
-static void put_line(budget_page *page, const char *text)
-{
-    if (page->status == BASE_OK) {
-        page->status = page->put(page->context, text, page->reterr);
-    }
-}
-
-static bool put_account(void *context, const budget_account *account)
-{
-    char line[512];
-    char cap[BUDGET_MONEY_BYTES];
-    char posted[BUDGET_MONEY_BYTES];
-    char reserved[BUDGET_MONEY_BYTES];
-    char left[BUDGET_MONEY_BYTES];
-    budget_page *page = context;
-    budget_money_format(account->cap_usd_micro, cap);
-    budget_money_format(account->posted_usd_micro, posted);
-    budget_money_format(account->reserved_usd_micro, reserved);
-    budget_money_format(
-        account->cap_usd_micro - account->posted_usd_micro - account->reserved_usd_micro, left);
-    (void)snprintf(line, sizeof line, "| %s | %s | %s | %s | %s%s |\n", account->name, cap, posted,
-                   reserved, left, account->frozen ? " (frozen)" : "");
-    put_line(page, line);
-    return page->status == BASE_OK;
-}
-
-static void put_run(budget_page *page, const budget_reservation *run)
-{
-    char line[1024];
-    char at[BUDGET_TIME_BYTES];
-    char estimated[BUDGET_MONEY_BYTES];
-    char actual[BUDGET_MONEY_BYTES] = "unknown";
-    char evidence[2 * BUDGET_DIGEST_BYTES + 1];
-    budget_time_format(run->authorized_ms / 1000, at);
-    budget_money_format(run->amount_usd_micro, estimated);
-    if (run->actual_known || run->posted_usd_micro != 0) {
-        budget_money_format(run->posted_usd_micro, actual);
-    } else if (run->state == BUDGET_STATE_VOIDED) {
-        (void)snprintf(actual, sizeof actual, "none");
-    }
-    hex_of(run->evidence ? run->evidence_blake2b256 : NULL, evidence);
-    (void)snprintf(line, sizeof line, "| %s | %.10s | %s | %s | %s | %s | %s | %s%s%s%s |\n",
-                   run->label, at, run->account, run->vendor, estimated, actual,
-                   budget_state_name(run->state), run->evidence ? "`" : "none", evidence,
-                   run->evidence ? "`" : "", run->attested ? " (attested)" : "");
-    put_line(page, line);
-}
-
-static base_status put_runs(budget_page *page)
-{
-    int64_t after_id = 0;
-    size_t count = PAGE;
-    budget_reservation *runs = malloc(PAGE * sizeof *runs);
-    if (runs == NULL) {
-        return base_fail(page->reterr, BASE_ERR_MEMORY, "no memory for the page");
-    }
-    while (page->status == BASE_OK && count == PAGE) {
-        page->status = budget_ledger_list(page->ledger, after_id, PAGE, runs, &count, page->reterr);
-        for (size_t i = 0; page->status == BASE_OK && i < count; i++) {
-            put_run(page, &runs[i]);
-            after_id = runs[i].id;
-        }
-    }
-    free(runs);
-    return page->status;
-}
-
-base_status budget_export_markdown(budget_ledger *ledger,
-                                   base_status (*put)(void *context, const char *text,
-                                                      base_error *reterr),
-                                   void *context, base_error *reterr)
-{
-    char line[256];
-    char spent[BUDGET_MONEY_BYTES];
-    int64_t total = 0;
-    budget_page page = {.ledger = ledger, .put = put, .context = context, .reterr = reterr};
-    base_status status = budget_ledger_total_spent(ledger, NULL, &total, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    budget_money_format(total, spent);
-    (void)snprintf(line, sizeof line, "# Cloud budget\n\nSpent in all: %s USD.\n\n", spent);
-    put_line(&page, line);
-    put_line(&page, "| account | cap | posted | reserved | remaining |\n"
-                    "|---|---:|---:|---:|---:|\n");
-    if (page.status == BASE_OK) {
-        status = budget_ledger_accounts(ledger, put_account, &page, reterr);
-        page.status = page.status == BASE_OK ? status : page.status;
-    }
-    put_line(&page, "\n| run | day | account | vendor | estimated | actual | state | evidence |\n"
-                    "|---|---|---|---|---:|---:|---|---|\n");
-    return page.status == BASE_OK ? put_runs(&page) : page.status;
 }

@@ -328,9 +328,13 @@ done
 budget 0 export --format jsonl
 out_has '"label":"run1"'
 budget 0 export --format hledger
-out_has "expenses:cloud:phase35:lab02  1.25 USD"
+out_has "expenses:cloud:phase35:lab02  1.25 USD" "    liabilities:cloud"
+[ "$(grep -c expenses out)" -eq 2 ] || fail "only run1 and twice have a known cost"
 budget 0 export --format markdown --out page.md --json
-grep -q '| run1 | phase35/lab02 |' page.md || fail "the page has no run1"
+run1='^\| [0-9-]{10} \| run1 \| phase35/lab02 \| cloud \| \$2.00 \| \$1.25 \| posted \| `[0-9a-f]{12}` attested \|$'
+grep -qE "$run1" page.md || fail "the page has no run1: $(grep run1 page.md)"
+grep -qE '^\| phase35/lab02 \| \$3.00 \| \$1.25 \| \$0.00 \| \$1.75 \|' page.md || fail "the page has no account"
+grep -qE '\| other \|.*\| unknown \| voided \| - \|$' page.md || fail "the page has no voided run"
 budget 2 export --format xml
 budget 0 audit --json
 out_has '"good":true'

@@ -1,4 +1,4 @@
-/* spend.jsonl, hledger's journal and the page: what they say of a small ledger. */
+/* budget/export.h: what spend.jsonl says of a small ledger. cli.sh looks at the other exports. */
 #include "budget/export.h"
 
 #include <string.h>
@@ -43,12 +43,6 @@ static bool put_jsonl(void *context, const budget_row *row)
     return !budget_export_jsonl(row, text) || put(context, text, NULL) == BASE_OK;
 }
 
-static bool put_hledger(void *context, const budget_row *row)
-{
-    char text[BUDGET_EXPORT_LINE_BYTES];
-    return !budget_export_hledger(row, text) || put(context, text, NULL) == BASE_OK;
-}
-
 static void contains(const text_buffer *buffer, const char *text)
 {
     if (strstr(buffer->text, text) == NULL) {
@@ -60,8 +54,6 @@ static void exports_say_what_the_ledger_holds(void **state)
 {
     ledger_fixture *fixture = *state;
     static text_buffer jsonl;
-    static text_buffer hledger;
-    static text_buffer page;
     assert_granted(fixture_account(fixture, "phase/lab02", 5 * USD));
     assert_granted(fixture_authorize(fixture, "phase/lab02", "one", 2 * USD));
     assert_granted(fixture_create(fixture, "one"));
@@ -73,10 +65,6 @@ static void exports_say_what_the_ledger_holds(void **state)
     assert_granted(fixture_prove(fixture, "two", "pod-two"));
     assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_jsonl, &jsonl, &fixture->error),
               &fixture->error);
-    assert_ok(budget_ledger_rows(fixture->ledger, 0, 1000, put_hledger, &hledger, &fixture->error),
-              &fixture->error);
-    assert_ok(budget_export_markdown(fixture->ledger, put, &page, &fixture->error),
-              &fixture->error);
     contains(&jsonl, "{\"seq\":4,\"at\":\"2026-11-18T11:06:40Z\",\"event\":\"authorized\","
                      "\"label\":\"one\",\"account\":\"phase/lab02\",\"usd\":\"2.00\","
                      "\"usd_micro\":2000000,\"state\":\"reserved\"}\n");
@@ -85,16 +73,6 @@ static void exports_say_what_the_ledger_holds(void **state)
     contains(&jsonl,
              "\"event\":\"terminated\",\"label\":\"one\",\"account\":\"phase/lab02\","
              "\"state\":\"terminated-unbilled\",\"proof\":\"attested\",\"evidence_blake2b256\":\"");
-    contains(&hledger, "2026-11-18 one | line-1  ; seq: 6\n"
-                       "    expenses:cloud:phase:lab02  1.234567 USD\n"
-                       "    liabilities:cloud\n\n");
-    contains(&page, "Spent in all: 1.234567 USD.");
-    contains(&page, "| phase/lab02 | 5.00 | 1.234567 | 0.765433 | 3.00 |");
-    contains(
-        &page,
-        "| one | 2026-11-18 | phase/lab02 | runpod | 2.00 | 1.234567 | terminated-unbilled | `");
-    contains(&page, "(attested) |");
-    contains(&page, "| two | 2026-11-18 | phase | runpod | 2.00 | unknown | terminated-unbilled |");
 }
 
 /* A credit above what was posted stands there whole, and in two parts. */
