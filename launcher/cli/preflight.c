@@ -1,5 +1,5 @@
-/* Runs `rank --check` on the job, because only the rank program knows which checkpoints, prompts and
- * world sizes a mode takes. Called by run() in cli.c. */
+/* Runs `rank --check` on the job. Only the rank program knows which checkpoints, prompts and world
+ * sizes a mode takes. Called by run() in cli.c. */
 #include "cli/preflight.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "cli/run_job.h"
 
-/* A file that holds JOB.json. */
+/* Makes a file with JOB.json. */
 static base_status put_job(const launch_options *options, int *fd, base_error *reterr)
 {
     char *text = NULL;
@@ -49,7 +49,8 @@ static base_status spawn(const char *rank_path, int job_fd, int says_fd, pid_t *
     return failed == 0 ? BASE_OK : base_fail_errno(reterr, failed, "cannot start %s", rank_path);
 }
 
-/* What the program says, without its newline. Reads to the end, so that the program never waits. */
+/* Reads the program's output, without its newline. Reads to the end, so that the program never
+ * waits. */
 static void listen_to(int fd, char said[BASE_ERROR_MESSAGE_BYTES])
 {
     char rest[BASE_ERROR_MESSAGE_BYTES];
@@ -69,7 +70,7 @@ static void listen_to(int fd, char said[BASE_ERROR_MESSAGE_BYTES])
     said[strcspn(said, "\n")] = '\0';
 }
 
-/* The program's exit code. *reterr has what it said. */
+/* Returns the program's exit code. *reterr has its output. */
 static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_error *reterr)
 {
     pid_t pid = -1;

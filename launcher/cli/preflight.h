@@ -5,8 +5,8 @@
 #include "launch/options.h"
 
 /* Blocks until the check is done. BASE_EXIT_DONE: nothing is wrong, or the mode has nothing to
- * check. Otherwise the error has been logged, and this is the exit code: BASE_EXIT_USAGE where the
- * job is at fault. */
+ * check. Otherwise the error has been logged, and this is the exit code: BASE_EXIT_USAGE if the job
+ * is at fault. */
 int launch_preflight(const launch_options *options, const char *rank_path);
 
 #endif

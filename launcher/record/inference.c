@@ -130,7 +130,7 @@ static json_t *rank_number(int rank)
     return rank >= 0 ? json_integer(rank) : json_null();
 }
 
-/* What exchanging has cost: the mean over the ranks, for each token that was drawn. */
+/* The cost of the exchange for each drawn token: the mean over the ranks. */
 static void put_exchange(json_t *object, bool *failed, const launch_inference_figures *of)
 {
     const launch_inference_rank *mean = &of->mean;
@@ -195,7 +195,7 @@ static void put_origin(json_t *object, bool *failed, const launch_inference *run
     put(object, failed, "max_rss_bytes", peaks);
 }
 
-/* manifest.json's text, to be freed; NULL: no memory. */
+/* manifest.json's text, which the caller frees; NULL: no memory. */
 static char *describe(const launch_inference *run, const launch_inference_figures *of,
                       const launch_text *lesson)
 {
@@ -223,7 +223,7 @@ static base_status save(const char *out, const char *name, launch_text *text, ba
     return status;
 }
 
-/* Those of an older run do not stay. */
+/* Removes the curve's files of an older run. */
 static void remove_curve(int directory_fd)
 {
     static const char *const names[] = {LAUNCH_CURVE_PNG, LAUNCH_CURVE_DATA, "plots.gp"};

@@ -1,4 +1,4 @@
-/* Reads results.json's figures for what writes them down: manifest, lesson and report. */
+/* Reads the figures of results.json. Called by inference.c for manifest, lesson and report. */
 #include "record/inference_figures.h"
 
 #include <math.h>

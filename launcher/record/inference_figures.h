@@ -1,5 +1,5 @@
-/* The figures of an inference run's results.json, as manifest, lesson and report use them. What is
- * not there is NaN. */
+/* The figures of an inference run's results.json, for manifest, lesson and report. A missing figure
+ * is NaN. */
 #ifndef LAUNCH_INFERENCE_FIGURES_H
 #define LAUNCH_INFERENCE_FIGURES_H
 
@@ -9,14 +9,14 @@
 
 enum { LAUNCH_INFERENCE_RANKS_MAX = 64, LAUNCH_CURVE_POINTS_MAX = 16 };
 
-/* One rank's time in ms for each token that was drawn, and what it holds. */
+/* One rank's time in ms for each drawn token, and its memory. */
 typedef struct launch_inference_rank {
     double weight_bytes;
     double cache_bytes;
     double max_rss_bytes;
     double ttft_ms;      /* mean over the prompts, by the rank's own clock */
     double per_token_ms; /* mean of a token after the first */
-    double step_ms;      /* all of the following: */
+    double step_ms;      /* the sum of the following: */
     double compute_ms;
     double all_reduce_ms;
     double gather_ms;
@@ -24,7 +24,7 @@ typedef struct launch_inference_rank {
     double reduce_waiting_ms;
     double gather_transfer_ms;
     double gather_waiting_ms;
-    double held_up_ms; /* that others waited for it, added up over them */
+    double held_up_ms; /* how long others waited for it, summed over them */
     double slowest_in_steps;
     double steps;
 } launch_inference_rank;
@@ -55,7 +55,7 @@ typedef struct launch_curve {
     double layers;
     double latency_us; /* of an all-reduce of a few bytes between two ranks */
     double link_gb_per_s;
-    double crossover_d_model; /* NaN: none is within the widths that were measured */
+    double crossover_d_model; /* NaN: it is outside the measured widths */
     double predicted_crossover_d_model;
 } launch_curve;
 
@@ -65,12 +65,12 @@ typedef struct launch_inference_figures {
     launch_inference_side replicas;
     double speedup;
     double parameters;
-    double all_reduces; /* for each token that was drawn, as the next */
+    double all_reduces; /* for each drawn token, as is the next */
     double all_reduce_bytes;
     int rank_count;
     launch_inference_rank ranks[LAUNCH_INFERENCE_RANKS_MAX];
-    launch_inference_rank mean; /* over the ranks; NaN where one of them has none */
-    int slowest;                /* the rank that has held up the others longest; -1: not known */
+    launch_inference_rank mean; /* over the ranks; NaN if one of them has none */
+    int slowest;                /* the rank for which the others waited longest; -1: not known */
     launch_curve curve;
 } launch_inference_figures;
 
@@ -82,7 +82,7 @@ void launch_inference_read(const json_t *results, launch_inference_figures *figu
 /* Why the curve has no crossover; NULL: it has one, or nothing was measured. Pure. */
 const char *launch_curve_no_crossover(const launch_curve *curve);
 
-/* The share of a rank's steps that is exchange; NaN: not known. Pure, as the next. */
+/* The share of a rank's steps that is exchange; NaN: not known. Pure, as is the next. */
 double launch_inference_exchange_share(const launch_inference_rank *rank);
 
 /* Exchange divided by the rest. */

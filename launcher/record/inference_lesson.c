@@ -1,4 +1,4 @@
-/* lesson_notes of an inference run, told from its own figures. inference.c puts it into the
+/* Writes lesson_notes of an inference run from its own figures. Called by inference.c for the
  * manifest and the report. */
 #include "record/inference_lesson.h"
 
@@ -12,8 +12,8 @@ static void put_ms(launch_text *text, double ms)
     launch_text_put(text, " ms");
 }
 
-/* What a token consists of, as the mean of all ranks. */
-static void tell_token(const launch_inference_figures *of, launch_text *text)
+/* The parts of a token's time, as the mean of all ranks. */
+static void put_token(const launch_inference_figures *of, launch_text *text)
 {
     const launch_inference_rank *mean = &of->mean;
     launch_text_printf(text, "A token of this model (%.2f M parameters) takes %d %s ",
@@ -50,8 +50,8 @@ static void tell_token(const launch_inference_figures *of, launch_text *text)
     }
 }
 
-/* Cutting the model can save what one rank need not compute; exchanging costs. */
-static void tell_speedup(const launch_inference_figures *of, launch_text *text)
+/* The speed-up: cutting the model saves computing, and exchanging costs time. */
+static void put_speedup(const launch_inference_figures *of, launch_text *text)
 {
     const double single_ms = 1000 / of->single.tokens_per_s;
     const double saved_ms = single_ms - of->mean.compute_ms;
@@ -88,7 +88,7 @@ static void tell_speedup(const launch_inference_figures *of, launch_text *text)
     launch_text_put(text, saved_ms > cost_ms ? ": less than is saved." : ": more than is saved.");
 }
 
-static void tell_curve(const launch_inference_figures *of, launch_text *text)
+static void put_curve(const launch_inference_figures *of, launch_text *text)
 {
     const launch_curve *curve = &of->curve;
     const launch_curve_point *first = NULL;
@@ -122,7 +122,7 @@ static void tell_curve(const launch_inference_figures *of, launch_text *text)
     }
 }
 
-static void tell_replicas(const launch_inference_figures *of, launch_text *text)
+static void put_replicas(const launch_inference_figures *of, launch_text *text)
 {
     if (!isfinite(of->replicas.tokens_per_s) || !isfinite(of->shared.tokens_per_s)) {
         return;
@@ -143,11 +143,11 @@ static void tell_replicas(const launch_inference_figures *of, launch_text *text)
 void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
                              launch_text *text)
 {
-    tell_token(figures, text);
-    tell_speedup(figures, text);
+    put_token(figures, text);
+    put_speedup(figures, text);
     if (figures->rank_count > 1) {
-        tell_curve(figures, text);
-        tell_replicas(figures, text);
+        put_curve(figures, text);
+        put_replicas(figures, text);
     }
     if (suspect != NULL) {
         launch_text_printf(text, " The speed-up is suspect: %s", suspect);

@@ -5,9 +5,8 @@
 #include "record/inference_figures.h"
 #include "record/text.h"
 
-/* Why the model that is cut between ranks is faster or slower here, and what that says of larger
- * ones: a paragraph from the figures alone. suspect: why its speed-up cannot be what it seems; NULL:
- * it can. */
+/* Writes a paragraph from the figures: why the model on several ranks is faster or slower here, and
+ * what that means for larger models. suspect: why its speed-up is not credible; NULL: it is. */
 void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
                              launch_text *text);
 

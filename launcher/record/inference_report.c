@@ -17,7 +17,7 @@ static const struct {
 } parts[PARTS] = {
     {"computing", "compute"},           {"all-reduce, moving bytes", "exchange"},
     {"all-reduce, waiting", "waiting"}, {"exchange of candidates", "optimizer"},
-    {"all-reduce", "exchange"}, /* where the two above are not known */
+    {"all-reduce", "exchange"}, /* if the two above are not known */
 };
 
 static void parts_of(const launch_inference_rank *rank, double ms[PARTS])

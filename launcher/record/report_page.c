@@ -1,4 +1,4 @@
-/* What the pages of all kinds of runs have in common: their beginning, cards, and end. Called by
+/* The beginning, the cards and the end that the pages of all kinds of runs share. Called by
  * report.c and inference_report.c. */
 #include "record/report.h"
 

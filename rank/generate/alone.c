@@ -1,4 +1,5 @@
-/* One rank works and the others sleep: baseline.c and curve_run.c measure one rank so. */
+/* Lets one rank work while the others sleep. Called by baseline.c and curve_run.c, which measure
+ * one rank. */
 #include "generate/alone.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 /* Rank 0 works alone for a while, and the other ranks of a communicator sleep.
  *
  * They sleep in a broadcast of one number. Rank 0 repeats it every second, so that no collective
- * times out, and broadcasts in the end how its work has gone. One thread. */
+ * times out. Its last broadcast has the result of its work. One thread. */
 #ifndef RANK_GENERATE_ALONE_H
 #define RANK_GENERATE_ALONE_H
 
@@ -14,7 +14,7 @@
 typedef enum rank_alone_state {
     RANK_ALONE_WAIT = 1,
     RANK_ALONE_DONE = 2,
-    RANK_ALONE_NO_ROOM = 3, /* it was not to be done: no memory */
+    RANK_ALONE_NO_ROOM = 3, /* rank 0 did not work, because memory would not suffice */
     RANK_ALONE_FAILED = 4,
 } rank_alone_state;
 
@@ -23,14 +23,14 @@ typedef struct rank_alone {
     int64_t due_ns; /* 0 at first */
 } rank_alone;
 
-/* On rank 0, often: repeats RANK_ALONE_WAIT when that is due. */
+/* On rank 0, often: broadcasts RANK_ALONE_WAIT when it is due. */
 BASE_MUST_CHECK base_status rank_alone_tick(rank_alone *alone, base_error *reterr);
 
 /* On rank 0, once: its last broadcast. */
 BASE_MUST_CHECK base_status rank_alone_end(rank_alone *alone, rank_alone_state state,
                                            base_error *reterr);
 
-/* On the other ranks: until the last broadcast. */
+/* On the other ranks: sleeps until the last broadcast. */
 BASE_MUST_CHECK base_status rank_alone_sleep(coll_comm *comm, rank_alone_state *state,
                                              base_error *reterr);
 

@@ -1,4 +1,4 @@
-/* What modes generate and tp-cpu can refuse without loading a model. `rank --check` calls it for
+/* The checks of modes generate and tp-cpu that need no loaded model. `rank --check` calls them for
  * the launcher, before any rank is started. */
 #include <stdlib.h>
 

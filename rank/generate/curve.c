@@ -1,4 +1,4 @@
-/* The scaling curve's arithmetic. curve_run.c measures, and results.c writes down what it finds. */
+/* The scaling curve's arithmetic. Called by curve_run.c, which measures, and by results.c. */
 #include "generate/curve.h"
 
 #include <math.h>
@@ -80,7 +80,7 @@ void rank_curve_predict(const rank_curve *curve, rank_curve_point *point)
     point->predicted_comm_fraction = coll_comm_fraction(comm_s, compute_s);
 }
 
-/* The logarithm of how many times as long all ranks together take; NaN: not known. */
+/* The logarithm of the ratio of times, all ranks over one; NaN: not known. */
 static double log_ratio(const rank_curve_point *point, bool predicted)
 {
     return predicted ? log(point->predicted_shared_ms / point->predicted_single_ms)
@@ -89,7 +89,8 @@ static double log_ratio(const rank_curve_point *point, bool predicted)
 
 double rank_curve_crossover(const rank_curve *curve, bool predicted)
 {
-    double slower_width = (double)NAN; /* the last that is slower, with its ratio */
+    /* the last width at which all ranks are slower, with its ratio */
+    double slower_width = (double)NAN;
     double slower_ratio = (double)NAN;
     double crossover = (double)NAN;
     for (int i = 0; i < curve->count; i++) {

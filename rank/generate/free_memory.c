@@ -1,4 +1,5 @@
-/* Free memory of the host and of the control groups. baseline.c asks whether whole models fit. */
+/* Finds the free memory of the host and of the control groups. Called by baseline.c to decide
+ * whether whole models fit. */
 #include "generate/free_memory.h"
 
 #include <stdbool.h>
@@ -10,8 +11,8 @@
 
 enum { LINE_BYTES = BASE_PATH_BYTES };
 
-/* The number behind `key` in a file of lines "KEY NUMBER"; of an empty key: the file's first. False
- * where there is none, as in memory.max without a limit ("max"). */
+/* The number after `key` in a file of lines "KEY NUMBER"; with an empty key, the file's first
+ * number. False if there is none, as in memory.max without a limit ("max"). */
 static bool read_number(const char *path, const char *key, uint64_t *number)
 {
     char line[LINE_BYTES];
@@ -53,7 +54,7 @@ static bool read_of_group(const char *root, const version *of, const char *group
     return length > 0 && (size_t)length < sizeof path && read_number(path, key, number);
 }
 
-/* What the group leaves free; UINT64_MAX: it has no limit. */
+/* How much memory the group leaves; UINT64_MAX: it has no limit. */
 static uint64_t free_of_group(const char *root, const version *of, const char *group)
 {
     uint64_t limit = 0;
@@ -68,8 +69,8 @@ static uint64_t free_of_group(const char *root, const version *of, const char *g
     return limit > used ? limit - used : 0;
 }
 
-/* The group and all above it: a limit holds for what is below. In a container the group has the
- * host's path, but its files are at the root, which is the last to be looked at. */
+/* The smallest of the group and all above it, since a limit holds for everything below. In a
+ * container the group has the host's path, but its files are at the root, which is read last. */
 static uint64_t free_of_groups(const char *root, const version *of, char *group)
 {
     uint64_t least = UINT64_MAX;
@@ -84,7 +85,8 @@ static uint64_t free_of_groups(const char *root, const version *of, char *group)
     }
 }
 
-/* Whether a line of /proc/self/cgroup, "ID:CONTROLLERS:PATH", is the one that limits memory. */
+/* Whether a line of /proc/self/cgroup, "ID:CONTROLLERS:PATH", names the group that limits
+ * memory. */
 static bool takes_memory(char *line, const version **of, char **group)
 {
     line[strcspn(line, "\n")] = '\0';

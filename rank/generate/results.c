@@ -75,7 +75,7 @@ static json_t *id_array(const int32_t *ids, size_t count)
     return array;
 }
 
-/* null with fewer than two tokens */
+/* null if there are fewer than two tokens */
 static json_t *per_token(const rank_timing *timing)
 {
     return timing->drawn < 2 ? json_null()
@@ -243,7 +243,7 @@ static void put(json_t *object, bool *failed, const char *key, json_t *value)
     *failed = json_object_set_new(object, key, value) != 0 || *failed;
 }
 
-/* Where this rank's time went. Waiting needs a clock in common. */
+/* Where this rank's time went. Waiting times need a common clock. */
 static void put_times(json_t *object, bool *failed, const rank_generate_report *report)
 {
     const rank_step_share *share = &report->share;
@@ -276,8 +276,8 @@ static void put_times(json_t *object, bool *failed, const rank_generate_report *
         number(step_ns > 0 ? exchange_ns / step_ns : (double)NAN));
 }
 
-/* One rank's part: what it has loaded, what it has computed, and what exchanging has cost it for
- * each token that was drawn. */
+/* One rank's part: what it has loaded and computed, and its cost of the exchange for each drawn
+ * token. */
 static json_t *describe(const rank_results_rank *rank)
 {
     const rank_generate_report *report = &rank->report;
@@ -314,7 +314,7 @@ static json_t *describe_all(const rank_results_rank *ranks, int count)
     return array;
 }
 
-/* Those of an older run do not stay. */
+/* Removes the file of an older run if there are no steps. */
 static base_status write_steps(const rank_results *results, const char *directory,
                                base_error *reterr)
 {

@@ -28,13 +28,13 @@ void rank_results_baseline(rank_results *results, const rank_baseline *baseline)
 /* Adds the results of --curve. */
 void rank_results_curve(rank_results *results, const rank_curve *curve);
 
-/* What one rank has to say at the end. */
+/* What one rank reports at the end. */
 typedef struct rank_results_rank {
     rank_generate_report report;
     uint64_t max_rss_bytes;
 } rank_results_rank;
 
-/* Writes DIRECTORY/results.json and timings.jsonl, making the directory. ranks: of all that share
+/* Writes DIRECTORY/results.json and timings.jsonl, and makes the directory. ranks: all that share
  * the model, world_size of them. */
 BASE_MUST_CHECK base_status rank_results_write(rank_results *results,
                                                const rank_results_rank *ranks,

@@ -1,4 +1,4 @@
-/* Logs the steps of an engine, gathers the logs of all ranks, and compares them. engine.c logs;
+/* Logs the steps of an engine, gathers the logs of all ranks, and compares them. engine.c logs.
  * generate.c gathers, and reports the sums. */
 #include "generate/step_trace.h"
 
@@ -31,7 +31,7 @@ struct rank_step_trace {
     bool incomplete; /* a step was lost */
 };
 
-/* A step under comparison. */
+/* A step that is being compared. */
 typedef struct comparison {
     const rank_span *spans; /* rank r's at spans + r * stride */
     size_t stride;
@@ -192,7 +192,7 @@ void rank_step_trace_reduced(rank_step_trace *trace)
 void rank_step_trace_end(rank_step_trace *trace, int64_t now_ns, int32_t tokens, int32_t drawn)
 {
     if (trace == NULL || trace->log.overflowed) {
-        return; /* gather sees that something was lost */
+        return; /* gather sees that steps were lost */
     }
     if (tokens == 0) {
         trace->log.count = trace->step_at;
@@ -224,7 +224,7 @@ void rank_step_trace_reset(rank_step_trace *trace)
     }
 }
 
-/* Where there is no memory the step is not kept: the sums have it. */
+/* Without memory the step is not kept, but it is in the sums. */
 static void keep(rank_step_trace *trace, const rank_step_cost *cost)
 {
     if (coll_comm_rank(trace->comm) != 0 || trace->kept_count == RANK_STEPS_KEPT_MAX) {

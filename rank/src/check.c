@@ -1,5 +1,5 @@
-/* rank --check: refuses a job before any rank of it is started. The launcher runs it, because only
- * the rank program knows what a checkpoint may hold. */
+/* rank --check: refuses a job before any of its ranks is started. The launcher runs it, because
+ * only the rank program knows what a checkpoint may contain. */
 #include "check.h"
 
 #include <stdio.h>
