@@ -23,54 +23,26 @@ static bool read_format(const cli_args *args, const budget_bill_format **format)
     return true;
 }
 
-static base_status bill_from_charges(const budget_charge *charges, size_t count,
-                                     budget_bill_line **lines, base_error *reterr)
-{
-    if (count > BUDGET_BILL_LINES_MAX) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "the bill has %zu lines; at most %d at a time",
-                         count, BUDGET_BILL_LINES_MAX);
-    }
-    budget_bill_line *made = calloc(count + 1, sizeof *made);
-    if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill");
-    }
-    for (size_t i = 0; i < count; i++) {
-        (void)snprintf(made[i].vendor, sizeof made[i].vendor, "%s", charges[i].vendor);
-        (void)snprintf(made[i].line_id, sizeof made[i].line_id, "%s", charges[i].line_id);
-        (void)snprintf(made[i].label, sizeof made[i].label, "%s", charges[i].label);
-        (void)snprintf(made[i].instance_id, sizeof made[i].instance_id, "%s",
-                       charges[i].instance_id);
-        made[i].usd_micro = charges[i].usd_micro;
-        made[i].at_s = charges[i].at_s;
-        made[i].until_s = charges[i].until_s;
-    }
-    *lines = made;
-    return BASE_OK;
-}
-
-/* Reads the bill's file; *lines is the caller's to free. */
+/* Reads the bill's file; *charges is the caller's to free. */
 static base_status read_bill(const cli_args *args, const budget_bill_format *format,
-                             budget_bill *bill, budget_bill_line **lines, base_error *reterr)
+                             budget_bill *bill, budget_charge **charges, base_error *reterr)
 {
     void *bytes = NULL;
     size_t size_bytes = 0;
-    budget_charge *charges = NULL;
     base_status status =
         base_file_read(args->options[CLI_BILL], BUDGET_BILL_BYTES_MAX, &bytes, &size_bytes, reterr);
     if (status == BASE_OK) {
         format = format != NULL ? format : budget_bill_format_guess(bytes, size_bytes);
         bill->vendor = bill->vendor != NULL ? bill->vendor : budget_bill_format_vendor(format);
-        status = budget_bill_parse(bytes, size_bytes, format, &charges, &bill->count, reterr);
+        status = budget_bill_parse(bytes, size_bytes, format, charges, &bill->count, reterr);
         if (status != BASE_OK) {
             status = base_error_prepend(reterr, status, "%s", args->options[CLI_BILL]);
         }
     }
     if (status == BASE_OK) {
         proto_blake2b256(bytes, size_bytes, bill->blake2b256);
-        status = bill_from_charges(charges, bill->count, lines, reterr);
-        bill->lines = *lines;
+        bill->charges = *charges;
     }
-    free(charges);
     free(bytes);
     return status;
 }
@@ -158,7 +130,7 @@ static int send_bill(const cli_args *args, const budget_bill *bill)
 static int run_reconcile(const cli_args *args)
 {
     budget_bill bill = {.vendor = args->options[CLI_VENDOR]};
-    budget_bill_line *lines = NULL;
+    budget_charge *charges = NULL;
     const budget_bill_format *format;
     const char *as_of = args->options[CLI_AS_OF];
     base_error error = {0};
@@ -168,12 +140,12 @@ static int run_reconcile(const cli_args *args)
     if (budget_time_parse(as_of, strlen(as_of), &bill.as_of, &error) != BASE_OK) {
         return cli_error(args, BASE_EXIT_USAGE, "--as-of: %s", error.message);
     }
-    if (read_bill(args, format, &bill, &lines, &error) != BASE_OK) {
-        free(lines);
+    if (read_bill(args, format, &bill, &charges, &error) != BASE_OK) {
+        free(charges);
         return cli_status(args, &error);
     }
     const int exit_code = send_bill(args, &bill);
-    free(lines);
+    free(charges);
     return exit_code;
 }
 

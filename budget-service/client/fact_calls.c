@@ -33,18 +33,6 @@ static bool difference_from(const Ringfence__Budget__Difference *from, budget_di
            budget_copy_text(into->line_id, sizeof into->line_id, from->line_id);
 }
 
-static void fill_line(const budget_bill_line *from, Ringfence__Budget__BillLine *line)
-{
-    ringfence__budget__bill_line__init(line);
-    line->line_id = budget_wire_text(from->line_id);
-    line->vendor = budget_wire_text(from->vendor);
-    line->label = budget_wire_text(from->label);
-    line->instance_id = budget_wire_text(from->instance_id);
-    line->usd_micro = from->usd_micro;
-    line->at = from->at_s;
-    line->until = from->until_s;
-}
-
 static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
                                 budget_difference_fn difference_fn, void *user,
                                 budget_reconciliation *result, base_error *why)
@@ -88,7 +76,7 @@ budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
         goto out;
     }
     for (size_t i = 0; i < bill->count; i++) {
-        fill_line(&bill->lines[i], &lines[i]);
+        budget_charge_write(&bill->charges[i], &lines[i]);
         body.lines[i] = &lines[i];
     }
     body.n_lines = bill->count;

@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "budget/money.h"
 #include "budget/reconcile.h"
-#include "budget/time.h"
 #include "budget/wire.h"
 #include "service.h"
 
@@ -46,48 +44,21 @@ static void free_findings(findings *all)
     free(all);
 }
 
-static bool copy(char *into, size_t into_bytes, const char *text)
-{
-    const size_t length = strlen(text);
-    if (length >= into_bytes) {
-        return false;
-    }
-    memcpy(into, text, length + 1);
-    return true;
-}
-
-static bool is_time(int64_t time_s)
-{
-    return time_s >= 0 && time_s <= BUDGET_TIME_S_MAX;
-}
-
 /* The lines of a request as charges; the caller frees them. */
 static base_status read_lines(const Ringfence__Budget__Reconcile *body, budget_charge **charges,
                               base_error *reterr)
 {
     budget_charge *made = calloc(body->n_lines + 1, sizeof made[0]);
+    base_status status = BASE_OK;
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill");
     }
-    for (size_t i = 0; i < body->n_lines; i++) {
-        const Ringfence__Budget__BillLine *line = body->lines[i];
-        if (!copy(made[i].vendor, sizeof made[i].vendor, line->vendor) ||
-            !copy(made[i].line_id, sizeof made[i].line_id, line->line_id) ||
-            !copy(made[i].label, sizeof made[i].label, line->label) ||
-            !copy(made[i].instance_id, sizeof made[i].instance_id, line->instance_id)) {
+    for (size_t i = 0; i < body->n_lines && status == BASE_OK; i++) {
+        status = budget_charge_read(body->lines[i], &made[i], reterr);
+        if (status != BASE_OK) {
             free(made);
-            return base_fail(reterr, BASE_ERR_INVALID, "line %zu of the bill: a name too long",
-                             i + 1);
+            return base_error_prepend(reterr, status, "line %zu of the bill", i + 1);
         }
-        if (line->usd_micro > BUDGET_MONEY_MICRO_MAX || line->usd_micro < -BUDGET_MONEY_MICRO_MAX ||
-            !is_time(line->at) || !is_time(line->until)) {
-            free(made);
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "line %zu of the bill: an amount or a time out of range", i + 1);
-        }
-        made[i].usd_micro = line->usd_micro;
-        made[i].at_s = line->at;
-        made[i].until_s = line->until;
     }
     *charges = made;
     return BASE_OK;

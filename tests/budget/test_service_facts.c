@@ -341,7 +341,7 @@ static void test_bill_and_audit(void **state)
     int differences = 0;
     budget_reconciliation result;
     budget_audit_result audit = {0};
-    static budget_bill_line lines[2] = {
+    static budget_charge lines[2] = {
         {.line_id = "l-1", .label = "run-1", .usd_micro = 500000},
         {.line_id = "l-2", .label = "run-2", .usd_micro = 700000},
     };
@@ -354,20 +354,20 @@ static void test_bill_and_audit(void **state)
     assert_verdict(budget_record_actual(admin, &by_hand, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_terminated(admin, "run-1", "gone", 4, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_terminated(admin, "run-2", "gone", 4, &why), BUDGET_GRANTED, &why);
-    const budget_bill bill = {.as_of = 4000000000, .lines = lines, .count = 2};
+    const budget_bill bill = {.as_of = 4000000000, .charges = lines, .count = 2};
     assert_verdict(budget_reconcile(admin, &bill, count_difference, &differences, &result, &why),
                    BUDGET_GRANTED, &why);
     assert_int_equal(result.matched, 1);
     assert_int_equal(result.differing, 1);
     assert_int_equal(differences, 1);
-    const budget_bill_line strange[] = {
+    const budget_charge strange[] = {
         {.line_id = "l-3", .label = "run-1", .usd_micro = INT64_MIN},
         {.line_id = "l-3", .label = "run-1", .usd_micro = INT64_MAX},
         {.line_id = "l-3", .label = "run-1", .usd_micro = 1, .until_s = INT64_MAX},
         {.line_id = "l-3", .label = "run-1", .usd_micro = 1, .at_s = INT64_MIN},
     };
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
-        const budget_bill one = {.as_of = 4000000000, .lines = &strange[i], .count = 1};
+        const budget_bill one = {.as_of = 4000000000, .charges = &strange[i], .count = 1};
         assert_verdict(budget_reconcile(admin, &one, count_difference, &differences, &result, &why),
                        BUDGET_REFUSED, &why);
     }

@@ -24,24 +24,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "budget/claims.h"
+#include "budget/charge.h"
 
 enum {
-    BUDGET_CHARGE_LINE_BYTES = 128,
-    BUDGET_CHARGE_INSTANCE_BYTES = 128,
     BUDGET_CHARGES_MAX = 1 << 20,
     BUDGET_BILL_BYTES_MAX = 256 * 1024 * 1024,
 };
-
-typedef struct budget_charge {
-    char vendor[BUDGET_NAME_BYTES]; /* as the ledger calls it; empty: the line names none */
-    char line_id[BUDGET_CHARGE_LINE_BYTES];
-    char label[BUDGET_LABEL_BYTES];                 /* empty: the line names none */
-    char instance_id[BUDGET_CHARGE_INSTANCE_BYTES]; /* empty: the line names none */
-    int64_t usd_micro;                              /* negative: a credit */
-    int64_t at_s;                                   /* when the period began; 0: not said */
-    int64_t until_s;                                /* when it ended; 0: not said */
-} budget_charge;
 
 typedef struct budget_bill_format budget_bill_format;
 

@@ -24,6 +24,7 @@
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "budget/charge.h"
 #include "budget/claims.h"
 #include "budget/keyring.h"
 #include "budget/receipt.h"
@@ -250,22 +251,12 @@ typedef struct budget_actual {
 BASE_MUST_CHECK budget_verdict budget_record_actual(budget_client *client,
                                                     const budget_actual *actual, base_error *why);
 
-typedef struct budget_bill_line {
-    char line_id[BUDGET_LINE_ID_BYTES];
-    char label[BUDGET_LABEL_BYTES];             /* empty: not on the bill */
-    char instance_id[BUDGET_INSTANCE_ID_BYTES]; /* empty: not on the bill */
-    int64_t usd_micro;                          /* negative: a credit */
-    int64_t at_s;                               /* when its period began; 0: not said */
-    int64_t until_s;                            /* when it ended; 0: not said */
-    char vendor[BUDGET_NAME_BYTES];             /* empty: not on the bill */
-} budget_bill_line;
-
 typedef struct budget_bill {
     int64_t as_of;      /* seconds since 1970: what began later is not expected on it */
     const char *vendor; /* whose it is: of lines that name none, and only its authorizations are
                          * expected; NULL: not known, and all but local ones are expected */
     uint8_t blake2b256[BUDGET_DIGEST_BYTES]; /* of the file */
-    const budget_bill_line *lines;
+    const budget_charge *charges;
     size_t count; /* at most BUDGET_BILL_LINES_MAX */
 } budget_bill;
 
