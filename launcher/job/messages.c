@@ -101,6 +101,37 @@ static void handle_output(launch_session *session, int rank,
     session->streaming = false;
 }
 
+/* Says whether what the ranks hold adds up to the model: each element is on one rank, except for
+ * tensors that are not cut. */
+static void say_sum(launch_session *session)
+{
+    const double mb = sizeof(float) / 1e6;
+    const launch_loaded *first = &session->ranks[0].loaded;
+    const uint64_t more = first->uncut_elements * (uint64_t)(session->world_size - 1);
+    uint64_t bytes = 0;
+    uint64_t elements = 0;
+    for (int rank = 0; rank < session->world_size; rank++) {
+        const launch_loaded *one = &session->ranks[rank].loaded;
+        if (!one->reported) {
+            return;
+        }
+        bytes += one->weight_bytes;
+        elements += one->elements;
+    }
+    if (elements - more != first->model_elements) {
+        launch_screen_say(&session->screen,
+                          "the ranks hold %" PRIu64 " weights, but the model has %" PRIu64
+                          ", and %" PRIu64 " more are on every rank",
+                          elements, first->model_elements, more);
+        return;
+    }
+    launch_screen_say(&session->screen,
+                      "together: weights %.2f MB = the model's %.2f MB + %.2f MB that are on every "
+                      "rank + %.2f MB of padding",
+                      (double)bytes / 1e6, (double)first->model_elements * mb, (double)more * mb,
+                      (double)bytes / 1e6 - (double)elements * mb);
+}
+
 static void handle_loaded(launch_session *session, int rank,
                           const Ringfence__Control__Loaded *loaded)
 {
@@ -111,6 +142,12 @@ static void handle_loaded(launch_session *session, int rank,
                           rank, (double)loaded->weight_bytes / 1e6, loaded->cache_blocks,
                           loaded->cache_tokens, (double)loaded->cache_bytes / 1e6,
                           (double)loaded->max_rss_bytes / 1e6);
+        session->ranks[rank].loaded = (launch_loaded){.reported = true,
+                                                      .weight_bytes = loaded->weight_bytes,
+                                                      .elements = loaded->weight_elements,
+                                                      .uncut_elements = loaded->uncut_elements,
+                                                      .model_elements = loaded->model_elements};
+        say_sum(session);
     }
 }
 

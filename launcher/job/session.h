@@ -36,6 +36,15 @@ typedef struct launch_answering {
     uint64_t prompts;
 } launch_answering;
 
+/* What a rank has loaded of a model that is cut between ranks. */
+typedef struct launch_loaded {
+    bool reported;
+    uint64_t weight_bytes;
+    uint64_t elements;       /* without padding */
+    uint64_t uncut_elements; /* of them in tensors that every rank has whole */
+    uint64_t model_elements;
+} launch_loaded;
+
 typedef struct launch_rank {
     launch_process process;
     bool started;
@@ -64,6 +73,7 @@ typedef struct launch_rank {
     uint64_t net_namespace;
     uint32_t cpus;
     launch_answering answering;
+    launch_loaded loaded;
     char *flight; /* the received part of its flight record; (flight_bytes) and a NUL */
     size_t flight_bytes;
     bool flight_whole;

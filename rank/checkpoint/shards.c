@@ -19,6 +19,7 @@ struct rank_shards {
     size_t *offset; /* (count), ascending: offsets in the whole model's parameters */
     float **at;     /* (count): this rank's part */
     size_t elements;
+    size_t uncut_elements; /* of tensors that are not cut */
     size_t size_bytes;
 };
 
@@ -245,7 +246,9 @@ static base_status take_tensor(rank_shards *shards, transfer *t, base_error *ret
     }
     shards->at[t->index] = memory;
     shards->size_bytes += floats * sizeof(float);
-    shards->elements += count_there(&t->rows) * count_there(&t->columns);
+    const size_t elements = count_there(&t->rows) * count_there(&t->columns);
+    shards->elements += elements;
+    shards->uncut_elements += t->tensor.cut.kind == RANK_CUT_NONE ? elements : 0;
     return t->tensor.pack == RANK_TENSOR_PLAIN ? fill_plain(t, memory, reterr)
                                                : fill_packed(t, memory, reterr);
 }
@@ -372,6 +375,11 @@ rank_tensor_source rank_flat_source(rank_flat_params *params)
 size_t rank_shards_elements(const rank_shards *shards)
 {
     return shards->elements;
+}
+
+size_t rank_shards_uncut_elements(const rank_shards *shards)
+{
+    return shards->uncut_elements;
 }
 
 size_t rank_shards_bytes(const rank_shards *shards)

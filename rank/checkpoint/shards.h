@@ -61,6 +61,7 @@ rank_hooks rank_shards_hooks(rank_shards *shards);
  * up to the model's, except that a tensor that every rank has counts once for each. And the memory
  * they take. */
 size_t rank_shards_elements(const rank_shards *shards);
+size_t rank_shards_uncut_elements(const rank_shards *shards); /* of tensors that are not cut */
 size_t rank_shards_bytes(const rank_shards *shards);
 
 #endif

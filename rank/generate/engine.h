@@ -51,6 +51,7 @@ typedef struct rank_engine_options {
 typedef struct rank_engine_memory {
     size_t weight_bytes;
     size_t weight_elements;
+    size_t uncut_elements; /* of them in tensors that every rank has whole */
     size_t cache_bytes;
     int cache_blocks;
     int cache_tokens;

@@ -249,6 +249,7 @@ rank_engine_memory rank_engine_get_memory(const rank_engine *engine)
     return (rank_engine_memory){
         .weight_bytes = rank_shards_bytes(engine->shards),
         .weight_elements = rank_shards_elements(engine->shards),
+        .uncut_elements = rank_shards_uncut_elements(engine->shards),
         .cache_bytes = engine->cache_bytes,
         .cache_blocks = schedule->block_count,
         .cache_tokens = schedule->block_count * schedule->block_tokens,

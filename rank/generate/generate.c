@@ -382,6 +382,8 @@ static void write_report(const generation *g, rank_generate_report *report)
     *report = (rank_generate_report){
         .weight_bytes = memory.weight_bytes,
         .weight_elements = memory.weight_elements,
+        .uncut_elements = memory.uncut_elements,
+        .model_elements = rank_model_param_count(g->options->config),
         .cache_bytes = memory.cache_bytes,
         .cache_blocks = memory.cache_blocks,
         .cache_tokens = memory.cache_tokens,

@@ -88,6 +88,8 @@ typedef struct rank_generate_options {
 typedef struct rank_generate_report {
     size_t weight_bytes;
     size_t weight_elements;
+    size_t uncut_elements; /* of them in tensors that every rank has whole */
+    size_t model_elements; /* of the whole model */
     size_t cache_bytes;
     int cache_blocks;
     int cache_tokens;

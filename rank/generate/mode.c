@@ -150,6 +150,9 @@ static base_status report_loaded(void *user, const rank_generate_report *memory,
     Ringfence__Control__Loaded loaded = RINGFENCE__CONTROL__LOADED__INIT;
     (void)reterr;
     loaded.weight_bytes = memory->weight_bytes;
+    loaded.weight_elements = memory->weight_elements;
+    loaded.uncut_elements = memory->uncut_elements;
+    loaded.model_elements = memory->model_elements;
     loaded.cache_bytes = memory->cache_bytes;
     loaded.cache_blocks = (uint64_t)memory->cache_blocks;
     loaded.cache_tokens = (uint64_t)memory->cache_tokens;

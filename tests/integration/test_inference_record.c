@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -227,6 +228,38 @@ static void libcoll_counts_what_a_token_costs(void **state)
     json_decref(results);
 }
 
+/* The line that adds up the ranks' weights: it has what the file's tensors take for the model, and
+ * its sum is right. One rank alone holds nothing twice. */
+static void assert_sum(const char *text, bool alone)
+{
+    static const char together[] = "together: weights ";
+    char path[BASE_PATH_BYTES + 32];
+    double sum = 0;
+    double of_model = 0;
+    double on_every = 0;
+    double padding = 0;
+    uint64_t header = 0;
+    struct stat about;
+    const char *line = strstr(text, together);
+    assert_non_null(line);
+    /* The numbers are the launcher's own. NOLINTNEXTLINE(cert-err34-c) */
+    assert_int_equal(sscanf(line + strlen(together),
+                            "%lf MB = the model's %lf MB + %lf MB that are on every rank + "
+                            "%lf MB of padding",
+                            &sum, &of_model, &on_every, &padding),
+                     4);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", inference_model.out);
+    FILE *weights = fopen(path, "rb");
+    assert_non_null(weights);
+    assert_int_equal(fread(&header, sizeof header, 1, weights), 1);
+    assert_int_equal(fstat(fileno(weights), &about), 0);
+    assert_int_equal(fclose(weights), 0);
+    const double tensors = (double)about.st_size - sizeof header - (double)header;
+    assert_true(fabs(of_model - tensors / 1e6) < 0.0051);
+    assert_true(fabs(sum - of_model - on_every - padding) < 0.021);
+    assert_int_equal(on_every == 0.0, alone);
+}
+
 /* One line for each rank. The halves of the weights are not twice the whole. */
 static void each_rank_says_what_it_has_loaded(void **state)
 {
@@ -241,12 +274,14 @@ static void each_rank_says_what_it_has_loaded(void **state)
     assert_non_null(first);
     assert_non_null(second);
     assert_non_null(strstr(first, " blocks of "));
+    assert_sum(text, false);
     const double half = strtod(first + strlen("rank 0: weights "), NULL);
     assert_int_equal(inference_run(&one, "tp-cpu", "1", out, FLAGS(PROMPTS)), 0);
     first = strstr(one.text[TEST_STDERR], "rank 0: weights ");
     assert_non_null(first);
     const double whole = strtod(first + strlen("rank 0: weights "), NULL);
     assert_true(half > 0.4 * whole && half < 0.7 * whole);
+    assert_sum(one.text[TEST_STDERR], true);
     assert_int_equal(inference_run(&one, "tp-cpu", "1", out, FLAGS(PROMPTS, "--quiet")), 0);
     assert_null(strstr(one.text[TEST_STDERR], "weights"));
 }

@@ -1,0 +1,105 @@
+/* The memory that a rank of a cut model takes: not much more than its part of the weights. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+#include "rank/checkpoint.h"
+#include "rank/tokenizer.h"
+#include "support.h"
+
+static test_directory directory;
+static test_program program; /* its buffers are big */
+static double model_bytes;
+
+static const char tokenizer_path[] = ORACLE_DIRECTORY "/tokenizer.json";
+
+/* A model of 102 MB: what a rank has beside its weights must not hide a second copy. */
+static int setup(void **state)
+{
+    (void)state;
+    base_error error;
+    rank_tokenizer *tokenizer = NULL;
+    assert_ok(rank_tokenizer_load(tokenizer_path, &tokenizer, &error), &error);
+    const rank_model_config config = {.family = rank_family_default(),
+                                      .vocab_size = rank_tokenizer_vocab_size(tokenizer),
+                                      .width = 512,
+                                      .layers = 8,
+                                      .heads = 4,
+                                      .context = 64};
+    rank_tokenizer_destroy(tokenizer);
+    const size_t count = rank_model_param_count(&config);
+    float *params = calloc(count, sizeof *params);
+    assert_non_null(params);
+    model_bytes = (double)count * sizeof *params;
+    test_directory_make(&directory);
+    assert_ok(rank_checkpoint_write(test_directory_path(&directory, "."), &config, params,
+                                    tokenizer_path, "", &error),
+              &error);
+    free(params);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    test_directory_remove(&directory);
+    return 0;
+}
+
+static json_t *read_json(const char *name)
+{
+    json_t *json = json_load_file(test_directory_path(&directory, name), 0, NULL);
+    assert_non_null(json);
+    return json;
+}
+
+static void a_rank_holds_little_beside_its_part(void **state)
+{
+    (void)state;
+    static const char *const worlds[] = {"1", "2", "4"};
+    char checkpoint[BASE_PATH_BYTES];
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s", test_directory_path(&directory, "."));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "out"));
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        const int ranks = (int)strtol(worlds[i], NULL, 10);
+        test_program_start(&program,
+                           (const char *const[]){LAUNCHER_PATH, "--ranks", worlds[i], "--mode",
+                                                 "tp-cpu", "--checkpoint", checkpoint,
+                                                 "--tokenizer", tokenizer_path, "--prompt",
+                                                 "the boy", "--max-new-tokens", "2", "--no-bind",
+                                                 "--out", out, "--timeout", "60", NULL},
+                           (const char *const[]){NULL});
+        const int code = test_program_wait(&program);
+        if (code != 0) {
+            fail_msg("%d ranks: exit code %d: %s", ranks, code, program.text[TEST_STDERR]);
+        }
+        json_t *manifest = read_json("out/manifest.json");
+        json_t *results = read_json("out/results.json");
+        const double cache = json_number_value(
+            json_object_get(json_array_get(json_object_get(results, "ranks"), 0), "cache_bytes"));
+        const double most = model_bytes / ranks * 1.15 + cache + 60e6;
+        const json_t *peaks = json_object_get(manifest, "max_rss_bytes");
+        assert_true(cache > 0);
+        assert_int_equal(json_array_size(peaks), ranks);
+        for (size_t rank = 0; rank < (size_t)ranks; rank++) {
+            const double peak = json_number_value(json_array_get(peaks, rank));
+            if (peak < model_bytes / ranks || peak > most) {
+                fail_msg("rank %zu of %d: %.0f bytes, at most %.0f are allowed", rank, ranks, peak,
+                         most);
+            }
+        }
+        json_decref(manifest);
+        json_decref(results);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_holds_little_beside_its_part),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
