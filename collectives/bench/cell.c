@@ -122,19 +122,19 @@ void bench_cell_chain(const bench_cell *cell)
     }
 }
 
-static base_status send_and_receive(const bench_cell *cell, base_error *reterr)
+static coll_status send_and_receive(const bench_cell *cell, coll_error *reterr)
 {
     coll_request *requests[2] = {NULL, NULL};
-    base_status status = coll_start(cell->comm, &cell->receive, &requests[0], reterr);
-    if (status == BASE_OK) {
+    coll_status status = coll_start(cell->comm, &cell->receive, &requests[0], reterr);
+    if (status == COLL_OK) {
         status = coll_start(cell->comm, &cell->desc, &requests[1], reterr);
     }
-    const base_status waited =
-        coll_request_wait_all(requests, 2, status == BASE_OK ? reterr : NULL);
-    return status == BASE_OK ? waited : status;
+    const coll_status waited =
+        coll_request_wait_all(requests, 2, status == COLL_OK ? reterr : NULL);
+    return status == COLL_OK ? waited : status;
 }
 
-base_status bench_cell_run(const bench_cell *cell, base_error *reterr)
+coll_status bench_cell_run(const bench_cell *cell, coll_error *reterr)
 {
     return cell->desc.kind == COLL_SEND ? send_and_receive(cell, reterr)
                                         : coll_run(cell->comm, &cell->desc, reterr);

@@ -35,7 +35,7 @@ void bench_cell_dirty(const bench_cell *cell);
 void bench_cell_chain(const bench_cell *cell);
 bool bench_cell_chains(const bench_cell *cell);
 
-base_status bench_cell_run(const bench_cell *cell, base_error *reterr);
+coll_status bench_cell_run(const bench_cell *cell, coll_error *reterr);
 
 /* Flips a bit of the output: for tests of the check. */
 void bench_cell_spoil(const bench_cell *cell);

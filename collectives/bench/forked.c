@@ -12,17 +12,17 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 /* Moves all of data over a link, in the direction of `events` (POLLIN or POLLOUT). */
-static base_status move(int link, short events, void *data, size_t size_bytes, int64_t deadline_ns,
-                        base_error *reterr)
+static coll_status move(int link, short events, void *data, size_t size_bytes, int64_t deadline_ns,
+                        coll_error *reterr)
 {
     for (size_t done = 0; done < size_bytes;) {
         struct pollfd item = {.fd = link, .events = events};
         if (poll(&item, 1, base_deadline_poll_ms(deadline_ns, 100)) <= 0) {
             if (base_now_ns() >= deadline_ns) {
-                return base_fail(reterr, BASE_ERR_TIMEOUT, "the exchange timed out");
+                return coll_fail(reterr, COLL_ERR_TIMEOUT, "the exchange timed out");
             }
             continue;
         }
@@ -30,34 +30,34 @@ static base_status move(int link, short events, void *data, size_t size_bytes, i
         const ssize_t moved = events == POLLIN ? recv(link, at, size_bytes - done, 0)
                                                : send(link, at, size_bytes - done, MSG_NOSIGNAL);
         if (moved == 0 || (moved < 0 && errno != EINTR && errno != EAGAIN)) {
-            return base_fail(reterr, BASE_ERR_PEER, "a rank left during the exchange");
+            return coll_fail(reterr, COLL_ERR_PEER, "a rank left during the exchange");
         }
         done += moved > 0 ? (size_t)moved : 0;
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status forked_exchange(void *user, const void *mine, void *all, size_t size_bytes,
-                            int64_t deadline_ns, base_error *reterr)
+coll_status forked_exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     const forked_rank *rank = user;
     uint8_t *blocks = all;
     const size_t all_bytes = size_bytes * (size_t)rank->size;
     memcpy(blocks + (size_t)rank->rank * size_bytes, mine, size_bytes);
     if (rank->rank != 0) {
-        base_status status = move(rank->links[0], POLLOUT, blocks + (size_t)rank->rank * size_bytes,
+        coll_status status = move(rank->links[0], POLLOUT, blocks + (size_t)rank->rank * size_bytes,
                                   size_bytes, deadline_ns, reterr);
-        if (status == BASE_OK) {
+        if (status == COLL_OK) {
             status = move(rank->links[0], POLLIN, blocks, all_bytes, deadline_ns, reterr);
         }
         return status;
     }
-    base_status status = BASE_OK;
-    for (int r = 1; status == BASE_OK && r < rank->size; r++) {
+    coll_status status = COLL_OK;
+    for (int r = 1; status == COLL_OK && r < rank->size; r++) {
         status = move(rank->links[r], POLLIN, blocks + (size_t)r * size_bytes, size_bytes,
                       deadline_ns, reterr);
     }
-    for (int r = 1; status == BASE_OK && r < rank->size; r++) {
+    for (int r = 1; status == COLL_OK && r < rank->size; r++) {
         status = move(rank->links[r], POLLOUT, blocks, all_bytes, deadline_ns, reterr);
     }
     return status;
@@ -89,19 +89,19 @@ static void keep_own_links(forked_rank *self, int (*links)[2])
     close_links(links, self->size);
 }
 
-base_status forked_start(int size, forked_body body, void *user, pid_t *pids, base_error *reterr)
+coll_status forked_start(int size, forked_body body, void *user, pid_t *pids, coll_error *reterr)
 {
     int links[FORKED_RANKS_MAX][2];
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     memset(links, -1, sizeof links);
-    for (int r = 1; r < size && status == BASE_OK; r++) {
+    for (int r = 1; r < size && status == COLL_OK; r++) {
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, links[r]) != 0) {
-            status = base_fail_errno(reterr, errno, "cannot make a socket pair");
+            status = coll_fail_errno(reterr, errno, "cannot make a socket pair");
         }
     }
     const pid_t parent = getpid();
     int started = 0;
-    for (; status == BASE_OK && started < size; started++) {
+    for (; status == COLL_OK && started < size; started++) {
         pids[started] = fork();
         if (pids[started] == 0) {
             forked_rank self = {.rank = started, .size = size};
@@ -113,12 +113,12 @@ base_status forked_start(int size, forked_body body, void *user, pid_t *pids, ba
             _exit(body(&self, user));
         }
         if (pids[started] < 0) {
-            status = base_fail_errno(reterr, errno, "cannot fork rank %d", started);
+            status = coll_fail_errno(reterr, errno, "cannot fork rank %d", started);
             break;
         }
     }
     close_links(links, size);
-    for (int r = 0; status != BASE_OK && r < started; r++) {
+    for (int r = 0; status != COLL_OK && r < started; r++) {
         (void)kill(pids[r], SIGKILL);
         (void)waitpid(pids[r], NULL, 0);
     }

@@ -21,11 +21,11 @@ typedef int (*forked_body)(forked_rank *rank, void *user);
 
 /* Forks `size` processes that run body and exit; pids in rank order. They die with their parent. On
  * failure those that were started are killed and waited for. */
-BASE_MUST_CHECK base_status forked_start(int size, forked_body body, void *user, pid_t *pids,
-                                         base_error *reterr);
+COLL_MUST_CHECK coll_status forked_start(int size, forked_body body, void *user, pid_t *pids,
+                                         coll_error *reterr);
 
 /* A coll_exchange whose user is the forked_rank. */
-base_status forked_exchange(void *user, const void *mine, void *all, size_t size_bytes,
-                            int64_t deadline_ns, base_error *reterr);
+coll_status forked_exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "options.h"
+#include "ringfence/coll_error.h"
 
 enum { JSON_FLAGS = JSON_INDENT(1) | JSON_REAL_PRECISION(9) };
 
@@ -43,9 +44,9 @@ static json_t *roofline_json(const bench_roofline *roofline)
                      "core_to_core_ns", roofline->core_to_core_ns);
 }
 
-base_status bench_json_write(const char *path, const bench_options *options,
+coll_status bench_json_write(const char *path, const bench_options *options,
                              const bench_shared *shared, const bench_roofline *roofline,
-                             base_error *reterr)
+                             coll_error *reterr)
 {
     json_t *rows = json_array();
     json_t *tune = json_array();
@@ -67,21 +68,22 @@ base_status bench_json_write(const char *path, const bench_options *options,
     char *text = whole && root != NULL ? json_dumps(root, JSON_FLAGS) : NULL;
     json_decref(root);
     if (text == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the results as JSON");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for the results as JSON");
     }
+    base_error error;
     base_file_writer *writer = NULL;
-    base_status status = base_file_writer_open(path, &writer, reterr);
+    base_status status = base_file_writer_open(path, &writer, &error);
     if (status == BASE_OK) {
-        status = base_file_writer_put(writer, text, strlen(text), reterr);
+        status = base_file_writer_put(writer, text, strlen(text), &error);
     }
     if (status == BASE_OK) {
-        status = base_file_writer_put(writer, "\n", 1, reterr);
+        status = base_file_writer_put(writer, "\n", 1, &error);
     }
     if (status == BASE_OK) {
-        status = base_file_writer_commit(writer, reterr);
+        status = base_file_writer_commit(writer, &error);
     } else {
         base_file_writer_abandon(writer);
     }
     free(text);
-    return status;
+    return coll_from_base(status, &error, reterr);
 }

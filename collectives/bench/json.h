@@ -4,9 +4,9 @@
 
 #include "bench.h"
 
-/* Makes path hold the results, whole or not at all. BASE_ERR_IO, BASE_ERR_MEMORY. */
-BASE_MUST_CHECK base_status bench_json_write(const char *path, const bench_options *options,
+/* Makes path hold the results, whole or not at all. COLL_ERR_IO, COLL_ERR_MEMORY. */
+COLL_MUST_CHECK coll_status bench_json_write(const char *path, const bench_options *options,
                                              const bench_shared *shared,
-                                             const bench_roofline *roofline, base_error *reterr);
+                                             const bench_roofline *roofline, coll_error *reterr);
 
 #endif

@@ -9,12 +9,12 @@
 
 int main(int argc, char **argv)
 {
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     bench_options options;
     bench_command command = BENCH_COMMAND_RUN;
     base_fd_open_standard();
     base_log_init("coll-bench: ", BASE_LOG_INFO);
-    if (bench_options_parse(argc, argv, &options, &command, &error) != BASE_OK) {
+    if (bench_options_parse(argc, argv, &options, &command, &error) != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_USAGE;
     }
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
         (void)fputs(bench_usage, stdout);
         return BASE_EXIT_DONE;
     }
-    if (bench_check_files(&options, &error) != BASE_OK) {
+    if (bench_check_files(&options, &error) != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_USAGE;
     }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 enum {
     BATCH_MAX = 500,
@@ -20,24 +20,24 @@ typedef struct measuring {
     const bench_cell *cell;
     bench_shared *shared;
     bench_sample *samples; /* this rank's */
-    base_error *error;
+    coll_error *error;
     int rank;
 } measuring;
 
-static base_status pass(const measuring *m)
+static coll_status pass(const measuring *m)
 {
     return bench_gate_pass(&m->shared->gate)
-               ? BASE_OK
-               : base_fail(m->error, BASE_ERR_ABORTED, "another rank has failed");
+               ? COLL_OK
+               : coll_fail(m->error, COLL_ERR_ABORTED, "another rank has failed");
 }
 
 /* `batch` operations, timed together; above one, each is chained to the one before. */
-static base_status take(const measuring *m, int batch, bench_sample *sample)
+static coll_status take(const measuring *m, int batch, bench_sample *sample)
 {
     bench_cell_dirty(m->cell);
-    base_status status = pass(m);
+    coll_status status = pass(m);
     sample->begin = bench_ticks();
-    for (int i = 0; status == BASE_OK && i < batch; i++) {
+    for (int i = 0; status == COLL_OK && i < batch; i++) {
         if (i > 0) {
             bench_cell_chain(m->cell);
         }
@@ -60,14 +60,14 @@ void bench_choose_samples(int iterations, bool chains, double us, int *samples, 
     *batch = (count + *samples - 1) / *samples;
 }
 
-static base_status warm_up(const measuring *m)
+static coll_status warm_up(const measuring *m)
 {
     /* Two more than asked for tell how long an operation takes. */
     const int trials = m->options->warm_up + (m->options->iterations == 0 ? 2 : 0);
     const int batch = bench_cell_chains(m->cell) ? SAMPLES_MIN : 1;
     double best_us = 1e12;
-    base_status status = BASE_OK;
-    for (int i = 0; status == BASE_OK && i < trials; i++) {
+    coll_status status = COLL_OK;
+    for (int i = 0; status == COLL_OK && i < trials; i++) {
         const uint64_t begin = bench_ticks();
         status = take(m, batch, &m->samples[0]);
         const double us = (double)(bench_ticks() - begin) / bench_ticks_per_us() / batch;
@@ -77,7 +77,7 @@ static base_status warm_up(const measuring *m)
         bench_choose_samples(m->options->iterations, bench_cell_chains(m->cell), best_us,
                              &m->shared->samples, &m->shared->batch);
     }
-    return status == BASE_OK ? pass(m) : status;
+    return status == COLL_OK ? pass(m) : status;
 }
 
 static int compare_samples(const void *a, const void *b)
@@ -113,13 +113,13 @@ void bench_summarise(bench_shared *shared, int ranks, uint64_t cost_ticks, doubl
 }
 
 /* The result that is there, and of as many more operations as asked for. */
-static base_status check(const measuring *m)
+static coll_status check(const measuring *m)
 {
     const char *corrupt = getenv("COLL_BENCH_CORRUPT"); /* a rank whose result tests spoil */
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     bench_sample unused;
     int64_t wrong = 0;
-    for (int i = 0; status == BASE_OK && i < m->options->checks; i++) {
+    for (int i = 0; status == COLL_OK && i < m->options->checks; i++) {
         if (i > 0) {
             status = take(m, 1, &unused);
         }
@@ -129,7 +129,7 @@ static base_status check(const measuring *m)
         wrong += (int64_t)bench_cell_wrong(m->cell);
     }
     m->shared->wrong[m->rank] = wrong;
-    return status == BASE_OK ? pass(m) : status;
+    return status == COLL_OK ? pass(m) : status;
 }
 
 static void summarise(const measuring *m, bench_column *column)
@@ -147,8 +147,8 @@ static void summarise(const measuring *m, bench_column *column)
     column->wrong = checked ? wrong : -1;
 }
 
-base_status bench_measure(const bench_options *options, const bench_cell *cell,
-                          bench_shared *shared, bench_column *column, base_error *reterr)
+coll_status bench_measure(const bench_options *options, const bench_cell *cell,
+                          bench_shared *shared, bench_column *column, coll_error *reterr)
 {
     const int rank = coll_comm_rank(cell->comm);
     const measuring m = {.options = options,
@@ -157,16 +157,16 @@ base_status bench_measure(const bench_options *options, const bench_cell *cell,
                          .samples = &shared->sample[(size_t)rank * (size_t)shared->samples_max],
                          .error = reterr,
                          .rank = rank};
-    base_status status = warm_up(&m);
-    const int samples = status == BASE_OK ? shared->samples : 0;
-    for (int i = 0; status == BASE_OK && i < samples; i++) {
+    coll_status status = warm_up(&m);
+    const int samples = status == COLL_OK ? shared->samples : 0;
+    for (int i = 0; status == COLL_OK && i < samples; i++) {
         status = take(&m, shared->batch, &m.samples[i]);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = check(&m);
     }
-    if (status == BASE_OK && rank == 0) {
+    if (status == COLL_OK && rank == 0) {
         summarise(&m, column);
     }
-    return status == BASE_OK ? pass(&m) : status;
+    return status == COLL_OK ? pass(&m) : status;
 }

@@ -5,11 +5,11 @@
 #include "bench.h"
 #include "cell.h"
 
-/* Collective. Fills *column on rank 0; its bandwidths from the cell's size. BASE_ERR_ABORTED:
+/* Collective. Fills *column on rank 0; its bandwidths from the cell's size. COLL_ERR_ABORTED:
  * another rank has failed, and said why. */
-BASE_MUST_CHECK base_status bench_measure(const bench_options *options, const bench_cell *cell,
+COLL_MUST_CHECK coll_status bench_measure(const bench_options *options, const bench_cell *cell,
                                           bench_shared *shared, bench_column *column,
-                                          base_error *reterr);
+                                          coll_error *reterr);
 
 /* How many samples, of how many operations each, make so many iterations (0: what fits in a tenth
  * of a second of operations that take `us`, dirtying included): at least as many, and less than one

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 const char bench_usage[] =
     "Usage: coll-bench WHAT [OPTION]...\n"
@@ -90,8 +90,8 @@ static const struct option long_options[] = {
 
 #define BYTES_MAX ((size_t)1 << 40)
 
-base_status bench_parse_size(const char *text, size_t min, size_t max, size_t *value,
-                             base_error *reterr)
+coll_status bench_parse_size(const char *text, size_t min, size_t max, size_t *value,
+                             coll_error *reterr)
 {
     static const char units[] = "KMGkmg";
     char *rest = NULL;
@@ -102,22 +102,22 @@ base_status bench_parse_size(const char *text, size_t min, size_t max, size_t *v
     rest += unit != NULL ? 1 : 0;
     if (rest == text || *rest != '\0' || strchr("0123456789", text[0]) == NULL || errno != 0 ||
         number > max >> shift || number << shift < min) {
-        return base_fail(reterr, BASE_ERR_INVALID, "'%.32s' is no number from %zu to %zu", text,
+        return coll_fail(reterr, COLL_ERR_INVALID, "'%.32s' is no number from %zu to %zu", text,
                          min, max);
     }
     *value = (size_t)(number << shift);
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status parse_int(const char *text, int min, int max, int *value, base_error *reterr)
+static coll_status parse_int(const char *text, int min, int max, int *value, coll_error *reterr)
 {
     size_t number = 0;
-    const base_status status = bench_parse_size(text, (size_t)min, (size_t)max, &number, reterr);
-    *value = status == BASE_OK ? (int)number : *value;
+    const coll_status status = bench_parse_size(text, (size_t)min, (size_t)max, &number, reterr);
+    *value = status == COLL_OK ? (int)number : *value;
     return status;
 }
 
-static base_status parse_types(const char *text, bench_options *options, base_error *reterr)
+static coll_status parse_types(const char *text, bench_options *options, coll_error *reterr)
 {
     if (strcmp(text, "all") != 0) {
         options->type_count = 1;
@@ -127,10 +127,10 @@ static base_status parse_types(const char *text, bench_options *options, base_er
     for (int i = 0; i < BENCH_TYPES; i++) {
         options->types[i] = (coll_type)(COLL_FLOAT32 + i);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status parse_reduces(const char *text, bench_options *options, base_error *reterr)
+static coll_status parse_reduces(const char *text, bench_options *options, coll_error *reterr)
 {
     if (strcmp(text, "all") != 0) {
         options->reduce_count = 1;
@@ -140,32 +140,32 @@ static base_status parse_reduces(const char *text, bench_options *options, base_
     for (int i = 0; i < BENCH_REDUCES; i++) {
         options->reduces[i] = (coll_reduce)(COLL_SUM + i);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status parse_root(const char *text, int *root, base_error *reterr)
+static coll_status parse_root(const char *text, int *root, coll_error *reterr)
 {
     if (strcmp(text, "all") == 0) {
         *root = -1;
-        return BASE_OK;
+        return COLL_OK;
     }
     return parse_int(text, 0, FORKED_RANKS_MAX - 1, root, reterr);
 }
 
-static base_status parse_plot(const char *text, const char **path, base_error *reterr)
+static coll_status parse_plot(const char *text, const char **path, coll_error *reterr)
 {
     const char *extension = strrchr(text, '.');
     if (extension == NULL || (strcmp(extension, ".svg") != 0 && strcmp(extension, ".png") != 0)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
+        return coll_fail(reterr, COLL_ERR_INVALID,
                          "a plot's name ends with .svg or .png, not as %s", text);
     }
     *path = text;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-/* nccl-tests' own flags; BASE_ERR_UNSUPPORTED: none of them. */
-static base_status parse_short(bench_options *options, int option, const char *value,
-                               base_error *reterr)
+/* nccl-tests' own flags; COLL_ERR_UNSUPPORTED: none of them. */
+static coll_status parse_short(bench_options *options, int option, const char *value,
+                               coll_error *reterr)
 {
     switch (option) {
     case 'b':
@@ -190,14 +190,14 @@ static base_status parse_short(bench_options *options, int option, const char *v
         return parse_root(value, &options->root, reterr);
     case 'J':
         options->json_path = value;
-        return BASE_OK;
+        return COLL_OK;
     default:
-        return BASE_ERR_UNSUPPORTED;
+        return COLL_ERR_UNSUPPORTED;
     }
 }
 
-static base_status parse_long(bench_options *options, int option, const char *value,
-                              base_error *reterr)
+static coll_status parse_long(bench_options *options, int option, const char *value,
+                              coll_error *reterr)
 {
     switch (option) {
     case OPTION_RANKS:
@@ -210,28 +210,28 @@ static base_status parse_long(bench_options *options, int option, const char *va
         return coll_tcp_auth_parse(value, &options->tcp_auth, reterr);
     case OPTION_INTERFACE:
         options->interface = value;
-        return BASE_OK;
+        return COLL_OK;
     case OPTION_PLOT:
         return parse_plot(value, &options->plot_path, reterr);
     case OPTION_NO_ARENA:
         options->arena = false;
-        return BASE_OK;
+        return COLL_OK;
     case OPTION_TUNE:
         options->tune = true;
-        return BASE_OK;
+        return COLL_OK;
     default: /* getopt has said what is wrong */
-        return base_fail(reterr, BASE_ERR_INVALID, "try coll-bench --help");
+        return coll_fail(reterr, COLL_ERR_INVALID, "try coll-bench --help");
     }
 }
 
-static base_status parse_one(bench_options *options, int option, const char *value,
-                             base_error *reterr)
+static coll_status parse_one(bench_options *options, int option, const char *value,
+                             coll_error *reterr)
 {
-    const base_status status = parse_short(options, option, value, reterr);
-    return status != BASE_ERR_UNSUPPORTED ? status : parse_long(options, option, value, reterr);
+    const coll_status status = parse_short(options, option, value, reterr);
+    return status != COLL_ERR_UNSUPPORTED ? status : parse_long(options, option, value, reterr);
 }
 
-static base_status parse_kind(const char *name, coll_kind *kind, base_error *reterr)
+static coll_status parse_kind(const char *name, coll_kind *kind, coll_error *reterr)
 {
     static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER,
                                       COLL_BROADCAST,  COLL_REDUCE,     COLL_ALL_TO_ALL,
@@ -239,10 +239,10 @@ static base_status parse_kind(const char *name, coll_kind *kind, base_error *ret
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(name, bench_kind_name(kinds[i])) == 0) {
             *kind = kinds[i];
-            return BASE_OK;
+            return COLL_OK;
         }
     }
-    return base_fail(reterr, BASE_ERR_INVALID,
+    return coll_fail(reterr, COLL_ERR_INVALID,
                      "no collective '%.64s' (there are: all_reduce all_gather reduce_scatter "
                      "broadcast reduce alltoall gather scatter sendrecv)",
                      name);
@@ -266,43 +266,43 @@ static size_t count_rows(const bench_options *options)
            (bench_kind_has_root(options->kind) && options->root < 0 ? (size_t)options->ranks : 1);
 }
 
-static base_status check_together(bench_options *options, base_error *reterr)
+static coll_status check_together(bench_options *options, coll_error *reterr)
 {
     if (options->step_bytes != 0 && options->factor > 1) {
-        return base_fail(reterr, BASE_ERR_INVALID, "either -i or -f, not both");
+        return coll_fail(reterr, COLL_ERR_INVALID, "either -i or -f, not both");
     }
     options->factor = options->factor == 0 ? 2 : options->factor;
     if (options->step_bytes == 0 && options->factor == 1) {
         options->step_bytes = 1 << 20; /* as in nccl-tests */
     }
     if (options->begin_bytes > options->end_bytes) {
-        return base_fail(reterr, BASE_ERR_INVALID, "-b %zu is more than -e %zu",
+        return coll_fail(reterr, COLL_ERR_INVALID, "-b %zu is more than -e %zu",
                          options->begin_bytes, options->end_bytes);
     }
     if (options->step_bytes == 0 && options->begin_bytes == 0 && options->end_bytes > 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "from 0 bytes on, sizes grow by -i only");
+        return coll_fail(reterr, COLL_ERR_INVALID, "from 0 bytes on, sizes grow by -i only");
     }
     if (bench_kind_has_root(options->kind) && options->root >= options->ranks) {
-        return base_fail(reterr, BASE_ERR_INVALID, "there is no rank %d among %d", options->root,
+        return coll_fail(reterr, COLL_ERR_INVALID, "there is no rank %d among %d", options->root,
                          options->ranks);
     }
     if (options->kind == COLL_SEND && options->ranks < 2) {
-        return base_fail(reterr, BASE_ERR_INVALID, "sendrecv takes at least 2 ranks");
+        return coll_fail(reterr, COLL_ERR_INVALID, "sendrecv takes at least 2 ranks");
     }
     if (options->tune && (options->kind == COLL_SEND || options->plot_path != NULL)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "--tune is not for %s",
+        return coll_fail(reterr, COLL_ERR_INVALID, "--tune is not for %s",
                          options->plot_path != NULL ? "--plot" : "sendrecv");
     }
     if (count_rows(options) > BENCH_ROWS_MAX) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
+        return coll_fail(reterr, COLL_ERR_LIMIT, "that would be more than %d rows", BENCH_ROWS_MAX);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status bench_options_parse(int argc, char **argv, bench_options *options,
-                                bench_command *command, base_error *reterr)
+coll_status bench_options_parse(int argc, char **argv, bench_options *options,
+                                bench_command *command, coll_error *reterr)
 {
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     *command = BENCH_COMMAND_RUN;
     *options = (bench_options){.ranks = 2,
                                .begin_bytes = 8,
@@ -315,34 +315,34 @@ base_status bench_options_parse(int argc, char **argv, bench_options *options,
                                .reduce_count = 1,
                                .arena = true};
     optind = 0;
-    while (status == BASE_OK) {
+    while (status == COLL_OK) {
         const int option = getopt_long(argc, argv, "b:e:i:f:n:w:c:o:d:r:J:h", long_options, NULL);
         if (option == -1) {
             break;
         }
         if (option == 'h') {
             *command = BENCH_COMMAND_HELP;
-            return BASE_OK;
+            return COLL_OK;
         }
         status = parse_one(options, option, optarg, reterr);
-        if (status != BASE_OK && optarg != NULL) {
-            return base_error_prepend(reterr, status, "%s",
+        if (status != COLL_OK && optarg != NULL) {
+            return coll_error_prepend(reterr, status, "%s",
                                       argv[optind - 1 - (optarg == argv[optind - 1])]);
         }
     }
-    if (status == BASE_OK && options->tune && optind == argc) {
+    if (status == COLL_OK && options->tune && optind == argc) {
         options->kind = COLL_ALL_REDUCE;
         return check_together(options, reterr);
     }
-    if (status == BASE_OK && optind + 1 != argc) {
-        return base_fail(reterr, BASE_ERR_INVALID,
+    if (status == COLL_OK && optind + 1 != argc) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
                          optind == argc ? "say what to time: coll-bench all_reduce, for one"
                                         : "one collective at a time");
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = parse_kind(argv[optind], &options->kind, reterr);
     }
-    return status == BASE_OK ? check_together(options, reterr) : status;
+    return status == COLL_OK ? check_together(options, reterr) : status;
 }
 
 size_t bench_next_size(const bench_options *options, size_t size_bytes)

@@ -9,14 +9,14 @@ typedef enum bench_command { BENCH_COMMAND_RUN, BENCH_COMMAND_HELP } bench_comma
 extern const char bench_usage[];
 
 /* "64", "4K", "16M" within [min, max]; units of either case are powers of 1024.
- * BASE_ERR_INVALID. */
-BASE_MUST_CHECK base_status bench_parse_size(const char *text, size_t min, size_t max,
-                                             size_t *value, base_error *reterr);
+ * COLL_ERR_INVALID. */
+COLL_MUST_CHECK coll_status bench_parse_size(const char *text, size_t min, size_t max,
+                                             size_t *value, coll_error *reterr);
 
-/* Fills *options from the arguments; what is not given has its default. BASE_ERR_INVALID with a
+/* Fills *options from the arguments; what is not given has its default. COLL_ERR_INVALID with a
  * message for the user. argv's order may be changed (getopt); its strings are kept. */
-BASE_MUST_CHECK base_status bench_options_parse(int argc, char **argv, bench_options *options,
-                                                bench_command *command, base_error *reterr);
+COLL_MUST_CHECK coll_status bench_options_parse(int argc, char **argv, bench_options *options,
+                                                bench_command *command, coll_error *reterr);
 
 /* The size after `size_bytes`; 0 if there is none. */
 size_t bench_next_size(const bench_options *options, size_t size_bytes);

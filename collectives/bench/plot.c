@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/gnuplot.h"
 #include "options.h"
+#include "ringfence/coll_error.h"
 
 /* Rows of one type, operation and root follow each other: the row after the last of `first`'s. */
 static int series_end(const bench_shared *shared, int first)
@@ -100,17 +101,17 @@ static bool has_sizes(const bench_shared *shared)
     return false;
 }
 
-base_status bench_plot_draw(const char *path, const bench_options *options,
-                            const bench_shared *shared, base_error *reterr)
+coll_status bench_plot_draw(const char *path, const bench_options *options,
+                            const bench_shared *shared, coll_error *reterr)
 {
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (!has_sizes(shared)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "no plot: all sizes are 0");
+        return coll_fail(reterr, COLL_ERR_INVALID, "no plot: all sizes are 0");
     }
     const int script_fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
     FILE *script = script_fd >= 0 ? fdopen(script_fd, "w+") : NULL;
     if (script == NULL) {
-        status = base_fail_errno(reterr, errno, "no plot");
+        status = coll_fail_errno(reterr, errno, "no plot");
         if (script_fd >= 0) {
             (void)close(script_fd);
         }
@@ -118,14 +119,14 @@ base_status bench_plot_draw(const char *path, const bench_options *options,
     }
     bench_plot_script(script, path, options, shared);
     if (fflush(script) != 0 || lseek(script_fd, 0, SEEK_SET) != 0) {
-        status = base_fail_errno(reterr, errno, "no plot");
+        status = coll_fail_errno(reterr, errno, "no plot");
     } else {
-        status = base_gnuplot_run(&(base_gnuplot){.directory_fd = -1,
-                                                  .script_fd = script_fd,
-                                                  .timeout_ns = BASE_NO_DEADLINE},
-                                  reterr);
+        base_error error;
+        const base_gnuplot run = {
+            .directory_fd = -1, .script_fd = script_fd, .timeout_ns = BASE_NO_DEADLINE};
+        status = coll_from_base(base_gnuplot_run(&run, &error), &error, reterr);
         status =
-            status != BASE_OK ? base_error_prepend(reterr, status, "no plot %s", path) : status;
+            status != COLL_OK ? coll_error_prepend(reterr, status, "no plot %s", path) : status;
     }
     (void)fclose(script);
     return status;

@@ -10,9 +10,9 @@
 void bench_plot_script(FILE *out, const char *path, const bench_options *options,
                        const bench_shared *shared);
 
-/* Draws. BASE_ERR_NOTFOUND: no gnuplot here; BASE_ERR_IO: it failed, with its own message. Blocks
+/* Draws. COLL_ERR_NOTFOUND: no gnuplot here; COLL_ERR_IO: it failed, with its own message. Blocks
  * until it has ended. */
-BASE_MUST_CHECK base_status bench_plot_draw(const char *path, const bench_options *options,
-                                            const bench_shared *shared, base_error *reterr);
+COLL_MUST_CHECK coll_status bench_plot_draw(const char *path, const bench_options *options,
+                                            const bench_shared *shared, coll_error *reterr);
 
 #endif

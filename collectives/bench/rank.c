@@ -13,6 +13,7 @@
 #include "data.h"
 #include "measure.h"
 #include "options.h"
+#include "ringfence/coll_error.h"
 #include "table.h"
 #include "tune.h"
 
@@ -28,7 +29,7 @@ typedef struct state {
     uint8_t *own[2]; /* ordinary memory, where there is no arena */
     uint8_t *send;
     uint8_t *recv;
-    base_error error;
+    coll_error error;
 } state;
 
 static size_t buffer_bytes(const bench_options *options)
@@ -36,27 +37,27 @@ static size_t buffer_bytes(const bench_options *options)
     return (options->end_bytes / PAGE_BYTES + 1) * PAGE_BYTES;
 }
 
-static base_status open_buffers(state *s)
+static coll_status open_buffers(state *s)
 {
     const size_t each_bytes = buffer_bytes(s->job->options);
     if (!s->job->options->arena) {
         s->send = s->own[0] = aligned_alloc(PAGE_BYTES, each_bytes);
         s->recv = s->own[1] = aligned_alloc(PAGE_BYTES, each_bytes);
         return s->send != NULL && s->recv != NULL
-                   ? BASE_OK
-                   : base_fail(&s->error, BASE_ERR_MEMORY, "no memory for 2 buffers of %zu bytes",
+                   ? COLL_OK
+                   : coll_fail(&s->error, COLL_ERR_MEMORY, "no memory for 2 buffers of %zu bytes",
                                each_bytes);
     }
-    const base_status status =
+    const coll_status status =
         coll_arena_create(coll_context_world(s->context), 2 * each_bytes, &s->arena, &s->error);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         s->send = coll_arena_data(s->arena);
         s->recv = s->send + each_bytes;
     }
     return status;
 }
 
-static base_status open_rank(state *s)
+static coll_status open_rank(state *s)
 {
     const bench_options *options = s->job->options;
     bench_shared *shared = s->job->shared;
@@ -74,11 +75,11 @@ static base_status open_rank(state *s)
     (void)bench_ticks_per_us();
     shared->pids[s->rank->rank] = getpid();
     shared->processors[s->rank->rank] = sched_getcpu();
-    base_status status = coll_context_create(&context_options, &s->context, &s->error);
-    if (status == BASE_OK) {
+    coll_status status = coll_context_create(&context_options, &s->context, &s->error);
+    if (status == COLL_OK) {
         status = open_buffers(s);
     }
-    if (status == BASE_OK && s->rank->rank == 0) {
+    if (status == COLL_OK && s->rank->rank == 0) {
         shared->transport = coll_context_transport(s->context);
         shared->algorithm = coll_context_algorithm(s->context);
     }
@@ -94,42 +95,42 @@ static void close_rank(state *s)
 }
 
 /* Both columns of one row; what rank 0 has found goes to the shared rows and to the screen. */
-static base_status measure_row(state *s, bench_row *row, const bench_data *data)
+static coll_status measure_row(state *s, bench_row *row, const bench_data *data)
 {
     const bench_options *options = s->job->options;
     bench_shared *shared = s->job->shared;
     const bool prints = s->rank->rank == 0;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (prints) {
         bench_table_row_begin(stdout, row);
     }
     const bench_buffers buffers = {.send = s->send, .recv = s->recv};
-    for (int place = 0; status == BASE_OK && place < 2; place++) {
+    for (int place = 0; status == COLL_OK && place < 2; place++) {
         const bench_cell cell = bench_cell_make(coll_context_world(s->context), options->kind, row,
                                                 data, place == 1, &buffers);
         status = bench_measure(options, &cell, shared, &row->columns[place], &s->error);
-        if (status == BASE_OK && prints) {
+        if (status == COLL_OK && prints) {
             bench_table_column(stdout, &row->columns[place]);
         }
     }
     if (prints) {
         bench_table_row_end(stdout);
     }
-    if (status == BASE_OK && prints) {
+    if (status == COLL_OK && prints) {
         shared->rows[shared->row_count++] = *row;
     }
     return status;
 }
 
 /* All sizes of one type, operation and root. */
-static base_status measure_series(state *s, bench_row base)
+static coll_status measure_series(state *s, bench_row base)
 {
     const bench_options *options = s->job->options;
     const size_t element_bytes = coll_type_size_bytes(base.type);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     bench_data *data = bench_data_create(options->ranks, base.type, base.reduce);
     if (data == NULL) {
-        return base_fail(&s->error, BASE_ERR_MEMORY, "no memory for patterns");
+        return coll_fail(&s->error, COLL_ERR_MEMORY, "no memory for patterns");
     }
     size_t bytes = options->begin_bytes;
     do {
@@ -140,22 +141,22 @@ static base_status measure_series(state *s, bench_row base)
         row.count = layout.count;
         status = measure_row(s, &row, data);
         bytes = bench_next_size(options, bytes);
-    } while (status == BASE_OK && bytes != 0);
+    } while (status == COLL_OK && bytes != 0);
     bench_data_destroy(data);
     return status;
 }
 
-static base_status measure_all(state *s)
+static coll_status measure_all(state *s)
 {
     const bench_options *options = s->job->options;
     const bool rooted = bench_kind_has_root(options->kind);
     const bool reduces = bench_kind_reduces(options->kind);
     const int first = !rooted ? -1 : options->root < 0 ? 0 : options->root;
     const int last = !rooted ? -1 : options->root < 0 ? options->ranks - 1 : options->root;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     for (int t = 0; t < options->type_count; t++) {
         for (int o = 0; o < (reduces ? options->reduce_count : 1); o++) {
-            for (int root = first; status == BASE_OK && root <= last; root++) {
+            for (int root = first; status == COLL_OK && root <= last; root++) {
                 status = measure_series(s, (bench_row){.type = options->types[t],
                                                        .reduce = reduces ? options->reduces[o] : 0,
                                                        .root = root});
@@ -171,21 +172,21 @@ int bench_rank(forked_rank *rank, void *user)
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    base_status status = open_rank(&s);
-    if (status == BASE_OK && !bench_gate_pass(&s.job->shared->gate)) {
-        status = BASE_ERR_ABORTED;
+    coll_status status = open_rank(&s);
+    if (status == COLL_OK && !bench_gate_pass(&s.job->shared->gate)) {
+        status = COLL_ERR_ABORTED;
     }
-    if (status == BASE_OK && rank->rank == 0) {
+    if (status == COLL_OK && rank->rank == 0) {
         bench_table_header(stdout, s.job->options, s.job->shared, s.job->roofline);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = s.job->options->tune
                      ? bench_tune(s.job->options, s.context, s.job->shared, stdout, &s.error)
                      : measure_all(&s);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         bench_gate_fail(&s.job->shared->gate);
-        if (status != BASE_ERR_ABORTED) {
+        if (status != COLL_ERR_ABORTED) {
             base_log(BASE_LOG_ERROR, "rank %d: %s", rank->rank, s.error.message);
         }
     }
@@ -193,5 +194,5 @@ int bench_rank(forked_rank *rank, void *user)
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {
         s.job->shared->unwritten = true;
     }
-    return status == BASE_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+    return status == COLL_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }

@@ -17,6 +17,7 @@
 #include "json.h"
 #include "plot.h"
 #include "rank.h"
+#include "ringfence/coll_error.h"
 #include "roofline.h"
 #include "table.h"
 
@@ -105,8 +106,8 @@ static bench_shared *map_shared(const bench_options *options)
 static int finish(const bench_options *options, const bench_shared *shared,
                   const bench_roofline *roofline)
 {
-    base_error error = {.status = BASE_OK};
-    base_status status = BASE_OK;
+    coll_error error = {.status = COLL_OK};
+    coll_status status = COLL_OK;
     int code = BASE_EXIT_DONE;
     if (!options->tune) {
         bench_table_footer(stdout, options, shared, roofline);
@@ -123,33 +124,34 @@ static int finish(const bench_options *options, const bench_shared *shared,
     if (options->json_path != NULL) {
         status = bench_json_write(options->json_path, options, shared, roofline, &error);
     }
-    if (status == BASE_OK && options->plot_path != NULL) {
+    if (status == COLL_OK && options->plot_path != NULL) {
         status = bench_plot_draw(options->plot_path, options, shared, &error);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         code = BASE_EXIT_ERROR;
     }
     return code;
 }
 
-base_status bench_check_files(const bench_options *options, base_error *reterr)
+coll_status bench_check_files(const bench_options *options, coll_error *reterr)
 {
     const char *const paths[] = {options->json_path, options->plot_path};
-    base_status status = BASE_OK;
-    for (size_t i = 0; status == BASE_OK && i < sizeof paths / sizeof paths[0]; i++) {
+    coll_status status = COLL_OK;
+    for (size_t i = 0; status == COLL_OK && i < sizeof paths / sizeof paths[0]; i++) {
+        base_error error;
         base_file_writer *writer = NULL;
         struct stat there;
         if (paths[i] == NULL) {
             continue;
         }
         if (stat(paths[i], &there) == 0 && S_ISDIR(there.st_mode)) {
-            return base_fail(reterr, BASE_ERR_INVALID, "%s is a folder", paths[i]);
+            return coll_fail(reterr, COLL_ERR_INVALID, "%s is a folder", paths[i]);
         }
         if (stat(paths[i], &there) == 0 && S_ISFIFO(there.st_mode)) {
             continue; /* opened once, or its reader sees an end before the results */
         }
-        status = base_file_writer_open(paths[i], &writer, reterr);
+        status = coll_from_base(base_file_writer_open(paths[i], &writer, &error), &error, reterr);
         base_file_writer_abandon(writer);
     }
     return status;
@@ -158,7 +160,7 @@ base_status bench_check_files(const bench_options *options, base_error *reterr)
 int bench_run(const bench_options *options)
 {
     sigset_t watched;
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     children c = {.left = options->ranks};
     bench_shared *shared = map_shared(options);
     if (shared == NULL) {
@@ -174,7 +176,7 @@ int bench_run(const bench_options *options)
     (void)sigaddset(&watched, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &watched, NULL);
     (void)fflush(stdout);
-    if (forked_start(options->ranks, bench_rank, &job, c.pids, &error) != BASE_OK) {
+    if (forked_start(options->ranks, bench_rank, &job, c.pids, &error) != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_ERROR;
     }

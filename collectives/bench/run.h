@@ -5,7 +5,7 @@
 #include "bench.h"
 
 /* Whether the files that the options name could be written, so that no run ends for nothing. */
-BASE_MUST_CHECK base_status bench_check_files(const bench_options *options, base_error *reterr);
+COLL_MUST_CHECK coll_status bench_check_files(const bench_options *options, coll_error *reterr);
 
 /* An exit code: BASE_EXIT_ERROR if a rank failed or any value was wrong, BASE_EXIT_SIGNAL_BASE +
  * the signal on SIGINT, SIGTERM and SIGHUP, which end all ranks first. Logs its errors. Blocks. */

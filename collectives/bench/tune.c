@@ -48,14 +48,14 @@ static void print_row(FILE *out, const bench_tune_row *row)
     (void)fflush(out);
 }
 
-static base_status compare(const bench_options *options, coll_comm *comm, const coll_costs *costs,
-                           bench_tune_row *row, base_error *reterr)
+static coll_status compare(const bench_options *options, coll_comm *comm, const coll_costs *costs,
+                           bench_tune_row *row, coll_error *reterr)
 {
     coll_tune_row compared;
     const coll_tune_case which = {
         .kind = options->kind, .algorithm = row->algorithm, .whole_bytes = row->size_bytes};
-    const base_status status = coll_tune_compare(comm, costs, &which, &compared, reterr);
-    if (status == BASE_OK) {
+    const coll_status status = coll_tune_compare(comm, costs, &which, &compared, reterr);
+    if (status == COLL_OK) {
         row->predicted_us = compared.predicted_us;
         row->measured_us = compared.measured_us;
         row->eligible = compared.eligible;
@@ -64,28 +64,28 @@ static base_status compare(const bench_options *options, coll_comm *comm, const 
     return status;
 }
 
-base_status bench_tune(const bench_options *options, coll_context *context, bench_shared *shared,
-                       FILE *out, base_error *reterr)
+coll_status bench_tune(const bench_options *options, coll_context *context, bench_shared *shared,
+                       FILE *out, coll_error *reterr)
 {
     coll_comm *comm = coll_context_world(context);
     const bool prints = coll_comm_rank(comm) == 0;
     const coll_costs *known = coll_tune_costs(context);
     coll_costs costs = known != NULL ? *known : (coll_costs){.reduce_byte_ns = 0.0};
-    base_status status = known != NULL ? BASE_OK : coll_tune_measure(comm, &costs, reterr);
-    if (status == BASE_OK && prints) {
+    coll_status status = known != NULL ? COLL_OK : coll_tune_measure(comm, &costs, reterr);
+    if (status == COLL_OK && prints) {
         print_header(out, &costs);
     }
     size_t bytes = options->begin_bytes;
     do {
-        for (int i = 0; status == BASE_OK && i < BENCH_ALGORITHMS; i++) {
+        for (int i = 0; status == COLL_OK && i < BENCH_ALGORITHMS; i++) {
             bench_tune_row row = {.size_bytes = bytes, .algorithm = algorithms[i]};
             status = compare(options, comm, &costs, &row, reterr);
-            if (status == BASE_OK && prints) {
+            if (status == COLL_OK && prints) {
                 print_row(out, &row);
                 shared->tune_rows[shared->tune_row_count++] = row;
             }
         }
         bytes = bench_next_size(options, bytes);
-    } while (status == BASE_OK && bytes != 0);
+    } while (status == COLL_OK && bytes != 0);
     return status;
 }

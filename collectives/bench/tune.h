@@ -8,7 +8,7 @@
 
 /* Collective. Every algorithm at every size of the options, float32 (sums); rank 0 prints as it
  * goes and leaves the rows in shared. */
-BASE_MUST_CHECK base_status bench_tune(const bench_options *options, coll_context *context,
-                                       bench_shared *shared, FILE *out, base_error *reterr);
+COLL_MUST_CHECK coll_status bench_tune(const bench_options *options, coll_context *context,
+                                       bench_shared *shared, FILE *out, coll_error *reterr);
 
 #endif

@@ -6,7 +6,7 @@
 
 /* Collective, once the world is there: decides what AUTO stands for, and measures or reads the
  * costs where it depends on the operation. path: of the cached figures, rank 0's; NULL: none. */
-BASE_MUST_CHECK base_status coll_tune_context(coll_context *context, const char *path,
-                                              int64_t deadline_ns, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_tune_context(coll_context *context, const char *path,
+                                              int64_t deadline_ns, coll_error *reterr);
 
 #endif

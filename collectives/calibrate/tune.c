@@ -1,7 +1,7 @@
 /* Measuring what the cost model needs, with the library's own sends and receives; and the figures
  * of a context. */
 #include "coll/tune.h"
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,27 +51,27 @@ typedef struct meter {
     int peer;
     bool leads; /* keeps the time, and says when it is enough */
     uint8_t *buffer;
-    base_error *reterr;
+    coll_error *reterr;
 } meter;
 
-static base_status send_bytes(const meter *m, size_t size_bytes)
+static coll_status send_bytes(const meter *m, size_t size_bytes)
 {
     return coll_send(m->comm, m->buffer, size_bytes, COLL_UINT8, m->peer, m->reterr);
 }
 
-static base_status receive_bytes(const meter *m, size_t size_bytes)
+static coll_status receive_bytes(const meter *m, size_t size_bytes)
 {
     return coll_receive(m->comm, m->buffer, size_bytes, COLL_UINT8, m->peer, m->reterr);
 }
 
 /* There and back, one after the other. */
-static base_status ping(const meter *m, int messages)
+static coll_status ping(const meter *m, int messages)
 {
-    base_status status = BASE_OK;
-    for (int k = 0; status == BASE_OK && k < messages; k++) {
+    coll_status status = COLL_OK;
+    for (int k = 0; status == COLL_OK && k < messages; k++) {
         status = m->leads ? send_bytes(m, SMALL_BYTES) : receive_bytes(m, SMALL_BYTES);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = m->leads ? receive_bytes(m, SMALL_BYTES) : send_bytes(m, SMALL_BYTES);
     }
     return status;
@@ -79,7 +79,7 @@ static base_status ping(const meter *m, int messages)
 
 /* Both ways at once, as algorithms do; the second half of the buffer receives, but for the first
  * byte, which the one that does not lead takes over. */
-static base_status swap(const meter *m)
+static coll_status swap(const meter *m)
 {
     coll_request *requests[2] = {NULL};
     coll_op_desc desc = {.kind = COLL_RECEIVE,
@@ -87,28 +87,28 @@ static base_status swap(const meter *m)
                          .count = LONG_BYTES,
                          .type = COLL_UINT8,
                          .root = m->peer};
-    base_status status = coll_start(m->comm, &desc, &requests[0], m->reterr);
-    if (status == BASE_OK) {
+    coll_status status = coll_start(m->comm, &desc, &requests[0], m->reterr);
+    if (status == COLL_OK) {
         desc.kind = COLL_SEND;
         desc.send = m->buffer;
         status = coll_start(m->comm, &desc, &requests[1], m->reterr);
     }
-    const base_status ended =
-        coll_request_wait_all(requests, 2, status == BASE_OK ? m->reterr : NULL);
+    const coll_status ended =
+        coll_request_wait_all(requests, 2, status == COLL_OK ? m->reterr : NULL);
     m->buffer[0] = m->leads ? m->buffer[0] : m->buffer[LONG_BYTES];
-    return status == BASE_OK ? ended : status;
+    return status == COLL_OK ? ended : status;
 }
 
 /* Rounds of so many messages there and one back (0: long ones both ways), until there are enough;
  * *round_us is the median. The first byte of the last message says whether another
  * round follows. */
-static base_status rounds(const meter *m, int messages, int rounds_max, double *round_us)
+static coll_status rounds(const meter *m, int messages, int rounds_max, double *round_us)
 {
     double samples[SAMPLES_MAX];
     const int64_t begin_ns = base_now_ns();
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     bool more = true;
-    for (int i = 0; status == BASE_OK && more; i++) {
+    for (int i = 0; status == COLL_OK && more; i++) {
         const int64_t from_ns = base_now_ns();
         if (m->leads) {
             more =
@@ -124,19 +124,19 @@ static base_status rounds(const meter *m, int messages, int rounds_max, double *
     return status;
 }
 
-static base_status measure_link(const meter *m, coll_link_cost *cost)
+static coll_status measure_link(const meter *m, coll_link_cost *cost)
 {
     double small_us = 0;
     double burst_us = 0;
     double long_us = 0;
-    base_status status = rounds(m, 1, LATENCY_ROUNDS, &small_us);
-    if (status == BASE_OK) {
+    coll_status status = rounds(m, 1, LATENCY_ROUNDS, &small_us);
+    if (status == COLL_OK) {
         status = rounds(m, BURST_MESSAGES, BURST_ROUNDS, &burst_us);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = rounds(m, 0, LONG_ROUNDS, &long_us);
     }
-    if (status == BASE_OK && m->leads) {
+    if (status == COLL_OK && m->leads) {
         const double further = (burst_us - small_us) / (BURST_MESSAGES - 1);
         cost->latency_us = small_us / 2;
         cost->message_us = further < small_us / 40 ? small_us / 40 : further;
@@ -183,21 +183,21 @@ static double measure_reduce(uint8_t *buffer)
 }
 
 /* What every operation costs before the first message: all have to arrive. */
-static base_status measure_start(coll_comm *comm, double *start_us, base_error *reterr)
+static coll_status measure_start(coll_comm *comm, double *start_us, coll_error *reterr)
 {
     double samples[BARRIERS];
-    base_status status = BASE_OK;
-    for (int i = 0; status == BASE_OK && i < BARRIERS; i++) {
+    coll_status status = COLL_OK;
+    for (int i = 0; status == COLL_OK && i < BARRIERS; i++) {
         const int64_t from_ns = base_now_ns();
         status = coll_barrier(comm, reterr);
         samples[i] = (double)(base_now_ns() - from_ns) / (double)BASE_NS_PER_US;
     }
-    *start_us = status == BASE_OK ? median(samples, BARRIERS) : 0;
+    *start_us = status == COLL_OK ? median(samples, BARRIERS) : 0;
     return status;
 }
 
 /* Everybody's figures, of which the first rank's that has measured count. */
-static base_status share(coll_comm *comm, coll_costs *costs, base_error *reterr)
+static coll_status share(coll_comm *comm, coll_costs *costs, coll_error *reterr)
 {
     double mine[FIGURES];
     double all[COLL_RANKS_MAX * FIGURES];
@@ -208,8 +208,8 @@ static base_status share(coll_comm *comm, coll_costs *costs, base_error *reterr)
                                .count = FIGURES,
                                .type = COLL_FLOAT64,
                                .algorithm = COLL_ALGORITHM_DIRECT};
-    const base_status status = coll_run(comm, &desc, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = coll_run(comm, &desc, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     memcpy(costs, all, sizeof *costs);
@@ -221,29 +221,29 @@ static base_status share(coll_comm *comm, coll_costs *costs, base_error *reterr)
     }
     costs->inside = costs->inside.latency_us > 0 ? costs->inside : costs->between;
     costs->between = costs->between.latency_us > 0 ? costs->between : costs->inside;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status coll_tune_measure(coll_comm *comm, coll_costs *costs, base_error *reterr)
+coll_status coll_tune_measure(coll_comm *comm, coll_costs *costs, coll_error *reterr)
 {
     const int partners[] = {partner_in_host(comm), partner_between(comm)};
     coll_link_cost *classes[] = {&costs->inside, &costs->between};
     uint8_t *buffer = calloc(2, LONG_BYTES);
     if (buffer == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to measure links");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to measure links");
     }
     *costs = (coll_costs){.reduce_byte_ns = measure_reduce(buffer)};
-    base_status status = measure_start(comm, &costs->start_us, reterr);
-    for (int i = 0; status == BASE_OK && i < 2; i++) {
+    coll_status status = measure_start(comm, &costs->start_us, reterr);
+    for (int i = 0; status == COLL_OK && i < 2; i++) {
         const meter m = {.comm = comm,
                          .peer = partners[i],
                          .leads = comm->rank < partners[i],
                          .buffer = buffer,
                          .reterr = reterr};
-        status = m.peer < 0 ? BASE_OK : measure_link(&m, classes[i]);
+        status = m.peer < 0 ? COLL_OK : measure_link(&m, classes[i]);
     }
     free(buffer);
-    return status == BASE_OK ? share(comm, costs, reterr) : status;
+    return status == COLL_OK ? share(comm, costs, reterr) : status;
 }
 
 /* What rank 0 sends to the others: 0, or a status and why. */
@@ -254,7 +254,7 @@ typedef struct verdict {
     char message[240];
 } verdict;
 
-static base_status share_verdict(coll_comm *comm, verdict *news, base_error *reterr)
+static coll_status share_verdict(coll_comm *comm, verdict *news, coll_error *reterr)
 {
     const coll_op_desc desc = {.kind = COLL_BROADCAST,
                                .send = news,
@@ -262,30 +262,30 @@ static base_status share_verdict(coll_comm *comm, verdict *news, base_error *ret
                                .count = sizeof *news,
                                .type = COLL_UINT8,
                                .algorithm = COLL_ALGORITHM_DIRECT};
-    const base_status status = coll_run(comm, &desc, reterr);
-    if (status != BASE_OK || news->status == BASE_OK) {
+    const coll_status status = coll_run(comm, &desc, reterr);
+    if (status != COLL_OK || news->status == COLL_OK) {
         return status;
     }
     news->message[sizeof news->message - 1] = '\0';
     coll_text_clean(news->message);
-    return base_fail(reterr, BASE_ERR_IO, "%s", news->message);
+    return coll_fail(reterr, COLL_ERR_IO, "%s", news->message);
 }
 
-static void note(verdict *news, base_status status, const base_error *error)
+static void note(verdict *news, coll_status status, const coll_error *error)
 {
     news->status = status;
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         (void)snprintf(news->message, sizeof news->message, "%s", error->message);
     }
 }
 
 /* From rank 0's file, or measured and written there. */
-static base_status find_costs(coll_comm *comm, const char *path, base_error *reterr)
+static coll_status find_costs(coll_comm *comm, const char *path, coll_error *reterr)
 {
     coll_context *context = comm->context;
     const bool keeps_file = comm->rank == 0 && path != NULL;
     verdict news = {.found = 0};
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     char key[COLL_TUNE_KEY_BYTES];
     coll_tune_key(comm, key);
     if (keeps_file) {
@@ -294,13 +294,13 @@ static base_status find_costs(coll_comm *comm, const char *path, base_error *ret
         news.found = found ? 1 : 0;
         memcpy(news.costs, &context->costs, sizeof news.costs);
     }
-    base_status status = share_verdict(comm, &news, reterr);
-    if (status != BASE_OK || news.found != 0) {
+    coll_status status = share_verdict(comm, &news, reterr);
+    if (status != COLL_OK || news.found != 0) {
         memcpy(&context->costs, news.costs, sizeof news.costs);
         return status;
     }
     status = coll_tune_measure(comm, &context->costs, reterr);
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     if (keeps_file) {
@@ -309,31 +309,31 @@ static base_status find_costs(coll_comm *comm, const char *path, base_error *ret
     return share_verdict(comm, &news, reterr);
 }
 
-base_status coll_tune_context(coll_context *context, const char *path, int64_t deadline_ns,
-                              base_error *reterr)
+coll_status coll_tune_context(coll_context *context, const char *path, int64_t deadline_ns,
+                              coll_error *reterr)
 {
     if (context->algorithm != COLL_ALGORITHM_AUTO) {
-        return BASE_OK;
+        return COLL_OK;
     }
     if (context->size == 1 || context->world->shares_memory) {
         context->algorithm = COLL_ALGORITHM_DIRECT;
-        return BASE_OK;
+        return COLL_OK;
     }
     const uint64_t sent = context->bytes_sent;
     coll_comm *comm = NULL; /* of its own, so that the caller's first operation is the first */
-    base_status status =
+    coll_status status =
         coll_comm_open(context, context->world->ranks, context->size, deadline_ns, &comm, reterr);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = find_costs(comm, path, reterr);
     }
     coll_comm_destroy(comm);
-    context->has_costs = status == BASE_OK;
+    context->has_costs = status == COLL_OK;
     context->bytes_sent = sent;
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "measuring links");
+    return status == COLL_OK ? COLL_OK : coll_error_prepend(reterr, status, "measuring links");
 }
 
 /* The slowest rank's time of each repetition. */
-static base_status slowest(coll_comm *comm, double *samples, int count, base_error *reterr)
+static coll_status slowest(coll_comm *comm, double *samples, int count, coll_error *reterr)
 {
     const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
                                .send = samples,
@@ -345,22 +345,22 @@ static base_status slowest(coll_comm *comm, double *samples, int count, base_err
     return coll_run(comm, &desc, reterr);
 }
 
-static base_status time_op(coll_comm *comm, coll_op *op, double *us, base_error *reterr)
+static coll_status time_op(coll_comm *comm, coll_op *op, double *us, coll_error *reterr)
 {
-    base_status status = coll_barrier(comm, reterr);
+    coll_status status = coll_barrier(comm, reterr);
     const int64_t from_ns = base_now_ns();
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_op_start(op, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_op_wait(op, reterr);
     }
     *us = (double)(base_now_ns() - from_ns) / (double)BASE_NS_PER_US;
     return status;
 }
 
-base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const coll_tune_case *which,
-                              coll_tune_row *row, base_error *reterr)
+coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const coll_tune_case *which,
+                              coll_tune_row *row, coll_error *reterr)
 {
     const coll_kind kind = which->kind;
     const coll_algorithm algorithm = which->algorithm;
@@ -374,7 +374,7 @@ base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     coll_layout shape;
     uint8_t *memory = calloc(2, bytes);
     if (memory == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for twice %zu bytes", bytes);
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for twice %zu bytes", bytes);
     }
     const coll_op_desc desc = {.kind = kind,
                                .send = memory,
@@ -383,16 +383,16 @@ base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
                                .type = COLL_FLOAT32,
                                .reduce = COLL_SUM,
                                .algorithm = algorithm};
-    base_status status = coll_op_create(comm, &desc, &op, reterr);
-    for (int i = 0; status == BASE_OK && i < WARM_UP + TIMED; i++) {
+    coll_status status = coll_op_create(comm, &desc, &op, reterr);
+    for (int i = 0; status == COLL_OK && i < WARM_UP + TIMED; i++) {
         status = time_op(comm, op, &samples[i], reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = slowest(comm, samples + WARM_UP, TIMED, reterr);
     }
     coll_op_destroy(op);
     free(memory);
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     coll_tune_layout(comm, &shape);
@@ -402,5 +402,5 @@ base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
                            .predicted_us = coll_cost_us(costs, &shape, kind, algorithm, bytes),
                            .eligible = coll_cost_is_eligible(&shape, kind, algorithm),
                            .chosen = chosen == algorithm};
-    return BASE_OK;
+    return COLL_OK;
 }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "core/comm.h"
 #include "kernels/kernels.h"
+#include "ringfence/coll_error.h"
 
 enum { FILE_BYTES_MAX = 4096, FIGURES = 8 };
 
@@ -67,23 +68,23 @@ static bool read_figure(const char **at, const char *name, locale_t plain, doubl
     return true;
 }
 
-base_status coll_tune_file_parse(const char *text, const char *key, coll_costs *costs, bool *found,
-                                 base_error *reterr)
+coll_status coll_tune_file_parse(const char *text, const char *key, coll_costs *costs, bool *found,
+                                 coll_error *reterr)
 {
     const char *at = text + strlen(first_line);
     double values[FIGURES];
     *found = false;
     if (strncmp(text, first_line, strlen(first_line)) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID,
+        return coll_fail(reterr, COLL_ERR_INVALID,
                          "not a file of costs (its first line is not '%.*s')",
                          (int)strlen(first_line) - 1, first_line);
     }
     if (!skip_line(&at, "key ", key)) {
-        return BASE_OK; /* measured somewhere else */
+        return COLL_OK; /* measured somewhere else */
     }
     const locale_t plain = plain_locale();
     if (plain == (locale_t)0) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read costs");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to read costs");
     }
     int read = 0;
     while (read < FIGURES && read_figure(&at, names[read], plain, &values[read])) {
@@ -91,7 +92,7 @@ base_status coll_tune_file_parse(const char *text, const char *key, coll_costs *
     }
     freelocale(plain);
     if (read < FIGURES) {
-        return base_fail(reterr, BASE_ERR_INVALID, "no line '%s NUMBER' where it should be",
+        return coll_fail(reterr, COLL_ERR_INVALID, "no line '%s NUMBER' where it should be",
                          names[read]);
     }
     *costs = (coll_costs){.inside = {values[0], values[1], values[2]},
@@ -99,29 +100,31 @@ base_status coll_tune_file_parse(const char *text, const char *key, coll_costs *
                           .reduce_byte_ns = values[6],
                           .start_us = values[7]};
     *found = true;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status coll_tune_file_read(const char *path, const char *key, coll_costs *costs, bool *found,
-                                base_error *reterr)
+coll_status coll_tune_file_read(const char *path, const char *key, coll_costs *costs, bool *found,
+                                coll_error *reterr)
 {
     void *text = NULL;
     size_t size_bytes = 0;
+    base_error error;
     *found = false;
-    base_status status = base_file_read(path, FILE_BYTES_MAX, &text, &size_bytes, reterr);
-    if (status == BASE_ERR_NOTFOUND) {
-        return BASE_OK;
+    const base_status read = base_file_read(path, FILE_BYTES_MAX, &text, &size_bytes, &error);
+    if (read == BASE_ERR_NOTFOUND) {
+        return COLL_OK;
     }
-    if (status == BASE_OK) {
+    coll_status status = coll_from_base(read, &error, reterr);
+    if (status == COLL_OK) {
         status = coll_tune_file_parse(text, key, costs, found, reterr);
         free(text);
-        status = status == BASE_OK ? status : base_error_prepend(reterr, status, "%s", path);
+        status = status == COLL_OK ? status : coll_error_prepend(reterr, status, "%s", path);
     }
     return status;
 }
 
-base_status coll_tune_file_write(const char *path, const char *key, const coll_costs *costs,
-                                 base_error *reterr)
+coll_status coll_tune_file_write(const char *path, const char *key, const coll_costs *costs,
+                                 coll_error *reterr)
 {
     const double values[FIGURES] = {costs->inside.latency_us,  costs->inside.message_us,
                                     costs->inside.byte_ns,     costs->between.latency_us,
@@ -130,7 +133,7 @@ base_status coll_tune_file_write(const char *path, const char *key, const coll_c
     char text[FILE_BYTES_MAX];
     const locale_t plain = plain_locale();
     if (plain == (locale_t)0) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory to write %s", path);
     }
     const locale_t before = uselocale(plain);
     int used = snprintf(text, sizeof text, "%skey %s\n", first_line, key);
@@ -139,5 +142,6 @@ base_status coll_tune_file_write(const char *path, const char *key, const coll_c
     }
     (void)uselocale(before);
     freelocale(plain);
-    return base_file_write(path, text, (size_t)used, reterr);
+    base_error error;
+    return coll_from_base(base_file_write(path, text, (size_t)used, &error), &error, reterr);
 }

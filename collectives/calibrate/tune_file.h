@@ -10,18 +10,18 @@ enum { COLL_TUNE_KEY_BYTES = 160 };
 /* "transport=tcp ranks=4 hosts=2 kernels=avx2 host=a": what figures depend on. */
 void coll_tune_key(const coll_comm *comm, char key[COLL_TUNE_KEY_BYTES]);
 
-/* *found: the file is there, and of this key. A file that is none of ours is BASE_ERR_INVALID, and
+/* *found: the file is there, and of this key. A file that is none of ours is COLL_ERR_INVALID, and
  * is never written over. Bytes are checked: figures are finite and not negative. */
-BASE_MUST_CHECK base_status coll_tune_file_read(const char *path, const char *key,
-                                                coll_costs *costs, bool *found, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_tune_file_read(const char *path, const char *key,
+                                                coll_costs *costs, bool *found, coll_error *reterr);
 
 /* The same of the file's text, with a final NUL; for tests and fuzzers. */
-BASE_MUST_CHECK base_status coll_tune_file_parse(const char *text, const char *key,
+COLL_MUST_CHECK coll_status coll_tune_file_parse(const char *text, const char *key,
                                                  coll_costs *costs, bool *found,
-                                                 base_error *reterr);
+                                                 coll_error *reterr);
 
 /* Written to a temporary name and renamed. */
-BASE_MUST_CHECK base_status coll_tune_file_write(const char *path, const char *key,
-                                                 const coll_costs *costs, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_tune_file_write(const char *path, const char *key,
+                                                 const coll_costs *costs, coll_error *reterr);
 
 #endif

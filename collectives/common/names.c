@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "coll/coll.h"
+#include "ringfence/coll_error.h"
 
 #define LENGTH(list) (sizeof(list) / sizeof(list)[0])
 
@@ -27,8 +27,8 @@ static const char *name_of(const char *const *names, size_t count, int value)
 }
 
 /* The place of name in names; "?" is no name. */
-static base_status parse(const char *what, const char *name, const char *const *names, size_t count,
-                         int *value, base_error *reterr)
+static coll_status parse(const char *what, const char *name, const char *const *names, size_t count,
+                         int *value, coll_error *reterr)
 {
     char known[192] = "";
     size_t used = 0;
@@ -38,13 +38,13 @@ static base_status parse(const char *what, const char *name, const char *const *
         }
         if (strcmp(name, names[i]) == 0) {
             *value = (int)i;
-            return BASE_OK;
+            return COLL_OK;
         }
         const int added =
             snprintf(known + used, sizeof known - used, "%s%s", used == 0 ? "" : ", ", names[i]);
         used += added > 0 && (size_t)added < sizeof known - used ? (size_t)added : 0;
     }
-    return base_fail(reterr, BASE_ERR_INVALID, "unknown %s '%.64s' (known: %s)", what, name, known);
+    return coll_fail(reterr, COLL_ERR_INVALID, "unknown %s '%.64s' (known: %s)", what, name, known);
 }
 
 const char *coll_kind_name(coll_kind kind)
@@ -82,60 +82,60 @@ size_t coll_type_size_bytes(coll_type type)
     return type < COLL_FLOAT32 || (size_t)type >= LENGTH(type_sizes) ? 0 : type_sizes[type];
 }
 
-base_status coll_kind_parse(const char *name, coll_kind *kind, base_error *reterr)
+coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr)
 {
     int value = 0;
-    const base_status status =
+    const coll_status status =
         parse("collective", name, kind_names, LENGTH(kind_names), &value, reterr);
-    *kind = status == BASE_OK ? (coll_kind)value : *kind;
+    *kind = status == COLL_OK ? (coll_kind)value : *kind;
     return status;
 }
 
-base_status coll_type_parse(const char *name, coll_type *type, base_error *reterr)
+coll_status coll_type_parse(const char *name, coll_type *type, coll_error *reterr)
 {
     int value = 0;
-    const base_status status = parse("type", name, type_names, LENGTH(type_names), &value, reterr);
-    *type = status == BASE_OK ? (coll_type)value : *type;
+    const coll_status status = parse("type", name, type_names, LENGTH(type_names), &value, reterr);
+    *type = status == COLL_OK ? (coll_type)value : *type;
     return status;
 }
 
-base_status coll_reduce_parse(const char *name, coll_reduce *reduce, base_error *reterr)
+coll_status coll_reduce_parse(const char *name, coll_reduce *reduce, coll_error *reterr)
 {
     int value = 0;
-    const base_status status =
+    const coll_status status =
         parse("operation", name, reduce_names, LENGTH(reduce_names), &value, reterr);
-    *reduce = status == BASE_OK ? (coll_reduce)value : *reduce;
+    *reduce = status == COLL_OK ? (coll_reduce)value : *reduce;
     return status;
 }
 
-base_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm, base_error *reterr)
+coll_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm, coll_error *reterr)
 {
     int value = 0;
-    const base_status status =
+    const coll_status status =
         parse("algorithm", name, algorithm_names, LENGTH(algorithm_names), &value, reterr);
-    *algorithm = status == BASE_OK ? (coll_algorithm)value : *algorithm;
+    *algorithm = status == COLL_OK ? (coll_algorithm)value : *algorithm;
     return status;
 }
 
-base_status coll_transport_parse(const char *name, coll_transport *transport, base_error *reterr)
+coll_status coll_transport_parse(const char *name, coll_transport *transport, coll_error *reterr)
 {
     int value = 0;
-    const base_status status =
+    const coll_status status =
         parse("transport", name, transport_names, LENGTH(transport_names), &value, reterr);
-    *transport = status == BASE_OK ? (coll_transport)value : *transport;
+    *transport = status == COLL_OK ? (coll_transport)value : *transport;
     return status;
 }
 
-base_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth, base_error *reterr)
+coll_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth, coll_error *reterr)
 {
     int value = 0;
-    const base_status status =
+    const coll_status status =
         parse("tcp authentication", name, auth_names, LENGTH(auth_names), &value, reterr);
-    *auth = status == BASE_OK ? (coll_tcp_auth)value : *auth;
+    *auth = status == COLL_OK ? (coll_tcp_auth)value : *auth;
     return status;
 }
 
-const char *coll_status_name(base_status status)
+const char *coll_status_name(coll_status status)
 {
-    return base_status_name(status);
+    return base_status_name((base_status)status);
 }

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/status.h"
 #include "calibrate/calibrate.h"
 #include "core/comm.h"
+#include "ringfence/coll_error.h"
 #include "transport/registry.h"
 
 enum { SPINS = 1 };
@@ -13,63 +13,63 @@ enum { SPINS = 1 };
 #define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
 #define TUNE_VARIABLE      "RINGFENCE_COLL_TUNE_FILE"
 
-static base_status check_options(const coll_context_options *options, base_error *reterr)
+static coll_status check_options(const coll_context_options *options, coll_error *reterr)
 {
     if (options->world_size < 1 || options->world_size > COLL_RANKS_MAX) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%d ranks (1 to %d can be)", options->world_size,
+        return coll_fail(reterr, COLL_ERR_INVALID, "%d ranks (1 to %d can be)", options->world_size,
                          COLL_RANKS_MAX);
     }
     if (options->rank < 0 || options->rank >= options->world_size) {
-        return base_fail(reterr, BASE_ERR_INVALID, "rank %d of %d", options->rank,
+        return coll_fail(reterr, COLL_ERR_INVALID, "rank %d of %d", options->rank,
                          options->world_size);
     }
     if (options->exchange == NULL || options->timeout_ns < 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "no exchange, or a negative timeout");
+        return coll_fail(reterr, COLL_ERR_INVALID, "no exchange, or a negative timeout");
     }
     if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_LAST ||
         options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_LAST) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown transport or algorithm");
+        return coll_fail(reterr, COLL_ERR_INVALID, "unknown transport or algorithm");
     }
     if (options->tcp_auth < COLL_TCP_AUTH_MAC || options->tcp_auth > COLL_TCP_AUTH_OFF) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown tcp authentication");
+        return coll_fail(reterr, COLL_ERR_INVALID, "unknown tcp authentication");
     }
     if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "half a CURVE key pair");
+        return coll_fail(reterr, COLL_ERR_INVALID, "half a CURVE key pair");
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status check_identity(const coll_context *context, int rank,
-                                  const coll_context_options *options, base_error *reterr)
+static coll_status check_identity(const coll_context *context, int rank,
+                                  const coll_context_options *options, coll_error *reterr)
 {
     const coll_identity *identity = &context->identities[rank];
     if (identity->rank != (uint32_t)rank || identity->world_size != (uint32_t)context->size) {
-        return base_fail(reterr, BASE_ERR_MISMATCH,
+        return coll_fail(reterr, COLL_ERR_MISMATCH,
                          "rank %d of %d is taken by a process (host %s, pid %u) that takes itself "
                          "for rank %u of %u",
                          rank, context->size, identity->host, (unsigned)identity->pid,
                          (unsigned)identity->rank, (unsigned)identity->world_size);
     }
     if (identity->transport != (uint32_t)options->transport) {
-        return base_fail(reterr, BASE_ERR_MISMATCH,
+        return coll_fail(reterr, COLL_ERR_MISMATCH,
                          "rank %d (host %s, pid %u) asks for transport %s, rank %d for %s", rank,
                          identity->host, (unsigned)identity->pid,
                          coll_transport_name((coll_transport)identity->transport), context->rank,
                          coll_transport_name(options->transport));
     }
     if (identity->algorithm != (uint32_t)context->algorithm) {
-        return base_fail(reterr, BASE_ERR_MISMATCH,
+        return coll_fail(reterr, COLL_ERR_MISMATCH,
                          "rank %d (host %s, pid %u) asks for algorithm %s, rank %d for %s", rank,
                          identity->host, (unsigned)identity->pid,
                          coll_algorithm_name((coll_algorithm)identity->algorithm), context->rank,
                          coll_algorithm_name(context->algorithm));
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* Fills identities. */
-static base_status exchange_identities(coll_context *context, const coll_context_options *options,
-                                       int64_t deadline_ns, base_error *reterr)
+static coll_status exchange_identities(coll_context *context, const coll_context_options *options,
+                                       int64_t deadline_ns, coll_error *reterr)
 {
     uint8_t mine[COLL_IDENTITY_BYTES];
     coll_identity identity;
@@ -81,14 +81,14 @@ static base_status exchange_identities(coll_context *context, const coll_context
     coll_identity_encode(&identity, mine);
     uint8_t *all = calloc((size_t)context->size, COLL_IDENTITY_BYTES);
     if (all == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
-    base_status status =
+    coll_status status =
         options->exchange(options->exchange_user, mine, all, sizeof mine, deadline_ns, reterr);
-    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         status = coll_identity_decode(all + (size_t)rank * COLL_IDENTITY_BYTES,
                                       &context->identities[rank], reterr);
-        if (status == BASE_OK) {
+        if (status == COLL_OK) {
             status = check_identity(context, rank, options, reterr);
         }
     }
@@ -109,8 +109,8 @@ static bool shares_a_host(const coll_context *context)
     return false;
 }
 
-static base_status choose_transport(coll_context *context, const coll_context_options *options,
-                                    base_error *reterr)
+static coll_status choose_transport(coll_context *context, const coll_context_options *options,
+                                    coll_error *reterr)
 {
     const coll_identity *mine = &context->identities[context->rank];
     int here = 0;
@@ -123,7 +123,7 @@ static base_status choose_transport(coll_context *context, const coll_context_op
         }
     }
     if (options->transport == COLL_TRANSPORT_SHM && stranger >= 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED,
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
                          "shm needs all ranks on one host (and in its namespaces); rank %d (host "
                          "%s, pid %u) is elsewhere",
                          stranger, context->identities[stranger].host,
@@ -138,19 +138,19 @@ static base_status choose_transport(coll_context *context, const coll_context_op
     context->table = coll_transport_find(context->transport);
     context->spins =
         here <= coll_identity_cpus(context->identities, context->size, mine) ? SPINS : 0;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* What the environment says where the program leaves the choice. */
-static base_status forced_algorithm(coll_context *context, base_error *reterr)
+static coll_status forced_algorithm(coll_context *context, coll_error *reterr)
 {
     const char *name = getenv(ALGORITHM_VARIABLE);
     if (name == NULL || name[0] == '\0' || context->algorithm != COLL_ALGORITHM_AUTO) {
-        return BASE_OK;
+        return COLL_OK;
     }
-    const base_status status = coll_algorithm_parse(name, &context->algorithm, reterr);
+    const coll_status status = coll_algorithm_parse(name, &context->algorithm, reterr);
     context->said = context->algorithm;
-    return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, ALGORITHM_VARIABLE);
+    return status == COLL_OK ? COLL_OK : coll_error_prepend(reterr, status, ALGORITHM_VARIABLE);
 }
 
 /* Where the figures of the cost model are kept;
@@ -162,19 +162,19 @@ static const char *tune_path(const coll_context_options *options)
     return named != NULL && named[0] != '\0' ? named : NULL;
 }
 
-base_status coll_context_create(const coll_context_options *options, coll_context **context,
-                                base_error *reterr)
+coll_status coll_context_create(const coll_context_options *options, coll_context **context,
+                                coll_error *reterr)
 {
-    base_status status = check_options(options, reterr);
-    if (status != BASE_OK) {
+    coll_status status = check_options(options, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     coll_context *made = coll_context_alloc(options);
     if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
     status = forced_algorithm(made, reterr);
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         coll_context_destroy(made);
         return status;
     }
@@ -184,27 +184,27 @@ base_status coll_context_create(const coll_context_options *options, coll_contex
         ranks[rank] = rank;
     }
     /* What the caller's exchange fails with, unless it says more. */
-    (void)base_fail(reterr, BASE_ERR_PEER, "the exchange failed");
+    (void)coll_fail(reterr, COLL_ERR_PEER, "the exchange failed");
     status = exchange_identities(made, options, deadline_ns, reterr);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = choose_transport(made, options, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = made->table->open(made, options, deadline_ns, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_comm_open(made, ranks, made->size, deadline_ns, &made->world, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_tune_context(made, tune_path(options), deadline_ns, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         coll_context_destroy(made);
-        return base_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
+        return coll_error_prepend(reterr, status, "connecting %d ranks", options->world_size);
     }
     if (reterr != NULL) {
-        *reterr = (base_error){.status = BASE_OK}; /* nothing has failed after all */
+        *reterr = (coll_error){.status = COLL_OK}; /* nothing has failed after all */
     }
     *context = made;
-    return BASE_OK;
+    return COLL_OK;
 }

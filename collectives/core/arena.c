@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/status.h"
 #include "core/failure.h"
 #include "core/op.h"
 #include "core/segment.h"
+#include "ringfence/coll_error.h"
 
 /* Operations made earlier looked for their buffers in other arenas. */
 static void forget_refs(coll_comm *comm)
@@ -20,18 +20,18 @@ static void forget_refs(coll_comm *comm)
     }
 }
 
-base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **arena,
-                              base_error *reterr)
+coll_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **arena,
+                              coll_error *reterr)
 {
     if (comm->arena_count >= COLL_ARENAS_MAX) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "more than %d arenas", COLL_ARENAS_MAX);
+        return coll_fail(reterr, COLL_ERR_LIMIT, "more than %d arenas", COLL_ARENAS_MAX);
     }
     coll_arena *made = calloc(1, sizeof *made); /* while nobody counts on it yet */
     if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an arena");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an arena");
     }
-    base_status status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
-    if (status != BASE_OK) {
+    coll_status status = coll_op_agree(comm, COLL_KIND_ARENA, size_bytes, reterr);
+    if (status != COLL_OK) {
         free(made);
         return status;
     }
@@ -44,20 +44,20 @@ base_status coll_arena_create(coll_comm *comm, size_t size_bytes, coll_arena **a
     forget_refs(comm);
     comm->arena_count++;
     if (made->mapped_bytes == 0) {
-        status = base_fail(reterr, BASE_ERR_LIMIT, "%zu bytes are too many", size_bytes);
+        status = coll_fail(reterr, COLL_ERR_LIMIT, "%zu bytes are too many", size_bytes);
     } else {
         status = comm->table->arena_open(made, base_deadline_after_ns(comm->context->timeout_ns),
                                          reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         /* Peers have counted this arena, so the communicator cannot go on. */
         (void)coll_comm_fail(comm, status, "making an arena of %zu bytes: %s", size_bytes,
-                             reterr != NULL ? reterr->message : base_status_name(status));
+                             reterr != NULL ? reterr->message : coll_status_name(status));
         coll_arena_destroy(made);
-        return base_error_prepend(reterr, status, "making an arena of %zu bytes", size_bytes);
+        return coll_error_prepend(reterr, status, "making an arena of %zu bytes", size_bytes);
     }
     *arena = made;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 void coll_arena_destroy(coll_arena *arena)

@@ -1,21 +1,21 @@
 /* Communicators: their end, and what the program asks of them. comm_make.c makes them. */
 #include <stdlib.h>
 
-#include "base/status.h"
 #include "core/comm.h"
 #include "core/failure.h"
 #include "core/p2p.h"
 #include "core/progress.h"
+#include "ringfence/coll_error.h"
 
-base_status coll_comm_finalize(coll_comm *comm, base_error *reterr)
+coll_status coll_comm_finalize(coll_comm *comm, coll_error *reterr)
 {
     (void)coll_progress(comm->context);
-    base_status status = coll_comm_check(comm, reterr);
-    if (status != BASE_OK) {
+    coll_status status = coll_comm_check(comm, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     if (comm->head != NULL || (comm->p2p != NULL && coll_p2p_is_busy(comm))) {
-        return base_fail(reterr, BASE_ERR_STATE, "operations are under way");
+        return coll_fail(reterr, COLL_ERR_STATE, "operations are under way");
     }
     if (comm->size > 1 && comm->table->finalize != NULL) {
         comm->table->finalize(comm);

@@ -64,7 +64,7 @@ struct coll_comm {
     void *link;                       /* the transport's */
     void *net;                        /* of transports over sockets (net.h) */
     void *hybrid; /* of a communicator over several hosts, some ranks of which share one */
-    base_error failure;
+    coll_error failure;
     bool failed;
     int origin; /* 1 + the rank whose failure this rank has taken over; 0: its own */
     size_t message_offset_bytes; /* in the failure's message: where that rank's message begins */
@@ -72,8 +72,8 @@ struct coll_comm {
 };
 
 /* coll_comm_create with a deadline, and before there is a world to agree in. */
-BASE_MUST_CHECK base_status coll_comm_open(coll_context *context, const int *ranks, int count,
+COLL_MUST_CHECK coll_status coll_comm_open(coll_context *context, const int *ranks, int count,
                                            int64_t deadline_ns, coll_comm **comm,
-                                           base_error *reterr);
+                                           coll_error *reterr);
 
 #endif

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/status.h"
 #include "core/failure.h"
 #include "core/op.h"
 #include "cost/layout.h"
+#include "ringfence/coll_error.h"
 
 static uint64_t hash_list(const int *ranks, int count)
 {
@@ -43,37 +43,37 @@ static coll_comm_count *count_of(coll_context *context, uint64_t list_hash)
 /* The same number on every rank of the list, and a new one each time: the upper half is the list's,
  * then how many were made of it. Arenas are counted in the lowest 16 bits (shm.c). A creation that
  * fails counts: it is the one that fails, or has failed, on the other ranks. */
-static base_status next_id(coll_context *context, const int *ranks, int count, uint64_t *id,
-                           base_error *reterr)
+static coll_status next_id(coll_context *context, const int *ranks, int count, uint64_t *id,
+                           coll_error *reterr)
 {
     coll_comm_count *made = count_of(context, hash_list(ranks, count));
     if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     *id = (made->list_hash & ~UINT64_C(0xffffffff)) ^ ((uint64_t)++made->count << 16);
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status check_list(const coll_context *context, const int *ranks, int count,
-                              base_error *reterr)
+static coll_status check_list(const coll_context *context, const int *ranks, int count,
+                              coll_error *reterr)
 {
     bool seen[COLL_RANKS_MAX] = {false};
     if (count < 1 || count > context->size) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a communicator of %d ranks in a context of %d",
+        return coll_fail(reterr, COLL_ERR_INVALID, "a communicator of %d ranks in a context of %d",
                          count, context->size);
     }
     for (int i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= context->size || seen[ranks[i]]) {
-            return base_fail(reterr, BASE_ERR_INVALID, "rank %d is no rank, or is listed twice",
+            return coll_fail(reterr, COLL_ERR_INVALID, "rank %d is no rank, or is listed twice",
                              ranks[i]);
         }
         seen[ranks[i]] = true;
     }
     if (!seen[context->rank]) {
-        return base_fail(reterr, BASE_ERR_INVALID, "this rank (%d) is not in its communicator",
+        return coll_fail(reterr, COLL_ERR_INVALID, "this rank (%d) is not in its communicator",
                          context->rank);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void find_hosts(coll_comm *comm)
@@ -92,16 +92,16 @@ static void find_hosts(coll_comm *comm)
     coll_cost_layout(&comm->hosts, &comm->layout);
 }
 
-base_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,
-                           coll_comm **comm, base_error *reterr)
+coll_status coll_comm_open(coll_context *context, const int *ranks, int count, int64_t deadline_ns,
+                           coll_comm **comm, coll_error *reterr)
 {
-    base_status status = check_list(context, ranks, count, reterr);
-    if (status != BASE_OK) {
+    coll_status status = check_list(context, ranks, count, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     coll_comm *made = calloc(1, sizeof *made);
     if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     made->context = context;
     made->size = count;
@@ -117,31 +117,31 @@ base_status coll_comm_open(coll_context *context, const int *ranks, int count, i
     made->next = context->comms;
     context->comms = made;
     status = next_id(context, ranks, count, &made->id, reterr);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_op_alloc(made, &made->blocking, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = made->table->comm_open(made, deadline_ns, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_op_agree(made, COLL_KIND_COMM, (uint64_t)count, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         /* Peers that come to it later learn it from what they were sent. */
         (void)coll_comm_fail(made, status, "%s",
-                             reterr != NULL ? reterr->message : base_status_name(status));
+                             reterr != NULL ? reterr->message : coll_status_name(status));
         coll_comm_destroy(made);
-        return base_error_prepend(reterr, status, "making a communicator of %d ranks", count);
+        return coll_error_prepend(reterr, status, "making a communicator of %d ranks", count);
     }
     *comm = made;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status coll_comm_create(coll_context *context, const int *ranks, int count, coll_comm **comm,
-                             base_error *reterr)
+coll_status coll_comm_create(coll_context *context, const int *ranks, int count, coll_comm **comm,
+                             coll_error *reterr)
 {
-    const base_status status = coll_abort_check(context, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = coll_abort_check(context, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     return coll_comm_open(context, ranks, count, base_deadline_after_ns(context->timeout_ns), comm,
@@ -161,16 +161,16 @@ static int compare_members(const void *a, const void *b)
     return by_key != 0 ? by_key : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
-                            base_error *reterr)
+coll_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
+                            coll_error *reterr)
 {
     const int32_t mine[2] = {colour, key};
     int32_t all[COLL_RANKS_MAX][2];
     const coll_op_desc desc = {
         .kind = COLL_ALL_GATHER, .send = mine, .recv = all, .count = 2, .type = COLL_INT32};
-    const base_status status = coll_op_run_as(comm, &desc, COLL_KIND_SPLIT, 0, reterr);
+    const coll_status status = coll_op_run_as(comm, &desc, COLL_KIND_SPLIT, 0, reterr);
     *split = NULL;
-    if (status != BASE_OK || colour < 0) {
+    if (status != COLL_OK || colour < 0) {
         return status;
     }
     split_member members[COLL_RANKS_MAX];

@@ -250,7 +250,7 @@ static void make_scratch(coll_op *op)
     op->scratch = malloc(needed);
     op->scratch_bytes = op->scratch == NULL ? 0 : needed;
     if (op->scratch == NULL) {
-        (void)coll_comm_fail(op->comm, BASE_ERR_MEMORY, "no memory for %zu bytes of scratch",
+        (void)coll_comm_fail(op->comm, COLL_ERR_MEMORY, "no memory for %zu bytes of scratch",
                              needed);
     }
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 enum { VERSION = 2, LINE_BYTES = 512 };
 
@@ -128,8 +128,8 @@ static void read_text(base_reader *reader, char *text, size_t size_bytes)
     }
 }
 
-base_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES], coll_identity *identity,
-                                 base_error *reterr)
+coll_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES], coll_identity *identity,
+                                 coll_error *reterr)
 {
     base_reader reader = base_reader_make(record, COLL_IDENTITY_BYTES);
     *identity = (coll_identity){.version = base_read_u32(&reader)};
@@ -146,14 +146,14 @@ base_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES], coll
     read_text(&reader, identity->host, sizeof identity->host);
     const void *cpus = base_read_bytes(&reader, sizeof identity->cpus);
     if (reader.failed || cpus == NULL) {
-        return base_fail(reterr, BASE_ERR_PEER, "a peer's identity record is too short");
+        return coll_fail(reterr, COLL_ERR_PEER, "a peer's identity record is too short");
     }
     memcpy(identity->cpus, cpus, sizeof identity->cpus);
     if (identity->version != VERSION) {
-        return base_fail(reterr, BASE_ERR_PEER, "a peer speaks version %u of libcoll, this is %d",
+        return coll_fail(reterr, COLL_ERR_PEER, "a peer speaks version %u of libcoll, this is %d",
                          (unsigned)identity->version, VERSION);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 bool coll_identity_same_host(const coll_identity *a, const coll_identity *b)

@@ -33,8 +33,8 @@ typedef struct coll_identity {
 void coll_identity_get(coll_identity *identity);
 
 void coll_identity_encode(const coll_identity *identity, uint8_t record[COLL_IDENTITY_BYTES]);
-BASE_MUST_CHECK base_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES],
-                                                 coll_identity *identity, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_identity_decode(const uint8_t record[COLL_IDENTITY_BYTES],
+                                                 coll_identity *identity, coll_error *reterr);
 
 /* Same boot id, pid and network namespaces: memory and abstract sockets can be shared. */
 bool coll_identity_same_host(const coll_identity *a, const coll_identity *b);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/status.h"
 #include "core/failure.h"
 #include "core/op.h"
 #include "core/p2p.h"
@@ -11,6 +10,7 @@
 #include "core/queue.h"
 #include "core/record.h"
 #include "core/wait.h"
+#include "ringfence/coll_error.h"
 
 static bool is_p2p(const coll_op *op)
 {
@@ -46,7 +46,7 @@ static coll_protocol first_protocol(const coll_op *op)
                                                                           : COLL_PROTOCOL_PLAN;
 }
 
-base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr)
+coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr)
 {
     coll_op *made = calloc(1, sizeof *made);
     if (made != NULL) {
@@ -56,29 +56,29 @@ base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr)
     }
     if (made == NULL || made->tracks == NULL || made->part_ends == NULL) {
         coll_op_destroy(made);
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for an operation");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an operation");
     }
     *op = made;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
-                           base_error *reterr)
+coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                           coll_error *reterr)
 {
     coll_op *made = NULL;
-    base_status status = coll_op_alloc(comm, &made, reterr);
-    if (status == BASE_OK) {
+    coll_status status = coll_op_alloc(comm, &made, reterr);
+    if (status == COLL_OK) {
         status = coll_op_init(made, comm, desc, reterr);
     }
-    if (status == BASE_OK && is_p2p(made)) {
+    if (status == COLL_OK && is_p2p(made)) {
         status = coll_p2p_open(comm, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         coll_op_destroy(made);
         return status;
     }
     *op = made;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 coll_algorithm coll_op_algorithm(const coll_op *op)
@@ -93,7 +93,7 @@ void coll_op_destroy(coll_op *op)
     }
     if (op->queued) {
         if (op->stage != COLL_STAGE_DONE && !op->comm->failed) {
-            (void)coll_comm_fail(op->comm, BASE_ERR_STATE, "an operation was destroyed under way");
+            (void)coll_comm_fail(op->comm, COLL_ERR_STATE, "an operation was destroyed under way");
         }
         coll_op_leave_queue(op);
     }
@@ -124,18 +124,18 @@ void coll_op_number(coll_op *op)
     op->stage = COLL_STAGE_QUEUED;
 }
 
-base_status coll_op_start(coll_op *op, base_error *reterr)
+coll_status coll_op_start(coll_op *op, coll_error *reterr)
 {
     if (op->comm->failed_peer != 0) {
         op->comm->table->propagate_failure(op->comm);
     }
-    const base_status status = coll_comm_check(op->comm, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = coll_comm_check(op->comm, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     if (op->queued) {
         if (op->stage != COLL_STAGE_DONE) {
-            return base_fail(reterr, BASE_ERR_STATE, "the operation is under way already");
+            return coll_fail(reterr, COLL_ERR_STATE, "the operation is under way already");
         }
         coll_op_leave_queue(op);
     }
@@ -149,7 +149,7 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
         if (op->comm->context->table->push != NULL) {
             op->comm->context->table->push(op->comm->context); /* credit, if a message was here */
         }
-        return BASE_OK;
+        return COLL_OK;
     }
     coll_op_number(op);
     coll_record_begin(op);
@@ -157,27 +157,27 @@ base_status coll_op_start(coll_op *op, base_error *reterr)
     if (op->stage == COLL_STAGE_QUEUED || op->comm->context->table->push != NULL) {
         (void)coll_progress(op->comm->context);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status coll_op_test(coll_op *op, bool *done, base_error *reterr)
+coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
 {
     *done = false;
     if (op->stage == COLL_STAGE_IDLE) {
-        return base_fail(reterr, BASE_ERR_STATE, "the operation has not been started");
+        return coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
     }
     (void)coll_progress(op->comm->context);
     if (op->stage == COLL_STAGE_DONE) {
         *done = true;
-        return BASE_OK;
+        return COLL_OK;
     }
     return coll_comm_check(op->comm, reterr);
 }
 
-base_status coll_op_wait(coll_op *op, base_error *reterr)
+coll_status coll_op_wait(coll_op *op, coll_error *reterr)
 {
     if (op->stage == COLL_STAGE_IDLE) {
-        return base_fail(reterr, BASE_ERR_STATE, "the operation has not been started");
+        return coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
     }
     return coll_wait(op, reterr);
 }
@@ -208,7 +208,7 @@ static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
     }
     if (at == COLL_RECENT_OPS) {
         at = comm->oldest++ % COLL_RECENT_OPS;
-        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != BASE_OK) {
+        if (comm->recent[at] == NULL && coll_op_alloc(comm, &comm->recent[at], NULL) != COLL_OK) {
             return last; /* made anew in its place */
         }
     }
@@ -217,19 +217,19 @@ static coll_op *recall(coll_comm *comm, const coll_op_desc *desc)
     return comm->blocking;
 }
 
-base_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
-                           base_error *reterr)
+coll_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                           coll_error *reterr)
 {
     *op = recall(comm, desc);
-    return is_same(*op, desc) ? BASE_OK : coll_op_init(*op, comm, desc, reterr);
+    return is_same(*op, desc) ? COLL_OK : coll_op_init(*op, comm, desc, reterr);
 }
 
 /* Takes the communicator's own operation for a blocking call. */
-static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+static coll_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
 {
     coll_op *op = comm->blocking;
-    const base_status status = coll_comm_check(comm, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = coll_comm_check(comm, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     if (op->queued) {
@@ -238,17 +238,17 @@ static base_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, bas
     if (desc->kind != COLL_SEND && desc->kind != COLL_RECEIVE) {
         return coll_op_recall(comm, desc, &op, reterr);
     }
-    base_status ready = coll_op_init(op, comm, desc, reterr);
-    if (ready == BASE_OK) {
+    coll_status ready = coll_op_init(op, comm, desc, reterr);
+    if (ready == COLL_OK) {
         ready = coll_p2p_open(comm, reterr);
     }
     return ready;
 }
 
-static base_status wait_blocking(coll_op *op, base_error *reterr)
+static coll_status wait_blocking(coll_op *op, coll_error *reterr)
 {
-    const base_status status = coll_wait(op, reterr);
-    if (op->scratch_bytes > COLL_SCRATCH_KEPT_BYTES && status == BASE_OK) {
+    const coll_status status = coll_wait(op, reterr);
+    if (op->scratch_bytes > COLL_SCRATCH_KEPT_BYTES && status == COLL_OK) {
         free(op->scratch);
         op->scratch = NULL;
         op->scratch_bytes = 0;
@@ -256,31 +256,31 @@ static base_status wait_blocking(coll_op *op, base_error *reterr)
     return status;
 }
 
-static base_status end_blocking(coll_comm *comm, base_error *reterr)
+static coll_status end_blocking(coll_comm *comm, coll_error *reterr)
 {
-    const base_status status = coll_op_start(comm->blocking, reterr);
-    return status == BASE_OK ? wait_blocking(comm->blocking, reterr) : status;
+    const coll_status status = coll_op_start(comm->blocking, reterr);
+    return status == COLL_OK ? wait_blocking(comm->blocking, reterr) : status;
 }
 
-base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
 {
     const coll_transport_table *table = comm->table;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (table->run != NULL && table->run(comm, desc, &status, reterr)) {
-        return status != BASE_OK || comm->blocking->stage == COLL_STAGE_DONE
+        return status != COLL_OK || comm->blocking->stage == COLL_STAGE_DONE
                    ? status
                    : wait_blocking(comm->blocking, reterr);
     }
     status = begin_blocking(comm, desc, reterr);
-    return status == BASE_OK ? end_blocking(comm, reterr) : status;
+    return status == COLL_OK ? end_blocking(comm, reterr) : status;
 }
 
-base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, uint64_t count,
-                           base_error *reterr)
+coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, uint64_t count,
+                           coll_error *reterr)
 {
-    const base_status status = begin_blocking(comm, desc, reterr);
+    const coll_status status = begin_blocking(comm, desc, reterr);
     coll_op *op = comm->blocking;
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     op->ready = false;
@@ -290,7 +290,7 @@ base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, 
     return end_blocking(comm, reterr);
 }
 
-base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count, base_error *reterr)
+coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t count, coll_error *reterr)
 {
     return coll_op_run_as(comm, &(coll_op_desc){.kind = COLL_BARRIER}, kind, count, reterr);
 }

@@ -130,23 +130,23 @@ struct coll_op {
 /* op_init.c */
 
 /* Checks desc and writes the operation; its memory (tracks, scratch, parts) stays. */
-BASE_MUST_CHECK base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
-                                         base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
+                                         coll_error *reterr);
 
 /* op.c */
 
-BASE_MUST_CHECK base_status coll_op_alloc(coll_comm *comm, coll_op **op, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr);
 /* Makes comm->blocking, which stands in no queue, the operation of a blocking call, ready to be
  * numbered: one that was made from desc lately, or one made anew. */
-BASE_MUST_CHECK base_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
-                                           base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                           coll_error *reterr);
 /* Runs an operation of the library's own: everybody arrives, and agrees on kind and count. */
-BASE_MUST_CHECK base_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
-                                          base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
+                                          coll_error *reterr);
 
 /* Runs an operation that no descriptor of the caller's makes: `kind` goes into the flag. */
-BASE_MUST_CHECK base_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind,
-                                           uint64_t count, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind,
+                                           uint64_t count, coll_error *reterr);
 
 /* Gives op its sequence number, and the state it begins with. */
 void coll_op_number(coll_op *op);

@@ -4,9 +4,9 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/status.h"
 #include "core/op.h"
 #include "core/parts.h"
+#include "ringfence/coll_error.h"
 
 static bool reduces(coll_kind kind)
 {
@@ -19,52 +19,52 @@ static bool is_rooted(coll_kind kind)
            kind == COLL_SCATTER;
 }
 
-static base_status check_numbers(const coll_comm *comm, const coll_op_desc *desc,
-                                 base_error *reterr)
+static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc,
+                                 coll_error *reterr)
 {
     if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_RECEIVE) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown operation %d", (int)desc->kind);
+        return coll_fail(reterr, COLL_ERR_INVALID, "unknown operation %d", (int)desc->kind);
     }
     if (desc->algorithm < COLL_ALGORITHM_AUTO || desc->algorithm > COLL_ALGORITHM_LAST) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown algorithm %d", (int)desc->algorithm);
+        return coll_fail(reterr, COLL_ERR_INVALID, "unknown algorithm %d", (int)desc->algorithm);
     }
     if (desc->kind == COLL_BARRIER) {
-        return BASE_OK;
+        return COLL_OK;
     }
     if (coll_type_size_bytes(desc->type) == 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown element type %d", (int)desc->type);
+        return coll_fail(reterr, COLL_ERR_INVALID, "unknown element type %d", (int)desc->type);
     }
     if (reduces(desc->kind) && (desc->reduce < COLL_SUM || desc->reduce > COLL_AVERAGE)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
+        return coll_fail(reterr, COLL_ERR_INVALID, "unknown reduction %d", (int)desc->reduce);
     }
     const bool peer = desc->kind == COLL_SEND || desc->kind == COLL_RECEIVE;
     if ((peer || is_rooted(desc->kind)) && (desc->root < 0 || desc->root >= comm->size)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s %d of %d ranks", peer ? "peer" : "root",
+        return coll_fail(reterr, COLL_ERR_INVALID, "%s %d of %d ranks", peer ? "peer" : "root",
                          desc->root, comm->size);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status check_desc(const coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+static coll_status check_desc(const coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
 {
-    const base_status status = check_numbers(comm, desc, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = check_numbers(comm, desc, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     if (desc->stream != NULL) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "streams are for GPU ranks");
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "streams are for GPU ranks");
     }
     if (desc->counts != NULL && desc->kind != COLL_ALL_GATHER &&
         desc->kind != COLL_REDUCE_SCATTER) {
-        return base_fail(reterr, BASE_ERR_INVALID,
+        return coll_fail(reterr, COLL_ERR_INVALID,
                          "counts are for all_gather and reduce_scatter, not %s",
                          coll_kind_name(desc->kind));
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* total_bytes, whole_bytes, shown_bytes: the same on every rank but for a varying total. */
-static base_status measure_whole(coll_op *op, base_error *reterr)
+static coll_status measure_whole(coll_op *op, coll_error *reterr)
 {
     const coll_op_desc *desc = &op->desc;
     const size_t parts = coll_kind_is_by_rank(desc->kind) ? (size_t)op->comm->size : 1;
@@ -81,12 +81,12 @@ static base_status measure_whole(coll_op *op, base_error *reterr)
         op->shown_bytes = op->total_bytes;
     }
     if (!fits || op->whole_bytes > SIZE_MAX / 2) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%zu elements are too many", desc->count);
+        return coll_fail(reterr, COLL_ERR_INVALID, "%zu elements are too many", desc->count);
     }
     if (desc->kind != COLL_ALL_GATHER && desc->kind != COLL_GATHER) {
         op->shown_bytes = op->whole_bytes;
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* send_bytes and recv_bytes: what this rank's buffers hold; 0 for a buffer that is not used. */
@@ -144,18 +144,18 @@ static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_byte
 }
 
 /* Apart, or exactly in place. */
-static base_status check_buffers(const coll_op *op, base_error *reterr)
+static coll_status check_buffers(const coll_op *op, coll_error *reterr)
 {
     const uint8_t *send = op->desc.send;
     const uint8_t *recv = op->desc.recv;
     if ((op->send_bytes > 0 && send == NULL) || (op->recv_bytes > 0 && recv == NULL)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "%s has no %s buffer",
+        return coll_fail(reterr, COLL_ERR_INVALID, "%s has no %s buffer",
                          coll_kind_name(op->desc.kind),
                          op->send_bytes > 0 && send == NULL ? "send" : "recv");
     }
     if (op->send_bytes == 0 || op->recv_bytes == 0 ||
         !overlaps(send, op->send_bytes, recv, op->recv_bytes)) {
-        return BASE_OK;
+        return COLL_OK;
     }
     size_t own_offset_bytes = 0;
     size_t own_bytes = 0;
@@ -166,8 +166,8 @@ static base_status check_buffers(const coll_op *op, base_error *reterr)
     } else if (op->desc.kind == COLL_REDUCE_SCATTER || op->desc.kind == COLL_SCATTER) {
         in_place = recv == send + own_offset_bytes;
     }
-    return in_place ? BASE_OK
-                    : base_fail(reterr, BASE_ERR_INVALID, "send and recv overlap in part");
+    return in_place ? COLL_OK
+                    : coll_fail(reterr, COLL_ERR_INVALID, "send and recv overlap in part");
 }
 
 /* The arena that holds size_bytes at data, as its number and the offset; 0 if none does. */
@@ -236,13 +236,13 @@ static void describe(coll_op *op, coll_algorithm said)
     op->digest = coll_descriptor_digest(&op->descriptor);
 }
 
-base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc, base_error *reterr)
+coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
 {
     op->ready = false;
     op->routed = false;
     op->refs_known = 0;
-    base_status status = check_desc(comm, desc, reterr);
-    if (status != BASE_OK) {
+    coll_status status = check_desc(comm, desc, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     BASE_ASSERT(!op->queued);
@@ -260,11 +260,11 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
         op->kernel = coll_kernel_find(desc->type, desc->reduce);
     }
     status = measure_whole(op, reterr);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         measure_buffers(op);
         status = check_buffers(op, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     if (desc->algorithm == COLL_ALGORITHM_AUTO) {
@@ -276,5 +276,5 @@ base_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
     op->desc.counts = NULL; /* read here only */
     op->given = *desc;
     op->ready = true;
-    return BASE_OK;
+    return COLL_OK;
 }

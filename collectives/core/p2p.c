@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "core/failure.h"
 #include "core/p2p.h"
 #include "core/record.h"
 #include "core/text.h"
+#include "ringfence/coll_error.h"
 
 enum { P2P_FIRST_BYTES = 256, P2P_MAGIC = 0x31744f50, TEXT_BYTES = 160 };
 
@@ -48,13 +48,13 @@ struct coll_p2p {
 
 _Static_assert(COLL_RANKS_MAX <= 64, "a bit per rank");
 
-base_status coll_p2p_open(coll_comm *comm, base_error *reterr)
+coll_status coll_p2p_open(coll_comm *comm, coll_error *reterr)
 {
     if (comm->p2p == NULL) {
         comm->p2p = calloc(1, sizeof *comm->p2p);
     }
-    return comm->p2p != NULL ? BASE_OK
-                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for messages");
+    return comm->p2p != NULL ? COLL_OK
+                             : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for messages");
 }
 
 void coll_p2p_close(coll_comm *comm)
@@ -114,7 +114,7 @@ static void fail_mismatch(const coll_op *op, int32_t type, uint64_t count)
     char receiver[TEXT_BYTES];
     coll_rank_text(comm, op->desc.root, sender, sizeof sender);
     coll_rank_text(comm, comm->rank, receiver, sizeof receiver);
-    (void)coll_comm_fail(comm, BASE_ERR_MISMATCH,
+    (void)coll_comm_fail(comm, COLL_ERR_MISMATCH,
                          "ranks disagree on message #%" PRIu64 ": %s calls send %s × %" PRIu64
                          ", %s calls receive %s × %zu",
                          op->sequence, sender, coll_type_name((coll_type)type), count, receiver,
@@ -158,7 +158,7 @@ static bool is_expected(const coll_op *op, const void *frame)
     if (head.magic != P2P_MAGIC || head.sequence != op->sequence) {
         char sender[TEXT_BYTES];
         coll_rank_text(op->comm, op->desc.root, sender, sizeof sender);
-        (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "%s sent no message #%" PRIu64, sender,
+        (void)coll_comm_fail(op->comm, COLL_ERR_PEER, "%s sent no message #%" PRIu64, sender,
                              op->sequence);
         return false;
     }

@@ -5,7 +5,7 @@
 #include "core/op.h"
 
 /* Room for the communicator's queues; made with the first operation that needs them. */
-BASE_MUST_CHECK base_status coll_p2p_open(coll_comm *comm, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_p2p_open(coll_comm *comm, coll_error *reterr);
 void coll_p2p_close(coll_comm *comm);
 void coll_p2p_start(coll_op *op);
 void coll_p2p_leave(coll_op *op);

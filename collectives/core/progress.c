@@ -106,10 +106,10 @@ bool coll_progress(coll_context *context)
     return moved;
 }
 
-base_status coll_context_progress(coll_context *context, base_error *reterr)
+coll_status coll_context_progress(coll_context *context, coll_error *reterr)
 {
-    const base_status status = coll_abort_check(context, reterr);
-    if (status == BASE_OK) {
+    const coll_status status = coll_abort_check(context, reterr);
+    if (status == COLL_OK) {
         (void)coll_progress(context);
     }
     return status;

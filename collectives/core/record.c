@@ -41,7 +41,7 @@ void coll_context_describe(const coll_context *context, char *text, size_t size_
     (void)pthread_mutex_unlock(lock);
 }
 
-base_status coll_context_dump(coll_context *context, int fd, const char *reason, base_error *reterr)
+coll_status coll_context_dump(coll_context *context, int fd, const char *reason, coll_error *reterr)
 {
     char doing[COLL_DESCRIBE_BYTES];
     const coll_identity *self = &context->identities[context->rank];

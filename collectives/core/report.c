@@ -141,7 +141,7 @@ void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
 }
 
 /* Into reterr as well. */
-static base_status keep_failure(const coll_comm *comm, base_error *reterr)
+static coll_status keep_failure(const coll_comm *comm, coll_error *reterr)
 {
     if (reterr != NULL) {
         *reterr = comm->failure;
@@ -191,14 +191,14 @@ static uint64_t find_blocking(const coll_op *op, uint64_t awaited)
     return blocking != 0 ? blocking : awaited;
 }
 
-base_status coll_report_timeout(coll_op *op, base_error *reterr)
+coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
 {
     coll_comm *comm = op->comm;
     const double waited_s = (double)comm->context->timeout_ns / (double)BASE_NS_PER_S;
     if (is_p2p(op)) {
         char text[COLL_DESCRIBE_BYTES];
         coll_op_text(op, text, sizeof text);
-        (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);
+        (void)coll_comm_fail(comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s", text, waited_s);
         return keep_failure(comm, reterr);
     }
     char what[TEXT_BYTES + 64];
@@ -221,13 +221,13 @@ base_status coll_report_timeout(coll_op *op, base_error *reterr)
     list_ranks(comm, arrived, present, sizeof present);
     absent_text(first, absent, sizeof absent);
     (void)coll_comm_fail(
-        comm, BASE_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
+        comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,
         waited_s, is_busy ? "nobody: this rank has yet" : awaited,
         (blocking & missing) != 0 ? "to arrive" : "to do its part", absent, present);
     return keep_failure(comm, reterr);
 }
 
-base_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
+coll_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint64_t sequence,
                              int peer, const coll_flag *flag, uint64_t word)
 {
     char my_call[TEXT_BYTES];
@@ -237,7 +237,7 @@ base_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint6
     coll_rank_text(comm, comm->rank, me, sizeof me);
     coll_rank_text(comm, peer, them, sizeof them);
     if (coll_flag_ahead(word, sequence) > 0) {
-        return coll_comm_fail(comm, BASE_ERR_PEER,
+        return coll_comm_fail(comm, COLL_ERR_PEER,
                               "%s is at operation #%" PRIu64
                               " (low half %u): a lost or broken flag",
                               them, sequence, (unsigned)(word >> 32));
@@ -245,12 +245,12 @@ base_status coll_report_flag(coll_comm *comm, const coll_descriptor *mine, uint6
     const coll_descriptor theirs = flag->descriptor;
     coll_call_text(mine, my_call, sizeof my_call);
     coll_call_text(&theirs, their_call, sizeof their_call);
-    return coll_comm_fail(comm, BASE_ERR_MISMATCH,
+    return coll_comm_fail(comm, COLL_ERR_MISMATCH,
                           "ranks disagree on operation #%" PRIu64 ": %s calls %s, %s calls %s",
                           sequence, me, my_call, them, their_call);
 }
 
-base_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag)
+coll_status coll_report_mismatch(coll_op *op, int peer, const coll_flag *flag)
 {
     return coll_report_flag(op->comm, &op->descriptor, op->sequence, peer, flag,
                             atomic_load(&flag->word));

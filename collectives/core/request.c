@@ -8,20 +8,20 @@ static coll_op *op_of(coll_request *request)
     return (coll_op *)(void *)request;
 }
 
-base_status coll_start(coll_comm *comm, const coll_op_desc *desc, coll_request **request,
-                       base_error *reterr)
+coll_status coll_start(coll_comm *comm, const coll_op_desc *desc, coll_request **request,
+                       coll_error *reterr)
 {
     coll_op *op = NULL;
-    base_status status = coll_op_create(comm, desc, &op, reterr);
-    if (status == BASE_OK) {
+    coll_status status = coll_op_create(comm, desc, &op, reterr);
+    if (status == COLL_OK) {
         status = coll_op_start(op, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         coll_op_destroy(op);
         return status;
     }
     *request = (coll_request *)(void *)op;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void release(coll_request **request)
@@ -30,32 +30,32 @@ static void release(coll_request **request)
     *request = NULL;
 }
 
-base_status coll_request_test(coll_request **request, bool *done, base_error *reterr)
+coll_status coll_request_test(coll_request **request, bool *done, coll_error *reterr)
 {
     if (*request == NULL) {
         *done = true;
-        return BASE_OK;
+        return COLL_OK;
     }
-    const base_status status = coll_op_test(op_of(*request), done, reterr);
-    if (*done || status != BASE_OK) {
+    const coll_status status = coll_op_test(op_of(*request), done, reterr);
+    if (*done || status != COLL_OK) {
         release(request);
     }
     return status;
 }
 
-base_status coll_request_wait(coll_request **request, base_error *reterr)
+coll_status coll_request_wait(coll_request **request, coll_error *reterr)
 {
     if (*request == NULL) {
-        return BASE_OK;
+        return COLL_OK;
     }
-    const base_status status = coll_op_wait(op_of(*request), reterr);
+    const coll_status status = coll_op_wait(op_of(*request), reterr);
     release(request);
     return status;
 }
 
-base_status coll_request_wait_all(coll_request **requests, size_t count, base_error *reterr)
+coll_status coll_request_wait_all(coll_request **requests, size_t count, coll_error *reterr)
 {
-    base_status first = BASE_OK;
+    coll_status first = COLL_OK;
     int64_t deadline_ns = 0; /* of the call; 0: nothing had to be waited for yet */
     for (size_t i = 0; i < count; i++) {
         coll_op *op = op_of(requests[i]);
@@ -65,15 +65,15 @@ base_status coll_request_wait_all(coll_request **requests, size_t count, base_er
             }
             op->deadline_ns = deadline_ns;
         }
-        const base_status status =
-            coll_request_wait(&requests[i], first == BASE_OK ? reterr : NULL);
-        first = first == BASE_OK ? status : first;
+        const coll_status status =
+            coll_request_wait(&requests[i], first == COLL_OK ? reterr : NULL);
+        first = first == COLL_OK ? status : first;
     }
     return first;
 }
 
-base_status coll_all_reduce(coll_comm *comm, const void *send, void *recv, size_t count,
-                            coll_type type, coll_reduce reduce, base_error *reterr)
+coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv, size_t count,
+                            coll_type type, coll_reduce reduce, coll_error *reterr)
 {
     const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
                                .send = send,
@@ -84,8 +84,8 @@ base_status coll_all_reduce(coll_comm *comm, const void *send, void *recv, size_
     return coll_run(comm, &desc, reterr);
 }
 
-base_status coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type, int root,
-                           base_error *reterr)
+coll_status coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type, int root,
+                           coll_error *reterr)
 {
     const coll_op_desc desc = {.kind = COLL_BROADCAST,
                                .send = data,
@@ -96,21 +96,21 @@ base_status coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type 
     return coll_run(comm, &desc, reterr);
 }
 
-base_status coll_all_gather(coll_comm *comm, const void *send, void *recv, size_t count,
-                            coll_type type, base_error *reterr)
+coll_status coll_all_gather(coll_comm *comm, const void *send, void *recv, size_t count,
+                            coll_type type, coll_error *reterr)
 {
     const coll_op_desc desc = {
         .kind = COLL_ALL_GATHER, .send = send, .recv = recv, .count = count, .type = type};
     return coll_run(comm, &desc, reterr);
 }
 
-base_status coll_barrier(coll_comm *comm, base_error *reterr)
+coll_status coll_barrier(coll_comm *comm, coll_error *reterr)
 {
     return coll_run(comm, &(coll_op_desc){.kind = COLL_BARRIER}, reterr);
 }
 
-base_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t count,
-                                coll_type type, coll_reduce reduce, base_error *reterr)
+coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t count,
+                                coll_type type, coll_reduce reduce, coll_error *reterr)
 {
     const coll_op_desc desc = {.kind = COLL_REDUCE_SCATTER,
                                .send = send,
@@ -121,24 +121,24 @@ base_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, s
     return coll_run(comm, &desc, reterr);
 }
 
-base_status coll_all_to_all(coll_comm *comm, const void *send, void *recv, size_t count,
-                            coll_type type, base_error *reterr)
+coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv, size_t count,
+                            coll_type type, coll_error *reterr)
 {
     const coll_op_desc desc = {
         .kind = COLL_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .type = type};
     return coll_run(comm, &desc, reterr);
 }
 
-base_status coll_send(coll_comm *comm, const void *data, size_t count, coll_type type, int peer,
-                      base_error *reterr)
+coll_status coll_send(coll_comm *comm, const void *data, size_t count, coll_type type, int peer,
+                      coll_error *reterr)
 {
     const coll_op_desc desc = {
         .kind = COLL_SEND, .send = data, .count = count, .type = type, .root = peer};
     return coll_run(comm, &desc, reterr);
 }
 
-base_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type, int peer,
-                         base_error *reterr)
+coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type, int peer,
+                         coll_error *reterr)
 {
     const coll_op_desc desc = {
         .kind = COLL_RECEIVE, .recv = data, .count = count, .type = type, .root = peer};

@@ -48,18 +48,18 @@ static mapping *find_locked(const struct stat *info)
     return NULL;
 }
 
-static base_status add_locked(int fd, const struct stat *info, size_t size_bytes, mapping **added,
-                              base_error *reterr)
+static coll_status add_locked(int fd, const struct stat *info, size_t size_bytes, mapping **added,
+                              coll_error *reterr)
 {
     mapping *m = calloc(1, sizeof *m);
     if (m == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a mapping");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a mapping");
     }
     m->data = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (m->data == MAP_FAILED) {
         const int reason = errno;
         free(m);
-        return base_fail_errno(reterr, reason, "cannot map %zu bytes of shared memory", size_bytes);
+        return coll_fail_errno(reterr, reason, "cannot map %zu bytes of shared memory", size_bytes);
     }
     m->device = info->st_dev;
     m->inode = info->st_ino;
@@ -67,30 +67,30 @@ static base_status add_locked(int fd, const struct stat *info, size_t size_bytes
     m->next = registry;
     registry = m;
     *added = m;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status coll_segment_map(int fd, size_t size_bytes, void **data, base_error *reterr)
+coll_status coll_segment_map(int fd, size_t size_bytes, void **data, coll_error *reterr)
 {
     struct stat info;
     if (fstat(fd, &info) != 0) {
-        return base_fail_errno(reterr, errno, "cannot look at a shared memory descriptor");
+        return coll_fail_errno(reterr, errno, "cannot look at a shared memory descriptor");
     }
     const int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS) {
-        return base_fail(reterr, BASE_ERR_PEER, "shared memory from a peer is not sealed");
+        return coll_fail(reterr, COLL_ERR_PEER, "shared memory from a peer is not sealed");
     }
     if (info.st_size < 0 || (size_t)info.st_size != size_bytes) {
-        return base_fail(reterr, BASE_ERR_PEER, "shared memory from a peer has %lld bytes, not %zu",
+        return coll_fail(reterr, COLL_ERR_PEER, "shared memory from a peer has %lld bytes, not %zu",
                          (long long)info.st_size, size_bytes);
     }
     (void)pthread_mutex_lock(&registry_lock);
     mapping *m = find_locked(&info);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (m == NULL) {
         status = add_locked(fd, &info, size_bytes, &m, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         m->users++;
         *data = m->data;
     }
@@ -98,20 +98,20 @@ base_status coll_segment_map(int fd, size_t size_bytes, void **data, base_error 
     return status;
 }
 
-base_status coll_segment_create(size_t size_bytes, int *fd, void **data, base_error *reterr)
+coll_status coll_segment_create(size_t size_bytes, int *fd, void **data, coll_error *reterr)
 {
     *fd = memfd_create("ringfence", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot make shared memory");
+        return coll_fail_errno(reterr, errno, "cannot make shared memory");
     }
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (ftruncate(*fd, (off_t)size_bytes) != 0 || fcntl(*fd, F_ADD_SEALS, SEALS) != 0) {
         status =
-            base_fail_errno(reterr, errno, "cannot make %zu bytes of shared memory", size_bytes);
+            coll_fail_errno(reterr, errno, "cannot make %zu bytes of shared memory", size_bytes);
     } else {
         status = coll_segment_map(*fd, size_bytes, data, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         (void)close(*fd);
         *fd = -1;
     }
@@ -138,14 +138,14 @@ void coll_segment_unmap(void *data)
     (void)pthread_mutex_unlock(&registry_lock);
 }
 
-base_status coll_segment_create_private(size_t size_bytes, void **data, base_error *reterr)
+coll_status coll_segment_create_private(size_t size_bytes, void **data, coll_error *reterr)
 {
     void *made = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) {
-        return base_fail_errno(reterr, errno, "cannot map %zu bytes", size_bytes);
+        return coll_fail_errno(reterr, errno, "cannot map %zu bytes", size_bytes);
     }
     *data = made;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 void coll_segment_free_private(void *data, size_t size_bytes)

@@ -11,24 +11,24 @@
 
 #include <stddef.h>
 
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 /* Makes and seals a zero-filled segment of size_bytes (rounded up by the caller to whole pages) and
  * maps it. The caller closes *fd and unmaps *data. */
-BASE_MUST_CHECK base_status coll_segment_create(size_t size_bytes, int *fd, void **data,
-                                                base_error *reterr);
+COLL_MUST_CHECK coll_status coll_segment_create(size_t size_bytes, int *fd, void **data,
+                                                coll_error *reterr);
 
 /* Maps a peer's segment after checking that it is sealed and has exactly size_bytes.
  * fd stays open. */
-BASE_MUST_CHECK base_status coll_segment_map(int fd, size_t size_bytes, void **data,
-                                             base_error *reterr);
+COLL_MUST_CHECK coll_status coll_segment_map(int fd, size_t size_bytes, void **data,
+                                             coll_error *reterr);
 
 /* Undoes one create or map; NULL is fine. */
 void coll_segment_unmap(void *data);
 
 /* Zero-filled whole pages of this process alone, for transports that share nothing. */
-BASE_MUST_CHECK base_status coll_segment_create_private(size_t size_bytes, void **data,
-                                                        base_error *reterr);
+COLL_MUST_CHECK coll_status coll_segment_create_private(size_t size_bytes, void **data,
+                                                        coll_error *reterr);
 void coll_segment_free_private(void *data, size_t size_bytes);
 
 /* size_bytes rounded up to whole pages, at least one; 0 if that overflows. */

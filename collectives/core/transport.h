@@ -21,12 +21,12 @@ typedef struct coll_transport_table {
     bool has_threads;   /* which move the bytes, and need a processor while ranks wait */
 
     /* Collective over the context; may call the options' exchange. */
-    base_status (*open)(coll_context *context, const coll_context_options *options,
-                        int64_t deadline_ns, base_error *reterr);
+    coll_status (*open)(coll_context *context, const coll_context_options *options,
+                        int64_t deadline_ns, coll_error *reterr);
     void (*close)(coll_context *context);
 
     /* Collective over the communicator; fills flags and peers. */
-    base_status (*comm_open)(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
+    coll_status (*comm_open)(coll_comm *comm, int64_t deadline_ns, coll_error *reterr);
     void (*comm_close)(coll_comm *comm);
 
     /* Shows the flag of op, with payload. */
@@ -60,7 +60,7 @@ typedef struct coll_transport_table {
     /* Begins a blocking operation while the communicator's queue is empty, as comm->blocking, and
      * ends it if that takes no long wait; else it stands in the queue. *status is how far that
      * failed. False: nothing was done, and the operation has to go the ordinary way. */
-    bool (*run)(coll_comm *comm, const coll_op_desc *desc, base_status *status, base_error *reterr);
+    bool (*run)(coll_comm *comm, const coll_op_desc *desc, coll_status *status, coll_error *reterr);
 
     /* Whether the bytes that this rank gives in op are on their way, so that peers get them while
      * it is not in the library. NULL: always. */
@@ -97,7 +97,7 @@ typedef struct coll_transport_table {
     void (*wake)(coll_context *context);
 
     /* Makes the arena's memory: own part and peers'. Collective. */
-    base_status (*arena_open)(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
+    coll_status (*arena_open)(coll_arena *arena, int64_t deadline_ns, coll_error *reterr);
     void (*arena_close)(coll_arena *arena);
 } coll_transport_table;
 

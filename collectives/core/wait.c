@@ -100,14 +100,14 @@ static void show_waits(waiter *w, int64_t now_ns)
     }
 }
 
-/* One turn without progress; BASE_ERR_TIMEOUT when the deadline has passed. */
-static base_status idle_turn(waiter *w, base_error *reterr)
+/* One turn without progress; COLL_ERR_TIMEOUT when the deadline has passed. */
+static coll_status idle_turn(waiter *w, coll_error *reterr)
 {
     w->idle++;
     const bool pauses = may_pause(w->context);
     if (pauses && w->idle % SPINS_PER_LOOK != 0) {
         coll_pause();
-        return BASE_OK;
+        return COLL_OK;
     }
     const int64_t now_ns = base_now_ns();
     if (w->idle_ns == 0) {
@@ -124,19 +124,19 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     }
     const int64_t idle_ns = now_ns - w->idle_ns;
     if (pauses && idle_ns < SPIN_NS) {
-        return BASE_OK;
+        return COLL_OK;
     }
     const bool crowded = w->context->spins == 0;
     const int64_t yield_ns = pauses ? YIELD_NS : YIELD_TO_THREADS_NS;
     if (crowded ? w->yields++ < w->context->yield_budget : idle_ns < yield_ns) {
         (void)sched_yield();
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
-        return BASE_OK;
+        return COLL_OK;
     }
     if (w->op->comm->table->watch != NULL) {
         w->op->comm->table->watch(w->op);
         if (w->op->comm->failed || w->op->stage == COLL_STAGE_DONE) {
-            return BASE_OK; /* the next turn says so; progress that comes now would wake nobody */
+            return COLL_OK; /* the next turn says so; progress that comes now would wake nobody */
         }
     }
     set_description(w->context, w->op);
@@ -148,7 +148,7 @@ static base_status idle_turn(waiter *w, base_error *reterr)
     w->context->table->sleep(w->context, has_changed,
                              until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
     w->idle |= SPINS_PER_LOOK - 1;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 bool coll_is_late(const coll_context *context, int64_t *deadline_ns)
@@ -160,35 +160,35 @@ bool coll_is_late(const coll_context *context, int64_t *deadline_ns)
 }
 
 /* After each turn with progress: nothing is idle, but the deadline holds all the same. */
-static base_status busy_turn(waiter *w, base_error *reterr)
+static coll_status busy_turn(waiter *w, coll_error *reterr)
 {
     w->idle = 0;
     w->idle_ns = 0;
     w->yields = 0;
     if (++w->moves % COLL_MOVES_PER_LOOK != 0 || !coll_is_late(w->context, &w->deadline_ns)) {
-        return BASE_OK;
+        return COLL_OK;
     }
     return coll_report_timeout(w->op, reterr);
 }
 
-static base_status turn(waiter *w, bool moved, base_error *reterr)
+static coll_status turn(waiter *w, bool moved, coll_error *reterr)
 {
-    const base_status status = coll_comm_check(w->op->comm, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = coll_comm_check(w->op->comm, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     return moved ? busy_turn(w, reterr) : idle_turn(w, reterr);
 }
 
-base_status coll_wait(coll_op *op, base_error *reterr)
+coll_status coll_wait(coll_op *op, coll_error *reterr)
 {
     waiter w = {.context = op->comm->context, .op = op, .deadline_ns = op->deadline_ns};
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     op->deadline_ns = 0;
     if (op->stage == COLL_STAGE_DONE && w.context->table->has_threads) {
         (void)sched_yield(); /* the bytes are on their way only then */
     }
-    while (status == BASE_OK && op->stage != COLL_STAGE_DONE) {
+    while (status == COLL_OK && op->stage != COLL_STAGE_DONE) {
         const bool moved = coll_progress(w.context);
         if (op->stage != COLL_STAGE_DONE) {
             status = turn(&w, moved, reterr);

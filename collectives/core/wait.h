@@ -14,6 +14,6 @@ void coll_pause(void);
 bool coll_is_late(const coll_context *context, int64_t *deadline_ns);
 /* Until op is done, the communicator has failed, or the timeout, counted from here if op has no
  * deadline, has passed. */
-BASE_MUST_CHECK base_status coll_wait(coll_op *op, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_wait(coll_op *op, coll_error *reterr);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "ringfence/coll_error.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -112,8 +113,8 @@ static bool see(const coll_flight *flight, uint64_t number, seen_entry *seen)
 
 typedef struct flight_writer {
     int fd;
-    base_status status;
-    base_error *reterr;
+    coll_status status;
+    coll_error *reterr;
     double ns_per_tick;
     const coll_flight *flight;
 } flight_writer;
@@ -126,10 +127,12 @@ static void say(flight_writer *writer, const char *format, ...)
     va_start(args, format);
     const int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (writer->status == BASE_OK && length > 0) {
+    if (writer->status == COLL_OK && length > 0) {
         const size_t bytes = (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
+        base_error error;
         writer->status =
-            base_fd_write(writer->fd, "the flight record", text, bytes, writer->reterr);
+            coll_from_base(base_fd_write(writer->fd, "the flight record", text, bytes, &error),
+                           &error, writer->reterr);
     }
 }
 
@@ -216,8 +219,8 @@ static void say_entries(flight_writer *writer, bool ended)
     }
 }
 
-base_status coll_flight_write(const coll_flight *flight, const coll_flight_head *head, int fd,
-                              base_error *reterr)
+coll_status coll_flight_write(const coll_flight *flight, const coll_flight_head *head, int fd,
+                              coll_error *reterr)
 {
     char escaped[HEAD_TEXT_BYTES / 2];
     const uint64_t now = ticks(flight);

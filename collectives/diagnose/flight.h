@@ -73,9 +73,9 @@ uint64_t coll_flight_begin(coll_flight *flight, const coll_flight_record *record
 void coll_flight_end(coll_flight *flight, uint64_t number);
 
 /* All of it as JSON, into fd. Any thread. */
-BASE_MUST_CHECK base_status coll_flight_write(const coll_flight *flight,
+COLL_MUST_CHECK coll_status coll_flight_write(const coll_flight *flight,
                                               const coll_flight_head *head, int fd,
-                                              base_error *reterr);
+                                              coll_error *reterr);
 
 /* tsc.c: whether the time stamp counter ticks at one rate, whatever the processor's clock does and
  * also while it sleeps. */

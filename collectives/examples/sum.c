@@ -7,7 +7,7 @@
 
 enum { COUNT = 1000 };
 
-static base_status add_up(coll_launched *launched, base_error *error)
+static coll_status add_up(coll_launched *launched, coll_error *error)
 {
     float mine[COUNT];
     float sum[COUNT];
@@ -16,9 +16,9 @@ static base_status add_up(coll_launched *launched, base_error *error)
     for (int i = 0; i < COUNT; i++) {
         mine[i] = (float)(rank * COUNT + i);
     }
-    const base_status status =
+    const coll_status status =
         coll_all_reduce(world, mine, sum, COUNT, COLL_FLOAT32, COLL_SUM, error);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         printf("%d ranks: sum[0] = %g, sum[%d] = %g\n", coll_comm_size(world), sum[0], COUNT - 1,
                sum[COUNT - 1]);
     }
@@ -27,14 +27,14 @@ static base_status add_up(coll_launched *launched, base_error *error)
 
 int main(void)
 {
-    base_error error;
+    coll_error error;
     coll_launched *launched = NULL;
-    if (coll_launched_open(&launched, &error) != BASE_OK) {
+    if (coll_launched_open(&launched, &error) != COLL_OK) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
-    if (add_up(launched, &error) != BASE_OK) {
+    if (add_up(launched, &error) != COLL_OK) {
         coll_launched_fail(launched, &error); /* the launcher says it, and ends the others */
     }
-    return coll_launched_close(launched, &error) == BASE_OK ? 0 : 1;
+    return coll_launched_close(launched, &error) == COLL_OK ? 0 : 1;
 }

@@ -27,17 +27,17 @@ typedef struct {
 } this_process;
 
 /* The all-gather of libcoll's start. Ignores the deadline, because a barrier has none. */
-static base_status gather(void *user, const void *mine, void *all, size_t size_bytes,
-                          int64_t deadline_ns, base_error *reterr)
+static coll_status gather(void *user, const void *mine, void *all, size_t size_bytes,
+                          int64_t deadline_ns, coll_error *reterr)
 {
     const this_process *self = user;
     shared_board *board = self->board;
     (void)deadline_ns;
     if (size_bytes > BYTES_MAX) {
         if (reterr != NULL) {
-            *reterr = (base_error){.status = BASE_ERR_LIMIT, .message = "the board is too small"};
+            *reterr = (coll_error){.status = COLL_ERR_LIMIT, .message = "the board is too small"};
         }
-        return BASE_ERR_LIMIT;
+        return COLL_ERR_LIMIT;
     }
     memcpy(board->bytes[self->rank], mine, size_bytes);
     pthread_barrier_wait(&board->barrier);
@@ -45,17 +45,17 @@ static base_status gather(void *user, const void *mine, void *all, size_t size_b
         memcpy((char *)all + (size_t)r * size_bytes, board->bytes[r], size_bytes);
     }
     pthread_barrier_wait(&board->barrier); /* nobody writes again before all have read */
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status add_up(coll_context *context, base_error *error)
+static coll_status add_up(coll_context *context, coll_error *error)
 {
     coll_comm *world = coll_context_world(context);
     double sum = 0;
     const double mine = coll_comm_rank(world) + 1;
-    const base_status status =
+    const coll_status status =
         coll_all_reduce(world, &mine, &sum, 1, COLL_FLOAT64, COLL_SUM, error);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         printf("1 + … + %d = %g\n", coll_comm_size(world), sum);
     }
     return status;
@@ -67,16 +67,16 @@ static int run(shared_board *board, int rank)
     const coll_context_options options = {
         .rank = rank, .world_size = RANKS, .exchange = gather, .exchange_user = &self};
     coll_context *context = NULL;
-    base_error error = {.message = ""};
-    base_status status = coll_context_create(&options, &context, &error);
-    if (status == BASE_OK) {
+    coll_error error = {.message = ""};
+    coll_status status = coll_context_create(&options, &context, &error);
+    if (status == COLL_OK) {
         status = add_up(context, &error);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, error.message);
     }
     coll_context_destroy(context);
-    return status == BASE_OK ? 0 : 1;
+    return status == COLL_OK ? 0 : 1;
 }
 
 static shared_board *make_board(void)

@@ -4,6 +4,7 @@
 
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "ringfence/coll_error.h"
 #include "sweep.h"
 
 static const char usage[] =
@@ -85,28 +86,28 @@ static bool read_option(int option, const char *text, sweep_options *options)
     }
 }
 
-static base_status read_words(int argc, char **argv, sweep_options *options, base_error *reterr)
+static coll_status read_words(int argc, char **argv, sweep_options *options, coll_error *reterr)
 {
     for (int at = 0; (at = getopt_long(argc, argv, "b:n:p:h", words, NULL)) != -1;) {
         if (at == 'h') {
             options->whole_bytes = 0;
             options->ranks_max = 0;
-            return BASE_OK;
+            return COLL_OK;
         }
         if (at == '?' || !read_option(at, optarg, options)) {
-            return base_fail(reterr, BASE_ERR_INVALID, "a flag or its value is wrong; see --help");
+            return coll_fail(reterr, COLL_ERR_INVALID, "a flag or its value is wrong; see --help");
         }
     }
     if (optind < argc - 1) {
-        return base_fail(reterr, BASE_ERR_INVALID, "one collective at a time, not '%s' too",
+        return coll_fail(reterr, COLL_ERR_INVALID, "one collective at a time, not '%s' too",
                          argv[optind + 1]);
     }
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (optind < argc) {
         status = coll_kind_parse(argv[optind], &options->kind, reterr);
     }
-    if (status == BASE_OK && (options->kind == COLL_BARRIER || options->kind >= COLL_SEND)) {
-        status = base_fail(reterr, BASE_ERR_INVALID, "%s has no schedule", argv[optind]);
+    if (status == COLL_OK && (options->kind == COLL_BARRIER || options->kind >= COLL_SEND)) {
+        status = coll_fail(reterr, COLL_ERR_INVALID, "%s has no schedule", argv[optind]);
     }
     return status;
 }
@@ -114,7 +115,7 @@ static base_status read_words(int argc, char **argv, sweep_options *options, bas
 int main(int argc, char **argv)
 {
     static sweep result;
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     sweep_options options = {
         .kind = COLL_ALL_REDUCE,
         .costs = {.inside = {1, 0.3, 0.1}, .between = {20, 3, 0.8}, .reduce_byte_ns = 0.02},
@@ -122,7 +123,7 @@ int main(int argc, char **argv)
         .ranks_max = 256,
         .ranks_per_host = 8};
     base_log_init("coll-simulate: ", BASE_LOG_INFO);
-    if (read_words(argc, argv, &options, &error) != BASE_OK) {
+    if (read_words(argc, argv, &options, &error) != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         return BASE_EXIT_USAGE;
     }
@@ -130,12 +131,12 @@ int main(int argc, char **argv)
         (void)fputs(usage, stdout);
         return BASE_EXIT_DONE;
     }
-    base_status status = sweep_run(&options, stdout, &result, &error);
-    if (status == BASE_OK && options.plot_path != NULL) {
+    coll_status status = sweep_run(&options, stdout, &result, &error);
+    if (status == COLL_OK && options.plot_path != NULL) {
         status = sweep_plot(&options, &result, &error);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
     }
-    return status == BASE_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
+    return status == COLL_OK ? BASE_EXIT_DONE : BASE_EXIT_ERROR;
 }

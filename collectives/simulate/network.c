@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "network_store.h"
+#include "ringfence/coll_error.h"
 
 enum { CHUNK_BYTES = 32 * 1024 };
 
@@ -330,7 +330,7 @@ static void discard(network *net)
     free(net);
 }
 
-static base_status play_all(network *net, base_error *reterr)
+static coll_status play_all(network *net, coll_error *reterr)
 {
     const int32_t total = net->first[net->plan.ranks];
     for (int32_t i = 0; i < total; i++) {
@@ -341,26 +341,26 @@ static base_status play_all(network *net, base_error *reterr)
     }
     for (int32_t i = 0; i < total && !net->store.no_memory; i++) {
         if (!net->tracks[i].ended) {
-            return base_fail(reterr, BASE_ERR_STATE, "track %d of rank %d is stuck at step %d",
+            return coll_fail(reterr, COLL_ERR_STATE, "track %d of rank %d is stuck at step %d",
                              (int)(i - net->first[net->tracks[i].rank]), net->tracks[i].rank,
                              (int)net->tracks[i].index);
         }
     }
     for (uint64_t i = 0; i < net->store.stream_slots && !net->store.no_memory; i++) {
         if (net->store.streams[i].key != 0 && net->store.streams[i].head != NONE) {
-            return base_fail(reterr, BASE_ERR_STATE, "a message is left behind");
+            return coll_fail(reterr, COLL_ERR_STATE, "a message is left behind");
         }
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-base_status simulate_run(const coll_plan *plan, const coll_costs *costs, size_t whole_bytes,
-                         simulate_result *result, base_error *reterr)
+coll_status simulate_run(const coll_plan *plan, const coll_costs *costs, size_t whole_bytes,
+                         simulate_result *result, coll_error *reterr)
 {
     network *net = calloc(1, sizeof *net);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (net == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a network");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a network");
     }
     *result = (simulate_result){.time_us = 0};
     net->plan = *plan;
@@ -374,7 +374,7 @@ base_status simulate_run(const coll_plan *plan, const coll_costs *costs, size_t 
     }
     if (net->store.no_memory) {
         status =
-            base_fail(reterr, BASE_ERR_MEMORY, "no memory for a network of %d ranks", plan->ranks);
+            coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a network of %d ranks", plan->ranks);
     }
     result->time_us += plan->ranks > 1 ? costs->start_us : 0;
     discard(net);

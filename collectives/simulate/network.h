@@ -20,10 +20,10 @@ typedef struct simulate_result {
     double bytes;
 } simulate_result;
 
-/* Plays the operation of whole_bytes to its end; plan->rank is not read. BASE_ERR_STATE, and who is
- * stuck, if the schedule does not complete; BASE_ERR_MEMORY. */
-BASE_MUST_CHECK base_status simulate_run(const coll_plan *plan, const coll_costs *costs,
+/* Plays the operation of whole_bytes to its end; plan->rank is not read. COLL_ERR_STATE, and who is
+ * stuck, if the schedule does not complete; COLL_ERR_MEMORY. */
+COLL_MUST_CHECK coll_status simulate_run(const coll_plan *plan, const coll_costs *costs,
                                          size_t whole_bytes, simulate_result *result,
-                                         base_error *reterr);
+                                         coll_error *reterr);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/gnuplot.h"
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 static int ranks_of_host(int ranks, int ranks_per_host, int host)
 {
@@ -29,7 +29,7 @@ static coll_layout layout_of(int ranks, int ranks_per_host)
                          .aligned = (ranks_per_host & (ranks_per_host - 1)) == 0};
 }
 
-static base_status run_row(const sweep_options *options, sweep_row *row, base_error *reterr)
+static coll_status run_row(const sweep_options *options, sweep_row *row, coll_error *reterr)
 {
     uint16_t host_of[SIMULATE_RANKS_MAX];
     uint16_t words[COLL_HOSTS_WORDS(SIMULATE_RANKS_MAX)];
@@ -45,17 +45,17 @@ static base_status run_row(const sweep_options *options, sweep_row *row, base_er
                                 .ranks = row->ranks,
                                 .hosts = &hosts};
         simulate_result result;
-        const base_status status =
+        const coll_status status =
             simulate_run(&plan, &options->costs, options->whole_bytes, &result, reterr);
-        if (status != BASE_OK) {
-            return base_error_prepend(reterr, status, "%s of %d ranks",
+        if (status != COLL_OK) {
+            return coll_error_prepend(reterr, status, "%s of %d ranks",
                                       coll_algorithm_name(plan.algorithm), row->ranks);
         }
         row->simulated_us[i] = result.time_us;
         row->formula_us[i] = coll_cost_us(&options->costs, &layout, options->kind, plan.algorithm,
                                           options->whole_bytes);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void print_head(const sweep_options *options, FILE *out)
@@ -85,15 +85,15 @@ static void print_row(const sweep_row *row, FILE *out)
     (void)fflush(out);
 }
 
-base_status sweep_run(const sweep_options *options, FILE *out, sweep *result, base_error *reterr)
+coll_status sweep_run(const sweep_options *options, FILE *out, sweep *result, coll_error *reterr)
 {
     result->row_count = 0;
     print_head(options, out);
     for (int ranks = 2; ranks <= options->ranks_max && result->row_count < SWEEP_ROWS_MAX;) {
         sweep_row *row = &result->rows[result->row_count];
         *row = (sweep_row){.ranks = ranks};
-        const base_status status = run_row(options, row, reterr);
-        if (status != BASE_OK) {
+        const coll_status status = run_row(options, row, reterr);
+        if (status != COLL_OK) {
             return status;
         }
         result->row_count++;
@@ -101,7 +101,7 @@ base_status sweep_run(const sweep_options *options, FILE *out, sweep *result, ba
         const bool power = (ranks & (ranks - 1)) == 0;
         ranks = power ? ranks + ranks / 2 : ranks / 3 * 4; /* 2 3 4 6 8 12 … */
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void write_script(const sweep_options *options, const sweep *result, FILE *out)
@@ -137,7 +137,7 @@ static void write_script(const sweep_options *options, const sweep *result, FILE
     (void)fputc('\n', out);
 }
 
-base_status sweep_plot(const sweep_options *options, const sweep *result, base_error *reterr)
+coll_status sweep_plot(const sweep_options *options, const sweep *result, coll_error *reterr)
 {
     const int fd = memfd_create("gnuplot-script", MFD_CLOEXEC);
     FILE *script = fd < 0 ? NULL : fdopen(fd, "w");
@@ -145,18 +145,19 @@ base_status sweep_plot(const sweep_options *options, const sweep *result, base_e
         if (fd >= 0) {
             (void)close(fd);
         }
-        return base_fail(reterr, BASE_ERR_IO, "no plot: %s", strerrordesc_np(errno));
+        return coll_fail(reterr, COLL_ERR_IO, "no plot: %s", strerrordesc_np(errno));
     }
     write_script(options, result, script);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (fflush(script) != 0 || lseek(fd, 0, SEEK_SET) != 0) {
-        status = base_fail(reterr, BASE_ERR_IO, "no plot: %s", strerrordesc_np(errno));
+        status = coll_fail(reterr, COLL_ERR_IO, "no plot: %s", strerrordesc_np(errno));
     }
-    if (status == BASE_OK) {
-        status = base_gnuplot_run(
-            &(base_gnuplot){.directory_fd = -1, .script_fd = fd, .timeout_ns = BASE_NO_DEADLINE},
-            reterr);
-        status = status != BASE_OK ? base_error_prepend(reterr, status, "no plot") : status;
+    if (status == COLL_OK) {
+        base_error error;
+        const base_gnuplot run = {
+            .directory_fd = -1, .script_fd = fd, .timeout_ns = BASE_NO_DEADLINE};
+        status = coll_from_base(base_gnuplot_run(&run, &error), &error, reterr);
+        status = status != COLL_OK ? coll_error_prepend(reterr, status, "no plot") : status;
     }
     (void)fclose(script);
     return status;

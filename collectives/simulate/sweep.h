@@ -30,13 +30,13 @@ typedef struct sweep {
 } sweep;
 
 /* Fills the rows for 2, 3, 4, 6, 8, 12, … ranks, and prints each to `out` as it is done. The first
- * schedule that does not complete ends it with BASE_ERR_STATE. */
-BASE_MUST_CHECK base_status sweep_run(const sweep_options *options, FILE *out, sweep *result,
-                                      base_error *reterr);
+ * schedule that does not complete ends it with COLL_ERR_STATE. */
+COLL_MUST_CHECK coll_status sweep_run(const sweep_options *options, FILE *out, sweep *result,
+                                      coll_error *reterr);
 
-/* Draws the sweep with gnuplot: points are simulated, lines the formulas. BASE_ERR_NOTFOUND where
+/* Draws the sweep with gnuplot: points are simulated, lines the formulas. COLL_ERR_NOTFOUND where
  * there is no gnuplot. */
-BASE_MUST_CHECK base_status sweep_plot(const sweep_options *options, const sweep *result,
-                                       base_error *reterr);
+COLL_MUST_CHECK coll_status sweep_plot(const sweep_options *options, const sweep *result,
+                                       coll_error *reterr);
 
 #endif

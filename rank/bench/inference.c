@@ -16,6 +16,7 @@
 #include "generate/engine.h"
 #include "generate/reading.h"
 #include "rank/checkpoint.h"
+#include "ringfence/coll_error.h"
 
 enum {
     PROMPT_TOKENS = 8,
@@ -111,7 +112,9 @@ static base_status steps(rank_engine *engine, int count, base_error *reterr)
 /* The largest over the ranks. */
 static base_status slowest(bench *b, double *value, base_error *reterr)
 {
-    return coll_all_reduce(b->world, value, value, 1, COLL_FLOAT64, COLL_MAX, reterr);
+    coll_error error;
+    return coll_to_base(coll_all_reduce(b->world, value, value, 1, COLL_FLOAT64, COLL_MAX, &error),
+                        &error, reterr);
 }
 
 static size_t peak_rss_bytes(void)
@@ -140,9 +143,10 @@ static base_status warm_memory(const bench *b, base_error *reterr)
 /* The engine of all ranks, from the file to its first token; then its peak memory. */
 static base_status begin(bench *b, base_error *reterr)
 {
+    coll_error error;
     base_status status = warm_memory(b, reterr);
     if (status == BASE_OK) {
-        status = coll_barrier(b->world, reterr);
+        status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
     }
     const int64_t before_ns = base_now_ns();
     if (status == BASE_OK) {
@@ -165,6 +169,7 @@ static base_status begin(bench *b, base_error *reterr)
 /* Rank 0's own engine, and memory to read and to multiply. */
 static base_status prepare(bench *b, base_error *reterr)
 {
+    coll_error error;
     const rank_backend *backend = b->device.backend;
     void *memory = NULL;
     base_status status = BASE_OK;
@@ -184,8 +189,9 @@ static base_status prepare(bench *b, base_error *reterr)
         b->rows = memory;
         b->out = b->rows + wide;
         memset(b->rows, 0, 2 * wide * sizeof(float));
-        status =
-            coll_arena_create(b->world, (size_t)b->config.width * sizeof(float), &b->arena, reterr);
+        status = coll_to_base(
+            coll_arena_create(b->world, (size_t)b->config.width * sizeof(float), &b->arena, &error),
+            &error, reterr);
     }
     if (status == BASE_OK && b->rank == 0) {
         status = make_engine(b, NULL, &b->one, reterr);
@@ -211,11 +217,12 @@ static double best_reading(const bench *b, size_t bytes)
 /* All cores read at once, each its part, one way after the other. */
 static base_status read_together(bench *b, double *best, base_error *reterr)
 {
+    coll_error error;
     const size_t part = b->count * sizeof(float) / (size_t)b->ranks / 512 * 512;
     base_status status = BASE_OK;
     *best = 0;
     for (int reading = 0; status == BASE_OK && reading < RANK_READINGS; reading++) {
-        status = coll_barrier(b->world, reterr);
+        status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
         double seconds = (double)part / rank_read_speed(b->floats, part, reading);
         if (status == BASE_OK) {
             status = slowest(b, &seconds, reterr);
@@ -228,7 +235,8 @@ static base_status read_together(bench *b, double *best, base_error *reterr)
 
 static base_status decode_together(bench *b, int round, base_error *reterr)
 {
-    base_status status = coll_barrier(b->world, reterr);
+    coll_error error;
+    base_status status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
     const rank_engine_costs before = rank_engine_get_costs(b->all);
     const int64_t before_ns = base_now_ns();
     if (status == BASE_OK) {
@@ -251,12 +259,14 @@ static base_status decode_together(bench *b, int round, base_error *reterr)
 
 static base_status reduce_bare(bench *b, int round, base_error *reterr)
 {
+    coll_error error;
     float *at = coll_arena_data(b->arena);
-    base_status status = coll_barrier(b->world, reterr);
+    base_status status = coll_to_base(coll_barrier(b->world, &error), &error, reterr);
     const int64_t before_ns = base_now_ns();
     for (int i = 0; status == BASE_OK && i < REDUCES; i++) {
-        status = coll_all_reduce(b->world, at, at, (size_t)b->config.width, COLL_FLOAT32, COLL_SUM,
-                                 reterr);
+        status = coll_to_base(coll_all_reduce(b->world, at, at, (size_t)b->config.width,
+                                              COLL_FLOAT32, COLL_SUM, &error),
+                              &error, reterr);
     }
     b->figures[REDUCE_US][round] = (double)(base_now_ns() - before_ns) * 1e-3 / REDUCES;
     return status;

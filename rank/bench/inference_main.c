@@ -6,6 +6,7 @@
 #include "base/exitcode.h"
 #include "bench/inference.h"
 #include "coll/launched.h"
+#include "ringfence/coll_error.h"
 
 static const char usage[] =
     "Usage: launcher --ranks N -- inference-bench CHECKPOINT [ROUNDS]\n"
@@ -15,7 +16,8 @@ static const char usage[] =
 
 int main(int argc, char **argv)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
+    base_error failure;
     coll_launched *launched = NULL;
     const long rounds = argc == 3 ? strtol(argv[2], NULL, 10) : 10;
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
@@ -27,12 +29,15 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return BASE_EXIT_USAGE;
     }
-    if (coll_launched_open(&launched, &error) != BASE_OK) {
+    if (coll_launched_open(&launched, &error) != COLL_OK) {
         (void)fprintf(stderr, "inference-bench: %s\n", error.message);
         return BASE_EXIT_ERROR;
     }
-    if (bench_inference(coll_launched_context(launched), argv[1], (int)rounds, &error) != BASE_OK) {
+    const base_status status =
+        bench_inference(coll_launched_context(launched), argv[1], (int)rounds, &failure);
+    if (status != BASE_OK) {
+        (void)coll_from_base(status, &failure, &error);
         coll_launched_fail(launched, &error);
     }
-    return coll_launched_close(launched, &error) == BASE_OK ? 0 : BASE_EXIT_ERROR;
+    return coll_launched_close(launched, &error) == COLL_OK ? 0 : BASE_EXIT_ERROR;
 }

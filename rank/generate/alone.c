@@ -3,12 +3,15 @@
 #include "generate/alone.h"
 
 #include "base/clock.h"
+#include "ringfence/coll_error.h"
 
 enum { STATE_EVERY_S = 1 };
 
 static base_status broadcast(coll_comm *comm, int32_t *state, base_error *reterr)
 {
-    const base_status status = coll_broadcast(comm, state, 1, COLL_INT32, 0, reterr);
+    coll_error error;
+    const base_status status =
+        coll_to_base(coll_broadcast(comm, state, 1, COLL_INT32, 0, &error), &error, reterr);
     return status == BASE_OK ? BASE_OK
                              : base_error_prepend(reterr, status, "while one rank works alone");
 }

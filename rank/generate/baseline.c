@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "generate/alone.h"
 #include "generate/free_memory.h"
+#include "ringfence/coll_error.h"
 
 typedef struct phase_run {
     const rank_generate_options *shared; /* those of the shared model, with the communicator */
@@ -115,27 +116,34 @@ static base_status run_single(phase_run *run, const char *const *prompts, size_t
 /* A barrier: no rank begins before all have loaded and are warm. */
 static base_status meet(void *user, const rank_generate_report *memory, base_error *reterr)
 {
+    coll_error error;
     (void)memory;
     const phase_run *run = user;
     int32_t here = 1;
     int32_t all = 0;
-    return coll_all_reduce(run->shared->comm, &here, &all, 1, COLL_INT32, COLL_SUM, reterr);
+    return coll_to_base(
+        coll_all_reduce(run->shared->comm, &here, &all, 1, COLL_INT32, COLL_SUM, &error), &error,
+        reterr);
 }
 
 /* Gives rank 0 the results of all ranks: sums where one rank has the value, and the longest
  * time. */
 static base_status merge(coll_comm *comm, rank_phase *phase, size_t count, base_error *reterr)
 {
+    coll_error error;
     base_status status =
-        coll_all_reduce(comm, phase->timings, phase->timings, count * RANK_TIMING_DOUBLES,
-                        COLL_FLOAT64, COLL_SUM, reterr);
+        coll_to_base(coll_all_reduce(comm, phase->timings, phase->timings,
+                                     count * RANK_TIMING_DOUBLES, COLL_FLOAT64, COLL_SUM, &error),
+                     &error, reterr);
     if (status == BASE_OK) {
-        status = coll_all_reduce(comm, &phase->tokens, &phase->tokens, 1, COLL_FLOAT64, COLL_SUM,
-                                 reterr);
+        status = coll_to_base(coll_all_reduce(comm, &phase->tokens, &phase->tokens, 1, COLL_FLOAT64,
+                                              COLL_SUM, &error),
+                              &error, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_all_reduce(comm, &phase->seconds, &phase->seconds, 1, COLL_FLOAT64, COLL_MAX,
-                                 reterr);
+        status = coll_to_base(coll_all_reduce(comm, &phase->seconds, &phase->seconds, 1,
+                                              COLL_FLOAT64, COLL_MAX, &error),
+                              &error, reterr);
     }
     return status;
 }

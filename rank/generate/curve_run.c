@@ -14,6 +14,7 @@
 #include "generate/engine.h"
 #include "generate/free_memory.h"
 #include "generate/reading.h"
+#include "ringfence/coll_error.h"
 
 enum {
     CONTEXT = 160,
@@ -178,6 +179,7 @@ static base_status may_measure(const rank_generate_options *options,
                                const rank_model_config *config, rank_curve_point *point, bool *may,
                                base_error *reterr)
 {
+    coll_error error;
     base_error unfit;
     int32_t fits = 0;
     *may = false;
@@ -193,7 +195,8 @@ static base_status may_measure(const rank_generate_options *options,
             give_reason(point, "the job was stopped");
         }
     }
-    const base_status status = coll_broadcast(options->comm, &fits, 1, COLL_INT32, 0, reterr);
+    const base_status status = coll_to_base(
+        coll_broadcast(options->comm, &fits, 1, COLL_INT32, 0, &error), &error, reterr);
     *may = fits != 0;
     return status;
 }
@@ -279,6 +282,7 @@ static size_t read_bytes(double weight_bytes)
 static base_status measure_rates(const rank_generate_options *options, void *memory,
                                  rank_curve_point *point, base_error *reterr)
 {
+    coll_error error;
     const int ranks = coll_comm_size(options->comm);
     const double weight_bytes = point->parameters * sizeof(float);
     rank_alone alone = {.comm = options->comm};
@@ -291,11 +295,13 @@ static base_status measure_rates(const rank_generate_options *options, void *mem
         status = rank_alone_sleep(options->comm, &state, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_barrier(options->comm, reterr);
+        status = coll_to_base(coll_barrier(options->comm, &error), &error, reterr);
     }
     if (status == BASE_OK) {
         double rate = best_rate(memory, read_bytes(weight_bytes / ranks));
-        status = coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, reterr);
+        status = coll_to_base(
+            coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, &error), &error,
+            reterr);
         point->shared_rate = rate;
     }
     return status;
@@ -304,11 +310,13 @@ static base_status measure_rates(const rank_generate_options *options, void *mem
 static base_status time_all_reduce(coll_comm *comm, float *at, size_t count, double *seconds,
                                    base_error *reterr)
 {
+    coll_error error;
     double each[LINK_ROUNDS];
-    base_status status = coll_barrier(comm, reterr);
+    base_status status = coll_to_base(coll_barrier(comm, &error), &error, reterr);
     for (int i = 0; status == BASE_OK && i < LINK_ROUNDS; i++) {
         const int64_t before_ns = base_now_ns();
-        status = coll_all_reduce(comm, at, at, count, COLL_FLOAT32, COLL_SUM, reterr);
+        status = coll_to_base(coll_all_reduce(comm, at, at, count, COLL_FLOAT32, COLL_SUM, &error),
+                              &error, reterr);
         each[i] = (double)(base_now_ns() - before_ns) / (double)BASE_NS_PER_S;
     }
     if (status == BASE_OK) {
@@ -322,10 +330,12 @@ static base_status time_all_reduce(coll_comm *comm, float *at, size_t count, dou
 static base_status measure_link(const rank_generate_options *options, rank_curve *curve,
                                 base_error *reterr)
 {
+    coll_error error;
     coll_arena *arena = NULL;
     double short_s = 0;
     double long_s = 0;
-    base_status status = coll_arena_create(options->comm, LINK_BYTES, &arena, reterr);
+    base_status status =
+        coll_to_base(coll_arena_create(options->comm, LINK_BYTES, &arena, &error), &error, reterr);
     if (status != BASE_OK) {
         return status;
     }

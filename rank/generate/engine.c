@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "generate/engine_parts.h"
+#include "ringfence/coll_error.h"
 
 /* Makes the batch from the plan's entries, and lists the rows that are sampled. */
 static void gather_rows(rank_engine *engine)
@@ -97,14 +98,17 @@ static base_status make_message(rank_engine *engine, const engine_head *head, si
 
 static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *reterr)
 {
+    coll_error error;
     if (engine->comm == NULL) {
         memcpy(engine->messages, engine->message, size_bytes);
         return BASE_OK;
     }
     rank_step_trace_reduced(engine->trace);
     rank_span span = {.begin_ns = base_now_ns()};
-    const base_status status = coll_all_gather(engine->comm, engine->message, engine->messages,
-                                               size_bytes, COLL_UINT8, reterr);
+    const base_status status =
+        coll_to_base(coll_all_gather(engine->comm, engine->message, engine->messages, size_bytes,
+                                     COLL_UINT8, &error),
+                     &error, reterr);
     span.end_ns = base_now_ns();
     engine->costs.gather_ns += engine->entry_count > 0 ? span.end_ns - span.begin_ns : 0;
     if (engine->trace != NULL) {
@@ -117,6 +121,7 @@ static base_status exchange(rank_engine *engine, size_t size_bytes, base_error *
 /* Gathers all ranks' logits of a row. */
 static base_status gather_logits(rank_engine *engine, const float *mine, base_error *reterr)
 {
+    coll_error error;
     const rank_tp *tp = engine->run.shape.tp;
     size_t counts[RANK_TP_LEAVES];
     if (engine->comm == NULL) {
@@ -128,13 +133,14 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
             rank_tp_first_leaf(tp->ranks, rank + 1) - rank_tp_first_leaf(tp->ranks, rank);
         counts[rank] = (size_t)leaves * (size_t)engine->vocab.leaf_width;
     }
-    const base_status status = coll_run(engine->comm,
-                                        &(coll_op_desc){.kind = COLL_ALL_GATHER,
-                                                        .send = mine,
-                                                        .recv = engine->all_logits,
-                                                        .counts = counts,
-                                                        .type = COLL_FLOAT32},
-                                        reterr);
+    const base_status status = coll_to_base(coll_run(engine->comm,
+                                                     &(coll_op_desc){.kind = COLL_ALL_GATHER,
+                                                                     .send = mine,
+                                                                     .recv = engine->all_logits,
+                                                                     .counts = counts,
+                                                                     .type = COLL_FLOAT32},
+                                                     &error),
+                                            &error, reterr);
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "gathering logits");
 }
 
@@ -200,6 +206,7 @@ static void tell(const rank_engine *engine, int event_count)
 /* Broadcasts rank 0's record, and applies it. */
 static base_status change(rank_engine *engine, size_t record_bytes, base_error *reterr)
 {
+    coll_error error;
     base_status status = BASE_OK;
     int event_count = 0;
     if (record_bytes > engine->record_bytes_max) {
@@ -207,7 +214,9 @@ static base_status change(rank_engine *engine, size_t record_bytes, base_error *
                          record_bytes);
     }
     if (engine->comm != NULL) {
-        status = coll_broadcast(engine->comm, engine->record, record_bytes, COLL_UINT8, 0, reterr);
+        status = coll_to_base(
+            coll_broadcast(engine->comm, engine->record, record_bytes, COLL_UINT8, 0, &error),
+            &error, reterr);
     }
     if (status == BASE_OK) {
         status = rank_schedule_apply(engine->schedule, engine->record, record_bytes, engine->events,

@@ -17,6 +17,7 @@
 #include "rank/checkpoint.h"
 #include "rank/data.h"
 #include "rank/tokenizer.h"
+#include "ringfence/coll_error.h"
 
 /* The prompts of a job. Each rank gets its share in turn. If the ranks share one model, rank 0 gets
  * all. */
@@ -89,6 +90,7 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
 static base_status write_results(const prompts *all, const rank_generate_report *report,
                                  const rank_worker *worker, coll_comm *comm, base_error *reterr)
 {
+    coll_error error;
     const proto_job *job = &worker->identity.job;
     const rank_results_rank own = {.report = *report, .max_rss_bytes = rank_worker_max_rss_bytes()};
     base_status status = BASE_OK;
@@ -98,7 +100,8 @@ static base_status write_results(const prompts *all, const rank_generate_report 
     }
     ranks[0] = own;
     if (comm != NULL) {
-        status = coll_all_gather(comm, &own, ranks, sizeof own, COLL_UINT8, reterr);
+        status = coll_to_base(coll_all_gather(comm, &own, ranks, sizeof own, COLL_UINT8, &error),
+                              &error, reterr);
     }
     if (status == BASE_OK && all->results != NULL) {
         status = rank_results_write(all->results, ranks, job->output.directory, reterr);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "coll/tune.h"
+#include "ringfence/coll_error.h"
 
 enum {
     SPANS_MAX = 1 << 14, /* half of it holds a step of 4000 layers */
@@ -258,6 +259,7 @@ static void compare_all(rank_step_trace *trace)
 
 base_status rank_step_trace_gather(rank_step_trace *trace, bool all, base_error *reterr)
 {
+    coll_error error;
     if (trace == NULL) {
         return BASE_OK;
     }
@@ -270,8 +272,9 @@ base_status rank_step_trace_gather(rank_step_trace *trace, bool all, base_error 
         return BASE_OK;
     }
     const base_status status =
-        coll_all_gather(trace->comm, trace->log.spans, trace->all,
-                        trace->log.count * sizeof *trace->all, COLL_UINT8, reterr);
+        coll_to_base(coll_all_gather(trace->comm, trace->log.spans, trace->all,
+                                     trace->log.count * sizeof *trace->all, COLL_UINT8, &error),
+                     &error, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "gathering the times of steps");
     }

@@ -10,11 +10,13 @@
 #include "launched/join.h"
 #include "modes.h"
 #include "proto/pin.h"
+#include "ringfence/coll_error.h"
 
 enum { DESCRIBE_BYTES = 512 };
 
 static base_status run_mode(rank_worker *worker, base_error *reterr)
 {
+    coll_error error;
     base_status status = rank_modes_enter(worker, reterr);
     if (status != BASE_OK) {
         return status;
@@ -31,7 +33,9 @@ static base_status run_mode(rank_worker *worker, base_error *reterr)
     if (status != BASE_OK) {
         return status;
     }
-    status = coll_launched_join(worker->client, &worker->identity, &worker->context, reterr);
+    status = coll_to_base(
+        coll_launched_join(worker->client, &worker->identity, &worker->context, &error), &error,
+        reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "connecting the ranks");
     }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "control.pb-c.h"
 #include "rank/checkpoint.h"
+#include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
 enum { WARM_UP_TOKENS = 128 };
@@ -115,6 +116,7 @@ static base_status open_data(trainer *self, base_error *reterr)
 
 static base_status wrap(trainer *self, base_error *reterr)
 {
+    coll_error error;
     const proto_job *job = self->job;
     rank_ddp_options options = {
         .device = &self->device,
@@ -123,8 +125,10 @@ static base_status wrap(trainer *self, base_error *reterr)
         .micro_batches = (int)job->train.micro_batches,
         .bracketed = job->parallel.timing == PROTO_TIMING_BRACKETED,
     };
-    const base_status status = coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
-                                                    &options.algorithm, reterr);
+    const base_status status =
+        coll_to_base(coll_algorithm_parse(proto_algorithm_name(job->parallel.algorithm),
+                                          &options.algorithm, &error),
+                     &error, reterr);
     if (status != BASE_OK) {
         return status;
     }

@@ -56,7 +56,7 @@ static const coll_net_links links = {.send = swallow, .has_room = has_room, .for
 
 static void open_comm(stage *s)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     s->comm = (coll_comm){.context = &s->context,
                           .table = &coll_tcp_transport,
                           .size = RANKS,
@@ -64,7 +64,7 @@ static void open_comm(stage *s)
                           .id = COMM_ID,
                           .chunk_bytes = COLL_CHUNK_BYTES};
     s->context.comms = &s->comm;
-    BASE_ASSERT(coll_net_comm_open(&s->comm, 0, &error) == BASE_OK);
+    BASE_ASSERT(coll_net_comm_open(&s->comm, 0, &error) == COLL_OK);
     /* Operations that have ended here; the peer's flags are compared with them. */
     s->flags = 0;
     for (uint32_t i = 1; i < ENDED; i++) {
@@ -99,7 +99,7 @@ static stage *open_stage(coll_tcp_auth auth)
     static const uint8_t key[COLL_SEAL_KEY_BYTES] = {1};
     int ends[2];
     coll_seal seal;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     stage *s = calloc(1, sizeof *s);
     BASE_ASSERT(s != NULL && sodium_init() >= 0);
     BASE_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
@@ -110,7 +110,7 @@ static stage *open_stage(coll_tcp_auth auth)
     s->context.net = s;
     s->context.identities = s->identities;
     coll_seal_init(&seal, auth, false, key);
-    BASE_ASSERT(coll_conn_create(ends[0], PEER, &seal, &seal, &s->conn, &error) == BASE_OK);
+    BASE_ASSERT(coll_conn_create(ends[0], PEER, &seal, &seal, &s->conn, &error) == COLL_OK);
     s->peer_end = ends[1];
     open_comm(s);
     return s;

@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     uint8_t record[COLL_IDENTITY_BYTES] = {0};
     coll_identity identity;
-    base_error error;
+    coll_error error;
     memcpy(record, data, size_bytes < sizeof record ? size_bytes : sizeof record);
-    if (coll_identity_decode(record, &identity, &error) != BASE_OK) {
+    if (coll_identity_decode(record, &identity, &error) != COLL_OK) {
         BASE_ASSERT(strnlen(error.message, sizeof error.message) < sizeof error.message);
         return 0;
     }

@@ -117,12 +117,12 @@ static void set_up(stage *s, bool spins)
     }
     s->arena.data = s->arena.peers[0];
     s->comm.flags = s->link.segments[0]->flags;
-    BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == BASE_OK);
+    BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == COLL_OK);
 }
 
 static void tear_down(stage *s)
 {
-    (void)coll_comm_fail(&s->comm, BASE_ERR_STATE, "the end");
+    (void)coll_comm_fail(&s->comm, COLL_ERR_STATE, "the end");
     for (int i = 0; i < OPERATIONS; i++) {
         coll_op_destroy(s->ops[i]);
     }
@@ -154,8 +154,8 @@ static void start(stage *s, input *in)
     }
     coll_op_destroy(*op);
     *op = NULL;
-    if (coll_op_create(&s->comm, &desc, op, NULL) == BASE_OK &&
-        coll_op_start(*op, NULL) == BASE_OK) {
+    if (coll_op_create(&s->comm, &desc, op, NULL) == COLL_OK &&
+        coll_op_start(*op, NULL) == COLL_OK) {
         s->started++;
     }
 }
@@ -195,7 +195,7 @@ static void run(stage *s, input *in, bool again)
 {
     coll_op *op = NULL;
     s->blocking = again && s->blocking.kind != 0 ? s->blocking : draw(s, in);
-    if (coll_op_create(&s->comm, &s->blocking, &op, NULL) != BASE_OK) {
+    if (coll_op_create(&s->comm, &s->blocking, &op, NULL) != COLL_OK) {
         return;
     }
     for (int peer = 1; peer < RANKS; peer++) {

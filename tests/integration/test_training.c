@@ -93,7 +93,7 @@ static void the_record_names_the_algorithm_that_ran(void **state)
         char name[32];
         coll_algorithm known = COLL_ALGORITHM_AUTO;
         char *rest = NULL;
-        base_error error;
+        coll_error error;
         (void)snprintf(name, sizeof name, "auto-%s", transports[t]);
         training_expect(&one, &test_shared_directory, name, 0,
                         FLAGS("--ranks", "2", "--transport", transports[t], "--steps", "2"));

@@ -19,11 +19,12 @@
 void _fail(const char *file, int line) __attribute__((noreturn));
 #endif
 
-/* Fails the test with the error's own message unless status is BASE_OK. */
+/* Fails the test with the error's own message unless status is BASE_OK. The statuses of libcoll are
+ * the same numbers. */
 #define assert_ok(call, error)                                                                     \
     do {                                                                                           \
         (error)->message[0] = '\0';                                                                \
-        const base_status assert_ok_status = (call);                                               \
+        const base_status assert_ok_status = (base_status)(call);                                  \
         if (assert_ok_status != BASE_OK) {                                                         \
             fail_msg("%s: %s: %s", #call, base_status_name(assert_ok_status), (error)->message);   \
         }                                                                                          \
@@ -31,10 +32,10 @@ void _fail(const char *file, int line) __attribute__((noreturn));
 
 #define assert_status(call, expected)                                                              \
     do {                                                                                           \
-        const base_status assert_status_got = (call);                                              \
-        if (assert_status_got != (expected)) {                                                     \
+        const base_status assert_status_got = (base_status)(call);                                 \
+        if (assert_status_got != (base_status)(expected)) {                                        \
             fail_msg("%s: %s, expected %s", #call, base_status_name(assert_status_got),            \
-                     base_status_name(expected));                                                  \
+                     base_status_name((base_status)(expected)));                                   \
         }                                                                                          \
     } while (0)
 

@@ -1,4 +1,4 @@
-/* Status codes, and the error that explains them. Callers of libcoll see them too.
+/* Status codes, and the error that explains them. libcoll has its own (coll/status.h).
  *
  * Every function that can fail returns a base_status: BASE_OK (0) or a negative code. The caller
  * must check it. The message is written into the caller's base_error, which is the last argument

@@ -45,7 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/error.h"
+#include "coll/status.h"
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default)
@@ -132,8 +132,8 @@ typedef enum coll_tcp_auth {
  * MPI, a file): puts size_bytes from every rank, in rank order, into all (world_size × size_bytes).
  * Called by coll_context_create only, a few times, in the same order on every rank. May say why it
  * fails in *reterr, where that is not NULL. */
-typedef base_status (*coll_exchange)(void *user, const void *mine, void *all, size_t size_bytes,
-                                     int64_t deadline_ns, base_error *reterr);
+typedef coll_status (*coll_exchange)(void *user, const void *mine, void *all, size_t size_bytes,
+                                     int64_t deadline_ns, coll_error *reterr);
 
 typedef struct coll_context_options {
     int rank;
@@ -164,14 +164,14 @@ typedef struct coll_context_options {
 } coll_context_options;
 
 /* Collective over world_size ranks. Blocks until every rank has called it or the timeout has passed
- * (BASE_ERR_TIMEOUT). The caller owns *context. */
-BASE_MUST_CHECK base_status coll_context_create(const coll_context_options *options,
-                                                coll_context **context, base_error *reterr);
+ * (COLL_ERR_TIMEOUT). The caller owns *context. */
+COLL_MUST_CHECK coll_status coll_context_create(const coll_context_options *options,
+                                                coll_context **context, coll_error *reterr);
 /* Frees it and what was made from it. Ranks need not call it together: what this one has sent gets
  * the time to leave it, the timeout at most (over zmq 10 s), and after a failure next to none. */
 void coll_context_destroy(coll_context *context);
 
-/* Makes this rank's running and later calls return BASE_ERR_ABORTED with `reason` (cut at 255
+/* Makes this rank's running and later calls return COLL_ERR_ABORTED with `reason` (cut at 255
  * bytes). The first reason stays. Any thread, any time; does not block. */
 void coll_context_abort(coll_context *context, const char *reason);
 
@@ -195,8 +195,8 @@ coll_comm *coll_context_world(coll_context *context);
  * that are left list themselves (shrink), and destroy the communicator that has failed. They have
  * to agree on the list by themselves: all errors name a rank that has gone, but not all ranks need
  * have the same error when several go. */
-BASE_MUST_CHECK base_status coll_comm_create(coll_context *context, const int *ranks, int count,
-                                             coll_comm **comm, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_comm_create(coll_context *context, const int *ranks, int count,
+                                             coll_comm **comm, coll_error *reterr);
 /* Reports nothing: see coll_comm_finalize. */
 void coll_comm_destroy(coll_comm *comm);
 
@@ -206,14 +206,14 @@ void coll_comm_destroy(coll_comm *comm);
  * what this rank has sent has arrived (the timeout at most), as coll_context_destroy does. If two
  * ranks disagree and both finalize, at least one gets the error, and the other gets it if it
  * finalizes after that. zmq does not say what has arrived: there the error comes only if the peer's
- * flag or notice is here. BASE_ERR_STATE, and nothing has changed, while an operation is under
+ * flag or notice is here. COLL_ERR_STATE, and nothing has changed, while an operation is under
  * way. */
-BASE_MUST_CHECK base_status coll_comm_finalize(coll_comm *comm, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_comm_finalize(coll_comm *comm, coll_error *reterr);
 
 /* Collective over comm: the ranks that pass one colour make a communicator, ordered by key, then by
  * rank in comm. A negative colour takes part and gets NULL. */
-BASE_MUST_CHECK base_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
-                                            base_error *reterr);
+COLL_MUST_CHECK coll_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
+                                            coll_error *reterr);
 int coll_comm_rank(const coll_comm *comm);
 int coll_comm_size(const coll_comm *comm);
 
@@ -221,8 +221,8 @@ int coll_comm_size(const coll_comm *comm);
  * transport without shared memory it is ordinary private memory, and every operation still works.
  * Owned by the caller, destroyed before the communicator. After a failed operation its contents are
  * undefined. */
-BASE_MUST_CHECK base_status coll_arena_create(coll_comm *comm, size_t size_bytes,
-                                              coll_arena **arena, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_arena_create(coll_comm *comm, size_t size_bytes,
+                                              coll_arena **arena, coll_error *reterr);
 void coll_arena_destroy(coll_arena *arena);
 void *coll_arena_data(coll_arena *arena);
 size_t coll_arena_size_bytes(const coll_arena *arena);
@@ -245,13 +245,13 @@ typedef struct coll_op_desc {
 
 /* Checks the descriptor and makes an operation that can be started again and again. Local. Buffers
  * must stay valid until the operation is destroyed. */
-BASE_MUST_CHECK base_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
-                                           base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
+                                           coll_error *reterr);
 
 /* The algorithm that it runs, after AUTO was decided for its kind and size. */
 coll_algorithm coll_op_algorithm(const coll_op *op);
 
-/* Of an operation under way: its communicator fails with BASE_ERR_STATE. NULL is fine. */
+/* Of an operation under way: its communicator fails with COLL_ERR_STATE. NULL is fine. */
 void coll_op_destroy(coll_op *op);
 
 /* Starts the operation and returns at once; the send buffer must not change, nor recv be touched,
@@ -259,52 +259,52 @@ void coll_op_destroy(coll_op *op);
  * one communicator in the same order (send and receive: those between the same two ranks and in
  * the same direction). Progress is made inside start, test and wait of any operation of the
  * context, and in coll_context_progress: nothing moves behind the caller's back. */
-BASE_MUST_CHECK base_status coll_op_start(coll_op *op, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
 /* Moves all started operations of the communicator on without blocking, then says whether this one
  * is done. */
-BASE_MUST_CHECK base_status coll_op_test(coll_op *op, bool *done, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr);
 
 /* Waits until done; the context's timeout counts from here. */
-BASE_MUST_CHECK base_status coll_op_wait(coll_op *op, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_op_wait(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking. */
-BASE_MUST_CHECK base_status coll_context_progress(coll_context *context, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_context_progress(coll_context *context, coll_error *reterr);
 
 /* One-shot operations: made and started at once. The request is released, and *request set to NULL,
  * by the test that finds it done or by wait, also when they fail. */
-BASE_MUST_CHECK base_status coll_start(coll_comm *comm, const coll_op_desc *desc,
-                                       coll_request **request, base_error *reterr);
-BASE_MUST_CHECK base_status coll_request_test(coll_request **request, bool *done,
-                                              base_error *reterr);
-BASE_MUST_CHECK base_status coll_request_wait(coll_request **request, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_start(coll_comm *comm, const coll_op_desc *desc,
+                                       coll_request **request, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_request_test(coll_request **request, bool *done,
+                                              coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_request_wait(coll_request **request, coll_error *reterr);
 /* Waits for all, NULLs left out, with one timeout for the call; the first failure is reported, and
  * all are released. */
-BASE_MUST_CHECK base_status coll_request_wait_all(coll_request **requests, size_t count,
-                                                  base_error *reterr);
+COLL_MUST_CHECK coll_status coll_request_wait_all(coll_request **requests, size_t count,
+                                                  coll_error *reterr);
 
 /* Does one operation and returns when it is done: coll_start and coll_request_wait, without a
  * request. */
-BASE_MUST_CHECK base_status coll_run(coll_comm *comm, const coll_op_desc *desc, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, coll_error *reterr);
 
 /* Blocking forms of the most used; algorithm as in the context. */
-BASE_MUST_CHECK base_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
+COLL_MUST_CHECK coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_reduce reduce,
-                                            base_error *reterr);
-BASE_MUST_CHECK base_status coll_broadcast(coll_comm *comm, void *data, size_t count,
-                                           coll_type type, int root, base_error *reterr);
-BASE_MUST_CHECK base_status coll_all_gather(coll_comm *comm, const void *send, void *recv,
-                                            size_t count, coll_type type, base_error *reterr);
-BASE_MUST_CHECK base_status coll_barrier(coll_comm *comm, base_error *reterr);
-BASE_MUST_CHECK base_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv,
+                                            coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_broadcast(coll_comm *comm, void *data, size_t count,
+                                           coll_type type, int root, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_all_gather(coll_comm *comm, const void *send, void *recv,
+                                            size_t count, coll_type type, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_barrier(coll_comm *comm, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv,
                                                 size_t count, coll_type type, coll_reduce reduce,
-                                                base_error *reterr);
-BASE_MUST_CHECK base_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
-                                            size_t count, coll_type type, base_error *reterr);
-BASE_MUST_CHECK base_status coll_send(coll_comm *comm, const void *data, size_t count,
-                                      coll_type type, int peer, base_error *reterr);
-BASE_MUST_CHECK base_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
-                                         int peer, base_error *reterr);
+                                                coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_all_to_all(coll_comm *comm, const void *send, void *recv,
+                                            size_t count, coll_type type, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_send(coll_comm *comm, const void *data, size_t count,
+                                      coll_type type, int peer, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_receive(coll_comm *comm, void *data, size_t count, coll_type type,
+                                         int peer, coll_error *reterr);
 
 /* Bytes this rank has put on the wire (or stored for peers to read) since the context was made. */
 uint64_t coll_context_bytes_sent(const coll_context *context);
@@ -324,32 +324,29 @@ void coll_context_describe(const coll_context *context, char *text, size_t size_
 
 /* The flight recorder: writes all pending operations and the last 256 completed ones of this rank
  * as one JSON object (docs/COLLECTIVES.md) to a descriptor. `reason` may be NULL. Any thread. */
-BASE_MUST_CHECK base_status coll_context_dump(coll_context *context, int fd, const char *reason,
-                                              base_error *reterr);
+COLL_MUST_CHECK coll_status coll_context_dump(coll_context *context, int fd, const char *reason,
+                                              coll_error *reterr);
 
-/* Names as on command lines: "ring", "shm", …; parse gives BASE_ERR_INVALID for an unknown name and
+/* Names as on command lines: "ring", "shm", …; parse gives COLL_ERR_INVALID for an unknown name and
  * lists the known ones. size is in bytes per element. */
 const char *coll_algorithm_name(coll_algorithm algorithm);
 const char *coll_transport_name(coll_transport transport);
 const char *coll_tcp_auth_name(coll_tcp_auth auth); /* "mac", "encrypt", "off" */
-BASE_MUST_CHECK base_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm,
-                                                 base_error *reterr);
-BASE_MUST_CHECK base_status coll_transport_parse(const char *name, coll_transport *transport,
-                                                 base_error *reterr);
+COLL_MUST_CHECK coll_status coll_algorithm_parse(const char *name, coll_algorithm *algorithm,
+                                                 coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_transport_parse(const char *name, coll_transport *transport,
+                                                 coll_error *reterr);
 const char *
 coll_kind_name(coll_kind kind); /* "all_reduce", "alltoall", …: as nccl-tests has them */
 const char *coll_type_name(coll_type type); /* "float", "double", "half", "bfloat16", "int8", … */
 const char *coll_reduce_name(coll_reduce reduce); /* "sum", "prod", "min", "max", "avg" */
-BASE_MUST_CHECK base_status coll_kind_parse(const char *name, coll_kind *kind, base_error *reterr);
-BASE_MUST_CHECK base_status coll_type_parse(const char *name, coll_type *type, base_error *reterr);
-BASE_MUST_CHECK base_status coll_reduce_parse(const char *name, coll_reduce *reduce,
-                                              base_error *reterr);
-BASE_MUST_CHECK base_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth,
-                                                base_error *reterr);
+COLL_MUST_CHECK coll_status coll_kind_parse(const char *name, coll_kind *kind, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_type_parse(const char *name, coll_type *type, coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_reduce_parse(const char *name, coll_reduce *reduce,
+                                              coll_error *reterr);
+COLL_MUST_CHECK coll_status coll_tcp_auth_parse(const char *name, coll_tcp_auth *auth,
+                                                coll_error *reterr);
 size_t coll_type_size_bytes(coll_type type);
-
-/* A status as one word, "timeout" say; never NULL. */
-const char *coll_status_name(base_status status);
 
 #ifdef __cplusplus
 }

@@ -62,8 +62,8 @@ bool coll_cost_is_eligible(const coll_layout *shape, coll_kind kind, coll_algori
 /* Collective over comm: measures its links, in well under a second unless they are very slow; the
  * same figures on every rank. A class of links that the communicator does not have is given the
  * other's figures. Statuses as of the operations it runs. */
-BASE_MUST_CHECK base_status coll_tune_measure(coll_comm *comm, coll_costs *costs,
-                                              base_error *reterr);
+COLL_MUST_CHECK coll_status coll_tune_measure(coll_comm *comm, coll_costs *costs,
+                                              coll_error *reterr);
 
 /* The communicator's shape. */
 void coll_tune_layout(const coll_comm *comm, coll_layout *shape);
@@ -88,9 +88,9 @@ typedef struct coll_tune_case {
 
 /* Collective over comm: runs the operation a few times, and prices it with *costs, which must be
  * the same on every rank. */
-BASE_MUST_CHECK base_status coll_tune_compare(coll_comm *comm, const coll_costs *costs,
+COLL_MUST_CHECK coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs,
                                               const coll_tune_case *which, coll_tune_row *row,
-                                              base_error *reterr);
+                                              coll_error *reterr);
 
 #ifdef __cplusplus
 }

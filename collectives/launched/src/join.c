@@ -3,6 +3,7 @@
 #include "launched/join.h"
 
 #include "base/clock.h"
+#include "ringfence/coll_error.h"
 
 static void abort_collectives(void *user, const char *reason)
 {
@@ -12,6 +13,14 @@ static void abort_collectives(void *user, const char *reason)
 static void dump_collectives(void *user, int fd, const char *reason)
 {
     (void)!coll_context_dump(user, fd, reason, NULL);
+}
+
+static coll_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
+{
+    base_error error;
+    return coll_from_base(proto_client_exchange(user, mine, all, size_bytes, deadline_ns, &error),
+                          &error, reterr);
 }
 
 static const coll_algorithm algorithms[] = {
@@ -37,14 +46,14 @@ static const coll_tcp_auth tcp_auths[] = {
     [PROTO_TCP_AUTH_OFF] = COLL_TCP_AUTH_OFF,
 };
 
-base_status coll_launched_join(proto_client *client, proto_identity *identity,
-                               coll_context **context, base_error *reterr)
+coll_status coll_launched_join(proto_client *client, proto_identity *identity,
+                               coll_context **context, coll_error *reterr)
 {
     const proto_job_parallel *parallel = &identity->job.parallel;
     const coll_context_options options = {
         .rank = identity->rank,
         .world_size = identity->world_size,
-        .exchange = proto_client_exchange,
+        .exchange = exchange,
         .exchange_user = client,
         .timeout_ns = parallel->timeout_ms * BASE_NS_PER_MS,
         .transport = transports[parallel->transport],
@@ -54,9 +63,9 @@ base_status coll_launched_join(proto_client *client, proto_identity *identity,
         .rendezvous_address = identity->launcher_address,
         .job_key = identity->collectives_key,
     };
-    const base_status status = coll_context_create(&options, context, reterr);
+    const coll_status status = coll_context_create(&options, context, reterr);
     proto_wipe(identity->collectives_key, PROTO_KEY_BYTES);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         proto_client_on_abort(client, abort_collectives, *context);
         proto_client_on_dump(client, dump_collectives, *context);
     }

@@ -9,6 +9,7 @@
 
 #include "base/exitcode.h"
 #include "launched/join.h"
+#include "ringfence/coll_error.h"
 
 enum { DESCRIBE_BYTES = 512 };
 
@@ -24,30 +25,39 @@ bool coll_launched_here(void)
     return getenv("RINGFENCE_JOB_FD") != NULL && getenv("RINGFENCE_KEY_FD") != NULL;
 }
 
-base_status coll_launched_open(coll_launched **launched, base_error *reterr)
+static coll_status fail(const coll_error *error, coll_error *reterr)
 {
+    if (reterr != NULL) {
+        *reterr = *error;
+    }
+    return error->status;
+}
+
+coll_status coll_launched_open(coll_launched **launched, coll_error *reterr)
+{
+    base_error failure;
+    coll_error error = {.status = COLL_ERR_MEMORY, .message = "no memory to join the launcher"};
     coll_launched *made = calloc(1, sizeof *made);
     if (made == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to join the launcher");
+        return fail(&error, reterr);
     }
-    base_error error = {.message = ""};
-    base_status status = proto_client_open(&made->identity, &made->client, &error);
-    if (status != BASE_OK) {
+    coll_status status = coll_from_base(proto_client_open(&made->identity, &made->client, &failure),
+                                        &failure, &error);
+    if (status != COLL_OK) {
         free(made);
-        return base_fail(reterr, status, "%s", error.message);
+        return fail(&error, reterr);
     }
-    status = proto_client_join(made->client, &error);
-    if (status == BASE_OK) {
+    status = coll_from_base(proto_client_join(made->client, &failure), &failure, &error);
+    if (status == COLL_OK) {
         status = coll_launched_join(made->client, &made->identity, &made->context, &error);
     }
-    if (status != BASE_OK) {
-        (void)base_fail(reterr, status, "%s", error.message);
+    if (status != COLL_OK) {
         coll_launched_fail(made, &error);
         (void)coll_launched_close(made, NULL);
-        return status;
+        return fail(&error, reterr);
     }
     *launched = made;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 coll_context *coll_launched_context(coll_launched *launched)
@@ -60,10 +70,10 @@ bool coll_launched_stop_requested(const coll_launched *launched)
     return proto_client_stop_requested(launched->client);
 }
 
-void coll_launched_fail(coll_launched *launched, const base_error *error)
+void coll_launched_fail(coll_launched *launched, const coll_error *error)
 {
     char doing[DESCRIBE_BYTES] = "";
-    char message[BASE_ERROR_MESSAGE_BYTES];
+    char message[COLL_ERROR_MESSAGE_BYTES];
     if (launched->failed) {
         return;
     }
@@ -78,7 +88,7 @@ void coll_launched_fail(coll_launched *launched, const base_error *error)
     failed.exit_code = BASE_EXIT_ERROR;
     failed.collective = doing;
     failed.message = message;
-    failed.secondary = error->status == BASE_ERR_ABORTED;
+    failed.secondary = error->status == COLL_ERR_ABORTED;
     proto_client_failed(launched->client, &failed);
 }
 
@@ -88,24 +98,26 @@ static uint64_t max_rss_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-base_status coll_launched_close(coll_launched *launched, base_error *reterr)
+coll_status coll_launched_close(coll_launched *launched, coll_error *reterr)
 {
-    base_error error = {.message = ""};
-    base_status status = BASE_OK;
+    base_error failure;
+    coll_error error = {.message = ""};
+    coll_status status = COLL_OK;
     if (launched == NULL) {
-        return BASE_OK;
+        return COLL_OK;
     }
     if (!launched->failed) {
         status = coll_comm_finalize(coll_context_world(launched->context), &error);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         coll_launched_fail(launched, &error);
-        (void)base_fail(reterr, status, "%s", error.message);
+        (void)fail(&error, reterr);
     }
     if (!launched->failed) {
         Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
         finished.max_rss_bytes = max_rss_bytes();
-        status = proto_client_finish(launched->client, &finished, reterr);
+        status = coll_from_base(proto_client_finish(launched->client, &finished, &failure),
+                                &failure, reterr);
     }
     coll_launched_leave(launched->client);
     coll_context_destroy(launched->context);

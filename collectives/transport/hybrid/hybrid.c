@@ -106,8 +106,8 @@ static bool hybrid_has_given(const coll_op *op)
 }
 
 /* Makes the communicator inside. */
-static base_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadline_ns,
-                               base_error *reterr)
+static coll_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadline_ns,
+                               coll_error *reterr)
 {
     coll_comm *local = &link->inside;
     local->context = comm->context;
@@ -123,12 +123,12 @@ static base_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadl
     }
     const shm_context *context_link = comm->context->link;
     if (local->size == 1 && context_link->doorbells[comm->context->rank] != NULL) {
-        return BASE_OK; /* the doorbell is in the segment of the world's */
+        return COLL_OK; /* the doorbell is in the segment of the world's */
     }
     return coll_shm_transport.comm_open(local, deadline_ns, reterr);
 }
 
-static base_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+static coll_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr)
 {
     bool one_host = true;
     for (int rank = 0; rank < comm->size; rank++) {
@@ -141,11 +141,11 @@ static base_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, base_e
     }
     hybrid_comm *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     comm->hybrid = link;
-    const base_status status = coll_net_comm_open(comm, deadline_ns, reterr);
-    return status == BASE_OK ? open_inside(comm, link, deadline_ns, reterr) : status;
+    const coll_status status = coll_net_comm_open(comm, deadline_ns, reterr);
+    return status == COLL_OK ? open_inside(comm, link, deadline_ns, reterr) : status;
 }
 
 static void hybrid_comm_close(coll_comm *comm)
@@ -160,18 +160,18 @@ static void hybrid_comm_close(coll_comm *comm)
 }
 
 /* Hands this rank's eventfd to its neighbours and takes theirs. */
-static base_status swap_doorbells(coll_context *context, int64_t deadline_ns, base_error *reterr)
+static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, coll_error *reterr)
 {
     const coll_tcp *tcp = context->net;
     shm_context *link = context->link;
     const coll_fdpass_label label = {.tag = DOORBELL_TAG};
-    base_status status = BASE_OK;
-    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+    coll_status status = COLL_OK;
+    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         if (context->socks[rank] >= 0) {
             status = coll_fdpass_send(context, rank, tcp->wake_fd, &label, reterr);
         }
     }
-    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         if (context->socks[rank] >= 0) {
             status = coll_fdpass_receive(context, rank, &label, deadline_ns,
                                          &link->doorbell_fds[rank], reterr);
@@ -180,18 +180,18 @@ static base_status swap_doorbells(coll_context *context, int64_t deadline_ns, ba
     return status;
 }
 
-static base_status hybrid_open(coll_context *context, const coll_context_options *options,
-                               int64_t deadline_ns, base_error *reterr)
+static coll_status hybrid_open(coll_context *context, const coll_context_options *options,
+                               int64_t deadline_ns, coll_error *reterr)
 {
     bool wanted[COLL_RANKS_MAX] = {false};
     for (int rank = 0; rank < context->size; rank++) {
         wanted[rank] = rank != context->rank;
     }
-    base_status status = coll_shm_transport.open(context, options, deadline_ns, reterr);
-    if (status == BASE_OK) {
+    coll_status status = coll_shm_transport.open(context, options, deadline_ns, reterr);
+    if (status == COLL_OK) {
         status = coll_tcp_open(context, options, wanted, deadline_ns, reterr);
     }
-    return status == BASE_OK ? swap_doorbells(context, deadline_ns, reterr) : status;
+    return status == COLL_OK ? swap_doorbells(context, deadline_ns, reterr) : status;
 }
 
 static void hybrid_close(coll_context *context)

@@ -69,7 +69,7 @@ static bool peers_have_done(coll_comm *comm, uint64_t sequence)
                 return false;
             }
             if (finished > comm->posted + COLL_FLAG_COUNT) {
-                (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d has finished what was not begun",
+                (void)coll_comm_fail(comm, COLL_ERR_PEER, "rank %d has finished what was not begun",
                                      peer);
                 return false;
             }

@@ -38,7 +38,7 @@ static void take_over(coll_comm *comm, int peer)
 {
     const shm_comm *link = comm->link;
     const shm_failure_notice *notice = &link->segments[peer]->failure_notice;
-    char text[BASE_ERROR_MESSAGE_BYTES];
+    char text[COLL_ERROR_MESSAGE_BYTES];
     memcpy(text, notice->text, sizeof text);
     text[sizeof text - 1] = '\0';
     coll_comm_fail_as(comm, peer, notice->origin, notice->status, text);
@@ -164,7 +164,7 @@ static void watch_op(coll_op *op)
             char what[COLL_DESCRIBE_BYTES];
             coll_rank_text(comm, peer, name, sizeof name);
             coll_op_text(op, what, sizeof what);
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has gone: %s", name, what);
+            (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s has gone: %s", name, what);
         }
     }
 }

@@ -36,41 +36,41 @@ typedef struct fdpass_hello {
     uint32_t rank;
 } fdpass_hello;
 
-static base_status listen_anywhere(int *listener, fdpass_record *record, base_error *reterr)
+static coll_status listen_anywhere(int *listener, fdpass_record *record, coll_error *reterr)
 {
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*listener < 0) {
-        return base_fail_errno(reterr, errno, "cannot make a local socket");
+        return coll_fail_errno(reterr, errno, "cannot make a local socket");
     }
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t length = sizeof address;
     if (bind(*listener, (const struct sockaddr *)&address, sizeof address.sun_family) != 0 ||
         listen(*listener, 2 * COLL_RANKS_MAX) != 0 ||
         getsockname(*listener, (struct sockaddr *)&address, &length) != 0) {
-        return base_fail_errno(reterr, errno, "cannot listen on a local socket");
+        return coll_fail_errno(reterr, errno, "cannot listen on a local socket");
     }
     const size_t name_bytes = length - offsetof(struct sockaddr_un, sun_path);
     if (name_bytes == 0 || name_bytes > NAME_BYTES) {
-        return base_fail(reterr, BASE_ERR_IO, "a local socket got a name of %zu bytes", name_bytes);
+        return coll_fail(reterr, COLL_ERR_IO, "a local socket got a name of %zu bytes", name_bytes);
     }
     memcpy(record->name, address.sun_path, name_bytes);
     record->name_bytes = (uint32_t)name_bytes;
     if (getrandom(record->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
-        return base_fail_errno(reterr, errno, "cannot get random bytes");
+        return coll_fail_errno(reterr, errno, "cannot get random bytes");
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status connect_to(coll_context *context, int rank, const fdpass_record *record,
-                              base_error *reterr)
+static coll_status connect_to(coll_context *context, int rank, const fdpass_record *record,
+                              coll_error *reterr)
 {
     if (record->name_bytes == 0 || record->name_bytes > NAME_BYTES) {
-        return base_fail(reterr, BASE_ERR_PEER, "rank %d sent a socket name of %u bytes", rank,
+        return coll_fail(reterr, COLL_ERR_PEER, "rank %d sent a socket name of %u bytes", rank,
                          (unsigned)record->name_bytes);
     }
     const int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (sock < 0) {
-        return base_fail_errno(reterr, errno, "cannot make a local socket");
+        return coll_fail_errno(reterr, errno, "cannot make a local socket");
     }
     context->socks[rank] = sock;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -81,30 +81,30 @@ static base_status connect_to(coll_context *context, int rank, const fdpass_reco
     memcpy(hello.nonce, record->nonce, NONCE_BYTES);
     if (connect(sock, (const struct sockaddr *)&address, length) != 0 ||
         send(sock, &hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
-        return base_fail_errno(reterr, errno, "cannot connect to rank %d (pid %u)", rank,
+        return coll_fail_errno(reterr, errno, "cannot connect to rank %d (pid %u)", rank,
                                (unsigned)context->identities[rank].pid);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* Until one of them can be read; slices, so that an abort is seen. */
-static base_status wait_any(coll_context *context, struct pollfd *items, nfds_t count,
-                            int64_t deadline_ns, base_error *reterr)
+static coll_status wait_any(coll_context *context, struct pollfd *items, nfds_t count,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     for (;;) {
         const int ready = poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS));
         if (ready > 0) {
-            return BASE_OK;
+            return COLL_OK;
         }
         if (ready < 0 && errno != EINTR) {
-            return base_fail_errno(reterr, errno, "cannot poll a local socket");
+            return coll_fail_errno(reterr, errno, "cannot poll a local socket");
         }
-        const base_status aborted = coll_abort_check(context, reterr);
-        if (aborted != BASE_OK) {
+        const coll_status aborted = coll_abort_check(context, reterr);
+        if (aborted != COLL_OK) {
             return aborted;
         }
         if (base_now_ns() >= deadline_ns) {
-            return base_fail(reterr, BASE_ERR_TIMEOUT, "no answer in time");
+            return coll_fail(reterr, COLL_ERR_TIMEOUT, "no answer in time");
         }
     }
 }
@@ -142,24 +142,24 @@ static bool is_of_this_user(int sock)
 
 /* Accepts one connection. If too many are pending, the one that has been silent for longest is
  * closed. */
-static base_status accept_one(acceptor *l, base_error *reterr)
+static coll_status accept_one(acceptor *l, coll_error *reterr)
 {
     const int sock = accept4(l->listener, NULL, NULL, SOCK_CLOEXEC);
     if (sock < 0) {
         return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED
-                   ? BASE_OK
-                   : base_fail_errno(reterr, errno, "cannot accept a local connection");
+                   ? COLL_OK
+                   : coll_fail_errno(reterr, errno, "cannot accept a local connection");
     }
     if (!is_of_this_user(sock)) {
         (void)close(sock);
         l->strangers++;
-        return BASE_OK;
+        return COLL_OK;
     }
     if (l->pending_count == PENDING_MAX) {
         reject(l, 0);
     }
     l->pending[l->pending_count++] = sock;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* Receives the hello of a pending connection; true if it is a rank that was missing. */
@@ -185,67 +185,67 @@ static bool is_here(const coll_context *context, int rank)
 }
 
 /* One look at all connections; the ranks that have come are taken off *missing. */
-static base_status look(coll_context *context, acceptor *l, int64_t deadline_ns, int *missing,
-                        base_error *reterr)
+static coll_status look(coll_context *context, acceptor *l, int64_t deadline_ns, int *missing,
+                        coll_error *reterr)
 {
     struct pollfd items[1 + PENDING_MAX] = {{.fd = l->listener, .events = POLLIN}};
     const int count = l->pending_count;
     for (int i = 0; i < count; i++) {
         items[1 + i] = (struct pollfd){.fd = l->pending[i], .events = POLLIN};
     }
-    base_status status = wait_any(context, items, (nfds_t)count + 1, deadline_ns, reterr);
-    for (int i = count - 1; status == BASE_OK && i >= 0; i--) {
+    coll_status status = wait_any(context, items, (nfds_t)count + 1, deadline_ns, reterr);
+    for (int i = count - 1; status == COLL_OK && i >= 0; i--) {
         if (items[1 + i].revents != 0 && receive_hello(context, l, i)) {
             --*missing;
         }
     }
-    if (status == BASE_OK && items[0].revents != 0) {
+    if (status == COLL_OK && items[0].revents != 0) {
         status = accept_one(l, reterr);
     }
-    if (status == BASE_OK && l->strangers > STRANGERS_MAX) {
-        status = base_fail(reterr, BASE_ERR_PEER, "%d strangers tried to connect", l->strangers);
+    if (status == COLL_OK && l->strangers > STRANGERS_MAX) {
+        status = coll_fail(reterr, COLL_ERR_PEER, "%d strangers tried to connect", l->strangers);
     }
     return status;
 }
 
 /* Ranks of this host above this one connect to it. Strangers may do so, too, and say nothing. */
-static base_status accept_all(coll_context *context, int listener, const uint8_t *nonce,
-                              int64_t deadline_ns, base_error *reterr)
+static coll_status accept_all(coll_context *context, int listener, const uint8_t *nonce,
+                              int64_t deadline_ns, coll_error *reterr)
 {
     acceptor l = {.listener = listener, .nonce = nonce};
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     int missing = 0;
     for (int rank = context->rank + 1; rank < context->size; rank++) {
         missing += is_here(context, rank);
     }
-    while (status == BASE_OK && missing > 0) {
+    while (status == COLL_OK && missing > 0) {
         status = look(context, &l, deadline_ns, &missing, reterr);
     }
     while (l.pending_count > 0) {
         reject(&l, 0);
     }
-    return status == BASE_OK
-               ? BASE_OK
-               : base_error_prepend(reterr, status, "waiting for %d ranks to connect", missing);
+    return status == COLL_OK
+               ? COLL_OK
+               : coll_error_prepend(reterr, status, "waiting for %d ranks to connect", missing);
 }
 
-base_status coll_fdpass_open(coll_context *context, const coll_context_options *options,
-                             int64_t deadline_ns, base_error *reterr)
+coll_status coll_fdpass_open(coll_context *context, const coll_context_options *options,
+                             int64_t deadline_ns, coll_error *reterr)
 {
     fdpass_record mine = {.name_bytes = 0};
     fdpass_record all[COLL_RANKS_MAX];
     int listener = -1;
-    base_status status = listen_anywhere(&listener, &mine, reterr);
-    if (status == BASE_OK) {
+    coll_status status = listen_anywhere(&listener, &mine, reterr);
+    if (status == COLL_OK) {
         status =
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
-    for (int rank = 0; status == BASE_OK && rank < context->rank; rank++) {
+    for (int rank = 0; status == COLL_OK && rank < context->rank; rank++) {
         if (is_here(context, rank)) {
             status = connect_to(context, rank, &all[rank], reterr);
         }
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = accept_all(context, listener, mine.nonce, deadline_ns, reterr);
     }
     if (listener >= 0) {
@@ -264,8 +264,8 @@ void coll_fdpass_close(coll_context *context)
     }
 }
 
-base_status coll_fdpass_send(coll_context *context, int rank, int fd,
-                             const coll_fdpass_label *label, base_error *reterr)
+coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
+                             const coll_fdpass_label *label, coll_error *reterr)
 {
     coll_fdpass_label sent = *label;
     struct iovec body = {.iov_base = &sent, .iov_len = sizeof sent};
@@ -285,12 +285,12 @@ base_status coll_fdpass_send(coll_context *context, int rank, int fd,
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
     if (sendmsg(context->socks[rank], &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         const bool gone = errno == EPIPE || errno == ECONNRESET;
-        const base_status status = base_fail_errno(
+        const coll_status status = coll_fail_errno(
             reterr, errno, "cannot hand memory to rank %d (host %s, pid %u)", rank,
             context->identities[rank].host, (unsigned)context->identities[rank].pid);
-        return gone ? BASE_ERR_PEER : status;
+        return gone ? COLL_ERR_PEER : status;
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* Takes the one descriptor out of a message, closes any others; -1 if there is none. */
@@ -316,14 +316,14 @@ static int descriptor_of(struct msghdr *message)
 }
 
 /* The next message of a rank: a label and a descriptor. */
-static base_status receive_one(coll_context *context, int rank, int64_t deadline_ns,
-                               coll_fdpass_label *label, int *fd, base_error *reterr)
+static coll_status receive_one(coll_context *context, int rank, int64_t deadline_ns,
+                               coll_fdpass_label *label, int *fd, coll_error *reterr)
 {
     const coll_identity *peer = &context->identities[rank];
     struct pollfd item = {.fd = context->socks[rank], .events = POLLIN};
-    const base_status status = wait_any(context, &item, 1, deadline_ns, reterr);
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "waiting for memory of rank %d (host %s, pid %u)",
+    const coll_status status = wait_any(context, &item, 1, deadline_ns, reterr);
+    if (status != COLL_OK) {
+        return coll_error_prepend(reterr, status, "waiting for memory of rank %d (host %s, pid %u)",
                                   rank, peer->host, (unsigned)peer->pid);
     }
     struct iovec body = {.iov_base = label, .iov_len = sizeof *label};
@@ -338,12 +338,12 @@ static base_status receive_one(coll_context *context, int rank, int64_t deadline
     const ssize_t got = recvmsg(context->socks[rank], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     *fd = got > 0 ? descriptor_of(&message) : -1;
     if (got == (ssize_t)sizeof *label && *fd >= 0) {
-        return BASE_OK;
+        return COLL_OK;
     }
     if (*fd >= 0) {
         (void)close(*fd);
     }
-    return base_fail(reterr, BASE_ERR_PEER, "rank %d (host %s, pid %u) is gone", rank, peer->host,
+    return coll_fail(reterr, COLL_ERR_PEER, "rank %d (host %s, pid %u) is gone", rank, peer->host,
                      (unsigned)peer->pid);
 }
 
@@ -354,29 +354,29 @@ static bool is_stale(uint64_t tag, uint64_t wanted)
     return tag >> 32 == wanted >> 32 && (uint32_t)tag >> 16 < (uint32_t)wanted >> 16;
 }
 
-base_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpass_label *label,
-                                int64_t deadline_ns, int *fd, base_error *reterr)
+coll_status coll_fdpass_receive(coll_context *context, int rank, const coll_fdpass_label *label,
+                                int64_t deadline_ns, int *fd, coll_error *reterr)
 {
     const coll_identity *peer = &context->identities[rank];
     coll_fdpass_label got = {.tag = 0};
     int received = -1;
     *fd = -1;
-    base_status status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
-    while (status == BASE_OK && is_stale(got.tag, label->tag)) {
+    coll_status status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
+    while (status == COLL_OK && is_stale(got.tag, label->tag)) {
         (void)close(received);
         status = receive_one(context, rank, deadline_ns, &got, &received, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     if (got.tag != label->tag || got.size_bytes != label->size_bytes) {
         (void)close(received);
-        return base_fail(reterr, BASE_ERR_MISMATCH,
+        return coll_fail(reterr, COLL_ERR_MISMATCH,
                          "rank %d (host %s, pid %u) makes memory %016" PRIx64 " of %" PRIu64
                          " bytes where this rank makes %016" PRIx64 " of %" PRIu64,
                          rank, peer->host, (unsigned)peer->pid, got.tag, got.size_bytes, label->tag,
                          label->size_bytes);
     }
     *fd = received;
-    return BASE_OK;
+    return COLL_OK;
 }

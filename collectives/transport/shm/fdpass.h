@@ -11,9 +11,9 @@
 #include "core/context.h"
 
 /* Collective: calls the exchange once, then connects every pair of ranks. Fills context->socks. */
-BASE_MUST_CHECK base_status coll_fdpass_open(coll_context *context,
+COLL_MUST_CHECK coll_status coll_fdpass_open(coll_context *context,
                                              const coll_context_options *options,
-                                             int64_t deadline_ns, base_error *reterr);
+                                             int64_t deadline_ns, coll_error *reterr);
 void coll_fdpass_close(coll_context *context);
 
 /* What goes along with a descriptor. */
@@ -23,14 +23,14 @@ typedef struct coll_fdpass_label {
 } coll_fdpass_label;
 
 /* Sends fd to a rank of the context with its label; the caller keeps fd. */
-BASE_MUST_CHECK base_status coll_fdpass_send(coll_context *context, int rank, int fd,
-                                             const coll_fdpass_label *label, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
+                                             const coll_fdpass_label *label, coll_error *reterr);
 
-/* The next descriptor from a rank, which must carry this label (else BASE_ERR_MISMATCH), after
+/* The next descriptor from a rank, which must carry this label (else COLL_ERR_MISMATCH), after
  * those of the same list of ranks that have a lower number (comm_make.c), which are closed. The
  * caller closes *fd. Blocks until the deadline or an abort. */
-BASE_MUST_CHECK base_status coll_fdpass_receive(coll_context *context, int rank,
+COLL_MUST_CHECK coll_status coll_fdpass_receive(coll_context *context, int rank,
                                                 const coll_fdpass_label *label, int64_t deadline_ns,
-                                                int *fd, base_error *reterr);
+                                                int *fd, coll_error *reterr);
 
 #endif

@@ -33,7 +33,7 @@ typedef struct shm_failure_notice {
     _Alignas(128) _Atomic uint32_t set;
     int32_t status;
     uint32_t origin; /* 1 + the rank that failed first; 0: this one */
-    char text[BASE_ERROR_MESSAGE_BYTES];
+    char text[COLL_ERROR_MESSAGE_BYTES];
 } shm_failure_notice;
 
 /* What stands at the start of a segment; then the slots, the staging buffers, and the frames. */
@@ -164,8 +164,8 @@ void coll_shm_take_copies(coll_op *op);
 bool coll_shm_copy(coll_op *op, unsigned looks);
 
 /* run.c: another one. */
-bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
-                  base_error *reterr);
+bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, coll_status *status,
+                  coll_error *reterr);
 
 /* zero_copy.c */
 

@@ -101,17 +101,17 @@ static bool is_under_way(const coll_context *context)
     return false;
 }
 
-bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, base_status *status,
-                  base_error *reterr)
+bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, coll_status *status,
+                  coll_error *reterr)
 {
     if (is_under_way(comm->context) || comm->blocking->queued || desc->kind == COLL_SEND ||
         desc->kind == COLL_RECEIVE || comm->failed_peer != 0 ||
-        coll_comm_check(comm, NULL) != BASE_OK) {
+        coll_comm_check(comm, NULL) != COLL_OK) {
         return false;
     }
     coll_op *op = NULL;
     *status = coll_op_recall(comm, desc, &op, reterr);
-    if (*status != BASE_OK) {
+    if (*status != COLL_OK) {
         return true;
     }
     bool notified = false;

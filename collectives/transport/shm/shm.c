@@ -102,7 +102,7 @@ static void *shm_send_begin(coll_comm *comm, int peer, int channel, size_t size_
     if (sent - link->sent_taken[channel][peer] >= COLL_STREAM_CREDITS) {
         const uint64_t taken = atomic_load(&link->segments[peer]->taken[channel][comm->rank].value);
         if (sent - taken > COLL_STREAM_CREDITS) {
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d took frames that were not sent",
+            (void)coll_comm_fail(comm, COLL_ERR_PEER, "rank %d took frames that were not sent",
                                  peer);
             return NULL;
         }
@@ -133,7 +133,7 @@ static const void *shm_receive_begin(coll_comm *comm, int peer, int channel, siz
         return NULL;
     }
     if (sent - taken > COLL_STREAM_CREDITS) {
-        (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d sent frames without credit", peer);
+        (void)coll_comm_fail(comm, COLL_ERR_PEER, "rank %d sent frames without credit", peer);
         return NULL;
     }
     return frame_at(link->segments[peer], comm->rank, channel, taken);
@@ -180,16 +180,16 @@ static void shm_wake(coll_context *context)
 }
 
 /* Hands this rank's segment to all peers and maps theirs. */
-static base_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_label *label,
-                                 int64_t deadline_ns, uint8_t **peers, base_error *reterr)
+static coll_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_label *label,
+                                 int64_t deadline_ns, uint8_t **peers, coll_error *reterr)
 {
-    base_status status = BASE_OK;
-    for (int peer = 0; status == BASE_OK && peer < comm->size; peer++) {
+    coll_status status = COLL_OK;
+    for (int peer = 0; status == COLL_OK && peer < comm->size; peer++) {
         if (peer != comm->rank) {
             status = coll_fdpass_send(comm->context, comm->ranks[peer], fd, label, reterr);
         }
     }
-    for (int peer = 0; status == BASE_OK && peer < comm->size; peer++) {
+    for (int peer = 0; status == COLL_OK && peer < comm->size; peer++) {
         if (peer == comm->rank) {
             continue;
         }
@@ -197,7 +197,7 @@ static base_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_labe
         void *data = NULL;
         status = coll_fdpass_receive(comm->context, comm->ranks[peer], label, deadline_ns,
                                      &received, reterr);
-        if (status == BASE_OK) {
+        if (status == COLL_OK) {
             status = coll_segment_map(received, label->size_bytes, &data, reterr);
             (void)close(received);
         }
@@ -206,19 +206,19 @@ static base_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_labe
     return status;
 }
 
-static base_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr)
 {
     shm_context *context_link = comm->context->link;
     shm_comm *link = calloc(1, sizeof *link);
     if (link == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     comm->link = link;
     const size_t size_bytes = coll_shm_segment_bytes(comm->size);
     int fd = -1;
     void *data = NULL;
-    base_status status = coll_segment_create(size_bytes, &fd, &data, reterr);
-    if (status != BASE_OK) {
+    coll_status status = coll_segment_create(size_bytes, &fd, &data, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     uint8_t *peers[COLL_RANKS_MAX] = {NULL};
@@ -254,13 +254,13 @@ static void shm_comm_close(coll_comm *comm)
     comm->link = NULL;
 }
 
-static base_status shm_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr)
+static coll_status shm_arena_open(coll_arena *arena, int64_t deadline_ns, coll_error *reterr)
 {
     coll_comm *comm = arena->comm;
     int fd = -1;
     void *data = NULL;
-    base_status status = coll_segment_create(arena->mapped_bytes, &fd, &data, reterr);
-    if (status != BASE_OK) {
+    coll_status status = coll_segment_create(arena->mapped_bytes, &fd, &data, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     arena->data = data;
@@ -279,12 +279,12 @@ static void shm_arena_close(coll_arena *arena)
     }
 }
 
-static base_status shm_open(coll_context *context, const coll_context_options *options,
-                            int64_t deadline_ns, base_error *reterr)
+static coll_status shm_open(coll_context *context, const coll_context_options *options,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     context->link = calloc(1, sizeof(shm_context));
     if (context->link == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
     shm_context *link = context->link;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {

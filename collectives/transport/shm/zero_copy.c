@@ -38,7 +38,7 @@ static uint8_t *locate(const coll_comm *comm, int peer, uint32_t number, uint64_
 
 static void *fail_ref(coll_op *op, int rank)
 {
-    (void)coll_comm_fail(op->comm, BASE_ERR_PEER, "rank %d posted a buffer that is in no arena",
+    (void)coll_comm_fail(op->comm, COLL_ERR_PEER, "rank %d posted a buffer that is in no arena",
                          rank);
     return NULL;
 }

@@ -20,7 +20,7 @@ typedef struct reason_head {
     uint32_t origin; /* 1 + the rank that failed first; 0: the sender */
 } reason_head;
 
-_Static_assert(sizeof(reason_head) + BASE_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
+_Static_assert(sizeof(reason_head) + COLL_ERROR_MESSAGE_BYTES <= COLL_FRAME_REASON_BYTES,
                "a failure fits its frame");
 
 int coll_net_rank_in(const coll_comm *comm, int context_rank)
@@ -40,7 +40,7 @@ void coll_net_fail_peer(coll_context *context, int peer, const char *what)
         if (rank >= 0) {
             char name[160];
             coll_rank_text(comm, rank, name, sizeof name);
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s %s", name, what);
+            (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s %s", name, what);
         }
     }
 }
@@ -58,7 +58,7 @@ static uint64_t current(const coll_comm *comm)
 /* A peer's failure is this rank's. */
 static void take_failure(coll_comm *comm, int peer, const uint8_t *body, size_t body_bytes)
 {
-    char text[BASE_ERROR_MESSAGE_BYTES];
+    char text[COLL_ERROR_MESSAGE_BYTES];
     reason_head head;
     memcpy(&head, body, sizeof head);
     const size_t length = body_bytes - sizeof head;
@@ -109,7 +109,7 @@ static void fail_left(coll_comm *comm, int rank, const coll_op *op)
     char what[160];
     coll_rank_text(comm, rank, name, sizeof name);
     coll_descriptor_text(&op->descriptor, what, sizeof what);
-    (void)coll_comm_fail(comm, BASE_ERR_PEER, "%s has left the job before %s #%llu", name, what,
+    (void)coll_comm_fail(comm, COLL_ERR_PEER, "%s has left the job before %s #%llu", name, what,
                          (unsigned long long)op->sequence);
 }
 
@@ -189,7 +189,7 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
         if (rank >= 0) {
             char name[160];
             coll_rank_text(comm, rank, name, sizeof name);
-            (void)coll_comm_fail(comm, BASE_ERR_PEER, "the connection to %s is lost: %s", name,
+            (void)coll_comm_fail(comm, COLL_ERR_PEER, "the connection to %s is lost: %s", name,
                                  how);
         }
     }
@@ -203,7 +203,7 @@ void coll_net_send_failure(coll_comm *comm)
         return;
     }
     net->links->forget(comm->context, comm); /* the caller may take its buffers back */
-    const bool mismatch = comm->failure.status == BASE_ERR_MISMATCH && comm->head != NULL;
+    const bool mismatch = comm->failure.status == COLL_ERR_MISMATCH && comm->head != NULL;
     const uint64_t here = mismatch ? current(comm) : 0;
     const reason_head reason = {.status = comm->failure.status,
                                 .sequence = link->failed_at != 0 ? link->failed_at : here,
@@ -274,7 +274,7 @@ void coll_net_finalize(coll_comm *comm)
         if (now_ns >= deadline_ns) {
             char name[160];
             coll_rank_text(comm, late, name, sizeof name);
-            (void)coll_comm_fail(comm, BASE_ERR_TIMEOUT, "%s does not take what was sent to it",
+            (void)coll_comm_fail(comm, COLL_ERR_TIMEOUT, "%s does not take what was sent to it",
                                  name);
             return;
         }

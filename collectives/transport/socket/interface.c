@@ -146,29 +146,29 @@ static bool matches(const coll_interface *one, const char *choice)
     return strcmp(one->name, choice) == 0;
 }
 
-static base_status refuse_loopback(const char *address, const coll_interface *list, size_t count,
-                                   base_error *reterr)
+static coll_status refuse_loopback(const char *address, const coll_interface *list, size_t count,
+                                   coll_error *reterr)
 {
     char there[LIST_BYTES];
     list_text(list, count, there, sizeof there);
-    return base_fail(reterr, BASE_ERR_INVALID,
+    return coll_fail(reterr, COLL_ERR_INVALID,
                      "ranks on other hosts cannot reach %s: name an interface, an address or a "
                      "network with --interface (here are: %s)",
                      address, there);
 }
 
-base_status coll_interface_pick(const coll_interface *list, size_t count, const char *choice,
-                                bool beyond, char address[COLL_ADDRESS_BYTES], base_error *reterr)
+coll_status coll_interface_pick(const coll_interface *list, size_t count, const char *choice,
+                                bool beyond, char address[COLL_ADDRESS_BYTES], coll_error *reterr)
 {
     char there[LIST_BYTES];
     uint8_t bytes[BYTES_V6];
     const coll_interface *best = NULL;
     if (coll_address_is_any(choice)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
+        return coll_fail(reterr, COLL_ERR_INVALID,
                          "%s is every interface, and nobody can connect to that: name one", choice);
     }
     if (strchr(choice, '/') != NULL && lies_in("0.0.0.0", choice) < 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "'%s' is no network (as 10.0.0.0/8)", choice);
+        return coll_fail(reterr, COLL_ERR_INVALID, "'%s' is no network (as 10.0.0.0/8)", choice);
     }
     for (size_t i = 0; i < count; i++) {
         if (!matches(&list[i], choice) || is_link_local(list[i].address)) {
@@ -184,7 +184,7 @@ base_status coll_interface_pick(const coll_interface *list, size_t count, const 
     }
     if (best == NULL) {
         list_text(list, count, there, sizeof there);
-        return base_fail(reterr, BASE_ERR_INVALID,
+        return coll_fail(reterr, COLL_ERR_INVALID,
                          "no interface of this host fits '%s' (here are: "
                          "%s)",
                          choice, there);
@@ -194,7 +194,7 @@ base_status coll_interface_pick(const coll_interface *list, size_t count, const 
         return refuse_loopback(found, list, count, reterr);
     }
     (void)snprintf(address, COLL_ADDRESS_BYTES, "%s", found);
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static bool has_address(const struct ifaddrs *at)
@@ -204,13 +204,13 @@ static bool has_address(const struct ifaddrs *at)
 }
 
 /* The caller frees *list. */
-static base_status list_interfaces(coll_interface **list, size_t *count, base_error *reterr)
+static coll_status list_interfaces(coll_interface **list, size_t *count, coll_error *reterr)
 {
     struct ifaddrs *all = NULL;
     size_t room = 1;
     *count = 0;
     if (getifaddrs(&all) != 0) {
-        return base_fail_errno(reterr, errno, "cannot list the network interfaces");
+        return coll_fail_errno(reterr, errno, "cannot list the network interfaces");
     }
     for (const struct ifaddrs *at = all; at != NULL && room < COLL_INTERFACES_MAX;
          at = at->ifa_next) {
@@ -233,14 +233,14 @@ static base_status list_interfaces(coll_interface **list, size_t *count, base_er
         }
     }
     freeifaddrs(all);
-    return *list != NULL ? BASE_OK
-                         : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu interfaces", room);
+    return *list != NULL ? COLL_OK
+                         : coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %zu interfaces", room);
 }
 
 /* The address that this host would send to `remote` from:
  * asked with a socket that sends nothing. */
-static base_status route_source(const char *remote, char address[COLL_ADDRESS_BYTES],
-                                base_error *reterr)
+static coll_status route_source(const char *remote, char address[COLL_ADDRESS_BYTES],
+                                coll_error *reterr)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                                    .ai_socktype = SOCK_DGRAM};
@@ -248,18 +248,18 @@ static base_status route_source(const char *remote, char address[COLL_ADDRESS_BY
     struct sockaddr_storage from;
     socklen_t from_bytes = sizeof from;
     if (coll_address_is_any(remote) || getaddrinfo(remote, "9", &hints, &to) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "the rendezvous' address '%s' is none to reach",
+        return coll_fail(reterr, COLL_ERR_INVALID, "the rendezvous' address '%s' is none to reach",
                          remote);
     }
     const int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) != 0 ||
         getsockname(fd, (struct sockaddr *)&from, &from_bytes) != 0) {
-        status = base_fail(reterr, BASE_ERR_IO, "no route to the rendezvous at %s: %s", remote,
+        status = coll_fail(reterr, COLL_ERR_IO, "no route to the rendezvous at %s: %s", remote,
                            strerror(errno));
     } else if (getnameinfo((struct sockaddr *)&from, from_bytes, address, COLL_ADDRESS_BYTES, NULL,
                            0, NI_NUMERICHOST) != 0) {
-        status = base_fail(reterr, BASE_ERR_IO, "the route to %s has no address", remote);
+        status = coll_fail(reterr, COLL_ERR_IO, "the route to %s has no address", remote);
     }
     freeaddrinfo(to);
     if (fd >= 0) {
@@ -268,15 +268,15 @@ static base_status route_source(const char *remote, char address[COLL_ADDRESS_BY
     return status;
 }
 
-base_status coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                  char address[COLL_ADDRESS_BYTES], base_error *reterr)
+coll_status coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
+                                  char address[COLL_ADDRESS_BYTES], coll_error *reterr)
 {
     coll_interface *list = NULL;
     size_t count = 0;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (choice != NULL && choice[0] != '\0') {
         status = list_interfaces(&list, &count, reterr);
-        if (status == BASE_OK) {
+        if (status == COLL_OK) {
             status = coll_interface_pick(list, count, choice, beyond, address, reterr);
         }
         free(list);
@@ -287,9 +287,9 @@ base_status coll_interface_choose(const char *choice, const char *rendezvous, bo
     } else {
         (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
     }
-    if (status == BASE_OK && beyond && coll_address_is_loopback(address)) {
+    if (status == COLL_OK && beyond && coll_address_is_loopback(address)) {
         status = list_interfaces(&list, &count, reterr);
-        if (status == BASE_OK) {
+        if (status == COLL_OK) {
             status = refuse_loopback(address, list, count, reterr);
         }
         free(list);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 enum { COLL_ADDRESS_BYTES = 64, COLL_INTERFACE_NAME_BYTES = 16, COLL_INTERFACES_MAX = 4096 };
 
@@ -22,17 +22,17 @@ typedef struct coll_interface {
 } coll_interface;
 
 /* Writes the address to listen on. `beyond`: ranks on other hosts must reach it. `rendezvous` and
- * `choice` may be NULL. BASE_ERR_INVALID: nothing fits, or `choice` is no choice; BASE_ERR_IO: the
+ * `choice` may be NULL. COLL_ERR_INVALID: nothing fits, or `choice` is no choice; COLL_ERR_IO: the
  * system does not say. */
-BASE_MUST_CHECK base_status coll_interface_choose(const char *choice, const char *rendezvous,
+COLL_MUST_CHECK coll_status coll_interface_choose(const char *choice, const char *rendezvous,
                                                   bool beyond, char address[COLL_ADDRESS_BYTES],
-                                                  base_error *reterr);
+                                                  coll_error *reterr);
 
 /* The same from a given list, without the rendezvous. Pure. choice is not NULL. */
-BASE_MUST_CHECK base_status coll_interface_pick(const coll_interface *list, size_t count,
+COLL_MUST_CHECK coll_status coll_interface_pick(const coll_interface *list, size_t count,
                                                 const char *choice, bool beyond,
                                                 char address[COLL_ADDRESS_BYTES],
-                                                base_error *reterr);
+                                                coll_error *reterr);
 
 /* Where this rank, which listens on `own`, reaches a peer that listens on `theirs`: the same but
  * for the scope of an address that holds on one link only, whose name is each host's own. */

@@ -258,7 +258,7 @@ static void check_flag(coll_comm *comm, int peer, const coll_flag *flag, uint64_
     if (word >> 32 != (uint32_t)sequence) {
         char name[160];
         coll_rank_text(comm, peer, name, sizeof name);
-        (void)coll_comm_fail(comm, BASE_ERR_PEER,
+        (void)coll_comm_fail(comm, COLL_ERR_PEER,
                              "%s is at operation #%llu (low half %u): a lost or broken flag", name,
                              (unsigned long long)sequence, (unsigned)(word >> 32));
     } else if (own_word != word && own->descriptor.sequence == sequence &&
@@ -363,7 +363,7 @@ static void take_unexpected(coll_comm *comm)
         if (own[i].body != NULL) {
             (void)coll_net_commit(comm->context, own[i].peer, &own[i].head, own[i].body);
         } else if (coll_net_rank_in(comm, own[i].peer) >= 0) {
-            (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for what rank %d has sent",
+            (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for what rank %d has sent",
                                  coll_net_rank_in(comm, own[i].peer));
         }
         free(own[i].body);
@@ -392,7 +392,7 @@ static size_t chunk_bytes(const coll_comm *comm)
     return most != 0 && most < bytes ? most : bytes;
 }
 
-base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr)
+coll_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr)
 {
     (void)deadline_ns;
     const size_t size = (size_t)comm->size;
@@ -409,7 +409,7 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
     if (link == NULL || link->streams == NULL || link->flags == NULL || link->sending == NULL ||
         link->payloads == NULL) {
         coll_net_comm_close(comm);
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a communicator");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
     memset(link->flags, 0, size * sizeof *link->flags);
     const coll_net *net = coll_net_of(comm->context);
@@ -423,7 +423,7 @@ base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error 
         comm->flags = link->flags[comm->rank];
     }
     take_unexpected(comm);
-    return BASE_OK;
+    return COLL_OK;
 }
 
 void coll_net_comm_close(coll_comm *comm)
@@ -453,11 +453,11 @@ void coll_net_comm_close(coll_comm *comm)
     comm->net = NULL;
 }
 
-base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr)
+coll_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, coll_error *reterr)
 {
     (void)deadline_ns;
     void *data = NULL;
-    const base_status status = coll_segment_create_private(arena->mapped_bytes, &data, reterr);
+    const coll_status status = coll_segment_create_private(arena->mapped_bytes, &data, reterr);
     arena->data = data;
     return status;
 }

@@ -25,7 +25,7 @@ enum {
     COLL_FRAME_HEAD_BYTES = 64,
     COLL_FRAME_MAGIC = 0x32436652, /* "RfC2", in this machine's byte order */
     COLL_FRAME_FLAG_BYTES = sizeof(uint64_t) + sizeof(coll_descriptor), /* then the payload */
-    COLL_FRAME_REASON_BYTES = 16 + BASE_ERROR_MESSAGE_BYTES, /* a reason_head, then text */
+    COLL_FRAME_REASON_BYTES = 16 + COLL_ERROR_MESSAGE_BYTES, /* a reason_head, then text */
     COLL_FRAME_BODY_BYTES_MAX = COLL_NET_CHUNK_BYTES_MAX,
     COLL_FRAME_BYTES_MAX = COLL_FRAME_HEAD_BYTES + COLL_FRAME_BODY_BYTES_MAX,
     COLL_FRAMES_AT_ONCE = COLL_NET_CREDITS,
@@ -162,7 +162,7 @@ void coll_net_look(coll_context *context);
 void coll_net_farewell(coll_context *context);
 
 /* The transport table's functions for communicators, flags and streams. */
-base_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, base_error *reterr);
+coll_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr);
 void coll_net_comm_close(coll_comm *comm);
 bool coll_net_may_post(const coll_op *op);
 void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes);
@@ -180,7 +180,7 @@ void coll_net_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes
 void coll_net_receive_into(coll_op *op, int peer, int channel, void *target, size_t size_bytes);
 const void *coll_net_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes);
 void coll_net_receive_end(coll_comm *comm, int peer, int channel);
-base_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, base_error *reterr);
+coll_status coll_net_arena_open(coll_arena *arena, int64_t deadline_ns, coll_error *reterr);
 void coll_net_arena_close(coll_arena *arena);
 
 /* Frees what the core holds of the context. */

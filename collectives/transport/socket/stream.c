@@ -112,7 +112,7 @@ const void *coll_net_receive_begin(coll_comm *comm, int peer, int channel, size_
         return NULL;
     }
     if (stream->bytes[at] != size_bytes) {
-        (void)coll_comm_fail(comm, BASE_ERR_PEER, "rank %d sent a frame of %u bytes, not %zu", peer,
+        (void)coll_comm_fail(comm, COLL_ERR_PEER, "rank %d sent a frame of %u bytes, not %zu", peer,
                              (unsigned)stream->bytes[at], size_bytes);
         return NULL;
     }
@@ -194,7 +194,7 @@ coll_net_verdict coll_net_stream_find_body(coll_comm *comm, int peer, const coll
     if (stream->buffers == NULL) {
         stream->buffers = aligned_alloc(64, (size_t)COLL_NET_CREDITS * comm->chunk_bytes);
         if (stream->buffers == NULL) {
-            (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
+            (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for frames");
             return COLL_NET_DROP; /* the peer has done nothing wrong */
         }
     }

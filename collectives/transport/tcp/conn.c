@@ -1,7 +1,7 @@
 /* One TCP connection after its handshake: sends frames with scatter-gather calls and tags, and
  * reads frames to where they belong. Made by links.c, driven by tcp.c. */
 #include "transport/tcp/conn.h"
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,8 +36,8 @@ static void learn_packets(coll_conn *conn)
     }
 }
 
-base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_seal *out,
-                             coll_conn **conn, base_error *reterr)
+coll_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_seal *out,
+                             coll_conn **conn, coll_error *reterr)
 {
     coll_conn *made = aligned_alloc(64, (sizeof *made + 63) / 64 * 64);
     if (made != NULL) {
@@ -53,13 +53,13 @@ base_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_s
         made->backlog_capacity = made->backlog != NULL ? COLL_CONN_BACKLOG_BYTES : 0;
         if (made->scratch != NULL && made->sealed != NULL && made->backlog != NULL) {
             *conn = made;
-            return BASE_OK;
+            return COLL_OK;
         }
         coll_conn_destroy(made);
     } else {
         (void)close(fd);
     }
-    return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a connection");
+    return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a connection");
 }
 
 static void hang_up(coll_conn *conn)

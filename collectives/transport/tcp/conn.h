@@ -55,9 +55,9 @@ typedef struct coll_conn {
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */
-BASE_MUST_CHECK base_status coll_conn_create(int fd, int peer, const coll_seal *in,
+COLL_MUST_CHECK coll_status coll_conn_create(int fd, int peer, const coll_seal *in,
                                              const coll_seal *out, coll_conn **conn,
-                                             base_error *reterr);
+                                             coll_error *reterr);
 void coll_conn_destroy(coll_conn *conn);
 
 /* Sends frames, or keeps a copy of them: until the next that leave at once, or a flush. */

@@ -58,20 +58,20 @@ typedef struct connecting {
     handshake handshakes[HANDSHAKES_MAX];
 } connecting;
 
-static base_status resolve(const char *address, uint16_t port, struct addrinfo **to,
-                           base_error *reterr)
+static coll_status resolve(const char *address, uint16_t port, struct addrinfo **to,
+                           coll_error *reterr)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                                    .ai_socktype = SOCK_STREAM};
     char service[8];
     (void)snprintf(service, sizeof service, "%u", (unsigned)port);
     if (getaddrinfo(address, service, &hints, to) != 0) {
-        return base_fail(reterr, BASE_ERR_PEER, "'%s' is no numeric address", address);
+        return coll_fail(reterr, COLL_ERR_PEER, "'%s' is no numeric address", address);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status listen_on(const char *address, int *listener, uint16_t *port, base_error *reterr)
+static coll_status listen_on(const char *address, int *listener, uint16_t *port, coll_error *reterr)
 {
     struct addrinfo *at = NULL;
     union {
@@ -80,8 +80,8 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
         struct sockaddr_in6 v6;
     } bound = {.v6 = {.sin6_family = AF_UNSPEC}};
     socklen_t bound_bytes = sizeof bound;
-    const base_status status = resolve(address, 0, &at, reterr);
-    if (status != BASE_OK) {
+    const coll_status status = resolve(address, 0, &at, reterr);
+    if (status != COLL_OK) {
         return status;
     }
     const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -94,10 +94,10 @@ static base_status listen_on(const char *address, int *listener, uint16_t *port,
                            getsockname(fd, &bound.any, &bound_bytes) == 0;
     freeaddrinfo(at);
     if (!listening) {
-        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", address, strerror(errno));
+        return coll_fail(reterr, COLL_ERR_IO, "cannot listen on %s: %s", address, strerror(errno));
     }
     *port = ntohs(bound.any.sa_family == AF_INET ? bound.v4.sin_port : bound.v6.sin6_port);
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void drop(handshake *g)
@@ -127,17 +127,17 @@ static handshake *new_handshake(connecting *m)
     return oldest;
 }
 
-static base_status connect_fail(const connecting *m, int peer, const char *why, base_error *reterr)
+static coll_status connect_fail(const connecting *m, int peer, const char *why, coll_error *reterr)
 {
     char name[128];
     coll_tcp_rank_text(m->context, peer, name, sizeof name);
-    return base_fail(reterr, BASE_ERR_PEER,
+    return coll_fail(reterr, COLL_ERR_PEER,
                      "cannot connect to %s at %s port %u: %s (is that the right interface? see "
                      "--interface)",
                      name, m->all[peer].address, (unsigned)m->all[peer].port, why);
 }
 
-static base_status start_connecting(connecting *m, int peer, base_error *reterr)
+static coll_status start_connecting(connecting *m, int peer, coll_error *reterr)
 {
     struct addrinfo *to = NULL;
     char address[COLL_ADDRESS_BYTES];
@@ -152,14 +152,14 @@ static base_status start_connecting(connecting *m, int peer, base_error *reterr)
         return connect_fail(m, peer, "no other host can reach that", reterr);
     }
     coll_address_reach(m->all[m->context->rank].address, theirs->address, address);
-    base_status status = resolve(address, theirs->port, &to, reterr);
-    if (status != BASE_OK || g == NULL) {
+    coll_status status = resolve(address, theirs->port, &to, reterr);
+    if (status != COLL_OK || g == NULL) {
         return status;
     }
     g->fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (g->fd < 0) {
         freeaddrinfo(to);
-        return base_fail_errno(reterr, errno, "cannot make a socket");
+        return coll_fail_errno(reterr, errno, "cannot make a socket");
     }
     g->stage = HANDSHAKE_CONNECTING;
     g->peer = peer;
@@ -191,7 +191,7 @@ static int receive_part(handshake *g, size_t wanted)
 }
 
 /* The handshake is done: the socket becomes the connection. */
-static base_status finish(connecting *m, handshake *g, bool listener, base_error *reterr)
+static coll_status finish(connecting *m, handshake *g, bool listener, coll_error *reterr)
 {
     coll_seal in;
     coll_seal out;
@@ -200,7 +200,7 @@ static base_status finish(connecting *m, handshake *g, bool listener, base_error
     coll_handshake_seals(m->job_key, listener, connector_hello, listener_hello, &in, &out);
     g->stage = HANDSHAKE_FREE;
     (void)coll_tcp_options_met(g->fd);
-    const base_status status =
+    const coll_status status =
         coll_conn_create(g->fd, g->peer, &in, &out, &m->connections[g->peer], reterr);
     coll_seal_wipe(&in);
     coll_seal_wipe(&out);
@@ -208,7 +208,7 @@ static base_status finish(connecting *m, handshake *g, bool listener, base_error
     return status;
 }
 
-static base_status connector_hello(connecting *m, handshake *g, base_error *reterr)
+static coll_status connector_hello(connecting *m, handshake *g, coll_error *reterr)
 {
     int error = 0;
     socklen_t error_bytes = sizeof error;
@@ -220,15 +220,15 @@ static base_status connector_hello(connecting *m, handshake *g, base_error *rete
         return connect_fail(m, g->peer, strerror(errno), reterr);
     }
     g->stage = HANDSHAKE_ANSWER;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status connector_proof(connecting *m, handshake *g, base_error *reterr)
+static coll_status connector_proof(connecting *m, handshake *g, coll_error *reterr)
 {
     uint8_t proof[COLL_PROOF_BYTES];
     const int got = receive_part(g, COLL_ANSWER_BYTES);
     if (got == 0) {
-        return BASE_OK;
+        return COLL_OK;
     }
     if (got < 0) {
         return connect_fail(m, g->peer, "it hung up during the handshake", reterr);
@@ -272,16 +272,16 @@ static void listener_hello(connecting *m, handshake *g)
     g->stage = HANDSHAKE_PROOF;
 }
 
-static base_status listener_proof(connecting *m, handshake *g, base_error *reterr)
+static coll_status listener_proof(connecting *m, handshake *g, coll_error *reterr)
 {
     const int got = receive_part(g, COLL_PROOF_BYTES);
     if (got == 0) {
-        return BASE_OK;
+        return COLL_OK;
     }
     if (got < 0 || m->connections[g->peer] != NULL ||
         !coll_proof_fits(m->job_key, false, &g->theirs, &g->own, g->received)) {
         drop(g);
-        return BASE_OK;
+        return COLL_OK;
     }
     return finish(m, g, true, reterr);
 }
@@ -301,7 +301,7 @@ static void accept_all(connecting *m)
     }
 }
 
-static base_status advance(connecting *m, handshake *g, base_error *reterr)
+static coll_status advance(connecting *m, handshake *g, coll_error *reterr)
 {
     switch (g->stage) {
     case HANDSHAKE_FREE:
@@ -316,10 +316,10 @@ static base_status advance(connecting *m, handshake *g, base_error *reterr)
     case HANDSHAKE_PROOF:
         return listener_proof(m, g, reterr);
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status name_missing(const connecting *m, base_error *reterr)
+static coll_status name_missing(const connecting *m, coll_error *reterr)
 {
     char text[LIST_BYTES] = "";
     size_t used = 0;
@@ -332,11 +332,11 @@ static base_status name_missing(const connecting *m, base_error *reterr)
             used += added > 0 ? (size_t)added : 0;
         }
     }
-    return base_fail(reterr, BASE_ERR_TIMEOUT, "no connection in time to %s", text);
+    return coll_fail(reterr, COLL_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
 /* One look at all sockets. */
-static base_status look(connecting *m, int64_t deadline_ns, base_error *reterr)
+static coll_status look(connecting *m, int64_t deadline_ns, coll_error *reterr)
 {
     struct pollfd items[HANDSHAKES_MAX + 1] = {{.fd = m->listener, .events = POLLIN}};
     handshake *of[HANDSHAKES_MAX + 1] = {NULL};
@@ -349,10 +349,10 @@ static base_status look(connecting *m, int64_t deadline_ns, base_error *reterr)
                 .fd = g->fd, .events = g->stage == HANDSHAKE_CONNECTING ? POLLOUT : POLLIN};
         }
     }
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (poll(items, count, base_deadline_poll_ms(deadline_ns, POLL_SLICE_MS)) > 0) {
-        for (nfds_t i = 1; status == BASE_OK && i < count; i++) {
-            status = items[i].revents != 0 ? advance(m, of[i], reterr) : BASE_OK;
+        for (nfds_t i = 1; status == COLL_OK && i < count; i++) {
+            status = items[i].revents != 0 ? advance(m, of[i], reterr) : COLL_OK;
         }
         if (items[0].revents != 0) {
             accept_all(m);
@@ -361,21 +361,21 @@ static base_status look(connecting *m, int64_t deadline_ns, base_error *reterr)
     return status;
 }
 
-static base_status connect_all(connecting *m, int64_t deadline_ns, base_error *reterr)
+static coll_status connect_all(connecting *m, int64_t deadline_ns, coll_error *reterr)
 {
-    base_status status = BASE_OK;
-    for (int rank = 0; status == BASE_OK && rank < m->context->size; rank++) {
+    coll_status status = COLL_OK;
+    for (int rank = 0; status == COLL_OK && rank < m->context->size; rank++) {
         m->missing += m->wanted[rank];
         if (m->wanted[rank] && rank < m->context->rank) {
             status = start_connecting(m, rank, reterr);
         }
     }
-    while (status == BASE_OK && m->missing > 0) {
+    while (status == COLL_OK && m->missing > 0) {
         status = coll_abort_check(m->context, reterr);
-        if (status == BASE_OK && base_now_ns() >= deadline_ns) {
+        if (status == COLL_OK && base_now_ns() >= deadline_ns) {
             status = name_missing(m, reterr);
         }
-        if (status == BASE_OK) {
+        if (status == COLL_OK) {
             status = look(m, deadline_ns, reterr);
         }
     }
@@ -394,15 +394,15 @@ static bool reaches_beyond(const coll_context *context, const bool *wanted)
     return false;
 }
 
-base_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
+coll_status coll_tcp_links_open(coll_context *context, const coll_context_options *options,
                                 const bool *wanted, int64_t deadline_ns, coll_conn **connections,
-                                base_error *reterr)
+                                coll_error *reterr)
 {
     coll_tcp_record mine = {.auth = (uint8_t)options->tcp_auth,
                             .has_key = options->job_key != NULL};
     coll_tcp_record *all = calloc((size_t)context->size, sizeof *all);
     connecting *m = calloc(1, sizeof *m);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (m != NULL) {
         *m = (connecting){.context = context,
                           .connections = connections,
@@ -412,27 +412,27 @@ base_status coll_tcp_links_open(coll_context *context, const coll_context_option
                           .listener = -1};
     }
     if (all == NULL || m == NULL) {
-        status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+        status = coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
         goto out;
     }
     if (sodium_init() < 0) {
-        status = base_fail(reterr, BASE_ERR_UNSUPPORTED, "libsodium does not start");
+        status = coll_fail(reterr, COLL_ERR_UNSUPPORTED, "libsodium does not start");
         goto out;
     }
     randombytes_buf(mine.share, sizeof mine.share);
     status = coll_interface_choose(options->interface, options->rendezvous_address,
                                    reaches_beyond(context, wanted), mine.address, reterr);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = listen_on(mine.address, &m->listener, &mine.port, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status =
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_tcp_records_check(context, all, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         coll_tcp_records_key(options->job_key, all, context->size, m->job_key);
         status = connect_all(m, deadline_ns, reterr);
     }

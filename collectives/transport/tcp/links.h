@@ -11,9 +11,9 @@
 /* Collective: one exchange, then connects this rank with every rank that `wanted` names (alike on
  * both sides), and waits for all. Fills connections, by context rank.
  * `wanted[own rank]` is false. */
-BASE_MUST_CHECK base_status coll_tcp_links_open(coll_context *context,
+COLL_MUST_CHECK coll_status coll_tcp_links_open(coll_context *context,
                                                 const coll_context_options *options,
                                                 const bool *wanted, int64_t deadline_ns,
-                                                coll_conn **connections, base_error *reterr);
+                                                coll_conn **connections, coll_error *reterr);
 
 #endif

@@ -12,8 +12,8 @@ void coll_tcp_rank_text(const coll_context *context, int rank, char *text, size_
                    (unsigned)identity->pid);
 }
 
-base_status coll_tcp_records_check(const coll_context *context, coll_tcp_record *all,
-                                   base_error *reterr)
+coll_status coll_tcp_records_check(const coll_context *context, coll_tcp_record *all,
+                                   coll_error *reterr)
 {
     char one[128];
     char other[128];
@@ -22,11 +22,11 @@ base_status coll_tcp_records_check(const coll_context *context, coll_tcp_record 
         coll_tcp_rank_text(context, rank, one, sizeof one);
         record->address[sizeof record->address - 1] = '\0';
         if (record->auth > COLL_TCP_AUTH_OFF || record->has_key > 1) {
-            return base_fail(reterr, BASE_ERR_PEER, "%s sent a broken record", one);
+            return coll_fail(reterr, COLL_ERR_PEER, "%s sent a broken record", one);
         }
         if (record->auth != all[0].auth || record->has_key != all[0].has_key) {
             coll_tcp_rank_text(context, 0, other, sizeof other);
-            return base_fail(reterr, BASE_ERR_MISMATCH,
+            return coll_fail(reterr, COLL_ERR_MISMATCH,
                              "%s wants frames authenticated by '%s'%s, %s by '%s'%s", other,
                              coll_tcp_auth_name((coll_tcp_auth)all[0].auth),
                              all[0].has_key != 0 ? " and has the job's key" : "", one,
@@ -34,7 +34,7 @@ base_status coll_tcp_records_check(const coll_context *context, coll_tcp_record 
                              record->has_key != 0 ? " and has the job's key" : "");
         }
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 void coll_tcp_records_key(const uint8_t *job_key, const coll_tcp_record *all, int size,

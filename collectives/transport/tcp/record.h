@@ -21,8 +21,8 @@ typedef struct coll_tcp_record {
 void coll_tcp_rank_text(const coll_context *context, int rank, char *text, size_t size_bytes);
 
 /* Whether all records can be what ranks say; all ranks must agree on how frames are protected. */
-BASE_MUST_CHECK base_status coll_tcp_records_check(const coll_context *context,
-                                                   coll_tcp_record *all, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_tcp_records_check(const coll_context *context,
+                                                   coll_tcp_record *all, coll_error *reterr);
 
 /* The key of this context: everybody's shares, under the job's key if there is one. */
 void coll_tcp_records_key(const uint8_t *job_key, const coll_tcp_record *all, int size,

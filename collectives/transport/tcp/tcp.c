@@ -5,7 +5,7 @@
  * caller's loop (wait.c), which reads without blocking; where that has found nothing for long
  * enough, sleep polls all sockets. */
 #include "transport/tcp/tcp.h"
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -199,20 +199,20 @@ void coll_tcp_wake(coll_context *context)
     (void)!write(tcp->wake_fd, &one, sizeof one);
 }
 
-base_status coll_tcp_open(coll_context *context, const coll_context_options *options,
-                          const bool *wanted, int64_t deadline_ns, base_error *reterr)
+coll_status coll_tcp_open(coll_context *context, const coll_context_options *options,
+                          const bool *wanted, int64_t deadline_ns, coll_error *reterr)
 {
     coll_tcp *tcp = calloc(1, sizeof *tcp);
     if (tcp == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
     tcp->net.links = &tcp_net_links;
     context->net = tcp;
     tcp->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (tcp->wake_fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot make an eventfd");
+        return coll_fail_errno(reterr, errno, "cannot make an eventfd");
     }
-    const base_status status =
+    const coll_status status =
         coll_tcp_links_open(context, options, wanted, deadline_ns, tcp->connections, reterr);
     for (int rank = 0; rank < context->size; rank++) {
         if (tcp->connections[rank] != NULL) {
@@ -299,8 +299,8 @@ void coll_tcp_close(coll_context *context)
     context->net = NULL;
 }
 
-static base_status open_all(coll_context *context, const coll_context_options *options,
-                            int64_t deadline_ns, base_error *reterr)
+static coll_status open_all(coll_context *context, const coll_context_options *options,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     bool wanted[COLL_RANKS_MAX] = {false};
     for (int rank = 0; rank < context->size; rank++) {

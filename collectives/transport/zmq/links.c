@@ -42,9 +42,9 @@ typedef struct key_pair {
     uint8_t secret_key[KEY_BYTES];
 } key_pair;
 
-static base_status zmq_fail(base_error *reterr, const char *what)
+static coll_status zmq_fail(coll_error *reterr, const char *what)
 {
-    return base_fail(reterr, BASE_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+    return coll_fail(reterr, COLL_ERR_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
 static bool set_int(void *socket, int option, int value)
@@ -73,8 +73,8 @@ static bool set_curve(void *socket, const key_pair *keys, const uint8_t *server_
  * try, a socket that has connected would drop what came before the end and was not read yet. No
  * heartbeats: a stopped process is noticed by the deadline, and one that goes on before it must
  * find its connection. Without keys there is no CURVE. */
-static base_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
-                               int peer, base_error *reterr)
+static coll_status set_options(void *socket, const key_pair *keys, const uint8_t *server_key,
+                               int peer, coll_error *reterr)
 {
     const int64_t size_max = COLL_ZMQ_MESSAGE_BYTES_MAX + CURVE_BYTES;
     bool set = set_int(socket, ZMQ_LINGER, 0) && set_int(socket, ZMQ_SNDHWM, COLL_ZMQ_SEND_HWM) &&
@@ -86,19 +86,19 @@ static base_status set_options(void *socket, const key_pair *keys, const uint8_t
                set_int(socket, ZMQ_HEARTBEAT_IVL, 0) && set_int(socket, ZMQ_TCP_KEEPALIVE, 1) &&
                set_int(socket, ZMQ_BACKLOG, 16) && set_int(socket, ZMQ_IPV6, 1);
     set = set && (keys == NULL || set_curve(socket, keys, server_key, peer));
-    return set ? BASE_OK : zmq_fail(reterr, "cannot set up a socket");
+    return set ? COLL_OK : zmq_fail(reterr, "cannot set up a socket");
 }
 
-static base_status get_keys(const coll_context_options *options, key_pair *keys, base_error *reterr)
+static coll_status get_keys(const coll_context_options *options, key_pair *keys, coll_error *reterr)
 {
     if (options->curve_public_key != NULL) {
         memcpy(keys->public_key, options->curve_public_key, KEY_BYTES);
         memcpy(keys->secret_key, options->curve_secret_key, KEY_BYTES);
-        return BASE_OK;
+        return COLL_OK;
     }
     char public_text[KEY_TEXT_BYTES];
     char secret_text[KEY_TEXT_BYTES];
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (zmq_curve_keypair(public_text, secret_text) != 0 ||
         zmq_z85_decode(keys->public_key, public_text) == NULL ||
         zmq_z85_decode(keys->secret_key, secret_text) == NULL) {
@@ -109,7 +109,7 @@ static base_status get_keys(const coll_context_options *options, key_pair *keys,
 }
 
 /* A socket for a peer, and the monitor that tells of its end. */
-static base_status make_socket(coll_zmq_links *links, int peer, base_error *reterr)
+static coll_status make_socket(coll_zmq_links *links, int peer, coll_error *reterr)
 {
     links->sockets[peer] = zmq_socket(links->zmq, ZMQ_DEALER);
     if (links->sockets[peer] == NULL) {
@@ -119,23 +119,23 @@ static base_status make_socket(coll_zmq_links *links, int peer, base_error *rete
                                  reterr);
 }
 
-static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
-                              link_record *mine, base_error *reterr)
+static coll_status listen_for(coll_zmq_links *links, int peer, const key_pair *keys,
+                              link_record *mine, coll_error *reterr)
 {
     char endpoint[ENDPOINT_BYTES];
     size_t endpoint_bytes = sizeof endpoint;
-    base_status status = make_socket(links, peer, reterr);
+    coll_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = set_options(socket, keys, NULL, peer, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     const bool ipv6 = strchr(mine->address, ':') != NULL;
     (void)snprintf(endpoint, sizeof endpoint, ipv6 ? "tcp://[%s]:*" : "tcp://%s:*", mine->address);
     if (zmq_bind(socket, endpoint) != 0) {
-        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", endpoint,
+        return coll_fail(reterr, COLL_ERR_IO, "cannot listen on %s: %s", endpoint,
                          zmq_strerror(zmq_errno()));
     }
     if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, endpoint, &endpoint_bytes) != 0) {
@@ -144,22 +144,22 @@ static base_status listen_for(coll_zmq_links *links, int peer, const key_pair *k
     const char *colon = strrchr(endpoint, ':');
     (void)coll_zmq_monitor_read(links->monitors[peer], 0);
     mine->ports[peer] = colon != NULL ? (uint16_t)strtoul(colon + 1, NULL, 10) : 0;
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status connect_to(coll_context *context, coll_zmq_links *links, int peer,
-                              const key_pair *keys, const link_record *all, base_error *reterr)
+static coll_status connect_to(coll_context *context, coll_zmq_links *links, int peer,
+                              const key_pair *keys, const link_record *all, coll_error *reterr)
 {
     char endpoint[ENDPOINT_BYTES];
     char address[COLL_ADDRESS_BYTES];
     const link_record *theirs = &all[peer];
     const coll_identity *identity = &context->identities[peer];
-    base_status status = make_socket(links, peer, reterr);
+    coll_status status = make_socket(links, peer, reterr);
     void *socket = links->sockets[peer];
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = set_options(socket, keys, theirs->public_key, peer, reterr);
     }
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return status;
     }
     coll_address_reach(all[context->rank].address, theirs->address, address);
@@ -169,15 +169,15 @@ static base_status connect_to(coll_context *context, coll_zmq_links *links, int 
     const bool elsewhere = !coll_identity_same_host(identity, &context->identities[context->rank]);
     if (coll_address_is_any(theirs->address) ||
         (elsewhere && coll_address_is_loopback(theirs->address))) {
-        return base_fail(reterr, BASE_ERR_PEER,
+        return coll_fail(reterr, COLL_ERR_PEER,
                          "rank %d (host %s, pid %u) listens on %s, which no other host can reach",
                          peer, identity->host, (unsigned)identity->pid, theirs->address);
     }
     if (zmq_connect(socket, endpoint) != 0) {
-        return base_fail(reterr, BASE_ERR_IO, "cannot connect to rank %d at %s: %s", peer, endpoint,
+        return coll_fail(reterr, COLL_ERR_IO, "cannot connect to rank %d at %s: %s", peer, endpoint,
                          zmq_strerror(zmq_errno()));
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* Reads one ZAP request whole; how many frames it had. Frames over the limit are cut. */
@@ -237,8 +237,8 @@ static bool is_hello(void *socket)
            head.kind == COLL_FRAME_HELLO;
 }
 
-static base_status name_missing(const coll_context *context, const link_record *all,
-                                const bool *here, base_error *reterr)
+static coll_status name_missing(const coll_context *context, const link_record *all,
+                                const bool *here, coll_error *reterr)
 {
     char text[512] = "";
     size_t used = 0;
@@ -252,14 +252,14 @@ static base_status name_missing(const coll_context *context, const link_record *
             used += added > 0 ? (size_t)added : 0;
         }
     }
-    return base_fail(reterr, BASE_ERR_TIMEOUT, "no connection in time to %s", text);
+    return coll_fail(reterr, COLL_ERR_TIMEOUT, "no connection in time to %s", text);
 }
 
 /* Answers ZAP and reads first frames until every peer has sent one, and been sent ours: a peer's
  * may be here before ours could leave, and the peer would take whatever we send next for it. A rank
  * that has everybody's needs to answer no more: all ranks that connect to it have been let in. */
-static base_status exchange_hellos(coll_context *context, coll_zmq_links *links,
-                                   const link_record *all, int64_t deadline_ns, base_error *reterr)
+static coll_status exchange_hellos(coll_context *context, coll_zmq_links *links,
+                                   const link_record *all, int64_t deadline_ns, coll_error *reterr)
 {
     const coll_frame_head hello = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_HELLO};
     bool here[COLL_RANKS_MAX] = {false};
@@ -285,8 +285,8 @@ static base_status exchange_hellos(coll_context *context, coll_zmq_links *links,
                     .events = (short)(ZMQ_POLLIN | (said[rank] ? 0 : ZMQ_POLLOUT))};
             }
         }
-        const base_status aborted = coll_abort_check(context, reterr);
-        if (missing == 0 || aborted != BASE_OK) {
+        const coll_status aborted = coll_abort_check(context, reterr);
+        if (missing == 0 || aborted != COLL_OK) {
             return aborted;
         }
         if (base_now_ns() >= deadline_ns) {
@@ -297,17 +297,17 @@ static base_status exchange_hellos(coll_context *context, coll_zmq_links *links,
             answer_zap(context, links->zap, all);
         }
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status open_zmq(coll_zmq_links *links, bool plain, base_error *reterr)
+static coll_status open_zmq(coll_zmq_links *links, bool plain, coll_error *reterr)
 {
     if (!plain && zmq_has("curve") == 0) {
-        return base_fail(reterr, BASE_ERR_UNSUPPORTED, "this libzmq has no CURVE");
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "this libzmq has no CURVE");
     }
     links->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (links->wake_fd < 0) {
-        return base_fail_errno(reterr, errno, "cannot make an eventfd");
+        return coll_fail_errno(reterr, errno, "cannot make an eventfd");
     }
     links->zmq = zmq_ctx_new();
     links->zap = links->zmq != NULL ? zmq_socket(links->zmq, ZMQ_REP) : NULL;
@@ -315,7 +315,7 @@ static base_status open_zmq(coll_zmq_links *links, bool plain, base_error *reter
         zmq_bind(links->zap, "inproc://zeromq.zap.01") != 0) {
         return zmq_fail(reterr, "cannot start ZeroMQ");
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static bool reaches_beyond(const coll_context *context)
@@ -331,21 +331,21 @@ static bool reaches_beyond(const coll_context *context)
 }
 
 /* Some ranks with CURVE and some without would wait for each other until the deadline. */
-static base_status check_records(const coll_context *context, const link_record *all,
-                                 base_error *reterr)
+static coll_status check_records(const coll_context *context, const link_record *all,
+                                 coll_error *reterr)
 {
     for (int rank = 1; rank < context->size; rank++) {
         if (all[rank].plain != all[0].plain) {
             const coll_identity *identity = &context->identities[rank];
             const coll_identity *first = &context->identities[0];
-            return base_fail(reterr, BASE_ERR_MISMATCH,
+            return coll_fail(reterr, COLL_ERR_MISMATCH,
                              "rank 0 (host %s, pid %u) wants zmq %s, rank %d (host %s, pid %u) %s",
                              first->host, (unsigned)first->pid,
                              all[0].plain != 0 ? "plain" : "encrypted", rank, identity->host,
                              (unsigned)identity->pid, all[rank].plain != 0 ? "plain" : "encrypted");
         }
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 /* All are connected: sets the connections to what tcp's are set to. */
@@ -363,9 +363,9 @@ static void tune_connections(const coll_context *context, coll_zmq_links *links,
     }
 }
 
-base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
+coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                 const coll_context_options *options, int64_t deadline_ns,
-                                base_error *reterr)
+                                coll_error *reterr)
 {
     key_pair keys = {.public_key = {0}};
     const bool plain = options->tcp_auth == COLL_TCP_AUTH_OFF;
@@ -374,39 +374,39 @@ base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
     link_record *all = calloc((size_t)context->size, sizeof *all);
     links->own_rank = context->rank;
     links->encrypted = !plain;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (all == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", context->size);
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for %d ranks", context->size);
     }
     status = coll_interface_choose(options->interface, options->rendezvous_address,
                                    reaches_beyond(context), mine.address, reterr);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = open_zmq(links, plain, reterr);
     }
-    if (status == BASE_OK && !plain) {
+    if (status == COLL_OK && !plain) {
         status = get_keys(options, &keys, reterr);
     }
     memcpy(mine.public_key, keys.public_key, KEY_BYTES);
-    for (int peer = context->rank + 1; status == BASE_OK && peer < context->size; peer++) {
+    for (int peer = context->rank + 1; status == COLL_OK && peer < context->size; peer++) {
         status = listen_for(links, peer, used, &mine, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status =
             options->exchange(options->exchange_user, &mine, all, sizeof mine, deadline_ns, reterr);
     }
     for (int rank = 0; rank < context->size; rank++) {
         all[rank].address[COLL_ADDRESS_BYTES - 1] = '\0';
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = check_records(context, all, reterr);
     }
-    for (int peer = 0; status == BASE_OK && peer < context->rank; peer++) {
+    for (int peer = 0; status == COLL_OK && peer < context->rank; peer++) {
         status = connect_to(context, links, peer, used, all, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = exchange_hellos(context, links, all, deadline_ns, reterr);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         tune_connections(context, links, all);
     }
     explicit_bzero(&keys, sizeof keys);

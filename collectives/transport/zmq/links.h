@@ -30,9 +30,9 @@ typedef struct coll_zmq_links {
 } coll_zmq_links;
 
 /* Collective: one exchange, then connects every pair and waits for everybody's first frame. */
-BASE_MUST_CHECK base_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
+COLL_MUST_CHECK coll_status coll_zmq_links_open(coll_context *context, coll_zmq_links *links,
                                                 const coll_context_options *options,
-                                                int64_t deadline_ns, base_error *reterr);
+                                                int64_t deadline_ns, coll_error *reterr);
 
 /* Whether the connection to a rank has ended.
  * What came before its end may still wait to be read. */

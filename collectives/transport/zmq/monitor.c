@@ -21,8 +21,8 @@ typedef struct event {
     uint32_t value;
 } event;
 
-base_status coll_zmq_monitor_open(void *zmq, void *socket, int number, void **monitor,
-                                  base_error *reterr)
+coll_status coll_zmq_monitor_open(void *zmq, void *socket, int number, void **monitor,
+                                  coll_error *reterr)
 {
     const int none = 0;
     const int events =
@@ -32,10 +32,10 @@ base_status coll_zmq_monitor_open(void *zmq, void *socket, int number, void **mo
     *monitor = zmq_socket(zmq, ZMQ_PAIR);
     if (*monitor == NULL || zmq_setsockopt(*monitor, ZMQ_LINGER, &none, sizeof none) != 0 ||
         zmq_socket_monitor(socket, endpoint, events) != 0 || zmq_connect(*monitor, endpoint) != 0) {
-        return base_fail(reterr, BASE_ERR_IO, "cannot watch a socket: %s",
+        return coll_fail(reterr, COLL_ERR_IO, "cannot watch a socket: %s",
                          zmq_strerror(zmq_errno()));
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static uint16_t port_of(const struct sockaddr_storage *address)

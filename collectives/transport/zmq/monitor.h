@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 /* Opens the monitor of a new socket; `number` is its own among all of `zmq`. The caller closes it,
  * after it has stopped the socket's monitoring. */
-BASE_MUST_CHECK base_status coll_zmq_monitor_open(void *zmq, void *socket, int number,
-                                                  void **monitor, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_zmq_monitor_open(void *zmq, void *socket, int number,
+                                                  void **monitor, coll_error *reterr);
 
 /* Takes the news; sets what is connected by `port` (of this end or the other) to tcp's options, and
  * what listens. Port 0: none. Returns whether some connection has ended. */

@@ -211,7 +211,7 @@ static bool lend(coll_comm *comm, int rank, const coll_frame_head *head, zmq_msg
 {
     zmq_loan *loan = make_loan(comm->context, message);
     if (loan == NULL) {
-        (void)coll_comm_fail(comm, BASE_ERR_MEMORY, "no memory for frames");
+        (void)coll_comm_fail(comm, COLL_ERR_MEMORY, "no memory for frames");
         return true;
     }
     return coll_net_lend(comm, rank, head, (uint8_t *)zmq_msg_data(&loan->message) + at, loan);
@@ -376,12 +376,12 @@ static void net_wake(coll_context *context)
     (void)!write(state->links.wake_fd, &one, sizeof one);
 }
 
-static base_status net_open_context(coll_context *context, const coll_context_options *options,
-                                    int64_t deadline_ns, base_error *reterr)
+static coll_status net_open_context(coll_context *context, const coll_context_options *options,
+                                    int64_t deadline_ns, coll_error *reterr)
 {
     zmq_state *state = calloc(1, sizeof *state);
     if (state == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a context");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
     state->links.wake_fd = -1;
     state->net.links = &zmq_net_links;
@@ -390,11 +390,11 @@ static base_status net_open_context(coll_context *context, const coll_context_op
     context->net = state;
     state->scratch = aligned_alloc(64, COLL_FRAME_BODY_BYTES_MAX);
     if (state->scratch == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for frames");
+        return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for frames");
     }
-    const base_status status =
+    const coll_status status =
         coll_zmq_links_open(context, &state->links, options, deadline_ns, reterr);
-    for (int rank = 0; status == BASE_OK && rank < context->size; rank++) {
+    for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         state->net.remote[rank] = rank != context->rank;
     }
     return status;

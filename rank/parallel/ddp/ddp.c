@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "ringfence/coll_error.h"
 
 enum { ALGORITHM_BYTES = 128 };
 
@@ -66,6 +67,7 @@ static void name_algorithms(rank_ddp *ddp)
 
 static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_error *reterr)
 {
+    coll_error error;
     ddp->bucket_count = (ddp->param_count + ddp->bucket_elements - 1) / ddp->bucket_elements;
     if (ddp->bucket_count > RANK_DDP_BUCKETS_MAX) {
         return base_fail(reterr, BASE_ERR_LIMIT,
@@ -93,7 +95,8 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
             .algorithm = algorithm,
             .stream = ddp->device.backend->stream(ddp->device.queue),
         };
-        const base_status status = coll_op_create(ddp->comm, &desc, &made->op, reterr);
+        const base_status status =
+            coll_to_base(coll_op_create(ddp->comm, &desc, &made->op, &error), &error, reterr);
         if (status != BASE_OK) {
             return status;
         }
@@ -105,8 +108,10 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
 
 static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 {
+    coll_error error;
     const size_t size_bytes = ddp->param_count * sizeof(float);
-    const base_status status = coll_arena_create(ddp->comm, size_bytes, &ddp->arena, reterr);
+    const base_status status =
+        coll_to_base(coll_arena_create(ddp->comm, size_bytes, &ddp->arena, &error), &error, reterr);
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "gradient arena");
     }
@@ -139,6 +144,7 @@ static base_status make_levels(rank_ddp *ddp, base_error *reterr)
 /* Broadcasts rank 0's parameters, and checks by digest that all ranks have them. */
 static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr)
 {
+    coll_error error;
     const int size = coll_comm_size(ddp->comm);
     const rank_device *device = &ddp->device;
     uint8_t *mine = ddp->found->initial_digest;
@@ -147,7 +153,8 @@ static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for digests");
     }
     base_status status =
-        coll_broadcast(ddp->comm, params, ddp->param_count, COLL_FLOAT32, 0, reterr);
+        coll_to_base(coll_broadcast(ddp->comm, params, ddp->param_count, COLL_FLOAT32, 0, &error),
+                     &error, reterr);
     if (status == BASE_OK) {
         device->backend->digest(device->queue,
                                 &(rank_digest){.at = params,
@@ -156,7 +163,9 @@ static base_status share_params(rank_ddp *ddp, float *params, base_error *reterr
         status = device->backend->sync(device->queue, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_all_gather(ddp->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, reterr);
+        status = coll_to_base(
+            coll_all_gather(ddp->comm, mine, all, RANK_DIGEST_BYTES, COLL_UINT8, &error), &error,
+            reterr);
     }
     for (int rank = 1; status == BASE_OK && rank < size; rank++) {
         if (memcmp(all, all + (size_t)rank * RANK_DIGEST_BYTES, RANK_DIGEST_BYTES) != 0) {
@@ -297,18 +306,20 @@ static void keep_failure(rank_ddp *ddp, base_status status)
  * ones. */
 static void start_full_buckets(rank_ddp *ddp)
 {
+    coll_error error;
     const int64_t before_ns = base_now_ns();
     while (ddp->failed == BASE_OK && ddp->started_count < ddp->bucket_count &&
            ddp->buckets[ddp->started_count].missing == 0) {
         bucket *full = &ddp->buckets[ddp->started_count];
         BASE_ASSERT(!full->started);
-        keep_failure(ddp, coll_op_start(full->op, &ddp->error));
+        keep_failure(ddp, coll_to_base(coll_op_start(full->op, &error), &error, &ddp->error));
         full->started = true;
         ddp->started_count++;
     }
     if (ddp->failed == BASE_OK && ddp->started_count > 0) {
         bool done = false;
-        keep_failure(ddp, coll_op_test(ddp->buckets[0].op, &done, &ddp->error));
+        keep_failure(ddp, coll_to_base(coll_op_test(ddp->buckets[0].op, &done, &error), &error,
+                                       &ddp->error));
     }
     ddp->inside_ns += base_now_ns() - before_ns;
 }
@@ -342,8 +353,9 @@ void rank_ddp_ready(void *user, size_t offset, size_t count, rank_mark mark)
 
 base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *reterr)
 {
+    coll_error error;
     if (ddp->failed == BASE_OK && ddp->bracketed) {
-        keep_failure(ddp, coll_barrier(ddp->comm, &ddp->error));
+        keep_failure(ddp, coll_to_base(coll_barrier(ddp->comm, &error), &error, &ddp->error));
     }
     const int64_t before_ns = base_now_ns();
     const int64_t hidden_ns = ddp->inside_ns;
@@ -354,7 +366,8 @@ base_status rank_ddp_finish(rank_ddp *ddp, rank_ddp_times *times, base_error *re
                                 ddp->bucket_count - ddp->started_count, ddp->bucket_count);
     }
     for (size_t i = 0; ddp->failed == BASE_OK && i < ddp->bucket_count; i++) {
-        keep_failure(ddp, coll_op_wait(ddp->buckets[i].op, &ddp->error));
+        keep_failure(ddp,
+                     coll_to_base(coll_op_wait(ddp->buckets[i].op, &error), &error, &ddp->error));
     }
     times->allreduce_exposed_ns = base_now_ns() - before_ns;
     times->allreduce_ns = hidden_ns + times->allreduce_exposed_ns;
@@ -372,12 +385,16 @@ const float *rank_ddp_sums(const rank_ddp *ddp)
 
 base_status rank_ddp_sum(rank_ddp *ddp, double *values, size_t count, base_error *reterr)
 {
-    return coll_all_reduce(ddp->comm, values, values, count, COLL_FLOAT64, COLL_SUM, reterr);
+    coll_error error;
+    return coll_to_base(
+        coll_all_reduce(ddp->comm, values, values, count, COLL_FLOAT64, COLL_SUM, &error), &error,
+        reterr);
 }
 
 base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equal,
                              double *max_abs_difference, base_error *reterr)
 {
+    coll_error error;
     /* The sums are not needed any more, so their memory can take rank 0's parameters. */
     const rank_device *device = &ddp->device;
     float *reference = ddp->levels[0];
@@ -387,7 +404,9 @@ base_status rank_ddp_compare(rank_ddp *ddp, const float *params, bool *byte_equa
         status = device->backend->sync(device->queue, reterr);
     }
     if (status == BASE_OK) {
-        status = coll_broadcast(ddp->comm, reference, ddp->param_count, COLL_FLOAT32, 0, reterr);
+        status = coll_to_base(
+            coll_broadcast(ddp->comm, reference, ddp->param_count, COLL_FLOAT32, 0, &error), &error,
+            reterr);
     }
     if (status != BASE_OK) {
         return base_error_prepend(reterr, status, "comparing the parameters");

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "ringfence/coll_error.h"
 
 enum { LEAF_STEP = 32 }; /* RANK_PANEL of the backends */
 
@@ -44,6 +45,7 @@ int rank_tp_leaves(size_t units, int ranks)
 
 static void all_reduce(void *user, float *at, size_t count)
 {
+    coll_error error;
     rank_tp_group *group = user;
     if (group->comm == NULL || group->failed != BASE_OK) {
         return;
@@ -52,7 +54,8 @@ static void all_reduce(void *user, float *at, size_t count)
     BASE_ASSERT(count <= group->float_count - (size_t)(at - group->memory));
     const int64_t before_ns = base_now_ns();
     group->failed =
-        coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, &group->error);
+        coll_to_base(coll_all_reduce(group->comm, at, at, count, COLL_FLOAT32, COLL_SUM, &error),
+                     &error, &group->error);
     const rank_span span = {.begin_ns = before_ns, .end_ns = base_now_ns()};
     group->ns += span.end_ns - span.begin_ns;
     if (group->log != NULL) {
@@ -63,14 +66,16 @@ static void all_reduce(void *user, float *at, size_t count)
 /* A rank alone needs only plain memory. */
 static base_status make_memory(rank_tp_group *group, size_t float_count, base_error *reterr)
 {
+    coll_error error;
     if (group->comm == NULL) {
         group->memory = calloc(float_count, sizeof *group->memory);
         return group->memory != NULL
                    ? BASE_OK
                    : base_fail(reterr, BASE_ERR_MEMORY, "no memory for %zu floats", float_count);
     }
-    const base_status status =
-        coll_arena_create(group->comm, float_count * sizeof(float), &group->arena, reterr);
+    const base_status status = coll_to_base(
+        coll_arena_create(group->comm, float_count * sizeof(float), &group->arena, &error), &error,
+        reterr);
     if (status == BASE_OK) {
         group->memory = coll_arena_data(group->arena);
     }

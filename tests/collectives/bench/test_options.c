@@ -8,10 +8,10 @@
 
 enum { WORDS_MAX = 40 };
 
-static base_error error;
+static coll_error error;
 
 /* Splits `line` at its blanks and parses it. */
-static base_status parse(const char *line, bench_options *options, bench_command *command)
+static coll_status parse(const char *line, bench_options *options, bench_command *command)
 {
     static char words[512];
     char *argv[WORDS_MAX + 1] = {NULL};
@@ -176,7 +176,7 @@ static void test_refused(void **state)
     bench_options options;
     bench_command command;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_not_equal(parse(cases[i].line, &options, &command), BASE_OK);
+        assert_int_not_equal(parse(cases[i].line, &options, &command), COLL_OK);
         if (strstr(error.message, cases[i].says) == NULL) {
             fail_msg("%s: '%s' does not say '%s'", cases[i].line, error.message, cases[i].says);
         }

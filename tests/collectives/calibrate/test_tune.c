@@ -135,7 +135,7 @@ static void test_file_text(void **state)
         "between_byte_ns 6\nreduce_byte_ns 7\nstart_us 8e1\n";
     coll_costs costs;
     bool found = false;
-    base_error error;
+    coll_error error;
     assert_ok(coll_tune_file_parse(good, "k", &costs, &found, &error), &error);
     assert_true(found && costs.inside.byte_ns == 3.0 && costs.between.latency_us == 4.5 &&
                 costs.start_us == 80.0);
@@ -144,11 +144,11 @@ static void test_file_text(void **state)
     assert_ok(coll_tune_file_parse(good, "", &costs, &found, &error), &error);
     assert_false(found);
     assert_status(coll_tune_file_parse("[section]\n", "k", &costs, &found, &error),
-                  BASE_ERR_INVALID);
+                  COLL_ERR_INVALID);
     for (size_t cut = strlen("# libcoll costs 1\nkey k\n"); cut < sizeof good - 1; cut++) {
         char text[sizeof good] = "";
         memcpy(text, good, cut);
-        assert_status(coll_tune_file_parse(text, "k", &costs, &found, &error), BASE_ERR_INVALID);
+        assert_status(coll_tune_file_parse(text, "k", &costs, &found, &error), COLL_ERR_INVALID);
         assert_false(found);
     }
     static const char *const wrong[] = {"nan", "inf", "-1", "1e13", "", "7 7", "0x"};
@@ -156,7 +156,7 @@ static void test_file_text(void **state)
         char text[sizeof good + 8];
         (void)snprintf(text, sizeof text, "%.*s %s\nstart_us 8\n",
                        (int)(strstr(good, "reduce_byte_ns") - good) + 14, good, wrong[i]);
-        assert_status(coll_tune_file_parse(text, "k", &costs, &found, &error), BASE_ERR_INVALID);
+        assert_status(coll_tune_file_parse(text, "k", &costs, &found, &error), COLL_ERR_INVALID);
     }
 }
 
@@ -165,7 +165,8 @@ static void test_file_has_points(void **state)
 {
     (void)state;
     test_directory folder;
-    base_error error;
+    coll_error error;
+    base_error failure;
     coll_costs costs;
     bool found = false;
     void *text = NULL;
@@ -177,7 +178,7 @@ static void test_file_has_points(void **state)
     assert_ok(coll_tune_file_read(path, "k", &costs, &found, &error), &error);
     assert_non_null(setlocale(LC_ALL, "C"));
     assert_true(found && memcmp(&costs, &slow_between, sizeof costs) == 0);
-    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
     assert_non_null(strstr(text, "inside_message_us 0.5\n"));
     free(text);
     test_directory_remove(&folder);
@@ -185,7 +186,7 @@ static void test_file_has_points(void **state)
 
 typedef struct cached {
     const char *path;
-    base_status status;
+    coll_status status;
     double start_us;
     coll_algorithm algorithm; /* of the options */
     coll_algorithm in_use;
@@ -198,9 +199,9 @@ static void cached_body(test_rank *rank)
     coll_context_options options = test_rank_options(rank);
     options.tune_path = rank->rank == 0 ? c->path : NULL;
     options.algorithm = c->algorithm;
-    const base_status status = coll_context_create(&options, &context, &rank->error);
-    RANK_CHECK(rank, status == c->status || (status != BASE_OK && c->status != BASE_OK));
-    if (status == BASE_OK) {
+    const coll_status status = coll_context_create(&options, &context, &rank->error);
+    RANK_CHECK(rank, status == c->status || (status != COLL_OK && c->status != COLL_OK));
+    if (status == COLL_OK) {
         const coll_costs *costs = coll_tune_costs(context);
         RANK_CHECK(rank, c->start_us == 0 || (costs != NULL && costs->start_us == c->start_us));
         RANK_CHECK(rank, coll_context_algorithm(context) == c->in_use);
@@ -218,16 +219,16 @@ static void create_contexts(cached c, coll_transport transport)
 /* Another time to start in a file of costs. */
 static void change_start(const char *path, int start_us)
 {
-    base_error error;
+    base_error failure;
     void *text = NULL;
     size_t size_bytes = 0;
-    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
     char *last = strstr(text, "start_us ");
     assert_non_null(last);
     char changed[4096];
     const int used = snprintf(changed, sizeof changed, "%.*sstart_us %d\n",
                               (int)(last - (char *)text), (char *)text, start_us);
-    assert_ok(base_file_write(path, changed, (size_t)used, &error), &error);
+    assert_ok(base_file_write(path, changed, (size_t)used, &failure), &failure);
     free(text);
 }
 
@@ -237,7 +238,7 @@ static void test_file_is_used(void **state)
 {
     (void)state;
     test_directory folder;
-    base_error error;
+    base_error failure;
     void *text = NULL;
     size_t size_bytes = 0;
     test_directory_make(&folder);
@@ -245,13 +246,13 @@ static void test_file_is_used(void **state)
     create_contexts((cached){.path = path}, COLL_TRANSPORT_ZMQ);
     change_start(path, 4321);
     create_contexts((cached){.path = path, .start_us = 4321}, COLL_TRANSPORT_ZMQ);
-    assert_ok(base_file_write(path, "mine\n", 5, &error), &error);
-    create_contexts((cached){.path = path, .status = BASE_ERR_INVALID}, COLL_TRANSPORT_ZMQ);
-    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &error), &error);
+    assert_ok(base_file_write(path, "mine\n", 5, &failure), &failure);
+    create_contexts((cached){.path = path, .status = COLL_ERR_INVALID}, COLL_TRANSPORT_ZMQ);
+    assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
     assert_string_equal(text, "mine\n");
     free(text);
     create_contexts(
-        (cached){.path = test_directory_path(&folder, "no/such/folder"), .status = BASE_ERR_IO},
+        (cached){.path = test_directory_path(&folder, "no/such/folder"), .status = COLL_ERR_IO},
         COLL_TRANSPORT_ZMQ);
     test_directory_remove(&folder);
 }
@@ -292,7 +293,7 @@ static void test_full_disk(void **state)
     const struct rlimit small = {.rlim_cur = 20, .rlim_max = before.rlim_max};
     void (*const on_excess)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    create_contexts((cached){.path = path, .status = BASE_ERR_IO}, COLL_TRANSPORT_TCP);
+    create_contexts((cached){.path = path, .status = COLL_ERR_IO}, COLL_TRANSPORT_TCP);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     (void)signal(SIGXFSZ, on_excess);
     assert_int_not_equal(access(path, F_OK), 0);
@@ -308,7 +309,7 @@ static void test_environment(void **state)
     (void)state;
     static const char variable[] = "RINGFENCE_COLL_ALGORITHM";
     coll_context *context = NULL;
-    base_error error;
+    coll_error error;
     assert_int_equal(setenv(variable, "halving_doubling", 1), 0);
     create_contexts((cached){.in_use = COLL_ALGORITHM_HALVING_DOUBLING}, COLL_TRANSPORT_ZMQ);
     create_contexts((cached){.in_use = COLL_ALGORITHM_HALVING_DOUBLING}, COLL_TRANSPORT_SHM);
@@ -317,7 +318,7 @@ static void test_environment(void **state)
     assert_int_equal(setenv(variable, "fastest", 1), 0);
     const coll_context_options options = {
         .world_size = 1, .exchange = (coll_exchange)(uintptr_t)1 /* is not called */};
-    assert_status(coll_context_create(&options, &context, &error), BASE_ERR_INVALID);
+    assert_status(coll_context_create(&options, &context, &error), COLL_ERR_INVALID);
     assert_non_null(strstr(error.message, variable));
     assert_non_null(strstr(error.message, "fastest"));
     assert_non_null(strstr(error.message, "halving_doubling, two_level"));
@@ -330,7 +331,7 @@ static void disagree_body(test_rank *rank)
     coll_context *context = NULL;
     coll_context_options options = test_rank_options(rank);
     options.algorithm = rank->rank == 1 ? COLL_ALGORITHM_RING : COLL_ALGORITHM_AUTO;
-    RANK_CHECK(rank, coll_context_create(&options, &context, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, coll_context_create(&options, &context, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strstr(rank->error.message, "ring") != NULL &&
                          strstr(rank->error.message, "auto") != NULL);
 }

@@ -97,7 +97,7 @@ static void *reduce_elsewhere(void *argument)
     int32_t sum[100] = {0};
     sum[99] = rank->rank;
     if (coll_all_reduce(coll_context_world(rank->context), sum, sum, 100, COLL_INT32, COLL_SUM,
-                        &rank->error) != BASE_OK ||
+                        &rank->error) != COLL_OK ||
         sum[99] != rank->size * (rank->size - 1) / 2) {
         test_rank_fail(rank, "in another thread: %s", rank->error.message);
     }

@@ -26,21 +26,21 @@ typedef struct job {
 
 typedef struct report {
     int rank;
-    base_status status;
-    char text[BASE_ERROR_MESSAGE_BYTES];
+    coll_status status;
+    char text[COLL_ERROR_MESSAGE_BYTES];
 } report;
 
 /* The victim's part. */
 static void stop(const job *j, coll_comm *comm, const coll_op_desc *desc)
 {
-    base_error error;
+    coll_error error;
     coll_request *request = NULL;
     bool done = false;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (j->looks != AT_ONCE) {
         status = coll_start(comm, desc, &request, &error);
     }
-    for (int i = 0; i < j->looks && status == BASE_OK; i++) {
+    for (int i = 0; i < j->looks && status == COLL_OK; i++) {
         status = coll_request_test(&request, &done, &error);
     }
     (void)raise(SIGSTOP);
@@ -52,7 +52,7 @@ static int body(forked_rank *rank, void *user)
     const job *j = user;
     coll_context *context = NULL;
     report r = {.rank = rank->rank};
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     char byte = 0;
     const coll_context_options options = {.rank = rank->rank,
                                           .world_size = rank->size,
@@ -69,13 +69,13 @@ static int body(forked_rank *rank, void *user)
                                .algorithm = j->algorithm};
     (void)close(j->over[1]);
     r.status = coll_context_create(&options, &context, &error);
-    if (r.status == BASE_OK) {
+    if (r.status == COLL_OK) {
         r.status = coll_barrier(coll_context_world(context), &error);
     }
-    if (r.status == BASE_OK && rank->rank == j->victim) {
+    if (r.status == COLL_OK && rank->rank == j->victim) {
         stop(j, coll_context_world(context), &desc);
     }
-    if (r.status == BASE_OK) {
+    if (r.status == COLL_OK) {
         r.status = coll_run(coll_context_world(context), &desc, &error);
     }
     memcpy(r.text, error.message, sizeof r.text);
@@ -96,7 +96,7 @@ static bool blames(const report *r, int victim)
     const char *named = strstr(r->text, "waiting for ");
     (void)snprintf(wanted, sizeof wanted, "waiting for rank %d (", victim);
     (void)snprintf(own, sizeof own, "rank %d (", r->rank);
-    if (r->status != BASE_ERR_TIMEOUT || named == NULL) {
+    if (r->status != COLL_ERR_TIMEOUT || named == NULL) {
         return false;
     }
     const char *end = strchr(named, ')'); /* of the first rank */
@@ -112,7 +112,7 @@ static bool blames(const report *r, int victim)
 static int play(job *j)
 {
     pid_t pids[RANKS];
-    base_error error;
+    coll_error error;
     report r;
     int right = 0;
     assert_int_equal(pipe(j->reports), 0);
@@ -126,7 +126,7 @@ static int play(job *j)
         if (!is_right) {
             print_message("over %s, %s × %zu, rank %d stopped after %d looks; rank %d: %s: %s\n",
                           coll_transport_name(j->transport), coll_algorithm_name(j->algorithm),
-                          j->count, j->victim, j->looks, r.rank, base_status_name(r.status),
+                          j->count, j->victim, j->looks, r.rank, coll_status_name(r.status),
                           r.text);
         }
     }

@@ -99,15 +99,15 @@ static bool is_right(const coll_op_desc *d, unsigned round, int rank, int size)
 }
 
 /* The operation that was made for it earlier, started; or the same blocking, recalled. */
-static base_status start(scene *s, coll_op **op, const coll_op_desc *desc)
+static coll_status start(scene *s, coll_op **op, const coll_op_desc *desc)
 {
-    base_error *error = &s->rank->error;
+    coll_error *error = &s->rank->error;
     if (draw(&s->own, 3) == 0) {
         return coll_run(s->comm, desc, error);
     }
-    base_status status = *op != NULL ? BASE_OK : coll_op_create(s->comm, desc, op, error);
-    status = status == BASE_OK ? coll_op_start(*op, error) : status;
-    return status == BASE_OK ? coll_op_wait(*op, error) : status;
+    coll_status status = *op != NULL ? COLL_OK : coll_op_create(s->comm, desc, op, error);
+    status = status == COLL_OK ? coll_op_start(*op, error) : status;
+    return status == COLL_OK ? coll_op_wait(*op, error) : status;
 }
 
 /* The buffer at the same offset in the other arena. */
@@ -156,7 +156,7 @@ static bool one(scene *s, unsigned round)
         send[i] = element(round, me, i);
     }
     memset(s->memory[to] + BUFFER_BYTES, 0xee, BUFFER_BYTES);
-    if (start(s, &s->ops[s->kind][s->length][from][to], &desc) != BASE_OK) {
+    if (start(s, &s->ops[s->kind][s->length][from][to], &desc) != COLL_OK) {
         test_rank_fail(s->rank, "round %u: %s", round, s->rank->error.message);
         return false;
     }
@@ -183,7 +183,7 @@ static bool renew(scene *s, uint32_t arena)
     coll_arena_destroy(s->arenas[arena]);
     s->arenas[arena] = NULL;
     if (coll_arena_create(s->comm, (size_t)4 * BUFFER_BYTES, &s->arenas[arena], &s->rank->error) !=
-        BASE_OK) {
+        COLL_OK) {
         test_rank_fail(s->rank, "an arena: %s", s->rank->error.message);
         return false;
     }
@@ -251,11 +251,11 @@ static void stale_body(test_rank *rank)
     }
     coll_arena_destroy(arena);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
-    base_status status = coll_op_start(op, &rank->error);
-    if (status == BASE_OK) {
+    coll_status status = coll_op_start(op, &rank->error);
+    if (status == COLL_OK) {
         status = coll_op_wait(op, &rank->error);
     }
-    RANK_CHECK(rank, status == BASE_ERR_PEER);
+    RANK_CHECK(rank, status == COLL_ERR_PEER);
     RANK_CHECK(rank, strstr(rank->error.message, "rank 0 posted a buffer") != NULL);
     coll_op_destroy(op);
     free(own);

@@ -118,15 +118,15 @@ static void calls_that_are_alike_are_not_the_same(void **state)
 
 /* ---- options ---- */
 
-static base_status never(void *user, const void *mine, void *all, size_t size_bytes,
-                         int64_t deadline_ns, base_error *reterr)
+static coll_status never(void *user, const void *mine, void *all, size_t size_bytes,
+                         int64_t deadline_ns, coll_error *reterr)
 {
     (void)user;
     (void)mine;
     (void)all;
     (void)size_bytes;
     (void)deadline_ns;
-    return base_fail(reterr, BASE_ERR_STATE, "the exchange was called");
+    return coll_fail(reterr, COLL_ERR_STATE, "the exchange was called");
 }
 
 static void options_that_cannot_be_are_refused(void **state)
@@ -148,15 +148,15 @@ static void options_that_cannot_be_are_refused(void **state)
     };
     const coll_context_options good = {.rank = 63, .world_size = 64, .exchange = never};
     coll_context *context = NULL;
-    base_error error;
+    coll_error error;
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         error.message[0] = '\0';
-        assert_status(coll_context_create(&cases[i], &context, &error), BASE_ERR_INVALID);
+        assert_status(coll_context_create(&cases[i], &context, &error), COLL_ERR_INVALID);
         assert_true(error.message[0] != '\0');
         assert_null(context);
     }
-    assert_status(coll_context_create(&good, &context, &error), BASE_ERR_STATE);
+    assert_status(coll_context_create(&good, &context, &error), COLL_ERR_STATE);
     assert_non_null(strstr(error.message, "connecting 64 ranks: the exchange was called"));
 }
 
@@ -167,7 +167,7 @@ static void one_rank_body(test_rank *rank)
     coll_context_options options = test_rank_options(rank);
     options.rank = 1;
     RANK_CHECK(rank,
-               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+               coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, says(rank, message) && says(rank, "takes itself for rank 1 of 2"));
 }
 
@@ -191,7 +191,7 @@ static void lists_body(test_rank *rank)
     coll_comm *comm = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         RANK_CHECK(rank, coll_comm_create(rank->context, cases[i].ranks, cases[i].count, &comm,
-                                          &rank->error) == BASE_ERR_INVALID);
+                                          &rank->error) == COLL_ERR_INVALID);
         RANK_CHECK(rank, comm == NULL);
     }
     for (int i = 0; i < LISTS; i++) { /* alone, and together in either order */
@@ -221,7 +221,7 @@ static void arenas_body(test_rank *rank)
     for (int i = 0; i < ARENAS_MAX; i++) {
         RANK_OK(rank, coll_arena_create(comm, i == 0 ? 0 : 100, &arenas[i], &rank->error));
     }
-    RANK_CHECK(rank, coll_arena_create(comm, 100, &more, &rank->error) == BASE_ERR_LIMIT);
+    RANK_CHECK(rank, coll_arena_create(comm, 100, &more, &rank->error) == COLL_ERR_LIMIT);
     RANK_CHECK(rank, more == NULL && says(rank, "more than 64 arenas"));
     coll_arena_destroy(arenas[7]);
     RANK_OK(rank, coll_arena_create(comm, 100, &arenas[7], &rank->error));
@@ -233,10 +233,10 @@ static void arenas_body(test_rank *rank)
         coll_arena_destroy(arenas[i]);
     }
     /* Too large for anybody: a later rank may have it from the other. */
-    RANK_CHECK(rank, coll_arena_create(comm, SIZE_MAX, &more, &rank->error) != BASE_OK);
+    RANK_CHECK(rank, coll_arena_create(comm, SIZE_MAX, &more, &rank->error) != COLL_OK);
     RANK_CHECK(rank, more == NULL && says(rank, "18446744073709551615 bytes are too many"));
-    const base_status status = coll_barrier(comm, &rank->error);
-    RANK_CHECK(rank, status == BASE_ERR_LIMIT || status == BASE_ERR_PEER);
+    const coll_status status = coll_barrier(comm, &rank->error);
+    RANK_CHECK(rank, status == COLL_ERR_LIMIT || status == COLL_ERR_PEER);
 }
 
 static void arenas_have_their_limits(void **state)
@@ -262,7 +262,7 @@ static void again_body(test_rank *rank)
     RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
     if (rank->rank == 0) { /* which cannot end before the other has begun */
         RANK_OK(rank, coll_op_start(op, &rank->error));
-        RANK_CHECK(rank, coll_op_start(op, &rank->error) == BASE_ERR_STATE);
+        RANK_CHECK(rank, coll_op_start(op, &rank->error) == COLL_ERR_STATE);
         RANK_CHECK(rank, says(rank, "under way already"));
         RANK_OK(rank, coll_op_test(op, &done, &rank->error));
         RANK_CHECK(rank, !done);
@@ -279,10 +279,10 @@ static void again_body(test_rank *rank)
     RANK_CHECK(rank, done);
     RANK_OK(rank, coll_request_wait(&none, &rank->error));
     desc.kind = (coll_kind)99;
-    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
     desc.kind = COLL_ALL_REDUCE;
     desc.algorithm = (coll_algorithm)99;
-    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_start(comm, &desc, &none, &rank->error) == COLL_ERR_INVALID);
     RANK_CHECK(rank, none == NULL);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
 }
@@ -330,15 +330,15 @@ static void dropped_body(test_rank *rank)
         RANK_OK(rank, coll_op_start(op, &rank->error));
         coll_op_destroy(op);
         atomic_store(&dropped, true);
-        RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_STATE);
+        RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_STATE);
         RANK_CHECK(rank, says(rank, "destroyed under way"));
     } else {
         await(&dropped);
-        base_status status = coll_run(comm, &desc, &rank->error);
-        if (status == BASE_OK) { /* rank 0 had given its part */
+        coll_status status = coll_run(comm, &desc, &rank->error);
+        if (status == COLL_OK) { /* rank 0 had given its part */
             status = coll_barrier(comm, &rank->error);
         }
-        RANK_CHECK(rank, status == BASE_ERR_PEER);
+        RANK_CHECK(rank, status == COLL_ERR_PEER);
         RANK_CHECK(rank, says(rank, "rank 0 (host") && says(rank, "destroyed under way"));
         atomic_store(&received, true);
     }
@@ -370,9 +370,9 @@ static void abort_body(test_rank *rank)
     await(&passed);
     if (rank->rank == 0) {
         coll_context_abort(rank->context, "no more money");
-        RANK_CHECK(rank, coll_context_progress(rank->context, &rank->error) == BASE_ERR_ABORTED);
+        RANK_CHECK(rank, coll_context_progress(rank->context, &rank->error) == COLL_ERR_ABORTED);
     }
-    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
+    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_ABORTED);
     RANK_CHECK(rank, says(rank, message));
     RANK_CHECK(rank, rank->rank == 0 || says(rank, "rank 0 (host"));
     if (rank->rank == 1) {
@@ -391,7 +391,7 @@ static void an_abort_is_told(void **state)
 
 static void names_lead_back(void **state)
 {
-    base_error error;
+    coll_error error;
     (void)state;
     for (coll_kind kind = COLL_ALL_REDUCE; kind <= COLL_RECEIVE; kind++) {
         coll_kind back = (coll_kind)-1;
@@ -409,9 +409,9 @@ static void names_lead_back(void **state)
         assert_int_equal(back, reduce);
     }
     coll_kind kept = COLL_GATHER;
-    assert_status(coll_kind_parse("all", &kept, &error), BASE_ERR_INVALID);
+    assert_status(coll_kind_parse("all", &kept, &error), COLL_ERR_INVALID);
     assert_int_equal(kept, COLL_GATHER);
-    assert_string_equal(coll_status_name(BASE_ERR_TIMEOUT), "timeout");
+    assert_string_equal(coll_status_name(COLL_ERR_TIMEOUT), "timeout");
 }
 
 int main(void)

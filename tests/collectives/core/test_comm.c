@@ -20,7 +20,7 @@ static bool works(test_rank *rank, coll_comm *comm)
 {
     int32_t value = 1;
     return coll_all_reduce(comm, &value, &value, 1, COLL_INT32, COLL_SUM, &rank->error) ==
-               BASE_OK &&
+               COLL_OK &&
            value == coll_comm_size(comm);
 }
 
@@ -37,15 +37,15 @@ static void late_body(test_rank *rank)
     if (rank->rank == 1) {
         (void)sem_wait(&over);
     }
-    base_status status = coll_comm_create(rank->context, both, 2, &comm, &rank->error);
+    coll_status status = coll_comm_create(rank->context, both, 2, &comm, &rank->error);
     if (rank->rank == 0) {
         (void)sem_post(&over);
     }
-    if (status == BASE_OK && rank->rank == 1) { /* over sockets, if the flag alone is here yet */
+    if (status == COLL_OK && rank->rank == 1) { /* over sockets, if the flag alone is here yet */
         status = coll_barrier(comm, &rank->error);
         coll_comm_destroy(comm);
     }
-    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
     RANK_OK(rank, coll_comm_create(rank->context, both, 2, &comm, &rank->error));
     RANK_OK(rank, coll_comm_create(rank->context, both, 2, &second, &rank->error));
     RANK_CHECK(rank, works(rank, comm) && works(rank, second));
@@ -108,18 +108,18 @@ static void lists_may_be_many(void **state)
 
 enum { RANKS = 4, VICTIM = 1 };
 
-static base_status shrink(forked_rank *rank, coll_context *context, base_error *error)
+static coll_status shrink(forked_rank *rank, coll_context *context, coll_error *error)
 {
     static const int left[] = {0, 2, 3};
     coll_comm *comm = NULL;
     int32_t values[RANKS] = {0};
     const int32_t own = 10 + rank->rank;
-    base_status status = coll_comm_create(context, left, RANKS - 1, &comm, error);
-    for (int i = 0; i < 100 && status == BASE_OK; i++) {
+    coll_status status = coll_comm_create(context, left, RANKS - 1, &comm, error);
+    for (int i = 0; i < 100 && status == COLL_OK; i++) {
         status = coll_all_gather(comm, &own, values, 1, COLL_INT32, error);
     }
-    if (status == BASE_OK && (values[0] != 10 || values[1] != 12 || values[2] != 13)) {
-        status = base_fail(error, BASE_ERR_STATE, "wrong values");
+    if (status == COLL_OK && (values[0] != 10 || values[1] != 12 || values[2] != 13)) {
+        status = coll_fail(error, COLL_ERR_STATE, "wrong values");
     }
     coll_comm_destroy(comm);
     return status;
@@ -128,33 +128,33 @@ static base_status shrink(forked_rank *rank, coll_context *context, base_error *
 static int shrink_body(forked_rank *rank, void *user)
 {
     coll_context *context = NULL;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     const coll_context_options options = {.rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,
                                           .transport = *(const coll_transport *)user,
                                           .timeout_ns = 20 * BASE_NS_PER_S};
-    base_status status = coll_context_create(&options, &context, &error);
-    if (status == BASE_OK) {
+    coll_status status = coll_context_create(&options, &context, &error);
+    if (status == COLL_OK) {
         status = coll_barrier(coll_context_world(context), &error);
     }
     if (rank->rank == VICTIM) {
         (void)raise(SIGKILL);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_barrier(coll_context_world(context), &error);
     }
-    const bool lost = status == BASE_ERR_PEER && strstr(error.message, "rank 1 (host") != NULL;
+    const bool lost = status == COLL_ERR_PEER && strstr(error.message, "rank 1 (host") != NULL;
     if (lost) {
         status = shrink(rank, context, &error);
     }
-    if (!lost || status != BASE_OK) {
-        (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, base_status_name(status),
+    if (!lost || status != COLL_OK) {
+        (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, coll_status_name(status),
                       error.message);
     }
     coll_context_destroy(context);
-    return lost && status == BASE_OK ? 0 : 1;
+    return lost && status == COLL_OK ? 0 : 1;
 }
 
 static void the_others_go_on(void **state)
@@ -163,7 +163,7 @@ static void the_others_go_on(void **state)
     for (int t = 0; t < TRANSPORTS; t++) {
         coll_transport transport = transports[t];
         pid_t pids[RANKS];
-        base_error error;
+        coll_error error;
         assert_ok(forked_start(RANKS, shrink_body, &transport, pids, &error), &error);
         for (int r = 0; r < RANKS; r++) {
             int status = 0;

@@ -102,7 +102,7 @@ static void count_body(test_rank *rank)
     RANK_CHECK(rank, counted(world, &expected));
     RANK_CHECK(rank, counted(split, &(calls){.of = {0}}));
     RANK_CHECK(rank,
-               coll_all_reduce(world, NULL, NULL, 1, COLL_FLOAT32, COLL_SUM, NULL) != BASE_OK);
+               coll_all_reduce(world, NULL, NULL, 1, COLL_FLOAT32, COLL_SUM, NULL) != COLL_OK);
     RANK_CHECK(rank, counted(world, &expected)); /* refused, and not begun */
     RANK_CHECK(rank, coll_comm_operations(world, (coll_kind)0) == 0);
     coll_arena_destroy(arena);

@@ -62,7 +62,7 @@ static void steady_body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     coll_arena *arena = NULL;
     coll_request *request = NULL;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     RANK_OK(rank, coll_arena_create(comm, sizeof memory[0], &arena, &rank->error));
     int32_t *data = s->arena ? coll_arena_data(arena) : memory[rank->rank];
     const bool message = s->kind == COLL_SEND;
@@ -79,7 +79,7 @@ static void steady_body(test_rank *rank)
         RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
         atomic_store(&begun, 1);
         status = coll_request_wait(&request, &rank->error); /* may have all it needs */
-        RANK_CHECK(rank, status == BASE_OK || status == BASE_ERR_TIMEOUT);
+        RANK_CHECK(rank, status == COLL_OK || status == COLL_ERR_TIMEOUT);
         return;
     }
     while (atomic_load(&begun) == 0) {
@@ -92,11 +92,11 @@ static void steady_body(test_rank *rank)
         status = coll_run(comm, &desc, &rank->error);
     } else {
         status = coll_start(comm, &desc, &request, &rank->error);
-        status = status == BASE_OK ? coll_request_wait(&request, &rank->error) : status;
+        status = status == COLL_OK ? coll_request_wait(&request, &rank->error) : status;
     }
     is_watched = false;
     is_late = false;
-    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
     RANK_CHECK(rank, strstr(rank->error.message, "no end after") != NULL);
     RANK_CHECK(rank, pieces <= PIECES_MAX);
 }

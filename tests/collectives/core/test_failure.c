@@ -60,22 +60,22 @@ static void mismatch_body(test_rank *rank)
     }
     coll_op *op = NULL;
     RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
-    base_status status = coll_op_start(op, &rank->error); /* may know already */
-    if (status == BASE_OK) {
+    coll_status status = coll_op_start(op, &rank->error); /* may know already */
+    if (status == COLL_OK) {
         status = coll_op_wait(op, &rank->error);
     }
-    if (status == BASE_OK && which == DIFFERENT_ROOT) {
+    if (status == COLL_OK && which == DIFFERENT_ROOT) {
         status = coll_barrier(comm, &rank->error); /* who waits for nobody learns it now */
     }
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, texts[which]));
     RANK_CHECK(rank, has(rank->error.message, " auto (")); /* as rank 0, and 2, has said */
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host") ||
                          has(rank->error.message, "rank 2 (host"));
     coll_op_destroy(op);
-    base_error again;
-    RANK_CHECK(rank, coll_barrier(comm, &again) == BASE_ERR_MISMATCH);
+    coll_error again;
+    RANK_CHECK(rank, coll_barrier(comm, &again) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
 }
 
@@ -103,7 +103,7 @@ static void parts_body(test_rank *rank)
                                .counts = parts[rank->rank == 1],
                                .type = COLL_FLOAT32,
                                .reduce = COLL_SUM};
-    RANK_CHECK(rank, coll_run(comm, &desc, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, coll_run(comm, &desc, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "× 60 in parts "));
 }
@@ -130,12 +130,12 @@ static void two_roots_body(test_rank *rank)
     static float memory[2][LONG_COUNT];
     const size_t count = *(const size_t *)rank->user;
     coll_comm *comm = coll_context_world(rank->context);
-    base_status status =
+    coll_status status =
         coll_broadcast(comm, memory[rank->rank], count, COLL_FLOAT32, rank->rank, &rank->error);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_barrier(comm, &rank->error);
     }
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "ranks disagree on operation #2: "));
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
@@ -190,10 +190,10 @@ static void absent_body(test_rank *rank)
         }
         return;
     }
-    const base_status status =
+    const coll_status status =
         coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM, &rank->error);
     (void)sem_post(over);
-    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
     RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2 (4 bytes"));
     RANK_CHECK(rank, has(rank->error.message, "waiting for rank 2 (host"));
     RANK_CHECK(rank, has(rank->error.message, "; arrived: rank 0 (host"));
@@ -234,13 +234,13 @@ static void one_deadline_body(test_rank *rank)
             RANK_OK(rank, coll_start(comms[i], &desc, &requests[i], &rank->error));
         }
         const int64_t begin_ns = base_now_ns();
-        const base_status status = coll_request_wait_all(requests, COMMS, &rank->error);
+        const coll_status status = coll_request_wait_all(requests, COMMS, &rank->error);
         const int64_t took_ns = base_now_ns() - begin_ns;
         (void)sem_post(&over);
-        RANK_CHECK(rank, status == BASE_ERR_TIMEOUT && took_ns < COMMS / 2 * BASE_NS_PER_S);
+        RANK_CHECK(rank, status == COLL_ERR_TIMEOUT && took_ns < COMMS / 2 * BASE_NS_PER_S);
         for (int i = 0; i < COMMS; i++) {
             RANK_CHECK(rank, requests[i] == NULL);
-            RANK_CHECK(rank, coll_barrier(comms[i], &rank->error) == BASE_ERR_TIMEOUT);
+            RANK_CHECK(rank, coll_barrier(comms[i], &rank->error) == COLL_ERR_TIMEOUT);
         }
     } else {
         (void)sem_wait(&over);
@@ -268,7 +268,7 @@ static void left_body(test_rank *rank)
         return;
     }
     RANK_CHECK(rank, coll_all_reduce(comm, &value, &value, 1, COLL_FLOAT32, COLL_SUM,
-                                     &rank->error) == BASE_ERR_PEER);
+                                     &rank->error) == COLL_ERR_PEER);
     RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
     RANK_CHECK(rank, has(rank->error.message, "has gone"));
     RANK_CHECK(rank, has(rank->error.message, "all_reduce float × 1 sum direct #2"));
@@ -317,15 +317,15 @@ static void abort_body(test_rank *rank)
     }
     j->context = rank->context;
     const int started = pthread_create(&helper, NULL, abort_when_described, j);
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (started == 0) {
         status = coll_barrier(comm, &rank->error);
         (void)pthread_join(helper, NULL);
     }
     (void)sem_post(&j->over);
-    RANK_CHECK(rank, status == BASE_ERR_ABORTED && j->described);
+    RANK_CHECK(rank, status == COLL_ERR_ABORTED && j->described);
     RANK_CHECK(rank, has(rank->error.message, "the test says so"));
-    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == BASE_ERR_ABORTED);
+    RANK_CHECK(rank, coll_barrier(comm, &rank->error) == COLL_ERR_ABORTED);
     coll_context_describe(rank->context, text, sizeof text);
     RANK_CHECK(rank, text[0] == '\0');
 }
@@ -362,29 +362,29 @@ static void misuse_body(test_rank *rank)
     coll_op_desc bad = good;
     bool done = false;
     bad.recv = data + 1;
-    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
     bad = good;
     bad.send = NULL;
-    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
     bad = good;
     bad.type = (coll_type)99;
-    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
     bad = good;
     bad.count = SIZE_MAX / 2;
-    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
     bad = good;
     bad.stream = &done;
-    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_UNSUPPORTED);
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
     bad = (coll_op_desc){.kind = COLL_BROADCAST,
                          .send = data,
                          .recv = data,
                          .count = 1,
                          .type = COLL_UINT8,
                          .root = 2};
-    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == BASE_ERR_INVALID);
+    RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_INVALID);
     RANK_OK(rank, coll_op_create(comm, &good, &op, &rank->error));
-    RANK_CHECK(rank, coll_op_test(op, &done, &rank->error) == BASE_ERR_STATE);
-    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == BASE_ERR_STATE);
+    RANK_CHECK(rank, coll_op_test(op, &done, &rank->error) == COLL_ERR_STATE);
+    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == COLL_ERR_STATE);
     coll_op_destroy(op);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
 }
@@ -402,7 +402,7 @@ static void disagree_body(test_rank *rank)
     coll_context_options options = test_rank_options(rank);
     options.transport = rank->rank == 0 ? COLL_TRANSPORT_SHM : COLL_TRANSPORT_ZMQ;
     RANK_CHECK(rank,
-               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+               coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "zmq") && has(rank->error.message, "shm"));
 }
 
@@ -412,8 +412,8 @@ static void test_transports_disagree(void **state)
     test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, disagree_body);
 }
 
-static base_status fail_silently(void *user, const void *mine, void *all, size_t size_bytes,
-                                 int64_t deadline_ns, base_error *reterr)
+static coll_status fail_silently(void *user, const void *mine, void *all, size_t size_bytes,
+                                 int64_t deadline_ns, coll_error *reterr)
 {
     (void)user;
     (void)mine;
@@ -421,7 +421,7 @@ static base_status fail_silently(void *user, const void *mine, void *all, size_t
     (void)size_bytes;
     (void)deadline_ns;
     (void)reterr;
-    return BASE_ERR_PEER;
+    return COLL_ERR_PEER;
 }
 
 /* What stood in the caller's error before is not made part of the message. */
@@ -429,49 +429,49 @@ static void test_silent_exchange(void **state)
 {
     (void)state;
     coll_context *context = NULL;
-    base_error error;
+    coll_error error;
     const coll_context_options options = {.world_size = 2, .exchange = fail_silently};
     memset(&error, 'x', sizeof error);
-    assert_status(coll_context_create(&options, &context, &error), BASE_ERR_PEER);
+    assert_status(coll_context_create(&options, &context, &error), COLL_ERR_PEER);
     assert_string_equal(error.message, "connecting 2 ranks: the exchange failed");
-    assert_status(coll_context_create(&options, &context, NULL), BASE_ERR_PEER);
+    assert_status(coll_context_create(&options, &context, NULL), COLL_ERR_PEER);
 }
 
-static base_status exchange_alone(void *user, const void *mine, void *all, size_t size_bytes,
-                                  int64_t deadline_ns, base_error *reterr)
+static coll_status exchange_alone(void *user, const void *mine, void *all, size_t size_bytes,
+                                  int64_t deadline_ns, coll_error *reterr)
 {
     (void)user;
     (void)deadline_ns;
     (void)reterr;
     memcpy(all, mine, size_bytes);
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void test_success_has_no_texts(void **state)
 {
     (void)state;
     coll_context *context = NULL;
-    base_error error = {.status = BASE_OK, .message = ""};
+    coll_error error = {.status = COLL_OK, .message = ""};
     const coll_context_options options = {.world_size = 1, .exchange = exchange_alone};
-    assert_status(coll_context_create(&options, &context, &error), BASE_OK);
+    assert_status(coll_context_create(&options, &context, &error), COLL_OK);
     coll_context_destroy(context);
-    assert_int_equal(error.status, BASE_OK);
+    assert_int_equal(error.status, COLL_OK);
     assert_string_equal(error.message, "");
 }
 
 static void test_names(void **state)
 {
     (void)state;
-    base_error error;
+    coll_error error;
     coll_algorithm algorithm = COLL_ALGORITHM_AUTO;
     coll_transport transport = COLL_TRANSPORT_AUTO;
     assert_ok(coll_algorithm_parse("tree", &algorithm, &error), &error);
     assert_int_equal(algorithm, COLL_ALGORITHM_TREE);
     assert_ok(coll_transport_parse("zmq", &transport, &error), &error);
     assert_int_equal(transport, COLL_TRANSPORT_ZMQ);
-    assert_status(coll_algorithm_parse("fast", &algorithm, &error), BASE_ERR_INVALID);
+    assert_status(coll_algorithm_parse("fast", &algorithm, &error), COLL_ERR_INVALID);
     assert_true(has(error.message, "ring, tree, direct"));
-    assert_status(coll_transport_parse("", &transport, &error), BASE_ERR_INVALID);
+    assert_status(coll_transport_parse("", &transport, &error), COLL_ERR_INVALID);
     assert_string_equal(coll_algorithm_name(COLL_ALGORITHM_RING), "ring");
     assert_int_equal(coll_type_size_bytes(COLL_INT64), 8);
     assert_int_equal(coll_type_size_bytes((coll_type)77), 0);

@@ -74,31 +74,31 @@ static void two_roots_body(test_rank *rank)
     atomic_store(&notified, 0);
     RANK_OK(rank, coll_comm_split(comm, 0, rank->rank, &other, &rank->error));
     RANK_OK(rank, coll_barrier(other, &rank->error));
-    const base_status early =
+    const coll_status early =
         coll_broadcast(comm, values, 1 + (size_t)rank->rank, COLL_INT32, rank->rank, &rank->error);
-    RANK_CHECK(rank, early == BASE_OK || early == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, early == COLL_OK || early == COLL_ERR_MISMATCH);
     if (transport == COLL_TRANSPORT_ZMQ) {
         RANK_OK(rank, coll_barrier(other, &rank->error)); /* the news is here by then */
     }
     (void)atomic_fetch_add(&ended, 1);
     RANK_CHECK(rank, await(&ended, 2));
-    base_status status = coll_comm_finalize(comm, &rank->error);
-    (void)atomic_fetch_add(&notified, status == BASE_ERR_MISMATCH);
+    coll_status status = coll_comm_finalize(comm, &rank->error);
+    (void)atomic_fetch_add(&notified, status == COLL_ERR_MISMATCH);
     (void)atomic_fetch_add(&finalized, 1);
     RANK_CHECK(rank, await(&finalized, 2));
     RANK_CHECK(rank, atomic_load(&notified) >= 1);
     const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
-    while (status == BASE_OK && base_now_ns() < deadline_ns) {
+    while (status == COLL_OK && base_now_ns() < deadline_ns) {
         status =
             coll_comm_finalize(comm, &rank->error); /* one of them was notified, and notifies */
     }
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "int32 × 1 root 0"));
     RANK_CHECK(rank, has(rank->error.message, "int32 × 2 root 1"));
-    base_error again;
-    RANK_CHECK(rank, coll_comm_finalize(comm, &again) == BASE_ERR_MISMATCH);
+    coll_error again;
+    RANK_CHECK(rank, coll_comm_finalize(comm, &again) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strcmp(again.message, rank->error.message) == 0);
     coll_comm_destroy(other);
 }
@@ -124,19 +124,19 @@ static void others_body(test_rank *rank)
     RANK_OK(rank, coll_barrier(comm, &rank->error));
     if (rank->rank != 0) {
         RANK_CHECK(rank, coll_broadcast(comm, &value, 1, COLL_INT32, 3 - rank->rank,
-                                        &rank->error) == BASE_ERR_MISMATCH);
+                                        &rank->error) == COLL_ERR_MISMATCH);
         (void)atomic_fetch_add(&failed, 1);
         RANK_CHECK(rank, await(&received, 1));
         return;
     }
     RANK_CHECK(rank, await(&failed, 2));
     const int64_t deadline_ns = base_deadline_after_ns(PATIENCE_NS);
-    base_status status = BASE_OK;
-    while (status == BASE_OK && base_now_ns() < deadline_ns) {
+    coll_status status = COLL_OK;
+    while (status == COLL_OK && base_now_ns() < deadline_ns) {
         status = coll_comm_finalize(comm, &rank->error); /* the news may be on its way */
     }
     atomic_store(&received, 1);
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "rank 2 (host"));
 }
@@ -202,13 +202,13 @@ static void under_way_body(test_rank *rank)
     RANK_OK(rank, coll_start(comm, &barrier, &requests[0], &rank->error));
     RANK_OK(rank, coll_start(comm, &receive, &requests[1], &rank->error));
     for (int i = 0; i < 2; i++) {
-        RANK_CHECK(rank, coll_comm_finalize(comm, &rank->error) == BASE_ERR_STATE);
+        RANK_CHECK(rank, coll_comm_finalize(comm, &rank->error) == COLL_ERR_STATE);
         atomic_store(&tried, i + 1);
         RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
     }
     RANK_OK(rank, coll_comm_finalize(comm, &rank->error));
     coll_context_abort(rank->context, "enough");
-    RANK_CHECK(rank, coll_comm_finalize(comm, &rank->error) == BASE_ERR_ABORTED);
+    RANK_CHECK(rank, coll_comm_finalize(comm, &rank->error) == COLL_ERR_ABORTED);
 }
 
 static void what_is_under_way_stays(void **state)
@@ -244,10 +244,10 @@ static void silence_body(test_rank *rank)
     if (aborts) {
         coll_context_abort(rank->context, "enough");
     }
-    const base_status status = coll_comm_finalize(comm, &rank->error);
+    const coll_status status = coll_comm_finalize(comm, &rank->error);
     atomic_store(&nobody_answers, false);
     atomic_store(&over, 1);
-    RANK_CHECK(rank, status == (aborts ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT));
+    RANK_CHECK(rank, status == (aborts ? COLL_ERR_ABORTED : COLL_ERR_TIMEOUT));
     RANK_CHECK(rank, aborts || has(rank->error.message, "rank 1 (host"));
 }
 

@@ -286,10 +286,10 @@ static void elsewhere_body(test_rank *rank)
     coll_request *request = NULL;
     RANK_OK(rank, coll_start(comm, &desc, &request, &rank->error));
     atomic_store(&begun, 1);
-    const base_status status = coll_request_wait(&request, &rank->error);
+    const coll_status status = coll_request_wait(&request, &rank->error);
     RANK_CHECK(rank, await(&aborted, 1));
     atomic_store(&over, 1);
-    RANK_CHECK(rank, status == (aborts ? BASE_ERR_ABORTED : BASE_ERR_TIMEOUT));
+    RANK_CHECK(rank, status == (aborts ? COLL_ERR_ABORTED : COLL_ERR_TIMEOUT));
     RANK_CHECK(rank, strstr(rank->error.message, aborts ? "enough" : "send int32") != NULL);
     RANK_CHECK(rank, aborts || strstr(rank->error.message, "waiting for rank 1 (host") != NULL);
 }
@@ -341,12 +341,12 @@ static void news_body(test_rank *rank)
         RANK_OK(rank, coll_run(comm, &reduce, &rank->error));
         atomic_store(&given, 1);
         RANK_CHECK(rank, await(&known, which == NEWS_OTHER_CALL ? 2 : 1));
-        base_status status = BASE_OK; /* the system may have the news still */
-        for (int i = 0; status == BASE_OK && i < CALLS; i++) {
+        coll_status status = COLL_OK; /* the system may have the news still */
+        for (int i = 0; status == COLL_OK && i < CALLS; i++) {
             (void)sched_yield();
             status = coll_run(comm, &reduce, &rank->error);
         }
-        RANK_CHECK(rank, status == (which == NEWS_OTHER_CALL ? BASE_ERR_MISMATCH : BASE_ERR_PEER));
+        RANK_CHECK(rank, status == (which == NEWS_OTHER_CALL ? COLL_ERR_MISMATCH : COLL_ERR_PEER));
         RANK_CHECK(rank, strstr(rank->error.message,
                                 which == NEWS_ROOT_LEFT ? "rank 0 (host" : "rank 2 (host"));
         atomic_store(&known, 3);
@@ -354,9 +354,9 @@ static void news_body(test_rank *rank)
     }
     RANK_CHECK(rank, await(&given, 1));
     if (which == NEWS_OTHER_CALL) {
-        const base_status status = rank->rank == 0 ? coll_run(comm, &reduce, &rank->error)
+        const coll_status status = rank->rank == 0 ? coll_run(comm, &reduce, &rank->error)
                                                    : coll_barrier(comm, &rank->error);
-        RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+        RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
         (void)atomic_fetch_add(&known, 1);
     } else {
         RANK_OK(rank, coll_run(comm, &reduce, &rank->error));

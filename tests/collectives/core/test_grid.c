@@ -348,11 +348,11 @@ int main(int argc, char **argv)
     if ((argc != 4 && !plenty) || strcmp(argv[1], "--exhaustive") != 0) {
         return argc == 1 ? cmocka_run_group_tests(pairs, NULL, NULL) : 2;
     }
-    base_error error;
+    coll_error error;
     exhaustive_options.size = (int)strtol(argv[3], NULL, 10);
     exhaustive_options.timeout_ns = 600 * BASE_NS_PER_S;
     if (exhaustive_options.size < 1 || exhaustive_options.size > 64 ||
-        coll_transport_parse(argv[2], &exhaustive_options.transport, &error) != BASE_OK) {
+        coll_transport_parse(argv[2], &exhaustive_options.transport, &error) != COLL_OK) {
         return 2;
     }
     return cmocka_run_group_tests(product, NULL, NULL);

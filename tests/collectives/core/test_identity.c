@@ -127,7 +127,7 @@ static void records_come_back_as_they_were(void **state)
 {
     coll_identity mine;
     coll_identity back;
-    base_error error;
+    coll_error error;
     uint8_t record[COLL_IDENTITY_BYTES];
     (void)state;
     coll_identity_get(&mine);
@@ -146,13 +146,13 @@ static void other_versions_are_refused(void **state)
 {
     coll_identity mine;
     coll_identity back;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     uint8_t record[COLL_IDENTITY_BYTES];
     (void)state;
     coll_identity_get(&mine);
     mine.version = 1;
     coll_identity_encode(&mine, record);
-    assert_status(coll_identity_decode(record, &back, &error), BASE_ERR_PEER);
+    assert_status(coll_identity_decode(record, &back, &error), COLL_ERR_PEER);
     assert_non_null(strstr(error.message, "version 1 of libcoll, this is 2"));
 }
 

@@ -101,7 +101,7 @@ static bool is_right(const job *j, const int32_t *got)
     return i == count;
 }
 
-static int complain(const job *j, int rank, const char *what, const base_error *error)
+static int complain(const job *j, int rank, const char *what, const coll_error *error)
 {
     (void)fprintf(stderr, "transport %d kind %d count %zu ranks %d taker %d, rank %d: %s: %s\n",
                   j->transport, j->kind, j->count, j->size, j->taker, rank, what, error->message);
@@ -142,7 +142,7 @@ static int body(forked_rank *rank, void *user)
     static int32_t memory[2 * RANKS_MAX * COUNT_NET];
     job *j = user;
     const bool takes = rank->rank == j->taker;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     coll_context *context = NULL;
     coll_request *request = NULL;
     const coll_context_options options = options_of(j, rank);
@@ -153,15 +153,15 @@ static int body(forked_rank *rank, void *user)
         memory[i] = element(j, rank->rank, i);
     }
     const coll_op_desc desc = make_desc(j, rank->rank, memory);
-    if (coll_context_create(&options, &context, &error) != BASE_OK ||
-        coll_barrier(coll_context_world(context), &error) != BASE_OK ||
-        coll_start(coll_context_world(context), &desc, &request, &error) != BASE_OK) {
+    if (coll_context_create(&options, &context, &error) != COLL_OK ||
+        coll_barrier(coll_context_world(context), &error) != COLL_OK ||
+        coll_start(coll_context_world(context), &desc, &request, &error) != COLL_OK) {
         return complain(j, rank->rank, "does not begin", &error);
     }
     if (takes) {
         await_end(j->gone[0], small_buffers ? PATIENCE_MS : TIMEOUT_MS);
     }
-    if (coll_request_wait(&request, &error) != BASE_OK) {
+    if (coll_request_wait(&request, &error) != COLL_OK) {
         return complain(j, rank->rank, "fails", &error);
     }
     if (takes && !is_right(j, desc.recv)) {
@@ -177,12 +177,12 @@ static int late_body(forked_rank *rank, void *user)
     static int32_t memory[2 * RANKS_MAX * COUNT_NET];
     job *j = user;
     const bool takes = rank->rank == j->taker;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     coll_context *context = NULL;
     const coll_context_options options = options_of(j, rank);
     const coll_op_desc desc = make_desc(j, rank->rank, memory);
-    if (coll_context_create(&options, &context, &error) != BASE_OK ||
-        coll_barrier(coll_context_world(context), &error) != BASE_OK) {
+    if (coll_context_create(&options, &context, &error) != COLL_OK ||
+        coll_barrier(coll_context_world(context), &error) != COLL_OK) {
         return complain(j, rank->rank, "does not begin", &error);
     }
     if (takes) {
@@ -194,11 +194,11 @@ static int late_body(forked_rank *rank, void *user)
         for (size_t e = 0; e < (size_t)j->size * j->count; e++) {
             memory[e] = takes && j->kind == COLL_BROADCAST ? 0 : element(j, rank->rank, e);
         }
-        base_status status = i % 2 == 0
+        coll_status status = i % 2 == 0
                                  ? coll_run(coll_context_world(context), &desc, &error)
                                  : coll_start(coll_context_world(context), &desc, &request, &error);
-        status = status == BASE_OK ? coll_request_wait(&request, &error) : status;
-        if (status != BASE_OK || (takes && !is_right(j, desc.recv))) {
+        status = status == COLL_OK ? coll_request_wait(&request, &error) : status;
+        if (status != COLL_OK || (takes && !is_right(j, desc.recv))) {
             return complain(j, rank->rank, "has something else, or nothing", &error);
         }
     }
@@ -208,11 +208,11 @@ static int late_body(forked_rank *rank, void *user)
 
 /* A rank that does nothing but give never has to wait: what has become of its peers comes to it all
  * the same. ZeroMQ's threads take their time. */
-static base_status await_news(coll_comm *comm, base_error *error)
+static coll_status await_news(coll_comm *comm, coll_error *error)
 {
     const int64_t deadline_ns = base_deadline_after_ns(TIMEOUT_MS / 2 * BASE_NS_PER_MS);
-    base_status status = BASE_OK;
-    while (status == BASE_OK && base_now_ns() < deadline_ns) {
+    coll_status status = COLL_OK;
+    while (status == COLL_OK && base_now_ns() < deadline_ns) {
         (void)sched_yield();
         status = coll_comm_finalize(comm, error);
     }
@@ -226,13 +226,13 @@ static int root_of_the_dead_body(forked_rank *rank, void *user)
     const int root = giver_of(j);
     char dead[32];
     int32_t value = 1;
-    base_error error = {.message = ""};
-    base_status status = BASE_OK;
+    coll_error error = {.message = ""};
+    coll_status status = COLL_OK;
     coll_context *context = NULL;
     const coll_context_options options = options_of(j, rank);
     (void)close(j->gone[1]);
-    if (coll_context_create(&options, &context, &error) != BASE_OK ||
-        coll_barrier(coll_context_world(context), &error) != BASE_OK) {
+    if (coll_context_create(&options, &context, &error) != COLL_OK ||
+        coll_barrier(coll_context_world(context), &error) != COLL_OK) {
         return complain(j, rank->rank, "does not begin", &error);
     }
     coll_comm *comm = coll_context_world(context);
@@ -242,17 +242,17 @@ static int root_of_the_dead_body(forked_rank *rank, void *user)
         _exit(0);
     }
     status = coll_broadcast(comm, &value, 1, COLL_INT32, root, &error);
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         return complain(j, rank->rank, "does not give", &error);
     }
     (void)close(j->given[1]);
     await_end(j->gone[0], TIMEOUT_MS);
-    if (j->transport == COLL_TRANSPORT_ZMQ && await_news(comm, &error) != BASE_ERR_PEER) {
+    if (j->transport == COLL_TRANSPORT_ZMQ && await_news(comm, &error) != COLL_ERR_PEER) {
         return complain(j, rank->rank, "is not notified", &error);
     }
     (void)snprintf(dead, sizeof dead, "rank %d (host", j->taker);
     status = coll_broadcast(comm, &value, 1, COLL_INT32, root, &error);
-    if (status != BASE_ERR_PEER || strstr(error.message, dead) == NULL) {
+    if (status != COLL_ERR_PEER || strstr(error.message, dead) == NULL) {
         return complain(j, rank->rank, "does not name the dead", &error);
     }
     coll_context_destroy(context);
@@ -263,7 +263,7 @@ static void leaf_dies(coll_transport transport, int leaf)
 {
     job j = {.transport = transport, .kind = COLL_BROADCAST, .size = 2, .taker = leaf};
     pid_t pids[2];
-    base_error error;
+    coll_error error;
     int status = 0;
     assert_int_equal(pipe(j.gone), 0);
     assert_int_equal(pipe(j.given), 0);
@@ -288,7 +288,7 @@ static void a_leaf_dies(void **state)
 static void run_job(job j, forked_body run)
 {
     pid_t pids[RANKS_MAX];
-    base_error error;
+    coll_error error;
     int status = 0;
     assert_int_equal(pipe(j.gone), 0);
     assert_ok(forked_start(j.size, run, &j, pids, &error), &error);

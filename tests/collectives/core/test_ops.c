@@ -140,7 +140,7 @@ static void idle_peer_body(test_rank *rank)
     static coll_request *requests[2][COMMS * UNDER_WAY];
     coll_comm **own = comms[rank->rank];
     coll_request **under_way = requests[rank->rank];
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     for (int i = 0; i < COMMS; i++) {
         RANK_OK(rank, coll_comm_split(coll_context_world(rank->context), 0, rank->rank, &own[i],
                                       &rank->error));
@@ -148,7 +148,7 @@ static void idle_peer_body(test_rank *rank)
     while (rank->rank == 1 && !atomic_load(&begun)) {
         (void)sched_yield();
     }
-    for (int i = 0; status == BASE_OK && i < COMMS * UNDER_WAY; i++) {
+    for (int i = 0; status == COLL_OK && i < COMMS * UNDER_WAY; i++) {
         const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
                                    .send = zeros,
                                    .recv = results[rank->rank],

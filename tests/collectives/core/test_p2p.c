@@ -184,17 +184,17 @@ static void mismatch_body(test_rank *rank)
 {
     coll_comm *comm = coll_context_world(rank->context);
     int32_t data[8] = {0};
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (rank->rank == 0) {
         status = coll_send(comm, data, 4, COLL_INT32, 1, &rank->error);
     } else if (rank->rank == 1) {
         status = coll_receive(comm, data, wanted.count, wanted.type, 0, &rank->error);
-        RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+        RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_barrier(comm, &rank->error);
     }
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     names_both(rank, 1);
 }
 
@@ -210,10 +210,10 @@ static void own_mismatch_body(test_rank *rank)
     if (rank->rank == 0) {
         RANK_OK(rank, coll_start(comm, &desc, &send, &rank->error));
         RANK_CHECK(rank, coll_receive(comm, room, wanted.count, wanted.type, 0, &rank->error) ==
-                             BASE_ERR_MISMATCH);
+                             COLL_ERR_MISMATCH);
         names_both(rank, 0);
         RANK_CHECK(rank, room[0] == 0 && room[3] == 0);
-        RANK_CHECK(rank, coll_request_wait(&send, &rank->error) == BASE_ERR_MISMATCH);
+        RANK_CHECK(rank, coll_request_wait(&send, &rank->error) == COLL_ERR_MISMATCH);
     }
 }
 
@@ -250,9 +250,9 @@ static void alone_body(test_rank *rank)
         }
         return;
     }
-    const base_status status = coll_receive(comm, &data, 1, COLL_INT32, 0, &rank->error);
+    const coll_status status = coll_receive(comm, &data, 1, COLL_INT32, 0, &rank->error);
     atomic_fetch_add(&over, 1);
-    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
     RANK_CHECK(rank, has(rank->error.message, "receive int32 × 1"));
     RANK_CHECK(rank, has(rank->error.message, "waiting for rank 0 (host"));
 }
@@ -281,9 +281,9 @@ static void left_body(test_rank *rank)
     }
     RANK_OK(rank, coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error));
     RANK_CHECK(rank, data[0] == value);
-    const base_status status = sends ? coll_send(comm, data, COUNT, COLL_INT32, 0, &rank->error)
+    const coll_status status = sends ? coll_send(comm, data, COUNT, COLL_INT32, 0, &rank->error)
                                      : coll_receive(comm, data, 1, COLL_INT32, 0, &rank->error);
-    RANK_CHECK(rank, status == BASE_ERR_PEER);
+    RANK_CHECK(rank, status == COLL_ERR_PEER);
     RANK_CHECK(rank, has(rank->error.message, "rank 0 (host"));
     RANK_CHECK(rank, has(rank->error.message, sends ? "send int32 ×" : "receive int32 ×"));
 }
@@ -316,8 +316,8 @@ static void credit_body(test_rank *rank)
     for (int i = 0; i < ALL; i++) {
         if (rank->rank == 1) {
             value = i;
-            const base_status status = coll_send(comm, &value, 1, COLL_INT32, 0, &rank->error);
-            atomic_store(&sent, status == BASE_OK ? i + 1 : ALL); /* nobody waits for ever */
+            const coll_status status = coll_send(comm, &value, 1, COLL_INT32, 0, &rank->error);
+            atomic_store(&sent, status == COLL_OK ? i + 1 : ALL); /* nobody waits for ever */
             RANK_OK(rank, status);
         } else {
             while (atomic_load(&sent) < (i < FIRST ? FIRST : ALL)) {

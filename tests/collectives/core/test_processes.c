@@ -33,7 +33,7 @@ typedef struct job {
         }                                                                                          \
     } while (0)
 
-static base_status join(forked_rank *rank, const job *j, coll_context **context, base_error *error)
+static coll_status join(forked_rank *rank, const job *j, coll_context **context, coll_error *error)
 {
     const coll_context_options options = {
         .rank = rank->rank,
@@ -51,19 +51,19 @@ static int killed_body(forked_rank *rank, void *user)
 {
     const job *j = user;
     coll_context *context = NULL;
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     float data[100] = {0};
-    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK, &error);
+    CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK, &error);
     coll_comm *comm = coll_context_world(context);
-    CHILD_CHECK(coll_barrier(comm, &error) == BASE_OK, &error);
+    CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
     while (rank->rank == 1) {
         (void)pause();
     }
     (void)!write(j->pipe[1], "r", 1);
-    const base_status status =
+    const coll_status status =
         coll_all_reduce(comm, data, data, 100, COLL_FLOAT32, COLL_SUM, &error);
-    const bool lost = status == BASE_ERR_PEER;
-    CHILD_CHECK(status == BASE_ERR_TIMEOUT || lost, &error);
+    const bool lost = status == COLL_ERR_PEER;
+    CHILD_CHECK(status == COLL_ERR_TIMEOUT || lost, &error);
     CHILD_CHECK(strstr(error.message, "rank 1 (host") != NULL, &error);
     CHILD_CHECK(lost || strstr(error.message, "waiting for rank 1 (host") != NULL, &error);
     coll_context_destroy(context);
@@ -88,7 +88,7 @@ static void kill_one(coll_transport transport)
 {
     job j = {.transport = transport, .timeout_ns = 2 * SHORT_NS};
     pid_t pids[3];
-    base_error error;
+    coll_error error;
     char byte = 0;
     int status = 0;
     assert_int_equal(pipe(j.pipe), 0);
@@ -134,15 +134,15 @@ static int stopped_body(forked_rank *rank, void *user)
 {
     const job *j = user;
     coll_context *context = NULL;
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     int32_t over = 0;
-    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK, &error);
+    CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK, &error);
     coll_comm *comm = coll_context_world(context);
     if (rank->rank == 1) {
         (void)raise(SIGSTOP);
         over = 1;
     }
-    CHILD_CHECK(coll_all_reduce(comm, &over, &over, 1, COLL_INT32, COLL_SUM, &error) == BASE_OK,
+    CHILD_CHECK(coll_all_reduce(comm, &over, &over, 1, COLL_INT32, COLL_SUM, &error) == COLL_OK,
                 &error);
     CHILD_CHECK(over == 1, &error);
     coll_context_destroy(context);
@@ -153,7 +153,7 @@ static void stop_one(coll_transport transport)
 {
     job j = {.transport = transport, .timeout_ns = 20 * BASE_NS_PER_S};
     pid_t pids[3];
-    base_error error;
+    coll_error error;
     int status = 0;
     assert_ok(forked_start(3, stopped_body, &j, pids, &error), &error);
     assert_int_equal(waitpid(pids[1], &status, WUNTRACED), pids[1]);
@@ -188,9 +188,9 @@ static int crowd_body(forked_rank *rank, void *user)
     static int32_t recv[16 * COUNT];
     const job *j = user;
     coll_context *context = NULL;
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     const int n = rank->size;
-    CHILD_CHECK(join(rank, j, &context, &error) == BASE_OK && may_go(j), &error);
+    CHILD_CHECK(join(rank, j, &context, &error) == COLL_OK && may_go(j), &error);
     coll_comm *comm = coll_context_world(context);
     for (int round = 0; round < 5; round++) {
         const int32_t base = j->salt + round;
@@ -198,17 +198,17 @@ static int crowd_body(forked_rank *rank, void *user)
             send[i] = i + rank->rank * 10 + base;
         }
         CHILD_CHECK(coll_all_reduce(comm, send, recv, COUNT, COLL_INT32, COLL_SUM, &error) ==
-                        BASE_OK,
+                        COLL_OK,
                     &error);
         for (int i = 0; i < COUNT; i++) {
             CHILD_CHECK(recv[i] == n * (i + base) + 10 * n * (n - 1) / 2, &error);
         }
-        CHILD_CHECK(coll_all_gather(comm, send, recv, COUNT, COLL_INT32, &error) == BASE_OK,
+        CHILD_CHECK(coll_all_gather(comm, send, recv, COUNT, COLL_INT32, &error) == COLL_OK,
                     &error);
         for (int i = 0; i < n * COUNT; i++) {
             CHILD_CHECK(recv[i] == i % COUNT + i / COUNT * 10 + base, &error);
         }
-        CHILD_CHECK(coll_broadcast(comm, send, COUNT, COLL_INT32, round % n, &error) == BASE_OK,
+        CHILD_CHECK(coll_broadcast(comm, send, COUNT, COLL_INT32, round % n, &error) == COLL_OK,
                     &error);
         CHILD_CHECK(send[7] == 7 + round % n * 10 + base, &error);
     }
@@ -221,7 +221,7 @@ static void test_sixteen_ranks(void **state)
     (void)state;
     job j = {.transport = COLL_TRANSPORT_AUTO, .timeout_ns = 20 * BASE_NS_PER_S};
     pid_t pids[16];
-    base_error error;
+    coll_error error;
     int status = 0;
     assert_ok(forked_start(16, crowd_body, &j, pids, &error), &error);
     for (int r = 0; r < 16; r++) {
@@ -248,7 +248,7 @@ static void run_two_jobs(coll_transport transport)
     enum { RANKS = 3 };
     job one = {.transport = transport, .timeout_ns = 20 * BASE_NS_PER_S};
     pid_t pids[2 * RANKS];
-    base_error error;
+    coll_error error;
     char bytes[2 * RANKS] = {0};
     int status = 0;
     assert_int_equal(pipe(one.pipe), 0);

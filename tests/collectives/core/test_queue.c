@@ -197,7 +197,7 @@ static void parts_body(test_rank *rank)
                                .recv = recv,
                                .counts = rank->rank == 2 ? other : mine,
                                .type = COLL_INT32};
-    RANK_CHECK(rank, coll_run(comm, &desc, &rank->error) == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, coll_run(comm, &desc, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strstr(rank->error.message, "calls all_gather int32 × 15 in parts") != NULL);
 }
 
@@ -268,7 +268,7 @@ static bool await(atomic_int *value, int wanted)
 }
 
 /* What ranks 1 and 2 do when rank 0 has started its part. */
-static base_status answer(test_rank *rank, other which, coll_comm *comm, int32_t *values,
+static coll_status answer(test_rank *rank, other which, coll_comm *comm, int32_t *values,
                           coll_request **request)
 {
     const coll_op_desc reduce = {.kind = COLL_ALL_REDUCE,
@@ -277,13 +277,13 @@ static base_status answer(test_rank *rank, other which, coll_comm *comm, int32_t
                                  .count = 1,
                                  .type = COLL_INT32,
                                  .reduce = COLL_SUM};
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (rank->rank == 1 && which == OTHER_REDUCE) {
         status = coll_start(comm, &reduce, request, &rank->error);
     } else if (rank->rank == (which == OWN_MESSAGE ? 2 : 1)) {
         status = coll_send(comm, values, 1, COLL_INT32, 0, &rank->error);
     }
-    if (status == BASE_OK && rank->rank == 2) {
+    if (status == COLL_OK && rank->rank == 2) {
         int32_t given = 9;
         status = coll_broadcast(comm, &given, 1, COLL_INT32, 1, &rank->error);
     }

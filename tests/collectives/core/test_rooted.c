@@ -168,13 +168,13 @@ static void absent_body(test_rank *rank)
         RANK_CHECK(rank, await(&over, 1));
         return;
     }
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     int i = 0;
-    for (; status == BASE_OK && i <= UNDERWAY_MAX; i++) {
+    for (; status == COLL_OK && i <= UNDERWAY_MAX; i++) {
         status = coll_broadcast(comm, &value, 1, COLL_INT32, 0, &rank->error);
     }
     atomic_store(&over, 1);
-    RANK_CHECK(rank, status == BASE_ERR_TIMEOUT && i == UNDERWAY_MAX + 1);
+    RANK_CHECK(rank, status == COLL_ERR_TIMEOUT && i == UNDERWAY_MAX + 1);
     RANK_CHECK(rank, has(rank->error.message, "broadcast int32 × 1 root 0 direct #19 (4 bytes"));
     RANK_CHECK(rank, has(rank->error.message, "waiting for rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "; not arrived: rank 1 (host"));
@@ -278,7 +278,7 @@ static void left_body(test_rank *rank)
         RANK_OK(rank, coll_request_wait(&requests[i], &rank->error));
     }
     atomic_store(&ahead, 1);
-    RANK_CHECK(rank, coll_request_wait_all(requests, OPS, &rank->error) == BASE_ERR_PEER);
+    RANK_CHECK(rank, coll_request_wait_all(requests, OPS, &rank->error) == COLL_ERR_PEER);
     RANK_CHECK(rank, has(rank->error.message, "rank 1 (host"));
     RANK_CHECK(rank, has(rank->error.message, "has left the job before broadcast int32"));
 }
@@ -309,13 +309,13 @@ typedef enum then_call {
 } then_call;
 
 /* What a root calls that has returned from a broadcast of another length than its peer's. */
-static base_status call_then(test_rank *rank, then_call call, coll_comm *comm, coll_comm *other)
+static coll_status call_then(test_rank *rank, then_call call, coll_comm *comm, coll_comm *other)
 {
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     int32_t value = 0;
     switch (call) {
     case THEN_BROADCAST:
-        for (int i = 0; status == BASE_OK && i <= UNDERWAY_MAX; i++) {
+        for (int i = 0; status == COLL_OK && i <= UNDERWAY_MAX; i++) {
             status = coll_broadcast(comm, &value, 1, COLL_INT32, 0, &rank->error);
         }
         return status;
@@ -323,7 +323,7 @@ static base_status call_then(test_rank *rank, then_call call, coll_comm *comm, c
         return coll_receive(comm, &value, 1, COLL_INT32, 1, &rank->error);
     case THEN_ELSEWHERE:
         status = coll_barrier(other, &rank->error);
-        return status == BASE_OK ? coll_broadcast(comm, &value, 1, COLL_INT32, 0, &rank->error)
+        return status == COLL_OK ? coll_broadcast(comm, &value, 1, COLL_INT32, 0, &rank->error)
                                  : status;
     default:
         return coll_barrier(comm, &rank->error);
@@ -338,7 +338,7 @@ static void count_body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     coll_comm *other = NULL;
     int32_t values[2] = {0};
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     atomic_store(&returned, 0);
     RANK_OK(rank, coll_comm_create(rank->context, ranks, 2, &other, &rank->error));
     if (rank->rank == 0) {
@@ -349,7 +349,7 @@ static void count_body(test_rank *rank)
         RANK_CHECK(rank, await(&returned, 1));
         status = coll_broadcast(comm, values, 2, COLL_INT32, 0, &rank->error);
     }
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, is_named(rank, 0, 1, "ranks disagree on operation #2: "));
     RANK_CHECK(rank, has(rank->error.message, "× 1 root") && has(rank->error.message, "× 2 root"));
     if (rank->rank == 1 && call == THEN_ELSEWHERE) {
@@ -376,18 +376,18 @@ static bool try_pair(test_rank *rank, int dissenter, int common, int other)
     coll_comm *comm = NULL;
     const int mine = rank->rank == dissenter ? other : common;
     const coll_op_desc desc = make_desc(rooted[mine / RANKS_MAX], mine % RANKS_MAX, 2, memory);
-    base_status status = coll_comm_create(rank->context, ranks, RANKS_MAX, &comm, &rank->error);
-    if (status != BASE_OK) {
+    coll_status status = coll_comm_create(rank->context, ranks, RANKS_MAX, &comm, &rank->error);
+    if (status != COLL_OK) {
         return false;
     }
     status = coll_run(comm, &desc, &rank->error);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_barrier(comm, &rank->error);
     }
     char name[32];
     (void)snprintf(name, sizeof name, "rank %d (host", dissenter);
     coll_comm_destroy(comm);
-    return status == BASE_ERR_MISMATCH && has(rank->error.message, name) &&
+    return status == COLL_ERR_MISMATCH && has(rank->error.message, name) &&
            has(rank->error.message, "ranks disagree on operation #2: ");
 }
 
@@ -420,7 +420,7 @@ typedef enum outside {
 } outside;
 
 /* What rank 0 or 1 does before it goes elsewhere. */
-static base_status go_outside(test_rank *rank, outside which, int32_t *memory,
+static coll_status go_outside(test_rank *rank, outside which, int32_t *memory,
                               coll_request **request)
 {
     coll_comm *comm = coll_context_world(rank->context);
@@ -428,11 +428,11 @@ static base_status go_outside(test_rank *rank, outside which, int32_t *memory,
     const coll_op_desc reduce = make_desc(COLL_REDUCE, 1, 1, memory);
     switch (which) {
     case OUTSIDE_AFTER_GIVING:
-        return rank->rank == 0 ? coll_run(comm, &reduce, &rank->error) : BASE_OK;
+        return rank->rank == 0 ? coll_run(comm, &reduce, &rank->error) : COLL_OK;
     case OUTSIDE_AFTER_TAKING:
         return coll_run(comm, &broadcast, &rank->error);
     default:
-        return rank->rank == 1 ? coll_start(comm, &broadcast, request, &rank->error) : BASE_OK;
+        return rank->rank == 1 ? coll_start(comm, &broadcast, request, &rank->error) : COLL_OK;
     }
 }
 
@@ -445,7 +445,7 @@ static void outside_body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     int32_t memory[2 * RANKS_MAX * COUNT] = {0};
     coll_request *request = NULL;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     atomic_store(&out, 0);
     atomic_store(&learnt, 0);
     RANK_OK(rank, coll_barrier(comm, &rank->error));
@@ -454,7 +454,7 @@ static void outside_body(test_rank *rank)
         (void)atomic_fetch_add(&out, 1);
         RANK_CHECK(rank, await(&learnt, 1));
         status = coll_request_wait(&request, &rank->error);
-        status = status == BASE_OK ? coll_barrier(comm, &rank->error) : status;
+        status = status == COLL_OK ? coll_barrier(comm, &rank->error) : status;
     } else {
         RANK_CHECK(rank, await(&out, 2));
         status = which == OUTSIDE_AFTER_GIVING
@@ -462,7 +462,7 @@ static void outside_body(test_rank *rank)
                      : coll_barrier(comm, &rank->error);
         atomic_store(&learnt, 1);
     }
-    RANK_CHECK(rank, status == BASE_ERR_MISMATCH);
+    RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, has(rank->error.message, "ranks disagree on operation #3: "));
     RANK_CHECK(rank,
                rank->rank < 2 || is_named(rank, which == OUTSIDE_WHILE_TAKING ? 1 : 0, 2, ""));

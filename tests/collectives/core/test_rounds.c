@@ -80,11 +80,11 @@ typedef struct player {
     bool has_hosts;
     int32_t *heap;
     uint64_t random;
-    base_error error;
+    coll_error error;
 } player;
 
 /* One random operation, the same on every rank; results are looked at by other tests. */
-static base_status play(player *p)
+static coll_status play(player *p)
 {
     static const size_t counts[] = {1, 3, 14, 60, 500, 3000, 10000, COUNT_MAX};
     const int size = coll_comm_size(p->comm);
@@ -109,12 +109,12 @@ static bool names(const char *text, int rank)
     return strstr(text, name) != NULL;
 }
 
-static int complain(const round_plan *plan, const forked_rank *rank, base_status status,
+static int complain(const round_plan *plan, const forked_rank *rank, coll_status status,
                     const player *p)
 {
     (void)fprintf(stderr, "seed %llu, rank %d of %d, victim %d: %s: %s\n",
                   (unsigned long long)plan->seed, rank->rank, rank->size, plan->victim,
-                  base_status_name(status), p->error.message);
+                  coll_status_name(status), p->error.message);
     return EXIT_BAD;
 }
 
@@ -134,30 +134,30 @@ static int body(forked_rank *rank, void *user)
     coll_context *context = NULL;
     const size_t bytes = (size_t)2 * RANKS_MAX * COUNT_MAX * sizeof(int32_t);
     if (has_hosts && !netns_enter(rank->rank % HOSTS)) {
-        return complain(plan, rank, BASE_ERR_IO, &p);
+        return complain(plan, rank, COLL_ERR_IO, &p);
     }
-    base_status status = coll_context_create(&options, &context, &p.error);
-    p.comm = status == BASE_OK ? coll_context_world(context) : NULL;
+    coll_status status = coll_context_create(&options, &context, &p.error);
+    p.comm = status == COLL_OK ? coll_context_world(context) : NULL;
     p.heap = calloc(1, bytes);
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         status = coll_arena_create(p.comm, bytes, &p.arena, &p.error);
     }
-    if (status != BASE_OK || p.heap == NULL) {
+    if (status != COLL_OK || p.heap == NULL) {
         return complain(plan, rank, status, &p);
     }
     const int64_t begin_ns = base_now_ns();
     status = coll_barrier(p.comm, &p.error); /* sockets may lose what a killed rank sent last */
-    if (rank->rank == plan->victim && (status != BASE_OK || !arm(plan))) {
+    if (rank->rank == plan->victim && (status != COLL_OK || !arm(plan))) {
         return complain(plan, rank, status, &p);
     }
-    for (int i = 0; status == BASE_OK && (killed || i < OPERATIONS); i++) {
+    for (int i = 0; status == COLL_OK && (killed || i < OPERATIONS); i++) {
         status = play(&p);
     }
-    if (killed && (status != BASE_ERR_PEER || !names(p.error.message, plan->victim) ||
+    if (killed && (status != COLL_ERR_PEER || !names(p.error.message, plan->victim) ||
                    base_now_ns() - begin_ns > ENOUGH_NS)) {
         return complain(plan, rank, status, &p);
     }
-    if (!killed && status != BASE_OK) {
+    if (!killed && status != COLL_OK) {
         return complain(plan, rank, status, &p);
     }
     coll_arena_destroy(p.arena);
@@ -204,7 +204,7 @@ static void assert_nothing_left(int before)
 static void play_round(const round_plan *plan)
 {
     pid_t pids[RANKS_MAX];
-    base_error error;
+    coll_error error;
     int status = 0;
     round_plan copy = *plan;
     assert_ok(forked_start(plan->size, body, &copy, pids, &error), &error);

@@ -22,10 +22,10 @@ static int make(size_t size_bytes, int seals)
 
 static void refuse(int fd, const char *message)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     void *data = NULL;
     assert_true(fd >= 0);
-    assert_status(coll_segment_map(fd, BYTES, &data, &error), BASE_ERR_PEER);
+    assert_status(coll_segment_map(fd, BYTES, &data, &error), COLL_ERR_PEER);
     assert_non_null(strstr(error.message, message));
     assert_null(data);
     (void)close(fd);
@@ -58,16 +58,16 @@ static void other_sizes_are_refused(void **state)
 
 static void no_descriptor_is_an_error(void **state)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     void *data = NULL;
     (void)state;
-    assert_status(coll_segment_map(-1, BYTES, &data, &error), BASE_ERR_IO);
+    assert_status(coll_segment_map(-1, BYTES, &data, &error), COLL_ERR_IO);
     assert_non_null(strstr(error.message, "cannot look at"));
 }
 
 static void one_mapping_serves_all(void **state)
 {
-    base_error error;
+    coll_error error;
     int fds[2] = {-1, -1};
     void *data[2] = {NULL};
     void *again = NULL;
@@ -106,15 +106,15 @@ static void sizes_are_whole_pages(void **state)
 
 static void what_cannot_be_had_is_told(void **state)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     void *data = NULL;
     int fd = 0;
     const size_t all = coll_segment_round(SIZE_MAX / 2);
     (void)state;
-    assert_true(coll_segment_create(all, &fd, &data, &error) != BASE_OK);
+    assert_true(coll_segment_create(all, &fd, &data, &error) != COLL_OK);
     assert_int_equal(fd, -1);
     assert_null(data);
-    assert_true(coll_segment_create_private(all, &data, &error) != BASE_OK);
+    assert_true(coll_segment_create_private(all, &data, &error) != COLL_OK);
     assert_non_null(strstr(error.message, "cannot map"));
     assert_null(data);
 }

@@ -111,12 +111,12 @@ static bool run_ops(test_rank *rank, coll_comm *comm)
             from[r * (i % 7 == 0 ? LONG_COUNT : COUNT)] = i + rank->rank;
         }
         const coll_op_desc desc = nth(i, from, to);
-        const base_status status = i / UNDER_WAY % 2 == 0
+        const coll_status status = i / UNDER_WAY % 2 == 0
                                        ? coll_run(comm, &desc, &rank->error)
                                        : coll_start(comm, &desc, &requests[at], &rank->error);
-        if (status != BASE_OK ||
+        if (status != COLL_OK ||
             (at == UNDER_WAY - 1 &&
-             coll_request_wait_all(requests, UNDER_WAY, &rank->error) != BASE_OK)) {
+             coll_request_wait_all(requests, UNDER_WAY, &rank->error) != COLL_OK)) {
             return false;
         }
         for (int k = i - UNDER_WAY + 1; at == UNDER_WAY - 1 && k <= i; k++) {
@@ -126,7 +126,7 @@ static bool run_ops(test_rank *rank, coll_comm *comm)
             }
         }
     }
-    return coll_request_wait_all(requests, UNDER_WAY, &rank->error) == BASE_OK;
+    return coll_request_wait_all(requests, UNDER_WAY, &rank->error) == COLL_OK;
 }
 
 static pthread_barrier_t all_here;
@@ -136,7 +136,7 @@ static void body(test_rank *rank)
     char number[32];
     coll_comm *comm = coll_context_world(rank->context);
     float values[2] = {0};
-    const base_status met = coll_barrier(comm, &rank->error);
+    const coll_status met = coll_barrier(comm, &rank->error);
     (void)pthread_barrier_wait(&all_here);
     age(comm);
     (void)pthread_barrier_wait(&all_here);
@@ -145,7 +145,7 @@ static void body(test_rank *rank)
     RANK_CHECK(rank, comm->sequence == LAST + OPS);
     (void)snprintf(number, sizeof number, "operation #%llu:", (unsigned long long)LAST + OPS + 1);
     RANK_CHECK(rank, coll_all_reduce(comm, values, values, rank->rank == 1 ? 2 : 1, COLL_FLOAT32,
-                                     COLL_SUM, &rank->error) == BASE_ERR_MISMATCH);
+                                     COLL_SUM, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strstr(rank->error.message, number) != NULL);
 }
 

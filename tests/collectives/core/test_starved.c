@@ -119,7 +119,7 @@ static bool works(test_rank *rank)
 {
     int32_t sum = 1;
     return coll_all_reduce(coll_context_world(rank->context), &sum, &sum, 1, COLL_INT32, COLL_SUM,
-                           &rank->error) == BASE_OK &&
+                           &rank->error) == COLL_OK &&
            sum == rank->size;
 }
 
@@ -144,7 +144,7 @@ static void end(famine *f)
 
 /* ---- contexts ---- */
 
-static void check_refusal(test_rank *rank, const famine *f, base_status status)
+static void check_refusal(test_rank *rank, const famine *f, coll_status status)
 {
     RANK_CHECK(rank, f->refused && rank->context == NULL);
     RANK_CHECK(rank, f->what != WANT_MEMORY || strstr(rank->error.message, "no memory") != NULL);
@@ -158,11 +158,11 @@ static void context_body(test_rank *rank)
     if (rank->rank == 0) {
         begin(f);
     }
-    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     if (rank->rank == 0) {
         end(f);
     }
-    if (status == BASE_OK) {
+    if (status == COLL_OK) {
         RANK_CHECK(rank, works(rank) || (f->refused && rank->rank != 0));
     } else if (rank->rank == 0) {
         check_refusal(rank, f, status);
@@ -221,18 +221,18 @@ typedef struct meal {
     int32_t *heap;
 } meal;
 
-static base_status split(test_rank *rank, meal *m)
+static coll_status split(test_rank *rank, meal *m)
 {
     return coll_comm_split(coll_context_world(rank->context), 0, rank->rank, &m->comm,
                            &rank->error);
 }
 
-static base_status share(test_rank *rank, meal *m)
+static coll_status share(test_rank *rank, meal *m)
 {
     return coll_arena_create(m->comm, (size_t)COUNT * 4, &m->arena, &rank->error);
 }
 
-static base_status reduce_in(test_rank *rank, meal *m, int32_t *data, coll_algorithm algorithm)
+static coll_status reduce_in(test_rank *rank, meal *m, int32_t *data, coll_algorithm algorithm)
 {
     coll_request *request = NULL;
     const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
@@ -243,52 +243,52 @@ static base_status reduce_in(test_rank *rank, meal *m, int32_t *data, coll_algor
                                .reduce = COLL_SUM,
                                .algorithm = algorithm};
     data[COUNT - 1] = 1;
-    base_status status = coll_start(m->comm, &desc, &request, &rank->error);
-    if (status == BASE_OK) {
+    coll_status status = coll_start(m->comm, &desc, &request, &rank->error);
+    if (status == COLL_OK) {
         status = coll_request_wait(&request, &rank->error);
     }
-    if (status == BASE_OK && data[COUNT - 1] != rank->size) {
+    if (status == COLL_OK && data[COUNT - 1] != rank->size) {
         test_rank_fail(rank, "a sum is %d", data[COUNT - 1]);
     }
     return status;
 }
 
-static base_status reduce_arena(test_rank *rank, meal *m)
+static coll_status reduce_arena(test_rank *rank, meal *m)
 {
     return reduce_in(rank, m, coll_arena_data(m->arena), COLL_ALGORITHM_AUTO);
 }
 
-static base_status reduce_heap(test_rank *rank, meal *m)
+static coll_status reduce_heap(test_rank *rank, meal *m)
 {
     return reduce_in(rank, m, m->heap, COLL_ALGORITHM_RING);
 }
 
 /* From rank 0 and back. */
-static base_status pass_on(test_rank *rank, meal *m)
+static coll_status pass_on(test_rank *rank, meal *m)
 {
     m->heap[COUNT - 1] = rank->rank == 0 ? 9 : 0;
-    base_status status = BASE_OK;
-    for (int from = 0; status == BASE_OK && from < 2; from++) {
+    coll_status status = COLL_OK;
+    for (int from = 0; status == COLL_OK && from < 2; from++) {
         status =
             rank->rank == from
                 ? coll_send(m->comm, m->heap, COUNT, COLL_INT32, 1 - rank->rank, &rank->error)
                 : coll_receive(m->comm, m->heap, COUNT, COLL_INT32, 1 - rank->rank, &rank->error);
     }
-    if (status == BASE_OK && m->heap[COUNT - 1] != 9) {
+    if (status == COLL_OK && m->heap[COUNT - 1] != 9) {
         test_rank_fail(rank, "a message says %d", m->heap[COUNT - 1]);
     }
     return status;
 }
 
 /* Blocking calls of several lengths: operations are made and made again. */
-static base_status gather(test_rank *rank, meal *m)
+static coll_status gather(test_rank *rank, meal *m)
 {
-    base_status status = BASE_OK;
-    for (size_t count = 1; status == BASE_OK && count <= COUNT / 4; count = count * 7 + 1) {
+    coll_status status = COLL_OK;
+    for (size_t count = 1; status == COLL_OK && count <= COUNT / 4; count = count * 7 + 1) {
         m->heap[COUNT / 2] = rank->rank;
         status =
             coll_all_gather(m->comm, m->heap + COUNT / 2, m->heap, count, COLL_INT32, &rank->error);
-        if (status == BASE_OK && m->heap[count] != 1) {
+        if (status == COLL_OK && m->heap[count] != 1) {
             test_rank_fail(rank, "%zu gathered are %d", count, m->heap[count]);
         }
     }
@@ -299,12 +299,12 @@ static base_status gather(test_rank *rank, meal *m)
  * barrier. Of an arena both have counted it knows better: what it calls next ends for both. */
 static void meal_body(test_rank *rank)
 {
-    static base_status (*const courses[])(test_rank *, meal *) = {
+    static coll_status (*const courses[])(test_rank *, meal *) = {
         split, share, reduce_arena, reduce_heap, pass_on, gather};
     enum { COURSES = sizeof courses / sizeof courses[0] };
     famine *f = rank->user;
     meal m = {.heap = calloc(COUNT, sizeof *m.heap)};
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     RANK_CHECK(rank, m.heap != NULL);
     status = coll_barrier(coll_context_world(rank->context), &rank->error);
     if (rank->rank == 0) {
@@ -312,21 +312,21 @@ static void meal_body(test_rank *rank)
         begin(f);
     }
     int i = 0;
-    for (; status == BASE_OK && i < COURSES; i++) {
+    for (; status == COLL_OK && i < COURSES; i++) {
         status = courses[i](rank, &m);
     }
     if (rank->rank == 0) {
         end(f);
-        RANK_CHECK(rank, status == BASE_OK || f->refused);
-        RANK_CHECK(rank, status == BASE_OK || rank->error.message[0] != '\0');
-        RANK_CHECK(rank, status == BASE_OK || f->what != WANT_MEMORY ||
+        RANK_CHECK(rank, status == COLL_OK || f->refused);
+        RANK_CHECK(rank, status == COLL_OK || rank->error.message[0] != '\0');
+        RANK_CHECK(rank, status == COLL_OK || f->what != WANT_MEMORY ||
                              strstr(rank->error.message, "no memory") != NULL);
     }
-    RANK_CHECK(rank, status != BASE_ERR_TIMEOUT);
-    RANK_CHECK(rank, status == BASE_OK || strstr(rank->error.message, "broke") == NULL);
-    if (status != BASE_OK && i > 0 && courses[i - 1] == share) {
+    RANK_CHECK(rank, status != COLL_ERR_TIMEOUT);
+    RANK_CHECK(rank, status == COLL_OK || strstr(rank->error.message, "broke") == NULL);
+    if (status != COLL_OK && i > 0 && courses[i - 1] == share) {
         status = coll_barrier(m.comm, &rank->error);
-        RANK_CHECK(rank, status != BASE_OK && status != BASE_ERR_TIMEOUT);
+        RANK_CHECK(rank, status != COLL_OK && status != COLL_ERR_TIMEOUT);
     }
     coll_arena_destroy(m.arena);
     coll_comm_destroy(m.comm);

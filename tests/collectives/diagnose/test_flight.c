@@ -30,14 +30,15 @@ bool __wrap_coll_tsc_is_invariant(void)
 /* The dump as JSON; NULL when it is none. */
 static json_t *dump(coll_context *context, const char *reason)
 {
-    base_error error;
+    coll_error error;
+    base_error failure;
     void *text = NULL;
     size_t text_bytes = 0;
     const int fd = memfd_create("dump", MFD_CLOEXEC);
     json_t *json = NULL;
-    if (fd >= 0 && coll_context_dump(context, fd, reason, &error) == BASE_OK &&
+    if (fd >= 0 && coll_context_dump(context, fd, reason, &error) == COLL_OK &&
         lseek(fd, 0, SEEK_SET) == 0 &&
-        base_fd_read(fd, "dump", 4 << 20, &text, &text_bytes, &error) == BASE_OK) {
+        base_fd_read(fd, "dump", 4 << 20, &text, &text_bytes, &failure) == BASE_OK) {
         json = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, NULL);
     }
     free(text);
@@ -168,8 +169,8 @@ static void overtaken_body(test_rank *rank)
     desc = (coll_op_desc){
         .kind = COLL_BROADCAST, .send = &value, .recv = &value, .count = 1, .type = COLL_INT32};
     bool done = false;
-    base_status status = coll_start(comm, &desc, &small, &rank->error);
-    while (status == BASE_OK && !done) {
+    coll_status status = coll_start(comm, &desc, &small, &rank->error);
+    while (status == COLL_OK && !done) {
         status = coll_request_test(&small, &done, &rank->error); /* drops it */
     }
     json_t *json = dump(rank->context, NULL);
@@ -177,7 +178,7 @@ static void overtaken_body(test_rank *rank)
     const json_t *pending = json_object_get(json, "pending");
     const json_t *completed = json_object_get(json, "completed");
     const json_t *last = json_array_get(completed, json_array_size(completed) - 1);
-    RANK_CHECK(rank, status == BASE_OK && done);
+    RANK_CHECK(rank, status == COLL_OK && done);
     RANK_CHECK(rank, json_array_size(pending) == 1);
     RANK_CHECK(rank, integer(json_array_get(pending, 0), "count") == COUNT);
     RANK_CHECK(rank,
@@ -254,8 +255,8 @@ static void watched_body(test_rank *rank)
     pthread_t thread;
     coll_comm *comm = coll_context_world(rank->context);
     RANK_CHECK(rank, pthread_create(&thread, NULL, watch, &self) == 0);
-    base_status status = BASE_OK;
-    for (int i = 0; i < 3 * ROUNDS && status == BASE_OK; i++) {
+    coll_status status = COLL_OK;
+    for (int i = 0; i < 3 * ROUNDS && status == COLL_OK; i++) {
         status = coll_barrier(comm, &rank->error);
     }
     atomic_store(&self.over, true);

@@ -13,7 +13,7 @@ static simulate_result run(coll_algorithm algorithm, coll_kind kind, int ranks, 
     uint16_t tables[COLL_HOSTS_WORDS(SIMULATE_RANKS_MAX)];
     coll_hosts hosts;
     simulate_result result;
-    base_error error;
+    coll_error error;
     for (int rank = 0; rank < ranks; rank++) {
         host_of[rank] = (uint16_t)(rank / per_host);
     }

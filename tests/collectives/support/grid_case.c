@@ -255,7 +255,7 @@ static bool compare(const view *v, grid_rank *g)
         proto_sha256(v->send, v->send_count * v->size, own);
     }
     bool same =
-        coll_all_gather(g->comm, own, digests, sizeof own, COLL_UINT8, &g->rank->error) == BASE_OK;
+        coll_all_gather(g->comm, own, digests, sizeof own, COLL_UINT8, &g->rank->error) == COLL_OK;
     for (int r = 0; same && r < v->ranks; r++) {
         same = memcmp(digests[r], own, sizeof own) == 0;
     }
@@ -286,27 +286,27 @@ static coll_op_desc describe(const view *v)
                           .algorithm = c->algorithm};
 }
 
-static base_status exchange_messages(const view *v, grid_rank *g)
+static coll_status exchange_messages(const view *v, grid_rank *g)
 {
     coll_request *requests[2] = {NULL};
     coll_op_desc desc = describe(v);
-    base_error *error = &g->rank->error;
+    coll_error *error = &g->rank->error;
     desc.root = (v->rank + 1) % v->ranks;
-    base_status status = coll_start(g->comm, &desc, &requests[0], error);
-    if (status == BASE_OK) {
+    coll_status status = coll_start(g->comm, &desc, &requests[0], error);
+    if (status == COLL_OK) {
         desc.kind = COLL_RECEIVE;
         desc.root = (v->rank + v->ranks - 1) % v->ranks;
         status = coll_start(g->comm, &desc, &requests[1], error);
     }
-    const base_status waited = coll_request_wait_all(requests, 2, status == BASE_OK ? error : NULL);
-    return status == BASE_OK ? waited : status;
+    const coll_status waited = coll_request_wait_all(requests, 2, status == COLL_OK ? error : NULL);
+    return status == COLL_OK ? waited : status;
 }
 
 /* In one of the ways that there are; peers may take another. */
-static base_status run(const view *v, grid_rank *g)
+static coll_status run(const view *v, grid_rank *g)
 {
     const coll_op_desc desc = describe(v);
-    base_error *error = &g->rank->error;
+    coll_error *error = &g->rank->error;
     if (v->c->kind == COLL_SEND) {
         return exchange_messages(v, g);
     }
@@ -315,11 +315,11 @@ static base_status run(const view *v, grid_rank *g)
     }
     coll_request *request = NULL;
     bool done = false;
-    base_status status = coll_start(g->comm, &desc, &request, error);
-    if (status == BASE_OK && (g->salt + (unsigned)v->rank) % 3 == 1) {
+    coll_status status = coll_start(g->comm, &desc, &request, error);
+    if (status == COLL_OK && (g->salt + (unsigned)v->rank) % 3 == 1) {
         status = coll_request_test(&request, &done, error);
     }
-    return status == BASE_OK ? coll_request_wait(&request, error) : status;
+    return status == COLL_OK ? coll_request_wait(&request, error) : status;
 }
 
 size_t grid_case_bytes(const grid_case *c, int ranks)
@@ -348,7 +348,7 @@ bool grid_case_run(grid_rank *g, const grid_case *c)
             reference_input(v.send + i * v.size, c->type, v.rank, i, v.salt);
         }
         g->rank->error.message[0] = '\0';
-        good = run(&v, g) == BASE_OK;
+        good = run(&v, g) == COLL_OK;
         what = g->rank->error.message;
     }
     good = good && check(&v, g->rank, &what, &at);

@@ -19,7 +19,7 @@ void *net_stage_alloc(size_t size_bytes)
 void net_stage_open(net_stage *s, const coll_net_links *links, const coll_transport_table *table,
                     size_t chunk_bytes)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     s->net.links = links;
     s->net.remote[STAGE_PEER] = true;
     s->context = (coll_context){.size = STAGE_RANKS, .net = s, .identities = s->identities};

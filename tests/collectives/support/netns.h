@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "base/status.h"
+#include "ringfence/coll_error.h"
 
 enum { NETNS_HOSTS_MAX = 4 };
 

@@ -42,14 +42,14 @@ void test_rank_fail(test_rank *rank, const char *format, ...)
 
 /* A barrier of all ranks; records of two rounds, so that no rank overwrites what another still
  * reads. */
-static base_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
-                            int64_t deadline_ns, base_error *reterr)
+static coll_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     const test_rank *rank = user;
     rank_job *job = rank->job;
-    base_status status = BASE_OK;
+    coll_status status = COLL_OK;
     if (size_bytes > RECORD_BYTES_MAX) {
-        return base_fail(reterr, BASE_ERR_LIMIT, "a record of %zu bytes", size_bytes);
+        return coll_fail(reterr, COLL_ERR_LIMIT, "a record of %zu bytes", size_bytes);
     }
     (void)pthread_mutex_lock(&job->lock);
     const unsigned round = job->round;
@@ -61,14 +61,14 @@ static base_status exchange(void *user, const void *mine, void *all, size_t size
     }
     const struct timespec until = {.tv_sec = deadline_ns / BASE_NS_PER_S,
                                    .tv_nsec = deadline_ns % BASE_NS_PER_S};
-    while (job->round == round && status == BASE_OK) {
+    while (job->round == round && status == COLL_OK) {
         if (job->abandoned) {
-            status = base_fail(reterr, BASE_ERR_PEER, "a rank has left the exchange");
+            status = coll_fail(reterr, COLL_ERR_PEER, "a rank has left the exchange");
         } else if (pthread_cond_timedwait(&job->changed, &job->lock, &until) != 0) {
-            status = base_fail(reterr, BASE_ERR_TIMEOUT, "the exchange timed out");
+            status = coll_fail(reterr, COLL_ERR_TIMEOUT, "the exchange timed out");
         }
     }
-    for (int r = 0; status == BASE_OK && r < rank->size; r++) {
+    for (int r = 0; status == COLL_OK && r < rank->size; r++) {
         memcpy((uint8_t *)all + (size_t)r * size_bytes, job->records[round % 2][r], size_bytes);
     }
     (void)pthread_mutex_unlock(&job->lock);
@@ -106,8 +106,8 @@ static void *run_rank(void *argument)
         return NULL;
     }
     const coll_context_options options = test_rank_options(rank);
-    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
-    if (status != BASE_OK) {
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
+    if (status != COLL_OK) {
         test_rank_fail(rank, "no context: %s", rank->error.message);
         return NULL;
     }

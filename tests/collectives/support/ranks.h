@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "base/status.h"
 #include "coll/coll.h"
+#include "ringfence/coll_error.h"
 
 typedef struct rank_job rank_job;
 
@@ -19,8 +19,9 @@ typedef struct test_rank {
     int rank;
     int size;
     coll_context *context; /* NULL if it could not be made: `error` says why */
-    base_error error;
-    void *user; /* the job's */
+    coll_error error;
+    base_error failure; /* of functions that are not libcoll's */
+    void *user;         /* the job's */
 } test_rank;
 
 typedef struct test_ranks_options {
@@ -48,14 +49,15 @@ void test_rank_leave(test_rank *rank);
 /* Notes a failure of the rank (kept: the first of the job). Any thread. */
 void test_rank_fail(test_rank *rank, const char *format, ...) BASE_PRINTF(2, 3);
 
-/* Fails the rank, and returns from its body, unless the call is BASE_OK. */
+/* Fails the rank, and returns from its body, unless the call is COLL_OK. */
 #define RANK_OK(rank, call)                                                                        \
     do {                                                                                           \
         (rank)->error.message[0] = '\0';                                                           \
-        const base_status rank_ok_status = (call);                                                 \
-        if (rank_ok_status != BASE_OK) {                                                           \
-            test_rank_fail((rank), "%s: %s: %s", #call, base_status_name(rank_ok_status),          \
-                           (rank)->error.message);                                                 \
+        (rank)->failure.message[0] = '\0';                                                         \
+        const coll_status rank_ok_status = (coll_status)(call);                                    \
+        if (rank_ok_status != COLL_OK) {                                                           \
+            test_rank_fail((rank), "%s: %s: %s%s", #call, coll_status_name(rank_ok_status),        \
+                           (rank)->error.message, (rank)->failure.message);                        \
             return;                                                                                \
         }                                                                                          \
     } while (0)

@@ -12,21 +12,21 @@ static struct {
     coll_comm *comm;
 } ours;
 
-static void check(base_status status, const base_error *error)
+static void check(coll_status status, const coll_error *error)
 {
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         peer_die("%s", error->message);
     }
 }
 
-static base_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
-                            int64_t deadline_ns, base_error *reterr)
+static coll_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     (void)user;
     (void)deadline_ns;
     (void)reterr;
     peer_exchange(mine, all, size_bytes);
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static const char *variants(peer_kind kind)
@@ -37,7 +37,7 @@ static const char *variants(peer_kind kind)
 
 static void open_ours(peer_options *options)
 {
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     coll_context_options context_options = {.rank = options->rank,
                                             .world_size = options->size,
                                             .exchange = exchange,
@@ -59,7 +59,7 @@ static void close_ours(void)
 
 static void *allocate(const char *place, size_t size_bytes)
 {
-    base_error error = {.status = BASE_OK};
+    coll_error error = {.status = COLL_OK};
     coll_arena *arena = NULL;
     if (strcmp(place, "arena") != 0) {
         return aligned_alloc(4096, (size_bytes + 4095) / 4096 * 4096);
@@ -72,7 +72,7 @@ static void run(const peer_task *task, int root)
 {
     static const coll_kind kinds[PEER_KINDS] = {
         COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_BROADCAST, COLL_ALL_TO_ALL};
-    base_error error;
+    coll_error error;
     const coll_op_desc desc = {.kind = kinds[task->kind],
                                .send = task->kind == PEER_BROADCAST ? task->recv : task->send,
                                .recv = task->recv,
@@ -80,8 +80,8 @@ static void run(const peer_task *task, int root)
                                .type = COLL_FLOAT32,
                                .reduce = COLL_SUM,
                                .root = root};
-    const base_status status = coll_run(ours.comm, &desc, &error);
-    if (status != BASE_OK) {
+    const coll_status status = coll_run(ours.comm, &desc, &error);
+    if (status != COLL_OK) {
         peer_die("%s", error.message);
     }
 }

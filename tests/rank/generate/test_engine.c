@@ -180,7 +180,7 @@ static base_status answer_all(world *w, coll_comm *comm, base_error *reterr)
 
 static void answer_body(test_rank *rank)
 {
-    RANK_OK(rank, answer_all(rank->user, coll_context_world(rank->context), &rank->error));
+    RANK_OK(rank, answer_all(rank->user, coll_context_world(rank->context), &rank->failure));
 }
 
 /* ---- scenarios ---- */
@@ -355,14 +355,14 @@ static void left_body(test_rank *rank)
 {
     world *w = rank->user;
     char name[16];
-    const base_status status = answer_all(w, coll_context_world(rank->context), &rank->error);
+    const base_status status = answer_all(w, coll_context_world(rank->context), &rank->failure);
     (void)snprintf(name, sizeof name, "rank %d", w->leaver);
     if (rank->rank == w->leaver) {
         coll_context_abort(rank->context, "it has failed");
         return;
     }
     RANK_CHECK(rank, status == BASE_ERR_PEER || status == BASE_ERR_TIMEOUT);
-    RANK_CHECK(rank, strstr(rank->error.message, name) != NULL);
+    RANK_CHECK(rank, strstr(rank->failure.message, name) != NULL);
 }
 
 static void the_remaining_ranks_end_with_an_error(void **state)

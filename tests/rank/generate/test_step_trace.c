@@ -114,7 +114,8 @@ static void log_body(test_rank *rank)
 {
     rank_step_trace *trace = NULL;
     size_t count = 0;
-    RANK_OK(rank, rank_step_trace_create(coll_context_world(rank->context), &trace, &rank->error));
+    RANK_OK(rank,
+            rank_step_trace_create(coll_context_world(rank->context), &trace, &rank->failure));
     RANK_CHECK(rank, trace != NULL);
     for (int i = 0; i < WARM; i++) {
         make_step(rank, trace, 1, 7);
@@ -123,9 +124,9 @@ static void log_body(test_rank *rank)
     for (int i = 0; i < STEPS; i++) {
         make_step(rank, trace, 1000 * i, 2);
         make_step(rank, trace, 1000 * i + 500, 0); /* idle: it does not count */
-        RANK_OK(rank, rank_step_trace_gather(trace, false, &rank->error));
+        RANK_OK(rank, rank_step_trace_gather(trace, false, &rank->failure));
     }
-    RANK_OK(rank, rank_step_trace_gather(trace, true, &rank->error));
+    RANK_OK(rank, rank_step_trace_gather(trace, true, &rank->failure));
     check_shares(rank, rank_step_trace_shares(trace));
     const rank_step_cost *steps = rank_step_trace_steps(trace, &count);
     RANK_CHECK(rank, count == (rank->rank == 0 ? STEPS : 0));
@@ -150,7 +151,8 @@ static void overflow_body(test_rank *rank)
 {
     rank_step_trace *trace = NULL;
     size_t count = 0;
-    RANK_OK(rank, rank_step_trace_create(coll_context_world(rank->context), &trace, &rank->error));
+    RANK_OK(rank,
+            rank_step_trace_create(coll_context_world(rank->context), &trace, &rank->failure));
     make_step(rank, trace, 1, 1);
     rank_exchange_log *log = rank_step_trace_log(trace);
     const rank_span span = {.begin_ns = 1, .end_ns = 2};
@@ -159,9 +161,9 @@ static void overflow_body(test_rank *rank)
         rank_exchange_log_add(log, span);
     }
     rank_step_trace_end(trace, 2, 1, 1);
-    RANK_OK(rank, rank_step_trace_gather(trace, false, &rank->error));
+    RANK_OK(rank, rank_step_trace_gather(trace, false, &rank->failure));
     make_step(rank, trace, 1, 1);
-    RANK_OK(rank, rank_step_trace_gather(trace, true, &rank->error));
+    RANK_OK(rank, rank_step_trace_gather(trace, true, &rank->failure));
     RANK_CHECK(rank, rank_step_trace_shares(trace) == NULL);
     RANK_CHECK(rank, rank_step_trace_steps(trace, &count) == NULL && count == 0);
     rank_step_trace_destroy(trace);

@@ -4,7 +4,7 @@
  * The launcher starts the program N times; coll_launched_open finds the launcher through what the
  * process has inherited, joins, connects to the other ranks, and gives the context to work with. A
  * background thread receives the launcher's messages from then on: when another rank fails, the
- * collectives under way return BASE_ERR_ABORTED with the reason, and a moment later the process is
+ * collectives under way return COLL_ERR_ABORTED with the reason, and a moment later the process is
  * ended; when the launcher itself is gone, the process ends at once.
  *
  * A program that the launcher starts through a script may open it as well, once per rank. A program
@@ -33,9 +33,9 @@ typedef struct coll_launched coll_launched;
 bool coll_launched_here(void);
 
 /* Joins and makes the context, with the launcher's --transport, --algorithm and --timeout. Blocks
- * until all ranks have joined, for --join-timeout at most (BASE_ERR_TIMEOUT). BASE_ERR_AUTH when no
+ * until all ranks have joined, for --join-timeout at most (COLL_ERR_TIMEOUT). COLL_ERR_AUTH when no
  * launcher has started this process. The caller owns *launched. */
-BASE_MUST_CHECK base_status coll_launched_open(coll_launched **launched, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_launched_open(coll_launched **launched, coll_error *reterr);
 
 /* Owned by launched. */
 coll_context *coll_launched_context(coll_launched *launched);
@@ -45,13 +45,13 @@ bool coll_launched_stop_requested(const coll_launched *launched);
 
 /* Tells the launcher why this rank fails, with what it was in the middle of. The launcher then ends
  * the others; leave with a non-zero exit code. */
-void coll_launched_fail(coll_launched *launched, const base_error *error);
+void coll_launched_fail(coll_launched *launched, const coll_error *error);
 
 /* The end of success: finalizes the world (coll_comm_finalize), notifies the launcher, and waits
  * for its goodbye; then destroys the context and closes. Where the world has failed, or has
  * operations under way, that is reported instead of success, and returned. After coll_launched_fail
  * it only destroys and closes. NULL is fine. launched is gone whatever is returned. */
-base_status coll_launched_close(coll_launched *launched, base_error *reterr);
+coll_status coll_launched_close(coll_launched *launched, coll_error *reterr);
 
 #ifdef __cplusplus
 }

@@ -10,8 +10,8 @@
 /* Makes the context that the job asks for, over the launcher's exchange, and lets the launcher's
  * abort and its wish for a flight record reach it. Wipes identity's key. The caller owns *context,
  * and calls coll_launched_leave before destroying it. */
-BASE_MUST_CHECK base_status coll_launched_join(proto_client *client, proto_identity *identity,
-                                               coll_context **context, base_error *reterr);
+COLL_MUST_CHECK coll_status coll_launched_join(proto_client *client, proto_identity *identity,
+                                               coll_context **context, coll_error *reterr);
 
 /* The client forgets the context. */
 void coll_launched_leave(proto_client *client);

@@ -62,7 +62,7 @@ void proto_client_on_abort(proto_client *client, proto_on_abort on_abort, void *
  * asks for it. */
 void proto_client_on_dump(proto_client *client, proto_on_dump on_dump, void *user);
 
-/* A coll_exchange over the launcher; user is the proto_client. */
+/* An all-gather over the launcher, as libcoll's coll_exchange; user is the proto_client. */
 base_status proto_client_exchange(void *user, const void *mine, void *all, size_t size_bytes,
                                   int64_t deadline_ns, base_error *reterr);
 

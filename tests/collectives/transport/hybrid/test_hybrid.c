@@ -25,8 +25,8 @@ static _Thread_local int host_here;
 void __real_coll_identity_get(coll_identity *identity);
 void __wrap_coll_identity_get(coll_identity *identity);
 bool __wrap_coll_address_is_loopback(const char *address);
-base_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                         char address[COLL_ADDRESS_BYTES], base_error *reterr);
+coll_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
+                                         char address[COLL_ADDRESS_BYTES], coll_error *reterr);
 
 void __wrap_coll_identity_get(coll_identity *identity)
 {
@@ -41,18 +41,18 @@ bool __wrap_coll_address_is_loopback(const char *address)
     return false;
 }
 
-base_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
-                                         char address[COLL_ADDRESS_BYTES], base_error *reterr)
+coll_status __wrap_coll_interface_choose(const char *choice, const char *rendezvous, bool beyond,
+                                         char address[COLL_ADDRESS_BYTES], coll_error *reterr)
 {
     (void)choice;
     (void)rendezvous;
     (void)beyond;
     (void)reterr;
     (void)snprintf(address, COLL_ADDRESS_BYTES, "127.0.0.1");
-    return BASE_OK;
+    return COLL_OK;
 }
 
-static base_status join(test_rank *rank, coll_transport transport)
+static coll_status join(test_rank *rank, coll_transport transport)
 {
     const layout *l = rank->user;
     coll_context_options options = test_rank_options(rank);
@@ -157,7 +157,7 @@ static void test_one_rank_per_host(void **state)
 
 static void shm_body(test_rank *rank)
 {
-    RANK_CHECK(rank, join(rank, COLL_TRANSPORT_SHM) == BASE_ERR_UNSUPPORTED);
+    RANK_CHECK(rank, join(rank, COLL_TRANSPORT_SHM) == COLL_ERR_UNSUPPORTED);
     RANK_CHECK(rank, strstr(rank->error.message, "is elsewhere") != NULL);
 }
 
@@ -174,8 +174,8 @@ static void left_body(test_rank *rank)
     RANK_OK(rank, join(rank, COLL_TRANSPORT_AUTO));
     coll_comm *comm = coll_context_world(rank->context);
     if (rank->rank != 2) {
-        const base_status status = coll_barrier(comm, &rank->error);
-        RANK_CHECK(rank, status == BASE_ERR_PEER);
+        const coll_status status = coll_barrier(comm, &rank->error);
+        RANK_CHECK(rank, status == COLL_ERR_PEER);
         RANK_CHECK(rank, strstr(rank->error.message, "rank 2 (host host1") != NULL);
     }
     coll_context_destroy(rank->context);

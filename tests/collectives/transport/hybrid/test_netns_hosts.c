@@ -53,13 +53,13 @@ static void body(test_rank *rank)
     options.interface = j->interface[host];
     options.rendezvous_address = j->rendezvous[host];
     RANK_CHECK(rank, netns_enter(host));
-    const base_status joined = coll_context_create(&options, &rank->context, &rank->error);
+    const coll_status joined = coll_context_create(&options, &rank->context, &rank->error);
     if (j->refused != NULL) {
-        RANK_CHECK(rank, joined == BASE_ERR_INVALID);
+        RANK_CHECK(rank, joined == COLL_ERR_INVALID);
         RANK_CHECK(rank, strstr(rank->error.message, j->refused) != NULL);
         return;
     }
-    RANK_CHECK(rank, joined == BASE_OK);
+    RANK_CHECK(rank, joined == COLL_OK);
     RANK_CHECK(rank, coll_context_transport(rank->context) == j->transport);
     grid_rank g = {.rank = rank, .comm = coll_context_world(rank->context), .bytes = BYTES};
     RANK_OK(rank, coll_arena_create(g.comm, BYTES, &g.arena, &rank->error));

@@ -39,8 +39,8 @@ typedef struct door {
 
 /* A stranger may find the name of a socket, and not its nonce: the record that rank 0 shows says
  * both, the name second. Strangers are there before rank 1 is. */
-static base_status knock_first(void *user, const void *mine, void *all, size_t size_bytes,
-                               int64_t deadline_ns, base_error *reterr)
+static coll_status knock_first(void *user, const void *mine, void *all, size_t size_bytes,
+                               int64_t deadline_ns, coll_error *reterr)
 {
     door *d = user;
     const uint8_t hello[20] = {1};
@@ -53,7 +53,7 @@ static base_status knock_first(void *user, const void *mine, void *all, size_t s
         d->strangers[i] = sock;
         if (sock < 0 || connect(sock, (const struct sockaddr *)&address,
                                 (socklen_t)(sizeof address.sun_family + name_bytes)) != 0) {
-            return base_fail(reterr, BASE_ERR_IO, "a stranger cannot connect");
+            return coll_fail(reterr, COLL_ERR_IO, "a stranger cannot connect");
         }
         if (d->manner == WRONG_HELLO || d->manner == SHORT_HELLO) {
             (void)!send(sock, hello, d->manner == SHORT_HELLO ? 3 : sizeof hello, MSG_NOSIGNAL);
@@ -78,7 +78,7 @@ static void connecting_body(test_rank *rank)
     guarded.exchange_user = &d;
     memset(d.strangers, -1, sizeof d.strangers);
     open_context(&context, identities, rank);
-    const base_status status = coll_fdpass_open(
+    const coll_status status = coll_fdpass_open(
         &context, &guarded, base_deadline_after_ns(5 * BASE_NS_PER_S), &rank->error);
     const bool met = context.socks[1 - rank->rank] >= 0;
     const char byte = (char)rank->rank;
@@ -139,7 +139,7 @@ static void close_pair(pair *p)
 
 static const coll_fdpass_label agreed = {.tag = TAG, .size_bytes = BYTES};
 
-static base_status take(pair *p, int64_t deadline_ns, int *fd, base_error *error)
+static coll_status take(pair *p, int64_t deadline_ns, int *fd, coll_error *error)
 {
     return coll_fdpass_receive(&p->contexts[0], 1, &agreed, deadline_ns, fd, error);
 }
@@ -147,7 +147,7 @@ static base_status take(pair *p, int64_t deadline_ns, int *fd, base_error *error
 static void what_is_agreed_on_arrives(void **state)
 {
     pair p;
-    base_error error;
+    coll_error error;
     int pipes[2];
     int fd = -1;
     char byte = 0;
@@ -169,7 +169,7 @@ static void another_label_is_a_mismatch(void **state)
 {
     static const coll_fdpass_label labels[] = {{TAG + 1, BYTES}, {TAG, BYTES + 1}};
     pair p;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     (void)state;
     open_pair(&p);
     const int before = test_open_descriptors();
@@ -177,7 +177,7 @@ static void another_label_is_a_mismatch(void **state)
         int fd = 0;
         assert_ok(coll_fdpass_send(&p.contexts[1], 0, STDIN_FILENO, &labels[i], &error), &error);
         assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error),
-                      BASE_ERR_MISMATCH);
+                      COLL_ERR_MISMATCH);
         assert_int_equal(fd, -1);
         assert_non_null(strstr(error.message, "rank 1 (host there"));
     }
@@ -215,11 +215,11 @@ static void more_or_fewer_are_not_kept(void **state)
     static const struct {
         int count;
         size_t size_bytes;
-        base_status status;
-    } cases[] = {{1, 16, BASE_OK},     {2, 16, BASE_OK},       {4, 16, BASE_OK},
-                 {8, 16, BASE_OK},     {0, 16, BASE_ERR_PEER}, {1, 15, BASE_ERR_PEER},
-                 {4, 1, BASE_ERR_PEER}};
-    base_error error = {.message = ""};
+        coll_status status;
+    } cases[] = {{1, 16, COLL_OK},     {2, 16, COLL_OK},       {4, 16, COLL_OK},
+                 {8, 16, COLL_OK},     {0, 16, COLL_ERR_PEER}, {1, 15, COLL_ERR_PEER},
+                 {4, 1, COLL_ERR_PEER}};
+    coll_error error = {.message = ""};
     pair p;
     (void)state;
     open_pair(&p);
@@ -229,7 +229,7 @@ static void more_or_fewer_are_not_kept(void **state)
         say(&p, cases[i].count, cases[i].size_bytes);
         assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error),
                       cases[i].status);
-        assert_int_equal(fd >= 0, cases[i].status == BASE_OK);
+        assert_int_equal(fd >= 0, cases[i].status == COLL_OK);
         if (fd >= 0) {
             (void)close(fd);
         }
@@ -241,17 +241,17 @@ static void more_or_fewer_are_not_kept(void **state)
 static void who_is_not_there_is_named(void **state)
 {
     pair p;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     int fd = 0;
     (void)state;
     open_pair(&p);
-    assert_status(take(&p, base_now_ns(), &fd, &error), BASE_ERR_TIMEOUT);
+    assert_status(take(&p, base_now_ns(), &fd, &error), COLL_ERR_TIMEOUT);
     assert_non_null(strstr(error.message, "waiting for memory of rank 1 (host there"));
     coll_fdpass_close(&p.contexts[1]);
-    assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error), BASE_ERR_PEER);
+    assert_status(take(&p, base_deadline_after_ns(BASE_NS_PER_S), &fd, &error), COLL_ERR_PEER);
     assert_non_null(strstr(error.message, "rank 1 (host there, pid 0) is gone"));
     assert_status(coll_fdpass_send(&p.contexts[0], 1, STDIN_FILENO, &agreed, &error),
-                  BASE_ERR_PEER);
+                  COLL_ERR_PEER);
     assert_non_null(strstr(error.message, "cannot hand memory to rank 1 (host there"));
     close_pair(&p);
 }

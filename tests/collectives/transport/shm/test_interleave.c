@@ -51,18 +51,18 @@ static bool operate(test_rank *rank, int operation, const operands *at, uint64_t
         at->send[i] = value_of(operation, rank->rank, i);
         at->recv[i] = rank->rank == root ? at->send[i] : 0;
     }
-    const base_status status =
+    const coll_status status =
         reduces
             ? coll_all_reduce(world, at->send, at->recv, count, COLL_INT64, COLL_SUM, &rank->error)
             : coll_broadcast(world, at->recv, count, COLL_INT64, root, &rank->error);
-    for (size_t i = 0; status == BASE_OK && i < count; i++) {
+    for (size_t i = 0; status == COLL_OK && i < count; i++) {
         int64_t expected = reduces ? 0 : value_of(operation, root, i);
         for (int r = 0; reduces && r < rank->size; r++) {
             expected += value_of(operation, r, i);
         }
         wrong += at->recv[i] != expected ? 1 : 0;
     }
-    return status == BASE_OK;
+    return status == COLL_OK;
 }
 
 static void body(test_rank *rank)

@@ -131,7 +131,7 @@ static bool land(sequence *s, flight *f)
         return true;
     }
     f->busy = false;
-    if (f->request != NULL && coll_request_wait(&f->request, &s->rank->error) != BASE_OK) {
+    if (f->request != NULL && coll_request_wait(&f->request, &s->rank->error) != COLL_OK) {
         test_rank_fail(s->rank, "%s: %s", coll_kind_name(f->desc.kind), s->rank->error.message);
         return false;
     }
@@ -203,10 +203,10 @@ static bool fly(sequence *s, int round)
         send[i] = value(s->rank->rank, i, f->salt);
     }
     f->busy = true;
-    const base_status status = next(&s->own) % 3 == 0
+    const coll_status status = next(&s->own) % 3 == 0
                                    ? coll_start(s->comm, &f->desc, &f->request, &s->rank->error)
                                    : coll_run(s->comm, &f->desc, &s->rank->error);
-    if (status != BASE_OK) {
+    if (status != COLL_OK) {
         test_rank_fail(s->rank, "%s × %zu: %s", coll_kind_name(f->desc.kind), f->desc.count,
                        s->rank->error.message);
         f->busy = false;
@@ -234,8 +234,8 @@ static void body(test_rank *rank)
     for (int region = 0; region < REGIONS; region++) {
         left[region] = s.flights[region].request;
     }
-    good = coll_request_wait_all(left, REGIONS, NULL) == BASE_OK && good;
-    if (good && coll_barrier(s.comm, &rank->error) != BASE_OK) {
+    good = coll_request_wait_all(left, REGIONS, NULL) == COLL_OK && good;
+    if (good && coll_barrier(s.comm, &rank->error) != COLL_OK) {
         test_rank_fail(rank, "the last barrier: %s", rank->error.message);
     }
     free(s.heap);

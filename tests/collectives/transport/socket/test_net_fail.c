@@ -77,7 +77,7 @@ static void close_stage(stage *s)
     free(s);
 }
 
-static void receive_notice(stage *s, uint64_t sequence, base_status status, const char *message,
+static void receive_notice(stage *s, uint64_t sequence, coll_status status, const char *message,
                            size_t length)
 {
     uint8_t body[COLL_FRAME_REASON_BYTES] = {0};
@@ -94,7 +94,7 @@ static void receive_notice(stage *s, uint64_t sequence, base_status status, cons
 
 static void receive_mismatch(stage *s, uint64_t sequence, const char *message)
 {
-    receive_notice(s, sequence, BASE_ERR_MISMATCH, message, strlen(message));
+    receive_notice(s, sequence, COLL_ERR_MISMATCH, message, strlen(message));
 }
 
 /* A mismatch names both ranks by itself; else the peer's name is put before its message. */
@@ -102,17 +102,17 @@ static void it_is_told_whose_words_they_are(void **state)
 {
     static const char name[] = "rank 1 (host far, pid 0)";
     static const struct {
-        base_status status;
-        base_status taken;
+        coll_status status;
+        coll_status taken;
         const char *between;
-    } cases[] = {{BASE_ERR_MISMATCH, BASE_ERR_MISMATCH, NULL},
-                 {BASE_ERR_TIMEOUT, BASE_ERR_TIMEOUT, " says: "},
-                 {BASE_ERR_PEER, BASE_ERR_PEER, " says: "},
-                 {BASE_ERR_ABORTED, BASE_ERR_ABORTED, " was "},
-                 {BASE_ERR_MEMORY, BASE_ERR_PEER, " failed: "},
-                 {BASE_ERR_STATE, BASE_ERR_PEER, " failed: "},
-                 {BASE_OK, BASE_ERR_PEER, " failed: "},
-                 {(base_status)-12345, BASE_ERR_PEER, " failed: "}};
+    } cases[] = {{COLL_ERR_MISMATCH, COLL_ERR_MISMATCH, NULL},
+                 {COLL_ERR_TIMEOUT, COLL_ERR_TIMEOUT, " says: "},
+                 {COLL_ERR_PEER, COLL_ERR_PEER, " says: "},
+                 {COLL_ERR_ABORTED, COLL_ERR_ABORTED, " was "},
+                 {COLL_ERR_MEMORY, COLL_ERR_PEER, " failed: "},
+                 {COLL_ERR_STATE, COLL_ERR_PEER, " failed: "},
+                 {COLL_OK, COLL_ERR_PEER, " failed: "},
+                 {(coll_status)-12345, COLL_ERR_PEER, " failed: "}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char expected[128] = "it";
@@ -136,7 +136,7 @@ static void messages_are_passed_on_as_they_were(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof speakers / sizeof speakers[0]; i++) {
         uint8_t body[REASON_BYTES + 2] = {0};
-        const int32_t code = BASE_ERR_TIMEOUT;
+        const int32_t code = COLL_ERR_TIMEOUT;
         const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                       .kind = COLL_FRAME_FAILED,
                                       .comm_id = STAGE_COMM_ID,
@@ -167,14 +167,14 @@ static void messages_are_only_text(void **state)
     assert_string_equal(s->core.comm.failure.message, "a?[2Jb?c?d");
     close_stage(s);
     s = open_stage();
-    receive_notice(s, 0, BASE_ERR_PEER, "", 1);
+    receive_notice(s, 0, COLL_ERR_PEER, "", 1);
     assert_string_equal(s->core.comm.failure.message,
                         "rank 1 (host far, pid 0) says: a failure without a message");
     close_stage(s);
     s = open_stage();
     memset(longest, 'x', sizeof longest); /* without an end */
-    receive_notice(s, 0, BASE_ERR_PEER, longest, sizeof longest);
-    assert_int_equal(strlen(s->core.comm.failure.message), BASE_ERROR_MESSAGE_BYTES - 1);
+    receive_notice(s, 0, COLL_ERR_PEER, longest, sizeof longest);
+    assert_int_equal(strlen(s->core.comm.failure.message), COLL_ERROR_MESSAGE_BYTES - 1);
     close_stage(s);
 }
 
@@ -220,7 +220,7 @@ static void a_connection_is_lost_once(void **state)
     stage *s = open_stage();
     (void)state;
     coll_net_lost(&s->core.context, STAGE_PEER, "cut");
-    assert_int_equal(s->core.comm.failure.status, BASE_ERR_PEER);
+    assert_int_equal(s->core.comm.failure.status, COLL_ERR_PEER);
     assert_string_equal(s->core.comm.failure.message,
                         "the connection to rank 1 (host far, pid 0) is lost: cut");
     coll_net_lost(&s->core.context, STAGE_PEER, "cut again");
@@ -258,8 +258,8 @@ static void an_own_failure_is_told(void **state)
     int32_t status = 0;
     stage *s = open_stage();
     (void)state;
-    (void)coll_comm_fail(&s->core.comm, BASE_ERR_MEMORY, "no memory for %d", 5);
-    (void)coll_comm_fail(&s->core.comm, BASE_ERR_PEER, "and more");
+    (void)coll_comm_fail(&s->core.comm, COLL_ERR_MEMORY, "no memory for %d", 5);
+    (void)coll_comm_fail(&s->core.comm, COLL_ERR_PEER, "and more");
     assert_int_equal(s->forgotten, 1);
     assert_int_equal(s->sent, 1);
     assert_int_equal(s->head.kind, COLL_FRAME_FAILED);
@@ -268,7 +268,7 @@ static void an_own_failure_is_told(void **state)
     memcpy(&about, s->body, sizeof about);
     memcpy(&status, s->body + sizeof about, sizeof status);
     assert_int_equal(about, 0);
-    assert_int_equal(status, BASE_ERR_MEMORY);
+    assert_int_equal(status, COLL_ERR_MEMORY);
     assert_memory_equal(s->body + REASON_BYTES, "no memory for 5", strlen("no memory for 5"));
     close_stage(s);
 }

@@ -51,7 +51,7 @@ static void receive_flag(net_stage *s, uint64_t comm_id, uint16_t mark)
 
 static void open_comm(net_stage *s, coll_comm *comm, uint64_t id)
 {
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     *comm = s->comm;
     comm->net = NULL;
     comm->flags = NULL;
@@ -112,7 +112,7 @@ static void failures_wait_as_well(void **state)
 {
     static const char message[] = "rank 1 (host h, pid 42) wants what cannot be";
     uint8_t body[COLL_FRAME_REASON_BYTES] = {0};
-    const int32_t status = BASE_ERR_MISMATCH;
+    const int32_t status = COLL_ERR_MISMATCH;
     const coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                   .kind = COLL_FRAME_FAILED,
                                   .comm_id = FIRST_ID,
@@ -126,7 +126,7 @@ static void failures_wait_as_well(void **state)
     assert_false(s->comm.failed);
     open_comm(s, &comm, FIRST_ID);
     assert_true(comm.failed);
-    assert_int_equal(comm.failure.status, BASE_ERR_MISMATCH);
+    assert_int_equal(comm.failure.status, COLL_ERR_MISMATCH);
     assert_string_equal(comm.failure.message, message);
     close_comm(s, &comm);
     close_stage(s);
@@ -142,7 +142,7 @@ static void one_without_memory_is_told_of(void **state)
     no_memory = false;
     open_comm(s, &comm, FIRST_ID);
     assert_true(comm.failed);
-    assert_int_equal(comm.failure.status, BASE_ERR_MEMORY);
+    assert_int_equal(comm.failure.status, COLL_ERR_MEMORY);
     assert_string_equal(comm.failure.message, "no memory for what rank 1 has sent");
     close_comm(s, &comm);
     assert_int_equal(shown(s, FIRST_ID + 1), 0); /* others go on */

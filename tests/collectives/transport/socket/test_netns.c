@@ -52,18 +52,18 @@ static bool step(const job *j)
     return write(j->notices[1], "x", 1) == 1 && read(j->go[0], &byte, 1) == 1;
 }
 
-static base_status work(coll_comm *comm, base_error *error)
+static coll_status work(coll_comm *comm, coll_error *error)
 {
     static float data[COUNT];
-    base_status status = BASE_OK;
-    for (size_t count = 1; status == BASE_OK && count <= COUNT; count *= 17) {
+    coll_status status = COLL_OK;
+    for (size_t count = 1; status == COLL_OK && count <= COUNT; count *= 17) {
         for (size_t i = 0; i < count; i++) {
             data[i] = (float)(coll_comm_rank(comm) + 1);
         }
         status = coll_all_reduce(comm, data, data, count, COLL_FLOAT32, COLL_SUM, error);
-        for (size_t i = 0; status == BASE_OK && i < count; i++) {
+        for (size_t i = 0; status == COLL_OK && i < count; i++) {
             if (data[i] != (float)RANKS_SUM) {
-                return base_fail(error, BASE_ERR_STATE, "element %zu is %g", i, (double)data[i]);
+                return coll_fail(error, COLL_ERR_STATE, "element %zu is %g", i, (double)data[i]);
             }
         }
     }
@@ -73,7 +73,7 @@ static base_status work(coll_comm *comm, base_error *error)
 static int rank_body(forked_rank *rank, void *user)
 {
     const job *j = user;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     coll_context *context = NULL;
     coll_context_options options = {
         .rank = rank->rank,
@@ -86,33 +86,33 @@ static int rank_body(forked_rank *rank, void *user)
         .interface = j->what == TROUBLE_LOOPBACK ? NULL : "10.99.0.0/24",
     };
     CHILD_CHECK(unshare(CLONE_NEWNET) == 0 && step(j), &error);
-    const base_status joined = coll_context_create(&options, &context, &error);
+    const coll_status joined = coll_context_create(&options, &context, &error);
     if (j->what == TROUBLE_LOOPBACK) {
-        CHILD_CHECK(joined == BASE_ERR_INVALID, &error);
+        CHILD_CHECK(joined == COLL_ERR_INVALID, &error);
         CHILD_CHECK(strstr(error.message, "cannot reach 127.0.0.1: name an interface") != NULL,
                     &error);
         return 0;
     }
-    CHILD_CHECK(joined == BASE_OK, &error);
+    CHILD_CHECK(joined == COLL_OK, &error);
     CHILD_CHECK(coll_context_transport(context) ==
                     (j->transport == COLL_TRANSPORT_AUTO ? COLL_TRANSPORT_TCP : j->transport),
                 &error);
     coll_comm *comm = coll_context_world(context);
-    CHILD_CHECK(coll_barrier(comm, &error) == BASE_OK && step(j), &error);
+    CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK && step(j), &error);
     if (j->what == TROUBLE_KILL && rank->rank == 1) {
         (void)pause();
     }
     const int64_t begin_ns = base_now_ns();
-    const base_status status = work(comm, &error);
+    const coll_status status = work(comm, &error);
     if (j->what < TROUBLE_CUT) {
-        CHILD_CHECK(status == BASE_OK, &error);
-        CHILD_CHECK(coll_barrier(comm, &error) == BASE_OK, &error);
+        CHILD_CHECK(status == COLL_OK, &error);
+        CHILD_CHECK(coll_barrier(comm, &error) == COLL_OK, &error);
     } else {
         /* By the deadline, and a second for the machine. */
         CHILD_CHECK(base_now_ns() - begin_ns < options.timeout_ns + BASE_NS_PER_S, &error);
-        CHILD_CHECK(status == BASE_ERR_PEER || status == BASE_ERR_TIMEOUT, &error);
+        CHILD_CHECK(status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT, &error);
         CHILD_CHECK(rank->rank == 1 || strstr(error.message, "rank 1 (host") != NULL, &error);
-        CHILD_CHECK(j->what != TROUBLE_KILL || status == BASE_ERR_PEER, &error);
+        CHILD_CHECK(j->what != TROUBLE_KILL || status == COLL_ERR_PEER, &error);
     }
     coll_context_destroy(context);
     return 0;
@@ -174,7 +174,7 @@ static void run_job(coll_transport transport, trouble what)
 {
     job j = {.transport = transport, .what = what};
     pid_t pids[RANKS];
-    base_error error;
+    coll_error error;
     int status = 0;
     jobs++;
     assert_int_equal(pipe(j.notices), 0);

@@ -159,7 +159,7 @@ int __wrap_zmq_connect(void *socket, const char *endpoint)
     return __real_zmq_connect(socket, relayed);
 }
 
-static base_status join(test_rank *rank)
+static coll_status join(test_rank *rank)
 {
     meddler *m = rank->user;
     coll_context_options options = test_rank_options(rank);
@@ -171,21 +171,21 @@ static base_status join(test_rank *rank)
     return coll_context_create(&options, &rank->context, &rank->error);
 }
 
-static base_status work(test_rank *rank, int rounds)
+static coll_status work(test_rank *rank, int rounds)
 {
     static float data[2][COUNT];
-    base_status status = BASE_OK;
-    for (int round = 0; status == BASE_OK && round < rounds; round++) {
-        for (size_t count = 1; status == BASE_OK && count <= COUNT; count *= 10) {
+    coll_status status = COLL_OK;
+    for (int round = 0; status == COLL_OK && round < rounds; round++) {
+        for (size_t count = 1; status == COLL_OK && count <= COUNT; count *= 10) {
             for (size_t i = 0; i < count; i++) {
                 data[rank->rank][i] = (float)(rank->rank + 1);
             }
             status = coll_all_reduce(coll_context_world(rank->context), data[rank->rank],
                                      data[rank->rank], count, COLL_FLOAT32, COLL_SUM, &rank->error);
-            for (size_t i = 0; status == BASE_OK && i < count; i++) {
+            for (size_t i = 0; status == COLL_OK && i < count; i++) {
                 if (data[rank->rank][i] != 3.0f) {
                     test_rank_fail(rank, "a wrong sum");
-                    return BASE_ERR_STATE;
+                    return COLL_ERR_STATE;
                 }
             }
         }
@@ -214,12 +214,12 @@ static const char *message_of(deed what)
 static void meddled_body(test_rank *rank)
 {
     const meddler *m = rank->user;
-    base_status status = join(rank);
-    if (status == BASE_OK) {
+    coll_status status = join(rank);
+    if (status == COLL_OK) {
         status = work(rank, 20);
     }
     RANK_CHECK(rank,
-               status == BASE_ERR_PEER || (m->what == DEED_CUT && status == BASE_ERR_TIMEOUT));
+               status == COLL_ERR_PEER || (m->what == DEED_CUT && status == COLL_ERR_TIMEOUT));
     RANK_CHECK(rank, strstr(rank->error.message, message_of(m->what)) != NULL);
     RANK_CHECK(rank, m->what == DEED_CUT || strstr(rank->error.message, "rank 1 (host") != NULL);
     coll_context_destroy(rank->context);
@@ -299,7 +299,7 @@ static void disagreeing_body(test_rank *rank)
     options.transport = COLL_TRANSPORT_TCP;
     options.tcp_auth = rank->rank == 0 ? COLL_TCP_AUTH_MAC : COLL_TCP_AUTH_OFF;
     RANK_CHECK(rank,
-               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+               coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strstr(rank->error.message, "'mac'") != NULL);
     RANK_CHECK(rank, strstr(rank->error.message, "'off'") != NULL);
 }
@@ -316,7 +316,7 @@ static void disagreeing_zmq_body(test_rank *rank)
     options.transport = COLL_TRANSPORT_ZMQ;
     options.tcp_auth = rank->rank == 0 ? COLL_TCP_AUTH_OFF : COLL_TCP_AUTH_MAC;
     RANK_CHECK(rank,
-               coll_context_create(&options, &rank->context, &rank->error) == BASE_ERR_MISMATCH);
+               coll_context_create(&options, &rank->context, &rank->error) == COLL_ERR_MISMATCH);
     RANK_CHECK(rank, strstr(rank->error.message, "wants zmq plain") != NULL);
     RANK_CHECK(rank, strstr(rank->error.message, "encrypted") != NULL);
 }
@@ -340,14 +340,14 @@ static void plain_zmq_body(test_rank *rank)
     options.curve_secret_key = no_key;
     options.tcp_auth = *(const coll_tcp_auth *)rank->user;
     options.timeout_ns = options.tcp_auth == COLL_TCP_AUTH_OFF ? 20 * BASE_NS_PER_S : BASE_NS_PER_S;
-    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     if (options.tcp_auth != COLL_TCP_AUTH_OFF) {
-        RANK_CHECK(rank, status != BASE_OK);
+        RANK_CHECK(rank, status != COLL_OK);
         return;
     }
-    RANK_CHECK(rank, status == BASE_OK);
+    RANK_CHECK(rank, status == COLL_OK);
     RANK_CHECK(rank, coll_all_reduce(coll_context_world(rank->context), &mine, &sum, 1, COLL_INT32,
-                                     COLL_SUM, &rank->error) == BASE_OK);
+                                     COLL_SUM, &rank->error) == COLL_OK);
     RANK_CHECK(rank, sum == 6);
     coll_context_destroy(rank->context);
     rank->context = NULL;
@@ -372,12 +372,12 @@ static void stranger_body(test_rank *rank)
     options.transport = COLL_TRANSPORT_TCP;
     options.job_key = key;
     options.timeout_ns = BASE_NS_PER_S / 2;
-    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     if (rank->rank == 0) {
-        RANK_CHECK(rank, status == BASE_ERR_TIMEOUT);
+        RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
         RANK_CHECK(rank, strstr(rank->error.message, "rank 1 (host") != NULL);
     } else {
-        RANK_CHECK(rank, status == BASE_ERR_PEER);
+        RANK_CHECK(rank, status == COLL_ERR_PEER);
         RANK_CHECK(rank, strstr(rank->error.message, "does not know this job's key") != NULL);
     }
 }

@@ -39,21 +39,21 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
 typedef struct gate {
     coll_context_options options; /* the rank's own */
     const void *user;
-    base_status (*meddle)(struct gate *g, coll_tcp_record *all, base_error *reterr);
+    coll_status (*meddle)(struct gate *g, coll_tcp_record *all, coll_error *reterr);
     int strangers[STRANGERS];
 } gate;
 
-static base_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
-                            int64_t deadline_ns, base_error *reterr)
+static coll_status exchange(void *user, const void *mine, void *all, size_t size_bytes,
+                            int64_t deadline_ns, coll_error *reterr)
 {
     gate *g = user;
-    const base_status status =
+    const coll_status status =
         g->options.exchange(g->options.exchange_user, mine, all, size_bytes, deadline_ns, reterr);
-    return status == BASE_OK && size_bytes == sizeof(coll_tcp_record) ? g->meddle(g, all, reterr)
+    return status == COLL_OK && size_bytes == sizeof(coll_tcp_record) ? g->meddle(g, all, reterr)
                                                                       : status;
 }
 
-static base_status create(test_rank *rank, gate *g)
+static coll_status create(test_rank *rank, gate *g)
 {
     g->options = test_rank_options(rank);
     g->user = rank->user;
@@ -61,7 +61,7 @@ static base_status create(test_rank *rank, gate *g)
     coll_context_options options = g->options;
     options.exchange = exchange;
     options.exchange_user = g;
-    const base_status status = coll_context_create(&options, &rank->context, &rank->error);
+    const coll_status status = coll_context_create(&options, &rank->context, &rank->error);
     for (int i = 0; i < STRANGERS; i++) {
         if (g->strangers[i] >= 0) {
             (void)close(g->strangers[i]);
@@ -85,20 +85,20 @@ static void check_works(test_rank *rank)
 typedef enum manner { SILENT, PART_OF_A_WORD, WRONG_BYTES, ALL_AND_MORE, GONE, MANNERS } manner;
 
 /* Before rank 1 itself, strangers connect to rank 0. */
-static base_status come_first(gate *g, coll_tcp_record *all, base_error *reterr)
+static coll_status come_first(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     const manner how = *(const manner *)g->user;
     const uint8_t text[3 * COLL_HELLO_BYTES] = {0xff, 1};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(all[0].port)};
     const size_t lengths[MANNERS] = {0, COLL_HELLO_BYTES / 2, COLL_HELLO_BYTES, sizeof text, 0};
     if (g->options.rank == 0 || inet_pton(AF_INET, all[0].address, &to.sin_addr) != 1) {
-        return BASE_OK;
+        return COLL_OK;
     }
     for (int i = 0; i < STRANGERS; i++) {
         const int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         g->strangers[i] = sock;
         if (sock < 0 || connect(sock, (const struct sockaddr *)&to, sizeof to) != 0) {
-            return base_fail(reterr, BASE_ERR_IO, "a stranger cannot connect: %s", strerror(errno));
+            return coll_fail(reterr, COLL_ERR_IO, "a stranger cannot connect: %s", strerror(errno));
         }
         if (lengths[how] > 0) {
             (void)!send(sock, text, lengths[how], MSG_NOSIGNAL);
@@ -108,7 +108,7 @@ static base_status come_first(gate *g, coll_tcp_record *all, base_error *reterr)
             g->strangers[i] = -1;
         }
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void stranger_body(test_rank *rank)
@@ -133,12 +133,12 @@ static void strangers_keep_nobody_from_connecting(void **state)
 
 /* ---- crumbs ---- */
 
-static base_status leave(gate *g, coll_tcp_record *all, base_error *reterr)
+static coll_status leave(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     (void)g;
     (void)all;
     (void)reterr;
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void crumb_body(test_rank *rank)
@@ -171,7 +171,7 @@ typedef struct wrong_way {
     const char *text;
 } wrong_way;
 
-static base_status lead_astray(gate *g, coll_tcp_record *all, base_error *reterr)
+static coll_status lead_astray(gate *g, coll_tcp_record *all, coll_error *reterr)
 {
     const wrong_way *way = g->user;
     (void)reterr;
@@ -181,15 +181,15 @@ static base_status lead_astray(gate *g, coll_tcp_record *all, base_error *reterr
     if (g->options.rank == 1 && way->port != 0) {
         all[0].port = way->port;
     }
-    return BASE_OK;
+    return COLL_OK;
 }
 
 static void astray_body(test_rank *rank)
 {
     const wrong_way *way = rank->user;
     gate g = {.meddle = lead_astray};
-    const base_status status = create(rank, &g);
-    RANK_CHECK(rank, status == (rank->rank == 0 ? BASE_ERR_TIMEOUT : BASE_ERR_PEER));
+    const coll_status status = create(rank, &g);
+    RANK_CHECK(rank, status == (rank->rank == 0 ? COLL_ERR_TIMEOUT : COLL_ERR_PEER));
     RANK_CHECK(rank, rank->rank == 0 || strstr(rank->error.message, way->text) != NULL);
     RANK_CHECK(rank, rank->rank == 1 ||
                          strstr(rank->error.message, "no connection in time to rank 1") != NULL);

@@ -199,7 +199,7 @@ static void no_memory_to_receive_is_told(void **state)
     no_memory = true;
     tcp_peer_put_frame(p, COLL_FRAME_DATA, body, sizeof body, 0);
     no_memory = false;
-    assert_int_equal(p->here.core.comm.failure.status, BASE_ERR_MEMORY);
+    assert_int_equal(p->here.core.comm.failure.status, COLL_ERR_MEMORY);
     assert_false(other.failed);
     assert_true(coll_conn_listens(p->here.conn));
     tcp_peer_close(p);

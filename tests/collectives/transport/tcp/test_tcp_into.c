@@ -137,7 +137,7 @@ static void failure_with(const char *message)
     tcp_peer_put(p, &head, sizeof head);
     tcp_peer_put(p, data, PEER_CHUNK / 2);
     assert_memory_equal(target, data, PEER_CHUNK / 2);
-    (void)coll_comm_fail(&p->here.core.comm, BASE_ERR_TIMEOUT, "%s", message);
+    (void)coll_comm_fail(&p->here.core.comm, COLL_ERR_TIMEOUT, "%s", message);
     memset(target, 0x55, PEER_CHUNK);
     memcpy(mine, target, PEER_CHUNK);
     tcp_peer_put(p, data + PEER_CHUNK / 2, PEER_CHUNK / 2);
@@ -168,7 +168,7 @@ static void lines_are_compared_afterwards(void **state)
         tcp_peer_put_flag(p, differs != 0 ? coll_flag_word(1, 0x4320) : p->op.word);
         assert_int_equal(p->here.core.comm.failed, differs != 0);
         if (differs != 0) {
-            assert_int_equal(p->here.core.comm.failure.status, BASE_ERR_MISMATCH);
+            assert_int_equal(p->here.core.comm.failure.status, COLL_ERR_MISMATCH);
             assert_non_null(strstr(p->here.core.comm.failure.message, "disagree on operation #1"));
         }
         tcp_peer_close(p);
@@ -188,7 +188,7 @@ static void lines_come_in_turn(void **state)
         tcp_peer_put_flag(p, coll_flag_word(seconds[i], 0x1234));
         assert_int_equal(p->here.core.comm.failed, seconds[i] != 2);
         if (seconds[i] != 2) {
-            assert_int_equal(p->here.core.comm.failure.status, BASE_ERR_PEER);
+            assert_int_equal(p->here.core.comm.failure.status, COLL_ERR_PEER);
             assert_non_null(strstr(p->here.core.comm.failure.message, "a lost or broken flag"));
         }
         tcp_peer_close(p);

@@ -262,13 +262,13 @@ static void addresses_are_picked(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char address[COLL_ADDRESS_BYTES] = "";
-        base_error error = {.message = ""};
-        const base_status status = coll_interface_pick(interfaces, INTERFACES, cases[i].choice,
+        coll_error error = {.message = ""};
+        const coll_status status = coll_interface_pick(interfaces, INTERFACES, cases[i].choice,
                                                        cases[i].beyond, address, &error);
         if (cases[i].address != NULL) {
             assert_ok(status, &error);
             assert_string_equal(address, cases[i].address);
-        } else if (status != BASE_ERR_INVALID || strstr(error.message, cases[i].message) == NULL) {
+        } else if (status != COLL_ERR_INVALID || strstr(error.message, cases[i].message) == NULL) {
             fail_msg("%s: %d, %s", cases[i].choice, status, error.message);
         }
     }
@@ -278,18 +278,18 @@ static void the_route_is_asked(void **state)
 {
     (void)state;
     char address[COLL_ADDRESS_BYTES] = "";
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     assert_ok(coll_interface_choose(NULL, NULL, false, address, &error), &error);
     assert_string_equal(address, "127.0.0.1");
     assert_ok(coll_interface_choose("", "127.0.0.1", false, address, &error), &error);
     assert_string_equal(address, "127.0.0.1");
     assert_status(coll_interface_choose(NULL, "127.0.0.1", true, address, &error),
-                  BASE_ERR_INVALID);
+                  COLL_ERR_INVALID);
     assert_non_null(strstr(error.message, "--interface"));
-    assert_status(coll_interface_choose(NULL, NULL, true, address, &error), BASE_ERR_INVALID);
-    assert_status(coll_interface_choose(NULL, "0.0.0.0", false, address, &error), BASE_ERR_INVALID);
+    assert_status(coll_interface_choose(NULL, NULL, true, address, &error), COLL_ERR_INVALID);
+    assert_status(coll_interface_choose(NULL, "0.0.0.0", false, address, &error), COLL_ERR_INVALID);
     assert_status(coll_interface_choose(NULL, "nonsense", false, address, &error),
-                  BASE_ERR_INVALID);
+                  COLL_ERR_INVALID);
 }
 
 static void heads_are_checked(void **state)

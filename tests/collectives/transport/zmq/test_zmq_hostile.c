@@ -83,20 +83,20 @@ static uint64_t flood(void *socket)
 static int suffer(const job *j, coll_context *context)
 {
     static float data[100];
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     char byte = 0;
     if (j->reads) {
-        const base_status status = coll_all_reduce(coll_context_world(context), data, data, 100,
+        const coll_status status = coll_all_reduce(coll_context_world(context), data, data, 100,
                                                    COLL_FLOAT32, COLL_SUM, &error);
-        if (status != BASE_ERR_PEER || strstr(error.message, "rank 1 (host") == NULL ||
+        if (status != COLL_ERR_PEER || strstr(error.message, "rank 1 (host") == NULL ||
             strstr(error.message, "broke the protocol") == NULL) {
-            (void)fprintf(stderr, "%s: %s\n", base_status_name(status), error.message);
+            (void)fprintf(stderr, "%s: %s\n", coll_status_name(status), error.message);
             return 1;
         }
     }
     struct pollfd flooded = {.fd = j->flooded[0]};
     while (poll(&flooded, 1, j->reads ? 0 : -1) == 0) {
-        if (coll_context_progress(context, &error) != BASE_OK) {
+        if (coll_context_progress(context, &error) != COLL_OK) {
             return 1;
         }
     }
@@ -106,7 +106,7 @@ static int suffer(const job *j, coll_context *context)
 static int body(forked_rank *rank, void *user)
 {
     job *j = user;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     coll_context *context = NULL;
     const coll_context_options options = {.rank = rank->rank,
                                           .world_size = rank->size,
@@ -116,8 +116,8 @@ static int body(forked_rank *rank, void *user)
                                           .tcp_auth = j->auth,
                                           .timeout_ns = 20 * BASE_NS_PER_S};
     (void)close(j->flooded[rank->rank == 0 ? 1 : 0]);
-    if (coll_context_create(&options, &context, &error) != BASE_OK ||
-        coll_barrier(coll_context_world(context), &error) != BASE_OK) {
+    if (coll_context_create(&options, &context, &error) != COLL_OK ||
+        coll_barrier(coll_context_world(context), &error) != COLL_OK) {
         (void)fprintf(stderr, "rank %d: %s\n", rank->rank, error.message);
         return 1;
     }
@@ -138,7 +138,7 @@ static int body(forked_rank *rank, void *user)
 static int misnumber_body(forked_rank *rank, void *user)
 {
     const numbering *n = user;
-    base_error error = {.message = ""};
+    coll_error error = {.message = ""};
     coll_context *context = NULL;
     const coll_context_options options = {.rank = rank->rank,
                                           .world_size = rank->size,
@@ -147,19 +147,19 @@ static int misnumber_body(forked_rank *rank, void *user)
                                           .transport = COLL_TRANSPORT_ZMQ,
                                           .tcp_auth = n->auth,
                                           .timeout_ns = 20 * BASE_NS_PER_S};
-    base_status status = coll_context_create(&options, &context, &error);
-    const bool met = status == BASE_OK;
-    for (int i = 0; i < 2 && status == BASE_OK; i++) {
+    coll_status status = coll_context_create(&options, &context, &error);
+    const bool met = status == COLL_OK;
+    for (int i = 0; i < 2 && status == COLL_OK; i++) {
         status = coll_barrier(coll_context_world(context), &error);
         number_shift = rank->rank == 1 ? n->shift : 0; /* for all that comes after the first */
     }
     coll_context_destroy(context);
     if (met && (rank->rank == 1 ||
-                (status == BASE_ERR_PEER && strstr(error.message, "rank 1 (host") != NULL &&
+                (status == COLL_ERR_PEER && strstr(error.message, "rank 1 (host") != NULL &&
                  strstr(error.message, "broke the protocol: a frame out of order") != NULL))) {
         return 0;
     }
-    (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, base_status_name(status), error.message);
+    (void)fprintf(stderr, "rank %d: %s: %s\n", rank->rank, coll_status_name(status), error.message);
     return 1;
 }
 
@@ -171,7 +171,7 @@ static void a_frame_has_the_next_number(void **state)
         numbering n = {.auth = i % 2 == 0 ? COLL_TCP_AUTH_MAC : COLL_TCP_AUTH_OFF,
                        .shift = i / 2 == 0 ? 1 : UINT64_MAX};
         pid_t pids[2];
-        base_error error;
+        coll_error error;
         assert_ok(forked_start(2, misnumber_body, &n, pids, &error), &error);
         for (int r = 0; r < 2; r++) {
             int status = 0;
@@ -186,7 +186,7 @@ static void check(coll_tcp_auth auth, bool reads)
 {
     job j = {.auth = auth, .reads = reads};
     pid_t pids[2];
-    base_error error;
+    coll_error error;
     int status = 0;
     assert_int_equal(pipe(j.ready), 0);
     assert_int_equal(pipe(j.flooded), 0);

@@ -32,7 +32,7 @@ static void connect_pair(pair *p)
 {
     char endpoint[ENDPOINT_BYTES];
     size_t endpoint_bytes = sizeof endpoint;
-    base_error error;
+    coll_error error;
     memset(p, 0, sizeof *p);
     configured = 0;
     p->zmq = zmq_ctx_new();

@@ -49,7 +49,7 @@ static void sum_steps(test_rank *rank)
     const shape *job = rank->user;
     rank_ddp *ddp = NULL;
     rank_device device;
-    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
     float *params = calloc(PARAMS, sizeof *params);
     RANK_CHECK(rank, params != NULL);
     for (size_t i = 0; i < PARAMS; i++) {
@@ -63,8 +63,8 @@ static void sum_steps(test_rank *rank)
         .bracketed = job->bracketed,
         .algorithm = job->algorithm,
     };
-    RANK_OK(rank,
-            rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp, &rank->error));
+    RANK_OK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
+                                &rank->failure));
     RANK_CHECK(rank, params[0] == 0.0F && params[PARAMS - 1] == 0.0F);
     for (int step = 0; step < STEPS; step++) {
         rank_ddp_times times;
@@ -72,7 +72,7 @@ static void sum_steps(test_rank *rank)
         for (int m = 0; m < job->micro_batches; m++) {
             fill_leaf(ddp, m, rank->rank * job->micro_batches + m, step);
         }
-        RANK_OK(rank, rank_ddp_finish(ddp, &times, &rank->error));
+        RANK_OK(rank, rank_ddp_finish(ddp, &times, &rank->failure));
         RANK_CHECK(rank, times.allreduce_ns >= times.allreduce_exposed_ns);
         memcpy(job->sums + ((size_t)rank->rank * STEPS + (size_t)step) * PARAMS, rank_ddp_sums(ddp),
                PARAMS * sizeof(float));
@@ -150,17 +150,17 @@ static void every_rank_has_the_same_sums(void **state)
 }
 
 /* In the place of libcoll's (the linker's --wrap): it can lose a bit on the way to one rank. */
-base_status __real_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
-                                  int root, base_error *reterr);
-base_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
-                                  int root, base_error *reterr);
+coll_status __real_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
+                                  int root, coll_error *reterr);
+coll_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
+                                  int root, coll_error *reterr);
 
 static int broadcast_spoilt_at = -1;
 
-base_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
-                                  int root, base_error *reterr)
+coll_status __wrap_coll_broadcast(coll_comm *comm, void *data, size_t count, coll_type type,
+                                  int root, coll_error *reterr)
 {
-    const base_status status = __real_coll_broadcast(comm, data, count, type, root, reterr);
+    const coll_status status = __real_coll_broadcast(comm, data, count, type, root, reterr);
     if (coll_comm_rank(comm) == broadcast_spoilt_at) {
         ((uint8_t *)data)[count * sizeof(float) - 1] ^= 1;
     }
@@ -172,13 +172,13 @@ static void wrap_spoilt(test_rank *rank)
     float params[100] = {0};
     rank_ddp *ddp = NULL;
     rank_device device;
-    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
     const rank_ddp_options options = {
         .device = &device, .param_count = 100, .bucket_bytes = 40, .micro_batches = 1};
     RANK_CHECK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
-                                   &rank->error) == BASE_ERR_MISMATCH);
+                                   &rank->failure) == BASE_ERR_MISMATCH);
     RANK_CHECK(rank, ddp == NULL);
-    RANK_CHECK(rank, strstr(rank->error.message, "parameters of rank 2 differ from rank 0's"));
+    RANK_CHECK(rank, strstr(rank->failure.message, "parameters of rank 2 differ from rank 0's"));
     rank_device_close(&device);
 }
 
@@ -195,19 +195,19 @@ static void forget_a_range(test_rank *rank)
     float params[100] = {0};
     rank_ddp *ddp = NULL;
     rank_device device;
-    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
     rank_ddp_times times;
     const rank_ddp_options options = {.device = &device,
                                       .param_count = 100,
                                       .bucket_bytes = 40,
                                       .micro_batches = 1,
                                       .bracketed = true};
-    RANK_OK(rank,
-            rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp, &rank->error));
+    RANK_OK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
+                                &rank->failure));
     rank_ddp_begin(ddp);
     memset(rank_ddp_grads(ddp, 0), 0, sizeof params);
     rank_ddp_ready(ddp, 1, 99, (rank_mark){0});
-    RANK_CHECK(rank, rank_ddp_finish(ddp, &times, &rank->error) == BASE_ERR_STATE);
+    RANK_CHECK(rank, rank_ddp_finish(ddp, &times, &rank->failure) == BASE_ERR_STATE);
     rank_ddp_destroy(ddp);
     rank_device_close(&device);
 }
@@ -223,19 +223,19 @@ static void compare_params(test_rank *rank)
     float params[100] = {0};
     rank_ddp *ddp = NULL;
     rank_device device;
-    RANK_OK(rank, rank_device_open("cpu", &device, &rank->error));
+    RANK_OK(rank, rank_device_open("cpu", &device, &rank->failure));
     bool equal = false;
     double difference = -1.0;
     const rank_ddp_options options = {
         .device = &device, .param_count = 100, .bucket_bytes = 40, .micro_batches = 1};
-    RANK_OK(rank,
-            rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp, &rank->error));
-    RANK_OK(rank, rank_ddp_compare(ddp, params, &equal, &difference, &rank->error));
+    RANK_OK(rank, rank_ddp_wrap(coll_context_world(rank->context), &options, params, &ddp,
+                                &rank->failure));
+    RANK_OK(rank, rank_ddp_compare(ddp, params, &equal, &difference, &rank->failure));
     RANK_CHECK(rank, equal && difference == 0.0);
     if (rank->rank == 1) {
         params[7] = -0.25F;
     }
-    RANK_OK(rank, rank_ddp_compare(ddp, params, &equal, &difference, &rank->error));
+    RANK_OK(rank, rank_ddp_compare(ddp, params, &equal, &difference, &rank->failure));
     RANK_CHECK(rank, equal == (rank->rank != 1));
     RANK_CHECK(rank, difference == (rank->rank == 1 ? 0.25 : 0.0));
     rank_ddp_destroy(ddp);

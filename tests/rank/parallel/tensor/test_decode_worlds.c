@@ -165,9 +165,9 @@ static void run_rank(test_rank *rank)
     bed b = {.out = NULL};
     world *w = rank->user;
     coll_comm *comm = coll_context_world(rank->context);
-    base_status status = open_bed(&b, w, comm, &rank->error);
+    base_status status = open_bed(&b, w, comm, &rank->failure);
     if (status == BASE_OK) {
-        status = run_script(&b, w, &rank->error);
+        status = run_script(&b, w, &rank->failure);
     }
     /* one all-reduce for the embedding, two for each layer, in every step: by libcoll's count */
     const uint64_t steps = (uint64_t)(SEQUENCES / w->script.sequences_at_once) *

@@ -246,11 +246,11 @@ static void layer_body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     bed b;
     float out[OUT] = {0};
-    base_status status = bed_open(&b, test, comm, &rank->error);
+    base_status status = bed_open(&b, test, comm, &rank->failure);
     const uint64_t before = coll_comm_operations(comm, COLL_ALL_REDUCE);
     if (status == BASE_OK) {
         test->compute(&b, out);
-        status = rank_tp_group_check(b.group, &rank->error);
+        status = rank_tp_group_check(b.group, &rank->failure);
     }
     const uint64_t made = coll_comm_operations(comm, COLL_ALL_REDUCE) - before;
     const uint64_t counted = status == BASE_OK ? rank_tp_group_costs(b.group).count : 0;
