@@ -46,7 +46,8 @@ bench_cell bench_cell_make(coll_comm *comm, coll_kind kind, const bench_row *row
     uint8_t *to = buffers->recv;
     bench_cell cell = {.comm = comm,
                        .data = data,
-                       .desc = {.kind = kind,
+                       .desc = {.size = sizeof(coll_op_desc),
+                                .kind = kind,
                                 .type = row->type,
                                 .reduce = row->reduce,
                                 .root = row->root < 0 ? 0 : row->root},

@@ -61,7 +61,8 @@ static coll_status open_rank(state *s)
 {
     const bench_options *options = s->job->options;
     bench_shared *shared = s->job->shared;
-    const coll_context_options context_options = {.rank = s->rank->rank,
+    const coll_context_options context_options = {.size = sizeof(coll_context_options),
+                                                  .rank = s->rank->rank,
                                                   .world_size = s->rank->size,
                                                   .exchange = forked_exchange,
                                                   .exchange_user = s->rank,

@@ -82,7 +82,8 @@ static coll_status ping(const meter *m, int messages)
 static coll_status swap(const meter *m)
 {
     coll_request *requests[2] = {NULL};
-    coll_op_desc desc = {.kind = COLL_RECEIVE,
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = COLL_RECEIVE,
                          .recv = m->buffer + LONG_BYTES,
                          .count = LONG_BYTES,
                          .type = COLL_UINT8,
@@ -202,7 +203,8 @@ static coll_status share(coll_comm *comm, coll_costs *costs, coll_error *reterr)
     double mine[FIGURES];
     double all[COLL_RANKS_MAX * FIGURES];
     memcpy(mine, costs, sizeof mine);
-    const coll_op_desc desc = {.kind = COLL_ALL_GATHER,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_GATHER,
                                .send = mine,
                                .recv = all,
                                .count = FIGURES,
@@ -256,7 +258,8 @@ typedef struct verdict {
 
 static coll_status share_verdict(coll_comm *comm, verdict *news, coll_error *reterr)
 {
-    const coll_op_desc desc = {.kind = COLL_BROADCAST,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_BROADCAST,
                                .send = news,
                                .recv = news,
                                .count = sizeof *news,
@@ -335,7 +338,8 @@ coll_status coll_tune_context(coll_context *context, const char *path, int64_t d
 /* The slowest rank's time of each repetition. */
 static coll_status slowest(coll_comm *comm, double *samples, int count, coll_error *reterr)
 {
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = samples,
                                .recv = samples,
                                .count = (size_t)count,
@@ -376,7 +380,8 @@ coll_status coll_tune_compare(coll_comm *comm, const coll_costs *costs, const co
     if (memory == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for twice %zu bytes", bytes);
     }
-    const coll_op_desc desc = {.kind = kind,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = kind,
                                .send = memory,
                                .recv = memory + bytes,
                                .count = count,

@@ -25,6 +25,7 @@ enum {
     COLL_ARENAS_MAX = 64,                  /* living arenas of a communicator */
     COLL_COMM_LISTS = 16,                  /* different lists of ranks in a context, at first */
     COLL_REASON_BYTES = 256,               /* abort reason, with the final NUL */
+    COLL_SIZED_BYTES_MAX = 4096,           /* struct of a caller's that says its size */
     COLL_HOST_BYTES = 64,                  /* host name in messages, with the final NUL */
     COLL_DESCRIBE_BYTES = 512,             /* coll_context_describe keeps this much */
     COLL_UNEXPECTED_MAX = COLL_RANKS_MAX + 64, /* flags for communicators not made here yet */

@@ -4,11 +4,15 @@
 
 #include "base/clock.h"
 #include "calibrate/calibrate.h"
+#include "common/sized.h"
 #include "core/comm.h"
 #include "ringfence/coll_error.h"
 #include "transport/registry.h"
 
-enum { SPINS = 1 };
+enum {
+    SPINS = 1,
+    OPTIONS_BYTES_FIRST = COLL_SIZED_BYTES(coll_context_options, curve_secret_key), /* of 0.1 */
+};
 
 #define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
 #define TUNE_VARIABLE      "RINGFENCE_COLL_TUNE_FILE"
@@ -162,10 +166,16 @@ static const char *tune_path(const coll_context_options *options)
     return named != NULL && named[0] != '\0' ? named : NULL;
 }
 
-coll_status coll_context_create(const coll_context_options *options, coll_context **context,
+coll_status coll_context_create(const coll_context_options *given, coll_context **context,
                                 coll_error *reterr)
 {
-    coll_status status = check_options(options, reterr);
+    coll_context_options known;
+    const coll_context_options *options = &known;
+    coll_status status = coll_sized_read(&known, sizeof known, OPTIONS_BYTES_FIRST, given,
+                                         "coll_context_options", reterr);
+    if (status == COLL_OK) {
+        status = check_options(options, reterr);
+    }
     if (status != COLL_OK) {
         return status;
     }

@@ -166,8 +166,12 @@ coll_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **sp
 {
     const int32_t mine[2] = {colour, key};
     int32_t all[COLL_RANKS_MAX][2];
-    const coll_op_desc desc = {
-        .kind = COLL_ALL_GATHER, .send = mine, .recv = all, .count = 2, .type = COLL_INT32};
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_GATHER,
+                               .send = mine,
+                               .recv = all,
+                               .count = 2,
+                               .type = COLL_INT32};
     const coll_status status = coll_op_run_as(comm, &desc, COLL_KIND_SPLIT, 0, reterr);
     *split = NULL;
     if (status != COLL_OK || colour < 0) {

@@ -186,9 +186,9 @@ coll_status coll_op_wait(coll_op *op, coll_error *reterr)
 static bool is_same(const coll_op *op, const coll_op_desc *given)
 {
     const coll_op_desc *had = &op->given;
-    return op->ready && had->kind == given->kind && had->send == given->send &&
-           had->recv == given->recv && had->count == given->count && had->type == given->type &&
-           had->reduce == given->reduce && had->root == given->root &&
+    return op->ready && given->size == sizeof *given && had->kind == given->kind &&
+           had->send == given->send && had->recv == given->recv && had->count == given->count &&
+           had->type == given->type && had->reduce == given->reduce && had->root == given->root &&
            had->algorithm == given->algorithm && given->counts == NULL && had->counts == NULL &&
            given->stream == NULL;
 }
@@ -292,5 +292,6 @@ coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, 
 
 coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t count, coll_error *reterr)
 {
-    return coll_op_run_as(comm, &(coll_op_desc){.kind = COLL_BARRIER}, kind, count, reterr);
+    return coll_op_run_as(comm, &(coll_op_desc){.size = sizeof(coll_op_desc), .kind = COLL_BARRIER},
+                          kind, count, reterr);
 }

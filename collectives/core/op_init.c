@@ -4,9 +4,12 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "common/sized.h"
 #include "core/op.h"
 #include "core/parts.h"
 #include "ringfence/coll_error.h"
+
+enum { DESC_BYTES_FIRST = COLL_SIZED_BYTES(coll_op_desc, stream) }; /* of 0.1 */
 
 static bool reduces(coll_kind kind)
 {
@@ -236,12 +239,19 @@ static void describe(coll_op *op, coll_algorithm said)
     op->digest = coll_descriptor_digest(&op->descriptor);
 }
 
-coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
+coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given,
+                         coll_error *reterr)
 {
+    coll_op_desc known;
+    const coll_op_desc *desc = &known;
     op->ready = false;
     op->routed = false;
     op->refs_known = 0;
-    coll_status status = check_desc(comm, desc, reterr);
+    coll_status status =
+        coll_sized_read(&known, sizeof known, DESC_BYTES_FIRST, given, "coll_op_desc", reterr);
+    if (status == COLL_OK) {
+        status = check_desc(comm, desc, reterr);
+    }
     if (status != COLL_OK) {
         return status;
     }

@@ -64,8 +64,11 @@ static coll_status add_up(coll_context *context, coll_error *error)
 static int run(shared_board *board, int rank)
 {
     this_process self = {.board = board, .rank = rank};
-    const coll_context_options options = {
-        .rank = rank, .world_size = RANKS, .exchange = gather, .exchange_user = &self};
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .rank = rank,
+                                          .world_size = RANKS,
+                                          .exchange = gather,
+                                          .exchange_user = &self};
     coll_context *context = NULL;
     coll_error error = {.message = ""};
     coll_status status = coll_context_create(&options, &context, &error);

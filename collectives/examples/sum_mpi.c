@@ -39,7 +39,8 @@ int main(int argc, char **argv)
     MPI_Comm world = MPI_COMM_WORLD;
     coll_context *context = NULL;
     coll_error error = {.message = ""};
-    coll_context_options options = {.exchange = gather, .exchange_user = &world};
+    coll_context_options options = {
+        .size = sizeof(coll_context_options), .exchange = gather, .exchange_user = &world};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(world, &options.rank);
     MPI_Comm_size(world, &options.world_size);

@@ -134,7 +134,8 @@ static base_status gather_logits(rank_engine *engine, const float *mine, base_er
         counts[rank] = (size_t)leaves * (size_t)engine->vocab.leaf_width;
     }
     const base_status status = coll_to_base(coll_run(engine->comm,
-                                                     &(coll_op_desc){.kind = COLL_ALL_GATHER,
+                                                     &(coll_op_desc){.size = sizeof(coll_op_desc),
+                                                                     .kind = COLL_ALL_GATHER,
                                                                      .send = mine,
                                                                      .recv = engine->all_logits,
                                                                      .counts = counts,

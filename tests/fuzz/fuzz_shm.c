@@ -135,7 +135,8 @@ static void tear_down(stage *s)
 static coll_op_desc draw(stage *s, input *in)
 {
     const uint64_t shape = take(in, 4);
-    coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + shape % 9),
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = (coll_kind)(COLL_ALL_REDUCE + shape % 9),
                          .type = (coll_type)(COLL_FLOAT32 + (shape >> 4) % 9),
                          .reduce = (coll_reduce)(COLL_SUM + (shape >> 8) % 5),
                          .count = (size_t)(shape >> 12) % 1024,

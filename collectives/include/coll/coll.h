@@ -36,6 +36,13 @@
  * for its root (coll_comm_finalize where no other call is to come). A communicator that has failed
  * is dead: every later call on it returns the first error; destroy it.
  *
+ * Sizes: coll_context_options and coll_op_desc begin with their size, which the caller sets to
+ * sizeof of the struct; all that it does not set is 0. Later versions of libcoll add members at the
+ * end, for which 0 means what was so before. So a program that was compiled with an older header
+ * goes on working: what its struct lacks counts as 0. One that was compiled with a newer header
+ * works as long as what this version does not know is 0, and gets COLL_ERR_UNSUPPORTED otherwise.
+ * Any other size is COLL_ERR_INVALID.
+ *
  * Threads: a context, and what was made from it, is used by one thread at a time.
  * coll_context_abort alone may be called from any thread at any time. */
 #ifndef COLL_COLL_H
@@ -136,6 +143,7 @@ typedef coll_status (*coll_exchange)(void *user, const void *mine, void *all, si
                                      int64_t deadline_ns, coll_error *reterr);
 
 typedef struct coll_context_options {
+    size_t size; /* sizeof(coll_context_options) */
     int rank;
     int world_size;
     coll_exchange exchange;
@@ -228,6 +236,7 @@ void *coll_arena_data(coll_arena *arena);
 size_t coll_arena_size_bytes(const coll_arena *arena);
 
 typedef struct coll_op_desc {
+    size_t size; /* sizeof(coll_op_desc) */
     coll_kind kind;
     const void *send; /* == recv: in place */
     void *recv;

@@ -51,6 +51,7 @@ coll_status coll_launched_join(proto_client *client, proto_identity *identity,
 {
     const proto_job_parallel *parallel = &identity->job.parallel;
     const coll_context_options options = {
+        .size = sizeof(coll_context_options),
         .rank = identity->rank,
         .world_size = identity->world_size,
         .exchange = exchange,

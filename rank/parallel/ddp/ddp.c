@@ -86,6 +86,7 @@ static base_status make_buckets(rank_ddp *ddp, coll_algorithm algorithm, base_er
         made->offset = end - made->count;
         end = made->offset;
         const coll_op_desc desc = {
+            .size = sizeof(coll_op_desc),
             .kind = COLL_ALL_REDUCE,
             .send = ddp->levels[0] + made->offset,
             .recv = ddp->levels[0] + made->offset,

@@ -316,8 +316,10 @@ static void test_environment(void **state)
     create_contexts((cached){.algorithm = COLL_ALGORITHM_RING, .in_use = COLL_ALGORITHM_RING},
                     COLL_TRANSPORT_SHM);
     assert_int_equal(setenv(variable, "fastest", 1), 0);
-    const coll_context_options options = {
-        .world_size = 1, .exchange = (coll_exchange)(uintptr_t)1 /* is not called */};
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .world_size = 1,
+                                          .exchange =
+                                              (coll_exchange)(uintptr_t)1 /* is not called */};
     assert_status(coll_context_create(&options, &context, &error), COLL_ERR_INVALID);
     assert_non_null(strstr(error.message, variable));
     assert_non_null(strstr(error.message, "fastest"));

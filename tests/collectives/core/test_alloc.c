@@ -42,7 +42,8 @@ static coll_op_desc nth(int i, uint8_t *send, uint8_t *recv)
                                            COLL_REDUCE,         COLL_GATHER,    COLL_SCATTER,
                                            COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL};
     static const size_t counts[COUNTS] = {3, 20000};
-    return (coll_op_desc){.kind = kinds[i % KINDS],
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = kinds[i % KINDS],
                           .send = send,
                           .recv = recv,
                           .count = counts[i / KINDS % COUNTS],

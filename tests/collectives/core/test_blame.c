@@ -54,13 +54,15 @@ static int body(forked_rank *rank, void *user)
     report r = {.rank = rank->rank};
     coll_error error = {.message = ""};
     char byte = 0;
-    const coll_context_options options = {.rank = rank->rank,
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,
                                           .transport = j->transport,
                                           .timeout_ns = 3 * BASE_NS_PER_S / 2};
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = data,
                                .recv = data,
                                .count = j->count,

@@ -144,7 +144,8 @@ static bool one(scene *s, unsigned round)
     const pair *chosen = &s->pairs[draw(&s->own, 3) == 0];
     const uint32_t from = chosen->from;
     const uint32_t to = chosen->to;
-    const coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + (int)s->kind),
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = (coll_kind)(COLL_ALL_REDUCE + (int)s->kind),
                                .send = s->memory[from],
                                .recv = s->memory[to] + BUFFER_BYTES,
                                .count = counts[s->length],
@@ -240,8 +241,12 @@ static void stale_body(test_rank *rank)
     RANK_CHECK(rank, own != NULL);
     RANK_OK(rank, coll_arena_create(comm, COUNT_MAX * sizeof *own, &arena, &rank->error));
     int32_t *data = rank->rank == 0 ? coll_arena_data(arena) : own;
-    const coll_op_desc desc = {
-        .kind = COLL_BROADCAST, .send = data, .recv = data, .count = COUNT_MAX, .type = COLL_INT32};
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_BROADCAST,
+                               .send = data,
+                               .recv = data,
+                               .count = COUNT_MAX,
+                               .type = COLL_INT32};
     RANK_OK(rank, coll_op_create(comm, &desc, &op, &rank->error));
     for (int i = 0; i < 3; i++) {
         data[COUNT_MAX - 1] = rank->rank == 0 ? i : -1;

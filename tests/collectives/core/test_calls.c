@@ -146,7 +146,8 @@ static void options_that_cannot_be_are_refused(void **state)
         {.world_size = 2, .exchange = never, .curve_public_key = key},
         {.world_size = 2, .exchange = never, .curve_secret_key = key},
     };
-    const coll_context_options good = {.rank = 63, .world_size = 64, .exchange = never};
+    const coll_context_options good = {
+        .size = sizeof(coll_context_options), .rank = 63, .world_size = 64, .exchange = never};
     coll_context *context = NULL;
     coll_error error;
     (void)state;
@@ -253,7 +254,8 @@ static void again_body(test_rank *rank)
     coll_op *op = NULL;
     int32_t sum = rank->rank + 1;
     bool done = false;
-    coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = COLL_ALL_REDUCE,
                          .send = &sum,
                          .recv = &sum,
                          .count = 1,
@@ -312,7 +314,8 @@ static void dropped_body(test_rank *rank)
     static atomic_bool ready;
     static atomic_bool dropped; /* until then rank 1 does no part of it */
     static atomic_bool received;
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = data[rank->rank],
                                .recv = data[rank->rank],
                                .count = LENGTH,

@@ -129,7 +129,8 @@ static int shrink_body(forked_rank *rank, void *user)
 {
     coll_context *context = NULL;
     coll_error error = {.message = ""};
-    const coll_context_options options = {.rank = rank->rank,
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,

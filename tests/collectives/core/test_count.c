@@ -62,15 +62,17 @@ static void call_queued(test_rank *rank, coll_comm *comm, float *shared, calls *
 {
     coll_request *requests[STARTED] = {NULL};
     coll_op *op = NULL;
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = shared,
                                .recv = shared,
                                .count = LARGE,
                                .type = COLL_FLOAT32,
                                .reduce = COLL_MAX};
     for (int i = 0; i < STARTED; i++) {
-        RANK_OK(rank, coll_start(comm, &(coll_op_desc){.kind = COLL_BARRIER}, &requests[i],
-                                 &rank->error));
+        RANK_OK(rank, coll_start(
+                          comm, &(coll_op_desc){.size = sizeof(coll_op_desc), .kind = COLL_BARRIER},
+                          &requests[i], &rank->error));
     }
     expect(expected, COLL_BARRIER, STARTED, 0);
     RANK_CHECK(rank, counted(comm, expected)); /* under way, too */

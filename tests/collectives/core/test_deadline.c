@@ -66,7 +66,8 @@ static void steady_body(test_rank *rank)
     RANK_OK(rank, coll_arena_create(comm, sizeof memory[0], &arena, &rank->error));
     int32_t *data = s->arena ? coll_arena_data(arena) : memory[rank->rank];
     const bool message = s->kind == COLL_SEND;
-    const coll_op_desc desc = {.kind = message && rank->rank == 0 ? COLL_RECEIVE : s->kind,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = message && rank->rank == 0 ? COLL_RECEIVE : s->kind,
                                .send = data,
                                .recv = data,
                                .count = COUNT,

@@ -36,7 +36,8 @@ static void mismatch_body(test_rank *rank)
     const difference which = *(const difference *)rank->user;
     static float memory[8][4 * COUNT];
     coll_comm *comm = coll_context_world(rank->context);
-    coll_op_desc desc = {.kind = which == DIFFERENT_ROOT ? COLL_BROADCAST : COLL_ALL_REDUCE,
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = which == DIFFERENT_ROOT ? COLL_BROADCAST : COLL_ALL_REDUCE,
                          .send = memory[rank->rank],
                          .recv = memory[rank->rank],
                          .count = COUNT,
@@ -97,7 +98,8 @@ static void parts_body(test_rank *rank)
     const coll_kind kind = *(const coll_kind *)rank->user;
     const bool gathers = kind == COLL_ALL_GATHER;
     coll_comm *comm = coll_context_world(rank->context);
-    const coll_op_desc desc = {.kind = kind,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = kind,
                                .send = gathers ? part[rank->rank] : whole[rank->rank],
                                .recv = gathers ? whole[rank->rank] : part[rank->rank],
                                .counts = parts[rank->rank == 1],
@@ -222,7 +224,7 @@ static void one_deadline_body(test_rank *rank)
     enum { COMMS = 8 };
     static sem_t over;
     static const int both[] = {0, 1};
-    const coll_op_desc desc = {.kind = COLL_BARRIER};
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
     coll_comm *comms[COMMS];
     coll_request *requests[COMMS];
     RANK_CHECK(rank, rank->rank != 0 || sem_init(&over, 0, 0) == 0);
@@ -353,7 +355,8 @@ static void misuse_body(test_rank *rank)
     coll_comm *comm = coll_context_world(rank->context);
     float data[8] = {0};
     coll_op *op = NULL;
-    const coll_op_desc good = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc good = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = data,
                                .recv = data,
                                .count = 4,
@@ -375,7 +378,8 @@ static void misuse_body(test_rank *rank)
     bad = good;
     bad.stream = &done;
     RANK_CHECK(rank, coll_op_create(comm, &bad, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
-    bad = (coll_op_desc){.kind = COLL_BROADCAST,
+    bad = (coll_op_desc){.size = sizeof(coll_op_desc),
+                         .kind = COLL_BROADCAST,
                          .send = data,
                          .recv = data,
                          .count = 1,
@@ -430,7 +434,8 @@ static void test_silent_exchange(void **state)
     (void)state;
     coll_context *context = NULL;
     coll_error error;
-    const coll_context_options options = {.world_size = 2, .exchange = fail_silently};
+    const coll_context_options options = {
+        .size = sizeof(coll_context_options), .world_size = 2, .exchange = fail_silently};
     memset(&error, 'x', sizeof error);
     assert_status(coll_context_create(&options, &context, &error), COLL_ERR_PEER);
     assert_string_equal(error.message, "connecting 2 ranks: the exchange failed");
@@ -452,7 +457,8 @@ static void test_success_has_no_texts(void **state)
     (void)state;
     coll_context *context = NULL;
     coll_error error = {.status = COLL_OK, .message = ""};
-    const coll_context_options options = {.world_size = 1, .exchange = exchange_alone};
+    const coll_context_options options = {
+        .size = sizeof(coll_context_options), .world_size = 1, .exchange = exchange_alone};
     assert_status(coll_context_create(&options, &context, &error), COLL_OK);
     coll_context_destroy(context);
     assert_int_equal(error.status, COLL_OK);

@@ -184,10 +184,14 @@ static void nobody_is_waited_for(void **state)
 static void under_way_body(test_rank *rank)
 {
     static atomic_int tried;
-    const coll_op_desc barrier = {.kind = COLL_BARRIER};
+    const coll_op_desc barrier = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
     int32_t value = 0;
-    const coll_op_desc receive = {
-        .kind = COLL_RECEIVE, .recv = &value, .count = 1, .type = COLL_INT32, .root = 0};
+    const coll_op_desc receive = {.size = sizeof(coll_op_desc),
+                                  .kind = COLL_RECEIVE,
+                                  .recv = &value,
+                                  .count = 1,
+                                  .type = COLL_INT32,
+                                  .root = 0};
     coll_comm *comm = coll_context_world(rank->context);
     coll_request *requests[2] = {NULL};
     atomic_store(&tried, 0);

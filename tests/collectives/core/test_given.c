@@ -41,7 +41,8 @@ typedef struct gift {
 
 static coll_op_desc make_desc(const gift *g, int32_t *memory)
 {
-    return (coll_op_desc){.kind = COLL_BROADCAST,
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = COLL_BROADCAST,
                           .send = memory,
                           .recv = memory,
                           .count = g->count,
@@ -118,7 +119,8 @@ static int32_t messages[2][MESSAGES][RING_COUNT];
 static coll_op_desc make_message(const test_rank *rank, int which, size_t count)
 {
     int32_t *data = messages[rank->rank][which];
-    return (coll_op_desc){.kind = rank->rank == 0 ? COLL_SEND : COLL_RECEIVE,
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = rank->rank == 0 ? COLL_SEND : COLL_RECEIVE,
                           .send = rank->rank == 0 ? data : NULL,
                           .recv = rank->rank == 0 ? NULL : data,
                           .count = count,
@@ -199,7 +201,8 @@ static void behind_body(test_rank *rank)
         message.send = message.recv = messages[rank->rank][0];
         message.root = 0;
     }
-    const coll_op_desc other = {.kind = COLL_BROADCAST,
+    const coll_op_desc other = {.size = sizeof(coll_op_desc),
+                                .kind = COLL_BROADCAST,
                                 .send = values[rank->rank],
                                 .recv = values[rank->rank],
                                 .count = BEHIND_COUNT,
@@ -328,7 +331,8 @@ static void news_body(test_rank *rank)
     const news which = *(const news *)rank->user;
     coll_comm *comm = coll_context_world(rank->context);
     int32_t values[2] = {1, 0};
-    const coll_op_desc reduce = {.kind = COLL_REDUCE,
+    const coll_op_desc reduce = {.size = sizeof(coll_op_desc),
+                                 .kind = COLL_REDUCE,
                                  .send = &values[0],
                                  .recv = &values[1],
                                  .count = 1,

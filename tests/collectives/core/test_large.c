@@ -49,7 +49,8 @@ static void large_body(test_rank *rank)
     RANK_CHECK(rank, holds(data, LARGE_COUNT, true, me));
     const size_t counts[] = {LARGE_COUNT - 5, 5};
     fill(data, me, me == 0 ? 0 : counts[0], me == 0 ? counts[0] : LARGE_COUNT);
-    const coll_op_desc gather = {.kind = COLL_ALL_GATHER,
+    const coll_op_desc gather = {.size = sizeof(coll_op_desc),
+                                 .kind = COLL_ALL_GATHER,
                                  .send = me == 0 ? data : data + counts[0],
                                  .recv = data,
                                  .counts = counts,

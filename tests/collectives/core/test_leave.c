@@ -59,7 +59,8 @@ static int32_t element(const job *j, int giver, size_t i)
 
 static coll_op_desc make_desc(const job *j, int rank, int32_t *memory)
 {
-    coll_op_desc desc = {.kind = j->kind,
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = j->kind,
                          .send = memory,
                          .recv = memory + (size_t)j->size * COUNT_NET,
                          .count = j->count,
@@ -122,7 +123,8 @@ static const char *loopback(void)
 
 static coll_context_options options_of(const job *j, forked_rank *rank)
 {
-    return (coll_context_options){.rank = rank->rank,
+    return (coll_context_options){.size = sizeof(coll_context_options),
+                                  .rank = rank->rank,
                                   .world_size = rank->size,
                                   .exchange = forked_exchange,
                                   .exchange_user = rank,

@@ -25,7 +25,8 @@ static void trainer_body(test_rank *rank)
     RANK_CHECK(rank, (uintptr_t)gradients % 4096 == 0 && gradients[0] == 0.0f);
     for (int b = 0; b < BUCKETS; b++) {
         float *bucket = gradients + b * BUCKET_COUNT;
-        const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = COLL_ALL_REDUCE,
                                    .send = bucket,
                                    .recv = bucket,
                                    .count = b == 2 ? 3 : BUCKET_COUNT,
@@ -87,7 +88,8 @@ static void many_body(test_rank *rank)
     RANK_CHECK(rank, data != NULL);
     for (int i = 0; i < OPS; i++) {
         int32_t *at = data + i * COUNT;
-        const coll_op_desc desc = {.kind = i % 5 == 4   ? COLL_BARRIER
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = i % 5 == 4   ? COLL_BARRIER
                                            : i % 5 == 3 ? COLL_BROADCAST
                                                         : COLL_ALL_REDUCE,
                                    .send = at,
@@ -149,7 +151,8 @@ static void idle_peer_body(test_rank *rank)
         (void)sched_yield();
     }
     for (int i = 0; status == COLL_OK && i < COMMS * UNDER_WAY; i++) {
-        const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = COLL_ALL_REDUCE,
                                    .send = zeros,
                                    .recv = results[rank->rank],
                                    .count = COUNT,
@@ -242,7 +245,8 @@ static void special_body(test_rank *rank)
     for (size_t i = 0; i < s->count; i++) {
         data[i] = inputs[(i * 5 + (size_t)rank->rank * 7 + i * i * (size_t)rank->rank) % 9];
     }
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = data,
                                .recv = data,
                                .count = s->count,
@@ -308,7 +312,8 @@ static void empty_part_body(test_rank *rank)
     int32_t *shared = coll_arena_data(arena);
     int32_t *own = calloc(2, COUNT * sizeof *own);
     RANK_CHECK(rank, own != NULL);
-    const coll_op_desc gather = {.kind = COLL_ALL_GATHER,
+    const coll_op_desc gather = {.size = sizeof(coll_op_desc),
+                                 .kind = COLL_ALL_GATHER,
                                  .send = rank->rank == 0 ? shared : NULL,
                                  .recv = own,
                                  .counts = counts,

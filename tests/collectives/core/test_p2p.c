@@ -29,7 +29,8 @@ static void on_all(int size, int64_t timeout_ns, test_rank_body body)
 
 static coll_op_desc message(coll_kind kind, void *data, size_t count, int peer)
 {
-    return (coll_op_desc){.kind = kind,
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = kind,
                           .send = kind == COLL_SEND ? data : NULL,
                           .recv = kind == COLL_RECEIVE ? data : NULL,
                           .count = count,
@@ -205,8 +206,12 @@ static void own_mismatch_body(test_rank *rank)
     int32_t data[4] = {1, 2, 3, 4};
     int32_t room[9] = {0};
     coll_request *send = NULL;
-    const coll_op_desc desc = {
-        .kind = COLL_SEND, .send = data, .count = 4, .type = COLL_INT32, .root = rank->rank};
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_SEND,
+                               .send = data,
+                               .count = 4,
+                               .type = COLL_INT32,
+                               .root = rank->rank};
     if (rank->rank == 0) {
         RANK_OK(rank, coll_start(comm, &desc, &send, &rank->error));
         RANK_CHECK(rank, coll_receive(comm, room, wanted.count, wanted.type, 0, &rank->error) ==

@@ -28,7 +28,8 @@ static coll_op_desc nth(int i, int size, int32_t *send, int32_t *recv)
 {
     static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_BROADCAST, COLL_REDUCE, COLL_ALL_GATHER,
                                       COLL_ALL_TO_ALL};
-    return (coll_op_desc){.kind = kinds[i % 5],
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = kinds[i % 5],
                           .send = send,
                           .recv = recv,
                           .count = i % 50 == 0 ? LONG_COUNT : COUNT,
@@ -99,7 +100,8 @@ static void again_body(test_rank *rank)
     int64_t data[OPS][32];
     coll_op *ops[OPS] = {NULL};
     for (int i = 0; i < OPS; i++) {
-        const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = COLL_ALL_REDUCE,
                                    .send = data[i],
                                    .recv = data[i],
                                    .count = i % 2 == 0 ? 3 : 32,
@@ -150,7 +152,8 @@ static void split_body(test_rank *rank)
         int32_t in_column[600];
         int32_t in_world = 1;
         coll_request *requests[3] = {NULL};
-        coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+        coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                             .kind = COLL_ALL_REDUCE,
                              .send = in_row,
                              .recv = in_row,
                              .count = 600,
@@ -192,7 +195,8 @@ static void parts_body(test_rank *rank)
     const size_t other[3] = {5, 4, 6};
     int32_t send[8] = {0};
     int32_t recv[16];
-    const coll_op_desc desc = {.kind = COLL_ALL_GATHER,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_GATHER,
                                .send = send,
                                .recv = recv,
                                .counts = rank->rank == 2 ? other : mine,
@@ -226,8 +230,12 @@ static void credit_body(test_rank *rank)
     const uint64_t before = coll_context_bytes_sent(rank->context);
     for (int i = 0; i < OPS; i++) {
         int32_t *data = memory[rank->rank][i];
-        const coll_op_desc desc = {
-            .kind = COLL_BROADCAST, .send = data, .recv = data, .count = 5000, .type = COLL_INT32};
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = COLL_BROADCAST,
+                                   .send = data,
+                                   .recv = data,
+                                   .count = 5000,
+                                   .type = COLL_INT32};
         data[4999] = rank->rank == 0 ? i : -1;
         RANK_OK(rank, coll_start(comm, &desc, &requests[i], &rank->error));
     }
@@ -271,7 +279,8 @@ static bool await(atomic_int *value, int wanted)
 static coll_status answer(test_rank *rank, other which, coll_comm *comm, int32_t *values,
                           coll_request **request)
 {
-    const coll_op_desc reduce = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc reduce = {.size = sizeof(coll_op_desc),
+                                 .kind = COLL_ALL_REDUCE,
                                  .send = values,
                                  .recv = &values[1],
                                  .count = 1,
@@ -312,7 +321,8 @@ static void others_body(test_rank *rank)
     }
     RANK_OK(rank, coll_barrier(coll_context_world(rank->context), &rank->error));
     if (rank->rank == 0) {
-        const coll_op_desc desc = {.kind = which == OTHER_REDUCE ? COLL_ALL_REDUCE : COLL_RECEIVE,
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = which == OTHER_REDUCE ? COLL_ALL_REDUCE : COLL_RECEIVE,
                                    .send = values,
                                    .recv = &values[1],
                                    .count = 1,

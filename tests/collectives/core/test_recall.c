@@ -105,7 +105,8 @@ static void one(test_rank *rank, coll_comm *comm, const call *c, unsigned round,
     for (size_t i = 0; i < sends && (c->kind != COLL_BROADCAST || me == c->root); i++) {
         send[i] = element(round, me, i);
     }
-    const coll_op_desc desc = {.kind = c->kind,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = c->kind,
                                .send = send,
                                .recv = recv,
                                .count = c->count,
@@ -155,7 +156,8 @@ static void body(test_rank *rank)
             const int next = (rank->rank + 1) % rank->size;
             const int last = (rank->rank + rank->size - 1) % rank->size;
             coll_request *request = NULL;
-            const coll_op_desc desc = {.kind = COLL_RECEIVE,
+            const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                       .kind = COLL_RECEIVE,
                                        .recv = buffers[0],
                                        .count = c.count,
                                        .type = COLL_INT32,

@@ -54,7 +54,8 @@ enum { ROOTED = sizeof rooted / sizeof rooted[0] };
 
 static coll_op_desc make_desc(coll_kind kind, int root, size_t count, int32_t *memory)
 {
-    return (coll_op_desc){.kind = kind,
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = kind,
                           .send = memory,
                           .recv = kind == COLL_BROADCAST ? memory : memory + RANKS_MAX * COUNT,
                           .count = count,

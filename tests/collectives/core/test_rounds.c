@@ -88,7 +88,8 @@ static coll_status play(player *p)
 {
     static const size_t counts[] = {1, 3, 14, 60, 500, 3000, 10000, COUNT_MAX};
     const int size = coll_comm_size(p->comm);
-    coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + next(&p->random) % 9),
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = (coll_kind)(COLL_ALL_REDUCE + next(&p->random) % 9),
                          .type = COLL_INT32,
                          .reduce = COLL_MAX};
     desc.count = counts[next(&p->random) % (sizeof counts / sizeof counts[0])];
@@ -123,7 +124,8 @@ static int body(forked_rank *rank, void *user)
     const round_plan *plan = user;
     const bool killed = plan->signal == SIGKILL;
     const bool has_hosts = plan->transport == COLL_TRANSPORT_AUTO;
-    const coll_context_options options = {.rank = rank->rank,
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,

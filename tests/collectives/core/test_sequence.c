@@ -73,7 +73,8 @@ static coll_op_desc nth(int i, int32_t *send, int32_t *recv)
 {
     static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_BROADCAST, COLL_GATHER, COLL_ALL_GATHER,
                                       COLL_SCATTER};
-    return (coll_op_desc){.kind = kinds[i % 5],
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = kinds[i % 5],
                           .send = send,
                           .recv = recv,
                           .count = i % 7 == 0 ? LONG_COUNT : COUNT,

@@ -235,7 +235,8 @@ static coll_status share(test_rank *rank, meal *m)
 static coll_status reduce_in(test_rank *rank, meal *m, int32_t *data, coll_algorithm algorithm)
 {
     coll_request *request = NULL;
-    const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = COLL_ALL_REDUCE,
                                .send = data,
                                .recv = data,
                                .count = COUNT,

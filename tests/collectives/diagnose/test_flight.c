@@ -106,7 +106,8 @@ static void pending_body(test_rank *rank)
     coll_request *requests[STARTED + 1] = {NULL};
     int32_t note = 0;
     for (int i = 0; i < STARTED; i++) {
-        const coll_op_desc desc = {.kind = COLL_ALL_REDUCE,
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = COLL_ALL_REDUCE,
                                    .send = &values[rank->rank][i],
                                    .recv = &values[rank->rank][i],
                                    .count = 1,
@@ -153,8 +154,12 @@ static void overtaken_body(test_rank *rank)
     RANK_OK(rank, coll_arena_create(comm, COUNT * sizeof value, &arena, &rank->error));
     int32_t *data = coll_arena_data(arena);
     data[COUNT - 1] = rank->rank == 0 ? 7 : 0;
-    coll_op_desc desc = {
-        .kind = COLL_BROADCAST, .send = data, .recv = data, .count = COUNT, .type = COLL_INT32};
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = COLL_BROADCAST,
+                         .send = data,
+                         .recv = data,
+                         .count = COUNT,
+                         .type = COLL_INT32};
     RANK_OK(rank, coll_start(comm, &desc, &large, &rank->error)); /* it is shown, no more */
     if (rank->rank == 1) {
         (void)sem_post(&begun);
@@ -166,8 +171,12 @@ static void overtaken_body(test_rank *rank)
         return;
     }
     (void)sem_wait(&begun);
-    desc = (coll_op_desc){
-        .kind = COLL_BROADCAST, .send = &value, .recv = &value, .count = 1, .type = COLL_INT32};
+    desc = (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = COLL_BROADCAST,
+                          .send = &value,
+                          .recv = &value,
+                          .count = 1,
+                          .type = COLL_INT32};
     bool done = false;
     coll_status status = coll_start(comm, &desc, &small, &rank->error);
     while (status == COLL_OK && !done) {

@@ -50,7 +50,8 @@ static void long_body(test_rank *rank)
     RANK_OK(rank, coll_arena_create(comm, (size_t)3 * 4 * WORDS, &arena, &rank->error));
     int32_t *data = coll_arena_data(arena);
     for (int k = 0; k < 3; k++) {
-        const coll_op_desc desc = {.kind = kinds[k],
+        const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                                   .kind = kinds[k],
                                    .send = data,
                                    .recv = data + WORDS,
                                    .count = WORDS,

@@ -141,7 +141,12 @@ PKG_CONFIG_LIBDIR=$PKG_CONFIG_PATH pkg-config --cflags --libs libcoll-launched >
 
 # Each header by itself, as strictly as can be, in C and in C++; and the example is C++, too. What a
 # header declares, the library has.
-for header in coll/coll.h coll/tensor_parallel.h coll/tune.h coll/launched.h coll/version.h; do
+headers=$(cd "$prefix/include/ringfence" && find . -name '*.h' | sed 's|^\./||' | sort)
+[ "$headers" = "$(printf 'coll/%s.h\n' coll launched status tensor_parallel tune version)" ] || {
+    echo "these headers are installed:" $headers
+    exit 1
+}
+for header in $headers; do
     printf '#include <%s>\nint main(void) { return 0; }\n' "$header" | tee "$scratch/one.c" >"$scratch/one.cc"
     strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
     cc -std=c11 -Wstrict-prototypes $strict $(pkg-config --cflags libcoll) -c "$scratch/one.c" -o "$scratch/one.o"
@@ -151,7 +156,7 @@ for header in coll/coll.h coll/tensor_parallel.h coll/tune.h coll/launched.h col
     fi
 done
 declared=$(cc -E -P $(pkg-config --cflags libcoll) -include coll/launched.h -include coll/tune.h \
-    -include coll/tensor_parallel.h -include coll/version.h -x c /dev/null | grep -o '\<\(coll\|base\)_[a-z_]*(' | tr -d '(' | sort -u)
+    -include coll/tensor_parallel.h -include coll/version.h -x c /dev/null | grep -o '\<coll_[a-z_]*(' | tr -d '(' | sort -u)
 for name in $declared; do
     library=$lib/libcoll.so
     [[ $name != coll_launched_* ]] || library=$lib/libcoll-launched.so

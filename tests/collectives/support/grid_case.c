@@ -275,7 +275,8 @@ static coll_op_desc describe(const view *v)
 {
     const grid_case *c = v->c;
     const bool unused = gives_unused(v);
-    return (coll_op_desc){.kind = c->kind,
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = c->kind,
                           .send = v->send_count > 0 || unused ? v->send : NULL,
                           .recv = v->recv_count > 0 || unused ? v->recv : NULL,
                           .count = c->count,

@@ -87,6 +87,7 @@ coll_context_options test_rank_options(test_rank *rank)
 {
     const test_ranks_options *options = &rank->job->options;
     return (coll_context_options){
+        .size = sizeof(coll_context_options),
         .rank = rank->rank,
         .world_size = rank->size,
         .exchange = exchange,

@@ -38,7 +38,8 @@ static const char *variants(peer_kind kind)
 static void open_ours(peer_options *options)
 {
     coll_error error = {.status = COLL_OK};
-    coll_context_options context_options = {.rank = options->rank,
+    coll_context_options context_options = {.size = sizeof(coll_context_options),
+                                            .rank = options->rank,
                                             .world_size = options->size,
                                             .exchange = exchange,
                                             .interface = options->address,
@@ -73,7 +74,8 @@ static void run(const peer_task *task, int root)
     static const coll_kind kinds[PEER_KINDS] = {
         COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_BROADCAST, COLL_ALL_TO_ALL};
     coll_error error;
-    const coll_op_desc desc = {.kind = kinds[task->kind],
+    const coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                               .kind = kinds[task->kind],
                                .send = task->kind == PEER_BROADCAST ? task->recv : task->send,
                                .recv = task->recv,
                                .count = task->count,

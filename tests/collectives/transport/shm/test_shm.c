@@ -142,7 +142,8 @@ static bool land(sequence *s, flight *f)
 static coll_op_desc draw(sequence *s)
 {
     static const size_t counts[] = {0, 1, 2, 7, 14, 15, 100, 256, 600, 1500, 3000, 4097, 4800};
-    coll_op_desc desc = {.kind = (coll_kind)(COLL_ALL_REDUCE + next(&s->common) % 9),
+    coll_op_desc desc = {.size = sizeof(coll_op_desc),
+                         .kind = (coll_kind)(COLL_ALL_REDUCE + next(&s->common) % 9),
                          .type = COLL_INT32,
                          .reduce = COLL_SUM};
     desc.count = counts[next(&s->common) % (sizeof counts / sizeof counts[0])];

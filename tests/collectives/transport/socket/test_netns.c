@@ -76,6 +76,7 @@ static int rank_body(forked_rank *rank, void *user)
     coll_error error = {.message = ""};
     coll_context *context = NULL;
     coll_context_options options = {
+        .size = sizeof(coll_context_options),
         .rank = rank->rank,
         .world_size = rank->size,
         .exchange = forked_exchange,

@@ -108,7 +108,8 @@ static int body(forked_rank *rank, void *user)
     job *j = user;
     coll_error error = {.message = ""};
     coll_context *context = NULL;
-    const coll_context_options options = {.rank = rank->rank,
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,
@@ -140,7 +141,8 @@ static int misnumber_body(forked_rank *rank, void *user)
     const numbering *n = user;
     coll_error error = {.message = ""};
     coll_context *context = NULL;
-    const coll_context_options options = {.rank = rank->rank,
+    const coll_context_options options = {.size = sizeof(coll_context_options),
+                                          .rank = rank->rank,
                                           .world_size = rank->size,
                                           .exchange = forked_exchange,
                                           .exchange_user = rank,
