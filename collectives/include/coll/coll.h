@@ -36,6 +36,13 @@
  * for its root (coll_comm_finalize where no other call is to come). A communicator that has failed
  * is dead: every later call on it returns the first error; destroy it.
  *
+ * Statuses: a call that communicates may return COLL_ERR_TIMEOUT (its deadline passed),
+ * COLL_ERR_PEER (a rank is gone, or sent what it must not), COLL_ERR_MISMATCH (ranks disagree),
+ * COLL_ERR_ABORTED (coll_context_abort) and COLL_ERR_IO (the system refused). A call that makes
+ * something may also return COLL_ERR_INVALID (an argument cannot be) and COLL_ERR_MEMORY. On a
+ * communicator that has failed, calls return the status of the first failure. What else a function
+ * may return stands beside it.
+ *
  * Sizes: coll_context_options and coll_op_desc begin with their size, which the caller sets to
  * sizeof of the struct; all that it does not set is 0. Later versions of libcoll add members at the
  * end, for which 0 means what was so before. So a program that was compiled with an older header
@@ -44,7 +51,8 @@
  * Any other size is COLL_ERR_INVALID.
  *
  * Threads: a context, and what was made from it, is used by one thread at a time.
- * coll_context_abort alone may be called from any thread at any time. */
+ * coll_context_abort, coll_context_describe and coll_context_dump may be called from any thread, at
+ * any time until the context is destroyed. */
 #ifndef COLL_COLL_H
 #define COLL_COLL_H
 
@@ -171,12 +179,15 @@ typedef struct coll_context_options {
     const uint8_t *curve_secret_key;
 } coll_context_options;
 
-/* Collective over world_size ranks. Blocks until every rank has called it or the timeout has passed
- * (COLL_ERR_TIMEOUT). The caller owns *context. */
+/* Collective over world_size ranks. Blocks until every rank has called it or the timeout has passed.
+ * The options are read, and what they point to, by this call only. The caller owns *context.
+ * COLL_ERR_UNSUPPORTED: the transport, or what it needs, cannot be had here. Also what `exchange`
+ * returns. */
 COLL_MUST_CHECK coll_status coll_context_create(const coll_context_options *options,
                                                 coll_context **context, coll_error *reterr);
-/* Frees it and what was made from it. Ranks need not call it together: what this one has sent gets
- * the time to leave it, the timeout at most (over zmq 10 s), and after a failure next to none. */
+/* Frees it and its world. The caller has destroyed before what else was made from it. Ranks need not
+ * call it together: what this one has sent gets the time to leave it, the timeout at most (over zmq
+ * 10 s), and after a failure next to none. NULL is fine. */
 void coll_context_destroy(coll_context *context);
 
 /* Makes this rank's running and later calls return COLL_ERR_ABORTED with `reason` (cut at 255
@@ -205,7 +216,7 @@ coll_comm *coll_context_world(coll_context *context);
  * have the same error when several go. */
 COLL_MUST_CHECK coll_status coll_comm_create(coll_context *context, const int *ranks, int count,
                                              coll_comm **comm, coll_error *reterr);
-/* Reports nothing: see coll_comm_finalize. */
+/* Reports nothing: see coll_comm_finalize. NULL is fine. */
 void coll_comm_destroy(coll_comm *comm);
 
 /* The last call before a communicator is destroyed (the world: with its context), for programs that
@@ -222,16 +233,21 @@ COLL_MUST_CHECK coll_status coll_comm_finalize(coll_comm *comm, coll_error *rete
  * rank in comm. A negative colour takes part and gets NULL. */
 COLL_MUST_CHECK coll_status coll_comm_split(coll_comm *comm, int colour, int key, coll_comm **split,
                                             coll_error *reterr);
+
+/* This rank's number in comm, from 0, and how many ranks comm has. */
 int coll_comm_rank(const coll_comm *comm);
 int coll_comm_size(const coll_comm *comm);
 
 /* Collective: the same size_bytes on every rank of comm. Zero-filled, aligned to 4096 bytes. On a
  * transport without shared memory it is ordinary private memory, and every operation still works.
  * Owned by the caller, destroyed before the communicator. After a failed operation its contents are
- * undefined. */
+ * undefined. COLL_ERR_LIMIT: too long, or too many arenas of comm are alive. */
 COLL_MUST_CHECK coll_status coll_arena_create(coll_comm *comm, size_t size_bytes,
                                               coll_arena **arena, coll_error *reterr);
+/* Local. No operation on its memory may be under way. NULL is fine. */
 void coll_arena_destroy(coll_arena *arena);
+
+/* Its memory, at one address as long as it lives, and how many bytes that is. */
 void *coll_arena_data(coll_arena *arena);
 size_t coll_arena_size_bytes(const coll_arena *arena);
 
@@ -253,7 +269,8 @@ typedef struct coll_op_desc {
 } coll_op_desc;
 
 /* Checks the descriptor and makes an operation that can be started again and again. Local. Buffers
- * must stay valid until the operation is destroyed. */
+ * must stay valid until the operation is destroyed. The caller owns *op. COLL_ERR_UNSUPPORTED: a
+ * stream, or a member of desc that this version does not know. */
 COLL_MUST_CHECK coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            coll_error *reterr);
 
@@ -267,28 +284,31 @@ void coll_op_destroy(coll_op *op);
  * until it is done. Any number may be started; they begin in order, and every rank starts those of
  * one communicator in the same order (send and receive: those between the same two ranks and in
  * the same direction). Progress is made inside start, test and wait of any operation of the
- * context, and in coll_context_progress: nothing moves behind the caller's back. */
+ * context, and in coll_context_progress: nothing moves behind the caller's back. COLL_ERR_STATE: it
+ * is under way already. */
 COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
-/* Moves all started operations of the communicator on without blocking, then says whether this one
- * is done. */
+/* Moves everything started in the context on without blocking, then says whether this one is done.
+ * COLL_ERR_STATE: it has not been started. */
 COLL_MUST_CHECK coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr);
 
-/* Waits until done; the context's timeout counts from here. */
+/* Waits until done; the context's timeout counts from here. COLL_ERR_STATE: it has not been
+ * started. */
 COLL_MUST_CHECK coll_status coll_op_wait(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking. */
 COLL_MUST_CHECK coll_status coll_context_progress(coll_context *context, coll_error *reterr);
 
 /* One-shot operations: made and started at once. The request is released, and *request set to NULL,
- * by the test that finds it done or by wait, also when they fail. */
+ * by the test that finds it done or by wait, also when they fail. Until then buffers must stay
+ * valid. A request that is NULL is done. Statuses as of coll_op_create, start, test and wait. */
 COLL_MUST_CHECK coll_status coll_start(coll_comm *comm, const coll_op_desc *desc,
                                        coll_request **request, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_request_test(coll_request **request, bool *done,
                                               coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_request_wait(coll_request **request, coll_error *reterr);
-/* Waits for all, NULLs left out, with one timeout for the call; the first failure is reported, and
- * all are released. */
+/* Waits for all `count` requests, NULLs left out, with one timeout for the call; the first failure
+ * is reported, and all are released. */
 COLL_MUST_CHECK coll_status coll_request_wait_all(coll_request **requests, size_t count,
                                                   coll_error *reterr);
 
@@ -296,7 +316,10 @@ COLL_MUST_CHECK coll_status coll_request_wait_all(coll_request **requests, size_
  * request. */
 COLL_MUST_CHECK coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, coll_error *reterr);
 
-/* Blocking forms of the most used; algorithm as in the context. */
+/* Blocking forms of the most used; algorithm as in the context. Buffers, and what `count` elements
+ * are counted in, are as with the kind of the same name (coll_kind): all_gather's recv has count
+ * elements of each rank. `root` and `peer` are ranks of comm. broadcast works in place. Statuses as
+ * of coll_op_create and coll_op_wait. */
 COLL_MUST_CHECK coll_status coll_all_reduce(coll_comm *comm, const void *send, void *recv,
                                             size_t count, coll_type type, coll_reduce reduce,
                                             coll_error *reterr);

@@ -2,7 +2,7 @@
  *
  * Every function that can fail returns a coll_status: COLL_OK (0), or a negative code, which the
  * caller must look at. The message is in a coll_error of the caller's, which is passed last and may
- * be NULL. A function that succeeds leaves it as it was.
+ * be NULL. After a success its contents say nothing.
  *
  * A coll_error is plain data: threads that share one need a lock of their own. */
 #ifndef COLL_STATUS_H
