@@ -164,7 +164,7 @@ void launch_stop(launch_session *session, int signal_number)
     if (first && under_way) {
         launch_screen_say(&session->screen,
                           "%s: ending after the current %s; %s again ends at once", name,
-                          training ? "step, states and record are saved" : "texts", name);
+                          training ? "step, states and record are saved" : "step", name);
         send_stop(session, name);
         return;
     }

@@ -53,6 +53,13 @@ static void handle_step(launch_session *session, int rank, const Ringfence__Cont
     }
 }
 
+/* Whether the rank has come further than starting, or runs a program whose start nobody knows. */
+static bool has_begun(const launch_session *session, const launch_rank *rank)
+{
+    return session->result->ready || session->options->program != NULL ||
+           launch_rank_is_answering(rank);
+}
+
 static void handle_failed(launch_session *session, int rank,
                           const Ringfence__Control__Failed *failed)
 {
@@ -74,9 +81,8 @@ static void handle_failed(launch_session *session, int rank,
                  failing->reported_exit_code, "rank %d (pid %d) failed%s%s%s: %s%s%s", rank,
                  launch_rank_pid(failing), in_collective ? " in " : "",
                  in_collective ? failed->collective : "",
-                 session->result->ready || session->options->program != NULL ? ""
-                                                                             : " while starting",
-                 failed->message, exchange, stops);
+                 has_begun(session, failing) ? "" : " while starting", failed->message, exchange,
+                 stops);
 }
 
 static void handle_output(launch_session *session, int rank,
@@ -135,6 +141,11 @@ static void say_sum(launch_session *session)
 static void handle_loaded(launch_session *session, int rank,
                           const Ringfence__Control__Loaded *loaded)
 {
+    session->ranks[rank].loaded = (launch_loaded){.reported = true,
+                                                  .weight_bytes = loaded->weight_bytes,
+                                                  .elements = loaded->weight_elements,
+                                                  .uncut_elements = loaded->uncut_elements,
+                                                  .model_elements = loaded->model_elements};
     if (!session->screen.quiet) {
         launch_screen_say(&session->screen,
                           "rank %d: weights %.2f MB, cache %" PRIu64 " blocks of %" PRIu64
@@ -142,11 +153,6 @@ static void handle_loaded(launch_session *session, int rank,
                           rank, (double)loaded->weight_bytes / 1e6, loaded->cache_blocks,
                           loaded->cache_tokens, (double)loaded->cache_bytes / 1e6,
                           (double)loaded->max_rss_bytes / 1e6);
-        session->ranks[rank].loaded = (launch_loaded){.reported = true,
-                                                      .weight_bytes = loaded->weight_bytes,
-                                                      .elements = loaded->weight_elements,
-                                                      .uncut_elements = loaded->uncut_elements,
-                                                      .model_elements = loaded->model_elements};
         say_sum(session);
     }
 }

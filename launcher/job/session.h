@@ -90,6 +90,12 @@ static inline pid_t launch_rank_pid(const launch_rank *rank)
     return rank->joined ? rank->pid : rank->process.pid;
 }
 
+/* Whether the rank has begun to answer prompts: its model is in memory. */
+static inline bool launch_rank_is_answering(const launch_rank *rank)
+{
+    return rank->loaded.reported || rank->answering.tokens > 0;
+}
+
 /* The first cause, as far as it is known. */
 typedef struct launch_cause {
     launch_blame_class blame; /* 0: nothing has failed */

@@ -109,6 +109,8 @@ static void progress_text(const launch_session *session, const launch_rank *rank
         (void)snprintf(text, size_bytes, " after it had finished");
     } else if (program) {
         (void)snprintf(text, size_bytes, " before it had finished");
+    } else if (launch_rank_is_answering(rank)) {
+        (void)snprintf(text, size_bytes, " while answering");
     } else if (!rank->ready) {
         (void)snprintf(text, size_bytes, " while starting");
     } else {

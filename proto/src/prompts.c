@@ -76,6 +76,7 @@ static base_status read_lines(const char *at, const char *end, bool json, proto_
 base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_error *reterr)
 {
     static const char suffix[] = ".jsonl";
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors write first */
     void *data = NULL;
     size_t size_bytes = 0;
     *prompts = (proto_prompts){.count = 0};
@@ -87,10 +88,14 @@ base_status proto_prompts_read(const char *path, proto_prompts *prompts, base_er
     const size_t length = strlen(path);
     const bool json =
         length >= sizeof suffix - 1 && strcmp(path + length - (sizeof suffix - 1), suffix) == 0;
+    const char *text = data;
+    const char *end = text + size_bytes;
+    if (size_bytes >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {
+        text += sizeof mark - 1;
+    }
     prompts->texts = calloc(PROTO_PROMPTS_MAX, sizeof *prompts->texts);
-    status = prompts->texts != NULL
-                 ? read_lines(data, (const char *)data + size_bytes, json, prompts, reterr)
-                 : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
+    status = prompts->texts != NULL ? read_lines(text, end, json, prompts, reterr)
+                                    : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
     free(data);
     if (status != BASE_OK) {
         proto_prompts_fini(prompts);

@@ -97,15 +97,70 @@ static void a_killed_rank_ends_the_generation(void **state)
         assert_int_equal(kill((pid_t)pid, SIGKILL), 0);
         assert_int_equal(test_program_wait(&program), 137);
         test_program_assert_no_children();
-        (void)snprintf(named, sizeof named, "rank %d (pid %ld) was ended by SIGKILL", rank, pid);
+        (void)snprintf(named, sizeof named,
+                       "rank %d (pid %ld) was ended by SIGKILL while answering", rank, pid);
         if (strstr(program.text[TEST_STDERR], named) == NULL) {
             fail_msg("'%s' is not in: %s", named, program.text[TEST_STDERR]);
         }
     }
 }
 
+/* A rank that is stopped is named, and the job ends without it. */
+static void a_stopped_rank_is_named(void **state)
+{
+    (void)state;
+    char named[64];
+    test_program_start(&program,
+                       (const char *const[]){LAUNCHER_PATH, "--ranks", "2", "--mode", "tp-cpu",
+                                             "--checkpoint", directory.path, "--tokenizer",
+                                             tokenizer_path, "--prompts", prompts_path,
+                                             "--ignore-eos", "--max-new-tokens", "50", "--no-bind",
+                                             "--timeout", "5", NULL},
+                       (const char *const[]){NULL});
+    test_program_wait_text(&program, TEST_STDOUT, "\n");
+    const long pid = rank_pid(1);
+    assert_true(pid > 1);
+    assert_int_equal(kill((pid_t)pid, SIGSTOP), 0);
+    assert_int_not_equal(test_program_wait(&program), 0);
+    test_program_assert_no_children();
+    /* the launcher gives up waiting, or rank 0's collective does: both name it */
+    (void)snprintf(named, sizeof named, "pid %ld", pid);
+    const char *failure = strstr(program.text[TEST_STDERR], "launcher: error: ");
+    if (failure == NULL || strstr(failure, named) == NULL || strstr(failure, "stopped") == NULL) {
+        fail_msg("it is not said that %s is stopped: %s", named, program.text[TEST_STDERR]);
+    }
+}
+
+/* What stands where results.json has to go cannot be replaced, as on a disk that is full: the texts
+ * are printed, and the job fails and names the file. */
+static void results_that_cannot_be_written_fail_the_job(void **state)
+{
+    (void)state;
+    base_error error;
+    char out[BASE_PATH_BYTES];
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&directory, "unwritable"));
+    assert_ok(base_mkdirs(test_directory_path(&directory, "unwritable/results.json/in"), &error),
+              &error);
+    test_program_start(
+        &program,
+        (const char *const[]){LAUNCHER_PATH, "--ranks", "2", "--mode", "tp-cpu", "--checkpoint",
+                              directory.path, "--tokenizer", tokenizer_path, "--prompt", "the boy",
+                              "--max-new-tokens", "3", "--no-bind", "--out", out, NULL},
+        (const char *const[]){NULL});
+    assert_int_equal(test_program_wait(&program), 1);
+    test_program_assert_no_children();
+    assert_true(program.text_bytes[TEST_STDOUT] > 0);
+    if (strstr(program.text[TEST_STDERR], "results.json") == NULL) {
+        fail_msg("results.json is not named: %s", program.text[TEST_STDERR]);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_rank_ends_the_generation)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_ends_the_generation),
+        cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(results_that_cannot_be_written_fail_the_job),
+    };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

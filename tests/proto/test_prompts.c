@@ -20,7 +20,7 @@ static base_status read_text(const char *name, const char *text, size_t size_byt
 static void lines_are_prompts(void **state)
 {
     (void)state;
-    static const char plain[] = "he goed\r\n\n  {\"prompt\"} é\nlast";
+    static const char plain[] = "\xef\xbb\xbfhe goed\r\n\n  {\"prompt\"} é\nlast";
     static const char json[] =
         "{\"prompt\": \"he goed\"}\n\n{\"id\": 7, \"prompt\": \"two\\nlines\"}\n";
     base_error error;
