@@ -40,7 +40,7 @@ static double status_p50_us(const bench_service *bench)
 typedef struct audit_task {
     const bench_service *bench;
     double taken_s;
-    budget_audit_result result;
+    budget_audit_report result;
     _Atomic int done;
 } audit_task;
 

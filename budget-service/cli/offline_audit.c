@@ -20,11 +20,6 @@
 #include "key_store.h"
 
 enum { COPY_BYTES = 1 << 20, SLICE_ROWS = 10000 };
-_Static_assert(sizeof((offline_audit_result *)NULL)->findings ==
-                   sizeof((budget_audit_report *)NULL)->findings,
-               "the same findings");
-_Static_assert(sizeof((offline_audit_result *)NULL)->digest == BUDGET_AUDIT_DIGEST_BYTES,
-               "the same digest");
 
 static const char *const files[] = {"ledger.db", "ledger.db-wal", "checkpoints"};
 enum { FILE_COUNT = sizeof files / sizeof files[0] };
@@ -99,7 +94,7 @@ static base_status verify(void *context, const void *message, size_t message_byt
     return BASE_OK;
 }
 
-static base_status walk(budget_ledger *ledger, offline_audit_result *result, base_error *reterr)
+static base_status walk(budget_ledger *ledger, budget_audit_report *result, base_error *reterr)
 {
     budget_audit *audit = NULL;
     bool done = false;
@@ -108,31 +103,22 @@ static base_status walk(budget_ledger *ledger, offline_audit_result *result, bas
         status = budget_audit_step(audit, SLICE_ROWS, &done, reterr);
     }
     if (status == BASE_OK) {
-        const budget_audit_report *report = budget_audit_get(audit);
-        result->good = report->good;
-        result->rows = report->rows;
-        result->bad_sequence = report->bad_sequence;
-        result->finding_count = report->finding_count;
-        result->kept_count = report->finding_count < BUDGET_AUDIT_FINDINGS_KEPT
-                                 ? (size_t)report->finding_count
-                                 : BUDGET_AUDIT_FINDINGS_KEPT;
-        memcpy(result->findings, report->findings, sizeof result->findings);
-        memcpy(result->digest, report->digest, sizeof result->digest);
+        *result = *budget_audit_get(audit);
     }
     budget_audit_end(audit);
     return status;
 }
 
-static void find(offline_audit_result *result, const char *finding)
+static void find(budget_audit_report *result, const char *finding)
 {
     result->good = false;
-    result->finding_count = result->kept_count = 1;
+    result->finding_count = 1;
     (void)snprintf(result->findings[0], sizeof result->findings[0], "%s", finding);
 }
 
 /* Against a copy of the checkpoints from elsewhere. A file that cannot be read is no finding. */
 static base_status compare(budget_ledger *ledger, const char *checkpoint,
-                           offline_audit_result *result, base_error *reterr)
+                           budget_audit_report *result, base_error *reterr)
 {
     uint64_t newest = 0;
     base_error why = {0};
@@ -149,7 +135,7 @@ static base_status compare(budget_ledger *ledger, const char *checkpoint,
 
 /* The checkpoints first, strictly; then the rows, whatever the checkpoints said. */
 static base_status audit_copy(const char *directory, const char *checkpoint, const key_store *store,
-                              offline_audit_result *result, base_error *reterr)
+                              budget_audit_report *result, base_error *reterr)
 {
     budget_ledger *ledger = NULL;
     base_error strict = {0};
@@ -183,7 +169,7 @@ static base_status audit_copy(const char *directory, const char *checkpoint, con
 }
 
 static base_status copy_and_audit(const char *dir, const char *checkpoint, const key_store *store,
-                                  offline_audit_result *result, base_error *reterr)
+                                  budget_audit_report *result, base_error *reterr)
 {
     char directory[BASE_PATH_BYTES];
     const char *base = getenv("TMPDIR");
@@ -202,13 +188,13 @@ static base_status copy_and_audit(const char *dir, const char *checkpoint, const
     return status;
 }
 
-base_status offline_audit(const char *dir, const char *checkpoint, offline_audit_result *result,
+base_status offline_audit(const char *dir, const char *checkpoint, budget_audit_report *result,
                           base_error *reterr)
 {
     static key_store store;
     char path[BASE_PATH_BYTES];
     int lock = -1;
-    *result = (offline_audit_result){0};
+    *result = (budget_audit_report){0};
     if (!join(dir, "ledger.db", path) || access(path, F_OK) != 0) {
         return base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no ledger", dir);
     }

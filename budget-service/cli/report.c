@@ -188,10 +188,10 @@ static int run_export(const cli_args *args)
     return exit_code;
 }
 
-static void show_audit_json(const budget_audit_result *result)
+static void show_audit_json(const budget_audit_report *result)
 {
     json_t *findings = json_array();
-    for (size_t i = 0; i < result->kept_count; i++) {
+    for (size_t i = 0; i < budget_audit_report_kept(result); i++) {
         (void)json_array_append_new(findings, json_string(result->findings[i]));
     }
     (void)cli_object(json_pack("{s:b, s:I, s:I, s:s, s:I, s:o, s:s}", "good", result->good, "rows",
@@ -201,7 +201,7 @@ static void show_audit_json(const budget_audit_result *result)
                                findings, "digest", result->digest));
 }
 
-static void show_findings(const budget_audit_result *result)
+static void show_findings(const budget_audit_report *result)
 {
     if (result->bad_sequence != 0) {
         (void)printf("BAD from row %" PRIu64 " on: %s\n", result->bad_sequence,
@@ -209,11 +209,12 @@ static void show_findings(const budget_audit_result *result)
     } else {
         (void)printf("BAD: %s\n", result->findings[0]);
     }
-    for (size_t i = 1; i < result->kept_count; i++) {
+    const size_t kept = budget_audit_report_kept(result);
+    for (size_t i = 1; i < kept; i++) {
         (void)printf("     %s\n", result->findings[i]);
     }
-    if (result->finding_count > result->kept_count) {
-        (void)printf("     and %" PRIu64 " more\n", result->finding_count - result->kept_count);
+    if (result->finding_count > kept) {
+        (void)printf("     and %" PRIu64 " more\n", result->finding_count - kept);
     }
     if (result->digest[0] != '\0') {
         (void)printf("to accept exactly this: budget-service serve --accept-audit %s\n",
@@ -221,7 +222,7 @@ static void show_findings(const budget_audit_result *result)
     }
 }
 
-static int show_audit(const cli_args *args, const budget_audit_result *result)
+static int show_audit(const cli_args *args, const budget_audit_report *result)
 {
     if (args->json) {
         show_audit_json(result);
@@ -238,23 +239,13 @@ static int run_audit(const cli_args *args)
 {
     char dir[BASE_PATH_BYTES];
     int exit_code = BASE_EXIT_USAGE;
-    budget_audit_result result = {0};
+    budget_audit_report result = {0};
     base_error why = {0};
     if (!cli_dir(args, dir, &exit_code)) {
         return exit_code;
     }
-    offline_audit_result offline = {0};
-    const base_status status = offline_audit(dir, args->options[CLI_CHECKPOINT], &offline, &why);
+    const base_status status = offline_audit(dir, args->options[CLI_CHECKPOINT], &result, &why);
     if (status == BASE_OK) {
-        result = (budget_audit_result){
-            .good = offline.good,
-            .rows = offline.rows,
-            .bad_sequence = offline.bad_sequence,
-            .finding_count = offline.finding_count,
-            .kept_count = offline.kept_count,
-        };
-        memcpy(result.findings, offline.findings, sizeof result.findings);
-        memcpy(result.digest, offline.digest, sizeof result.digest);
         return show_audit(args, &result);
     }
     if (status == BASE_ERR_BUSY && args->options[CLI_CHECKPOINT] != NULL) {

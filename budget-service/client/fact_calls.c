@@ -96,7 +96,7 @@ out:
     return verdict;
 }
 
-budget_verdict budget_audit(budget_client *client, budget_audit_result *result, base_error *why)
+budget_verdict budget_audit(budget_client *client, budget_audit_report *result, base_error *why)
 {
     Ringfence__Budget__Audit body = RINGFENCE__BUDGET__AUDIT__INIT;
     budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
@@ -105,19 +105,8 @@ budget_verdict budget_audit(budget_client *client, budget_audit_result *result, 
     request.audit = &body;
     const budget_verdict verdict =
         budget_ask_service(client, &request, BUDGET_RESPONSE(AUDITED), &response, why);
-    if (verdict == BUDGET_GRANTED) {
-        const Ringfence__Budget__Audited *got = response->audited;
-        *result = (budget_audit_result){
-            .good = got->good,
-            .rows = got->rows,
-            .bad_sequence = got->bad_sequence,
-            .finding_count = got->finding_count,
-        };
-        for (size_t i = 0; i < got->n_findings && i < BUDGET_FINDINGS_KEPT; i++) {
-            (void)snprintf(result->findings[result->kept_count++], BUDGET_REASON_BYTES, "%s",
-                           got->findings[i]);
-        }
-        (void)snprintf(result->digest, sizeof result->digest, "%s", got->digest);
+    if (verdict == BUDGET_GRANTED && !budget_audit_report_read(response->audited, result)) {
+        return budget_broken_answer(why);
     }
     return verdict;
 }

@@ -111,7 +111,7 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
                           const budget_audit_report *report, base_error *reterr)
 {
     Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
-    Ringfence__Budget__Audited audited = RINGFENCE__BUDGET__AUDITED__INIT;
+    Ringfence__Budget__Audited audited;
     char *findings[BUDGET_AUDIT_FINDINGS_KEPT];
     service_item *item = &service->items[0]; /* no batch is under way */
     service_item_reset(item);
@@ -122,18 +122,7 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
     item->identified = true;
     item->remembered = waiter->remembered;
     memcpy(item->known_head, waiter->known_head, sizeof item->known_head);
-    for (size_t i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT; i++) {
-        findings[i] = (char *)(uintptr_t)report->findings[i];
-    }
-    audited.good = report->good;
-    audited.rows = report->rows;
-    audited.bad_sequence = report->bad_sequence;
-    audited.finding_count = report->finding_count;
-    audited.findings = findings;
-    audited.n_findings = report->finding_count < BUDGET_AUDIT_FINDINGS_KEPT
-                             ? (size_t)report->finding_count
-                             : BUDGET_AUDIT_FINDINGS_KEPT;
-    audited.digest = (char *)(uintptr_t)report->digest;
+    budget_audit_report_write(report, &audited, findings);
     part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
     part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_AUDITED;
     part.audited = &audited;

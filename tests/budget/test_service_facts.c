@@ -340,7 +340,7 @@ static void test_bill_and_audit(void **state)
     base_error why;
     int differences = 0;
     budget_reconciliation result;
-    budget_audit_result audit = {0};
+    budget_audit_report audit = {0};
     static budget_charge lines[2] = {
         {.line_id = "l-1", .label = "run-1", .usd_micro = 500000},
         {.line_id = "l-2", .label = "run-2", .usd_micro = 700000},

@@ -110,7 +110,7 @@ static void test_a_bad_audit_ends_all_grants(void **state)
 {
     service_fixture *fixture = *state;
     base_error why;
-    budget_audit_result audit = {0};
+    budget_audit_report audit = {0};
     static budget_redemption redemption;
     static budget_grant grant;
     budget_job_key job;

@@ -3,8 +3,11 @@
 #include "budget/wire.h"
 
 #include <budget.pb-c.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "budget/audit_report.h"
+#include "budget/charge.h"
 #include "proto/arena.h"
 #include "support.h"
 
@@ -78,6 +81,61 @@ static void control_characters_are_refused(void **state)
     }
 }
 
+/* What one side writes the other reads; counts and texts that do not go together are refused. */
+static void an_audit_comes_back_as_it_went(void **state)
+{
+    static budget_audit_report report;
+    static budget_audit_report back;
+    Ringfence__Budget__Audited audited;
+    char *findings[BUDGET_AUDIT_FINDINGS_KEPT];
+    (void)state;
+    report = (budget_audit_report){.rows = 7, .bad_sequence = 3, .finding_count = 20};
+    for (int i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT; i++) {
+        (void)snprintf(report.findings[i], sizeof report.findings[i], "finding %d", i);
+    }
+    (void)snprintf(report.digest, sizeof report.digest, "%032d", 5);
+    budget_audit_report_write(&report, &audited, findings);
+    assert_true(budget_audit_report_read(&audited, &back));
+    assert_memory_equal(&report, &back, sizeof report);
+    audited.n_findings--;
+    assert_false(budget_audit_report_read(&audited, &back));
+    budget_audit_report_write(&report, &audited, findings);
+    audited.good = true;
+    assert_false(budget_audit_report_read(&audited, &back));
+    report = (budget_audit_report){.good = true, .rows = 7};
+    budget_audit_report_write(&report, &audited, findings);
+    assert_true(budget_audit_report_read(&audited, &back));
+    assert_memory_equal(&report, &back, sizeof report);
+}
+
+static void a_charge_comes_back_as_it_went(void **state)
+{
+    base_error error = {0};
+    budget_charge back;
+    char long_name[BUDGET_NAME_BYTES + 1];
+    Ringfence__Budget__BillLine line;
+    const budget_charge charge = {
+        .vendor = "vast",
+        .line_id = "7",
+        .label = "run",
+        .instance_id = "pod",
+        .usd_micro = -5,
+        .at_s = 1,
+        .until_s = 2,
+    };
+    (void)state;
+    budget_charge_write(&charge, &line);
+    assert_ok(budget_charge_read(&line, &back, &error), &error);
+    assert_memory_equal(&charge, &back, sizeof charge);
+    memset(long_name, 'x', BUDGET_NAME_BYTES);
+    long_name[BUDGET_NAME_BYTES] = '\0';
+    line.vendor = long_name;
+    assert_status(budget_charge_read(&line, &back, &error), BASE_ERR_INVALID);
+    budget_charge_write(&charge, &line);
+    line.until = -1;
+    assert_status(budget_charge_read(&line, &back, &error), BASE_ERR_INVALID);
+}
+
 static void texts_have_a_limit(void **state)
 {
     char text[BUDGET_TEXT_BYTES_MAX + 2];
@@ -97,6 +155,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(control_characters_are_refused),
         cmocka_unit_test(texts_have_a_limit),
+        cmocka_unit_test(an_audit_comes_back_as_it_went),
+        cmocka_unit_test(a_charge_comes_back_as_it_went),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,24 +17,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "budget/audit_report.h"
 #include "budget/ledger.h"
 
-enum {
-    BUDGET_AUDIT_FINDING_BYTES = 512,
-    BUDGET_AUDIT_FINDINGS_KEPT = 16,
-    BUDGET_AUDIT_DIGEST_BYTES = 33, /* 128 bits in hex, and a NUL */
-};
-
 typedef struct budget_audit budget_audit;
-
-typedef struct budget_audit_report {
-    bool good;
-    uint64_t rows;          /* walked */
-    uint64_t bad_sequence;  /* the first bad row; 0: none, or it is a table that is wrong */
-    uint64_t finding_count; /* all of them */
-    char findings[BUDGET_AUDIT_FINDINGS_KEPT][BUDGET_AUDIT_FINDING_BYTES]; /* the first ones */
-    char digest[BUDGET_AUDIT_DIGEST_BYTES]; /* of all; empty when good, and until it is done */
-} budget_audit_report;
 
 /* Begins at the first row. The ledger must outlive it. BASE_ERR_MEMORY. */
 BASE_MUST_CHECK base_status budget_audit_begin(budget_ledger *ledger, budget_audit **audit,

@@ -24,6 +24,7 @@
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "budget/audit_report.h"
 #include "budget/charge.h"
 #include "budget/claims.h"
 #include "budget/keyring.h"
@@ -38,8 +39,6 @@ enum {
     BUDGET_STATE_BYTES = 32,
     BUDGET_BILL_LINES_MAX = 4096,         /* in one reconcile */
     BUDGET_REASON_BYTES = 512,            /* a refusal's message; with NUL */
-    BUDGET_FINDINGS_KEPT = 16,            /* of an audit, as text */
-    BUDGET_FINDINGS_DIGEST_BYTES = 33,    /* in hex, with NUL */
     BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000, /* where the options say 0 */
 };
 
@@ -292,18 +291,8 @@ BASE_MUST_CHECK budget_verdict budget_reconcile(budget_client *client, const bud
 BASE_MUST_CHECK budget_verdict budget_export(budget_client *client, budget_line_fn line, void *user,
                                              base_error *why);
 
-typedef struct budget_audit_result {
-    bool good;
-    uint64_t rows;
-    uint64_t bad_sequence;  /* the first bad row */
-    uint64_t finding_count; /* all of them */
-    size_t kept_count;      /* the first ones, as text */
-    char findings[BUDGET_FINDINGS_KEPT][BUDGET_REASON_BYTES];
-    char digest[BUDGET_FINDINGS_DIGEST_BYTES]; /* of all: what serve --accept-audit takes */
-} budget_audit_result;
-
 /* Re-walks the whole ledger while the service goes on; takes seconds for a million rows. */
-BASE_MUST_CHECK budget_verdict budget_audit(budget_client *client, budget_audit_result *result,
+BASE_MUST_CHECK budget_verdict budget_audit(budget_client *client, budget_audit_report *result,
                                             base_error *why);
 
 /* ------------------------------------------------------------------------------------------------
