@@ -94,7 +94,7 @@ static int print_plan(launch_cli_run *run)
                : launch_report_error(&error);
 }
 
-/* A checkpoint or a prompt of the user's is at fault, not this host. */
+/* The user's checkpoint or prompt is at fault, not this host. */
 static bool is_refusal(const launch_options *options, base_status status)
 {
     return proto_mode_get(options->job.job.mode)->answers && status != BASE_ERR_MEMORY &&

@@ -195,7 +195,7 @@ static int64_t check_lease(launch_session *session, int64_t now_ns)
 }
 
 /* Does whatever is due. Returns when it must be called again. */
-static int64_t do_due(launch_session *session)
+static int64_t handle_due(launch_session *session)
 {
     const int64_t now_ns = base_now_ns();
     int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
@@ -250,7 +250,7 @@ static base_status supervise(launch_session *session, base_error *reterr)
     for (;;) {
         launch_messages_drain(session);
         session->sent = false;
-        const int64_t next_ns = do_due(session);
+        const int64_t next_ns = handle_due(session);
         if (is_over(session)) {
             break;
         }
