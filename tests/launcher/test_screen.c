@@ -1,6 +1,7 @@
 /* The progress line on a terminal: a pseudo-terminal is standard error. */
 #include "job/screen.h"
 
+#include <poll.h>
 #include <pty.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include <unistd.h>
 
 #include "support.h"
+
+enum { WAIT_MS = 20 * 1000 };
 
 static int terminal_fd = -1; /* the end of the terminal */
 static int stderr_before = -1;
@@ -38,13 +41,19 @@ static int close_terminal(void **state)
     return close(terminal_fd);
 }
 
-/* The output to the terminal since the last call. */
-static const char *seen(void)
+/* The terminal gets this text and no more. The kernel may pass it on in several pieces. */
+static void assert_seen(const char *expected)
 {
-    static char text[2048];
-    const ssize_t got = read(terminal_fd, text, sizeof text - 1);
-    text[got > 0 ? got : 0] = '\0';
-    return text;
+    char text[2048] = "";
+    size_t bytes = 0;
+    struct pollfd waiting = {.fd = terminal_fd, .events = POLLIN};
+    while (poll(&waiting, 1, bytes < strlen(expected) ? WAIT_MS : 0) == 1) {
+        const ssize_t got = read(terminal_fd, text + bytes, sizeof text - 1 - bytes);
+        assert_true(got > 0);
+        bytes += (size_t)got;
+        text[bytes] = '\0';
+    }
+    assert_string_equal(text, expected);
 }
 
 /* A line that the terminal has wrapped is erased completely: from its first column, where the
@@ -57,14 +66,14 @@ static void a_narrower_terminal_keeps_one_progress_line(void **state)
     assert_true(screen.terminal);
     set_width(60);
     launch_screen_progress(&screen, "step 10/100  loss 1.2345  12.3k tokens/s");
-    assert_string_equal(seen(), "\r\033[Jstep 10/100  loss 1.2345  12.3k tokens/s\r");
+    assert_seen("\r\033[Jstep 10/100  loss 1.2345  12.3k tokens/s\r");
     set_width(20);
     launch_screen_progress(&screen, "step 11/100  loss 1.2345  12.3k tokens/s");
-    assert_string_equal(seen(), "\r\033[Jstep 11/100  loss 1\r"); /* the last column is free */
+    assert_seen("\r\033[Jstep 11/100  loss 1\r"); /* the last column is free */
     launch_screen_write(&screen, STDERR_FILENO, "a line", 6);
-    assert_string_equal(seen(), "\r\033[Ja line\r\n");
+    assert_seen("\r\033[Ja line\r\n");
     launch_screen_write(&screen, STDERR_FILENO, "another", 7);
-    assert_string_equal(seen(), "another\r\n"); /* nothing to erase */
+    assert_seen("another\r\n"); /* nothing to erase */
 }
 
 int main(void)
