@@ -307,7 +307,7 @@ int launch_run_job(launch_cli_run *run)
     int lock_fd = -1; /* of --out; a record of training has its own */
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
-    base_timestamp(inference.started_at);
+    launch_inference_begin(&inference);
     if (infers &&
         launch_inference_lock(options->job.output.directory, &lock_fd, &error) != BASE_OK) {
         return launch_report_error(&error);

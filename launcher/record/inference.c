@@ -195,15 +195,31 @@ static void put_origin(json_t *object, bool *failed, const launch_inference *run
     put(object, failed, "max_rss_bytes", peaks);
 }
 
-/* manifest.json's text, which the caller frees; NULL: no memory. */
-static char *describe(const launch_inference *run, const launch_inference_figures *of,
-                      const launch_text *lesson)
+static json_t *known_string(const char *text)
 {
+    return text[0] != '\0' ? json_string(text) : json_null();
+}
+
+static void put_machine(json_t *object, bool *failed, const launch_run_info *info)
+{
+    put(object, failed, "host", known_string(info->host));
+    put(object, failed, "cpu", known_string(info->cpu));
+    put(object, failed, "cpus_allowed", json_integer(info->cpus_allowed));
+    put(object, failed, "load_average_before", number(info->load_before));
+    put(object, failed, "cpu_steal_share", number(info->steal_share));
+    put(object, failed, "git_commit", known_string(info->git_commit));
+}
+
+/* manifest.json's text, which the caller frees; NULL: no memory. */
+static char *describe(const launch_inference_view *view, const launch_text *lesson)
+{
+    const launch_inference *run = view->run;
     bool failed = false;
     json_t *object = json_object();
     put_lab(object, &failed, run);
-    put_figures(object, &failed, run, of, lesson);
+    put_figures(object, &failed, run, view->figures, lesson);
     put_origin(object, &failed, run);
+    put_machine(object, &failed, view->info);
     char *text =
         failed ? NULL
                : json_dumps(object, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
@@ -289,8 +305,9 @@ static base_status write_all(launch_inference_view *view, launch_text *notes, ba
 {
     char path[BASE_PATH_BYTES];
     launch_text lesson = {0};
-    launch_inference_lesson(view->figures, suspect_of(view->run, view->figures), &lesson);
-    char *manifest = describe(view->run, view->figures, &lesson);
+    launch_inference_lesson(view->figures, suspect_of(view->run, view->figures), view->info,
+                            &lesson);
+    char *manifest = describe(view, &lesson);
     base_status status =
         manifest != NULL
             ? base_path_join(view->run->job->output.directory, "manifest.json", path, reterr)
@@ -311,6 +328,13 @@ static base_status write_all(launch_inference_view *view, launch_text *notes, ba
     return status;
 }
 
+void launch_inference_begin(launch_inference *run)
+{
+    base_timestamp(run->started_at);
+    run->load_before = launch_load_average();
+    run->cpu_before = launch_cpu_times_now();
+}
+
 base_status launch_inference_write(const launch_inference *run, launch_text *notes,
                                    base_error *reterr)
 {
@@ -325,6 +349,8 @@ base_status launch_inference_write(const launch_inference *run, launch_text *not
     }
     launch_inference_read(results, &figures);
     launch_run_info_gather(&info, &no_data);
+    info.load_before = run->load_before;
+    info.steal_share = launch_steal_share(run->cpu_before, launch_cpu_times_now());
     launch_inference_view view = {
         .run = run, .figures = &figures, .results = results, .info = &info};
     const base_status written = write_all(&view, notes, reterr);

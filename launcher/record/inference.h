@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "record/record.h"
+#include "record/run_info.h"
 #include "record/text.h"
 
 /* What the launcher knows of the run itself. */
@@ -12,13 +13,18 @@ typedef struct launch_inference {
     const proto_job *job;
     int argc; /* the launcher's own command line */
     char **argv;
-    char started_at[BASE_TIMESTAMP_BYTES];
+    char started_at[BASE_TIMESTAMP_BYTES]; /* this and the next two: by begin */
+    double load_before;
+    launch_cpu_times cpu_before;
     double job_seconds;
     int exit_status;
     const char *message;           /* why the job did not do all of its work; "": it did */
     bool plots;                    /* gnuplot is run */
     const launch_rank_info *ranks; /* (world_size), NULL: not known */
 } launch_inference;
+
+/* Notes when the run began, and what the machine did before it. */
+void launch_inference_begin(launch_inference *run);
 
 /* Makes the directory if it is missing, and locks it until *lock_fd is closed. BASE_ERR_BUSY: another
  * run writes there. BASE_ERR_INVALID: it has the record of a training, whose manifest would be

@@ -4,7 +4,9 @@
 
 #include <math.h>
 
-static const double EVEN = 0.03; /* speeds that differ by less are the same */
+static const double EVEN = 0.03;        /* speeds that differ by less are the same */
+static const double BUSY_SHARE = 0.5;   /* load per CPU from which a machine counts as busy */
+static const double STEAL_SHARE = 0.01; /* of CPU time: from here on the host has others to serve */
 
 static void put_ms(launch_text *text, double ms)
 {
@@ -140,8 +142,24 @@ static void put_replicas(const launch_inference_figures *of, launch_text *text)
                               : ", and no text comes sooner from the shared model.");
 }
 
+/* Ranks wait for a rank that has no core, and each exchange then takes as long as that. */
+static void tell_machine(const launch_run_info *info, launch_text *text)
+{
+    if (info->load_before > BUSY_SHARE * info->cpus_allowed) {
+        launch_text_printf(text,
+                           " Before the run the machine's load was %.1f, on %d CPUs: other work "
+                           "used them, and these figures are not what the ranks can do alone.",
+                           info->load_before, info->cpus_allowed);
+    }
+    if (info->steal_share > STEAL_SHARE) {
+        launch_text_printf(text,
+                           " The virtual machine's host gave %.1f %% of its CPU time to others.",
+                           100 * info->steal_share);
+    }
+}
+
 void launch_inference_lesson(const launch_inference_figures *figures, const char *suspect,
-                             launch_text *text)
+                             const launch_run_info *info, launch_text *text)
 {
     put_token(figures, text);
     put_speedup(figures, text);
@@ -149,6 +167,7 @@ void launch_inference_lesson(const launch_inference_figures *figures, const char
         put_curve(figures, text);
         put_replicas(figures, text);
     }
+    tell_machine(info, text);
     if (suspect != NULL) {
         launch_text_printf(text, " The speed-up is suspect: %s", suspect);
     }

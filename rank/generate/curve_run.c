@@ -23,8 +23,9 @@ enum {
     TOKENS_MAX = 128, /* that are timed */
     TOKENS_MIN = 16,
     TOKEN_SECONDS = 1, /* after so long TOKENS_MIN are enough */
-    READ_BYTES_MAX = 128 << 20,
-    READ_ROUNDS = 3,
+    READ_BYTES_MAX = 64 << 20,
+    READ_BYTES_LONG = 4 << 20, /* so many are read once, less in rounds */
+    READ_ROUNDS = 5,
     LINK_ROUNDS = 64,
     LINK_BYTES = 1 << 20,
 };
@@ -256,17 +257,19 @@ static base_status measure_point(const rank_generate_options *options, rank_curv
 
 /* ---- what the prediction is made of ---- */
 
-/* The fastest way of reading so many bytes: of each, the median round. */
+/* The fastest way of reading so many bytes: of each, the median round. A long one needs no rounds:
+ * it takes as long as many short ones. */
 static double best_rate(const void *memory, size_t size_bytes)
 {
+    const size_t rounds = size_bytes < READ_BYTES_LONG ? READ_ROUNDS : 1;
     double best = 0;
     for (int reading = 0; reading < RANK_READINGS; reading++) {
         double rates[READ_ROUNDS];
-        for (int round = 0; round < READ_ROUNDS; round++) {
+        for (size_t round = 0; round < rounds; round++) {
             rates[round] = rank_read_speed(memory, size_bytes, reading);
         }
-        base_sort(rates, READ_ROUNDS);
-        best = fmax(best, base_percentile(rates, READ_ROUNDS, 0.5));
+        base_sort(rates, rounds);
+        best = fmax(best, base_percentile(rates, rounds, 0.5));
     }
     return best;
 }

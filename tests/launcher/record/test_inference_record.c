@@ -99,11 +99,13 @@ static void what_is_not_there_is_not_known(void **state)
     assert_int_equal(of.curve.point_count, 0);
 }
 
-static void assert_lesson(const launch_inference_figures *of, const char *suspect,
-                          const char *const *phrases)
+static const launch_run_info quiet = {.cpus_allowed = 4, .load_before = 0.1, .steal_share = 0};
+
+static void assert_lesson_on(const launch_run_info *info, const launch_inference_figures *of,
+                             const char *suspect, const char *const *phrases)
 {
     launch_text text = {0};
-    launch_inference_lesson(of, suspect, &text);
+    launch_inference_lesson(of, suspect, info, &text);
     for (size_t i = 0; phrases[i] != NULL; i++) {
         const bool unwanted = phrases[i][0] == '!';
         const bool found = strstr(text.data, phrases[i] + (unwanted ? 1 : 0)) != NULL;
@@ -112,6 +114,12 @@ static void assert_lesson(const launch_inference_figures *of, const char *suspec
         }
     }
     launch_text_fini(&text);
+}
+
+static void assert_lesson(const launch_inference_figures *of, const char *suspect,
+                          const char *const *phrases)
+{
+    assert_lesson_on(&quiet, of, suspect, phrases);
 }
 
 #define PHRASES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -127,7 +135,7 @@ static void the_lesson_says_why(void **state)
                           "the exchanges cost 0.7000 ms: less than is saved", "(17.5 %)",
                           "Rank 1 is the slowest in 3 of 3 steps", "level at d_model 512",
                           "the cost model says 300", "replicas are the better choice",
-                          "each text comes sooner", "!suspect"));
+                          "each text comes sooner", "!suspect", "!load", "!host"));
     of.speedup = 0.5;
     of.shared.per_token_ms = 12;
     of.mean.all_reduce_ms = 8;
@@ -137,6 +145,10 @@ static void the_lesson_says_why(void **state)
     assert_lesson(&of, NULL, PHRASES("no difference that these figures can show"));
     of.speedup = (double)NAN;
     assert_lesson(&of, NULL, PHRASES("Without --baseline", "!times as"));
+    const launch_run_info busy = {.cpus_allowed = 4, .load_before = 20, .steal_share = 0.1};
+    assert_lesson_on(&busy, &of, NULL, PHRASES("load was 20.0, on 4 CPUs", "10.0 % of its CPU"));
+    const launch_run_info unknown = {.load_before = (double)NAN, .steal_share = (double)NAN};
+    assert_lesson_on(&unknown, &of, NULL, PHRASES("!load", "!host"));
     assert_lesson(&of, "was it one rank?", PHRASES("suspect: was it one rank?"));
 }
 
@@ -218,6 +230,7 @@ static void write_record(proto_job *job, int exit_status)
                                   .argc = 1,
                                   .argv = argv,
                                   .started_at = "2026-01-02T03:04:05.678Z",
+                                  .load_before = 7,
                                   .job_seconds = 7200,
                                   .exit_status = exit_status,
                                   .message = exit_status == 0 ? "" : "rank 1 <died>"};
@@ -238,13 +251,17 @@ static void the_record_is_whole(void **state)
     assert_true(json_real_value(json_object_get(manifest, "crossover_d_model")) == 512);
     assert_int_equal(json_integer_value(json_object_get(manifest, "slowest_rank")), 1);
     assert_true(json_real_value(json_object_get(manifest, "duration_hours")) == 2);
+    assert_true(json_real_value(json_object_get(manifest, "load_average_before")) == 7);
+    assert_true(json_is_null(json_object_get(manifest, "cpu_steal_share"))); /* no begin */
     assert_non_null(strstr(page, "&lt;b&gt;he&lt;/b&gt;"));
     assert_null(strstr(page, "<b>he</b>"));
     assert_non_null(strstr(page, "he &amp; she"));
     assert_non_null(strstr(page, "too &lt;large&gt;"));
     assert_non_null(strstr(page, "3 of 3 steps"));
     assert_non_null(strstr(page, "class=\"pill good\""));
-    assert_non_null(strstr(page, json_string_value(json_object_get(manifest, "lesson_notes"))));
+    const char *lesson = json_string_value(json_object_get(manifest, "lesson_notes"));
+    assert_non_null(strstr(lesson, "A token of this model (2.00 M parameters) takes 2 ranks"));
+    assert_non_null(strstr(page, "A token of this model (2.00 M parameters) takes 2 ranks"));
     assert_int_equal(access(test_directory_path(&place, "plots.gp"), F_OK), 0);
     assert_int_equal(access(test_directory_path(&place, "scaling-curve.dat"), F_OK), 0);
     json_decref(manifest);
