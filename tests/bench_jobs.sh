@@ -16,15 +16,14 @@ job() {
         >/dev/null 2>&1
 }
 
-# The job's wall time in milliseconds, less its step and the matrix library's first use.
+# The job's wall time in milliseconds, less its step.
 overhead() {
     local began ended
     began=$(date +%s%N)
     job --steps 1 --no-scaling
     ended=$(date +%s%N)
-    awk -v ns=$((ended - began)) -v step="$(field step_ms_mean | sort -n | tail -1)" \
-        -v first="$(field matrix_first_use_ms | sort -n | tail -1)" \
-        'BEGIN { printf "%.1f\n", ns / 1e6 - step - first }'
+    awk -v ns=$((ended - began)) -v step="$(field step_ms | sort -n | tail -1)" \
+        'BEGIN { printf "%.1f\n", ns / 1e6 - step }'
 }
 
 echo "launcher --ranks 2 --mode ddp-cpu, the default model and data"
@@ -35,5 +34,5 @@ for _ in 1 2 3; do
 done
 field max_rss_bytes | awk '{ printf "  a rank'\''s peak resident memory: %.1f MB\n", $1 / 1e6 }'
 for _ in 1 2 3 4 5 6 7; do overhead; done | sort -n |
-    awk '{ v[NR] = $1 } END { printf "  a job of one step, over the step and the first product: median %.1f ms (%.1f to %.1f)\n",
+    awk '{ v[NR] = $1 } END { printf "  a job of one step, over the step: median %.1f ms (%.1f to %.1f)\n",
                               v[int((NR + 1) / 2)], v[1], v[NR] }'

@@ -179,7 +179,6 @@ static base_status finish_record(launch_cli_run *run, base_error *reterr)
         .transport = result->transport,
         .algorithm = result->algorithm,
         .instruction_set = result->instruction_set,
-        .matrix_library = result->matrix_library,
         .unbound = result->unbound,
         .cpus_taken = result->cpus_taken,
         .model_params = result->model_params,

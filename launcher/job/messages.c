@@ -194,7 +194,6 @@ static void handle_finished(launch_session *session, int rank,
     info->max_abs_difference = finished->max_abs_difference;
     info->max_rss_bytes = finished->max_rss_bytes;
     info->startup_ns = finished->startup_ns;
-    info->matrix_first_use_ns = finished->matrix_first_use_ns;
     info->eval_total = finished->eval_total;
     info->eval_correct = finished->eval_correct;
 

@@ -194,8 +194,6 @@ void rendezvous_handle_ready(launch_session *session, int rank,
         (void)snprintf(result->algorithm, sizeof result->algorithm, "%s", ready->algorithm);
         (void)snprintf(result->instruction_set, sizeof result->instruction_set, "%s",
                        ready->instruction_set);
-        (void)snprintf(result->matrix_library, sizeof result->matrix_library, "%s",
-                       ready->matrix_library);
     } else if (ready->model_params != result->model_params) {
         BLAME_PROTOCOL(session, rank, "has %" PRIu64 " parameters, another rank %" PRIu64,
                        ready->model_params, result->model_params);

@@ -63,9 +63,6 @@ int launch_spawn_variables(const launch_spawn_options *options,
         {"MASTER_ADDR", options->address},
         {"MASTER_PORT", options->port},
         {"OMP_DYNAMIC", "false"},
-        /* fixes the matrix library's bits: no reduced precision by an environment variable */
-        {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
-        {"DNNL_DEFAULT_FPMATH_MODE", "STRICT"},
     };
     int count = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {

@@ -172,7 +172,6 @@ static void put_surroundings(sheet *page, const launch_run *run)
     put_string(page, "transport", run->end->transport);
     put_string(page, "algorithm", run->end->algorithm);
     put_string(page, "instruction_set", run->end->instruction_set);
-    put_string(page, "matrix_library", run->end->matrix_library);
 }
 
 static void put_job(sheet *page, const launch_run *run)
@@ -297,8 +296,6 @@ static void put_finished(sheet *row, const launch_rank_info *info)
     put_real(row, "max_abs_difference", done ? info->max_abs_difference : NAN);
     put(row, "max_rss_bytes", done ? json_integer((json_int_t)info->max_rss_bytes) : json_null());
     put_real(row, "startup_ms", done ? (double)info->startup_ns * MS_PER_NS : NAN);
-    put_real(row, "matrix_first_use_ms",
-             done ? (double)info->matrix_first_use_ns * MS_PER_NS : NAN);
 }
 
 /* The CPUs that this rank has for itself. */

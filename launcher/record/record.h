@@ -63,7 +63,6 @@ typedef struct launch_rank_info {
     cpu_set_t cpus; /* those CPUs */
     int64_t pid;
     int64_t startup_ns;
-    int64_t matrix_first_use_ns;
     uint64_t eval_total;
     uint64_t eval_correct;
 } launch_rank_info;
@@ -103,7 +102,6 @@ typedef struct launch_record_end {
     const char *transport; /* in use */
     const char *algorithm;
     const char *instruction_set;
-    const char *matrix_library;
     const char *unbound; /* why ranks have no CPUs of their own; NULL or empty: they have */
     bool cpus_taken;     /* because other jobs have them */
     uint64_t model_params;

@@ -78,8 +78,7 @@ static bool ready_fits(const Ringfence__Control__Ready *ready)
            text_fits(ready->first_sentence, PROTO_NAME_BYTES_MAX) &&
            text_fits(ready->transport, PROTO_NAME_BYTES_MAX) &&
            text_fits(ready->algorithm, PROTO_NAME_BYTES_MAX) &&
-           text_fits(ready->instruction_set, PROTO_NAME_BYTES_MAX) &&
-           text_fits(ready->matrix_library, PROTO_NAME_BYTES_MAX);
+           text_fits(ready->instruction_set, PROTO_NAME_BYTES_MAX);
 }
 
 static bool failed_fits(const Ringfence__Control__Failed *failed)

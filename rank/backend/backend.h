@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 2,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 3,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -56,34 +56,8 @@ typedef enum rank_memory {
 
 /* What the record has of a rank's arithmetic. Static strings. */
 typedef struct rank_backend_info {
-    const char *kernels;        /* "avx512" */
-    const char *matrix_library; /* "oneDNN 2.6.3 avx512_core" */
+    const char *kernels; /* "avx512" */
 } rank_backend_info;
-
-/* Whose products a model trains with: those of `product`, which decoding has as well, or those of
- * `matmul`, the matrix library's. */
-typedef enum rank_products {
-    RANK_PRODUCTS_ENGINE,
-    RANK_PRODUCTS_LIBRARY,
-} rank_products;
-
-typedef enum rank_matmul_kind {
-    RANK_MATMUL_NN, /* c = a (rows, depth) · b (depth, columns) */
-    RANK_MATMUL_NT, /* c = a (rows, depth) · b (columns, depth)ᵀ */
-    RANK_MATMUL_TN, /* c = a (depth, rows)ᵀ · b (depth, columns) */
-} rank_matmul_kind;
-
-/* A product of depth 0 is zero. */
-typedef struct rank_matmul {
-    size_t rows;    /* of c */
-    size_t columns; /* of c */
-    size_t depth;
-    const float *a;
-    const float *b;
-    float *c;        /* (rows, columns) */
-    bool accumulate; /* c += instead of c = */
-    rank_matmul_kind kind;
-} rank_matmul;
 
 enum {
     RANK_PANEL = 32,      /* columns of a packed matrix that are stored together */
@@ -124,10 +98,12 @@ typedef struct rank_product {
     size_t a_row;
     size_t a_depth;
     const float *b;
-    size_t b_row;   /* 0: b is packed. Else it is (depth, columns), with so many floats from one
-                       row to the next, and leaves is 1 */
-    float *scratch; /* rank_pack_count(depth, columns) floats, where b may be packed; NULL: none */
-    float *c;       /* element (row, column) at row·c_row + column */
+    size_t b_row;      /* 0: b is packed. Else it is (depth, columns), with so many floats from one
+                          row to the next, and leaves is 1 */
+    bool b_transposed; /* with b_row: it is (columns, depth) */
+    float *scratch;    /* rank_pack_count(depth, columns) floats to pack b in, or NULL: with them, a
+                          large b that is not packed is faster */
+    float *c;          /* element (row, column) at row·c_row + column */
     size_t c_row;
     int leaves; /* a power of two up to RANK_LEAVES_MAX that divides depth */
     bool accumulate;
@@ -146,14 +122,6 @@ typedef struct rank_embed_packed {
     const float *wpe; /* (context, C) */
     float *out;       /* (T, C) */
 } rank_embed_packed;
-
-/* to (columns, rows) = the transpose of from (rows, columns). */
-typedef struct rank_transpose {
-    size_t rows;
-    size_t columns;
-    const float *from;
-    float *to;
-} rank_transpose;
 
 /* out (T, C) = wte[ids] + wpe[positions] */
 typedef struct rank_embed {
@@ -422,11 +390,8 @@ typedef struct rank_backend {
     base_status (*capture_end)(rank_queue *queue, base_error *reterr);
     void (*replay)(rank_queue *queue, rank_graph *graph);
 
-    void (*matmul)(rank_queue *queue, const rank_matmul *args);
     void (*pack)(rank_queue *queue, const rank_pack *args);
     void (*product)(rank_queue *queue, const rank_product *args);
-    /* NULL if products read a transposed operand as fast (then NT is used instead). */
-    void (*transpose)(rank_queue *queue, const rank_transpose *args);
     void (*embed)(rank_queue *queue, const rank_embed *args);
     void (*embed_packed)(rank_queue *queue, const rank_embed_packed *args);
     void (*embed_grad)(rank_queue *queue, const rank_embed_grad *args);

@@ -17,8 +17,9 @@ struct bench_products {
     int rows;
     float *x;  /* (T, wide) */
     float *y;  /* (T, wide) */
-    float *w;  /* the largest weight */
+    float *w;  /* the largest weight, packed */
     float *dw; /* the same */
+    float *packed_rows;
     float *scratch;
 };
 
@@ -49,6 +50,7 @@ void bench_products_destroy(bench_products *products)
     free(products->y);
     free(products->w);
     free(products->dw);
+    free(products->packed_rows);
     free(products->scratch);
     free(products);
 }
@@ -70,11 +72,12 @@ base_status bench_products_create(const rank_model_config *config, const rank_de
     p->segment_start = malloc(((size_t)rows + 1) * sizeof *p->segment_start);
     p->x = make_values(p->tokens * p->wide);
     p->y = make_values(p->tokens * p->wide);
-    p->w = make_values(p->wide * width);
+    p->w = make_values(rank_pack_count(p->wide, width) + rank_pack_count(width, p->wide));
     p->dw = make_values(p->wide * width);
+    p->packed_rows = make_values(rank_pack_count(device->backend->rows_at_once, p->wide));
     p->scratch = make_values(rank_kernels_get()->attention_scratch(width / (size_t)config->heads,
                                                                    (size_t)config->context));
-    if (!p->segment_start || !p->x || !p->y || !p->w || !p->dw || !p->scratch) {
+    if (!p->segment_start || !p->x || !p->y || !p->w || !p->dw || !p->packed_rows || !p->scratch) {
         bench_products_destroy(p);
         return base_fail(reterr, BASE_ERR_MEMORY, "bench: no memory");
     }
@@ -85,10 +88,29 @@ base_status bench_products_create(const rank_model_config *config, const rank_de
     return BASE_OK;
 }
 
-static void product(const bench_products *p, rank_matmul_kind kind, rank_matmul args)
+/* c (rows, columns) = a (rows, depth) · a packed weight. */
+static void product(const bench_products *p, rank_product args)
 {
-    args.kind = kind;
-    p->device.backend->matmul(p->device.queue, &args);
+    args.a_row = args.depth;
+    args.a_depth = 1;
+    args.b = p->w;
+    args.c_row = args.columns;
+    args.leaves = 1;
+    p->device.backend->product(p->device.queue, &args);
+}
+
+/* dw (rows, columns) = or, from the second chunk on, += a (depth, rows)ᵀ · b (depth, columns). */
+static void product_dw(const bench_products *p, size_t first, rank_product args)
+{
+    args.a_row = 1;
+    args.a_depth = args.rows;
+    args.b_row = args.columns;
+    args.scratch = p->packed_rows;
+    args.c = p->dw;
+    args.c_row = args.columns;
+    args.leaves = 1;
+    args.accumulate = first > 0;
+    p->device.backend->product(p->device.queue, &args);
 }
 
 static size_t rows_from(const bench_products *p, size_t first)
@@ -97,26 +119,20 @@ static size_t rows_from(const bench_products *p, size_t first)
     return p->tokens - first < most ? p->tokens - first : most;
 }
 
-/* Of a chunk of rows: y = x·W, dW += xᵀ·dy, dx = dy·Wᵀ for W of shape (depth, columns). As in the
- * model, Wᵀ has been made before, so that the last is a plain product too. */
+/* Of a chunk of rows: y = x·W, dW += xᵀ·dy, dx = dy·Wᵀ for W of shape (depth, columns). The model has
+ * packed W and Wᵀ before, so the first and the last are one kind of product. */
 static void linear(const bench_products *p, size_t first, size_t columns, size_t depth)
 {
     const size_t rows = rows_from(p, first);
     float *x = p->x + first * p->wide;
     float *y = p->y + first * p->wide;
-    product(p, RANK_MATMUL_NN, (rank_matmul){rows, columns, depth, .a = x, .b = p->w, .c = y});
-    product(p, RANK_MATMUL_TN,
-            (rank_matmul){.rows = depth,
-                          .columns = columns,
-                          .depth = rows,
-                          .a = x,
-                          .b = y,
-                          .c = p->dw,
-                          .accumulate = first > 0});
-    product(p, RANK_MATMUL_NN, (rank_matmul){rows, depth, columns, .a = y, .b = p->w, .c = x});
+    product(p, (rank_product){.rows = rows, .columns = columns, .depth = depth, .a = x, .c = y});
+    product_dw(p, first,
+               (rank_product){.rows = depth, .columns = columns, .depth = rows, .a = x, .b = y});
+    product(p, (rank_product){.rows = rows, .columns = depth, .depth = columns, .a = y, .c = x});
 }
 
-/* The output embedding is (V, C): its products have the other transpositions. */
+/* The output embedding (V, C) is read as it is where the gradient goes down. */
 static void logits(const bench_products *p, size_t first)
 {
     const size_t rows = rows_from(p, first);
@@ -124,16 +140,13 @@ static void logits(const bench_products *p, size_t first)
     const size_t vocab_size = (size_t)p->config.vocab_size;
     float *x = p->x + first * p->wide;
     float *y = p->y + first * p->wide;
-    product(p, RANK_MATMUL_NT, (rank_matmul){rows, vocab_size, width, .a = x, .b = p->w, .c = y});
-    product(p, RANK_MATMUL_TN,
-            (rank_matmul){.rows = vocab_size,
-                          .columns = width,
-                          .depth = rows,
-                          .a = y,
-                          .b = x,
-                          .c = p->dw,
-                          .accumulate = first > 0});
-    product(p, RANK_MATMUL_NN, (rank_matmul){rows, width, vocab_size, .a = y, .b = p->w, .c = x});
+    product(p, (rank_product){.rows = rows, .columns = vocab_size, .depth = width, .a = x, .c = y});
+    product_dw(p, first,
+               (rank_product){.rows = vocab_size, .columns = width, .depth = rows, .a = y, .b = x});
+    product(
+        p,
+        (rank_product){
+            .rows = rows, .columns = width, .depth = vocab_size, .a = y, .b_row = width, .c = x});
 }
 
 static void linear_layer(const bench_products *p)

@@ -20,24 +20,22 @@ static void print_profile(const bench_figures *figures)
 static base_status write_json(const char *path, const bench_figures *figures, base_error *reterr)
 {
     char text[1024];
-    const int length = snprintf(
-        text, sizeof text,
-        "{\"params\":%d,\"tokens\":%d,\"step_ms_p50\":%.4f,\"adamw_ms_p50\":%.4f,"
-        "\"products_ms_p50\":%.4f,\"attention_products_ms_p50\":%.4f,\"ratio_p50\":%.4f,"
-        "\"products_gflops\":%.1f,\"tokens_per_sec\":%.1f,\"instruction_set\":\"%s\","
-        "\"matrix_library\":\"%s\"}\n",
-        figures->params, figures->tokens, figures->step_ms, figures->adamw_ms, figures->products_ms,
-        figures->attention_products_ms, figures->ratio, figures->products_gflops,
-        figures->tokens_per_second, figures->info.kernels, figures->info.matrix_library);
+    const int length =
+        snprintf(text, sizeof text,
+                 "{\"params\":%d,\"tokens\":%d,\"step_ms_p50\":%.4f,\"adamw_ms_p50\":%.4f,"
+                 "\"products_ms_p50\":%.4f,\"attention_products_ms_p50\":%.4f,\"ratio_p50\":%.4f,"
+                 "\"products_gflops\":%.1f,\"tokens_per_sec\":%.1f,\"instruction_set\":\"%s\"}\n",
+                 figures->params, figures->tokens, figures->step_ms, figures->adamw_ms,
+                 figures->products_ms, figures->attention_products_ms, figures->ratio,
+                 figures->products_gflops, figures->tokens_per_second, figures->info.kernels);
     return base_file_write(path, text, (size_t)length, reterr);
 }
 
 base_status bench_report(const bench_options *options, const bench_figures *figures,
                          base_error *reterr)
 {
-    (void)printf("%d parameters, %d tokens per step, one thread; kernels %s, products %s\n",
-                 figures->params, figures->tokens, figures->info.kernels,
-                 figures->info.matrix_library);
+    (void)printf("%d parameters, %d tokens per step, one thread; kernels %s\n", figures->params,
+                 figures->tokens, figures->info.kernels);
     (void)printf("step (forward, backward, AdamW)  %8.3f ms   %.0f tokens/s\n", figures->step_ms,
                  figures->tokens_per_second);
     (void)printf("AdamW                            %8.3f ms\n", figures->adamw_ms);

@@ -24,8 +24,7 @@ typedef struct rank_shape {
     int first_layer;
     int end_layer;
     size_t token_count_max;
-    bool training;          /* activations are kept for backward */
-    rank_products products; /* of forward and backward */
+    bool training;     /* activations are kept for backward */
     const rank_tp *tp; /* of a run that decodes; NULL: it runs forward, and backward if training */
 } rank_shape;
 

@@ -30,8 +30,7 @@ static rank_shape make_shape(const rank_model_options *options)
                         .backend = options->device->backend,
                         .end_layer = options->config->layers,
                         .token_count_max = (size_t)options->token_count_max,
-                        .training = options->training,
-                        .products = options->products};
+                        .training = options->training};
 }
 
 static base_status fill(rank_model *made, base_error *reterr)

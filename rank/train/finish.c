@@ -91,7 +91,6 @@ base_status trainer_finish(trainer *self, int64_t startup_ns, base_error *reterr
     finished.max_abs_difference = max_abs_difference;
     finished.byte_equal = byte_equal;
     finished.startup_ns = startup_ns;
-    finished.matrix_first_use_ns = self->matrix_first_use_ns;
     finished.eval_total = eval_total;
     finished.eval_correct = eval_correct;
     return proto_client_finish(worker->client, &finished, reterr);

@@ -12,8 +12,6 @@
 #include "ringfence/coll_error.h"
 #include "train/trainer.h"
 
-enum { WARM_UP_TOKENS = 128 };
-
 static base_status make_model(trainer *self, base_error *reterr)
 {
     const proto_job *job = self->job;
@@ -136,29 +134,6 @@ static base_status wrap(trainer *self, base_error *reterr)
                          &self->ddp, reterr);
 }
 
-/* Runs a small batch forward and backward, so that the matrix library makes its kernels now and not
- * in the first step. The gradients go into the first step's memory. */
-static base_status warm_up(trainer *self, base_error *reterr)
-{
-    static const int32_t ids[WARM_UP_TOKENS];
-    const int32_t tokens =
-        self->config.context < WARM_UP_TOKENS ? self->config.context : WARM_UP_TOKENS;
-    const int32_t segment_start[] = {0, tokens};
-    const rank_batch batch = {.token_count = tokens,
-                              .ids = ids,
-                              .targets = ids,
-                              .segment_count = 1,
-                              .segment_start = segment_start};
-    rank_result result;
-    const rank_hooks hooks = rank_hooks_flat(self->params);
-    const int64_t before_ns = base_now_ns();
-    rank_ddp_begin(self->ddp);
-    const base_status status = rank_model_train(self->model, &hooks, &batch,
-                                                rank_ddp_grads(self->ddp, 0), &result, reterr);
-    self->matrix_first_use_ns = base_now_ns() - before_ns;
-    return status;
-}
-
 base_status trainer_prepare(trainer *self, base_error *reterr)
 {
     base_status status = make_model(self, reterr);
@@ -171,10 +146,7 @@ base_status trainer_prepare(trainer *self, base_error *reterr)
     if (status == BASE_OK) {
         status = make_params(self, reterr);
     }
-    if (status == BASE_OK) {
-        status = wrap(self, reterr);
-    }
-    return status == BASE_OK ? warm_up(self, reterr) : status;
+    return status == BASE_OK ? wrap(self, reterr) : status;
 }
 
 static void report_ready(const trainer *self)
@@ -199,7 +171,6 @@ static void report_ready(const trainer *self)
     ready.transport = (char *)coll_transport_name(coll_context_transport(worker->context));
     ready.algorithm = (char *)rank_ddp_algorithm(self->ddp);
     ready.instruction_set = (char *)arithmetic.kernels;
-    ready.matrix_library = (char *)arithmetic.matrix_library;
     proto_client_ready(worker->client, &ready);
     base_text_shorten(info.first_sentence, shown);
     (void)printf("%" PRIu64 " of %" PRIu64 " sentences, the first: %s\n", info.sentences_shard,

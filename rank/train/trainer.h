@@ -30,7 +30,6 @@ typedef struct trainer {
     uint64_t steps_done;
     bool epoch_ended; /* of all ranks */
     bool stopping;    /* of all ranks: the launcher has asked for a stop */
-    int64_t matrix_first_use_ns;
 } trainer;
 
 /* prepare.c: makes everything that a step needs. All ranks then have the same parameters. */

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Shows that in rank/ only the CPU backend names oneDNN or an instruction set, and only tables, tests
+# Shows that in rank/ only the CPU backend names an instruction set, and only tables, tests
 # and benchmarks name a family or a backend. tests/tree/arrows.txt says who may include whom.
 #   names.sh RANK_DIRECTORY
 set -euo pipefail
 cd "$1"
 flaws=0
 
-if names=$(grep -rnE --include='*.[ch]' 'dnnl|oneDNN|avx|__m(256|512)|immintrin' . |
+if names=$(grep -rnE --include='*.[ch]' 'avx|__m(256|512)|immintrin' . |
     sed 's#^\./##' | grep -vE '^backend/(cpu/|backend\.h)'); then
     echo "named outside backend/cpu:" "$names"
     flaws=$((flaws + 1))

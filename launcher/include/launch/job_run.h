@@ -57,7 +57,6 @@ typedef struct launch_job_result {
     char transport[LAUNCH_NAME_BYTES];
     char algorithm[LAUNCH_NAME_BYTES];
     char instruction_set[LAUNCH_NAME_BYTES];
-    char matrix_library[LAUNCH_NAME_BYTES];
     char unbound[LAUNCH_NAME_BYTES]; /* why ranks have no CPUs of their own; empty: they have
                                       * them */
     bool cpus_taken;                 /* because other jobs have them */

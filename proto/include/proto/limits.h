@@ -22,7 +22,7 @@ enum {
     PROTO_PROMPT_BYTES_MAX = 16 * 1024, /* a prompt that a user gives */
     PROTO_PROMPTS_MAX = 64 * 1024,      /* prompts of one job */
     PROTO_REASON_BYTES_MAX = 4096,      /* the message of an error */
-    PROTO_NAME_BYTES_MAX = 256,         /* a transport, a matrix library, the beginning of a
+    PROTO_NAME_BYTES_MAX = 256,         /* a transport, an algorithm, the beginning of a
                                          * sentence */
 
     /* messages queued for one peer before sending fails (launcher) or waits (rank) */

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "backend/cpu/matmul.h"
 #include "backend/cpu/queue.h"
 #include "base/clock.h"
 
@@ -21,7 +20,6 @@ static base_status cpu_open(rank_queue **queue, base_error *reterr)
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a queue");
     }
-    rank_matmul_init();
     made->kernels = rank_kernels_get();
     *queue = made;
     return BASE_OK;
@@ -34,8 +32,7 @@ static void cpu_close(rank_queue *queue)
 
 static void cpu_info(rank_queue *queue, rank_backend_info *info)
 {
-    *info = (rank_backend_info){.kernels = queue->kernels->name,
-                                .matrix_library = rank_matmul_library()};
+    *info = (rank_backend_info){.kernels = queue->kernels->name};
 }
 
 static void cpu_set_profile(rank_queue *queue, rank_profile *profile)
@@ -46,14 +43,12 @@ static void cpu_set_profile(rank_queue *queue, rank_profile *profile)
     }
 }
 
+/* Every operation has run, and none can fail. */
 static base_status cpu_sync(rank_queue *queue, base_error *reterr)
 {
-    const base_status status = queue->status;
-    if (status != BASE_OK && reterr != NULL) {
-        *reterr = queue->error;
-    }
-    queue->status = BASE_OK;
-    return status;
+    (void)queue;
+    (void)reterr;
+    return BASE_OK;
 }
 
 static void *cpu_stream(rank_queue *queue)
@@ -74,43 +69,15 @@ static void cpu_after(rank_queue *queue, rank_mark mark)
     (void)mark;
 }
 
-/* The setting belongs to a thread, and a queue may pass from one to another. */
-static void use_one_thread(rank_queue *queue)
-{
-    const pthread_t self = pthread_self();
-    if (!queue->thread_set || !pthread_equal(queue->thread, self)) {
-        rank_matmul_use_one_thread();
-        queue->thread = self;
-        queue->thread_set = true;
-    }
-}
-
-static void cpu_matmul(rank_queue *queue, const rank_matmul *args)
-{
-    if (queue->status != BASE_OK) {
-        return;
-    }
-    use_one_thread(queue);
-    queue->status = rank_matmul_run(args, &queue->error);
-    queue_book(queue, RANK_PART_MATMUL_NN + (rank_part)args->kind);
-}
-
-_Static_assert(RANK_PART_MATMUL_NT == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_NT &&
-                   RANK_PART_MATMUL_TN == RANK_PART_MATMUL_NN + (int)RANK_MATMUL_TN,
-               "kinds of products and their parts of a profile stand in one order");
-
-/* Makes an operation of a kernel: does nothing after an error, and books its time under `part`. */
+/* Makes an operation of a kernel, and books its time under `part`. */
 #define OPERATION(name, part)                                                                      \
     static void cpu_##name(rank_queue *queue, const rank_##name *args)                             \
     {                                                                                              \
-        if (queue->status == BASE_OK) {                                                            \
-            queue->kernels->name(args);                                                            \
-            queue_book(queue, part);                                                               \
-        }                                                                                          \
+        queue->kernels->name(args);                                                                \
+        queue_book(queue, part);                                                                   \
     }
 
-OPERATION(pack, RANK_PART_TRANSPOSE)
-OPERATION(transpose, RANK_PART_TRANSPOSE)
+OPERATION(pack, RANK_PART_PACK)
 OPERATION(embed, RANK_PART_EMBED)
 OPERATION(embed_packed, RANK_PART_EMBED)
 OPERATION(embed_grad, RANK_PART_EMBED_GRAD)
@@ -126,18 +93,14 @@ OPERATION(sum_squares, RANK_PART_OPTIMIZER)
 
 static void cpu_product(rank_queue *queue, const rank_product *args)
 {
-    if (queue->status == BASE_OK) {
-        queue->kernels->product(args);
-        queue_book(queue, args->a_row == 1 ? RANK_PART_MATMUL_TN : RANK_PART_MATMUL_NN);
-    }
+    queue->kernels->product(args);
+    queue_book(queue, args->a_row == 1 ? RANK_PART_PRODUCT_DW : RANK_PART_PRODUCT);
 }
 
 static void cpu_attention_grad(rank_queue *queue, const rank_attention *args)
 {
-    if (queue->status == BASE_OK) {
-        queue->kernels->attention_grad(args);
-        queue_book(queue, RANK_PART_ATTENTION_GRAD);
-    }
+    queue->kernels->attention_grad(args);
+    queue_book(queue, RANK_PART_ATTENTION_GRAD);
 }
 
 static size_t cpu_attention_scratch(size_t head_width, size_t segment_max)
@@ -171,10 +134,8 @@ const rank_backend rank_cpu_backend = {
     .stream = cpu_stream,
     .mark = cpu_mark,
     .after = cpu_after,
-    .matmul = cpu_matmul,
     .pack = cpu_pack,
     .product = cpu_product,
-    .transpose = cpu_transpose,
     .embed = cpu_embed,
     .embed_packed = cpu_embed_packed,
     .embed_grad = cpu_embed_grad,

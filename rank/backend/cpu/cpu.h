@@ -1,5 +1,5 @@
-/* The backend of the processor itself: kernels compiled per instruction set, matrix products by
- * oneDNN. Every operation has run when its call returns. */
+/* The backend of the processor itself: kernels compiled per instruction set. Every operation has run
+ * when its call returns. */
 #ifndef RANK_BACKEND_CPU_CPU_H
 #define RANK_BACKEND_CPU_CPU_H
 

@@ -1,10 +1,9 @@
 /* Chooses the table of kernels for this CPU, or the one that RINGFENCE_ISA names. Called by the CPU
- * backend, by matmul.c and by rank-bench. */
+ * backend and by rank-bench. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/matmul.h"
 
 extern const rank_kernels rank_baseline_table;
 #if defined(__x86_64__)

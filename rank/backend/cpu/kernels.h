@@ -7,9 +7,6 @@
  * is contracted by the compiler. So avx2 and avx512 give the same bits. The baseline has no fused
  * multiply-add, and other bits wherever there are products.
  *
- * RINGFENCE_ISA also sets the matrix library's instruction set. That library uses one thread unless
- * OMP_NUM_THREADS is more than one, which changes the bits.
- *
  * Arrays may have any alignment; backend.h has their shapes. Kernels keep no state and may run in
  * several threads on different arrays. */
 #ifndef RANK_BACKEND_CPU_KERNELS_H
@@ -39,7 +36,6 @@ typedef struct rank_kernels {
     /* Floats of scratch that sequences of at most length_max tokens need. */
     size_t (*attention_cached_scratch)(size_t head_width, size_t length_max);
     void (*attention_cached)(const rank_attention_cached *args);
-    void (*transpose)(const rank_transpose *args);
     void (*pack)(const rank_pack *args);
     void (*product)(const rank_product *args);
     void (*adamw)(const rank_adamw *args);

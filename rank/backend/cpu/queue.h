@@ -2,8 +2,6 @@
 #ifndef RANK_BACKEND_CPU_QUEUE_H
 #define RANK_BACKEND_CPU_QUEUE_H
 
-#include <pthread.h>
-
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "backend/profile.h"
@@ -11,10 +9,6 @@
 struct rank_queue {
     const rank_kernels *kernels;
     rank_profile *profile; /* NULL: not measured */
-    pthread_t thread;      /* the thread whose setting the matrix library has */
-    bool thread_set;
-    base_status status; /* the first error, until sync */
-    base_error error;
 };
 
 /* Books the time since the last call under `part`. */

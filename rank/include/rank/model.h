@@ -112,7 +112,6 @@ typedef struct rank_model_options {
     const rank_device *device; /* borrowed */
     int token_count_max;       /* of a batch */
     bool training;             /* false: forward only, less memory */
-    rank_products products;    /* families may take others where they have one kind only */
 } rank_model_options;
 
 typedef struct rank_model rank_model;

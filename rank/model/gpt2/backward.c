@@ -23,23 +23,20 @@ static float *at(const backward *b, float *rows, size_t columns)
 static gpt2_operand transposed(const backward *b, int tensor, size_t depth, size_t columns,
                                float *to)
 {
-    return gpt2_operand_make(&b->pass,
-                             &(gpt2_matrix){.at = b->pass.weights[tensor],
-                                            .depth = columns,
-                                            .columns = depth,
-                                            .transposed = true,
-                                            .chunks = true},
-                             to);
+    return gpt2_operand_make(
+        &b->pass,
+        &(gpt2_matrix){
+            .at = b->pass.weights[tensor], .depth = columns, .columns = depth, .transposed = true},
+        to);
 }
 
 /* dW (depth, columns) = or, from the second chunk on, += xᵀ·dy. */
-static void linear_dw(const backward *b, int tensor, rank_matmul product)
+static void linear_dw(const backward *b, int tensor, rank_product product)
 {
-    product.kind = RANK_MATMUL_TN;
     product.depth = b->rows.rows;
     product.c = grad(b, tensor);
     product.accumulate = b->rows.first > 0;
-    gpt2_multiply_plain(&b->pass, product);
+    gpt2_multiply_transposed(&b->pass, product);
 }
 
 /* dx (rows, depth) = dy (rows, columns) · Wᵀ. */
@@ -85,7 +82,7 @@ static void backward_down(const backward *b, const gpt2_operand *down)
                                                             .x = up,
                                                             .d = pass->wide,
                                                             .dbias = grad(b, UP_BIAS)});
-    linear_dw(b, DOWN_WEIGHT, (rank_matmul){.rows = wider, .columns = width, .a = up, .b = dx});
+    linear_dw(b, DOWN_WEIGHT, (rank_product){.rows = wider, .columns = width, .a = up, .b = dx});
 }
 
 /* From wide to the gradient of the stream between the block's halves, in dx. */
@@ -96,7 +93,7 @@ static void backward_up(const backward *b, const gpt2_operand *up)
     const size_t wider = WIDENING * width;
     const norm_state *norm = &pass->block.norm2;
     linear_dw(b, UP_WEIGHT,
-              (rank_matmul){
+              (rank_product){
                   .rows = width, .columns = wider, .a = at(b, norm->out, width), .b = pass->wide});
     linear_dx(b, up, pass->wide, at(b, pass->dbranch, width));
     norm_grad(b, norm, LN2_WEIGHT, LN2_BIAS, grad(b, PROJ_BIAS));
@@ -110,7 +107,7 @@ static void backward_projection(const backward *b, const gpt2_operand *projectio
     const float *dx = at(b, pass->dx, width);
     linear_dw(
         b, PROJ_WEIGHT,
-        (rank_matmul){
+        (rank_product){
             .rows = width, .columns = width, .a = at(b, pass->block.attention, width), .b = dx});
     linear_dx(b, projection, dx, at(b, pass->dbranch, width));
 }
@@ -166,10 +163,10 @@ static void backward_below_attention(backward *b)
         b->rows = (row_chunk){segments.first_row, segments.row_count};
         attention_grad(b, &segments);
         linear_dw(b, QKV_WEIGHT,
-                  (rank_matmul){.rows = width,
-                                .columns = 3 * width,
-                                .a = at(b, norm->out, width),
-                                .b = pass->wide});
+                  (rank_product){.rows = width,
+                                 .columns = 3 * width,
+                                 .a = at(b, norm->out, width),
+                                 .b = pass->wide});
         linear_dx(b, &qkv, pass->wide, at(b, pass->dbranch, width));
         norm_grad(b, norm, LN1_WEIGHT, LN1_BIAS, below);
     }

@@ -55,21 +55,24 @@ static void logits_grad(const gpt2_pass *pass, size_t first, size_t rows, float 
 {
     const size_t width = pass->width;
     const size_t vocab_size = (size_t)pass->run->shape.config->vocab_size;
-    gpt2_multiply_plain(pass, (rank_matmul){.rows = vocab_size,
-                                            .columns = width,
-                                            .depth = rows,
-                                            .a = pass->wide,
-                                            .b = pass->norm_final.out + first * width,
-                                            .c = dwte,
-                                            .accumulate = first > 0,
-                                            .kind = RANK_MATMUL_TN});
-    gpt2_multiply_plain(pass, (rank_matmul){.rows = rows,
-                                            .columns = width,
-                                            .depth = vocab_size,
-                                            .a = pass->wide,
-                                            .b = output_embedding(pass),
-                                            .c = pass->dbranch + first * width,
-                                            .kind = RANK_MATMUL_NN});
+    gpt2_multiply_transposed(pass, (rank_product){.rows = vocab_size,
+                                                  .columns = width,
+                                                  .depth = rows,
+                                                  .a = pass->wide,
+                                                  .b = pass->norm_final.out + first * width,
+                                                  .c = dwte,
+                                                  .accumulate = first > 0});
+    pass->backend->product(pass->queue, &(rank_product){.rows = rows,
+                                                        .columns = width,
+                                                        .depth = vocab_size,
+                                                        .a = pass->wide,
+                                                        .a_row = vocab_size,
+                                                        .a_depth = 1,
+                                                        .b = output_embedding(pass),
+                                                        .b_row = width,
+                                                        .c = pass->dbranch + first * width,
+                                                        .c_row = width,
+                                                        .leaves = 1});
 }
 
 static void norm_final_grad(const gpt2_pass *pass, float *grads)

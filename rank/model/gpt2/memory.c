@@ -82,7 +82,7 @@ static size_t operands_floats(size_t width)
            rank_pack_count(width, width);
 }
 
-/* What the backend's own products need beside what others do. */
+/* Where operands of products are packed. */
 static void cut_packed(rank_pieces *from, const rank_shape *shape, gpt2_pass *pass)
 {
     const size_t width = (size_t)shape->config->width;
@@ -111,13 +111,8 @@ static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
         pass->dx = rank_pieces_cut(&from, tokens * width);
         pass->dbranch = rank_pieces_cut(&from, tokens * width);
     }
-    if (shape->products == RANK_PRODUCTS_ENGINE) {
-        cut_packed(&from, shape, pass);
-    }
-    if (shape->products == RANK_PRODUCTS_ENGINE ||
-        (shape->training && shape->backend->transpose != NULL)) {
-        pass->operands = rank_pieces_cut(&from, operands_floats(width));
-    }
+    cut_packed(&from, shape, pass);
+    pass->operands = rank_pieces_cut(&from, operands_floats(width));
     const size_t head_width = width / (size_t)shape->config->heads;
     pass->attention_scratch =
         rank_pieces_cut(&from, shape->backend->attention_scratch(head_width, segment_max(shape)));

@@ -160,14 +160,12 @@ typedef struct gpt2_matrix {
     size_t depth;
     size_t columns;
     bool transposed; /* at is (columns, depth) */
-    bool chunks;     /* there is room to turn it round, and more than one product to come */
 } gpt2_matrix;
 
 typedef struct gpt2_operand {
-    const float *at; /* packed, or for the matrix library */
+    const float *packed;
     size_t depth;
     size_t columns;
-    rank_matmul_kind kind;
 } gpt2_operand;
 
 /* The other factor, and the product: c (rows, columns) = a (rows, depth) · operand. */
@@ -178,11 +176,11 @@ typedef struct gpt2_factor {
     int leaves; /* 0: one */
 } gpt2_factor;
 
-/* `to` has rank_pack_count(depth, columns) floats, and is used where the operand is made ready. */
+/* `to` has rank_pack_count(depth, columns) floats. */
 gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix, float *to);
 void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by);
-/* A product of operands as they are, NN or TN. */
-void gpt2_multiply_plain(const gpt2_pass *pass, rank_matmul product);
+/* c (rows, columns) = a (depth, rows)ᵀ · b (depth, columns), or += it. */
+void gpt2_multiply_transposed(const gpt2_pass *pass, rank_product product);
 
 /* What attention and its gradient have in common, for some whole segments. */
 rank_attention gpt2_attention(const gpt2_pass *pass, const rank_segments *segments);

@@ -37,7 +37,6 @@ static void fill_ranks(sample *made, int ranks)
         (void)snprintf(info->host, sizeof info->host, "example");
         info->pid = 4242 + r;
         info->startup_ns = 9 * 1000 * 1000;
-        info->matrix_first_use_ns = 27 * 1000 * 1000;
     }
 }
 
@@ -75,7 +74,6 @@ void sample_make(sample *made, const char *out, int ranks, int steps)
         .transport = "shm",
         .algorithm = "direct",
         .instruction_set = "avx512",
-        .matrix_library = "oneDNN 2.6.3 avx512_core",
         .model_params = 470528,
         .ranks = made->ranks,
         .scaling = made->scaling,

@@ -55,7 +55,6 @@ static const struct {
     {"transport", JSON_STRING},
     {"algorithm", JSON_STRING},
     {"instruction_set", JSON_STRING},
-    {"matrix_library", JSON_STRING},
     {"eval", JSON_NULL},
     {"ranks", JSON_ARRAY},
     {"scaling", JSON_ARRAY},

@@ -148,7 +148,7 @@ static void hostile_texts_are_escaped(void **state)
     made.options.argc = 1;
     made.end.message = HOSTILE;
     made.end.transport = HOSTILE;
-    made.end.matrix_library = HOSTILE;
+    made.end.instruction_set = HOSTILE;
     made.end.exit_status = 1;
     (void)snprintf(made.ranks[0].first_sentence, sizeof made.ranks[0].first_sentence, "%s",
                    HOSTILE);

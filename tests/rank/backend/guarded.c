@@ -63,7 +63,7 @@ static void close_queue(rank_queue *queue)
 static void info(rank_queue *queue, rank_backend_info *found)
 {
     (void)queue;
-    *found = (rank_backend_info){.kernels = "guarded", .matrix_library = "none"};
+    *found = (rank_backend_info){.kernels = "guarded"};
 }
 
 static base_status alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
@@ -156,9 +156,8 @@ static void end(rank_queue *queue)
         end(queue);                                                                                \
     }
 
-OPERATION(matmul, rank_matmul, queue->counts.matmuls++)
 OPERATION(pack, rank_pack, (void)0)
-OPERATION(product, rank_product, queue->counts.matmuls++)
+OPERATION(product, rank_product, queue->counts.products++)
 OPERATION(embed, rank_embed, (void)0)
 OPERATION(embed_packed, rank_embed_packed, (void)0)
 OPERATION(embed_grad, rank_embed_grad, (void)0)
@@ -231,7 +230,6 @@ const rank_backend guarded_backend = {
     .stream = stream,
     .mark = mark,
     .after = after,
-    .matmul = do_matmul,
     .pack = do_pack,
     .product = do_product,
     .embed = do_embed,

@@ -10,7 +10,7 @@
 
 typedef struct guarded_counts {
     int operations; /* all of them */
-    int matmuls;
+    int products;
     int attentions;
     int adamws;
     int allocs; /* not released yet */

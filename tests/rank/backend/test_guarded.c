@@ -119,7 +119,7 @@ static void training_goes_through_the_backend(void **state)
     train(&guarded);
     train(&cpu);
     const guarded_counts counts = guarded_count(&guarded.device);
-    assert_int_equal(counts.matmuls, STEPS * (config.layers * 12 + 3));
+    assert_int_equal(counts.products, STEPS * (config.layers * 12 + 3));
     assert_int_equal(counts.attentions, STEPS * config.layers * 2);
     assert_int_equal(counts.adamws, STEPS * rank_model_tensor_count(&config));
     float *a = malloc(guarded.size_bytes);
@@ -128,9 +128,7 @@ static void training_goes_through_the_backend(void **state)
     assert_non_null(b);
     copy_out(&guarded, a);
     copy_out(&cpu, b);
-    for (size_t i = 0; i < cpu.size_bytes / sizeof *a; i++) {
-        assert_true(a[i] - b[i] < 2e-3f && b[i] - a[i] < 2e-3f); /* AdamW: a few signs of noise */
-    }
+    assert_memory_equal(a, b, cpu.size_bytes); /* the length of chunks changes no bit */
     assert_true(guarded.loss - cpu.loss < 1e-3 && cpu.loss - guarded.loss < 1e-3);
     free(a);
     free(b);

@@ -27,7 +27,6 @@ void KERNEL(attention_grad)(const rank_attention *args);
 void KERNEL(attention_products)(const rank_attention *args);
 size_t KERNEL(attention_cached_scratch)(size_t head_width, size_t length_max);
 void KERNEL(attention_cached)(const rank_attention_cached *args);
-void KERNEL(transpose)(const rank_transpose *args);
 void KERNEL(pack)(const rank_pack *args);
 void KERNEL(product)(const rank_product *args);
 void KERNEL(adamw)(const rank_adamw *args);

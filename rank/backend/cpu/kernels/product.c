@@ -30,7 +30,7 @@ enum {
     PANELS_FLOATS = 64 * 1024, /* of such a block: 256 KiB */
     AHEAD = 24,                /* rows of the panel to fetch in advance */
     FAR_ROW = 1024,            /* floats between rows of b from which on it is packed */
-    CUT_DEPTH = 256,           /* of a cut panel that is packed at a time */
+    PIECE_DEPTH = 256,         /* of a panel that is packed by itself */
     LEVELS = 4,                /* of the tree over RANK_LEAVES_MAX leaves */
 };
 
@@ -280,52 +280,57 @@ static void run(const rank_product *args)
     } while (done < args->depth);
 }
 
-/* The columns of b behind its last whole panel, packed piece by piece. */
-static void run_cut(rank_product args, size_t whole)
+/* Packs a part of b, which is not packed: `columns` from `column` on, `depth` rows from `row` on. */
+static void pack(const rank_product *args, size_t column, size_t row, size_t depth, size_t columns,
+                 float *to)
 {
-    float packed[CUT_DEPTH * RANK_PANEL];
-    const float *from = args.b + whole;
-    const size_t from_row = args.b_row;
-    const size_t depth = args.depth;
-    size_t done = 0;
-    args.columns -= whole;
-    args.c += whole;
-    args.b = packed;
-    args.b_row = 0;
-    do {
-        args.depth = depth - done < CUT_DEPTH ? depth - done : CUT_DEPTH;
-        KERNEL(pack)
-        (&(rank_pack){.depth = args.depth,
-                      .columns = args.columns,
-                      .from = from + done * from_row,
-                      .from_row = from_row,
-                      .to = packed,
-                      .to_panel = args.depth * RANK_PANEL});
-        run(&args);
-        args.a += args.depth * args.a_depth;
-        args.accumulate = true;
-        done += args.depth;
-    } while (done < depth);
+    const size_t at = args->b_transposed ? column * args->b_row + row : row * args->b_row + column;
+    KERNEL(pack)
+    (&(rank_pack){.depth = depth,
+                  .columns = columns,
+                  .from = args->b + at,
+                  .from_row = args->b_row,
+                  .transposed = args->b_transposed,
+                  .to = to,
+                  .to_panel = depth * RANK_PANEL});
+}
+
+/* The columns of b from `column` on, panel by panel, packed piece by piece. */
+static void run_pieces(const rank_product *args, size_t column)
+{
+    float packed[PIECE_DEPTH * RANK_PANEL];
+    for (; column < args->columns; column += RANK_PANEL) {
+        const size_t left = args->columns - column;
+        rank_product piece = *args;
+        size_t done = 0;
+        piece.columns = left < RANK_PANEL ? left : RANK_PANEL;
+        piece.b = packed;
+        piece.b_row = 0;
+        piece.c = args->c + column;
+        do {
+            piece.depth = args->depth - done < PIECE_DEPTH ? args->depth - done : PIECE_DEPTH;
+            piece.a = args->a + done * args->a_depth;
+            pack(args, column, done, piece.depth, piece.columns, packed);
+            run(&piece);
+            piece.accumulate = true;
+            done += piece.depth;
+        } while (done < args->depth);
+    }
 }
 
 void KERNEL(product)(const rank_product *args)
 {
     rank_product of = *args;
     if (of.b_row >= FAR_ROW && of.scratch != NULL) {
-        KERNEL(pack)
-        (&(rank_pack){.depth = of.depth,
-                      .columns = of.columns,
-                      .from = of.b,
-                      .from_row = of.b_row,
-                      .to = of.scratch,
-                      .to_panel = of.depth * RANK_PANEL});
+        pack(args, 0, 0, args->depth, args->columns, args->scratch);
         of.b = of.scratch;
         of.b_row = 0;
     }
-    const size_t whole = of.b_row > 0 ? of.columns / RANK_PANEL * RANK_PANEL : of.columns;
-    if (whole < of.columns) {
-        run_cut(of, whole);
+    const size_t in_panels = of.columns / RANK_PANEL * RANK_PANEL;
+    const size_t in_place = of.b_row == 0 ? of.columns : of.b_transposed ? 0 : in_panels;
+    if (in_place < of.columns) {
+        run_pieces(&of, in_place);
     }
-    of.columns = whole;
+    of.columns = in_place;
     run(&of);
 }

@@ -24,7 +24,6 @@ const rank_kernels KERNEL(table) = {
     .attention_products = KERNEL(attention_products),
     .attention_cached_scratch = KERNEL(attention_cached_scratch),
     .attention_cached = KERNEL(attention_cached),
-    .transpose = KERNEL(transpose),
     .pack = KERNEL(pack),
     .product = KERNEL(product),
     .adamw = KERNEL(adamw),

@@ -59,8 +59,10 @@ static void expect(operands *all, const rank_product *args)
 /* How b is handed in. */
 typedef enum layout {
     PACKED,
-    AS_IT_IS,  /* its rows near each other, and nothing behind the last */
+    AS_IT_IS,  /* its rows near each other, and next to nothing behind the last */
     FAR_APART, /* with room to pack it */
+    TRANSPOSED,
+    TRANSPOSED_FAR_APART,
     LAYOUTS,
 } layout;
 
@@ -69,16 +71,22 @@ enum { FAR_ROW = 1100 };
 /* b as the layout has it, in memory of its own length. */
 static float *lay_out(const operands *all, rank_product *args, layout how)
 {
-    const size_t row = how == FAR_APART ? FAR_ROW : args->columns;
-    const size_t rows = args->depth > 0 ? args->depth : 1;
-    float *b = malloc(((rows - 1) * row + args->columns) * sizeof *b);
+    const bool far = how == FAR_APART || how == TRANSPOSED_FAR_APART;
+    const bool transposed = how == TRANSPOSED || how == TRANSPOSED_FAR_APART;
+    const size_t rows = transposed ? args->columns : args->depth;
+    const size_t columns = transposed ? args->depth : args->columns;
+    const size_t row = far ? FAR_ROW : columns;
+    float *b = malloc(((rows > 0 ? rows - 1 : 0) * row + columns + 1) * sizeof *b);
     assert_non_null(b);
     for (size_t k = 0; k < args->depth; k++) {
-        memcpy(b + k * row, all->b + k * args->columns, args->columns * sizeof *b);
+        for (size_t j = 0; j < args->columns; j++) {
+            b[transposed ? j * row + k : k * row + j] = all->b[k * args->columns + j];
+        }
     }
     args->b = b;
     args->b_row = row;
-    args->scratch = how == FAR_APART ? (float *)all->packed : NULL;
+    args->b_transposed = transposed;
+    args->scratch = far ? (float *)all->packed : NULL;
     return b;
 }
 

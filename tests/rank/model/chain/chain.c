@@ -190,16 +190,27 @@ static float *grad(const chain_pass *pass, float *grads, int index)
     return grads + t.offset;
 }
 
+/* a is (rows, depth) unless it says otherwise, and b (depth, columns). */
+static void product(const chain_pass *pass, rank_product args)
+{
+    args.a_row = args.a_row > 0 ? args.a_row : args.depth;
+    args.a_depth = args.a_depth > 0 ? args.a_depth : 1;
+    args.b_row = args.b_row > 0 ? args.b_row : args.columns;
+    args.c_row = args.columns;
+    args.leaves = 1;
+    pass->backend->product(pass->queue, &args);
+}
+
 static void make_logits(const chain_pass *pass, const float *rows, size_t count, float *logits)
 {
-    pass->backend->matmul(pass->queue,
-                          &(rank_matmul){.rows = count,
-                                         .columns = (size_t)pass->run->shape.config->vocab_size,
-                                         .depth = pass->width,
-                                         .a = rows,
-                                         .b = need(pass, 4 + 2 * pass->layers),
-                                         .c = logits,
-                                         .kind = RANK_MATMUL_NT});
+    product(pass, (rank_product){.rows = count,
+                                 .columns = (size_t)pass->run->shape.config->vocab_size,
+                                 .depth = pass->width,
+                                 .a = rows,
+                                 .b = need(pass, 4 + 2 * pass->layers),
+                                 .c = logits,
+                                 .b_row = pass->width,
+                                 .b_transposed = true});
 }
 
 static void cross_entropy(const chain_pass *pass, bool want_gradient, double *loss)
@@ -232,12 +243,12 @@ static void run_layers(const chain_pass *pass)
                          &(rank_embed){count, width, pass->rows->ids, pass->rows->positions,
                                        need(pass, 0), need(pass, 1), stream(pass, 0)});
     for (int layer = 0; layer < pass->layers; layer++) {
-        pass->backend->matmul(pass->queue, &(rank_matmul){.rows = count,
-                                                          .columns = width,
-                                                          .depth = width,
-                                                          .a = stream(pass, layer),
-                                                          .b = need(pass, 2 + 2 * layer),
-                                                          .c = sum(pass, layer)});
+        product(pass, (rank_product){.rows = count,
+                                     .columns = width,
+                                     .depth = width,
+                                     .a = stream(pass, layer),
+                                     .b = need(pass, 2 + 2 * layer),
+                                     .c = sum(pass, layer)});
         pass->backend->gelu(pass->queue, &(rank_gelu){count, width, need(pass, 3 + 2 * layer),
                                                       sum(pass, layer), stream(pass, layer + 1)});
     }
@@ -272,19 +283,20 @@ static void backward_out(const chain_pass *pass, float *grads)
     const size_t vocab = (size_t)pass->run->shape.config->vocab_size;
     const size_t rows = pass->rows->active_count;
     const int norm = 2 + 2 * pass->layers;
-    pass->backend->matmul(pass->queue, &(rank_matmul){.rows = vocab,
-                                                      .columns = pass->width,
-                                                      .depth = rows,
-                                                      .a = pass->logits,
-                                                      .b = pass->out,
-                                                      .c = grad(pass, grads, norm + 2),
-                                                      .kind = RANK_MATMUL_TN});
-    pass->backend->matmul(pass->queue, &(rank_matmul){.rows = rows,
-                                                      .columns = pass->width,
-                                                      .depth = vocab,
-                                                      .a = pass->logits,
-                                                      .b = need(pass, norm + 2),
-                                                      .c = pass->dbranch});
+    product(pass, (rank_product){.rows = vocab,
+                                 .columns = pass->width,
+                                 .depth = rows,
+                                 .a = pass->logits,
+                                 .b = pass->out,
+                                 .c = grad(pass, grads, norm + 2),
+                                 .a_row = 1,
+                                 .a_depth = vocab});
+    product(pass, (rank_product){.rows = rows,
+                                 .columns = pass->width,
+                                 .depth = vocab,
+                                 .a = pass->logits,
+                                 .b = need(pass, norm + 2),
+                                 .c = pass->dbranch});
     pass->backend->layernorm_grad(pass->queue,
                                   &(rank_layernorm_grad){.rows = rows,
                                                          .width = pass->width,
@@ -307,20 +319,22 @@ static void backward_layer(const chain_pass *pass, int layer, float *grads)
     pass->backend->gelu_grad(pass->queue,
                              &(rank_gelu_grad){count, width, sum(pass, layer), pass->dx,
                                                grad(pass, grads, 3 + 2 * layer)});
-    pass->backend->matmul(pass->queue, &(rank_matmul){.rows = width,
-                                                      .columns = width,
-                                                      .depth = count,
-                                                      .a = stream(pass, layer),
-                                                      .b = pass->dx,
-                                                      .c = grad(pass, grads, 2 + 2 * layer),
-                                                      .kind = RANK_MATMUL_TN});
-    pass->backend->matmul(pass->queue, &(rank_matmul){.rows = count,
-                                                      .columns = width,
-                                                      .depth = width,
-                                                      .a = pass->dx,
-                                                      .b = need(pass, 2 + 2 * layer),
-                                                      .c = pass->dbranch,
-                                                      .kind = RANK_MATMUL_NT});
+    product(pass, (rank_product){.rows = width,
+                                 .columns = width,
+                                 .depth = count,
+                                 .a = stream(pass, layer),
+                                 .b = pass->dx,
+                                 .c = grad(pass, grads, 2 + 2 * layer),
+                                 .a_row = 1,
+                                 .a_depth = width});
+    product(pass, (rank_product){.rows = count,
+                                 .columns = width,
+                                 .depth = width,
+                                 .a = pass->dx,
+                                 .b = need(pass, 2 + 2 * layer),
+                                 .c = pass->dbranch,
+                                 .b_row = width,
+                                 .b_transposed = true});
     pass->backend->copy(pass->queue, pass->dx, pass->dbranch, count * width * sizeof *pass->dx);
 }
 
