@@ -209,7 +209,7 @@ void budget_rule_derive(budget_rule_reservation *reservation)
 bool budget_rule_may_become(budget_state from, budget_state to)
 {
     enum { LEAST = BUDGET_STATE_RESERVED, COUNT = BUDGET_STATE_VOIDED + 1 };
-    /* The edges of the diagram in rules.h; a state may stay as it is. */
+    /* The edges that rules.h draws and names; a state may stay as it is. */
     static const uint8_t next[COUNT] = {
         [BUDGET_STATE_RESERVED] = 1u << BUDGET_STATE_CREATED | 1u << BUDGET_STATE_VOIDED |
                                   1u << BUDGET_STATE_TERMINATED_UNBILLED,

@@ -177,7 +177,7 @@ static void every_path_keeps_the_rules(void **state)
     assert_true(walked > 1000);
 }
 
-/* The edges of the diagram in rules.h, and no others. */
+/* The edges that rules.h draws and names, and no others. */
 static void states_change_along_the_diagram(void **state)
 {
     static const struct {

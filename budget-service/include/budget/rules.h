@@ -13,6 +13,9 @@
  *      ▼                             │ evidence
  *   expired-unconfirmed ─────────────┘
  *
+ * Two more edges: evidence ends a reserved run too, and a created run of vendor local becomes posted
+ * at its deadline.
+ *
  * A cost is final, once termination is proven, when
  *   - a person says so with a cost recorded after the end (budget_rule_cost.final), or
  *   - a bill shows each instance billed until the end (budget_rule_finalize), or
