@@ -60,7 +60,7 @@ static void put_speed_cards(const launch_inference_figures *of, launch_text *tex
     char more[96];
     const double shown_ms = of->shared.per_token_ms;
     launch_report_card_begin(text, "Token");
-    launch_report_ms(text, shown_ms, shown_ms < 1 ? 4 : 2);
+    launch_report_ms(text, shown_ms, shown_ms < 1 ? 3 : 2);
     launch_report_card_end(text, "from one token of a text to the next");
     launch_report_card_begin(text, "First token");
     launch_report_ms(text, of->shared.ttft_ms, 2);
