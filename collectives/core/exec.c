@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "core/arrival.h"
 #include "core/exec.h"
 #include "core/failure.h"
@@ -181,6 +182,28 @@ static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t si
     return true;
 }
 
+/* What every plan promises of its steps: blocks that there are, a rank to deal with, a track to come
+ * after, and no scratch but what coll_plan_scratch has named. */
+static void check_step(const coll_op *op, int number)
+{
+    const coll_step *step = &op->tracks[number].step;
+    const byte_range range = range_of(op, step);
+    BASE_ASSERT(step->block >= 0);
+    BASE_ASSERT(step->block_count >= 0);
+    BASE_ASSERT(step->block_count <= coll_plan_block_count(&op->plan) - step->block);
+    BASE_ASSERT(step->after_track < op->track_count);
+    BASE_ASSERT(step->after_track != number);
+    if (step->action <= COLL_ACTION_COMBINE) {
+        BASE_ASSERT(step->peer >= 0);
+        BASE_ASSERT(step->peer < op->comm->size);
+        BASE_ASSERT(step->peer != op->comm->rank);
+    }
+    if (coll_step_uses_scratch(step) && range.begin < range.end) {
+        BASE_ASSERT(range.begin >= op->scratch_begin);
+        BASE_ASSERT(range.end - op->scratch_begin <= op->scratch_bytes);
+    }
+}
+
 static void next_step(coll_track *track)
 {
     track->index++;
@@ -199,6 +222,9 @@ static bool advance_track(coll_op *op, int number)
         track->ended = true;
         op->tracks_ended++;
         return true;
+    }
+    if (!track->loaded) {
+        check_step(op, number);
     }
     track->loaded = true;
     const byte_range range = range_of(op, &track->step);
@@ -229,6 +255,7 @@ static bool advance_track(coll_op *op, int number)
         moved = local_chunk(op, &track->step, at, chunk) ? chunk : 0;
         break;
     }
+    BASE_ASSERT(moved <= left);
     track->offset_bytes += moved;
     if (at + moved == range.end) {
         next_step(track);
@@ -265,6 +292,7 @@ void coll_exec_begin(coll_op *op)
                            .root = op->desc.root,
                            .hosts = &comm->hosts};
     op->track_count = coll_plan_track_count(&op->plan);
+    BASE_ASSERT(op->track_count <= COLL_PLAN_TRACKS_MAX(comm->size));
     op->tracks_ended = 0;
     for (int t = 0; t < op->track_count; t++) {
         op->tracks[t] = (coll_track){.index = 0};

@@ -166,6 +166,14 @@ static bool may_use_scratch(const coll_plan *plan)
     }
 }
 
+bool coll_step_uses_scratch(const coll_step *step)
+{
+    const bool writes = step->action != COLL_ACTION_SEND;
+    const bool reads = step->action != COLL_ACTION_COPY;
+    return (writes && step->target == COLL_SPACE_SCRATCH) ||
+           (reads && step->source == COLL_SPACE_SCRATCH) || step->action == COLL_ACTION_MERGE;
+}
+
 int coll_plan_scratch(const coll_plan *plan, int *first)
 {
     int begin = 0;
@@ -178,10 +186,7 @@ int coll_plan_scratch(const coll_plan *plan, int *first)
     for (int track = 0; track < tracks; track++) {
         coll_step step;
         for (int i = 0; coll_plan_step(plan, track, i, &step); i++) {
-            const bool writes = step.action != COLL_ACTION_SEND;
-            const bool reads = step.action != COLL_ACTION_COPY;
-            if (!(writes && step.target == COLL_SPACE_SCRATCH) &&
-                !(reads && step.source == COLL_SPACE_SCRATCH) && step.action != COLL_ACTION_MERGE) {
+            if (!coll_step_uses_scratch(&step)) {
                 continue;
             }
             const int step_end = step.block + step.block_count;

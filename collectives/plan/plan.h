@@ -93,6 +93,9 @@ bool coll_plan_step(const coll_plan *plan, int track, int index, coll_step *step
 /* How many blocks the operation is cut into, the same on every rank. */
 int coll_plan_block_count(const coll_plan *plan);
 
+/* Whether the step reads or writes SCRATCH. */
+bool coll_step_uses_scratch(const coll_step *step);
+
 /* The blocks that this rank keeps in SCRATCH: [*first, *first + the count returned). Walks the
  * plan; 0 blocks for most. */
 int coll_plan_scratch(const coll_plan *plan, int *first);

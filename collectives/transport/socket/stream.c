@@ -2,6 +2,7 @@
  * the tables of tcp and zmq. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "core/failure.h"
 #include "transport/socket/comm.h"
 
@@ -48,6 +49,7 @@ static int credit(const coll_comm *comm, int peer, int channel)
     const coll_net_comm *link = comm->net;
     const coll_net_stream *stream = &link->streams[peer][channel];
     const coll_net *net = coll_net_of(comm->context);
+    BASE_ASSERT(stream->sent - stream->sent_taken <= COLL_NET_CREDITS);
     return net->links->has_room(comm->context, comm->ranks[peer])
                ? (int)(COLL_NET_CREDITS - (stream->sent - stream->sent_taken))
                : 0;
@@ -89,7 +91,8 @@ void *coll_net_send_begin(coll_comm *comm, int peer, int channel, size_t size_by
 void coll_net_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
     const coll_net_comm *link = comm->net;
-    (void)coll_net_send_from(comm, peer, channel, link->sending, size_bytes);
+    const size_t sent = coll_net_send_from(comm, peer, channel, link->sending, size_bytes);
+    BASE_ASSERT(sent == size_bytes); /* send_begin has found credit */
 }
 
 void coll_net_receive_into(coll_op *op, int peer, int channel, void *target, size_t size_bytes)
@@ -131,6 +134,7 @@ void coll_net_receive_end(coll_comm *comm, int peer, int channel)
 {
     const coll_net_comm *link = comm->net;
     coll_net_stream *stream = &link->streams[peer][channel];
+    BASE_ASSERT(stream->taken < stream->received);
     give_back(comm, stream, stream->taken % COLL_NET_CREDITS);
     stream->taken++;
     if (stream->taken - stream->credit_sent >= CREDIT_STEP) {
