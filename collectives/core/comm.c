@@ -17,8 +17,8 @@ coll_status coll_comm_finalize(coll_comm *comm, coll_error *reterr)
     if (comm->head != NULL || (comm->p2p != NULL && coll_p2p_is_busy(comm))) {
         return coll_fail(reterr, COLL_ERR_STATE, "operations are under way");
     }
-    if (comm->size > 1 && comm->table->finalize != NULL) {
-        comm->table->finalize(comm);
+    if (comm->size > 1) {
+        comm->table->notices->finalize(comm);
     }
     return coll_comm_check(comm, reterr);
 }

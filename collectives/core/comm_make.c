@@ -110,7 +110,7 @@ coll_status coll_comm_open(coll_context *context, const int *ranks, int count, i
         made->rank = ranks[i] == context->rank ? i : made->rank;
     }
     made->table = context->table;
-    made->shares_memory = context->table->shares_memory;
+    made->shares_memory = context->table->memory != NULL;
     made->inline_bytes = COLL_TINY_BYTES;
     made->chunk_bytes = COLL_CHUNK_BYTES;
     find_hosts(made);

@@ -60,7 +60,7 @@ void coll_context_abort(coll_context *context, const char *reason)
     (void)snprintf(context->abort_reason, sizeof context->abort_reason, "%s",
                    reason != NULL ? reason : "");
     atomic_store(&context->abort_state, 2);
-    context->table->wake(context);
+    context->table->sleep->wake(context);
 }
 
 coll_transport coll_context_transport(const coll_context *context)

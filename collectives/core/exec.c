@@ -24,7 +24,7 @@ static size_t position_of(const coll_op *op, int block)
     if (coll_kind_is_by_rank(op->desc.kind)) {
         return index * op->total_bytes;
     }
-    const size_t blocks = (size_t)coll_plan_block_count(&op->plan);
+    const size_t blocks = (size_t)coll_plan_block_count(&op->plan.schedule);
     const size_t share = op->desc.count / blocks;
     const size_t longer = op->desc.count % blocks; /* the first blocks have one more element */
     return (share * index + (index < longer ? index : longer)) * op->element_bytes;
@@ -42,8 +42,8 @@ static uint8_t *address_in(const coll_op *op, coll_space space, size_t position)
     const coll_kind kind = op->desc.kind;
     const bool own_input = kind == COLL_ALL_GATHER || kind == COLL_GATHER;
     const bool own_output = kind == COLL_REDUCE_SCATTER || kind == COLL_SCATTER;
-    uint8_t *base = op->scratch;
-    size_t origin = op->scratch_begin;
+    uint8_t *base = op->plan.scratch;
+    size_t origin = op->plan.scratch_begin;
     if (space != COLL_SPACE_SCRATCH) {
         const bool input = space == COLL_SPACE_INPUT;
         base = input ? (uint8_t *)(uintptr_t)op->desc.send : op->desc.recv;
@@ -58,12 +58,13 @@ static bool is_released(const coll_op *op, const coll_step *step, size_t begin, 
     if (step->after_track < 0) {
         return true;
     }
-    const coll_track *other = &op->tracks[step->after_track];
+    const coll_track *other = &op->plan.tracks[step->after_track];
     if (other->ended || other->index != step->after_step) {
         return other->ended || other->index > step->after_step;
     }
     coll_step before = other->step;
-    if (!other->loaded && !coll_plan_step(&op->plan, step->after_track, other->index, &before)) {
+    if (!other->loaded &&
+        !coll_plan_step(&op->plan.schedule, step->after_track, other->index, &before)) {
         return true;
     }
     const byte_range range = range_of(op, &before);
@@ -149,7 +150,7 @@ static bool gather_chunk(coll_op *op, const coll_step *step, size_t at, size_t s
     const coll_transport_table *table = comm->table;
     const void *operands[COLL_RANKS_MAX];
     int members[COLL_RANKS_MAX];
-    const int count = coll_plan_members(&op->plan, step->group, members);
+    const int count = coll_plan_members(&op->plan.schedule, step->group, members);
     for (int i = 0; i < count; i++) {
         operands[i] = members[i] == comm->rank
                           ? address_in(op, step->source, at)
@@ -186,12 +187,12 @@ static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t si
  * after, and no scratch but what coll_plan_scratch has named. */
 static void check_step(const coll_op *op, int number)
 {
-    const coll_step *step = &op->tracks[number].step;
+    const coll_step *step = &op->plan.tracks[number].step;
     const byte_range range = range_of(op, step);
     BASE_ASSERT(step->block >= 0);
     BASE_ASSERT(step->block_count >= 0);
-    BASE_ASSERT(step->block_count <= coll_plan_block_count(&op->plan) - step->block);
-    BASE_ASSERT(step->after_track < op->track_count);
+    BASE_ASSERT(step->block_count <= coll_plan_block_count(&op->plan.schedule) - step->block);
+    BASE_ASSERT(step->after_track < op->plan.track_count);
     BASE_ASSERT(step->after_track != number);
     if (step->action <= COLL_ACTION_COMBINE) {
         BASE_ASSERT(step->peer >= 0);
@@ -199,8 +200,8 @@ static void check_step(const coll_op *op, int number)
         BASE_ASSERT(step->peer != op->comm->rank);
     }
     if (coll_step_uses_scratch(step) && range.begin < range.end) {
-        BASE_ASSERT(range.begin >= op->scratch_begin);
-        BASE_ASSERT(range.end - op->scratch_begin <= op->scratch_bytes);
+        BASE_ASSERT(range.begin >= op->plan.scratch_begin);
+        BASE_ASSERT(range.end - op->plan.scratch_begin <= op->plan.scratch_bytes);
     }
 }
 
@@ -214,13 +215,13 @@ static void next_step(coll_track *track)
 /* Moves a track one chunk on; false if it cannot move now, or has ended. */
 static bool advance_track(coll_op *op, int number)
 {
-    coll_track *track = &op->tracks[number];
+    coll_track *track = &op->plan.tracks[number];
     if (track->ended) {
         return false;
     }
-    if (!track->loaded && !coll_plan_step(&op->plan, number, track->index, &track->step)) {
+    if (!track->loaded && !coll_plan_step(&op->plan.schedule, number, track->index, &track->step)) {
         track->ended = true;
-        op->tracks_ended++;
+        op->plan.tracks_ended++;
         return true;
     }
     if (!track->loaded) {
@@ -267,16 +268,16 @@ static bool advance_track(coll_op *op, int number)
 static void make_scratch(coll_op *op)
 {
     int first = 0;
-    const int count = coll_plan_scratch(&op->plan, &first);
-    op->scratch_begin = position_of(op, first);
-    const size_t needed = position_of(op, first + count) - op->scratch_begin;
-    if (needed <= op->scratch_bytes) {
+    const int count = coll_plan_scratch(&op->plan.schedule, &first);
+    op->plan.scratch_begin = position_of(op, first);
+    const size_t needed = position_of(op, first + count) - op->plan.scratch_begin;
+    if (needed <= op->plan.scratch_bytes) {
         return;
     }
-    free(op->scratch);
-    op->scratch = malloc(needed);
-    op->scratch_bytes = op->scratch == NULL ? 0 : needed;
-    if (op->scratch == NULL) {
+    free(op->plan.scratch);
+    op->plan.scratch = malloc(needed);
+    op->plan.scratch_bytes = op->plan.scratch == NULL ? 0 : needed;
+    if (op->plan.scratch == NULL) {
         (void)coll_comm_fail(op->comm, COLL_ERR_MEMORY, "no memory for %zu bytes of scratch",
                              needed);
     }
@@ -285,38 +286,38 @@ static void make_scratch(coll_op *op)
 void coll_exec_begin(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    op->plan = (coll_plan){.algorithm = op->desc.algorithm,
-                           .kind = op->desc.kind,
-                           .ranks = comm->size,
-                           .rank = comm->rank,
-                           .root = op->desc.root,
-                           .hosts = &comm->hosts};
-    op->track_count = coll_plan_track_count(&op->plan);
-    BASE_ASSERT(op->track_count <= COLL_PLAN_TRACKS_MAX(comm->size));
-    op->tracks_ended = 0;
-    for (int t = 0; t < op->track_count; t++) {
-        op->tracks[t] = (coll_track){.index = 0};
+    op->plan.schedule = (coll_plan){.algorithm = op->desc.algorithm,
+                                    .kind = op->desc.kind,
+                                    .ranks = comm->size,
+                                    .rank = comm->rank,
+                                    .root = op->desc.root,
+                                    .hosts = &comm->hosts};
+    op->plan.track_count = coll_plan_track_count(&op->plan.schedule);
+    BASE_ASSERT(op->plan.track_count <= COLL_PLAN_TRACKS_MAX(comm->size));
+    op->plan.tracks_ended = 0;
+    for (int t = 0; t < op->plan.track_count; t++) {
+        op->plan.tracks[t] = (coll_track){.index = 0};
     }
     make_scratch(op);
 }
 
 bool coll_exec_advance(coll_op *op, bool *moved)
 {
-    for (int t = 0; t < op->track_count && !op->comm->failed; t++) {
+    for (int t = 0; t < op->plan.track_count && !op->comm->failed; t++) {
         bool more = true;
         while (more && !op->comm->failed) {
             const bool advanced = advance_track(op, t);
             *moved = *moved || advanced;
-            more = advanced && !op->tracks[t].loaded; /* a step has ended: what comes next? */
+            more = advanced && !op->plan.tracks[t].loaded; /* a step has ended: what comes next? */
         }
     }
-    return op->tracks_ended == op->track_count;
+    return op->plan.tracks_ended == op->plan.track_count;
 }
 
 int coll_exec_waits_for(const coll_op *op)
 {
-    for (int t = 0; t < op->track_count; t++) {
-        const coll_track *track = &op->tracks[t];
+    for (int t = 0; t < op->plan.track_count; t++) {
+        const coll_track *track = &op->plan.tracks[t];
         const bool waits =
             !track->ended && track->loaded && track->step.action <= COLL_ACTION_COMBINE;
         if (!waits) {
@@ -338,7 +339,7 @@ static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size
     if (step->action != COLL_ACTION_GATHER) {
         return step->action <= COLL_ACTION_COMBINE && step->peer == peer;
     }
-    const int count = coll_plan_members(&op->plan, step->group, members);
+    const int count = coll_plan_members(&op->plan.schedule, step->group, members);
     for (int i = 0; i < count; i++) {
         if (members[i] == peer) {
             return table->receive_begin(op->comm, peer, step->channel, size_bytes) == NULL;
@@ -349,8 +350,8 @@ static bool lacks_frame(const coll_op *op, const coll_step *step, int peer, size
 
 bool coll_exec_awaits(const coll_op *op, int peer)
 {
-    for (int t = 0; t < op->track_count; t++) {
-        const coll_track *track = &op->tracks[t];
+    for (int t = 0; t < op->plan.track_count; t++) {
+        const coll_track *track = &op->plan.tracks[t];
         if (track->ended || !track->loaded) {
             continue;
         }

@@ -30,8 +30,8 @@ coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *form
         comm->failure.status = status;
         (void)vsnprintf(comm->failure.message, sizeof comm->failure.message, format, args);
         va_end(args);
-        if (comm->table->send_failure != NULL) {
-            comm->table->send_failure(comm);
+        if (comm->table->notices != NULL) {
+            comm->table->notices->send_failure(comm);
         }
     }
     return comm->failure.status;

@@ -1,10 +1,10 @@
-/* Operations that fit the flags: every rank shows what it has to give beside its flag, and
- * each finishes by itself from what all have shown, in canonical order. */
+/* Operations over sockets that fit the flags: every rank shows what it has to give beside its flag,
+ * and each finishes by itself from what all have shown, in canonical order. Called by queue.c and
+ * progress.c. */
 #include <string.h>
 
 #include "core/inline.h"
-#include "core/parts.h"
-#include "kernels/tree_order.h"
+#include "core/take.h"
 
 const uint8_t *coll_payload(const coll_comm *comm, int rank, uint64_t sequence)
 {
@@ -20,73 +20,17 @@ size_t coll_inline_gives(const coll_op *op, const void **data)
     return op->send_bytes <= op->comm->inline_bytes ? op->send_bytes : 0;
 }
 
-/* What a rank gives: what it has shown; of this rank's own, the caller's bytes themselves. */
-static const uint8_t *given_by(const coll_op *op, int rank)
+/* What this rank takes of a rank's contribution: of its own, from the caller's buffer. */
+static inline const uint8_t *part_of(const coll_op *op, int rank)
 {
-    return rank == op->comm->rank ? op->desc.send : coll_payload(op->comm, rank, op->sequence);
-}
-
-static void copy(void *target, const void *source, size_t size_bytes)
-{
-    if (target != source && size_bytes > 0) {
-        memcpy(target, source, size_bytes);
-    }
-}
-
-/* All ranks' operands at an offset of what they show, combined. */
-static void reduce(const coll_op *op, size_t offset_bytes, size_t size_bytes)
-{
-    const void *operands[COLL_RANKS_MAX];
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        operands[rank] = given_by(op, rank) + offset_bytes;
-    }
-    coll_tree_combine(op->kernel, op->desc.recv, operands, op->comm->size,
-                      size_bytes / op->element_bytes, op->comm->size);
-}
-
-/* Every rank's own part, or what it has for this one, in rank order. */
-static void collect(const coll_op *op)
-{
-    for (int rank = 0; rank < op->comm->size; rank++) {
-        const uint8_t *payload = given_by(op, rank);
-        size_t offset_bytes = 0;
-        size_t size_bytes = 0;
-        coll_op_block(op, rank, &offset_bytes, &size_bytes);
-        if (op->desc.kind == COLL_ALL_TO_ALL) {
-            payload += op->total_bytes * (size_t)op->comm->rank;
-        }
-        copy((uint8_t *)op->desc.recv + offset_bytes, payload, size_bytes);
-    }
+    return rank == op->comm->rank
+               ? coll_take_own(op)
+               : coll_payload(op->comm, rank, op->sequence) + op->shape.part_offset_bytes;
 }
 
 void coll_inline_finish(coll_op *op)
 {
-    size_t offset_bytes = 0;
-    size_t size_bytes = op->whole_bytes;
-    if (op->recv_bytes == 0) {
-        return;
-    }
-    if (coll_kind_is_by_rank(op->desc.kind)) {
-        coll_op_block(op, op->comm->rank, &offset_bytes, &size_bytes);
-    }
-    switch (op->desc.kind) {
-    case COLL_ALL_REDUCE:
-    case COLL_REDUCE:
-    case COLL_REDUCE_SCATTER:
-        reduce(op, offset_bytes, size_bytes);
-        return;
-    case COLL_ALL_GATHER:
-    case COLL_GATHER:
-    case COLL_ALL_TO_ALL:
-        collect(op);
-        return;
-    case COLL_BROADCAST:
-    case COLL_SCATTER:
-        copy(op->desc.recv, given_by(op, op->desc.root) + offset_bytes, size_bytes);
-        return;
-    default:
-        return;
-    }
+    coll_take_from(op, part_of);
 }
 
 void coll_alone_finish(coll_op *op)

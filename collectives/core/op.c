@@ -39,7 +39,7 @@ static coll_protocol first_protocol(const coll_op *op)
     if (op->comm->size == 1 || op->shown_bytes == 0) {
         return COLL_PROTOCOL_INLINE;
     }
-    if (op->comm->table->advance != NULL) {
+    if (op->comm->table->memory != NULL) {
         return (coll_protocol)coll_shape_protocol(op, has_own_bits(op));
     }
     return op->shown_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PROTOCOL_INLINE
@@ -48,13 +48,17 @@ static coll_protocol first_protocol(const coll_op *op)
 
 coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr)
 {
-    coll_op *made = calloc(1, sizeof *made);
+    enum { LINE_BYTES = 64 };
+    const size_t room_bytes = (sizeof(coll_op) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    coll_op *made = aligned_alloc(LINE_BYTES, room_bytes);
     if (made != NULL) {
+        memset(made, 0, room_bytes);
         made->comm = comm;
-        made->tracks = calloc((size_t)COLL_PLAN_TRACKS_MAX(comm->size), sizeof *made->tracks);
+        made->plan.tracks =
+            calloc((size_t)COLL_PLAN_TRACKS_MAX(comm->size), sizeof *made->plan.tracks);
         made->part_ends = calloc((size_t)comm->size + 1, sizeof *made->part_ends);
     }
-    if (made == NULL || made->tracks == NULL || made->part_ends == NULL) {
+    if (made == NULL || made->plan.tracks == NULL || made->part_ends == NULL) {
         coll_op_destroy(made);
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for an operation");
     }
@@ -97,22 +101,16 @@ void coll_op_destroy(coll_op *op)
         }
         coll_op_leave_queue(op);
     }
-    free(op->tracks);
+    free(op->plan.tracks);
     free(op->part_ends);
-    free(op->scratch);
+    free(op->plan.scratch);
     free(op);
 }
 
 void coll_op_number(coll_op *op)
 {
     op->arrived = 0;
-    op->finished = 0;
-    op->offset_bytes = 0;
-    op->source = 0;
-    op->aside = false;
-    op->put_early = false;
     op->kept = false;
-    op->slice = -1;
     op->sequence = ++op->comm->sequence;
     op->descriptor.sequence = op->sequence;
     op->word = coll_flag_word(op->sequence, op->digest);
@@ -126,8 +124,9 @@ void coll_op_number(coll_op *op)
 
 coll_status coll_op_start(coll_op *op, coll_error *reterr)
 {
+    const coll_socket_table *sockets = op->comm->context->table->sockets;
     if (op->comm->failed_peer != 0) {
-        op->comm->table->propagate_failure(op->comm);
+        op->comm->table->memory->propagate_failure(op->comm);
     }
     const coll_status status = coll_comm_check(op->comm, reterr);
     if (status != COLL_OK) {
@@ -141,20 +140,21 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
     }
     if (is_p2p(op)) {
         op->arrived = 0;
-        op->finished = 0;
-        op->offset_bytes = 0;
         op->next = NULL;
         op->queued = true;
         coll_p2p_start(op);
-        if (op->comm->context->table->push != NULL) {
-            op->comm->context->table->push(op->comm->context); /* credit, if a message was here */
+        if (sockets != NULL) {
+            sockets->push(op->comm->context); /* credit, if a message was here */
         }
         return COLL_OK;
     }
     coll_op_number(op);
     coll_record_begin(op);
     coll_op_begin(op);
-    if (op->stage == COLL_STAGE_QUEUED || op->comm->context->table->push != NULL) {
+    if (sockets != NULL && op->protocol == COLL_PROTOCOL_PLAN) {
+        (void)coll_advance(op->comm->context); /* its first data leave with its flag */
+    }
+    if (op->stage == COLL_STAGE_QUEUED || sockets != NULL) {
         (void)coll_progress(op->comm->context);
     }
     return COLL_OK;
@@ -248,10 +248,10 @@ static coll_status begin_blocking(coll_comm *comm, const coll_op_desc *desc, col
 static coll_status wait_blocking(coll_op *op, coll_error *reterr)
 {
     const coll_status status = coll_wait(op, reterr);
-    if (op->scratch_bytes > COLL_SCRATCH_KEPT_BYTES && status == COLL_OK) {
-        free(op->scratch);
-        op->scratch = NULL;
-        op->scratch_bytes = 0;
+    if (op->plan.scratch_bytes > COLL_SCRATCH_KEPT_BYTES && status == COLL_OK) {
+        free(op->plan.scratch);
+        op->plan.scratch = NULL;
+        op->plan.scratch_bytes = 0;
     }
     return status;
 }
@@ -264,9 +264,9 @@ static coll_status end_blocking(coll_comm *comm, coll_error *reterr)
 
 coll_status coll_run(coll_comm *comm, const coll_op_desc *desc, coll_error *reterr)
 {
-    const coll_transport_table *table = comm->table;
+    const coll_memory_table *memory = comm->table->memory;
     coll_status status = COLL_OK;
-    if (table->run != NULL && table->run(comm, desc, &status, reterr)) {
+    if (memory != NULL && memory->run(comm, desc, &status, reterr)) {
         return status != COLL_OK || comm->blocking->stage == COLL_STAGE_DONE
                    ? status
                    : wait_blocking(comm->blocking, reterr);

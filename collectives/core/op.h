@@ -43,7 +43,6 @@ typedef enum coll_pattern {
     COLL_PATTERN_PULL,       /* each rank loads its part from its peers' buffers */
     COLL_PATTERN_PUSH,       /* each rank stores its block to its peers' buffers */
     COLL_PATTERN_SHARE, /* a broadcast: its root stores a slice to all, and they load the rest */
-    COLL_PATTERN_MIXED, /* small: some ranks' buffers lie in arenas, some were copied */
 } coll_pattern;
 
 /* A slice of a vector: whole cache lines, as equal as can be. */
@@ -52,8 +51,11 @@ typedef struct coll_slice {
     size_t size_bytes;
 } coll_slice;
 
-/* How far an staged operation has come, in windows. */
-typedef struct coll_staging {
+/* Eager and inline operations need nothing beside the fields that all have. The other protocols
+ * have a struct each. */
+
+/* Staged: how far an operation has come, in windows. */
+typedef struct coll_op_staged {
     size_t count;
     size_t room_bytes; /* of a window */
     size_t ring;       /* windows in a staging buffer */
@@ -63,7 +65,23 @@ typedef struct coll_staging {
     size_t reduced;    /* this rank has no slice left to do */
     size_t out;        /* taken */
     size_t own_taken;  /* 1 + the last whose own slice was stored to recv at once */
-} coll_staging;
+    uint64_t round;    /* the first round of slices */
+    bool put_early;    /* the first window was put before the flag was posted */
+} coll_op_staged;
+
+/* Zero-copy: where peers' buffers are, and how far this rank has come. */
+typedef struct coll_op_zero_copy {
+    coll_pattern pattern;
+    int finished;                           /* peers below this rank have finished */
+    int slice;                              /* under way; -1: none yet */
+    int source;                             /* pulling: how many sources are done */
+    size_t offset_bytes;                    /* done of the slice, or part */
+    uint64_t round;                         /* of the slices */
+    const uint8_t *sources[COLL_RANKS_MAX]; /* peers' inputs and outputs, mapped here */
+    uint8_t *targets[COLL_RANKS_MAX];
+    coll_buffer_ref refs[COLL_RANKS_MAX]; /* which these, and pattern, follow from, */
+    uint64_t refs_known;                  /* while this is 1 + comm->arena_changes */
+} coll_op_zero_copy;
 
 typedef struct coll_track {
     int index;           /* of the current step */
@@ -73,15 +91,46 @@ typedef struct coll_track {
     coll_step step;
 } coll_track;
 
+/* A plan over streams. */
+typedef struct coll_op_plan {
+    coll_plan schedule;
+    uint8_t *scratch; /* holds the whole vector's bytes from scratch_begin on */
+    size_t scratch_begin;
+    size_t scratch_bytes;
+    int track_count;
+    int tracks_ended;
+    coll_track *tracks; /* room for every plan on this communicator */
+} coll_op_plan;
+
+/* A send or receive. */
+typedef struct coll_op_p2p {
+    size_t offset_bytes; /* done of the message */
+    bool head_done;      /* the head has been sent or seen */
+} coll_op_p2p;
+
 struct coll_op {
+    /* What a start and its progress change: one cache line (coll_op_alloc aligns it). */
     coll_comm *comm;
     coll_op *next; /* in the queue */
+    uint64_t sequence;
+    uint64_t word;       /* of its flag */
+    uint64_t flight;     /* its number in the flight recorder */
+    int64_t deadline_ns; /* of the next wait for it, which began before; 0: counts from then */
+    coll_stage stage;
+    coll_protocol protocol;
+    int arrived; /* peers below this rank have arrived */
     bool queued;
-    bool varies;    /* parts differ in size: part_ends holds */
-    bool head_done; /* send, receive: the head has been sent or seen */
-    coll_op_desc desc;
-    coll_descriptor descriptor;
+    bool kept; /* the own part of recv holds what it is to hold */
+
+    /* What stays from start to start. */
+    bool ready;  /* `given` was checked, and all else follows from it */
+    bool routed; /* first_protocol holds */
+    bool varies; /* parts differ in size: part_ends holds */
+    coll_protocol first_protocol;
     uint32_t digest;
+    coll_op_desc desc;
+    coll_shape shape;
+    const coll_kernel *kernel;
     size_t element_bytes;
     size_t total_bytes; /* count × element_bytes: of kinds with a part per rank, the own part */
     size_t whole_bytes; /* all parts; else total_bytes */
@@ -89,42 +138,14 @@ struct coll_op {
     size_t recv_bytes;
     size_t shown_bytes; /* the most that a rank shows its peers if flags are to carry it all */
     size_t *part_ends;  /* (size + 1) where the parts begin, if they vary */
-    const coll_kernel *kernel;
     coll_buffer_ref ref;
-    coll_shape shape;
     coll_op_desc given; /* what desc was made from */
-    bool ready;         /* `given` was checked, and all else follows from it */
-    bool routed;        /* first_protocol holds */
-    coll_protocol first_protocol;
+    coll_descriptor descriptor;
 
-    uint64_t sequence;
-    uint64_t word;
-    uint64_t flight;     /* its number in the flight recorder */
-    int64_t deadline_ns; /* of the next wait for it, which began before; 0: counts from then */
-    coll_stage stage;
-    coll_protocol protocol;
-    coll_pattern pattern;
-    coll_staging staging;
-    bool put_early;      /* the first window was put before the flag was posted */
-    bool kept;           /* the own part of recv holds what it is to hold */
-    uint64_t round;      /* the first round of slices */
-    int slice;           /* zero-copy: under way; -1: none yet */
-    bool aside;          /* the result is in this rank's slot for now */
-    int source;          /* pulling: how many sources are done */
-    int arrived;         /* peers below this rank have arrived */
-    int finished;        /* peers below this rank have finished */
-    size_t offset_bytes; /* zero-copy: done of the slice, or part */
-    const uint8_t *sources[COLL_RANKS_MAX]; /* zero-copy: peers' inputs and outputs, mapped here */
-    uint8_t *targets[COLL_RANKS_MAX];
-    coll_buffer_ref refs[COLL_RANKS_MAX]; /* which these, and pattern, follow from, */
-    uint64_t refs_known;                  /* while this is 1 + comm->arena_changes */
-    coll_plan plan;
-    uint8_t *scratch; /* of the plan; holds the whole vector's bytes from scratch_begin on */
-    size_t scratch_begin;
-    size_t scratch_bytes;
-    int track_count;
-    int tracks_ended;
-    coll_track *tracks; /* room for every plan on this communicator */
+    coll_op_p2p p2p;
+    coll_op_staged staged;
+    coll_op_plan plan;
+    coll_op_zero_copy zero_copy;
 };
 
 /* op_init.c */

@@ -246,7 +246,7 @@ coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *given
     const coll_op_desc *desc = &known;
     op->ready = false;
     op->routed = false;
-    op->refs_known = 0;
+    op->zero_copy.refs_known = 0;
     coll_status status =
         coll_sized_read(&known, sizeof known, DESC_BYTES_FIRST, given, "coll_op_desc", reterr);
     if (status == COLL_OK) {

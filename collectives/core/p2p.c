@@ -127,26 +127,27 @@ static bool send_frame(coll_op *op)
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
-    const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = coll_smaller(left, op->head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
-    const size_t size = op->head_done ? data : P2P_FIRST_BYTES;
+    const size_t left = op->total_bytes - op->p2p.offset_bytes;
+    const size_t data =
+        coll_smaller(left, op->p2p.head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
+    const size_t size = op->p2p.head_done ? data : P2P_FIRST_BYTES;
     uint8_t *frame = table->send_begin(comm, peer, COLL_CHANNEL_P2P, size);
     if (frame == NULL) {
         return false;
     }
-    if (!op->head_done) {
+    if (!op->p2p.head_done) {
         const p2p_head head = head_of(op);
         memset(frame, 0, P2P_FIRST_BYTES);
         memcpy(frame, &head, sizeof head);
         frame += sizeof head;
-        op->head_done = true;
+        op->p2p.head_done = true;
     }
     if (data > 0) {
-        memcpy(frame, (const uint8_t *)op->desc.send + op->offset_bytes, data);
+        memcpy(frame, (const uint8_t *)op->desc.send + op->p2p.offset_bytes, data);
     }
     table->send_end(comm, peer, COLL_CHANNEL_P2P, size);
     comm->context->bytes_sent += data;
-    op->offset_bytes += data;
+    op->p2p.offset_bytes += data;
     return true;
 }
 
@@ -174,31 +175,32 @@ static bool receive_frame(coll_op *op)
     coll_comm *comm = op->comm;
     const coll_transport_table *table = comm->table;
     const int peer = op->desc.root;
-    const size_t left = op->total_bytes - op->offset_bytes;
-    const size_t data = coll_smaller(left, op->head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
-    const uint8_t *frame =
-        table->receive_begin(comm, peer, COLL_CHANNEL_P2P, op->head_done ? data : P2P_FIRST_BYTES);
+    const size_t left = op->total_bytes - op->p2p.offset_bytes;
+    const size_t data =
+        coll_smaller(left, op->p2p.head_done ? op->comm->chunk_bytes : P2P_FIRST_DATA);
+    const uint8_t *frame = table->receive_begin(comm, peer, COLL_CHANNEL_P2P,
+                                                op->p2p.head_done ? data : P2P_FIRST_BYTES);
     if (frame == NULL) {
         return false;
     }
-    if (!op->head_done) {
+    if (!op->p2p.head_done) {
         if (!is_expected(op, frame)) {
             return false;
         }
         frame += sizeof(p2p_head);
-        op->head_done = true;
+        op->p2p.head_done = true;
     }
     if (data > 0) {
-        memcpy((uint8_t *)op->desc.recv + op->offset_bytes, frame, data);
+        memcpy((uint8_t *)op->desc.recv + op->p2p.offset_bytes, frame, data);
     }
     table->receive_end(comm, peer, COLL_CHANNEL_P2P);
-    op->offset_bytes += data;
+    op->p2p.offset_bytes += data;
     return true;
 }
 
 static bool is_whole(const coll_op *op)
 {
-    return op->head_done && op->offset_bytes == op->total_bytes;
+    return op->p2p.head_done && op->p2p.offset_bytes == op->total_bytes;
 }
 
 /* Whether a message, whole, may end: one that this rank gives must be on its way. */
@@ -221,7 +223,7 @@ static bool advance_queue(p2p_queue *queue, bool (*move)(coll_op *op))
                 break;
             }
             moved = true;
-            if (op->offset_bytes < op->total_bytes) {
+            if (op->p2p.offset_bytes < op->total_bytes) {
                 continue;
             }
         }
@@ -288,7 +290,7 @@ void coll_p2p_start(coll_op *op)
     p2p_queue *queue = queue_of(op);
     op->sequence = ++queue->sequence;
     op->descriptor.sequence = op->sequence;
-    op->head_done = false;
+    op->p2p = (coll_op_p2p){.head_done = false};
     op->stage = COLL_STAGE_RUNNING;
     coll_record_begin(op);
     *(queue->tail == NULL ? &queue->head : &queue->tail->next) = op;

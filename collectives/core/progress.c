@@ -40,8 +40,8 @@ static coll_stage run(coll_op *op, bool *moved)
  * the end. */
 static bool advance(coll_op *op, bool *moved)
 {
-    if (op->comm->table->advance != NULL) {
-        op->comm->table->advance(op, moved);
+    if (op->comm->table->memory != NULL) {
+        op->comm->table->memory->advance(op, moved);
         return op->stage >= COLL_STAGE_FINISHING;
     }
     if (op->stage == COLL_STAGE_ARRIVING && op->protocol == COLL_PROTOCOL_PLAN) {
@@ -89,9 +89,10 @@ static bool advance_comm(coll_comm *comm)
     return comm->waiting == NULL ? moved : post_waiting(comm) || moved;
 }
 
-bool coll_progress(coll_context *context)
+bool coll_advance(coll_context *context)
 {
-    bool moved = context->table->poll != NULL && context->table->poll(context);
+    const coll_socket_table *sockets = context->table->sockets;
+    bool moved = false;
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         if (comm->head != NULL && !comm->failed && advance_comm(comm)) {
             moved = true;
@@ -100,10 +101,17 @@ bool coll_progress(coll_context *context)
             moved = true;
         }
     }
-    if (context->table->push != NULL) {
-        context->table->push(context);
+    if (sockets != NULL) {
+        sockets->push(context);
     }
     return moved;
+}
+
+bool coll_progress(coll_context *context)
+{
+    const coll_socket_table *sockets = context->table->sockets;
+    const bool came = sockets != NULL && sockets->poll(context);
+    return coll_advance(context) || came;
 }
 
 coll_status coll_context_progress(coll_context *context, coll_error *reterr)

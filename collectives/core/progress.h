@@ -7,4 +7,7 @@
 /* Moves everything on without blocking; failures are kept in the communicators. */
 bool coll_progress(coll_context *context);
 
+/* The same without a look at the sockets for what has come. */
+bool coll_advance(coll_context *context);
+
 #endif

@@ -21,11 +21,9 @@ void coll_op_post(coll_op *op)
 
 bool coll_op_may_post(const coll_op *op)
 {
-    const coll_transport_table *table = op->comm->table;
     const coll_op *head = op->comm->head;
     BASE_ASSERT(head != NULL);
-    return op->sequence - head->sequence < COLL_UNDERWAY_MAX &&
-           (table->may_post == NULL || table->may_post(op));
+    return op->sequence - head->sequence < COLL_UNDERWAY_MAX && op->comm->table->may_post(op);
 }
 
 void coll_op_begin(coll_op *op)

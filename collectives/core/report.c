@@ -181,7 +181,7 @@ static uint64_t find_blocking(const coll_op *op, uint64_t awaited)
             if (rank == comm->rank || (seen & bit_of(rank)) == 0) {
                 continue;
             }
-            const uint64_t waits = comm->table->waits_of(comm, rank);
+            const uint64_t waits = comm->table->notices->waits_of(comm, rank);
             next |= waits;
             blocking |= waits == 0 ? bit_of(rank) : 0;
         }

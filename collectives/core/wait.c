@@ -95,7 +95,7 @@ static void show_waits(waiter *w, int64_t now_ns)
     }
     const uint64_t waits = coll_comm_waits(comm, w->op);
     if (waits != w->waits) {
-        comm->table->show_waits(comm, waits);
+        comm->table->notices->show_waits(comm, waits);
         w->waits = waits;
     }
 }
@@ -133,11 +133,9 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
         w->idle |= SPINS_PER_LOOK - 1; /* every turn looks at the clock from here on */
         return COLL_OK;
     }
-    if (w->op->comm->table->watch != NULL) {
-        w->op->comm->table->watch(w->op);
-        if (w->op->comm->failed || w->op->stage == COLL_STAGE_DONE) {
-            return COLL_OK; /* the next turn says so; progress that comes now would wake nobody */
-        }
+    w->op->comm->table->notices->watch(w->op);
+    if (w->op->comm->failed || w->op->stage == COLL_STAGE_DONE) {
+        return COLL_OK; /* the next turn says so; progress that comes now would wake nobody */
     }
     set_description(w->context, w->op);
     w->described = true;
@@ -145,8 +143,8 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
     w->yields = 0;
     coll_yield_budget_halve(w->context);
     const int64_t until_ns = now_ns + SLEEP_NS;
-    w->context->table->sleep(w->context, has_changed,
-                             until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
+    w->context->table->sleep->sleep(w->context, has_changed,
+                                    until_ns < w->deadline_ns ? until_ns : w->deadline_ns);
     w->idle |= SPINS_PER_LOOK - 1;
     return COLL_OK;
 }
@@ -198,7 +196,7 @@ coll_status coll_wait(coll_op *op, coll_error *reterr)
         set_description(w.context, NULL);
     }
     if (w.waits != 0 && !op->comm->failed) {
-        op->comm->table->show_waits(op->comm, 0);
+        op->comm->table->notices->show_waits(op->comm, 0);
     }
     return status;
 }

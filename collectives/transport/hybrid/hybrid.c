@@ -214,9 +214,15 @@ static void hybrid_sleep(coll_context *context, bool (*changed)(coll_context *co
     coll_shm_slumber(context, SHM_AWAKE);
 }
 
+static const coll_socket_table hybrid_sockets = {.poll = coll_tcp_poll, .push = coll_tcp_push};
+
+static const coll_sleep_table hybrid_sleep_table = {.sleep = hybrid_sleep, .wake = coll_tcp_wake};
+
 const coll_transport_table coll_hybrid_transport = {
     .transport = COLL_TRANSPORT_AUTO,
-    .shares_memory = false,
+    .notices = &coll_net_notices,
+    .sockets = &hybrid_sockets,
+    .sleep = &hybrid_sleep_table,
     .open = hybrid_open,
     .close = hybrid_close,
     .comm_open = hybrid_comm_open,
@@ -224,20 +230,11 @@ const coll_transport_table coll_hybrid_transport = {
     .may_post = coll_net_may_post,
     .post = coll_net_post,
     .has_given = hybrid_has_given,
-    .watch = coll_net_watch,
     .awaits = coll_net_awaits,
     .send_begin = hybrid_send_begin,
     .send_end = hybrid_send_end,
     .receive_begin = hybrid_receive_begin,
     .receive_end = hybrid_receive_end,
-    .send_failure = coll_net_send_failure,
-    .show_waits = coll_net_show_waits,
-    .waits_of = coll_net_waits_of,
-    .finalize = coll_net_finalize,
-    .poll = coll_tcp_poll,
-    .push = coll_tcp_push,
-    .sleep = hybrid_sleep,
-    .wake = coll_tcp_wake,
     .arena_open = coll_net_arena_open,
     .arena_close = coll_net_arena_close,
 };

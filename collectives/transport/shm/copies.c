@@ -6,33 +6,20 @@
  * many times in a row. */
 #include <string.h>
 
-#include "core/shape.h"
-#include "kernels/tree_order.h"
+#include "core/take.h"
 #include "transport/shm/layout.h"
-
-static inline size_t part_bytes(const coll_op *op, int source)
-{
-    return op->varies ? coll_shape_part_bytes(op, source) : op->total_bytes;
-}
-
-static inline uint8_t *target_of(const coll_op *op, void *recv, int source)
-{
-    const size_t offset_bytes = op->varies ? coll_shape_target_bytes(op, source)
-                                           : op->shape.target_step_bytes * (size_t)source;
-    return (uint8_t *)recv + offset_bytes;
-}
 
 void coll_shm_keep(coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const size_t size_bytes = part_bytes(op, comm->rank);
+    const size_t size_bytes = coll_take_bytes(op, comm->rank);
     if (op->shape.take != COLL_TAKE_ALL || op->shape.reduces || !op->shape.gives ||
         op->desc.algorithm != COLL_ALGORITHM_DIRECT || size_bytes > COLL_PIECE_BYTES ||
         comm->done + 1 != op->sequence) {
         return;
     }
     const uint8_t *from = (const uint8_t *)op->desc.send + op->shape.part_offset_bytes;
-    uint8_t *to = target_of(op, op->desc.recv, comm->rank);
+    uint8_t *to = coll_take_target(op, comm->rank);
     if (size_bytes > 0 && from != to) {
         memcpy(to, from, size_bytes);
     }
@@ -50,7 +37,7 @@ static inline bool look_for(coll_op *op, int peer, unsigned looks)
     const uint64_t sequence = op->sequence;
     const coll_flag *flag = coll_shm_flag(link, peer, sequence);
     const uint8_t *slot = shm_slot(link->segments[peer], sequence) + op->shape.part_offset_bytes;
-    size_t bytes = op->protocol == COLL_PROTOCOL_EAGER ? part_bytes(op, peer) : 0;
+    size_t bytes = op->protocol == COLL_PROTOCOL_EAGER ? coll_take_bytes(op, peer) : 0;
     bytes = bytes <= FETCH_BYTES_MAX ? bytes : 0;
     for (; looks > 0; looks--) {
         const uint64_t word = atomic_load_explicit(&flag->word, memory_order_acquire);
@@ -89,47 +76,6 @@ bool coll_shm_arrived(coll_op *op, unsigned looks)
     return true;
 }
 
-void coll_shm_take(const coll_op *op, void *target)
-{
-    const coll_comm *comm = op->comm;
-    const uint8_t *const *from = op->sources;
-    uint8_t *recv = target;
-    if (op->shape.reduces) { /* `count` is that of this rank's part, also where parts vary */
-        const coll_tree tree = {.kernel = op->kernel,
-                                .operands = from,
-                                .operand_count = comm->size,
-                                .divisor = comm->size};
-        coll_tree_spread(&tree, &recv, 1, op->desc.count);
-        return;
-    }
-    for (int i = 1, source = comm->rank; i <= comm->size; i++) {
-        source = source + 1 == comm->size ? 0 : source + 1; /* the next rank's first */
-        if (source == comm->rank && op->kept) {
-            continue;
-        }
-        const size_t size_bytes = part_bytes(op, source);
-        uint8_t *at = target_of(op, recv, source);
-        if (from[source] != NULL && size_bytes > 0 && at != from[source]) {
-            memcpy(at, from[source], size_bytes);
-        }
-    }
-}
-
-const uint8_t *coll_shm_own_part(const coll_op *op)
-{
-    return op->shape.gives && op->desc.send != NULL
-               ? (const uint8_t *)op->desc.send + op->shape.part_offset_bytes
-               : NULL;
-}
-
-void coll_shm_keep_own(const coll_op *op)
-{
-    if (op->desc.kind == COLL_BROADCAST && op->comm->rank == op->desc.root &&
-        op->desc.recv != NULL && op->desc.recv != op->desc.send && op->total_bytes > 0) {
-        memcpy(op->desc.recv, op->desc.send, op->total_bytes);
-    }
-}
-
 /* The part of a copied contribution that this rank takes. */
 static inline const uint8_t *copied_part(const coll_op *op, int rank)
 {
@@ -137,28 +83,12 @@ static inline const uint8_t *copied_part(const coll_op *op, int rank)
     const uint8_t *bytes = op->protocol == COLL_PROTOCOL_INLINE
                                ? coll_shm_flag(link, rank, op->sequence)->payload
                                : shm_slot(link->segments[rank], op->sequence);
-    return rank == op->comm->rank ? coll_shm_own_part(op) : bytes + op->shape.part_offset_bytes;
+    return rank == op->comm->rank ? coll_take_own(op) : bytes + op->shape.part_offset_bytes;
 }
 
 void coll_shm_take_copies(coll_op *op)
 {
-    const coll_comm *comm = op->comm;
-    if (op->shape.take == COLL_TAKE_NOTHING || op->shape.largest_bytes == 0) {
-        coll_shm_keep_own(op);
-        return;
-    }
-    if (op->shape.take == COLL_TAKE_ROOT) {
-        const uint8_t *from = copied_part(op, op->desc.root);
-        const size_t size_bytes = part_bytes(op, op->desc.root);
-        if (size_bytes > 0 && from != op->desc.recv) {
-            memcpy(op->desc.recv, from, size_bytes);
-        }
-        return;
-    }
-    for (int rank = 0; rank < comm->size; rank++) {
-        op->sources[rank] = copied_part(op, rank);
-    }
-    coll_shm_take(op, op->desc.recv);
+    coll_take_from(op, copied_part);
 }
 
 /* Takes the next flag from the peers that looked at it when it was used last, so that what is

@@ -128,14 +128,14 @@ bool coll_shm_awaits(const coll_op *op, int peer)
         case COLL_PROTOCOL_STAGED:
             return coll_staged_awaits(op, peer);
         case COLL_PROTOCOL_ZERO_COPY: /* other ways never wait */
-            return op->pattern == COLL_PATTERN_SLICES &&
-                   coll_shm_slices_await(op->comm, op->round, peer);
+            return op->zero_copy.pattern == COLL_PATTERN_SLICES &&
+                   coll_shm_slices_await(op->comm, op->zero_copy.round, peer);
         default:
             return op->protocol == COLL_PROTOCOL_PLAN && coll_exec_awaits(op, peer);
         }
     case COLL_STAGE_FINISHING:
-        if (op->pattern == COLL_PATTERN_SLICES) {
-            return coll_shm_slices_await(op->comm, op->round, peer);
+        if (op->zero_copy.pattern == COLL_PATTERN_SLICES) {
+            return coll_shm_slices_await(op->comm, op->zero_copy.round, peer);
         }
         return coll_zero_copy_awaits(op, peer) &&
                atomic_load(&segment->finished.value) < op->sequence;

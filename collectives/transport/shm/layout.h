@@ -149,15 +149,9 @@ static inline bool coll_shm_copies(const coll_op *op)
 
 /* While peers are on their way: copies what of recv is this rank's own already. */
 void coll_shm_keep(coll_op *op);
-/* A root that broadcasts has its bytes; but may want them in recv as well. */
-void coll_shm_keep_own(const coll_op *op);
-/* What this rank takes of its own contribution, in the caller's buffer; NULL if it gives none. */
-const uint8_t *coll_shm_own_part(const coll_op *op);
 /* Whether the flags of all that op waits for show it, each looked at so many times. */
 bool coll_shm_arrived(coll_op *op, unsigned looks);
-/* Takes what this rank takes, from where each rank's contribution was found (op->sources). */
-void coll_shm_take(const coll_op *op, void *target);
-/* The same of copied contributions. */
+/* Takes what this rank takes of copied contributions. */
 void coll_shm_take_copies(coll_op *op);
 /* All of an operation that coll_shm_copies, was shown, and after which none was; false: not all
  * have arrived. */
@@ -178,9 +172,6 @@ bool coll_zero_copy_advance(coll_op *op);
 /* Whether op cannot end before `peer` has done its part,
  * which reads or writes this rank's memory. */
 bool coll_zero_copy_awaits(const coll_op *op, int peer);
-/* The bytes of the rank's contribution at an address that it posted; NULL, and the communicator has
- * failed, if there is no such address. */
-const uint8_t *coll_zero_copy_locate(coll_op *op, int rank, const coll_buffer_ref *ref);
 
 /* slices.c: slices of a round, which ranks do for themselves, or for each other. */
 

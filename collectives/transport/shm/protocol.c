@@ -10,6 +10,7 @@
 
 #include "core/exec.h"
 #include "core/inline.h"
+#include "core/take.h"
 #include "transport/shm/layout.h"
 
 /* Whether this rank shows where its buffers lie, for peers to read and write there. */
@@ -60,7 +61,7 @@ void coll_shm_show(coll_op *op)
             memcpy(shm_slot(own, op->sequence), op->desc.send, op->shape.give_bytes);
         }
     }
-    op->put_early = op->protocol == COLL_PROTOCOL_PLAN && coll_staged_put_early(op);
+    op->staged.put_early = op->protocol == COLL_PROTOCOL_PLAN && coll_staged_put_early(op);
     memcpy(flag->payload, &ref, sizeof ref);
     atomic_store_explicit(&flag->word, word, memory_order_release);
 }
@@ -76,28 +77,6 @@ static bool read_refs(const coll_op *op, coll_buffer_ref *refs)
         any = any || refs[rank].send_arena != 0;
     }
     return any;
-}
-
-/* Where ranks differ in what memory they use: those in arenas are read there, the others in their
- * slots. A rank whose buffer is read in place keeps its result aside, in its own slot, until all
- * have read. */
-static void take_mixed(coll_op *op, const coll_buffer_ref *refs)
-{
-    coll_comm *comm = op->comm;
-    const shm_comm *link = comm->link;
-    op->refs_known = 0;
-    for (int rank = 0; rank < comm->size; rank++) {
-        op->sources[rank] = refs[rank].send_arena == 0
-                                ? shm_slot(link->segments[rank], op->sequence)
-                                : coll_zero_copy_locate(op, rank, &refs[rank]);
-        if (op->sources[rank] == NULL) {
-            return;
-        }
-    }
-    op->sources[comm->rank] = coll_shm_own_part(op);
-    op->aside = shows_ref(op);
-    coll_shm_take(op, op->aside ? shm_slot(link->segments[comm->rank], op->sequence)
-                                : (uint8_t *)op->desc.recv);
 }
 
 /* Own part done: peers are notified where they wait for it, and where the next flag, shown already,
@@ -127,53 +106,56 @@ static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
 {
     const coll_comm *comm = op->comm;
     const uint64_t known = comm->arena_changes + 1;
-    bool same = op->refs_known == known;
+    bool same = op->zero_copy.refs_known == known;
     for (int rank = 0; same && rank < comm->size; rank++) {
-        same = is_same_ref(&op->refs[rank], &refs[rank]);
+        same = is_same_ref(&op->zero_copy.refs[rank], &refs[rank]);
     }
     if (same) {
         return true;
     }
-    op->refs_known = 0;
+    op->zero_copy.refs_known = 0;
     if (!coll_zero_copy_fits(op, refs)) {
         return false;
     }
-    memcpy(op->refs, refs, (size_t)comm->size * sizeof *refs);
-    op->refs_known = known;
+    memcpy(op->zero_copy.refs, refs, (size_t)comm->size * sizeof *refs);
+    op->zero_copy.refs_known = known;
     return true;
 }
 
+/* The protocol of an operation that is not copied wherever buffers lie: now that all flags are
+ * here, every rank knows where the buffers of all are, and chooses the same. An all-reduce of which
+ * some ranks copied into slots while the buffers of others lie in arenas is staged. */
 static void choose(coll_op *op)
 {
     coll_buffer_ref refs[COLL_RANKS_MAX];
-    const bool slot = op->protocol == COLL_PROTOCOL_EAGER;
     if (op->protocol == COLL_PROTOCOL_INLINE || coll_shm_copies(op)) {
         return;
     }
     const bool any = read_refs(op, refs);
-    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->put_early && fits_arenas(op, refs)) {
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->staged.put_early &&
+        fits_arenas(op, refs)) {
+        coll_op_zero_copy *z = &op->zero_copy;
         const shm_comm *link = op->comm->link;
         op->protocol = COLL_PROTOCOL_ZERO_COPY;
-        op->round = link->rounds;
-        coll_shm_keep_own(op);
+        z->finished = 0;
+        z->slice = -1;
+        z->source = 0;
+        z->offset_bytes = 0;
+        z->round = link->rounds;
+        coll_take_keep_own(op);
         return;
     }
-    if (!slot && op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
+    if (op->protocol == COLL_PROTOCOL_EAGER && !any) {
+        return;
+    }
+    if (op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
         op->protocol = COLL_PROTOCOL_STAGED;
-        coll_shm_keep_own(op);
+        coll_take_keep_own(op);
         coll_staged_begin(op);
         return;
     }
-    if (!slot) {
-        op->protocol = COLL_PROTOCOL_PLAN;
-        coll_exec_begin(op);
-        return;
-    }
-    if (any) {
-        op->protocol = COLL_PROTOCOL_ZERO_COPY;
-        op->pattern = COLL_PATTERN_MIXED;
-        take_mixed(op, refs);
-    }
+    op->protocol = COLL_PROTOCOL_PLAN;
+    coll_exec_begin(op);
 }
 
 /* Slices of a vector in arenas: own ones, and where ranks share processors those of others; as many
@@ -184,24 +166,25 @@ static bool run_slices(coll_op *op, bool *moved)
     shm_comm *link = comm->link;
     size_t done_bytes = 0;
     for (int done = 0; done <= comm->size && done_bytes < COLL_PIECE_BYTES; done++) {
-        if (op->offset_bytes == 0) {
-            op->slice = coll_shm_slice_next(comm, op->round, op->slice);
+        if (op->zero_copy.offset_bytes == 0) {
+            op->zero_copy.slice =
+                coll_shm_slice_next(comm, op->zero_copy.round, op->zero_copy.slice);
         }
-        if (op->slice < 0) {
+        if (op->zero_copy.slice < 0) {
             break;
         }
         *moved = true;
         if (!coll_zero_copy_advance(op)) {
             break;
         }
-        coll_shm_slice_end(comm, op->round, op->slice);
-        done_bytes += op->offset_bytes;
-        op->offset_bytes = 0;
+        coll_shm_slice_end(comm, op->zero_copy.round, op->zero_copy.slice);
+        done_bytes += op->zero_copy.offset_bytes;
+        op->zero_copy.offset_bytes = 0;
     }
     if (*moved) {
         coll_shm_published(comm);
     }
-    if (op->slice != COLL_SLICE_NONE) {
+    if (op->zero_copy.slice != COLL_SLICE_NONE) {
         return false;
     }
     *moved = true;
@@ -233,12 +216,12 @@ static coll_stage run(coll_op *op, bool *moved)
     case COLL_PROTOCOL_ZERO_COPY:
         break;
     }
-    if (op->pattern == COLL_PATTERN_SLICES) {
+    if (op->zero_copy.pattern == COLL_PATTERN_SLICES) {
         return run_slices(op, moved) ? part_done(op, false, COLL_STAGE_FINISHING)
                                      : COLL_STAGE_RUNNING;
     }
     *moved = true;
-    if (op->pattern != COLL_PATTERN_MIXED && !coll_zero_copy_advance(op)) {
+    if (!coll_zero_copy_advance(op)) {
         return COLL_STAGE_RUNNING;
     }
     return part_done(op, true, COLL_STAGE_FINISHING);
@@ -249,8 +232,8 @@ static bool has_finished(const coll_op *op, int peer)
 {
     const coll_comm *comm = op->comm;
     const shm_comm *link = comm->link;
-    if (op->pattern == COLL_PATTERN_SLICES) {
-        return coll_shm_slice_ended(comm, op->round, peer);
+    if (op->zero_copy.pattern == COLL_PATTERN_SLICES) {
+        return coll_shm_slice_ended(comm, op->zero_copy.round, peer);
     }
     return peer == comm->rank || !coll_zero_copy_awaits(op, peer) ||
            atomic_load(&link->segments[peer]->finished.value) >= op->sequence;
@@ -259,21 +242,15 @@ static bool has_finished(const coll_op *op, int peer)
 /* Whether all have; each is looked at so many times. */
 static bool all_finished(coll_op *op, unsigned looks, bool *moved)
 {
-    const coll_comm *comm = op->comm;
-    const shm_comm *link = comm->link;
-    for (; op->finished < comm->size; op->finished++) {
+    for (; op->zero_copy.finished < op->comm->size; op->zero_copy.finished++) {
         unsigned look = 0;
-        while (look < looks && !has_finished(op, op->finished)) {
+        while (look < looks && !has_finished(op, op->zero_copy.finished)) {
             look++;
         }
         if (look == looks) {
             return false;
         }
         *moved = true;
-    }
-    if (op->aside) {
-        memcpy(op->desc.recv, shm_slot(link->segments[comm->rank], op->sequence), op->total_bytes);
-        op->aside = false;
     }
     return true;
 }

@@ -1,6 +1,11 @@
 /* Blocking operations over shared memory: begun, and where that is no long wait ended, without the
  * queue that operations otherwise stand in.
  *
+ * The two waiting loops here are not wait.c's for the sake of small operations. An all-reduce of 4
+ * to
+ * 32 bytes between two ranks takes 62 ns with both loops, 91 ns with finish_soon alone, and a fifth
+ * longer through the queue and wait.c; up to 256 bytes the queue costs 8 %.
+ *
  * What need not stand between a rank's coming and its peers' seeing it comes after: the flight
  * record, the own part of the result, and last, when there is nothing else to do, the fence and the
  * look for sleepers. */

@@ -300,30 +300,38 @@ static void shm_close(coll_context *context)
     context->link = NULL;
 }
 
+static const coll_memory_table shm_memory = {
+    .advance = coll_shm_advance,
+    .run = coll_shm_run,
+    .propagate_failure = coll_shm_propagate_failure,
+};
+
+static const coll_notice_table shm_notices = {
+    .send_failure = coll_shm_send_failure,
+    .finalize = coll_shm_finalize,
+    .watch = coll_shm_watch,
+    .show_waits = coll_shm_show_waits,
+    .waits_of = coll_shm_waits_of,
+};
+
+static const coll_sleep_table shm_sleep_table = {.sleep = shm_sleep, .wake = shm_wake};
+
 const coll_transport_table coll_shm_transport = {
     .transport = COLL_TRANSPORT_SHM,
-    .shares_memory = true,
+    .memory = &shm_memory,
+    .notices = &shm_notices,
+    .sleep = &shm_sleep_table,
     .open = shm_open,
     .close = shm_close,
     .comm_open = shm_comm_open,
     .comm_close = shm_comm_close,
+    .arena_open = shm_arena_open,
+    .arena_close = shm_arena_close,
     .post = coll_shm_post,
+    .may_post = coll_shm_may_post,
+    .awaits = coll_shm_awaits,
     .send_begin = shm_send_begin,
     .send_end = shm_send_end,
     .receive_begin = shm_receive_begin,
     .receive_end = shm_receive_end,
-    .may_post = coll_shm_may_post,
-    .advance = coll_shm_advance,
-    .run = coll_shm_run,
-    .send_failure = coll_shm_send_failure,
-    .propagate_failure = coll_shm_propagate_failure,
-    .finalize = coll_shm_finalize,
-    .show_waits = coll_shm_show_waits,
-    .waits_of = coll_shm_waits_of,
-    .watch = coll_shm_watch,
-    .awaits = coll_shm_awaits,
-    .sleep = shm_sleep,
-    .wake = shm_wake,
-    .arena_open = shm_arena_open,
-    .arena_close = shm_arena_close,
 };

@@ -103,11 +103,11 @@ static void cut(coll_op *op)
     const size_t most = room / parts / UNIT_BYTES * UNIT_BYTES;
     const size_t count = longest == 0 ? 1 : (longest + most - 1) / most;
     const size_t ring = is_pipe(op) ? COLL_WINDOWS_PIPE : COLL_WINDOWS;
-    op->staging = (coll_staging){.count = count,
-                                 .room_bytes = room,
-                                 .ring = ring,
-                                 .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES),
-                                 .first = link->windows};
+    op->staged = (coll_op_staged){.count = count,
+                                  .room_bytes = room,
+                                  .ring = ring,
+                                  .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES),
+                                  .first = link->windows};
     if (link->ring_room_bytes != room) {
         link->ring_room_bytes = room;
         link->ring_first = link->windows;
@@ -116,8 +116,8 @@ static void cut(coll_op *op)
 
 static window_range range_of(const coll_op *op, size_t window, size_t part_bytes)
 {
-    const size_t begin = coll_smaller(window * op->staging.part_bytes, part_bytes);
-    return (window_range){begin, coll_smaller(op->staging.part_bytes, part_bytes - begin)};
+    const size_t begin = coll_smaller(window * op->staged.part_bytes, part_bytes);
+    return (window_range){begin, coll_smaller(op->staged.part_bytes, part_bytes - begin)};
 }
 
 /* A rank's staging buffer of a window of op. */
@@ -125,7 +125,7 @@ static uint8_t *buffer_of(const coll_op *op, int rank, size_t window)
 {
     const shm_comm *link = op->comm->link;
     return shm_staging(link->segments[rank]) +
-           (op->staging.first + window) % op->staging.ring * op->staging.room_bytes;
+           (op->staged.first + window) % op->staged.ring * op->staged.room_bytes;
 }
 
 static void put_parts(const coll_op *op, size_t window)
@@ -137,7 +137,7 @@ static void put_parts(const coll_op *op, size_t window)
         coll_op_block(op, rank, &at, &size_bytes);
         const window_range range = range_of(op, window, size_bytes);
         if (rank != op->comm->rank && range.size_bytes > 0) {
-            memcpy(buffer + (size_t)rank * op->staging.part_bytes,
+            memcpy(buffer + (size_t)rank * op->staged.part_bytes,
                    (const uint8_t *)op->desc.send + at + range.begin, range.size_bytes);
         }
     }
@@ -165,7 +165,7 @@ static void put_vector(const coll_op *op, size_t window)
 static void put(coll_op *op)
 {
     const shm_comm *link = op->comm->link;
-    const size_t window = op->staging.in++;
+    const size_t window = op->staged.in++;
     if (!op->shape.gives) {
         return;
     }
@@ -175,13 +175,13 @@ static void put(coll_op *op)
         put_vector(op, window);
     }
     atomic_store_explicit(&link->segments[op->comm->rank]->staged.value,
-                          op->staging.first + window + 1, memory_order_release);
+                          op->staged.first + window + 1, memory_order_release);
 }
 
 static bool has_staged(const coll_op *op, int rank, size_t window)
 {
     const shm_comm *link = op->comm->link;
-    return atomic_load(&link->segments[rank]->staged.value) > op->staging.first + window;
+    return atomic_load(&link->segments[rank]->staged.value) > op->staged.first + window;
 }
 
 /* Whether a peer still needs what the window is to overwrite: the one before it in the ring, or
@@ -189,8 +189,8 @@ static bool has_staged(const coll_op *op, int rank, size_t window)
 static bool withholds(const coll_op *op, int peer, size_t window)
 {
     shm_comm *link = op->comm->link;
-    const uint64_t after = op->staging.first + window + 1;
-    const uint64_t last = after > op->staging.ring ? after - op->staging.ring : 0;
+    const uint64_t after = op->staged.first + window + 1;
+    const uint64_t last = after > op->staged.ring ? after - op->staged.ring : 0;
     const uint64_t needed = last > link->ring_first ? last : link->ring_first;
     if (link->peers[peer].consumed < needed) {
         link->peers[peer].consumed = atomic_load(&link->segments[peer]->consumed.value);
@@ -200,7 +200,7 @@ static bool withholds(const coll_op *op, int peer, size_t window)
 
 static bool may_put(const coll_op *op)
 {
-    const coll_staging *s = &op->staging;
+    const coll_op_staged *s = &op->staged;
     if (s->in == s->count || s->in >= s->out + s->ring) {
         return false;
     }
@@ -214,7 +214,7 @@ static bool may_put(const coll_op *op)
 
 static bool may_reduce(const coll_op *op)
 {
-    const coll_staging *s = &op->staging;
+    const coll_op_staged *s = &op->staged;
     if (s->reduced == s->in) {
         return false;
     }
@@ -228,7 +228,7 @@ static bool may_reduce(const coll_op *op)
 
 static uint64_t round_of(const coll_op *op, size_t window)
 {
-    return op->round + window;
+    return op->staged.round + window;
 }
 
 /* One slice of the window: into its owner's buffer, and where it is this rank's and wanted here,
@@ -254,7 +254,7 @@ static void reduce_slice(coll_op *op, size_t window, int slice)
     }
     if (slice == comm->rank && wanted) {
         out = (uint8_t *)op->desc.recv + range.begin + part.begin;
-        op->staging.own_taken = window + 1;
+        op->staged.own_taken = window + 1;
     }
     coll_tree_spread(&tree, &out, 1, part.size_bytes / op->element_bytes);
     if (out != shared) {
@@ -265,7 +265,7 @@ static void reduce_slice(coll_op *op, size_t window, int slice)
 /* Slices of the next window; false if there is none to do now. */
 static bool reduce(coll_op *op)
 {
-    const size_t window = op->staging.reduced;
+    const size_t window = op->staged.reduced;
     const uint64_t round = round_of(op, window);
     int done = 0;
     int slice = coll_shm_slice_next(op->comm, round, COLL_SLICE_NONE);
@@ -274,7 +274,7 @@ static bool reduce(coll_op *op)
         coll_shm_slice_end(op->comm, round, slice);
         slice = coll_shm_slice_next(op->comm, round, slice);
     }
-    op->staging.reduced += slice == COLL_SLICE_NONE;
+    op->staged.reduced += slice == COLL_SLICE_NONE;
     return slice == COLL_SLICE_NONE || done > 0;
 }
 
@@ -287,7 +287,7 @@ static bool takes_from(const coll_op *op, int source)
 static bool may_take(const coll_op *op)
 {
     const coll_comm *comm = op->comm;
-    const coll_staging *s = &op->staging;
+    const coll_op_staged *s = &op->staged;
     const bool slices = has_slices(op);
     if (s->out == (slices ? s->reduced : s->in)) {
         return false;
@@ -312,7 +312,7 @@ static void take_slices(const coll_op *op, size_t window)
     for (int i = 0; i < comm->size; i++) {
         const int slice = (comm->rank + i) % comm->size;
         const coll_slice part = coll_slice_of(range.size_bytes, comm->size, slice);
-        if (slice != comm->rank || op->staging.own_taken != window + 1) {
+        if (slice != comm->rank || op->staged.own_taken != window + 1) {
             memcpy(to + part.begin, buffer_of(op, slice, window) + part.begin, part.size_bytes);
         }
     }
@@ -323,7 +323,7 @@ static void take_combined(const coll_op *op, size_t window)
 {
     const coll_comm *comm = op->comm;
     const window_range range = range_of(op, window, coll_shape_part_bytes(op, comm->rank));
-    const size_t offset_bytes = (size_t)comm->rank * op->staging.part_bytes;
+    const size_t offset_bytes = (size_t)comm->rank * op->staged.part_bytes;
     const void *operands[COLL_RANKS_MAX];
     for (int rank = 0; rank < comm->size; rank++) {
         operands[rank] = buffer_of(op, rank, window) + offset_bytes;
@@ -337,7 +337,7 @@ static void take_combined(const coll_op *op, size_t window)
 static void take_copies(const coll_op *op, size_t window)
 {
     const coll_comm *comm = op->comm;
-    const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staging.part_bytes : 0;
+    const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staged.part_bytes : 0;
     for (int i = 1; i <= comm->size; i++) {
         const int source = (comm->rank + i) % comm->size;
         if (!takes_from(op, source) || (op->kept && source == comm->rank)) {
@@ -358,7 +358,7 @@ static void take_copies(const coll_op *op, size_t window)
 static void take(coll_op *op)
 {
     const shm_comm *link = op->comm->link;
-    const size_t window = op->staging.out++;
+    const size_t window = op->staged.out++;
     if (op->shape.take != COLL_TAKE_NOTHING) {
         if (has_slices(op)) {
             take_slices(op, window);
@@ -369,7 +369,7 @@ static void take(coll_op *op)
         }
     }
     atomic_store_explicit(&link->segments[op->comm->rank]->consumed.value,
-                          op->staging.first + window + 1, memory_order_release);
+                          op->staged.first + window + 1, memory_order_release);
 }
 
 /* What others read of this rank's, as streams would have carried it. */
@@ -411,10 +411,10 @@ bool coll_staged_put_early(coll_op *op)
 void coll_staged_begin(coll_op *op)
 {
     shm_comm *link = op->comm->link;
-    if (!op->put_early) {
+    if (!op->staged.put_early) {
         cut(op);
     }
-    op->round = link->rounds;
+    op->staged.round = link->rounds;
     op->comm->context->bytes_sent += sent_bytes(op);
 }
 
@@ -438,7 +438,7 @@ static bool step(coll_op *op)
 bool coll_staged_advance(coll_op *op, bool *moved)
 {
     shm_comm *link = op->comm->link;
-    coll_staging *s = &op->staging;
+    coll_op_staged *s = &op->staged;
     const size_t steps_max =
         s->room_bytes < COLL_PIECE_BYTES ? COLL_PIECE_BYTES / s->room_bytes : 1;
     size_t steps = 0;
@@ -460,7 +460,7 @@ bool coll_staged_advance(coll_op *op, bool *moved)
 
 bool coll_staged_awaits(const coll_op *op, int peer)
 {
-    const coll_staging *s = &op->staging;
+    const coll_op_staged *s = &op->staged;
     if (s->in < s->count && s->in < s->out + s->ring && op->shape.gives &&
         withholds(op, peer, s->in)) {
         return true;

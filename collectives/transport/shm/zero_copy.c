@@ -55,7 +55,7 @@ static size_t give_bytes(const coll_op *op, int rank)
     return size_bytes;
 }
 
-const uint8_t *coll_zero_copy_locate(coll_op *op, int rank, const coll_buffer_ref *ref)
+static const uint8_t *find_source(coll_op *op, int rank, const coll_buffer_ref *ref)
 {
     const uint8_t *found =
         locate(op->comm, rank, ref->send_arena, ref->send_offset_bytes, give_bytes(op, rank));
@@ -64,8 +64,9 @@ const uint8_t *coll_zero_copy_locate(coll_op *op, int rank, const coll_buffer_re
 
 static bool find_target(coll_op *op, int rank, const coll_buffer_ref *ref, size_t size_bytes)
 {
-    op->targets[rank] = locate(op->comm, rank, ref->recv_arena, ref->recv_offset_bytes, size_bytes);
-    return op->targets[rank] != NULL || fail_ref(op, rank) != NULL;
+    op->zero_copy.targets[rank] =
+        locate(op->comm, rank, ref->recv_arena, ref->recv_offset_bytes, size_bytes);
+    return op->zero_copy.targets[rank] != NULL || fail_ref(op, rank) != NULL;
 }
 
 static bool gives(const coll_op *op, int rank)
@@ -117,25 +118,26 @@ static bool choose_pattern(coll_op *op, const coll_buffer_ref *refs)
     const bool send = all_send_in_arenas(op, refs);
     switch (op->desc.kind) {
     case COLL_ALL_REDUCE:
-        op->pattern = COLL_PATTERN_SLICES;
+        op->zero_copy.pattern = COLL_PATTERN_SLICES;
         return send && all_recv_in_arenas(op, refs, ALL);
     case COLL_REDUCE:
-        op->pattern =
+        op->zero_copy.pattern =
             all_recv_in_arenas(op, refs, ONLY_ROOT) ? COLL_PATTERN_SLICES : COLL_PATTERN_PULL;
         return send;
     case COLL_ALL_GATHER:
-        op->pattern = send ? COLL_PATTERN_PULL : COLL_PATTERN_PUSH;
+        op->zero_copy.pattern = send ? COLL_PATTERN_PULL : COLL_PATTERN_PUSH;
         return send || all_recv_in_arenas(op, refs, ALL);
     case COLL_ALL_TO_ALL:
-        op->pattern = COLL_PATTERN_PULL;
+        op->zero_copy.pattern = COLL_PATTERN_PULL;
         return send && !is_in_place(op, refs);
     case COLL_BROADCAST:
-        op->pattern = op->comm->context->spins > 0 && all_recv_in_arenas(op, refs, BUT_ROOT)
-                          ? COLL_PATTERN_SHARE
-                          : COLL_PATTERN_PULL;
+        op->zero_copy.pattern =
+            op->comm->context->spins > 0 && all_recv_in_arenas(op, refs, BUT_ROOT)
+                ? COLL_PATTERN_SHARE
+                : COLL_PATTERN_PULL;
         return send;
     default:
-        op->pattern = COLL_PATTERN_PULL;
+        op->zero_copy.pattern = COLL_PATTERN_PULL;
         return send;
     }
 }
@@ -143,13 +145,13 @@ static bool choose_pattern(coll_op *op, const coll_buffer_ref *refs)
 /* Whether this rank stores to the rank's recv. */
 static bool takes_stores(const coll_op *op, int rank)
 {
-    switch (op->pattern) {
+    switch (op->zero_copy.pattern) {
     case COLL_PATTERN_SLICES:
         return op->desc.kind == COLL_ALL_REDUCE || rank == op->desc.root;
     case COLL_PATTERN_SHARE:
         return op->comm->rank == op->desc.root && rank != op->desc.root;
     default:
-        return op->pattern == COLL_PATTERN_PUSH;
+        return op->zero_copy.pattern == COLL_PATTERN_PUSH;
     }
 }
 
@@ -157,20 +159,20 @@ static bool find_all(coll_op *op, const coll_buffer_ref *refs)
 {
     for (int rank = 0; rank < op->comm->size; rank++) {
         const bool own = rank == op->comm->rank;
-        op->sources[rank] = NULL;
-        op->targets[rank] = NULL;
+        op->zero_copy.sources[rank] = NULL;
+        op->zero_copy.targets[rank] = NULL;
         if (own) {
-            op->sources[rank] = op->desc.send;
-        } else if (op->pattern != COLL_PATTERN_PUSH && gives(op, rank) &&
+            op->zero_copy.sources[rank] = op->desc.send;
+        } else if (op->zero_copy.pattern != COLL_PATTERN_PUSH && gives(op, rank) &&
                    give_bytes(op, rank) > 0) {
-            op->sources[rank] = coll_zero_copy_locate(op, rank, &refs[rank]);
-            if (op->sources[rank] == NULL) {
+            op->zero_copy.sources[rank] = find_source(op, rank, &refs[rank]);
+            if (op->zero_copy.sources[rank] == NULL) {
                 return false;
             }
         }
         const bool target = takes_stores(op, rank);
         if (target && own) {
-            op->targets[rank] = op->desc.recv;
+            op->zero_copy.targets[rank] = op->desc.recv;
         } else if (target && !find_target(op, rank, &refs[rank], op->whole_bytes)) {
             return false;
         }
@@ -185,13 +187,11 @@ bool coll_zero_copy_fits(coll_op *op, const coll_buffer_ref *refs)
 
 bool coll_zero_copy_awaits(const coll_op *op, int peer)
 {
-    switch (op->pattern) {
+    switch (op->zero_copy.pattern) {
     case COLL_PATTERN_PULL:
         return coll_shape_takes(op, peer, op->comm->rank);
     case COLL_PATTERN_SHARE:
         return peer == op->desc.root || op->comm->rank == op->desc.root;
-    case COLL_PATTERN_MIXED:
-        return op->aside;
     default:
         return true;
     }
@@ -206,11 +206,11 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
     const coll_tree tree = {
         .kernel = op->kernel, .operands = operands, .operand_count = size, .divisor = size};
     for (int rank = 0; rank < size; rank++) {
-        operands[rank] = op->sources[rank] + at;
-        outs[rank] = to_all ? op->targets[rank] + at : NULL;
+        operands[rank] = op->zero_copy.sources[rank] + at;
+        outs[rank] = to_all ? op->zero_copy.targets[rank] + at : NULL;
     }
     if (!to_all) {
-        outs[0] = op->targets[op->desc.root] + at;
+        outs[0] = op->zero_copy.targets[op->desc.root] + at;
     }
     coll_tree_spread(&tree, outs, to_all ? size : 1, size_bytes / op->element_bytes);
 }
@@ -218,11 +218,12 @@ static void combine_slice(const coll_op *op, size_t at, size_t size_bytes)
 /* One piece of the slice that this rank is at, its own or another's. */
 static bool advance_slices(coll_op *op)
 {
-    const coll_slice slice = coll_slice_of(op->total_bytes, op->comm->size, op->slice);
-    const size_t piece = coll_smaller(COLL_PIECE_BYTES, slice.size_bytes - op->offset_bytes);
-    combine_slice(op, slice.begin + op->offset_bytes, piece);
-    op->offset_bytes += piece;
-    return op->offset_bytes == slice.size_bytes;
+    const coll_slice slice = coll_slice_of(op->total_bytes, op->comm->size, op->zero_copy.slice);
+    const size_t piece =
+        coll_smaller(COLL_PIECE_BYTES, slice.size_bytes - op->zero_copy.offset_bytes);
+    combine_slice(op, slice.begin + op->zero_copy.offset_bytes, piece);
+    op->zero_copy.offset_bytes += piece;
+    return op->zero_copy.offset_bytes == slice.size_bytes;
 }
 
 /* One piece of a combination of all ranks' parts. */
@@ -230,14 +231,15 @@ static bool pull_combined(coll_op *op)
 {
     const void *operands[COLL_RANKS_MAX];
     const size_t size_bytes = coll_shape_part_bytes(op, op->comm->rank);
-    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->zero_copy.offset_bytes);
     for (int rank = 0; rank < op->comm->size; rank++) {
-        operands[rank] = op->sources[rank] + op->shape.part_offset_bytes + op->offset_bytes;
+        operands[rank] =
+            op->zero_copy.sources[rank] + op->shape.part_offset_bytes + op->zero_copy.offset_bytes;
     }
-    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + op->offset_bytes, operands,
+    coll_tree_combine(op->kernel, (uint8_t *)op->desc.recv + op->zero_copy.offset_bytes, operands,
                       op->comm->size, piece / op->element_bytes, op->comm->size);
-    op->offset_bytes += piece;
-    return op->offset_bytes == size_bytes;
+    op->zero_copy.offset_bytes += piece;
+    return op->zero_copy.offset_bytes == size_bytes;
 }
 
 /* A piece of a copy that is `whole_bytes` long. What does not stay in the cache anyway is stored
@@ -257,26 +259,27 @@ static bool pull_copied(coll_op *op)
 {
     const int size = op->comm->size;
     size_t room = COLL_PIECE_BYTES;
-    while (op->source < size && room > 0) {
-        const int source = (op->comm->rank + 1 + op->source) % size;
+    while (op->zero_copy.source < size && room > 0) {
+        const int source = (op->comm->rank + 1 + op->zero_copy.source) % size;
         const size_t size_bytes = coll_shape_part_bytes(op, source);
-        const size_t piece = coll_smaller(room, size_bytes - op->offset_bytes);
-        const uint8_t *from = op->sources[source];
+        const size_t piece = coll_smaller(room, size_bytes - op->zero_copy.offset_bytes);
+        const uint8_t *from = op->zero_copy.sources[source];
         uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
         if (coll_shape_takes(op, op->comm->rank, source) && from != NULL &&
             from + op->shape.part_offset_bytes != at && !(op->kept && source == op->comm->rank)) {
             from += op->shape.part_offset_bytes;
-            copy_piece(at + op->offset_bytes, from + op->offset_bytes, piece, size_bytes);
+            copy_piece(at + op->zero_copy.offset_bytes, from + op->zero_copy.offset_bytes, piece,
+                       size_bytes);
             room -= piece;
-            op->offset_bytes += piece;
-            if (op->offset_bytes < size_bytes) {
+            op->zero_copy.offset_bytes += piece;
+            if (op->zero_copy.offset_bytes < size_bytes) {
                 return false;
             }
         }
-        op->offset_bytes = 0;
-        op->source++;
+        op->zero_copy.offset_bytes = 0;
+        op->zero_copy.source++;
     }
-    return op->source == size;
+    return op->zero_copy.source == size;
 }
 
 static bool advance_pull(coll_op *op)
@@ -293,25 +296,26 @@ static bool advance_share(coll_op *op)
 {
     const coll_comm *comm = op->comm;
     const coll_slice pushed = coll_slice_of(op->total_bytes, comm->size, op->desc.root);
-    const uint8_t *source = op->sources[op->desc.root];
+    const uint8_t *source = op->zero_copy.sources[op->desc.root];
     if (comm->rank == op->desc.root) {
-        const size_t at = pushed.begin + op->offset_bytes;
-        const size_t piece = coll_smaller(COLL_PIECE_BYTES, pushed.size_bytes - op->offset_bytes);
+        const size_t at = pushed.begin + op->zero_copy.offset_bytes;
+        const size_t piece =
+            coll_smaller(COLL_PIECE_BYTES, pushed.size_bytes - op->zero_copy.offset_bytes);
         for (int i = 1; i < comm->size; i++) {
-            uint8_t *target = op->targets[(comm->rank + i) % comm->size];
+            uint8_t *target = op->zero_copy.targets[(comm->rank + i) % comm->size];
             copy_piece(target + at, source + at, piece, pushed.size_bytes);
         }
-        op->offset_bytes += piece;
-        return op->offset_bytes == pushed.size_bytes;
+        op->zero_copy.offset_bytes += piece;
+        return op->zero_copy.offset_bytes == pushed.size_bytes;
     }
     const size_t rest = op->total_bytes - pushed.size_bytes;
-    const bool before = op->offset_bytes < pushed.begin;
-    const size_t at = op->offset_bytes + (before ? 0 : pushed.size_bytes);
+    const bool before = op->zero_copy.offset_bytes < pushed.begin;
+    const size_t at = op->zero_copy.offset_bytes + (before ? 0 : pushed.size_bytes);
     const size_t piece =
-        coll_smaller(COLL_PIECE_BYTES, (before ? pushed.begin : rest) - op->offset_bytes);
+        coll_smaller(COLL_PIECE_BYTES, (before ? pushed.begin : rest) - op->zero_copy.offset_bytes);
     copy_piece((uint8_t *)op->desc.recv + at, source + at, piece, rest);
-    op->offset_bytes += piece;
-    return op->offset_bytes == rest;
+    op->zero_copy.offset_bytes += piece;
+    return op->zero_copy.offset_bytes == rest;
 }
 
 static bool advance_push(coll_op *op)
@@ -320,21 +324,21 @@ static bool advance_push(coll_op *op)
     size_t size_bytes = 0;
     coll_op_block(op, op->comm->rank, &at, &size_bytes);
     const uint8_t *source = op->desc.send;
-    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->offset_bytes);
+    const size_t piece = coll_smaller(COLL_PIECE_BYTES, size_bytes - op->zero_copy.offset_bytes);
     for (int i = 0; piece > 0 && i < op->comm->size; i++) {
         const int peer = (op->comm->rank + i) % op->comm->size;
-        uint8_t *target = op->targets[peer] + at;
+        uint8_t *target = op->zero_copy.targets[peer] + at;
         if (target != source) {
-            memcpy(target + op->offset_bytes, source + op->offset_bytes, piece);
+            memcpy(target + op->zero_copy.offset_bytes, source + op->zero_copy.offset_bytes, piece);
         }
     }
-    op->offset_bytes += piece;
-    return op->offset_bytes == size_bytes;
+    op->zero_copy.offset_bytes += piece;
+    return op->zero_copy.offset_bytes == size_bytes;
 }
 
 bool coll_zero_copy_advance(coll_op *op)
 {
-    switch (op->pattern) {
+    switch (op->zero_copy.pattern) {
     case COLL_PATTERN_SLICES:
         return advance_slices(op);
     case COLL_PATTERN_PUSH:

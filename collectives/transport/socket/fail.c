@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "core/arrival.h"
 #include "core/failure.h"
 #include "core/p2p.h"
 #include "core/progress.h"
@@ -195,7 +196,7 @@ void coll_net_lost(coll_context *context, int peer, const char *how)
     }
 }
 
-void coll_net_send_failure(coll_comm *comm)
+static void send_failure(coll_comm *comm)
 {
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_comm *link = comm->net;
@@ -223,7 +224,7 @@ void coll_net_send_failure(coll_comm *comm)
     }
 }
 
-void coll_net_show_waits(coll_comm *comm, uint64_t waits)
+static void show_waits(coll_comm *comm, uint64_t waits)
 {
     const coll_net *net = coll_net_of(comm->context);
     for (int i = 1; i < comm->size; i++) {
@@ -235,7 +236,7 @@ void coll_net_show_waits(coll_comm *comm, uint64_t waits)
     }
 }
 
-uint64_t coll_net_waits_of(const coll_comm *comm, int peer)
+static uint64_t waits_of(const coll_comm *comm, int peer)
 {
     const coll_net_comm *link = comm->net;
     return link->waits[peer];
@@ -258,12 +259,22 @@ static int find_undelivered(const coll_comm *comm)
     return found;
 }
 
+/* While one peer is waited for, the flag of another may show something else already. */
+static void watch(coll_op *op)
+{
+    coll_op *first = op->comm->head;
+    const bool shown = first != NULL && first->stage != COLL_STAGE_QUEUED;
+    for (int rank = 0; shown && rank < op->comm->size; rank++) {
+        (void)coll_op_sees(first, rank);
+    }
+}
+
 static bool has_news(coll_context *context)
 {
     return coll_progress(context) || atomic_load(&context->abort_state) == 2;
 }
 
-void coll_net_finalize(coll_comm *comm)
+static void finalize(coll_comm *comm)
 {
     coll_context *context = comm->context;
     const coll_net_comm *link = comm->net;
@@ -278,7 +289,7 @@ void coll_net_finalize(coll_comm *comm)
                                  name);
             return;
         }
-        context->table->sleep(context, has_news, now_ns + FINALIZE_STEP_NS);
+        context->table->sleep->sleep(context, has_news, now_ns + FINALIZE_STEP_NS);
         late = find_undelivered(comm);
     }
     while (!comm->failed && coll_progress(context) && base_now_ns() < deadline_ns) {
@@ -305,3 +316,11 @@ bool coll_net_failure_is_sound(const coll_frame_head *head)
 {
     return head->body_bytes > sizeof(reason_head) && head->body_bytes <= COLL_FRAME_REASON_BYTES;
 }
+
+const coll_notice_table coll_net_notices = {
+    .send_failure = send_failure,
+    .finalize = finalize,
+    .watch = watch,
+    .show_waits = show_waits,
+    .waits_of = waits_of,
+};

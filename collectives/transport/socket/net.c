@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arrival.h"
 #include "core/exec.h"
 #include "core/failure.h"
 #include "core/report.h"
@@ -43,35 +42,40 @@ static bool comes_in_several(const coll_op *op, int peer)
            op->shape.largest_bytes + COLL_FRAME_HEAD_BYTES + COLL_FRAME_FLAG_BYTES > packet_bytes;
 }
 
-/* When a peer is to have the flag: at once where it takes something with it; data of a plan may go
- * the same way in the same turn. What a blocking call shows to those who take nothing waits for
- * other frames, a few operations long: where there were some lately, or where bytes come in several
- * packets, which the system answers anyhow. (A single one is answered with the flag at less cost
- * than without it.)
+/* Whether a peer that takes nothing in op may have its flag later, in a packet with other frames.
  *
- * That is sound while this rank is outside of the library, too: its call has ended then, so it has
- * seen the flag of the root or of all, and whoever disagrees with this rank disagrees with that
- * one. A rank that gives to a root ends without that, and puts nothing off; nor do ranks that share
- * processors: a rank that has less to do goes to sleep earlier, and waking up takes longer than a
- * flag. */
-static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_taken)
+ * Worth while where other frames went to that peer lately, or where the peer's own bytes come in
+ * several packets, which the system acknowledges anyhow. (It acknowledges a single packet more
+ * cheaply with a flag than without.) Not where ranks share processors: a peer that sleeps takes
+ * longer to wake than a flag to send.
+ *
+ * Allowed in a blocking call that takes from the root or from all. When such a call ends, this rank
+ * agrees with the root or with all. A peer that disagrees with this rank then disagrees with one of
+ * those, too, and finds it by their flags. */
+static bool may_delay_flag(const coll_op *op, int peer)
 {
     const coll_comm *comm = op->comm;
-    coll_net_comm *link = comm->net;
-    const bool lately = op->sequence - link->gave[peer] < COLL_FLAGS_KEPT;
-    if (is_taken) {
-        link->gave[peer] = op->sequence;
-    } else if (op == comm->blocking && comm->context->spins > 0 &&
-               op->shape.take != COLL_TAKE_NOTHING && op->protocol == COLL_PROTOCOL_INLINE &&
-               op->sequence - link->let_go[peer] < COLL_FLAGS_KEPT &&
-               (lately || comes_in_several(op, peer))) {
-        return COLL_NET_IDLY;
+    const coll_net_comm *link = comm->net;
+    const bool is_worth =
+        op->sequence - link->gave[peer] < COLL_FLAGS_KEPT || comes_in_several(op, peer);
+    return is_worth && comm->context->spins > 0 && op == comm->blocking &&
+           op->shape.take != COLL_TAKE_NOTHING && op->protocol == COLL_PROTOCOL_INLINE &&
+           op->sequence - link->let_go[peer] < COLL_FLAGS_KEPT;
+}
+
+/* A flag whose payload is taken leaves at once; others with what follows in this turn, for instance
+ * the data of a plan. */
+static coll_net_when when_to_send_flag(const coll_op *op, int peer, bool is_taken)
+{
+    coll_net_comm *link = op->comm->net;
+    if (!is_taken && may_delay_flag(op, peer)) {
+        return COLL_NET_IDLE;
     }
     link->let_go[peer] = op->sequence;
-    if (op->protocol != COLL_PROTOCOL_INLINE) {
-        return COLL_NET_AHEAD;
+    if (is_taken) {
+        link->gave[peer] = op->sequence;
     }
-    return is_taken ? COLL_NET_NOW : COLL_NET_SOON;
+    return is_taken && op->protocol == COLL_PROTOCOL_INLINE ? COLL_NET_NOW : COLL_NET_THIS_TURN;
 }
 
 void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes)
@@ -162,16 +166,6 @@ bool coll_net_may_post(const coll_op *op)
     }
     link->least = least;
     return op->sequence <= least + COLL_UNDERWAY_MAX;
-}
-
-/* While one peer is waited for, the flag of another may show something else already. */
-void coll_net_watch(coll_op *op)
-{
-    coll_op *first = op->comm->head;
-    const bool shown = first != NULL && first->stage != COLL_STAGE_QUEUED;
-    for (int rank = 0; shown && rank < op->comm->size; rank++) {
-        (void)coll_op_sees(first, rank);
-    }
 }
 
 bool coll_net_awaits(const coll_op *op, int peer)

@@ -67,12 +67,11 @@ typedef struct coll_net_frames {
     const void *bodies;
 } coll_net_frames;
 
-/* When frames are to leave. */
+/* When frames are to leave. Frames that are kept are coalesced with those that leave next. */
 typedef enum coll_net_when {
     COLL_NET_NOW = 0,
-    COLL_NET_AHEAD, /* the next ones follow in this turn, and go before anything is read */
-    COLL_NET_SOON,  /* with the next ones, or by the table's push: in this turn in any case */
-    COLL_NET_IDLY,  /* with the next ones, or when there is nothing else to do */
+    COLL_NET_THIS_TURN, /* at the end of this turn: by the table's push */
+    COLL_NET_IDLE,      /* when there is nothing else to do */
 } coll_net_when;
 
 /* How frames travel. Ranks are those of the context. */
@@ -161,18 +160,15 @@ void coll_net_look(coll_context *context);
 /* Says goodbye to all. */
 void coll_net_farewell(coll_context *context);
 
+extern const coll_notice_table coll_net_notices;
+
 /* The transport table's functions for communicators, flags and streams. */
 coll_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr);
 void coll_net_comm_close(coll_comm *comm);
 bool coll_net_may_post(const coll_op *op);
 void coll_net_post(coll_op *op, const void *payload, size_t payload_bytes);
 bool coll_net_has_given(const coll_op *op);
-void coll_net_watch(coll_op *op);
 bool coll_net_awaits(const coll_op *op, int peer);
-void coll_net_send_failure(coll_comm *comm);
-void coll_net_finalize(coll_comm *comm);
-void coll_net_show_waits(coll_comm *comm, uint64_t waits);
-uint64_t coll_net_waits_of(const coll_comm *comm, int peer);
 size_t coll_net_send_from(coll_comm *comm, int peer, int channel, const void *data,
                           size_t size_bytes);
 void *coll_net_send_begin(coll_comm *comm, int peer, int channel, size_t size_bytes);

@@ -35,7 +35,7 @@ void coll_net_send_frame(coll_comm *comm, int peer, coll_frame_head *head, const
 {
     const coll_net *net = coll_net_of(comm->context);
     const coll_net_frames frame = {.heads = head, .count = 1, .bodies = body};
-    fill_head(comm, peer, head, when != COLL_NET_IDLY);
+    fill_head(comm, peer, head, when != COLL_NET_IDLE);
     net->links->send(comm->context, comm->ranks[peer], &frame, when);
     if (head->kind == COLL_FRAME_FLAG) {
         coll_net_comm *link = comm->net;
@@ -139,7 +139,7 @@ void coll_net_receive_end(coll_comm *comm, int peer, int channel)
     stream->taken++;
     if (stream->taken - stream->credit_sent >= CREDIT_STEP) {
         coll_frame_head head = {.kind = COLL_FRAME_CREDIT};
-        coll_net_send_frame(comm, peer, &head, NULL, COLL_NET_SOON);
+        coll_net_send_frame(comm, peer, &head, NULL, COLL_NET_THIS_TURN);
     }
 }
 

@@ -1,5 +1,5 @@
-/* One TCP connection after its handshake: sends frames with scatter-gather calls and tags, and
- * reads frames to where they belong. Made by links.c, driven by tcp.c. */
+/* One TCP connection after its handshake: its life, and sending frames with scatter-gather calls
+ * and tags. conn_read.c reads. Made by links.c, driven by tcp.c. */
 #include "transport/tcp/conn.h"
 #include "ringfence/coll_error.h"
 
@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 enum {
-    READS_PER_CALL = 16,
     SEND_BYTES = 256 * 1024,
     GATHER_BYTES = 1536, /* copying so much is cheaper than telling the kernel of several parts */
     FAILURE_BYTES = COLL_FRAME_HEAD_BYTES + COLL_FRAME_REASON_BYTES + COLL_SEAL_TAG_BYTES,
@@ -62,13 +61,13 @@ coll_status coll_conn_create(int fd, int peer, const coll_seal *in, const coll_s
     return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a connection");
 }
 
-static void hang_up(coll_conn *conn)
+void coll_conn_hang_up(coll_conn *conn)
 {
     if (conn->fd >= 0) {
         (void)close(conn->fd);
         conn->fd = -1;
     }
-    conn->write_closed = true;
+    conn->state = COLL_CONN_CLOSED;
     conn->backlog_begin = 0;
     conn->backlog_end = 0;
 }
@@ -78,7 +77,7 @@ void coll_conn_destroy(coll_conn *conn)
     if (conn == NULL) {
         return;
     }
-    hang_up(conn);
+    coll_conn_hang_up(conn);
     coll_seal_wipe(&conn->in);
     coll_seal_wipe(&conn->out);
     free(conn->scratch);
@@ -149,7 +148,7 @@ static size_t push(coll_conn *conn, const struct iovec *parts, int count, bool m
                           : sendmsg(conn->fd, &message, flags);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM) {
-        conn->write_closed = true;
+        coll_conn_close_write(conn);
     }
     conn->gone_bytes += sent > 0 ? (size_t)sent : 0;
     return sent > 0 ? (size_t)sent : 0;
@@ -203,7 +202,7 @@ static void keep(coll_conn *conn, const struct iovec *parts, int count, size_t s
 static void drop_kept(coll_conn *conn, size_t size_bytes)
 {
     conn->backlog_begin += size_bytes;
-    if (conn->write_closed || conn->backlog_begin == conn->backlog_end) {
+    if (!coll_conn_writes(conn) || conn->backlog_begin == conn->backlog_end) {
         conn->backlog_begin = 0;
         conn->backlog_end = 0;
     }
@@ -227,7 +226,7 @@ static void send_parts(coll_conn *conn, struct iovec *parts, int count, coll_net
     sent = part == PUSH_ALL ? push_apart(conn, begin, used)
                             : push(conn, begin, used, part == PUSH_MORE_FOLLOWS);
     conn->held = false;
-    if (conn->write_closed) {
+    if (!coll_conn_writes(conn)) {
         drop_kept(conn, 0);
         return;
     }
@@ -286,11 +285,11 @@ static bool make_room_for(coll_conn *conn, const coll_net_frames *frames)
 void coll_conn_send(coll_context *context, coll_conn *conn, const coll_net_frames *frames,
                     coll_net_when when)
 {
-    if (!conn->write_closed && !make_room_for(conn, frames)) {
+    if (coll_conn_writes(conn) && !make_room_for(conn, frames)) {
         coll_net_fail_peer(context, conn->peer, "could not be sent to: no memory");
         return; /* nothing of them has gone: the peer is sent the reason in the next frame */
     }
-    for (int first = 0; first < frames->count && !conn->write_closed;) {
+    for (int first = 0; first < frames->count && coll_conn_writes(conn);) {
         struct iovec parts[1 + 3 * COLL_FRAMES_AT_ONCE];
         uint8_t tags[COLL_FRAMES_AT_ONCE][COLL_SEAL_TAG_BYTES];
         const int count = seal_frames(conn, frames, first, parts + 1, tags);
@@ -306,198 +305,11 @@ bool coll_conn_flush(coll_conn *conn)
 {
     struct iovec part = {.iov_base = conn->backlog + conn->backlog_begin,
                          .iov_len = coll_conn_backlog(conn)};
-    if (part.iov_len == 0 || conn->write_closed) {
+    if (part.iov_len == 0 || !coll_conn_writes(conn)) {
         return false;
     }
     const size_t sent = push(conn, &part, 1, false);
     conn->held = false;
     drop_kept(conn, sent);
     return sent > 0;
-}
-
-/* A frame that is not the next one the peer has sealed. */
-static void refuse(coll_context *context, coll_conn *conn, const char *what)
-{
-    coll_net_fail_peer(context, conn->peer, what);
-    conn->read_closed = true; /* open still: the peer is being sent the reason */
-}
-
-static bool begin_frame(coll_context *context, coll_conn *conn)
-{
-    memcpy(&conn->head, conn->stage + conn->stage_begin, sizeof conn->head);
-    conn->stage_begin += sizeof conn->head;
-    const uint64_t number = conn->head.number;
-    if (number != conn->received) {
-        char what[160];
-        (void)snprintf(what, sizeof what, "sent frame %llu where frame %llu was due: %s",
-                       (unsigned long long)number, (unsigned long long)conn->received,
-                       number < conn->received ? "it was replayed"
-                                               : "frames were reordered, or one was lost");
-        refuse(context, conn, what);
-        return false;
-    }
-    conn->verdict = coll_net_find_body(context, conn->peer, &conn->head, conn->scratch, &conn->body,
-                                       &conn->owner);
-    if (conn->head.body_bytes > COLL_FRAME_BODY_BYTES_MAX) {
-        refuse(context, conn, "sent a frame of no size: it was altered on its way, or broken");
-        return false;
-    }
-    /* Whether the head is the peer's own doing is known when all of the frame is here. */
-    if (conn->verdict != COLL_NET_TAKE) {
-        conn->body = conn->scratch;
-        conn->owner = NULL;
-    }
-    conn->got_bytes = 0;
-    conn->in_body = true;
-    return true;
-}
-
-/* What comes next is likely to be what came last. A copy of 32 KiB costs less than a second call:
- * both may have to acknowledge something. */
-static void note_burst(coll_conn *conn)
-{
-    const size_t frame_bytes =
-        sizeof conn->head + conn->head.body_bytes + coll_seal_tag_bytes(&conn->in);
-    if (conn->head.kind == COLL_FRAME_FLAG) {
-        conn->burst_bytes = frame_bytes;
-    } else if (conn->burst_bytes + frame_bytes <= COLL_CONN_BURST_BYTES) {
-        conn->burst_bytes += frame_bytes;
-    }
-}
-
-static bool end_frame(coll_context *context, coll_conn *conn, const uint8_t *tag)
-{
-    if (!coll_seal_open(&conn->in, &conn->head, conn->body, tag)) {
-        char what[96];
-        (void)snprintf(what, sizeof what, "sent frame %llu, and it was altered on its way",
-                       (unsigned long long)conn->received);
-        refuse(context, conn, what);
-        return false;
-    }
-    if (conn->verdict == COLL_NET_BAD) {
-        refuse(context, conn, "broke the protocol");
-        return false;
-    }
-    note_burst(conn);
-    conn->received++;
-    conn->in_body = false;
-    conn->owner = NULL;
-    if (conn->verdict == COLL_NET_TAKE &&
-        !coll_net_commit(context, conn->peer, &conn->head, conn->body)) {
-        conn->read_closed = true;
-        return false;
-    }
-    return true;
-}
-
-/* Takes what the stage has of the frame's body, or the frame itself where all of it is there and
- * belongs nowhere else; false when the connection is no more. *whole: the frame has ended. */
-static bool take_part(coll_context *context, coll_conn *conn, bool *whole)
-{
-    const size_t tag_bytes = coll_seal_tag_bytes(&conn->in);
-    const size_t here = conn->stage_end - conn->stage_begin;
-    const size_t missing = conn->head.body_bytes - conn->got_bytes;
-    const size_t part = here < missing ? here : missing;
-    *whole = here - part >= tag_bytes && part == missing;
-    if (*whole && conn->body == conn->scratch && conn->got_bytes == 0) {
-        conn->body = conn->stage + conn->stage_begin;
-    } else if (part > 0) {
-        memcpy(conn->body + conn->got_bytes, conn->stage + conn->stage_begin, part);
-    }
-    conn->got_bytes += part;
-    conn->stage_begin += part;
-    if (!*whole) {
-        return true;
-    }
-    conn->stage_begin += tag_bytes;
-    return end_frame(context, conn, conn->stage + conn->stage_begin - tag_bytes);
-}
-
-/* All frames that are whole; false when the connection is no more. */
-static bool parse(coll_context *context, coll_conn *conn)
-{
-    bool whole = true;
-    while (whole) {
-        if (!conn->in_body) {
-            if (conn->stage_end - conn->stage_begin < sizeof conn->head) {
-                return true;
-            }
-            if (!begin_frame(context, conn)) {
-                return false;
-            }
-        }
-        if (!take_part(context, conn, &whole)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Reads once; 0 when there is nothing (or no more), else how many bytes of what was asked came. */
-static size_t read_once(coll_context *context, coll_conn *conn, size_t *asked)
-{
-    struct iovec parts[2];
-    int count = 0;
-    *asked = 0;
-    if (conn->stage_begin > 0) {
-        memmove(conn->stage, conn->stage + conn->stage_begin, conn->stage_end - conn->stage_begin);
-        conn->stage_end -= conn->stage_begin;
-        conn->stage_begin = 0;
-    }
-    const size_t missing = conn->in_body ? conn->head.body_bytes - conn->got_bytes : 0;
-    if (missing > 0) {
-        parts[count++] =
-            (struct iovec){.iov_base = conn->body + conn->got_bytes, .iov_len = missing};
-    }
-    const size_t room = sizeof conn->stage - conn->stage_end;
-    const size_t due = COLL_CONN_ASK_BYTES + (conn->in_body ? 0 : conn->burst_bytes);
-    parts[count++] = (struct iovec){.iov_base = conn->stage + conn->stage_end,
-                                    .iov_len = due < room ? due : room};
-    *asked = missing + parts[count - 1].iov_len;
-    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    ssize_t got = -1;
-    do {
-        got = count == 1 ? recv(conn->fd, parts->iov_base, parts->iov_len, MSG_DONTWAIT)
-                         : recvmsg(conn->fd, (struct msghdr *)(uintptr_t)&message, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
-    if (got <= 0) {
-        if (got == 0 || (errno != EAGAIN && errno != ENOMEM)) {
-            coll_net_lost(context, conn->peer,
-                          got == 0 ? "closed by the other side" : strerror(errno));
-            hang_up(conn);
-        }
-        return 0;
-    }
-    const size_t to_body = (size_t)got < missing ? (size_t)got : missing;
-    conn->got_bytes += to_body;
-    conn->stage_end += (size_t)got - to_body;
-    return (size_t)got;
-}
-
-bool coll_conn_receive(coll_context *context, coll_conn *conn)
-{
-    bool moved = false;
-    for (int i = 0; i < READS_PER_CALL && coll_conn_listens(conn); i++) {
-        size_t asked = 0;
-        const size_t got = read_once(context, conn, &asked);
-        if (got == 0) {
-            moved = moved || conn->fd < 0;
-            break;
-        }
-        moved = true;
-        if (!parse(context, conn) || got < asked) {
-            break;
-        }
-    }
-    return moved;
-}
-
-void coll_conn_forget(coll_conn *conn, const coll_comm *comm)
-{
-    if (conn->in_body && conn->owner == comm) {
-        memcpy(conn->scratch, conn->body, conn->got_bytes);
-        conn->body = conn->scratch;
-        conn->owner = NULL;
-        conn->verdict = COLL_NET_DROP;
-    }
 }

@@ -24,11 +24,20 @@ enum {
     COLL_CONN_BACKLOG_BYTES = 256 * 1024, /* above this no data frame is added */
 };
 
+typedef enum coll_conn_state {
+    COLL_CONN_OPEN = 0,
+    COLL_CONN_READ_CLOSED,  /* the peer sent what it must not: nothing more is read, but it is sent
+                               the reason */
+    COLL_CONN_WRITE_CLOSED, /* a send failed: nothing more is sent; reading finds the end */
+    COLL_CONN_CLOSED,       /* neither */
+} coll_conn_state;
+
 typedef struct coll_conn {
     coll_seal in;
     coll_seal out;
     int fd;
     int peer; /* context rank */
+    coll_conn_state state;
 
     uint64_t received; /* frames */
     coll_frame_head head;
@@ -50,8 +59,6 @@ typedef struct coll_conn {
     bool held;              /* what was kept waits to be coalesced until the end of this turn */
     size_t packet_bytes;    /* what the system sends as one at most; 0: unknown */
     size_t short_bytes_max; /* of a last packet: so much need not be acknowledged at once */
-    bool write_closed;      /* nothing can be sent any more */
-    bool read_closed;       /* nothing more is read */
 } coll_conn;
 
 /* Takes over a connected, non-blocking socket. On failure the socket is closed. */
@@ -75,10 +82,29 @@ bool coll_conn_receive(coll_context *context, coll_conn *conn);
 /* comm goes: what is still on its way to it goes to the scratch. */
 void coll_conn_forget(coll_conn *conn, const coll_comm *comm);
 
+/* Closes the socket. */
+void coll_conn_hang_up(coll_conn *conn);
+
 /* Whether there is anything to read for. */
-static inline bool coll_conn_listens(const coll_conn *conn)
+static inline bool coll_conn_reads(const coll_conn *conn)
 {
-    return conn->fd >= 0 && !conn->read_closed;
+    return conn->state == COLL_CONN_OPEN || conn->state == COLL_CONN_WRITE_CLOSED;
+}
+
+/* Whether anything can be sent. */
+static inline bool coll_conn_writes(const coll_conn *conn)
+{
+    return conn->state == COLL_CONN_OPEN || conn->state == COLL_CONN_READ_CLOSED;
+}
+
+static inline void coll_conn_close_read(coll_conn *conn)
+{
+    conn->state = coll_conn_writes(conn) ? COLL_CONN_READ_CLOSED : COLL_CONN_CLOSED;
+}
+
+static inline void coll_conn_close_write(coll_conn *conn)
+{
+    conn->state = coll_conn_reads(conn) ? COLL_CONN_WRITE_CLOSED : COLL_CONN_CLOSED;
 }
 
 static inline size_t coll_conn_backlog(const coll_conn *conn)

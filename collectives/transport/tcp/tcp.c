@@ -39,10 +39,9 @@ static void tcp_send(coll_context *context, int peer, const coll_net_frames *fra
 {
     coll_tcp *tcp = tcp_of(context);
     coll_conn_send(context, tcp->connections[peer], frames, when);
-    tcp->holds = tcp->holds || when == COLL_NET_SOON || when == COLL_NET_AHEAD;
-    tcp->leads = tcp->leads || when == COLL_NET_AHEAD;
-    if (when == COLL_NET_IDLY) {
-        tcp->keeps = true;
+    tcp->keeps_for_turn = tcp->keeps_for_turn || when == COLL_NET_THIS_TURN;
+    if (when == COLL_NET_IDLE) {
+        tcp->keeps_for_idle = true;
         tcp->polls = 0;
     }
 }
@@ -67,7 +66,7 @@ static uint64_t tcp_handed(coll_context *context, int peer)
 static bool tcp_has_gone(coll_context *context, int peer, uint64_t bytes)
 {
     const coll_conn *conn = tcp_of(context)->connections[peer];
-    return conn->gone_bytes >= bytes || conn->write_closed;
+    return conn->gone_bytes >= bytes || !coll_conn_writes(conn);
 }
 
 static bool tcp_deliver(coll_context *context, int peer)
@@ -75,8 +74,9 @@ static bool tcp_deliver(coll_context *context, int peer)
     coll_conn *conn = tcp_of(context)->connections[peer];
     int unanswered = 0;
     (void)coll_conn_flush(conn);
-    return conn->write_closed || (coll_conn_backlog(conn) == 0 &&
-                                  (ioctl(conn->fd, SIOCOUTQ, &unanswered) != 0 || unanswered == 0));
+    return !coll_conn_writes(conn) ||
+           (coll_conn_backlog(conn) == 0 &&
+            (ioctl(conn->fd, SIOCOUTQ, &unanswered) != 0 || unanswered == 0));
 }
 
 static void tcp_forget(coll_context *context, coll_comm *comm)
@@ -102,7 +102,7 @@ static int readable(const coll_tcp *tcp, int *ranks)
     int count = 0;
     for (int i = 0; i < tcp->peer_count; i++) {
         const coll_conn *conn = tcp->connections[tcp->peers[i]];
-        items[i] = (struct pollfd){.fd = coll_conn_listens(conn) ? conn->fd : -1, .events = POLLIN};
+        items[i] = (struct pollfd){.fd = coll_conn_reads(conn) ? conn->fd : -1, .events = POLLIN};
     }
     if (poll(items, (nfds_t)tcp->peer_count, 0) <= 0) {
         return 0;
@@ -124,15 +124,14 @@ static void flush_held(coll_tcp *tcp)
             (void)coll_conn_flush(conn);
         }
     }
-    tcp->holds = false;
-    tcp->leads = false;
-    tcp->keeps = false;
+    tcp->keeps_for_turn = false;
+    tcp->keeps_for_idle = false;
 }
 
 void coll_tcp_push(coll_context *context)
 {
     coll_tcp *tcp = tcp_of(context);
-    if (tcp->holds) {
+    if (tcp->keeps_for_turn) {
         flush_held(tcp);
     }
 }
@@ -144,9 +143,6 @@ bool coll_tcp_poll(coll_context *context)
     const int *here = tcp->peers;
     int count = tcp->peer_count;
     bool moved = false;
-    if (tcp->leads) {
-        return false; /* what an operation begins with goes first */
-    }
     if (count > DIRECT_PEERS) {
         count = readable(tcp, ranks);
         here = ranks;
@@ -159,7 +155,7 @@ bool coll_tcp_poll(coll_context *context)
         coll_conn *conn = tcp->connections[tcp->peers[i]];
         moved = (!conn->held && coll_conn_backlog(conn) > 0 && coll_conn_flush(conn)) || moved;
     }
-    if (tcp->keeps && ++tcp->polls > KEEP_POLLS) {
+    if (tcp->keeps_for_idle && ++tcp->polls > KEEP_POLLS) {
         flush_held(tcp);
     }
     if (tcp->net.watchful) {
@@ -179,7 +175,7 @@ void coll_tcp_sleep(coll_context *context, bool (*changed)(coll_context *context
     flush_held(tcp);
     for (int i = 0; i < tcp->peer_count; i++) {
         const coll_conn *conn = tcp->connections[tcp->peers[i]];
-        if (coll_conn_listens(conn)) {
+        if (coll_conn_reads(conn)) {
             items[count++] = (struct pollfd){
                 .fd = conn->fd,
                 .events = (short)(POLLIN | (coll_conn_backlog(conn) > 0 ? POLLOUT : 0))};
@@ -230,7 +226,7 @@ coll_status coll_tcp_open(coll_context *context, const coll_context_options *opt
 static bool has_unsent(const coll_tcp *tcp, const coll_conn *conn)
 {
     int unsent = 0;
-    if (conn->fd < 0 || conn->write_closed || tcp->net.left[conn->peer]) {
+    if (!coll_conn_writes(conn) || tcp->net.left[conn->peer]) {
         return false;
     }
     return coll_conn_backlog(conn) > 0 ||
@@ -255,7 +251,9 @@ static bool flush_step(coll_tcp *tcp)
     }
     if (count > 0 && poll(items, count, FLUSH_STEP_MS) > 0) {
         for (nfds_t i = 0; i < count; i++) {
-            waiting[i]->write_closed |= (items[i].revents & (POLLERR | POLLHUP)) != 0;
+            if ((items[i].revents & (POLLERR | POLLHUP)) != 0) {
+                coll_conn_close_write(waiting[i]);
+            }
         }
     }
     return count > 0;
@@ -309,9 +307,15 @@ static coll_status open_all(coll_context *context, const coll_context_options *o
     return coll_tcp_open(context, options, wanted, deadline_ns, reterr);
 }
 
+static const coll_socket_table tcp_sockets = {.poll = coll_tcp_poll, .push = coll_tcp_push};
+
+static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake = coll_tcp_wake};
+
 const coll_transport_table coll_tcp_transport = {
     .transport = COLL_TRANSPORT_TCP,
-    .shares_memory = false,
+    .notices = &coll_net_notices,
+    .sockets = &tcp_sockets,
+    .sleep = &tcp_sleep_table,
     .open = open_all,
     .close = coll_tcp_close,
     .comm_open = coll_net_comm_open,
@@ -319,22 +323,13 @@ const coll_transport_table coll_tcp_transport = {
     .may_post = coll_net_may_post,
     .post = coll_net_post,
     .has_given = coll_net_has_given,
-    .watch = coll_net_watch,
     .awaits = coll_net_awaits,
-    .send_failure = coll_net_send_failure,
-    .show_waits = coll_net_show_waits,
-    .waits_of = coll_net_waits_of,
-    .finalize = coll_net_finalize,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,
     .receive_into = coll_net_receive_into,
     .receive_begin = coll_net_receive_begin,
     .receive_end = coll_net_receive_end,
-    .poll = coll_tcp_poll,
-    .push = coll_tcp_push,
-    .sleep = coll_tcp_sleep,
-    .wake = coll_tcp_wake,
     .arena_open = coll_net_arena_open,
     .arena_close = coll_net_arena_close,
 };

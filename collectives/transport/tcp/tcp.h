@@ -10,11 +10,10 @@ typedef struct coll_tcp {
     coll_conn *connections[COLL_RANKS_MAX];
     int peers[COLL_RANKS_MAX]; /* context ranks with a connection */
     int peer_count;
-    int wake_fd; /* an eventfd: ends a sleep */
-    bool holds;  /* some connection may keep frames to coalesce them, until the end of this turn, */
-    bool leads;  /* with more to follow before anything is read, */
-    bool keeps;  /* or until there is nothing else to do */
-    int polls;   /* since then */
+    int wake_fd;         /* an eventfd: ends a sleep */
+    bool keeps_for_turn; /* some connection keeps frames until the end of this turn, */
+    bool keeps_for_idle; /* or until there is nothing else to do */
+    int polls;           /* since then */
 } coll_tcp;
 
 extern const coll_transport_table coll_tcp_transport;

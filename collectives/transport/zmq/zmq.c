@@ -47,8 +47,8 @@ typedef struct zmq_state {
     coll_net net; /* first: context->net points here */
     coll_zmq_links links;
     zmq_peer peers[COLL_RANKS_MAX]; /* by context rank */
-    bool keeping;                   /* for some peer, until the end of this turn, */
-    bool keeping_idly;              /* or until there is nothing else to do, */
+    bool keeps_for_turn;            /* for some peer, until the end of this turn, */
+    bool keeps_for_idle;            /* or until there is nothing else to do, */
     int polls;                      /* so many since */
     int64_t monitor_ns;             /* when the monitors are to be asked again */
     zmq_loan *loans;                /* that are not in use */
@@ -104,9 +104,9 @@ static void link_send(coll_context *context, int rank, const coll_net_frames *fr
         number_frames(peer, frames);
         coll_zmq_frames_write(frames, peer->kept + peer->kept_bytes);
         peer->kept_bytes += bytes;
-        state->keeping = state->keeping || when != COLL_NET_IDLY;
-        if (when == COLL_NET_IDLY) {
-            state->keeping_idly = true;
+        state->keeps_for_turn = state->keeps_for_turn || when != COLL_NET_IDLE;
+        if (when == COLL_NET_IDLE) {
+            state->keeps_for_idle = true;
             state->polls = 0;
         }
         return;
@@ -137,13 +137,13 @@ static void send_kept(coll_context *context)
             (void)send_message(context, rank, &none);
         }
     }
-    state->keeping = false;
-    state->keeping_idly = false;
+    state->keeps_for_turn = false;
+    state->keeps_for_idle = false;
 }
 
 static void net_push(coll_context *context)
 {
-    if (state_of(context)->keeping) {
+    if (state_of(context)->keeps_for_turn) {
         send_kept(context);
     }
 }
@@ -331,7 +331,7 @@ static bool net_poll_sockets(coll_context *context)
             coll_net_lost(context, rank, "it takes nothing any more");
         }
     }
-    if (state->keeping_idly && ++state->polls > KEEP_POLLS) {
+    if (state->keeps_for_idle && ++state->polls > KEEP_POLLS) {
         send_kept(context);
     }
     if (state->net.watchful) {
@@ -426,9 +426,15 @@ static void net_close_context(coll_context *context)
     context->net = NULL;
 }
 
+static const coll_socket_table zmq_sockets = {.poll = net_poll_sockets, .push = net_push};
+
+static const coll_sleep_table zmq_sleep_table = {.sleep = net_sleep, .wake = net_wake};
+
 const coll_transport_table coll_zmq_transport = {
     .transport = COLL_TRANSPORT_ZMQ,
-    .shares_memory = false,
+    .notices = &coll_net_notices,
+    .sockets = &zmq_sockets,
+    .sleep = &zmq_sleep_table,
     .has_threads = true,
     .open = net_open_context,
     .close = net_close_context,
@@ -436,22 +442,13 @@ const coll_transport_table coll_zmq_transport = {
     .comm_close = coll_net_comm_close,
     .may_post = coll_net_may_post,
     .post = coll_net_post,
-    .watch = coll_net_watch,
     .awaits = coll_net_awaits,
-    .send_failure = coll_net_send_failure,
-    .show_waits = coll_net_show_waits,
-    .waits_of = coll_net_waits_of,
-    .finalize = coll_net_finalize,
     .send_begin = coll_net_send_begin,
     .send_end = coll_net_send_end,
     .send_from = coll_net_send_from,
     .receive_into = coll_net_receive_into,
     .receive_begin = coll_net_receive_begin,
     .receive_end = coll_net_receive_end,
-    .poll = net_poll_sockets,
-    .push = net_push,
-    .sleep = net_sleep,
-    .wake = net_wake,
     .arena_open = coll_net_arena_open,
     .arena_close = coll_net_arena_close,
 };

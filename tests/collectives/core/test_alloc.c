@@ -1,5 +1,6 @@
 /* No allocation in the repeated start of an operation, and a context that moves from one thread to
- * another. The build sends libcoll's malloc, calloc and realloc through the counters here. */
+ * another. The build sends libcoll's malloc, calloc, realloc and aligned_alloc through the counters
+ * here. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
@@ -32,6 +35,12 @@ void *__wrap_realloc(void *memory, size_t size)
 {
     atomic_fetch_add(&allocations, 1);
     return __real_realloc(memory, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __real_aligned_alloc(alignment, size);
 }
 
 enum { KINDS = 8, COUNTS = 2, ALGORITHMS = 7, OPS = KINDS * COUNTS * ALGORITHMS, ROOM = 60000 };

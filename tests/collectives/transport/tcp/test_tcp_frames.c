@@ -30,7 +30,8 @@ static void coalescing_keeps_the_order(void **state)
 {
     (void)state;
     enum { FRAME = COLL_FRAME_HEAD_BYTES + 8 };
-    static const coll_net_when when[] = {COLL_NET_SOON, COLL_NET_IDLY, COLL_NET_NOW, COLL_NET_IDLY};
+    static const coll_net_when when[] = {COLL_NET_THIS_TURN, COLL_NET_IDLE, COLL_NET_NOW,
+                                         COLL_NET_IDLE};
     uint8_t wire[4 * FRAME + 1];
     size_t got = 0;
     tcp_peer *p = tcp_peer_open(COLL_TCP_AUTH_OFF);
@@ -119,7 +120,7 @@ static void a_short_rest_goes_apart(void **state)
     p->here.conn->packet_bytes = 300;
     p->here.conn->short_bytes_max = 250;
     for (uint32_t body = 1; body <= BODY_MAX; body++) {
-        const coll_net_when when = body % 2 == 0 ? COLL_NET_SOON : COLL_NET_NOW;
+        const coll_net_when when = body % 2 == 0 ? COLL_NET_THIS_TURN : COLL_NET_NOW;
         for (int i = 0; i < 2; i++) { /* the first alone, or kept for the second */
             coll_frame_head head = {.magic = COLL_FRAME_MAGIC,
                                     .kind = COLL_FRAME_DATA,
@@ -201,7 +202,7 @@ static void no_memory_to_receive_is_told(void **state)
     no_memory = false;
     assert_int_equal(p->here.core.comm.failure.status, COLL_ERR_MEMORY);
     assert_false(other.failed);
-    assert_true(coll_conn_listens(p->here.conn));
+    assert_true(coll_conn_reads(p->here.conn));
     tcp_peer_close(p);
 }
 

@@ -139,7 +139,7 @@ static void send_step(transfer *t, conn_stage *from)
         coll_frame_head head = {.kind = COLL_FRAME_FLAG,
                                 .body_bytes = (uint32_t)(COLL_FRAME_FLAG_BYTES + t->payload_bytes)};
         coll_net_send_frame(&from->core.comm, STAGE_PEER, &head, body,
-                            draw(2) == 0 ? COLL_NET_SOON : COLL_NET_NOW);
+                            draw(2) == 0 ? COLL_NET_THIS_TURN : COLL_NET_NOW);
         t->shown = true;
         return;
     }
