@@ -146,7 +146,7 @@ coll_status bench_check_files(const bench_options *options, coll_error *reterr)
             continue;
         }
         if (stat(paths[i], &there) == 0 && S_ISDIR(there.st_mode)) {
-            return coll_fail(reterr, COLL_ERR_INVALID, "%s is a folder", paths[i]);
+            return coll_fail(reterr, COLL_ERR_INVALID, "%s is a directory", paths[i]);
         }
         if (stat(paths[i], &there) == 0 && S_ISFIFO(there.st_mode)) {
             continue; /* opened once, or its reader sees an end before the results */

@@ -47,11 +47,11 @@ static void check_column(const json_t *row, const char *name)
 static void test_json(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     char line[512];
     json_error_t problem;
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "out.json");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "out.json");
     (void)snprintf(line, sizeof line, "all_reduce -b 8 -e 512 -f 8 -n 10 -o avg -J %s", path);
     assert_int_equal(run(line, NULL), 0);
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
@@ -72,7 +72,7 @@ static void test_json(void **state)
     check_column(row, "out_of_place");
     check_column(row, "in_place");
     json_decref(root);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 static void test_every_kind(void **state)
@@ -175,17 +175,17 @@ static void test_interface(void **state)
 static void test_plot(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     char line[512];
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "out.svg");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "out.svg");
     (void)snprintf(line, sizeof line, "all_gather -b 8 -e 512 -f 8 -n 3 --plot %s", path);
     assert_int_equal(run(line, NULL), 0);
     assert_int_equal(access(path, R_OK), 0);
     (void)snprintf(line, sizeof line, "all_gather -b 8 -e 8 -n 3 --ranks 4 --plot %s", path);
     assert_int_equal(run(line, NULL), 1); /* rounded down to nothing */
     assert_string_equal(program.text[TEST_STDERR], "coll-bench: error: no plot: all sizes are 0\n");
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* Every algorithm at every size, one of them chosen for each. */

@@ -164,16 +164,16 @@ static void test_file_text(void **state)
 static void test_file_has_points(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     coll_error error;
     base_error failure;
     coll_costs costs;
     bool found = false;
     void *text = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&folder);
-    test_use_comma_locale(&folder);
-    const char *path = test_directory_path(&folder, "costs");
+    test_directory_make(&directory);
+    test_use_comma_locale(&directory);
+    const char *path = test_directory_path(&directory, "costs");
     assert_ok(coll_tune_file_write(path, "k", &slow_between, &error), &error);
     assert_ok(coll_tune_file_read(path, "k", &costs, &found, &error), &error);
     assert_non_null(setlocale(LC_ALL, "C"));
@@ -181,7 +181,7 @@ static void test_file_has_points(void **state)
     assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
     assert_non_null(strstr(text, "inside_message_us 0.5\n"));
     free(text);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 typedef struct cached {
@@ -237,12 +237,12 @@ static void change_start(const char *path, int start_us)
 static void test_file_is_used(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     base_error failure;
     void *text = NULL;
     size_t size_bytes = 0;
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "costs");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "costs");
     create_contexts((cached){.path = path}, COLL_TRANSPORT_ZMQ);
     change_start(path, 4321);
     create_contexts((cached){.path = path, .start_us = 4321}, COLL_TRANSPORT_ZMQ);
@@ -251,10 +251,10 @@ static void test_file_is_used(void **state)
     assert_ok(base_file_read(path, 4096, &text, &size_bytes, &failure), &failure);
     assert_string_equal(text, "mine\n");
     free(text);
-    create_contexts(
-        (cached){.path = test_directory_path(&folder, "no/such/folder"), .status = COLL_ERR_IO},
-        COLL_TRANSPORT_ZMQ);
-    test_directory_remove(&folder);
+    create_contexts((cached){.path = test_directory_path(&directory, "no/such/directory"),
+                             .status = COLL_ERR_IO},
+                    COLL_TRANSPORT_ZMQ);
+    test_directory_remove(&directory);
 }
 
 /* The environment names a file where the program does not; an empty name is none. */
@@ -262,10 +262,10 @@ static void test_environment_names_file(void **state)
 {
     (void)state;
     static const char variable[] = "RINGFENCE_COLL_TUNE_FILE";
-    test_directory folder;
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "costs");
-    const char *other = test_directory_path(&folder, "other");
+    test_directory directory;
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "costs");
+    const char *other = test_directory_path(&directory, "other");
     assert_int_equal(setenv(variable, path, 1), 0);
     create_contexts((cached){.path = other}, COLL_TRANSPORT_ZMQ);
     assert_int_equal(access(other, F_OK), 0);
@@ -277,18 +277,18 @@ static void test_environment_names_file(void **state)
     assert_int_equal(setenv(variable, "", 1), 0);
     create_contexts((cached){.path = NULL}, COLL_TRANSPORT_ZMQ);
     assert_int_equal(unsetenv(variable), 0);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* A disk that takes no more: reported, and half a file is not left for the next job. */
 static void test_full_disk(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     struct rlimit before;
-    test_directory_make(&folder);
-    const char *path = test_directory_path(&folder, "costs");
-    const char *half = test_directory_path(&folder, "costs.tmp");
+    test_directory_make(&directory);
+    const char *path = test_directory_path(&directory, "costs");
+    const char *half = test_directory_path(&directory, "costs.tmp");
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     const struct rlimit small = {.rlim_cur = 20, .rlim_max = before.rlim_max};
     void (*const on_excess)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -300,7 +300,7 @@ static void test_full_disk(void **state)
     assert_int_not_equal(access(half, F_OK), 0);
     create_contexts((cached){.path = path}, COLL_TRANSPORT_TCP);
     assert_int_equal(access(path, F_OK), 0);
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 /* The environment decides where the program does not; an unknown name lists the known ones. */

@@ -74,13 +74,13 @@ static int killed_body(forked_rank *rank, void *user)
 static int count_dev_shm(void)
 {
     int count = 0;
-    DIR *folder = opendir("/dev/shm");
-    for (const struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
-         entry = readdir(folder)) {
+    DIR *directory = opendir("/dev/shm");
+    for (const struct dirent *entry = directory != NULL ? readdir(directory) : NULL; entry != NULL;
+         entry = readdir(directory)) {
         count += strstr(entry->d_name, "ringfence") != NULL;
     }
-    if (folder != NULL) {
-        (void)closedir(folder);
+    if (directory != NULL) {
+        (void)closedir(directory);
     }
     return count;
 }

@@ -168,16 +168,16 @@ static int body(forked_rank *rank, void *user)
     return EXIT_GOOD;
 }
 
-/* Entries of a folder that are there. */
+/* Entries of a directory that are there. */
 static int count_entries(const char *path)
 {
     int count = 0;
-    DIR *folder = opendir(path);
-    while (folder != NULL && readdir(folder) != NULL) {
+    DIR *directory = opendir(path);
+    while (directory != NULL && readdir(directory) != NULL) {
         count++;
     }
-    if (folder != NULL) {
-        (void)closedir(folder);
+    if (directory != NULL) {
+        (void)closedir(directory);
     }
     return count;
 }

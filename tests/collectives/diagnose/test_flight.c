@@ -232,13 +232,13 @@ static void uneven_ticks_are_not_used(void **state)
 static void dumps_know_no_locale(void **state)
 {
     (void)state;
-    test_directory folder;
+    test_directory directory;
     const test_ranks_options options = {.size = 3, .transport = COLL_TRANSPORT_SHM};
-    test_directory_make(&folder);
-    test_use_comma_locale(&folder);
+    test_directory_make(&directory);
+    test_use_comma_locale(&directory);
     test_ranks_as_threads(&options, completed_body);
     assert_non_null(setlocale(LC_ALL, "C"));
-    test_directory_remove(&folder);
+    test_directory_remove(&directory);
 }
 
 typedef struct watcher {
