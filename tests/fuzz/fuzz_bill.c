@@ -1,5 +1,5 @@
 /* Any bytes, in each format, are a bill or refused; what is read is in range, and every line has an
- * id of its own. */
+ * id of its own within its vendor and instance. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,9 @@ static void check(const budget_charge *charges, size_t count)
     }
     for (size_t i = 0; count < 200 && i < count; i++) {
         for (size_t k = 0; k < i; k++) {
-            BASE_ASSERT(strcmp(charges[i].line_id, charges[k].line_id) != 0);
+            BASE_ASSERT(strcmp(charges[i].line_id, charges[k].line_id) != 0 ||
+                        strcmp(charges[i].instance_id, charges[k].instance_id) != 0 ||
+                        strcmp(charges[i].vendor, charges[k].vendor) != 0);
         }
     }
 }
