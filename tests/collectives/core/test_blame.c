@@ -12,7 +12,8 @@
 #include "forked.h"
 #include "support.h"
 
-enum { RANKS = 5, LONG_COUNT = 300000, AT_ONCE = -1 };
+/* LONG_COUNT: more than all streams hold, so that nobody can end without the victim. */
+enum { RANKS = 5, LONG_COUNT = 3000000, AT_ONCE = -1 };
 
 typedef struct job {
     coll_transport transport;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "ranks.h"
 #include "support.h"
 
-enum { COUNT = 1000, LONG_COUNT = 50000, FLAGS = 32 };
+enum { COUNT = 1000, LONG_COUNT = 50000, FLAGS = 32, MISMATCH_RANKS = 3 };
 
 #define SHORT_NS (300 * BASE_NS_PER_MS)
 
@@ -29,11 +30,29 @@ typedef enum difference {
     DIFFERENCES,
 } difference;
 
+typedef struct mismatch {
+    difference which;
+    atomic_int agreed; /* ranks that have ended all calls which agree */
+} mismatch;
+
+/* Waits outside the library until all ranks have ended the calls that agree: a rank that were still
+ * in one would learn of the mismatch there. */
+static void await_agreed(test_rank *rank, mismatch *m)
+{
+    const int64_t deadline_ns = base_deadline_after_ns(10 * BASE_NS_PER_S);
+    (void)atomic_fetch_add(&m->agreed, 1);
+    while (atomic_load(&m->agreed) < MISMATCH_RANKS && base_now_ns() < deadline_ns) {
+        (void)sched_yield();
+    }
+    RANK_CHECK(rank, atomic_load(&m->agreed) == MISMATCH_RANKS);
+}
+
 /* Rank 1 calls something else; everybody must learn it, with both sides named, and stay failed. */
 static void mismatch_body(test_rank *rank)
 {
     static const char *const texts[] = {"× 999", "int32", "max", "root 1", "all_gather", "ring"};
-    const difference which = *(const difference *)rank->user;
+    mismatch *m = rank->user;
+    const difference which = m->which;
     static float memory[8][4 * COUNT];
     coll_comm *comm = coll_context_world(rank->context);
     coll_op_desc desc = {.size = sizeof(coll_op_desc),
@@ -47,6 +66,7 @@ static void mismatch_body(test_rank *rank)
     for (int i = 0; i < FLAGS; i++) { /* so that all have shown the same by name, */
         RANK_OK(rank, coll_run(comm, &desc, &rank->error));
     }
+    await_agreed(rank, m);
     desc.algorithm = COLL_ALGORITHM_AUTO; /* and then by AUTO, which chooses it */
     if (rank->rank == 1) {
         desc.count -= which == DIFFERENT_COUNT ? 1 : 0;
@@ -83,9 +103,10 @@ static void mismatch_body(test_rank *rank)
 static void mismatches(coll_transport transport)
 {
     for (int which = 0; which < DIFFERENCES; which++) {
-        difference d = (difference)which;
-        test_ranks_as_threads(&(test_ranks_options){.size = 3, .transport = transport, .user = &d},
-                              mismatch_body);
+        mismatch m = {.which = (difference)which};
+        test_ranks_as_threads(
+            &(test_ranks_options){.size = MISMATCH_RANKS, .transport = transport, .user = &m},
+            mismatch_body);
     }
 }
 
