@@ -9,7 +9,7 @@ set style fill solid 1.0 noborder
 set lmargin 12
 set rmargin 4
 
-set title "Tokens per second against processes\nIntel(R) Xeon(R) Processor, 2 CPUs, commit dc80130473d7bb676a3c2aced4ee5ad259a1261f" noenhanced
+set title "Tokens per second against processes\nAMD EPYC, 2 CPUs, commit b974e7ff19fa6d1bcdab3f5230fec2ddb0aa73cd" noenhanced
 set output 'scaling.png'
 set xlabel 'processes'
 set ylabel 'tokens per second'
@@ -19,7 +19,7 @@ set xrange [0:RANKS_max + 0.5]
 set yrange [0:*]
 set offsets 0, 0, graph 0.1, 0
 if (RANKS_max <= 16) set xtics 1
-plot sample [0:2] '+' using 1:(52099.381 * column(1)) with lines dashtype 2 linewidth 2 linecolor rgb '#5c6877' title 'one process times as many', \
+plot sample [0:2] '+' using 1:(78705.341 * column(1)) with lines dashtype 2 linewidth 2 linecolor rgb '#5c6877' title 'one process times as many', \
      'scaling.dat' using 1:2:3:4 with yerrorbars pointtype 7 pointsize 0 linewidth 2 linecolor rgb '#86aee6' title 'slowest and fastest round', \
      '' using 1:2 with linespoints pointtype 7 pointsize 1.8 linewidth 3 linecolor rgb '#2f6fd0' title 'measured', \
      '' using 1:2:(sprintf('%.0f', column(2))) with labels offset 0,-1.6 notitle
