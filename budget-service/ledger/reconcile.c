@@ -8,33 +8,11 @@
 
 #include "base/assert.h"
 #include "budget/money.h"
-#include "ledger_core.h"
+#include "reconcile_core.h"
 
 enum {
     ROUNDING_MICRO = 5000, /* half a cent for each line: what rounding to the cent can do */
-    PAGE = 256,
 };
-
-typedef struct matched_line {
-    const budget_charge *charge;
-    int64_t reservation;            /* 0: none */
-    char vendor[BUDGET_NAME_BYTES]; /* of the reservation */
-    bool known;                     /* recorded before */
-    bool elsewhere;                 /* then: for another run, or as another line of this bill too */
-    int64_t recorded;               /* then: as this */
-    uint64_t sequence;              /* then: in this row */
-} matched_line;
-
-typedef struct reconciler {
-    budget_ledger *ledger;
-    const budget_caller *caller;
-    const budget_reconcile_options *options;
-    budget_reconciled *result;
-    base_error *reterr;
-    int64_t as_of_ms; /* wall time, not after now */
-    matched_line *lines;
-    size_t count;
-} reconciler;
 
 const char *budget_finding_name(budget_finding_kind kind)
 {
@@ -49,7 +27,7 @@ const char *budget_finding_name(budget_finding_kind kind)
     return (unsigned)kind < BUDGET_FINDING_COUNT_ ? names[kind] : "unknown";
 }
 
-static void report(reconciler *self, const budget_finding *finding)
+void reconcile_report(reconciler *self, const budget_finding *finding)
 {
     self->result->counts[finding->kind]++;
     if (self->options->visit != NULL && finding->kind != BUDGET_FINDING_MATCHED) {
@@ -69,7 +47,7 @@ static const char *vendor_of(const reconciler *self, const budget_charge *charge
     return vendor != NULL && vendor[0] != '\0' ? vendor : NULL;
 }
 
-static bool is_vendors(const char *vendor, const char *of_run)
+bool reconcile_is_vendors(const char *vendor, const char *of_run)
 {
     return vendor == NULL || strcmp(vendor, of_run) == 0 || strcmp(of_run, BUDGET_VENDOR_ANY) == 0;
 }
@@ -89,7 +67,8 @@ static base_status match_line(reconciler *self, matched_line *line)
         status = budget_ledger_find_instance(self->ledger, vendor, charge->instance_id, &found,
                                              self->reterr);
     }
-    if (status == BASE_ERR_NOTFOUND || (status == BASE_OK && !is_vendors(vendor, found.vendor))) {
+    if (status == BASE_ERR_NOTFOUND ||
+        (status == BASE_OK && !reconcile_is_vendors(vendor, found.vendor))) {
         return BASE_OK;
     }
     if (status != BASE_OK) {
@@ -123,7 +102,7 @@ static void report_stray(reconciler *self, const budget_charge *charge, bool amb
         .line_id = charge->line_id,
         .bill_usd_micro = charge->usd_micro,
     };
-    report(self, &finding);
+    reconcile_report(self, &finding);
 }
 
 static base_status match_lines(reconciler *self)
@@ -349,7 +328,7 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
         .ledger_usd_micro = credited ? 0 : sums.recorded + by_hand,
         .bill_usd_micro = sums.bill,
     };
-    report(self, &finding);
+    reconcile_report(self, &finding);
     if (matched) {
         status = record_lines(self, found.label, lines, count, by_hand);
     }
@@ -360,83 +339,7 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     return status;
 }
 
-/* ---- what the bill does not have ---- */
-
-static bool is_expected(const reconciler *self, const budget_reservation *run)
-{
-    const char *vendor = self->options->vendor;
-    return strcmp(run->vendor, "local") != 0 &&
-           is_vendors(vendor != NULL && vendor[0] != '\0' ? vendor : NULL, run->vendor);
-}
-
-/* Any line about it, on this bill or on one before. */
-static bool is_billed(const reconciler *self, const budget_reservation *run)
-{
-    size_t low = 0;
-    size_t high = self->count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (self->lines[middle].reservation < run->id) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return (low < self->count && self->lines[low].reservation == run->id) || run->on_bill;
-}
-
-static void look_for(reconciler *self, const budget_reservation *run)
-{
-    budget_finding finding = {
-        .kind = BUDGET_FINDING_MATCHED,
-        .label = run->label,
-        .instance_id = run->instance_id,
-        .line_id = "",
-        .ledger_usd_micro = run->posted_usd_micro,
-    };
-    if (!is_expected(self, run) || is_billed(self, run) || run->authorized_ms > self->as_of_ms) {
-        return;
-    }
-    switch (run->state) {
-    case BUDGET_STATE_CREATED:
-    case BUDGET_STATE_EXPIRED_UNCONFIRMED:
-        finding.kind =
-            run->posted_usd_micro != 0 ? BUDGET_FINDING_MISSING_IN_BILL : BUDGET_FINDING_UNKNOWN;
-        break;
-    case BUDGET_STATE_TERMINATED_UNBILLED:
-        finding.kind = BUDGET_FINDING_MISSING_IN_BILL;
-        break;
-    case BUDGET_STATE_POSTED:
-    case BUDGET_STATE_VOIDED:
-    case BUDGET_STATE_RESERVED:
-        if (run->posted_usd_micro == 0) {
-            return; /* nothing was spent, and nothing is billed */
-        }
-        finding.kind = BUDGET_FINDING_MISSING_IN_BILL;
-        break;
-    }
-    report(self, &finding);
-}
-
-static base_status look_for_missing(reconciler *self)
-{
-    int64_t after_id = 0;
-    size_t count = PAGE;
-    base_status status = BASE_OK;
-    budget_reservation *page = malloc(PAGE * sizeof *page);
-    if (page == NULL) {
-        return base_fail(self->reterr, BASE_ERR_MEMORY, "no memory to reconcile");
-    }
-    while (status == BASE_OK && count == PAGE) {
-        status = budget_ledger_list(self->ledger, after_id, PAGE, page, &count, self->reterr);
-        for (size_t i = 0; status == BASE_OK && i < count; i++) {
-            look_for(self, &page[i]);
-            after_id = page[i].id;
-        }
-    }
-    free(page);
-    return status;
-}
+/* ---- all of it ---- */
 
 /* An id counts within its vendor and instance; but a line of the run that names none may be any
  * of them. */
@@ -512,7 +415,7 @@ base_status budget_reconcile_run(budget_ledger *ledger, const budget_caller *cal
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to reconcile");
     }
     base_status status = run(&self);
-    status = status == BASE_OK ? look_for_missing(&self) : status;
+    status = status == BASE_OK ? reconcile_look_for_missing(&self) : status;
     free(self.lines);
     return status;
 }

@@ -254,7 +254,8 @@ static void test_silent_connections(void **state)
         fds[i] = connect_bare(&hostile->service);
     }
     struct pollfd newest = {.fd = fds[IDLE_CONNECTIONS - 1], .events = POLLIN};
-    assert_int_equal(poll(&newest, 1, WAIT_MS), 1); /* greeted, or closed: all have been accepted */
+    assert_int_equal(poll(&newest, 1, WAIT_MS),
+                     1); /* a handshake begins, or it is closed: all are accepted */
     assert_alive(&hostile->service);
     const int64_t deadline_ns = base_deadline_after_ns(2 * WAIT_MS * BASE_NS_PER_MS);
     for (int i = 0; i < IDLE_CONNECTIONS; i++) {

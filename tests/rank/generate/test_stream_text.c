@@ -96,12 +96,13 @@ static size_t reference(const uint8_t *bytes, int count, char *text)
         }
         const uint8_t first = bytes[at];
         if (n == 0 || !is_whole(bytes + at, n)) {
-            used += (size_t)sprintf(text + used, "\xef\xbf\xbd");
+            memcpy(text + used, "\xef\xbf\xbd", 3);
+            used += 3;
             n = n == 0 ? 1 : n;
         } else if (n == 1 && (first < 0x20 || first == 0x7f) && first != '\n' && first != '\t') {
-            used += (size_t)sprintf(text + used, "\\x%02x", first);
+            used += (size_t)snprintf(text + used, sizeof "\\x00", "\\x%02x", first);
         } else if (n == 2 && first == 0xc2 && bytes[at + 1] < 0xa0) {
-            used += (size_t)sprintf(text + used, "\\u%04x", bytes[at + 1]);
+            used += (size_t)snprintf(text + used, sizeof "\\u0000", "\\u%04x", bytes[at + 1]);
         } else {
             memcpy(text + used, bytes + at, (size_t)n);
             used += (size_t)n;
