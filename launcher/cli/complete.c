@@ -196,6 +196,7 @@ static base_status complete_job(launch_options *options, base_error *reterr)
     if (status == BASE_OK) {
         status = complete_checkpoint(options, reterr);
     }
+    options->installed_data = job->data.train[0] == '\0' && job->data.tokenizer[0] == '\0';
     if (status == BASE_OK && trains) {
         status = default_file(job->data.train, "train.jsonl", reterr);
     }

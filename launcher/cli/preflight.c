@@ -1,5 +1,5 @@
 /* Runs `rank --check` on the job. Only the rank program knows which checkpoints, prompts and world
- * sizes a mode takes. Called by run() in cli.c. */
+ * sizes a mode takes, and how many tokens a sentence has. Called by run() in cli.c. */
 #include "cli/preflight.h"
 
 #include <errno.h>
@@ -94,13 +94,23 @@ static int run(const char *rank_path, int job_fd, const int pipe_fds[2], base_er
     return BASE_EXIT_ERROR;
 }
 
+/* A training with the default context, data and tokenizer needs no check: most sentences fit. */
+static bool may_be_refused(const launch_options *options)
+{
+    const proto_mode_row *mode = proto_mode_get(options->job.job.mode);
+    proto_job usual;
+    proto_job_defaults(&usual);
+    return mode->answers || (mode->trains && (!options->installed_data ||
+                                              options->job.model.context != usual.model.context));
+}
+
 int launch_preflight(const launch_options *options, const char *rank_path)
 {
     base_error error = {.message = ""};
     int job_fd = -1;
     int pipe_fds[2];
     int exit_code = BASE_EXIT_ERROR;
-    if (!proto_mode_get(options->job.job.mode)->answers) {
+    if (!may_be_refused(options)) {
         return BASE_EXIT_DONE;
     }
     base_status status = put_job(options, &job_fd, &error);

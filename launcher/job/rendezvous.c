@@ -119,9 +119,7 @@ static uint64_t shard_sentences(const proto_job *job, uint64_t total, int rank)
 static void check_ready(launch_session *session)
 {
     const launch_rank_info *info = session->result->ranks;
-    uint64_t too_long = 0;
     for (int rank = 0; rank < session->world_size; rank++) {
-        too_long += info[rank].sentences_long;
         if (memcmp(session->ranks[rank].params_digest, session->ranks[0].params_digest,
                    PROTO_DIGEST_BYTES) != 0) {
             BLAME_PROTOCOL(session, rank, "starts from other parameters than rank %d", 0);
@@ -151,13 +149,6 @@ static void check_ready(launch_session *session)
                                   other, rank, shown);
             }
         }
-    }
-    if (too_long == info[0].sentences_total) {
-        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_USAGE,
-                     "--context %" PRId64 ": none of the %" PRIu64 " sentences of %s fits into so "
-                     "few tokens",
-                     session->job->model.context, too_long, session->job->data.train);
-        return;
     }
     if (session->options->on_ready != NULL) {
         base_error error;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "bpe.h"
+#include "context.h"
 #include "limits.h"
 #include "lines.h"
 #include "record.h"
@@ -96,30 +96,15 @@ static bool make_room(rank_data *data, size_t bytes)
     return true;
 }
 
-static void append(rank_data *data, const char *part, size_t bytes)
-{
-    memcpy(data->texts + data->text_bytes, part, bytes);
-    data->text_bytes += bytes;
-}
-
 /* Appends the record's text and its sentence. */
 static bool keep_text(rank_data *data, const rank_record *record)
 {
-    const size_t arrow_bytes = sizeof RANK_DATA_ARROW " " - 1;
-    const bool whole = record->text.data != NULL;
-    const size_t bytes =
-        whole ? record->text.bytes : record->wrong.bytes + arrow_bytes + record->right.bytes;
+    const size_t bytes = rank_record_text_bytes(record);
     if (!make_room(data, bytes)) {
         return false;
     }
-    if (whole) {
-        append(data, record->text.data, bytes);
-    } else {
-        append(data, record->wrong.data, record->wrong.bytes);
-        append(data, RANK_DATA_ARROW " ", arrow_bytes);
-        append(data, record->right.data, record->right.bytes);
-    }
-    append(data, "", 1);
+    rank_record_text(record, data->texts + data->text_bytes);
+    data->text_bytes += bytes + 1;
     return true;
 }
 
@@ -170,42 +155,13 @@ static base_status read_file(rank_data *data, const char *path, base_error *rete
     return status;
 }
 
-/* Whether the sentence has more tokens than the context. For most the quick bound decides. A token
- * has at least one byte. So tokenizing goes on, piece by piece, only until the rest fits in any
- * case. */
-static base_status is_too_long(rank_data *data, const sentence *one, bool *too_long,
-                               base_error *reterr)
-{
-    const char *text = data->texts + one->offset_bytes;
-    const size_t context = (size_t)data->options.context;
-    size_t left_bytes = one->bytes;
-    size_t tokens = 0;
-    *too_long = false;
-    if (left_bytes <= context ||
-        rank_tokenizer_count_bound(data->options.tokenizer, text, left_bytes) <= context) {
-        return BASE_OK;
-    }
-    while (tokens + left_bytes > context && left_bytes > 0) {
-        rank_ids counted = {.capacity = 0};
-        const size_t piece_bytes = rank_bpe_piece_bytes(text, left_bytes);
-        const base_status status =
-            rank_tokenizer_encode(data->options.tokenizer, text, piece_bytes, &counted, reterr);
-        if (status != BASE_OK) {
-            return status;
-        }
-        tokens += counted.count;
-        text += piece_bytes;
-        left_bytes -= piece_bytes;
-    }
-    *too_long = tokens + left_bytes > context;
-    return BASE_OK;
-}
-
 static base_status find_long(rank_data *data, base_error *reterr)
 {
     for (size_t i = 0; i < data->sentence_count; i++) {
         sentence *one = &data->sentences[i];
-        const base_status status = is_too_long(data, one, &one->too_long, reterr);
+        const base_status status = rank_context_exceeded(
+            data->options.tokenizer, data->texts + one->offset_bytes, one->bytes,
+            (size_t)data->options.context, &one->too_long, reterr);
         if (status != BASE_OK) {
             return status;
         }

@@ -19,6 +19,24 @@ size_t rank_record_arrow_end(const char *text, size_t text_bytes)
     return arrow == NULL ? 0 : (size_t)(arrow - text) + sizeof ARROW - 2;
 }
 
+size_t rank_record_text_bytes(const rank_record *record)
+{
+    return record->text.data != NULL ? record->text.bytes
+                                     : record->wrong.bytes + sizeof ARROW - 1 + record->right.bytes;
+}
+
+void rank_record_text(const rank_record *record, char *text)
+{
+    if (record->text.data != NULL) {
+        memcpy(text, record->text.data, record->text.bytes);
+    } else {
+        char *at = mempcpy(text, record->wrong.data, record->wrong.bytes);
+        at = mempcpy(at, ARROW, sizeof ARROW - 1);
+        memcpy(at, record->right.data, record->right.bytes);
+    }
+    text[rank_record_text_bytes(record)] = '\0';
+}
+
 static rank_record_string *member(rank_record *record, const char *name, size_t name_bytes)
 {
     if (name_bytes == 4 && memcmp(name, "text", 4) == 0) {

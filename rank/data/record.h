@@ -37,6 +37,11 @@ BASE_MUST_CHECK base_status rank_record_read_slow(const char *line, size_t line_
                                                   rank_record *record, base_error *reterr);
 bool rank_record_read_quick(const char *line, size_t line_bytes, rank_record *record);
 
+/* The bytes of the record's text, without a NUL. */
+size_t rank_record_text_bytes(const rank_record *record);
+/* Writes the text, and a NUL behind it. */
+void rank_record_text(const rank_record *record, char *text);
+
 /* How many bytes of the text end with the first arrow that a space follows; 0: there is none. */
 size_t rank_record_arrow_end(const char *text, size_t text_bytes);
 

@@ -1,5 +1,5 @@
 /* rank --check: refuses a job before any of its ranks is started. The launcher runs it, because
- * only the rank program knows what a checkpoint may contain. */
+ * only the rank program knows what a checkpoint may contain, and has a tokenizer. */
 #include "check.h"
 
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "generate/mode.h"
 #include "proto/mode.h"
+#include "train/mode.h"
 
 static base_status check(base_error *reterr)
 {
@@ -21,9 +22,13 @@ static base_status check(base_error *reterr)
         status = proto_job_parse(text, text_bytes, &job, reterr);
     }
     free(text);
-    return status == BASE_OK && proto_mode_get(job.job.mode)->answers
-               ? rank_mode_generate_check(&job, reterr)
-               : status;
+    if (status != BASE_OK) {
+        return status;
+    }
+    const proto_mode_row *mode = proto_mode_get(job.job.mode);
+    return mode->answers  ? rank_mode_generate_check(&job, reterr)
+           : mode->trains ? rank_mode_train_check(&job, reterr)
+                          : BASE_OK;
 }
 
 int rank_check_job(void)

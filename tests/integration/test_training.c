@@ -111,14 +111,38 @@ static void the_record_names_the_algorithm_that_ran(void **state)
     }
 }
 
-/* If no sentence fits, nothing is trained and nothing written. */
+/* If no sentence fits, no rank is started and nothing written. A rank would have made its log. */
 static void a_context_that_fits_no_sentence_is_refused(void **state)
 {
     (void)state;
+    char logs[BASE_PATH_BYTES];
+    (void)snprintf(logs, sizeof logs, "%s", test_directory_path(&test_shared_directory, "logs"));
     training_expect(&one, &test_shared_directory, "short", 2,
-                    FLAGS("--ranks", "2", "--context", "2"));
-    assert_non_null(strstr(one.program.text[TEST_STDERR], "error: --context 2: none of the "));
-    assert_null(strstr(one.program.text[TEST_STDERR], "step 1/"));
+                    FLAGS("--ranks", "2", "--context", "2", "--log-dir", logs));
+    const char *err = one.program.text[TEST_STDERR];
+    assert_ptr_equal(strstr(err, "launcher: error: --context 2: none of the "), err);
+    assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1); /* one line */
+    assert_int_not_equal(access(one.out, F_OK), 0);
+    assert_int_not_equal(access(logs, F_OK), 0);
+}
+
+/* The same without --context, for a file whose sentences are all too long. */
+static void data_of_long_sentences_alone_are_refused(void **state)
+{
+    (void)state;
+    char text[2 * 1024] = "{\"text\":\"";
+    base_error error;
+    for (size_t at = strlen(text); at < 1024; at += 2) {
+        memcpy(text + at, "? ", 2);
+    }
+    memcpy(text + 1024, "\"}\n", sizeof "\"}\n");
+    const char *file = test_directory_path(&test_shared_directory, "long.jsonl");
+    assert_ok(base_file_write(file, text, strlen(text), &error), &error);
+    training_expect(&one, &test_shared_directory, "long", 2, FLAGS("--data", file));
+    const char *err = one.program.text[TEST_STDERR];
+    assert_ptr_equal(strstr(err, "launcher: error: --context 64: none of the 1 sentences of "),
+                     err);
+    assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
     assert_int_not_equal(access(one.out, F_OK), 0);
 }
 
@@ -375,6 +399,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_and_transport_keeps_ranks_equal),
         cmocka_unit_test(the_record_names_the_algorithm_that_ran),
         cmocka_unit_test(a_context_that_fits_no_sentence_is_refused),
+        cmocka_unit_test(data_of_long_sentences_alone_are_refused),
         cmocka_unit_test(the_record_says_what_happened),
         cmocka_unit_test(a_checkpoint_generates),
         cmocka_unit_test(training_goes_on_in_the_same_directory),

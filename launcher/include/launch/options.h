@@ -76,6 +76,7 @@ typedef struct launch_options {
     bool mode_given;              /* --mode */
     bool shape_given;             /* --width, --layers, --heads or --context */
     bool shape_differs;           /* the checkpoint's shape differs from what these flags say */
+    bool installed_data;          /* training data and tokenizer are the installed ones */
 } launch_options;
 
 /* Sets the values that hold without any flag. */

@@ -70,6 +70,12 @@ uint64_t rank_data_remaining(const rank_data *data);
 /* Starts the next epoch, with a new order of every slot. */
 void rank_data_next_epoch(rank_data *data);
 
+/* Whether the context holds at least one sentence of the file. Reads only as far as that one.
+ * *count: how many lines were read. Statuses as rank_data_open. */
+BASE_MUST_CHECK base_status rank_data_any_fits(const char *path, rank_tokenizer *tokenizer,
+                                               int context, bool *fits, uint64_t *count,
+                                               base_error *reterr);
+
 /* For generation and evaluation: reads the "wrong"/"right" pairs with index % world_size == rank.
  * Statuses as rank_data_open; a line of the shard without a pair is BASE_ERR_INVALID. The pairs own
  * the strings. */

@@ -1,0 +1,27 @@
+/* The check of a training job that needs no rank. `rank --check` calls it for the launcher, before
+ * any rank is started. */
+#include <inttypes.h>
+
+#include "rank/data.h"
+#include "rank/tokenizer.h"
+#include "train/mode.h"
+
+base_status rank_mode_train_check(const proto_job *job, base_error *reterr)
+{
+    rank_tokenizer *tokenizer = NULL;
+    bool fits = false;
+    uint64_t count = 0;
+    base_status status = rank_tokenizer_load(job->data.tokenizer, &tokenizer, NULL);
+    if (status == BASE_OK) {
+        status = rank_data_any_fits(job->data.train, tokenizer, (int)job->model.context, &fits,
+                                    &count, NULL);
+    }
+    rank_tokenizer_destroy(tokenizer);
+    if (status != BASE_OK || fits || count == 0) {
+        return BASE_OK; /* a file that cannot be read is an error of the ranks, which read all of it */
+    }
+    return base_fail(reterr, BASE_ERR_INVALID,
+                     "--context %" PRId64 ": none of the %" PRIu64
+                     " sentences of %s fits into so few tokens",
+                     job->model.context, count, job->data.train);
+}
