@@ -1,0 +1,31 @@
+/* What ringfence-cuda.so offers: one symbol, a function that gives one table.
+ *
+ * rank loads the plugin behind the gate. It refuses a plugin whose numbers are not its own, because
+ * the structs of one version mean nothing to another. */
+#ifndef RANK_BACKEND_CUDA_PLUGIN_H
+#define RANK_BACKEND_CUDA_PLUGIN_H
+
+#include <stdint.h>
+
+#include "backend/backend.h"
+
+enum { RANK_CUDA_PLUGIN_ABI = 1 }; /* rises when this struct changes */
+
+struct coll_backend;
+
+typedef struct rank_cuda_plugin {
+    uint32_t abi;                           /* RANK_CUDA_PLUGIN_ABI */
+    uint32_t size_bytes;                    /* of this struct */
+    uint32_t backend_abi;                   /* RANK_BACKEND_ABI */
+    const char *version;                    /* Ringfence's, and CUDA's: for the record */
+    const rank_backend *const *backends;    /* NULL ends them */
+    const struct coll_backend *collectives; /* NULL: built without NCCL */
+} rank_cuda_plugin;
+
+/* The symbol, by its name and its type. */
+#define RANK_CUDA_PLUGIN_SYMBOL "rank_cuda_plugin_get"
+typedef const rank_cuda_plugin *(*rank_cuda_plugin_getter)(void);
+
+const rank_cuda_plugin *rank_cuda_plugin_get(void);
+
+#endif
