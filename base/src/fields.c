@@ -61,6 +61,25 @@ static base_status check_int(const base_field *field, int64_t value, base_error 
     return value >= field->least && value <= field->most ? BASE_OK : wrong_int(field, text, reterr);
 }
 
+int64_t base_field_int(const base_field *field, const void *record)
+{
+    const void *member = const_member_of(field, record);
+    return field->size_bytes == sizeof(int) ? *(const int *)member : *(const int64_t *)member;
+}
+
+base_status base_field_set_int(const base_field *field, void *record, int64_t value,
+                               base_error *reterr)
+{
+    BASE_ASSERT(field->size_bytes == sizeof(int) || field->size_bytes == sizeof value);
+    const base_status status = check_int(field, value, reterr);
+    if (status == BASE_OK && field->size_bytes == sizeof(int)) {
+        *(int *)member_of(field, record) = (int)value;
+    } else if (status == BASE_OK) {
+        *(int64_t *)member_of(field, record) = value;
+    }
+    return status;
+}
+
 static base_status wrong_real(const base_field *field, const char *value, base_error *reterr)
 {
     return base_fail(reterr, BASE_ERR_INVALID, "%.64s: must be a number %s %.17g and %s %.17g",
@@ -157,8 +176,9 @@ base_status base_field_check(const base_field *field, const void *record, base_e
     const void *member = const_member_of(field, record);
     switch (field->kind) {
     case BASE_FIELD_INT:
+    case BASE_FIELD_BYTES:
     case BASE_FIELD_SECONDS:
-        return check_int(field, *(const int64_t *)member, reterr);
+        return check_int(field, base_field_int(field, record), reterr);
     case BASE_FIELD_REAL:
         return check_real(field, *(const double *)member, reterr);
     case BASE_FIELD_ENUM:
@@ -191,15 +211,57 @@ base_status base_fields_check(const base_fields *fields, const void *record, bas
     return BASE_OK;
 }
 
-static base_status set_int(const base_field *field, int64_t *value, const char *text,
+static base_status set_int(const base_field *field, void *record, const char *text,
                            base_error *reterr)
 {
     char *end = NULL;
     char quoted[72];
     errno = 0;
-    *value = strtoll(text, &end, 10);
+    const int64_t value = strtoll(text, &end, 10);
     (void)snprintf(quoted, sizeof quoted, "'%.64s'", text);
-    return end != text && *end == '\0' && errno == 0 ? BASE_OK : wrong_int(field, quoted, reterr);
+    return end != text && *end == '\0' && errno == 0
+               ? base_field_set_int(field, record, value, reterr)
+               : wrong_int(field, quoted, reterr);
+}
+
+/* The number of bytes with the largest unit that divides it. */
+static void format_bytes(int64_t bytes, char *text, size_t size_bytes)
+{
+    static const char *const units[] = {"", "K", "M", "G"};
+    size_t unit = 0;
+    while (unit + 1 < sizeof units / sizeof units[0] && bytes != 0 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    (void)snprintf(text, size_bytes, "%" PRId64 "%s", bytes, units[unit]);
+}
+
+static base_status set_bytes(const base_field *field, void *record, const char *text,
+                             base_error *reterr)
+{
+    static const char letters[] = "KMGkmg";
+    char *end = NULL;
+    errno = 0;
+    int64_t value = strtoll(text, &end, 10);
+    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
+    const bool number = end != text && errno == 0;
+    int64_t scale = 1;
+    if (letter != NULL) {
+        scale = (int64_t)1 << 10 * ((letter - letters) % 3 + 1);
+        end++;
+    }
+    if (!number || *end != '\0' || value < 0 || value > field->most / scale ||
+        value * scale < field->least) {
+        char least[32];
+        char most[32];
+        format_bytes(field->least, least, sizeof least);
+        format_bytes(field->most, most, sizeof most);
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "'%.64s': must be a number of bytes from %s to %s (K, M and G multiply by "
+                         "1024)",
+                         text, least, most);
+    }
+    return base_field_set_int(field, record, value * scale, reterr);
 }
 
 static base_status set_real(const base_field *field, double *value, const char *text,
@@ -259,7 +321,9 @@ static base_status set_member(const base_field *field, void *record, const char 
     void *member = member_of(field, record);
     switch (field->kind) {
     case BASE_FIELD_INT:
-        return set_int(field, member, text, reterr);
+        return set_int(field, record, text, reterr);
+    case BASE_FIELD_BYTES:
+        return set_bytes(field, record, text, reterr);
     case BASE_FIELD_REAL:
         return set_real(field, member, text, reterr);
     case BASE_FIELD_BOOL:
@@ -295,7 +359,10 @@ void base_field_format(const base_field *field, const void *record, char *text, 
     const void *member = const_member_of(field, record);
     switch (field->kind) {
     case BASE_FIELD_INT:
-        (void)snprintf(text, size_bytes, "%" PRId64, *(const int64_t *)member);
+        (void)snprintf(text, size_bytes, "%" PRId64, base_field_int(field, record));
+        break;
+    case BASE_FIELD_BYTES:
+        format_bytes(base_field_int(field, record), text, size_bytes);
         break;
     case BASE_FIELD_REAL:
         (void)snprintf(text, size_bytes, "%g", *(const double *)member);

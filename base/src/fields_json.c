@@ -1,5 +1,5 @@
-/* Reads and writes JSON by a table of fields, with jansson. Called for JOB.json and for the
- * budget's tokens. */
+/* Reads and writes JSON by a table of fields, with jansson. Called for JOB.json, for
+ * the budget's tokens, and for coll-bench's results. */
 #include "base/fields_json.h"
 
 #include <jansson.h>
@@ -20,8 +20,9 @@ static json_t *field_to_json(const base_field *field, const void *record)
     const void *member = (const char *)record + field->offset;
     switch (field->kind) {
     case BASE_FIELD_INT:
+    case BASE_FIELD_BYTES:
     case BASE_FIELD_SECONDS:
-        return json_integer(*(const int64_t *)member);
+        return json_integer(base_field_int(field, record));
     case BASE_FIELD_REAL:
         return json_real(*(const double *)member);
     case BASE_FIELD_BOOL:
@@ -135,14 +136,16 @@ static base_status field_from_json(const base_field *field, const json_t *value,
                                    base_error *reterr)
 {
     void *member = (char *)record + field->offset;
+    base_status status = BASE_OK;
     switch (field->kind) {
     case BASE_FIELD_INT:
+    case BASE_FIELD_BYTES:
     case BASE_FIELD_SECONDS:
         if (!json_is_integer(value)) {
             return wrong_type(field, "a whole number", reterr);
         }
-        *(int64_t *)member = json_integer_value(value);
-        return BASE_OK;
+        status = base_field_set_int(field, record, json_integer_value(value), reterr);
+        return status == BASE_OK ? status : base_error_prepend(reterr, status, "%s", field->key);
     case BASE_FIELD_REAL:
         if (!json_is_real(value)) {
             return wrong_type(field, "a number with a decimal point", reterr);

@@ -16,6 +16,8 @@ typedef struct sample {
     sample_colour colour;
     int64_t wait_ms;
     int64_t hours_s; /* coded */
+    int turns;
+    size_t room_bytes;
     int called;
 } sample;
 

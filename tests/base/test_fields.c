@@ -29,6 +29,12 @@ static void a_text_becomes_a_member(void **state)
     assert_ok(set(&record, "colour", "green", &error), &error);
     assert_ok(set(&record, "wait_ms", "0.0015", &error), &error);
     assert_ok(set(&record, "hours", "2h", &error), &error);
+    assert_ok(set(&record, "turns", "7", &error), &error);
+    assert_ok(set(&record, "room", "1024G", &error), &error);
+    assert_int_equal(record.turns, 7);
+    assert_true(record.room_bytes == (size_t)1 << 40);
+    assert_ok(set(&record, "room", "3k", &error), &error);
+    assert_int_equal(record.room_bytes, 3072);
     assert_int_equal(record.count, 9);
     assert_true(record.rate == 1e-3);
     assert_false(record.loud);
@@ -71,6 +77,15 @@ static void errors_say_what_a_value_must_be(void **state)
         {"wait_ms", "0", "seconds from 0.001 to 60"},
         {"wait_ms", "60.001", "seconds"},
         {"hours", "2", "must be hours"},
+        {"turns", "8", "8: must be a whole number from 0 to 7"},
+        {"turns", "4294967296", "from 0 to 7"},
+        {"room", "1025G", "'1025G': must be a number of bytes from 0 to 1024G"},
+        {"room", "18014398509481985K", "'18014398509481985K': must be a number of bytes"},
+        {"room", "-1", "'-1'"},
+        {"room", "", "must be a number of bytes"},
+        {"room", "K", "must be a number of bytes"},
+        {"room", "4x", "'4x'"},
+        {"room", "4KB", "'4KB'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         base_error error = {.message = ""};
@@ -125,6 +140,8 @@ static void members_are_shown_as_they_are_set(void **state)
     sample record = sample_defaults;
     sample again = {.count = 0};
     record.hours_s = 7200;
+    record.turns = 7;
+    record.room_bytes = 3 << 20;
     (void)snprintf(record.path, sizeof record.path, "/a");
     (void)snprintf(record.digest, sizeof record.digest, "01234567");
     for (int i = 0; i < sample_fields.count; i++) {
@@ -141,6 +158,8 @@ static void members_are_shown_as_they_are_set(void **state)
     assert_string_equal(again.path, "/a");
     assert_int_equal(again.wait_ms, 1500);
     assert_int_equal(again.hours_s, 7200);
+    assert_int_equal(again.turns, 7);
+    assert_int_equal(again.room_bytes, 3 << 20);
     assert_int_equal(again.colour, SAMPLE_RED);
 }
 

@@ -54,12 +54,18 @@ static void an_optional_key_is_written_unless_it_is_zero(void **state)
     sample record = sample_defaults;
     sample again = {.count = 0};
     record.hours_s = 7200;
+    record.turns = 7;
+    record.room_bytes = (size_t)3 << 30;
     assert_ok(
         base_fields_write_json(&sample_fields, &record, TEXT_BYTES_MAX, &text, &text_bytes, &error),
         &error);
     assert_non_null(strstr(text, "\"hours\":\"2h\""));
+    assert_non_null(strstr(text, "\"room\":3221225472"));
+    assert_non_null(strstr(text, "\"turns\":7"));
     assert_ok(parse(text, &again, &error), &error);
     assert_int_equal(again.hours_s, 7200);
+    assert_int_equal(again.turns, 7);
+    assert_true(again.room_bytes == (size_t)3 << 30);
     free(text);
 }
 
@@ -93,6 +99,7 @@ static void errors_name_what_is_wrong(void **state)
         {"\"name\":\"a\"", "\"name\":\"\"", "name: is empty"},
         {"\"name\":\"a\"", "\"name\":\"a\\u0000b\"", "sample"},
         {"\"a/b\"", "\"../b\"", "path: '../b'"},
+        {"\"count\":2", "\"count\":2,\"turns\":4294967296", "turns: 4294967296: must be"},
         {"}", "", "sample: line 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -112,6 +112,8 @@ static void help_has_groups_and_defaults(void **state)
                               "  --path FILE              read\n"
                               "  --colour NAME            red or green (red)\n"
                               "  --wait SECONDS           (1.5)\n"
+                              "  --turns N\n"
+                              "  --room BYTES\n"
                               "  --hours HOURS\n"
                               "\nSecond:\n"
                               "  --quiet                  say less\n"

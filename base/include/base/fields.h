@@ -15,7 +15,8 @@
 #include "base/status.h"
 
 typedef enum base_field_kind {
-    BASE_FIELD_INT,     /* int64_t in [least, most] */
+    BASE_FIELD_INT,     /* int or int64_t in [least, most] */
+    BASE_FIELD_BYTES,   /* size_t in [least, most]; on a command line K, M, G multiply by 1024 */
     BASE_FIELD_REAL,    /* double in [min, max]; never NaN */
     BASE_FIELD_BOOL,    /* bool; as an option without a value it becomes !off */
     BASE_FIELD_TEXT,    /* char[], UTF-8 in JSON; text_ok may check it */
@@ -76,6 +77,7 @@ typedef struct base_fields {
 #define BASE_MEMBER(type, member)                                                                  \
     .offset = offsetof(type, member), .size_bytes = sizeof(((type *)0)->member)
 #define BASE_INT(type, member)     .kind = BASE_FIELD_INT, BASE_MEMBER(type, member)
+#define BASE_BYTES(type, member)   .kind = BASE_FIELD_BYTES, BASE_MEMBER(type, member)
 #define BASE_REAL(type, member)    .kind = BASE_FIELD_REAL, BASE_MEMBER(type, member)
 #define BASE_BOOL(type, member)    .kind = BASE_FIELD_BOOL, BASE_MEMBER(type, member)
 #define BASE_TEXT(type, member)    .kind = BASE_FIELD_TEXT, BASE_MEMBER(type, member)
@@ -94,6 +96,11 @@ const base_field *base_fields_find_option(const base_fields *fields, const char 
  * BASE_ERR_INVALID, or BASE_ERR_LIMIT if it is too long. */
 BASE_MUST_CHECK base_status base_field_set(const base_field *field, void *record, const char *text,
                                            base_error *reterr);
+
+/* A member of kind INT, BYTES or SECONDS as a number. It is set only if it is in its range. */
+int64_t base_field_int(const base_field *field, const void *record);
+BASE_MUST_CHECK base_status base_field_set_int(const base_field *field, void *record, int64_t value,
+                                               base_error *reterr);
 
 /* Checks that the member is in its range. The message is without the key, as above. */
 BASE_MUST_CHECK base_status base_field_check(const base_field *field, const void *record,
