@@ -11,6 +11,8 @@ enum {
     GROUPS_MAX = 16,
     LEFT_BYTES = 64,
     DEFAULT_BYTES = 64,
+    HELP_COLUMN = 27,
+    LINE_COLUMNS = 100,
 };
 
 /* All options of all sets, in getopt's form. Option i is rows[i] of record records[i]. */
@@ -118,6 +120,22 @@ static void get_default(const base_option_set *set, const base_field *row, char 
     }
 }
 
+/* Writes the words of `text` from column `at` on, and goes on below HELP_COLUMN where a line is full.
+ * Returns the column behind them. */
+static int put_words(const char *text, int at, FILE *stream)
+{
+    while (*text != '\0') {
+        const int length = (int)strcspn(text, " ");
+        if (at > HELP_COLUMN && at + 1 + length > LINE_COLUMNS) {
+            (void)fprintf(stream, "\n%*s", HELP_COLUMN, "");
+            at = HELP_COLUMN;
+        }
+        at += fprintf(stream, "%s%.*s", at > HELP_COLUMN ? " " : "", length, text);
+        text += length + (text[length] == ' ' ? 1 : 0);
+    }
+    return at;
+}
+
 static void put_row(const base_option_set *set, const base_field *row, FILE *stream)
 {
     char left[LEFT_BYTES];
@@ -130,9 +148,12 @@ static void put_row(const base_option_set *set, const base_field *row, FILE *str
         (void)fprintf(stream, "  %s\n", left);
         return;
     }
-    (void)fprintf(stream, "  %-24s %s", left, row->help);
+    int at = fprintf(stream, "  %-24s ", left);
+    at = put_words(row->help, at, stream);
     if (value[0] != '\0') {
-        (void)fprintf(stream, "%s(%s)", row->help[0] != '\0' ? " " : "", value);
+        char shown[DEFAULT_BYTES + 2];
+        (void)snprintf(shown, sizeof shown, "(%s)", value);
+        (void)put_words(shown, at, stream);
     }
     (void)fprintf(stream, "\n");
 }

@@ -9,6 +9,7 @@
 #ifndef COLL_BENCH_BENCH_H
 #define COLL_BENCH_BENCH_H
 
+#include "base/limits.h"
 #include "coll/coll.h"
 #include "forked.h"
 #include "gate.h"
@@ -21,6 +22,8 @@ enum {
     BENCH_ROWS_MAX = 4096,
     BENCH_ITERATIONS_MAX = 100000,
     BENCH_SAMPLES_AUTO_MAX = 2000, /* where no number of iterations is given */
+    BENCH_INTERFACE_BYTES = 256,
+    BENCH_ROOT_ALL = -1, /* each rank in turn */
 };
 
 typedef struct bench_options {
@@ -32,20 +35,19 @@ typedef struct bench_options {
     size_t factor;
     int iterations; /* 0: as many as a fixed time holds */
     int warm_up;
-    int checks; /* iterations whose result is checked; 0: none */
-    coll_type types[BENCH_TYPES];
-    int type_count;
-    coll_reduce reduces[BENCH_REDUCES];
-    int reduce_count;
-    int root; /* -1: each in turn */
+    int checks;         /* iterations whose result is checked; 0: none */
+    coll_type type;     /* 0: all */
+    coll_reduce reduce; /* 0: all */
+    int root;           /* or BENCH_ROOT_ALL */
     coll_transport transport;
     coll_algorithm algorithm;
     coll_tcp_auth tcp_auth;
-    const char *interface; /* NULL: 127.0.0.1 */
+    char interface[BENCH_INTERFACE_BYTES];
     bool arena;
     bool tune;
-    const char *json_path; /* NULL: none */
-    const char *plot_path;
+    bool help;
+    char json_path[BASE_PATH_BYTES]; /* empty: none */
+    char plot_path[BASE_PATH_BYTES]; /* the same */
 } bench_options;
 
 /* One row's figures, out of place or in place. */

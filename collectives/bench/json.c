@@ -1,10 +1,11 @@
-/* Writes coll-bench's results as JSON. Called by run.c for --json. */
+/* Writes coll-bench's results as JSON. Called by run.c for --output_file. */
 #include "json.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fields_json.h"
 #include "base/file.h"
 #include "options.h"
 #include "ringfence/coll_error.h"
@@ -57,11 +58,13 @@ coll_status bench_json_write(const char *path, const bench_options *options,
     for (int i = 0; whole && i < shared->tune_row_count; i++) {
         whole = json_array_append_new(tune, tune_row_json(&shared->tune_rows[i])) == 0;
     }
-    json_t *root = json_pack(
-        "{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o}", "collective", bench_kind_name(options->kind),
-        "ranks", options->ranks, "transport", coll_transport_name(shared->transport), "algorithm",
-        coll_algorithm_name(options->algorithm), "memory", options->arena ? "arena" : "ordinary",
-        "roofline", roofline_json(roofline), "rows", rows, "tune", tune);
+    json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "collective",
+                             bench_kind_name(options->kind), "ranks", options->ranks, "transport",
+                             coll_transport_name(shared->transport), "algorithm",
+                             coll_algorithm_name(options->algorithm), "memory",
+                             options->arena ? "arena" : "ordinary", "options",
+                             base_fields_to_json(&bench_option_fields, options), "roofline",
+                             roofline_json(roofline), "rows", rows, "tune", tune);
     if (root != NULL && !options->tune) {
         (void)json_object_del(root, "tune");
     }

@@ -9,17 +9,17 @@
 
 int main(int argc, char **argv)
 {
-    coll_error error = {.status = COLL_OK};
-    bench_options options;
-    bench_command command = BENCH_COMMAND_RUN;
+    static bench_options options;
+    base_error usage;
+    coll_error error;
     base_fd_open_standard();
     base_log_init("coll-bench: ", BASE_LOG_INFO);
-    if (bench_options_parse(argc, argv, &options, &command, &error) != COLL_OK) {
-        base_log(BASE_LOG_ERROR, "%s", error.message);
+    if (bench_options_parse(argc, argv, &options, &usage) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s; try coll-bench --help", usage.message);
         return BASE_EXIT_USAGE;
     }
-    if (command == BENCH_COMMAND_HELP) {
-        (void)fputs(bench_usage, stdout);
+    if (options.help) {
+        bench_options_help(stdout);
         return BASE_EXIT_DONE;
     }
     if (bench_check_files(&options, &error) != COLL_OK) {

@@ -1,22 +1,22 @@
-/* coll-bench's command line: nccl-tests' flags and a few of our own. Pure. */
+/* coll-bench's command line: nccl-tests' flags and a few of our own. */
 #ifndef COLL_BENCH_OPTIONS_H
 #define COLL_BENCH_OPTIONS_H
 
+#include <stdio.h>
+
+#include "base/fields.h"
 #include "bench.h"
 
-typedef enum bench_command { BENCH_COMMAND_RUN, BENCH_COMMAND_HELP } bench_command;
+/* A row for each option: what --help says of it, and its key in the results' "options". */
+extern const base_fields bench_option_fields;
 
-extern const char bench_usage[];
+void bench_options_help(FILE *stream);
 
-/* "64", "4K", "16M" within [min, max]; units of either case are powers of 1024.
- * COLL_ERR_INVALID. */
-COLL_MUST_CHECK coll_status bench_parse_size(const char *text, size_t min, size_t max,
-                                             size_t *value, coll_error *reterr);
-
-/* Fills *options from the arguments; what is not given has its default. COLL_ERR_INVALID with a
- * message for the user. argv's order may be changed (getopt); its strings are kept. */
-COLL_MUST_CHECK coll_status bench_options_parse(int argc, char **argv, bench_options *options,
-                                                bench_command *command, coll_error *reterr);
+/* Fills *options from the arguments; what is not given has its default. With --help only
+ * options->help holds. BASE_ERR_INVALID and BASE_ERR_LIMIT with a message for the user. argv's order
+ * may be changed (getopt). One thread. */
+BASE_MUST_CHECK base_status bench_options_parse(int argc, char **argv, bench_options *options,
+                                                base_error *reterr);
 
 /* The size after `size_bytes`; 0 if there is none. */
 size_t bench_next_size(const bench_options *options, size_t size_bytes);

@@ -152,14 +152,19 @@ static coll_status measure_all(state *s)
     const bench_options *options = s->job->options;
     const bool rooted = bench_kind_has_root(options->kind);
     const bool reduces = bench_kind_reduces(options->kind);
-    const int first = !rooted ? -1 : options->root < 0 ? 0 : options->root;
-    const int last = !rooted ? -1 : options->root < 0 ? options->ranks - 1 : options->root;
+    const bool all_roots = rooted && options->root == BENCH_ROOT_ALL;
+    const int root_first = !rooted ? -1 : all_roots ? 0 : options->root;
+    const int root_last = all_roots ? options->ranks - 1 : root_first;
+    const int type_first = options->type == 0 ? 1 : (int)options->type;
+    const int type_last = options->type == 0 ? BENCH_TYPES : (int)options->type;
+    const int reduce_first = !reduces ? 0 : options->reduce == 0 ? 1 : (int)options->reduce;
+    const int reduce_last = reduces && options->reduce == 0 ? BENCH_REDUCES : reduce_first;
     coll_status status = COLL_OK;
-    for (int t = 0; t < options->type_count; t++) {
-        for (int o = 0; o < (reduces ? options->reduce_count : 1); o++) {
-            for (int root = first; status == COLL_OK && root <= last; root++) {
-                status = measure_series(s, (bench_row){.type = options->types[t],
-                                                       .reduce = reduces ? options->reduces[o] : 0,
+    for (int type = type_first; type <= type_last; type++) {
+        for (int reduce = reduce_first; reduce <= reduce_last; reduce++) {
+            for (int root = root_first; status == COLL_OK && root <= root_last; root++) {
+                status = measure_series(s, (bench_row){.type = (coll_type)type,
+                                                       .reduce = (coll_reduce)reduce,
                                                        .root = root});
             }
         }

@@ -121,10 +121,10 @@ static int finish(const bench_options *options, const bench_shared *shared,
         base_log(BASE_LOG_ERROR, "%lld wrong values", (long long)wrong);
         code = BASE_EXIT_ERROR;
     }
-    if (options->json_path != NULL) {
+    if (options->json_path[0] != '\0') {
         status = bench_json_write(options->json_path, options, shared, roofline, &error);
     }
-    if (status == COLL_OK && options->plot_path != NULL) {
+    if (status == COLL_OK && options->plot_path[0] != '\0') {
         status = bench_plot_draw(options->plot_path, options, shared, &error);
     }
     if (status != COLL_OK) {
@@ -142,7 +142,7 @@ coll_status bench_check_files(const bench_options *options, coll_error *reterr)
         base_error error;
         base_file_writer *writer = NULL;
         struct stat there;
-        if (paths[i] == NULL) {
+        if (paths[i][0] == '\0') {
             continue;
         }
         if (stat(paths[i], &there) == 0 && S_ISDIR(there.st_mode)) {

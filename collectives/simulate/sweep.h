@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/limits.h"
 #include "network.h"
 
 enum { SWEEP_ROWS_MAX = 32, SWEEP_ALGORITHMS = COLL_ALGORITHM_LAST + 1 };
@@ -14,8 +15,9 @@ typedef struct sweep_options {
     coll_costs costs;
     size_t whole_bytes;
     int ranks_max;
-    int ranks_per_host;    /* the last host may have fewer */
-    const char *plot_path; /* .svg or .png; NULL: none */
+    int ranks_per_host;              /* the last host may have fewer */
+    char plot_path[BASE_PATH_BYTES]; /* .svg or .png; empty: none */
+    bool help;
 } sweep_options;
 
 typedef struct sweep_row {

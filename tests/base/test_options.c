@@ -95,6 +95,34 @@ static void errors_name_what_is_wrong(void **state)
     }
 }
 
+/* A long help goes on below its column; a word that is longer than a line has one of its own. */
+static void help_is_wrapped(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    char word[101];
+    char help[256];
+    memset(word, 'x', sizeof word - 1);
+    word[sizeof word - 1] = '\0';
+    (void)snprintf(help, sizeof help, "%.73s ab %s", word, word);
+    sample record = sample_defaults;
+    const base_field row = {BASE_INT(sample, count), .option = "count", .value = "N", .help = help,
+                            .group = "First"};
+    const base_fields fields = {.rows = &row, .count = 1};
+    const base_option_set set = {.fields = &fields, .defaults = &record};
+    FILE *stream = open_memstream(&text, &text_bytes);
+    assert_non_null(stream);
+    base_options_help(&set, 1, stream);
+    assert_int_equal(fclose(stream), 0);
+    char expected[512];
+    (void)snprintf(expected, sizeof expected,
+                   "\nFirst:\n  --count N                %.73s\n%27sab\n%27s%s\n%27s(2)\n", word,
+                   "", "", word, "");
+    assert_string_equal(text, expected);
+    free(text);
+}
+
 static void help_has_groups_and_defaults(void **state)
 {
     (void)state;
@@ -127,6 +155,7 @@ int main(void)
         cmocka_unit_test(options_reach_the_record),
         cmocka_unit_test(errors_name_what_is_wrong),
         cmocka_unit_test(help_has_groups_and_defaults),
+        cmocka_unit_test(help_is_wrapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

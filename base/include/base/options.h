@@ -36,7 +36,7 @@ typedef struct base_command_line {
 BASE_MUST_CHECK base_status base_options_parse(const base_command_line *line, int *rest,
                                                base_error *reterr);
 
-/* Prints one line for each option, below the heading of its group. A row without a group is in that
+/* Prints each option with its help and its default, below the heading of its group. A row without a group is in that
  * of the row before it. Groups come in the order in which they first appear. */
 void base_options_help(const base_option_set *sets, int set_count, FILE *stream);
 

@@ -1,5 +1,6 @@
 /* coll-bench's command line: what is taken, and what is refused by name. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "coll/coll.h"
@@ -8,10 +9,11 @@
 
 enum { WORDS_MAX = 40 };
 
-static coll_error error;
+static base_error error;
+static bench_options options; /* of the line that was parsed last */
 
 /* Splits `line` at its blanks and parses it. */
-static coll_status parse(const char *line, bench_options *options, bench_command *command)
+static base_status parse(const char *line)
 {
     static char words[512];
     char *argv[WORDS_MAX + 1] = {NULL};
@@ -24,16 +26,14 @@ static coll_status parse(const char *line, bench_options *options, bench_command
         argv[argc++] = word;
     }
     error.message[0] = '\0';
-    return bench_options_parse(argc, argv, options, command, &error);
+    return bench_options_parse(argc, argv, &options, &error);
 }
 
 static void test_defaults(void **state)
 {
     (void)state;
-    bench_options options;
-    bench_command command;
-    assert_ok(parse("coll-bench all_reduce", &options, &command), &error);
-    assert_int_equal(command, BENCH_COMMAND_RUN);
+    assert_ok(parse("coll-bench all_reduce"), &error);
+    assert_false(options.help);
     assert_int_equal(options.kind, COLL_ALL_REDUCE);
     assert_int_equal(options.ranks, 2);
     assert_int_equal(options.begin_bytes, 8);
@@ -41,22 +41,19 @@ static void test_defaults(void **state)
     assert_int_equal(options.factor, 2);
     assert_int_equal(options.iterations, 0);
     assert_int_equal(options.checks, 1);
-    assert_int_equal(options.type_count, 1);
-    assert_int_equal(options.types[0], COLL_FLOAT32);
-    assert_int_equal(options.reduces[0], COLL_SUM);
+    assert_int_equal(options.type, COLL_FLOAT32);
+    assert_int_equal(options.reduce, COLL_SUM);
     assert_true(options.arena);
-    assert_null(options.json_path);
+    assert_string_equal(options.json_path, "");
+    assert_string_equal(options.interface, "127.0.0.1");
 }
 
 static void test_all_flags(void **state)
 {
     (void)state;
-    bench_options options;
-    bench_command command;
     assert_ok(parse("coll-bench reduce -n 7 -w 3 -b 1k -e 2M -f 4 -d bfloat16 -o max -r 2 -c 9 "
                     "-J out.json --ranks 5 --transport shm --algorithm tree --tcp-auth off "
-                    "--no-arena --plot a.b.svg",
-                    &options, &command),
+                    "--no-arena --plot a.b.svg"),
               &error);
     assert_int_equal(options.kind, COLL_REDUCE);
     assert_int_equal(options.iterations, 7);
@@ -64,67 +61,58 @@ static void test_all_flags(void **state)
     assert_int_equal(options.begin_bytes, 1024);
     assert_int_equal(options.end_bytes, 2 << 20);
     assert_int_equal(options.factor, 4);
-    assert_int_equal(options.types[0], COLL_BFLOAT16);
-    assert_int_equal(options.reduces[0], COLL_MAX);
+    assert_int_equal(options.type, COLL_BFLOAT16);
+    assert_int_equal(options.reduce, COLL_MAX);
     assert_int_equal(options.root, 2);
     assert_int_equal(options.checks, 9);
-    assert_string_equal(options.json_path, "out.json");
+    assert_string_equal(strrchr(options.json_path, '/'), "/out.json");
     assert_int_equal(options.ranks, 5);
     assert_int_equal(options.transport, COLL_TRANSPORT_SHM);
     assert_int_equal(options.algorithm, COLL_ALGORITHM_TREE);
     assert_int_equal(options.tcp_auth, COLL_TCP_AUTH_OFF);
     assert_false(options.arena);
     assert_false(options.tune);
-    assert_string_equal(options.plot_path, "a.b.svg");
+    assert_string_equal(strrchr(options.plot_path, '/'), "/a.b.svg");
 }
 
 static void test_long_names(void **state)
 {
     (void)state;
-    bench_options options;
-    bench_command command;
     assert_ok(parse("coll-bench --iters 7 --warmup_iters 3 --minbytes 16 --maxbytes 64 --stepbytes "
-                    "16 --datatype all --op all --root all --check 0 --output_file x gather",
-                    &options, &command),
+                    "16 --datatype all --op all --root all --check 0 --output_file x gather"),
               &error);
     assert_int_equal(options.kind, COLL_GATHER);
-    assert_int_equal(options.type_count, BENCH_TYPES);
-    assert_int_equal(options.types[BENCH_TYPES - 1], COLL_UINT64);
-    assert_int_equal(options.reduce_count, BENCH_REDUCES);
-    assert_int_equal(options.reduces[BENCH_REDUCES - 1], COLL_AVERAGE);
-    assert_int_equal(options.root, -1);
+    assert_int_equal(options.type, 0);
+    assert_int_equal(options.reduce, 0);
+    assert_int_equal(options.root, BENCH_ROOT_ALL);
     assert_int_equal(options.checks, 0);
     assert_int_equal(bench_next_size(&options, 16), 32);
     assert_int_equal(bench_next_size(&options, 64), 0);
-    assert_ok(parse("coll-bench all_reduce --help", &options, &command), &error);
-    assert_int_equal(command, BENCH_COMMAND_HELP);
+    assert_ok(parse("coll-bench all_reduce --help"), &error);
+    assert_true(options.help);
 }
 
 static void test_tune(void **state)
 {
     (void)state;
-    bench_options options;
-    bench_command command;
-    assert_ok(parse("coll-bench --tune", &options, &command), &error);
+    assert_ok(parse("coll-bench --tune"), &error);
     assert_true(options.tune);
     assert_int_equal(options.kind, COLL_ALL_REDUCE);
-    assert_ok(parse("coll-bench all_gather --tune", &options, &command), &error);
+    assert_ok(parse("coll-bench all_gather --tune"), &error);
     assert_int_equal(options.kind, COLL_ALL_GATHER);
 }
 
 static void test_sizes(void **state)
 {
     (void)state;
-    bench_options options;
-    bench_command command;
-    assert_ok(parse("coll-bench all_reduce -b 3 -e 25 -f 2", &options, &command), &error);
+    assert_ok(parse("coll-bench all_reduce -b 3 -e 25 -f 2"), &error);
     assert_int_equal(bench_next_size(&options, 3), 6);
     assert_int_equal(bench_next_size(&options, 12), 24);
     assert_int_equal(bench_next_size(&options, 24), 0);
-    assert_ok(parse("coll-bench all_reduce -b 0 -e 3M -i 1M", &options, &command), &error);
+    assert_ok(parse("coll-bench all_reduce -b 0 -e 3M -i 1M"), &error);
     assert_int_equal(bench_next_size(&options, 0), 1 << 20);
     assert_int_equal(bench_next_size(&options, 3 << 20), 0);
-    assert_ok(parse("coll-bench all_reduce -b 3G -e 3G", &options, &command), &error);
+    assert_ok(parse("coll-bench all_reduce -b 3G -e 3G"), &error);
     assert_true(options.end_bytes == (size_t)3 << 30);
 }
 
@@ -134,12 +122,10 @@ static void test_kinds(void **state)
     static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter",
                                         "broadcast",  "reduce",     "alltoall",
                                         "gather",     "scatter",    "sendrecv"};
-    bench_options options;
-    bench_command command;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char line[64];
         (void)snprintf(line, sizeof line, "coll-bench %s", names[i]);
-        assert_ok(parse(line, &options, &command), &error);
+        assert_ok(parse(line), &error);
         assert_string_equal(bench_kind_name(options.kind), names[i]);
     }
 }
@@ -157,15 +143,19 @@ static void test_refused(void **state)
         {"coll-bench all_reduce -b 64 -e 8", "-b 64 is more than -e 8"},
         {"coll-bench all_reduce -i 8 -f 2", "either -i or -f"},
         {"coll-bench all_reduce -b 0 -e 64", "from 0 bytes on"},
-        {"coll-bench all_reduce -b 4x", "'4x' is no number"},
-        {"coll-bench all_reduce -b -4", "'-4' is no number"},
-        {"coll-bench all_reduce -n 0", "'0' is no number"},
-        {"coll-bench all_reduce --ranks 65", "'65' is no number"},
-        {"coll-bench all_reduce -d float8", "unknown type 'float8'"},
-        {"coll-bench all_reduce -o xor", "unknown operation 'xor'"},
-        {"coll-bench all_reduce --algorithm bruck", "unknown algorithm 'bruck'"},
-        {"coll-bench all_reduce --transport rdma", "unknown transport 'rdma'"},
+        {"coll-bench all_reduce -b 4x",
+         "--minbytes: '4x': must be a number of bytes from 0 to 1024G"},
+        {"coll-bench all_reduce -b -4", "'-4': must be a number of bytes"},
+        {"coll-bench all_reduce -n 0", "--iters: 0: must be a whole number from 1"},
+        {"coll-bench all_reduce --ranks 65", "--ranks: 65: must be a whole number from 1 to 64"},
+        {"coll-bench all_reduce -d float8", "--datatype: 'float8': must be one of: all float"},
+        {"coll-bench all_reduce -o xor", "--op: 'xor': must be one of: all sum"},
+        {"coll-bench all_reduce --algorithm bruck",
+         "--algorithm: 'bruck': must be one of: auto ring"},
+        {"coll-bench all_reduce --transport rdma", "--transport: 'rdma': must be one of: auto shm"},
         {"coll-bench all_reduce --tcp-auth maybe", "'maybe'"},
+        {"coll-bench broadcast -r x", "'x': must be a rank, or all"},
+        {"coll-bench broadcast -r 64", "'64': must be a rank, or all"},
         {"coll-bench broadcast -r 2", "there is no rank 2 among 2"},
         {"coll-bench sendrecv --ranks 1", "at least 2 ranks"},
         {"coll-bench all_reduce --plot x.gif", ".svg or .png"},
@@ -173,14 +163,32 @@ static void test_refused(void **state)
         {"coll-bench --tune --plot x.svg", "not for --plot"},
         {"coll-bench all_reduce -b 1 -e 64M -i 1", "more than 4096 rows"},
     };
-    bench_options options;
-    bench_command command;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_not_equal(parse(cases[i].line, &options, &command), COLL_OK);
+        assert_int_not_equal(parse(cases[i].line), BASE_OK);
         if (strstr(error.message, cases[i].says) == NULL) {
             fail_msg("%s: '%s' does not say '%s'", cases[i].line, error.message, cases[i].says);
         }
     }
+}
+
+/* --help names every option, and defaults. */
+static void test_help(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    FILE *stream = open_memstream(&text, &text_bytes);
+    assert_non_null(stream);
+    bench_options_help(stream);
+    assert_int_equal(fclose(stream), 0);
+    assert_non_null(strstr(text, "\n  -e, --maxbytes BYTES     largest size (64M)\n"));
+    assert_non_null(strstr(text, "\n  --ranks N                processes (2)\n"));
+    for (int i = 0; i < bench_option_fields.count; i++) {
+        char option[64];
+        (void)snprintf(option, sizeof option, "--%s", bench_option_fields.rows[i].option);
+        assert_non_null(strstr(text, option));
+    }
+    free(text);
 }
 
 int main(void)
@@ -189,7 +197,7 @@ int main(void)
         cmocka_unit_test(test_defaults),   cmocka_unit_test(test_all_flags),
         cmocka_unit_test(test_long_names), cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_tune),       cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_help),
     };
     return cmocka_run_group_tests_name("coll-bench-options", tests, NULL, NULL);
 }

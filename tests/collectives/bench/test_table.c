@@ -17,7 +17,7 @@ static const bench_options all_reduce = {.kind = COLL_ALL_REDUCE,
                                          .iterations = 20,
                                          .warm_up = 5,
                                          .checks = 1,
-                                         .types = {COLL_FLOAT32},
+                                         .type = COLL_FLOAT32,
                                          .arena = true};
 
 static const bench_roofline roofline = {.processors = 2,

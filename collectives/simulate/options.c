@@ -1,0 +1,111 @@
+/* Reads coll-simulate's command line by a table with one row for each option. Called by main.c. */
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "ringfence/coll_error.h"
+
+enum { COST_MAX = 1000000 };
+
+/* Reads "1,0.3,0.1": latency, time of a message, time of a byte. */
+static base_status parse_link(const base_field *field, const char *text, void *member,
+                              base_error *reterr)
+{
+    double values[3];
+    const char *at = text;
+    (void)field;
+    for (int i = 0; i < 3; i++) {
+        char *end = NULL;
+        values[i] = strtod(at, &end);
+        if (end == at || !(values[i] >= 0 && values[i] <= COST_MAX) ||
+            *end != (i < 2 ? ',' : '\0')) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "'%.64s': must be three numbers from 0 to %d, as in 1,0.3,0.1", text,
+                             COST_MAX);
+        }
+        at = end + 1;
+    }
+    *(coll_link_cost *)member = (coll_link_cost){values[0], values[1], values[2]};
+    return BASE_OK;
+}
+
+static void format_link(const base_field *field, const void *member, char text[BASE_CODED_BYTES])
+{
+    const coll_link_cost *cost = member;
+    (void)field;
+    (void)snprintf(text, BASE_CODED_BYTES, "%g,%g,%g", cost->latency_us, cost->message_us,
+                   cost->byte_ns);
+}
+
+static const base_coding link_coding = {.parse = parse_link, .format = format_link};
+
+#define OWN(kind, member) BASE_##kind(sweep_options, member)
+
+static const base_field rows[] = {
+    {OWN(BYTES, whole_bytes), .least = 1, .most = (int64_t)1 << 40, .option = "bytes",
+     .letter = 'b', .value = "BYTES", .help = "the vector, all ranks' parts together",
+     .group = "Options"},
+    {OWN(INT, ranks_max), .least = 2, .most = SIMULATE_RANKS_MAX, .option = "ranks-max",
+     .letter = 'n', .value = "N",
+     .help = "the most ranks; 4096 are possible, and take 4 GB and minutes"},
+    {OWN(INT, ranks_per_host), .least = 1, .most = SIMULATE_RANKS_MAX, .option = "ranks-per-host",
+     .letter = 'p', .value = "N", .help = "the last host may have fewer"},
+    {OWN(CODED, costs.inside), .coding = &link_coding, .option = "inside", .value = "A,O,B",
+     .help = "links in a host: latency and message in us, ns per byte"},
+    {OWN(CODED, costs.between), .coding = &link_coding, .option = "between", .value = "A,O,B",
+     .help = "links between hosts"},
+    {OWN(REAL, costs.reduce_byte_ns), .max = COST_MAX, .option = "reduce", .value = "G",
+     .help = "combining, ns per byte"},
+    {OWN(PATH, plot_path), .filled = true, .option = "plot", .value = "FILE",
+     .help = "draws the table; .svg or .png"},
+    {OWN(BOOL, help), .option = "help", .letter = 'h', .help = "this"},
+};
+
+static const base_fields fields = {
+    .rows = rows, .count = sizeof rows / sizeof rows[0], .what = "coll-simulate"};
+
+static const sweep_options defaults = {
+    .kind = COLL_ALL_REDUCE,
+    .costs = {.inside = {1, 0.3, 0.1}, .between = {20, 3, 0.8}, .reduce_byte_ns = 0.02},
+    .whole_bytes = 1 << 20,
+    .ranks_max = 256,
+    .ranks_per_host = 8};
+
+void sweep_options_help(FILE *stream)
+{
+    const base_option_set set = {.fields = &fields, .defaults = &defaults};
+    (void)fputs("Usage: coll-simulate [COLLECTIVE] [OPTION]...\n"
+                "Plays every algorithm's schedule on a network that exists on paper, for rising "
+                "numbers of ranks,\n"
+                "and prints its time beside the cost model's formula. Defaults are in brackets.\n"
+                "\n"
+                "COLLECTIVE: all_reduce (default) all_gather reduce_scatter broadcast reduce "
+                "alltoall gather scatter\n",
+                stream);
+    base_options_help(&set, 1, stream);
+}
+
+base_status sweep_options_parse(int argc, char **argv, sweep_options *options, base_error *reterr)
+{
+    int rest = 0;
+    coll_error error;
+    *options = defaults;
+    const base_option_set set = {.fields = &fields, .record = options};
+    const base_command_line line = {.argc = argc, .argv = argv, .sets = &set, .set_count = 1};
+    const base_status status = base_options_parse(&line, &rest, reterr);
+    if (status != BASE_OK || options->help || rest == argc) {
+        return status;
+    }
+    if (rest + 1 < argc) {
+        return base_fail(reterr, BASE_ERR_INVALID, "one collective at a time, not '%s' too",
+                         argv[rest + 1]);
+    }
+    if (coll_kind_parse(argv[rest], &options->kind, &error) != COLL_OK) {
+        return coll_to_base(error.status, &error, reterr);
+    }
+    return options->kind == COLL_BARRIER || options->kind >= COLL_SEND
+               ? base_fail(reterr, BASE_ERR_INVALID, "%s has no schedule", argv[rest])
+               : BASE_OK;
+}

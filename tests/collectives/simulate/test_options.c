@@ -1,0 +1,99 @@
+/* coll-simulate's command line: what is taken, and what is refused by name. */
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+enum { WORDS_MAX = 16 };
+
+static sweep_options options; /* of the line that was parsed last */
+static base_error error;
+
+/* Splits `line` at its blanks and parses it. */
+static base_status parse(const char *line)
+{
+    static char words[256];
+    char *argv[WORDS_MAX + 1] = {NULL};
+    int argc = 0;
+    char *rest = NULL;
+    assert_true(strlen(line) < sizeof words);
+    memcpy(words, line, strlen(line) + 1);
+    for (char *word = strtok_r(words, " ", &rest); word != NULL && argc < WORDS_MAX;
+         word = strtok_r(NULL, " ", &rest)) {
+        argv[argc++] = word;
+    }
+    error.message[0] = '\0';
+    return sweep_options_parse(argc, argv, &options, &error);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    assert_ok(parse("coll-simulate"), &error);
+    assert_int_equal(options.kind, COLL_ALL_REDUCE);
+    assert_int_equal(options.whole_bytes, 1 << 20);
+    assert_int_equal(options.ranks_max, 256);
+    assert_int_equal(options.ranks_per_host, 8);
+    assert_true(options.costs.between.latency_us == 20);
+    assert_string_equal(options.plot_path, "");
+    assert_false(options.help);
+}
+
+static void test_flags(void **state)
+{
+    (void)state;
+    assert_ok(parse("coll-simulate -b 64K broadcast -n 4096 -p 1 --inside 2,0.5,0.25 --between "
+                    "30,0,1 --reduce 0.5 --plot out.svg"),
+              &error);
+    assert_int_equal(options.kind, COLL_BROADCAST);
+    assert_int_equal(options.whole_bytes, 65536);
+    assert_int_equal(options.ranks_max, 4096);
+    assert_int_equal(options.ranks_per_host, 1);
+    assert_true(options.costs.inside.latency_us == 2);
+    assert_true(options.costs.inside.message_us == 0.5);
+    assert_true(options.costs.inside.byte_ns == 0.25);
+    assert_true(options.costs.between.message_us == 0);
+    assert_true(options.costs.between.byte_ns == 1);
+    assert_true(options.costs.reduce_byte_ns == 0.5);
+    assert_string_equal(strrchr(options.plot_path, '/'), "/out.svg");
+    assert_ok(parse("coll-simulate --help"), &error);
+    assert_true(options.help);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        const char *expected;
+    } cases[] = {
+        {"coll-simulate all_reduce broadcast", "one collective at a time, not 'broadcast' too"},
+        {"coll-simulate all_add", "unknown collective 'all_add'"},
+        {"coll-simulate barrier", "barrier has no schedule"},
+        {"coll-simulate send", "send has no schedule"},
+        {"coll-simulate -n 1", "--ranks-max: 1: must be a whole number from 2 to 4096"},
+        {"coll-simulate -b 0", "--bytes: '0'"},
+        {"coll-simulate --inside 1,2", "--inside: '1,2': must be three numbers"},
+        {"coll-simulate --inside 1,2,3,4", "three numbers"},
+        {"coll-simulate --between 1,-2,3", "three numbers"},
+        {"coll-simulate --between 1,nan,3", "three numbers"},
+        {"coll-simulate --reduce -1", "--reduce: -1: must be a number from 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (parse(cases[i].line) == BASE_OK || strstr(error.message, cases[i].expected) == NULL) {
+            fail_msg("%s: '%s'", cases[i].line, error.message);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests_name("coll-simulate-options", tests, NULL, NULL);
+}
