@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "budget/wire.h"
 #include "client_impl.h"
+#include "proto/body.h"
 
 typedef Ringfence__Budget__Request request_type;
 typedef Ringfence__Budget__Response response_type;
@@ -22,6 +24,7 @@ enum {
     REQUEST_ID_RANDOM_BYTES = 16,
     TRANSIENT_TRIES_MAX = 5,
     SMALL_REQUEST_BYTES = 4096,
+    PAGES_MAX = 1000000,
 };
 
 base_status budget_path_join(const char *dir, const char *name, char path[BASE_PATH_BYTES],
@@ -288,19 +291,23 @@ static budget_verdict compare_rows(const budget_seen_row *known, const response_
 }
 
 /* One round: packs, asks, checks whose ledger it is, remembers the newest row. */
-static budget_verdict ask_once(budget_client *client, request_type *request, int64_t deadline_ns,
+static budget_verdict ask_once(budget_client *client, ProtobufCMessage *body, int64_t deadline_ns,
                                response_type **response, base_error *why)
 {
+    request_type request = RINGFENCE__BUDGET__REQUEST__INIT;
     uint8_t small[SMALL_REQUEST_BYTES];
     budget_seen_row known;
     budget_seen_row newest = {0};
     if (budget_seen_read(&client->seen, &known, why) != BASE_OK) {
         return BUDGET_FAILED;
     }
-    request->known_sequence = known.sequence;
-    request->known_head.data = known.head;
-    request->known_head.len = known.sequence != 0 ? sizeof known.head : 0;
-    const size_t request_bytes = ringfence__budget__request__get_packed_size(request);
+    request.version = BUDGET_WIRE_VERSION;
+    request.request_id = client->request_id;
+    request.known_sequence = known.sequence;
+    request.known_head.data = known.head;
+    request.known_head.len = known.sequence != 0 ? sizeof known.head : 0;
+    proto_set_body(&request.base, body);
+    const size_t request_bytes = ringfence__budget__request__get_packed_size(&request);
     uint8_t *packed = request_bytes <= sizeof small ? small : malloc(request_bytes);
     if (packed == NULL || request_bytes > BUDGET_MESSAGE_BYTES_MAX) {
         (void)base_fail(why, BASE_ERR_LIMIT, "a question of %zu bytes: too large to ask",
@@ -308,10 +315,10 @@ static budget_verdict ask_once(budget_client *client, request_type *request, int
         free(packed != small ? packed : NULL);
         return BUDGET_FAILED;
     }
-    (void)ringfence__budget__request__pack(request, packed);
+    (void)ringfence__budget__request__pack(&request, packed);
     const budget_question question = {.request = packed,
                                       .request_bytes = request_bytes,
-                                      .request_id = request->request_id,
+                                      .request_id = client->request_id,
                                       .deadline_ns = deadline_ns};
     const budget_link_result result = budget_link_ask(&client->link, &question, response, why);
     free(packed != small ? packed : NULL);
@@ -332,7 +339,7 @@ static budget_verdict ask_once(budget_client *client, request_type *request, int
     return budget_response_verdict(*response, why);
 }
 
-budget_verdict budget_ask_service(budget_client *client, request_type *request,
+budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
                                   Ringfence__Budget__Response__BodyCase answer_case,
                                   response_type **response, base_error *why)
 {
@@ -345,11 +352,9 @@ budget_verdict budget_ask_service(budget_client *client, request_type *request,
     } else {
         budget_fresh_request_id(client->request_id);
     }
-    request->version = BUDGET_WIRE_VERSION;
-    request->request_id = client->request_id;
     for (int i = 0; i < TRANSIENT_TRIES_MAX && transient; i++) {
         *response = NULL;
-        verdict = ask_once(client, request, deadline_ns, response, why);
+        verdict = ask_once(client, body, deadline_ns, response, why);
         transient = verdict == BUDGET_FAILED && *response != NULL &&
                     (*response)->verdict == RINGFENCE__BUDGET__VERDICT__VERDICT_TRANSIENT;
     }
@@ -357,14 +362,38 @@ budget_verdict budget_ask_service(budget_client *client, request_type *request,
     if (*response != NULL && verdict != BUDGET_GRANTED) {
         (void)snprintf(client->refusal.code, sizeof client->refusal.code, "%s", (*response)->code);
     }
-    if (verdict == BUDGET_EXCEEDED) {
+    if (*response != NULL && verdict == BUDGET_EXCEEDED) {
         client->refusal.asked_usd_micro = (*response)->asked_usd_micro;
         client->refusal.left_usd_micro = (*response)->left_usd_micro;
         (void)snprintf(client->refusal.account, sizeof client->refusal.account, "%s",
                        (*response)->account);
     }
-    if (verdict == BUDGET_GRANTED && (*response)->body_case != answer_case) {
-        return budget_broken_answer(why);
+    if (verdict != BUDGET_GRANTED) {
+        return verdict;
     }
-    return verdict;
+    BASE_ASSERT(*response != NULL);
+    return (*response)->body_case == answer_case ? verdict : budget_broken_answer(why);
+}
+
+budget_verdict budget_tell_service(budget_client *client, ProtobufCMessage *body, base_error *why)
+{
+    response_type *response = NULL;
+    return budget_ask_service(client, body, BUDGET_RESPONSE(_NOT_SET), &response, why);
+}
+
+bool budget_pages_next(budget_client *client, budget_pages *pages, base_error *why)
+{
+    if (pages->count > 0 && pages->next[0] == '\0') {
+        return false; /* that was the last one */
+    }
+    if (pages->count == PAGES_MAX ||
+        (pages->count > 0 && !budget_copy_text(pages->cursor, sizeof pages->cursor, pages->next))) {
+        pages->verdict = budget_broken_answer(why);
+        return false;
+    }
+    *pages->after = pages->cursor;
+    pages->count++;
+    pages->verdict =
+        budget_ask_service(client, pages->body, pages->answer_case, &pages->response, why);
+    return pages->verdict == BUDGET_GRANTED;
 }

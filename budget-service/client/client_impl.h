@@ -20,17 +20,34 @@ struct budget_client {
 typedef Ringfence__Budget__Request budget_wire_request;
 typedef Ringfence__Budget__Response budget_wire_response;
 
-/* A request whose body is `field`, and the cases of bodies by their short names. */
-#define BUDGET_REQUEST(name)  RINGFENCE__BUDGET__REQUEST__BODY_##name
+/* The case of an answer's body, by its short name. */
 #define BUDGET_RESPONSE(name) RINGFENCE__BUDGET__RESPONSE__BODY_##name
 
-/* Asks with the body that the caller has set: id, version and what is remembered are filled in. On
- * BUDGET_GRANTED the answer's body is of answer_case, and lives until the next question. */
-BASE_MUST_CHECK budget_verdict budget_ask_service(budget_client *client,
-                                                  Ringfence__Budget__Request *request,
+/* Asks with this body, under the client's next request id. On BUDGET_GRANTED the answer's body is of
+ * answer_case, and lives until the next question. */
+BASE_MUST_CHECK budget_verdict budget_ask_service(budget_client *client, ProtobufCMessage *body,
                                                   Ringfence__Budget__Response__BodyCase answer_case,
                                                   Ringfence__Budget__Response **response,
                                                   base_error *why);
+
+/* The same for a body whose answer has none. */
+BASE_MUST_CHECK budget_verdict budget_tell_service(budget_client *client, ProtobufCMessage *body,
+                                                   base_error *why);
+
+/* A question whose answer comes in pages. */
+typedef struct budget_pages {
+    ProtobufCMessage *body;
+    char **after; /* in body: the text after which the page begins */
+    Ringfence__Budget__Response__BodyCase answer_case;
+    budget_wire_response *response; /* the page */
+    const char *next;               /* set by the caller: the page's text of that name */
+    budget_verdict verdict;         /* how it ended */
+    int count;
+    char cursor[BUDGET_LABEL_BYTES];
+} budget_pages;
+
+/* Asks for the next page. False: there is none, and pages->verdict is the call's. */
+bool budget_pages_next(budget_client *client, budget_pages *pages, base_error *why);
 
 /* What an answer's verdict means to the caller; *why gets its reason. */
 budget_verdict budget_response_verdict(const Ringfence__Budget__Response *response,

@@ -10,17 +10,13 @@ budget_verdict budget_record_actual(budget_client *client, const budget_actual *
                                     base_error *why)
 {
     Ringfence__Budget__RecordActual body = RINGFENCE__BUDGET__RECORD_ACTUAL__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
-    budget_wire_response *response = NULL;
     body.label = budget_wire_text(actual->label);
     body.usd_micro = actual->usd_micro;
     body.line_id = budget_wire_text(actual->line_id);
     body.partial = actual->partial;
     body.evidence.data = (uint8_t *)(uintptr_t)actual->evidence;
     body.evidence.len = actual->evidence != NULL ? actual->evidence_bytes : 0;
-    request.body_case = BUDGET_REQUEST(RECORD_ACTUAL);
-    request.record_actual = &body;
-    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+    return budget_tell_service(client, &body.base, why);
 }
 
 static bool difference_from(const Ringfence__Budget__Difference *from, budget_difference *into)
@@ -61,7 +57,6 @@ budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
                                 budget_reconciliation *result, base_error *why)
 {
     Ringfence__Budget__Reconcile body = RINGFENCE__BUDGET__RECONCILE__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     budget_wire_response *response = NULL;
     if (bill->count > BUDGET_BILL_LINES_MAX) {
         (void)base_fail(why, BASE_ERR_LIMIT, "a bill of %zu lines: at most %d at once", bill->count,
@@ -84,9 +79,7 @@ budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
     body.vendor = budget_wire_text(bill->vendor);
     body.bill_blake2b256.data = (uint8_t *)(uintptr_t)bill->blake2b256;
     body.bill_blake2b256.len = sizeof bill->blake2b256;
-    request.body_case = BUDGET_REQUEST(RECONCILE);
-    request.reconcile = &body;
-    verdict = budget_ask_service(client, &request, BUDGET_RESPONSE(RECONCILED), &response, why);
+    verdict = budget_ask_service(client, &body.base, BUDGET_RESPONSE(RECONCILED), &response, why);
     if (verdict == BUDGET_GRANTED) {
         verdict = hand_over(response->reconciled, difference, user, result, why);
     }
@@ -99,12 +92,9 @@ out:
 budget_verdict budget_audit(budget_client *client, budget_audit_report *result, base_error *why)
 {
     Ringfence__Budget__Audit body = RINGFENCE__BUDGET__AUDIT__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     budget_wire_response *response = NULL;
-    request.body_case = BUDGET_REQUEST(AUDIT);
-    request.audit = &body;
     const budget_verdict verdict =
-        budget_ask_service(client, &request, BUDGET_RESPONSE(AUDITED), &response, why);
+        budget_ask_service(client, &body.base, BUDGET_RESPONSE(AUDITED), &response, why);
     if (verdict == BUDGET_GRANTED && !budget_audit_report_read(response->audited, result)) {
         return budget_broken_answer(why);
     }

@@ -29,7 +29,6 @@ budget_verdict budget_authorize(budget_client *client, const budget_ask *ask, bu
                                 base_error *why)
 {
     Ringfence__Budget__Authorize body = RINGFENCE__BUDGET__AUTHORIZE__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     budget_wire_response *response = NULL;
     body.label = budget_wire_text(ask->label);
     body.account = budget_wire_text(ask->account);
@@ -47,10 +46,8 @@ budget_verdict budget_authorize(budget_client *client, const budget_ask *ask, bu
     body.max_price_usd_micro_per_hour = ask->max_price_usd_micro_per_hour;
     body.max_seconds = ask->max_seconds;
     body.max_attempts = ask->max_attempts;
-    request.body_case = BUDGET_REQUEST(AUTHORIZE);
-    request.authorize = &body;
     const budget_verdict verdict =
-        budget_ask_service(client, &request, BUDGET_RESPONSE(GRANTED), &response, why);
+        budget_ask_service(client, &body.base, BUDGET_RESPONSE(GRANTED), &response, why);
     if (verdict != BUDGET_GRANTED) {
         return verdict;
     }
@@ -61,36 +58,24 @@ budget_verdict budget_attach(budget_client *client, const char *label, const cha
                              base_error *why)
 {
     Ringfence__Budget__Attach body = RINGFENCE__BUDGET__ATTACH__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
-    budget_wire_response *response = NULL;
     body.label = budget_wire_text(label);
     body.instance_id = budget_wire_text(instance_id);
-    request.body_case = BUDGET_REQUEST(ATTACH);
-    request.attach = &body;
-    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+    return budget_tell_service(client, &body.base, why);
 }
 
 budget_verdict budget_terminated(budget_client *client, const char *label, const void *evidence,
                                  size_t evidence_bytes, base_error *why)
 {
     Ringfence__Budget__Terminated body = RINGFENCE__BUDGET__TERMINATED__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
-    budget_wire_response *response = NULL;
     body.label = budget_wire_text(label);
     body.evidence.data = (uint8_t *)(uintptr_t)evidence;
     body.evidence.len = evidence_bytes;
-    request.body_case = BUDGET_REQUEST(TERMINATED);
-    request.terminated = &body;
-    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+    return budget_tell_service(client, &body.base, why);
 }
 
 budget_verdict budget_void(budget_client *client, const char *label, base_error *why)
 {
     Ringfence__Budget__Void body = RINGFENCE__BUDGET__VOID__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
-    budget_wire_response *response = NULL;
     body.label = budget_wire_text(label);
-    request.body_case = BUDGET_REQUEST(VOID);
-    request.void_ = &body;
-    return budget_ask_service(client, &request, BUDGET_RESPONSE(_NOT_SET), &response, why);
+    return budget_tell_service(client, &body.base, why);
 }

@@ -6,8 +6,6 @@
 
 #include "client_impl.h"
 
-enum { PAGES_MAX = 1000000, NEXT_BYTES = BUDGET_LABEL_BYTES };
-
 bool budget_account_from(const Ringfence__Budget__Account *from, budget_account *account)
 {
     *account = (budget_account){
@@ -51,13 +49,10 @@ budget_verdict budget_remaining(budget_client *client, const char *account, budg
                                 base_error *why)
 {
     Ringfence__Budget__Remaining body = RINGFENCE__BUDGET__REMAINING__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     budget_wire_response *response = NULL;
     body.account = budget_wire_text(account);
-    request.body_case = BUDGET_REQUEST(REMAINING);
-    request.remaining = &body;
     const budget_verdict verdict =
-        budget_ask_service(client, &request, BUDGET_RESPONSE(ACCOUNTS), &response, why);
+        budget_ask_service(client, &body.base, BUDGET_RESPONSE(ACCOUNTS), &response, why);
     if (verdict != BUDGET_GRANTED) {
         return verdict;
     }
@@ -80,13 +75,10 @@ budget_verdict budget_total_spent(budget_client *client, const char *account, in
                                   base_error *why)
 {
     Ringfence__Budget__TotalSpent body = RINGFENCE__BUDGET__TOTAL_SPENT__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     budget_wire_response *response = NULL;
     body.account = budget_wire_text(account);
-    request.body_case = BUDGET_REQUEST(TOTAL_SPENT);
-    request.total_spent = &body;
     const budget_verdict verdict =
-        budget_ask_service(client, &request, BUDGET_RESPONSE(AMOUNT), &response, why);
+        budget_ask_service(client, &body.base, BUDGET_RESPONSE(AMOUNT), &response, why);
     if (verdict == BUDGET_GRANTED) {
         *usd_micro = response->amount->usd_micro;
     }
@@ -97,12 +89,9 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
                              budget_report *report, base_error *why)
 {
     Ringfence__Budget__Status body = RINGFENCE__BUDGET__STATUS__INIT;
-    budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
     budget_wire_response *response = NULL;
-    request.body_case = BUDGET_REQUEST(STATUS);
-    request.status = &body;
     const budget_verdict verdict =
-        budget_ask_service(client, &request, BUDGET_RESPONSE(STATUS), &response, why);
+        budget_ask_service(client, &body.base, BUDGET_RESPONSE(STATUS), &response, why);
     if (verdict != BUDGET_GRANTED) {
         return verdict;
     }
@@ -134,96 +123,65 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
 budget_verdict budget_list(budget_client *client, const char *account, budget_entry_fn entry_fn,
                            void *user, base_error *why)
 {
-    char next[NEXT_BYTES] = "";
-    for (int page = 0; page < PAGES_MAX; page++) {
-        Ringfence__Budget__List body = RINGFENCE__BUDGET__LIST__INIT;
-        budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
-        budget_wire_response *response = NULL;
-        body.account = budget_wire_text(account);
-        body.after = next;
-        request.body_case = BUDGET_REQUEST(LIST);
-        request.list = &body;
-        const budget_verdict verdict =
-            budget_ask_service(client, &request, BUDGET_RESPONSE(ENTRIES), &response, why);
-        if (verdict != BUDGET_GRANTED) {
-            return verdict;
-        }
-        for (size_t i = 0; i < response->entries->n_entries; i++) {
+    Ringfence__Budget__List body = RINGFENCE__BUDGET__LIST__INIT;
+    budget_pages pages = {
+        .body = &body.base, .after = &body.after, .answer_case = BUDGET_RESPONSE(ENTRIES)};
+    body.account = budget_wire_text(account);
+    while (budget_pages_next(client, &pages, why)) {
+        const Ringfence__Budget__Entries *got = pages.response->entries;
+        pages.next = got->next;
+        for (size_t i = 0; i < got->n_entries; i++) {
             budget_entry entry;
-            if (!budget_entry_from(response->entries->entries[i], &entry)) {
+            if (!budget_entry_from(got->entries[i], &entry)) {
                 return budget_broken_answer(why);
             }
             entry_fn(user, &entry);
         }
-        if (!budget_copy_text(next, sizeof next, response->entries->next)) {
-            return budget_broken_answer(why);
-        }
-        if (next[0] == '\0') {
-            return BUDGET_GRANTED;
-        }
     }
-    return budget_broken_answer(why);
+    return pages.verdict;
 }
 
 budget_verdict budget_account_list(budget_client *client, budget_account_fn account_fn, void *user,
                                    base_error *why)
 {
-    char next[NEXT_BYTES] = "";
-    for (int page = 0; page < PAGES_MAX; page++) {
-        Ringfence__Budget__AccountList body = RINGFENCE__BUDGET__ACCOUNT_LIST__INIT;
-        budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
-        budget_wire_response *response = NULL;
-        body.after = next;
-        request.body_case = BUDGET_REQUEST(ACCOUNT_LIST);
-        request.account_list = &body;
-        const budget_verdict verdict =
-            budget_ask_service(client, &request, BUDGET_RESPONSE(ACCOUNTS), &response, why);
-        if (verdict != BUDGET_GRANTED) {
-            return verdict;
-        }
-        for (size_t i = 0; i < response->accounts->n_accounts; i++) {
+    Ringfence__Budget__AccountList body = RINGFENCE__BUDGET__ACCOUNT_LIST__INIT;
+    budget_pages pages = {
+        .body = &body.base, .after = &body.after, .answer_case = BUDGET_RESPONSE(ACCOUNTS)};
+    while (budget_pages_next(client, &pages, why)) {
+        const Ringfence__Budget__Accounts *got = pages.response->accounts;
+        pages.next = got->next;
+        for (size_t i = 0; i < got->n_accounts; i++) {
             budget_account account;
-            if (!budget_account_from(response->accounts->accounts[i], &account)) {
+            if (!budget_account_from(got->accounts[i], &account)) {
                 return budget_broken_answer(why);
             }
             account_fn(user, &account);
         }
-        if (!budget_copy_text(next, sizeof next, response->accounts->next)) {
-            return budget_broken_answer(why);
-        }
-        if (next[0] == '\0') {
-            return BUDGET_GRANTED;
-        }
     }
-    return budget_broken_answer(why);
+    return pages.verdict;
 }
 
 budget_verdict budget_export(budget_client *client, budget_line_fn line_fn, void *user,
                              base_error *why)
 {
-    uint64_t after = 0;
-    for (int page = 0; page < PAGES_MAX; page++) {
-        Ringfence__Budget__Export body = RINGFENCE__BUDGET__EXPORT__INIT;
-        budget_wire_request request = RINGFENCE__BUDGET__REQUEST__INIT;
+    Ringfence__Budget__Export body = RINGFENCE__BUDGET__EXPORT__INIT;
+    for (;;) {
         budget_wire_response *response = NULL;
-        body.after_sequence = after;
-        request.body_case = BUDGET_REQUEST(EXPORT);
-        request.export = &body;
         const budget_verdict verdict =
-            budget_ask_service(client, &request, BUDGET_RESPONSE(EVENTS), &response, why);
+            budget_ask_service(client, &body.base, BUDGET_RESPONSE(EVENTS), &response, why);
         if (verdict != BUDGET_GRANTED) {
             return verdict;
         }
-        for (size_t i = 0; i < response->events->n_events; i++) {
-            line_fn(user, response->events->events[i]->line);
+        const Ringfence__Budget__Events *got = response->events;
+        for (size_t i = 0; i < got->n_events; i++) {
+            line_fn(user, got->events[i]->line);
         }
-        if (response->events->next == 0) {
+        if (got->next == 0) {
             return BUDGET_GRANTED;
         }
-        if (response->events->next <= after) {
+        if (got->next <= body.after_sequence) { /* each page ends later, or this never would */
             return budget_broken_answer(why);
         }
-        after = response->events->next;
+        body.after_sequence = got->next;
     }
-    return budget_broken_answer(why);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "budget/wire.h"
 #include "client_impl.h"
+#include "proto/body.h"
 
 static base_status open_link(const budget_redeem_options *options, budget_link *link,
                              base_error *reterr)
@@ -47,8 +48,7 @@ static budget_verdict ask_redeem(const budget_redeem_options *options,
     budget_fresh_request_id(request_id);
     request.version = BUDGET_WIRE_VERSION;
     request.request_id = request_id;
-    request.body_case = BUDGET_REQUEST(REDEEM);
-    request.redeem = body;
+    proto_set_body(&request.base, &body->base);
     const size_t packed_bytes = ringfence__budget__request__get_packed_size(&request);
     if (packed_bytes > sizeof packed) {
         (void)base_fail(why, BASE_ERR_AUTH, "this is no token: it is too long");

@@ -110,7 +110,6 @@ base_status service_audit_begin(budget_service *service, const service_question 
 static base_status answer(budget_service *service, const audit_waiter *waiter,
                           const budget_audit_report *report, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Audited audited;
     char *findings[BUDGET_AUDIT_FINDINGS_KEPT];
     service_item *item = &service->items[0]; /* no batch is under way */
@@ -123,10 +122,7 @@ static base_status answer(budget_service *service, const audit_waiter *waiter,
     item->remembered = waiter->remembered;
     memcpy(item->known_head, waiter->known_head, sizeof item->known_head);
     budget_audit_report_write(report, &audited, findings);
-    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_AUDITED;
-    part.audited = &audited;
-    const base_status status = service_item_put(item, &part, reterr);
+    const base_status status = service_item_done(item, &audited.base, reterr);
     return status == BASE_OK ? service_reply(service, item, reterr) : status;
 }
 

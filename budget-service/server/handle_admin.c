@@ -132,7 +132,6 @@ static const char *role_text(budget_role role)
 base_status service_client_list(budget_service *service, const service_question *question,
                                 service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Clients clients = RINGFENCE__BUDGET__CLIENTS__INIT;
     Ringfence__Budget__Client rows[BUDGET_PAGE_MAX];
     Ringfence__Budget__Client *pointers[BUDGET_PAGE_MAX];
@@ -155,8 +154,5 @@ base_status service_client_list(budget_service *service, const service_question 
     clients.clients = pointers;
     clients.n_clients = page.count;
     clients.next = page.more ? page.clients[page.count - 1].name : clients.next;
-    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_CLIENTS;
-    part.clients = &clients;
-    return service_item_put(item, &part, reterr);
+    return service_item_done(item, &clients.base, reterr);
 }

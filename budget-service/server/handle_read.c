@@ -32,7 +32,6 @@ static void fill_account(const budget_account *from, account_row *row)
 base_status service_remaining(budget_service *service, const service_question *question,
                               service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Accounts accounts = RINGFENCE__BUDGET__ACCOUNTS__INIT;
     budget_account chain[BUDGET_ACCOUNT_DEPTH_MAX];
     account_row rows[BUDGET_ACCOUNT_DEPTH_MAX];
@@ -55,16 +54,12 @@ base_status service_remaining(budget_service *service, const service_question *q
     accounts.accounts = pointers;
     accounts.n_accounts = count;
     accounts.binding = (uint32_t)(count - 1 - binding);
-    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_ACCOUNTS;
-    part.accounts = &accounts;
-    return service_item_put(item, &part, reterr);
+    return service_item_done(item, &accounts.base, reterr);
 }
 
 base_status service_total_spent(budget_service *service, const service_question *question,
                                 service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Amount amount = RINGFENCE__BUDGET__AMOUNT__INIT;
     const char *account = question->request->total_spent->account;
     const base_status status = budget_ledger_total_spent(
@@ -75,10 +70,7 @@ base_status service_total_spent(budget_service *service, const service_question 
     if (status != BASE_OK) {
         return status;
     }
-    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_AMOUNT;
-    part.amount = &amount;
-    return service_item_put(item, &part, reterr);
+    return service_item_done(item, &amount.base, reterr);
 }
 
 /* Accounts in the order of their names: some of them, and how many there are. */
@@ -131,7 +123,6 @@ static void free_accounts(account_page *page)
 base_status service_account_list(budget_service *service, const service_question *question,
                                  service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Accounts accounts = RINGFENCE__BUDGET__ACCOUNTS__INIT;
     account_page page = {.after = question->request->account_list->after,
                          .count_max = BUDGET_PAGE_MAX};
@@ -142,10 +133,7 @@ base_status service_account_list(budget_service *service, const service_question
         if (page.total > page.count) {
             accounts.next = page.accounts[page.count - 1].name;
         }
-        part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-        part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_ACCOUNTS;
-        part.accounts = &accounts;
-        status = service_item_put(item, &part, reterr);
+        status = service_item_done(item, &accounts.base, reterr);
     }
     free_accounts(&page);
     return status;
@@ -235,7 +223,6 @@ static void entry_page_fill(entry_page *page, size_t found_count, const char *ac
 base_status service_list(budget_service *service, const service_question *question,
                          service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Entries entries = RINGFENCE__BUDGET__ENTRIES__INIT;
     char next[24] = "";
     const Ringfence__Budget__List *body = question->request->list;
@@ -259,10 +246,7 @@ base_status service_list(budget_service *service, const service_question *questi
         entries.entries = page.pointers;
         entries.n_entries = page.count;
         entries.next = next;
-        part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-        part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_ENTRIES;
-        part.entries = &entries;
-        status = service_item_put(item, &part, reterr);
+        status = service_item_done(item, &entries.base, reterr);
     }
     entry_page_free(&page);
     return status;
@@ -271,7 +255,6 @@ base_status service_list(budget_service *service, const service_question *questi
 static base_status put_status(budget_service *service, const account_page *accounts,
                               const entry_page *alarms, service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__StatusReport report = RINGFENCE__BUDGET__STATUS_REPORT__INIT;
     char clock_alarm[BUDGET_ANSWER_MESSAGE_BYTES] = "";
     int64_t overdue = 0;
@@ -300,10 +283,7 @@ static base_status put_status(budget_service *service, const account_page *accou
     report.frozen_total = (uint64_t)frozen;
     report.clock_alarm = clock_alarm;
     report.audit_finding = service->finding;
-    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_STATUS;
-    part.status = &report;
-    return service_item_put(item, &part, reterr);
+    return service_item_done(item, &report.base, reterr);
 }
 
 base_status service_status(budget_service *service, const service_question *question,

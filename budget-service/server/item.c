@@ -7,6 +7,7 @@
 
 #include "budget/money.h"
 #include "budget/wire.h"
+#include "proto/body.h"
 
 void service_item_reset(service_item *item)
 {
@@ -49,6 +50,16 @@ base_status service_item_put(service_item *item, const Ringfence__Budget__Respon
     item->packed_bytes +=
         ringfence__budget__response__pack(part, item->packed + item->packed_bytes);
     return BASE_OK;
+}
+
+base_status service_item_done(service_item *item, ProtobufCMessage *body, base_error *reterr)
+{
+    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
+    item->packed_bytes = 0;
+    item->stage = SERVICE_PACKED;
+    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
+    proto_set_body(&part.base, body);
+    return service_item_put(item, &part, reterr);
 }
 
 base_status service_item_refuse(service_item *item, Ringfence__Budget__Verdict verdict,

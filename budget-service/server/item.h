@@ -49,6 +49,10 @@ BASE_MUST_CHECK base_status service_item_put(service_item *item,
                                              const Ringfence__Budget__Response *part,
                                              base_error *reterr);
 
+/* Begins the answer anew: granted, with this body. */
+BASE_MUST_CHECK base_status service_item_done(service_item *item, ProtobufCMessage *body,
+                                              base_error *reterr);
+
 /* Begins the answer anew with a verdict and its message. */
 BASE_MUST_CHECK base_status service_item_refuse(service_item *item,
                                                 Ringfence__Budget__Verdict verdict,

@@ -67,7 +67,6 @@ static base_status read_lines(const Ringfence__Budget__Reconcile *body, budget_c
 static base_status put_result(const budget_reconciled *result, findings *all, service_item *item,
                               base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Reconciled reconciled = RINGFENCE__BUDGET__RECONCILED__INIT;
     if (all->out_of_memory) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill's differences");
@@ -81,10 +80,7 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
     reconciled.passed_over = (uint64_t)result->passed_over;
     reconciled.differences = all->pointers;
     reconciled.n_differences = all->count;
-    part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_RECONCILED;
-    part.reconciled = &reconciled;
-    return service_item_put(item, &part, reterr);
+    return service_item_done(item, &reconciled.base, reterr);
 }
 
 base_status service_reconcile(budget_service *service, const service_question *question,

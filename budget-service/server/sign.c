@@ -1,4 +1,4 @@
-/* What is signed once it is on disk: tokens and receipts. */
+/* Signs tokens and receipts. Called by batch.c once the ledger has them on disk. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,16 +30,12 @@ static base_status sign_token(budget_service *service, service_item *item, base_
                                    "and authorize anew",
                                    reterr);
     }
-    base_status status =
+    const base_status status =
         budget_token_sign_bytes(item->payload, strlen(item->payload),
                                 BUDGET_ASSERTION_AUTHORIZATION, secret, token, reterr);
-    if (status == BASE_OK) {
-        status = service_item_answer(item, answer, reterr);
-    }
     if (status != BASE_OK) {
         return status;
     }
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Granted granted = RINGFENCE__BUDGET__GRANTED__INIT;
     granted.label = (char *)(uintptr_t)claims->label;
     granted.jti = (char *)(uintptr_t)claims->jti;
@@ -50,20 +46,16 @@ static base_status sign_token(budget_service *service, service_item *item, base_
     granted.remaining_before_usd_micro = answer->remaining_before_usd_micro;
     granted.remaining_after_usd_micro = answer->remaining_after_usd_micro;
     granted.max_usd_micro = claims->max_usd_micro;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_GRANTED;
-    part.granted = &granted;
-    return service_item_put(item, &part, reterr);
+    return service_item_done(item, &granted.base, reterr);
 }
 
 static base_status sign_receipts(budget_service *service, service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Redeemed redeemed = RINGFENCE__BUDGET__REDEEMED__INIT;
     char(*texts)[BUDGET_TOKEN_BYTES] = (void *)service->scratch;
     char *receipts[BUDGET_REDEEM_RANKS_MAX];
     budget_receipt receipt = item->receipt;
-    base_status status =
-        service_item_refuse(item, RINGFENCE__BUDGET__VERDICT__VERDICT_DONE, "", reterr);
+    base_status status = BASE_OK;
     for (int i = 0; i < item->receipts && status == BASE_OK; i++) {
         receipts[i] = texts[i];
         receipt.rank = item->receipt.rank + i;
@@ -74,9 +66,7 @@ static base_status sign_receipts(budget_service *service, service_item *item, ba
     redeemed.max_seconds_left = item->seconds_left;
     redeemed.receipts = receipts;
     redeemed.n_receipts = (size_t)item->receipts;
-    part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_REDEEMED;
-    part.redeemed = &redeemed;
-    return status == BASE_OK ? service_item_put(item, &part, reterr) : status;
+    return status == BASE_OK ? service_item_done(item, &redeemed.base, reterr) : status;
 }
 
 base_status service_sign(budget_service *service, service_item *item, base_error *reterr)

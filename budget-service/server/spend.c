@@ -179,7 +179,6 @@ static bool collect_row(void *context, const budget_row *row)
 base_status service_export(budget_service *service, const service_question *question,
                            service_item *item, base_error *reterr)
 {
-    Ringfence__Budget__Response part = RINGFENCE__BUDGET__RESPONSE__INIT;
     Ringfence__Budget__Events events = RINGFENCE__BUDGET__EVENTS__INIT;
     uint8_t head[BUDGET_DIGEST_BYTES];
     uint64_t newest = 0;
@@ -195,10 +194,7 @@ base_status service_export(budget_service *service, const service_question *ques
         events.events = page->pointers;
         events.n_events = page->count;
         events.next = page->last < newest ? page->last : 0;
-        part.verdict = RINGFENCE__BUDGET__VERDICT__VERDICT_DONE;
-        part.body_case = RINGFENCE__BUDGET__RESPONSE__BODY_EVENTS;
-        part.events = &events;
-        status = service_item_put(item, &part, reterr);
+        status = service_item_done(item, &events.base, reterr);
     }
     free(page);
     return status;

@@ -20,10 +20,9 @@
 #include "base/file.h"
 #include "client_impl.h"
 #include "inherit.h"
+#include "proto/body.h"
 
 enum { BOOT_ID_BYTES_MAX = 64, JOIN_MARGIN_MS = 1000 };
-
-typedef Ringfence__Control__Envelope envelope_type;
 
 static base_status client_alloc(proto_client **client, base_error *reterr)
 {
@@ -92,13 +91,15 @@ static void wake(proto_client *client)
     (void)!write(client->wake_fd, &one, sizeof one);
 }
 
-/* Packs the message and queues it. Waits for room as long as the link lives. */
-static void enqueue(proto_client *client, envelope_type *envelope)
+/* Packs an envelope with this body and queues it. Waits for room as long as the link lives. */
+static void enqueue(proto_client *client, ProtobufCMessage *body)
 {
-    envelope->version = PROTO_CONTROL_VERSION;
-    const size_t size_bytes = ringfence__control__envelope__get_packed_size(envelope);
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    proto_set_body(&envelope.base, body);
+    const size_t size_bytes = ringfence__control__envelope__get_packed_size(&envelope);
     BASE_ASSERT(size_bytes <= PROTO_RANK_MESSAGE_BYTES_MAX);
-    (void)ringfence__control__envelope__pack(envelope, client->packing);
+    (void)ringfence__control__envelope__pack(&envelope, client->packing);
     (void)pthread_mutex_lock(&client->lock);
     while (!client_queue_put(&client->queue, client->packing, size_bytes) &&
            (!client->ended || client->aborted)) {
@@ -170,10 +171,7 @@ static void send_join(proto_client *client)
     join.pid_namespace = namespace_of("/proc/self/ns/pid");
     join.net_namespace = namespace_of("/proc/self/ns/net");
     join.cpus = allowed_cpus();
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_JOIN;
-    envelope.join = &join;
-    enqueue(client, &envelope);
+    enqueue(client, &join.base);
 }
 
 base_status proto_client_join(proto_client *client, base_error *reterr)
@@ -243,10 +241,7 @@ base_status proto_client_exchange(void *user, const void *mine, void *all, size_
     exchange.sequence = sequence;
     exchange.part.len = size_bytes;
     exchange.part.data = (uint8_t *)(uintptr_t)mine;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGE;
-    envelope.exchange = &exchange;
-    enqueue(client, &envelope);
+    enqueue(client, &exchange.base);
 
     (void)pthread_mutex_lock(&client->lock);
     base_status status = wait_for(client, &client->exchange_done, deadline_ns, reterr);
@@ -294,19 +289,13 @@ void proto_client_ready(proto_client *client, const Ringfence__Control__Ready *r
     char sentence[PROTO_NAME_BYTES_MAX + 1];
     Ringfence__Control__Ready copy = *ready;
     copy.first_sentence = cut_text(copy.first_sentence, sentence, sizeof sentence);
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_READY;
-    envelope.ready = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
 }
 
 void proto_client_step(proto_client *client, const Ringfence__Control__Step *step)
 {
     Ringfence__Control__Step copy = *step;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
-    envelope.step = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
 }
 
 void proto_client_output(proto_client *client, const Ringfence__Control__Output *output)
@@ -317,28 +306,19 @@ void proto_client_output(proto_client *client, const Ringfence__Control__Output 
     Ringfence__Control__Output copy = *output;
     copy.prompt = cut_text(copy.prompt, prompt, sizeof prompt);
     copy.text = cut_text(copy.text, text, sizeof text);
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT;
-    envelope.output = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
 }
 
 void proto_client_loaded(proto_client *client, const Ringfence__Control__Loaded *loaded)
 {
     Ringfence__Control__Loaded copy = *loaded;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED;
-    envelope.loaded = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
 }
 
 void proto_client_piece(proto_client *client, const Ringfence__Control__Piece *piece)
 {
     Ringfence__Control__Piece copy = *piece;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE;
-    envelope.piece = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
 }
 
 void proto_client_failed(proto_client *client, const Ringfence__Control__Failed *failed)
@@ -348,10 +328,7 @@ void proto_client_failed(proto_client *client, const Ringfence__Control__Failed 
     Ringfence__Control__Failed copy = *failed;
     copy.collective = cut_text(copy.collective, collective, sizeof collective);
     copy.message = cut_text(copy.message, message, sizeof message);
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED;
-    envelope.failed = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
     if (!atomic_exchange(&client->dumped, true)) {
         proto_client_send_flight(client, copy.message, enqueue);
     }
@@ -361,10 +338,7 @@ base_status proto_client_finish(proto_client *client, const Ringfence__Control__
                                 base_error *reterr)
 {
     Ringfence__Control__Finished copy = *finished;
-    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED;
-    envelope.finished = &copy;
-    enqueue(client, &envelope);
+    enqueue(client, &copy.base);
     const int64_t deadline_ns =
         base_deadline_after_ns(client->identity.job.parallel.timeout_ms * BASE_NS_PER_MS);
     (void)pthread_mutex_lock(&client->lock);

@@ -63,8 +63,7 @@ struct proto_client {
 
 /* flight.c: writes the flight record and passes it to `send` in pieces. The last piece may be
  * empty. */
-typedef void (*proto_send_piece)(proto_client *client,
-                                 struct Ringfence__Control__Envelope *envelope);
+typedef void (*proto_send_piece)(proto_client *client, struct ProtobufCMessage *body);
 void proto_client_send_flight(proto_client *client, const char *reason, proto_send_piece send);
 
 /* The control thread; user is the proto_client. */

@@ -17,13 +17,10 @@ static void send_pieces(proto_client *client, uint8_t *text, size_t text_bytes,
         const size_t bytes =
             left < PROTO_FLIGHT_PIECE_BYTES_MAX ? left : PROTO_FLIGHT_PIECE_BYTES_MAX;
         Ringfence__Control__Flight flight = RINGFENCE__CONTROL__FLIGHT__INIT;
-        Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         flight.piece.data = text + sent;
         flight.piece.len = bytes;
         flight.last = sent + bytes == text_bytes;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT;
-        envelope.flight = &flight;
-        send(client, &envelope);
+        send(client, &flight.base);
         sent += bytes;
     } while (sent < text_bytes);
 }

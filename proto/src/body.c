@@ -1,0 +1,24 @@
+/* Finds a body's place in a message by its type, so that no sender names its case. Called by
+ * proto/client, by budget-service/client and by budget-service/server. */
+#include "proto/body.h"
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+void proto_set_body(ProtobufCMessage *message, ProtobufCMessage *body)
+{
+    const ProtobufCMessageDescriptor *type = message->descriptor;
+    unsigned i = 0;
+    while (i < type->n_fields && type->fields[i].descriptor != body->descriptor) {
+        i++;
+    }
+    BASE_ASSERT(i < type->n_fields);
+    const ProtobufCFieldDescriptor *field = &type->fields[i];
+    BASE_ASSERT((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0);
+    const uint32_t body_case = field->id;
+    memcpy((char *)message + field->offset, &body, sizeof body);
+    memcpy((char *)message + field->quantifier_offset, &body_case, sizeof body_case);
+}
