@@ -147,7 +147,7 @@ static base_status audit_copy(const char *directory, const char *checkpoint, con
     }
     status = budget_ledger_open(&options, &ledger, &strict);
     if (status == BASE_ERR_MISMATCH) {
-        options.accept_checkpoint = true; /* of the copy */
+        options.any_checkpoint = true;
         status = budget_ledger_open(&options, &ledger, reterr);
     }
     if (status != BASE_OK) {

@@ -231,7 +231,7 @@ static int run_serve(const cli_args *args)
         .dir = dir,
         .listen = args->options[CLI_LISTEN],
         .listen_redeem = args->options[CLI_LISTEN_REDEEM],
-        .accept_checkpoint = args->options[CLI_ACCEPT_CHECKPOINT] != NULL,
+        .accept_checkpoint = args->options[CLI_ACCEPT_CHECKPOINT],
         .accept_audit = args->options[CLI_ACCEPT_AUDIT],
         .signer = {.unlock = unlock, .find = find, .release = release, .user = &state},
         .ready = ready,

@@ -22,6 +22,8 @@ enum {
     MESSAGE_BYTES = 256,
     HEX_BYTES = 2 * BUDGET_DIGEST_BYTES + 1,
     SIGNATURE_BYTES = 64,
+    ACCEPTANCE_BYTES = 16,
+    REASON_BYTES_MAX = 300, /* of what the journal and the refusal say of it */
 };
 
 typedef struct checkpoint {
@@ -138,27 +140,24 @@ static base_status read_last(budget_ledger *ledger, char line[LINE_BYTES], base_
     return BASE_OK;
 }
 
-static base_status compare(budget_ledger *ledger, base_error *reterr)
+static base_status compare(budget_ledger *ledger, const char *line, base_error *reterr)
 {
-    char line[LINE_BYTES];
     checkpoint point;
     int64_t reservations = 0;
     bool row = false;
-    if (ledger->checkpoint_fd < 0) {
+    if (line == NULL) {
         return base_fail(reterr, BASE_ERR_MISMATCH, "%s is missing", ledger->checkpoint_path);
     }
-    base_status status = read_last(ledger, line, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
     if (line[0] != '\0') {
-        return parse_line(line, &point)
+        char parsed[LINE_BYTES];
+        (void)snprintf(parsed, sizeof parsed, "%s", line);
+        return parse_line(parsed, &point)
                    ? check_point(ledger, ledger->checkpoint_path, &point, reterr)
                    : base_fail(reterr, BASE_ERR_MISMATCH, "%s: its last line is malformed",
                                ledger->checkpoint_path);
     }
     store_db *store = &ledger->store;
-    status = store_query(store, reterr, SQL_RESERVATION_LAST, "");
+    base_status status = store_query(store, reterr, SQL_RESERVATION_LAST, "");
     status = status == BASE_OK ? store_next(store, SQL_RESERVATION_LAST, &row, reterr) : status;
     if (status == BASE_OK) {
         reservations = store_int(store, SQL_RESERVATION_LAST, 0);
@@ -171,21 +170,69 @@ static base_status compare(budget_ledger *ledger, base_error *reterr)
     return status;
 }
 
-base_status checkpoint_open(budget_ledger *ledger, bool accept, bool *accepted, base_error *reterr)
+/* What an admin accepts: this head of the ledger beside this last line of the checkpoints. */
+static void digest_both(const budget_ledger *ledger, const char *line,
+                        char hex[2 * ACCEPTANCE_BYTES + 1])
+{
+    static const char context[] = "ringfence/accept-checkpoint/v1";
+    const char *found = line != NULL ? line : "missing";
+    uint8_t digest[ACCEPTANCE_BYTES];
+    crypto_generichash_state state;
+    (void)crypto_generichash_init(&state, NULL, 0, sizeof digest);
+    (void)crypto_generichash_update(&state, (const uint8_t *)context, sizeof context);
+    (void)crypto_generichash_update(&state, ledger->head, sizeof ledger->head);
+    (void)crypto_generichash_update(&state, (const uint8_t *)found, strlen(found));
+    (void)crypto_generichash_final(&state, digest, sizeof digest);
+    (void)sodium_bin2hex(hex, 2 * ACCEPTANCE_BYTES + 1, digest, sizeof digest);
+}
+
+/* What does not fit is accepted by its digest, or where the ledger is only a copy. */
+static base_status accept(const budget_ledger *ledger, const budget_ledger_options *options,
+                          const char *line, base_error *found, base_error *reterr)
+{
+    char digest[2 * ACCEPTANCE_BYTES + 1];
+    const char *accepted = options->accept_checkpoint;
+    base_error reason = *found;
+    digest_both(ledger, line, digest);
+    (void)base_fail(found, BASE_ERR_MISMATCH, "%s: %.*s", digest, REASON_BYTES_MAX, reason.message);
+    if (options->any_checkpoint || (accepted != NULL && strcmp(accepted, digest) == 0)) {
+        return BASE_OK;
+    }
+    return base_fail(
+        reterr, BASE_ERR_MISMATCH,
+        "%.*s; %scompare ledger and checkpoints with the copies that you keep; an "
+        "admin who has looked goes on with: serve --accept-checkpoint %s",
+        REASON_BYTES_MAX, reason.message,
+        accepted != NULL ? "this is not what was accepted with --accept-checkpoint; " : "", digest);
+}
+
+base_status checkpoint_open(budget_ledger *ledger, const budget_ledger_options *options,
+                            base_error *accepted, base_error *reterr)
 {
     const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
+    char line[LINE_BYTES];
+    base_status status = BASE_OK;
+    accepted->message[0] = '\0';
     ledger->checkpoint_fd = open(ledger->checkpoint_path, flags, 0600);
-    if (ledger->checkpoint_fd < 0 && errno != ENOENT) {
+    const bool missing = ledger->checkpoint_fd < 0;
+    if (missing && errno != ENOENT) {
         return base_fail_errno(reterr, errno, "cannot open %s", ledger->checkpoint_path);
     }
-    const base_status status = compare(ledger, reterr);
-    *accepted = status == BASE_ERR_MISMATCH && accept;
-    if (!*accepted) {
+    if (!missing) {
+        status = read_last(ledger, line, reterr);
+    }
+    if (status == BASE_OK) {
+        status = compare(ledger, missing ? NULL : line, accepted);
+        if (status == BASE_ERR_MISMATCH) {
+            status = accept(ledger, options, missing ? NULL : line, accepted, reterr);
+        } else if (status != BASE_OK) {
+            (void)base_fail(reterr, status, "%s", accepted->message);
+        }
+    }
+    if (status != BASE_OK || !missing) {
         return status;
     }
-    if (ledger->checkpoint_fd < 0) {
-        ledger->checkpoint_fd = open(ledger->checkpoint_path, flags | O_CREAT, 0600);
-    }
+    ledger->checkpoint_fd = open(ledger->checkpoint_path, flags | O_CREAT, 0600);
     return ledger->checkpoint_fd >= 0
                ? BASE_OK
                : base_fail_errno(reterr, errno, "cannot make %s", ledger->checkpoint_path);

@@ -181,16 +181,16 @@ base_status budget_ledger_create(const budget_ledger_options *options, base_erro
 }
 
 /* The first start after a boot is noted in the journal, and a checkpoint that an admin accepted. */
-static base_status start(budget_ledger *ledger, const budget_ledger_options *options, bool accepted,
-                         base_error *reterr)
+static base_status start(budget_ledger *ledger, const budget_ledger_options *options,
+                         const char *accepted, base_error *reterr)
 {
     const bool booted = strcmp(ledger->anchor.clock.boot_id, options->clock.boot_id) != 0;
     base_status status = budget_ledger_begin(ledger, &options->clock, reterr);
     if (status == BASE_OK && booted) {
         status = note(ledger, BUDGET_KIND_BOOT, NULL, reterr);
     }
-    if (status == BASE_OK && accepted) {
-        status = note(ledger, BUDGET_KIND_CHECKPOINT_ACCEPTED, NULL, reterr);
+    if (status == BASE_OK && accepted[0] != '\0') {
+        status = note(ledger, BUDGET_KIND_CHECKPOINT_ACCEPTED, accepted, reterr);
     }
     return status == BASE_OK ? budget_ledger_commit(ledger, reterr) : status;
 }
@@ -198,7 +198,7 @@ static base_status start(budget_ledger *ledger, const budget_ledger_options *opt
 base_status budget_ledger_open(const budget_ledger_options *options, budget_ledger **ledger,
                                base_error *reterr)
 {
-    bool accepted = false;
+    base_error accepted;
     budget_ledger *made = make(options, reterr);
     if (made == NULL) {
         return BASE_ERR_MEMORY;
@@ -206,9 +206,9 @@ base_status budget_ledger_open(const budget_ledger_options *options, budget_ledg
     base_status status = open_store(made, options, false, reterr);
     status = status == BASE_OK ? load_state(made, reterr) : status;
     if (status == BASE_OK) {
-        status = checkpoint_open(made, options->accept_checkpoint, &accepted, reterr);
+        status = checkpoint_open(made, options, &accepted, reterr);
     }
-    status = status == BASE_OK ? start(made, options, accepted, reterr) : status;
+    status = status == BASE_OK ? start(made, options, accepted.message, reterr) : status;
     if (status != BASE_OK) {
         budget_ledger_close(made);
         return status;

@@ -182,9 +182,11 @@ BASE_MUST_CHECK base_status reservation_finalize(budget_ledger *ledger, const bu
                                                  int64_t id, const budget_rule_bill *bill,
                                                  base_error *reterr);
 
-/* checkpoint.c: the file is opened and checked against the journal; a line is appended. */
-BASE_MUST_CHECK base_status checkpoint_open(budget_ledger *ledger, bool accept, bool *accepted,
-                                            base_error *reterr);
+/* checkpoint.c: the file is opened and checked against the journal; a line is appended.
+ * accepted->message: what did not fit and was accepted nevertheless, or empty. */
+BASE_MUST_CHECK base_status checkpoint_open(budget_ledger *ledger,
+                                            const budget_ledger_options *options,
+                                            base_error *accepted, base_error *reterr);
 BASE_MUST_CHECK base_status checkpoint_append(budget_ledger *ledger, uint64_t sequence,
                                               const uint8_t head[BUDGET_DIGEST_BYTES],
                                               base_error *reterr);

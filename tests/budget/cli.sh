@@ -398,7 +398,18 @@ budget 8 audit --checkpoint altered
 rm service/checkpoints
 budget 8 audit --json
 out_has '"good":false' 'checkpoints is missing'
+budget 8 audit
+digest=$(sed -n 's/^BAD: .* serve --accept-checkpoint //p' out)
 budget 8 serve --passphrase-file passphrase
+err_has 'checkpoints is missing' "serve --accept-checkpoint $digest"
+budget 8 serve --passphrase-file passphrase --accept-checkpoint "${digest%?}"
+err_has 'not what was accepted'
+cp service/ledger.db seen.db
+start_service --passphrase-file passphrase --accept-checkpoint "$digest"
+stop_service
+grep -aq "$digest: " service/ledger.db || fail "no row says what was accepted"
+budget 0 audit
+cp seen.db service/ledger.db
 
 echo "== a ledger that somebody has edited"
 cp elsewhere service/checkpoints

@@ -1,113 +1,16 @@
 /* budget/audit.h: an untouched ledger is good, and each edit of its file is found at its row. */
 #include "budget/audit.h"
 
-#include <fcntl.h>
-#include <sodium.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "budget/checkpoint.h"
-#include "ledger_fixture.h"
-
-/* A signer that tests can have: the "signature" is a keyed hash. */
-static base_status sign(void *context, const void *message, size_t message_bytes,
-                        uint8_t signature[64], char kid[BUDGET_KID_BYTES], base_error *reterr)
-{
-    (void)reterr;
-    (void)snprintf(kid, BUDGET_KID_BYTES, "k4.pid.test");
-    return crypto_generichash(signature, 64, message, message_bytes, context, 32) == 0
-               ? BASE_OK
-               : BASE_ERR_AUTH;
-}
-
-static base_status verify(void *context, const void *message, size_t message_bytes,
-                          const uint8_t signature[64], const char *kid, base_error *reterr)
-{
-    uint8_t expected[64];
-    char made[BUDGET_KID_BYTES];
-    (void)sign(context, message, message_bytes, expected, made, reterr);
-    return strcmp(made, kid) == 0 && memcmp(expected, signature, 64) == 0
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_AUTH, "a bad signature");
-}
-
-static uint8_t signing_key[32] = "a key that only the tests have.";
-
-/* Something of everything that a ledger can hold. */
-static void fill(ledger_fixture *fixture)
-{
-    budget_answer answer;
-    char payload[BUDGET_CLAIMS_JSON_BYTES];
-    budget_client client = {.name = "laptop", .role = BUDGET_ROLE_REQUEST};
-    const budget_caller caller = {.client = 1, .request_id = "refused-1"};
-    memset(client.public_key, 9, sizeof client.public_key);
-    assert_granted(fixture_account(fixture, "phase", 5 * USD));
-    assert_granted(fixture_account(fixture, "phase/lab", 3 * USD));
-    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
-    assert_granted(fixture_authorize(fixture, "phase", "gone", USD / 2));
-    assert_granted(fixture_authorize(fixture, "phase", "late", USD / 2));
-    assert_granted(fixture_void(fixture, "gone"));
-    assert_granted(fixture_create(fixture, "run"));
-    assert_granted(fixture_attach(fixture, "run", "pod-1"));
-    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
-    assert_granted(fixture_redeem(fixture, "run", 1, 1, 1));
-    assert_granted(fixture_redeem(fixture, "run", 0, 2, 1));
-    assert_granted(fixture_redeem(fixture, "late", 0, 1, 3));
-    fixture_begin(fixture);
-    budget_authorization claim = fixture_claim(fixture, "phase", "dear", 9 * USD);
-    assert_ok(budget_ledger_client_add(fixture->ledger, NULL, &client, &answer, &fixture->error),
-              &fixture->error);
-    assert_ok(budget_ledger_authorize(fixture->ledger, &caller, &claim, payload, &answer,
-                                      &fixture->error),
-              &fixture->error);
-    assert_reason(answer, BUDGET_REASON_EXCEEDED);
-    fixture_commit(fixture);
-    assert_granted(fixture_line(fixture, "run", USD / 4, "line-1"));
-    assert_granted(fixture_prove(fixture, "run", "pod-1"));
-    fixture_pass(fixture, 4000);
-    assert_int_equal(fixture_expire(fixture), 1);
-    assert_granted(fixture_line(fixture, "run", USD, "line-2")); /* above: freezes */
-}
-
-static int make(void **state)
-{
-    static ledger_fixture fixture;
-    fixture_make(&fixture);
-    fixture.options.signer =
-        (budget_ledger_signer){.context = signing_key, .sign = sign, .verify = verify};
-    fixture_reopen(&fixture);
-    fill(&fixture);
-    *state = &fixture;
-    return 0;
-}
-
-static int take_down(void **state)
-{
-    fixture_remove(*state);
-    return 0;
-}
-
-static budget_audit_report audit(ledger_fixture *fixture, int64_t rows)
-{
-    budget_audit *made = NULL;
-    bool done = false;
-    assert_ok(budget_audit_begin(fixture->ledger, &made, &fixture->error), &fixture->error);
-    for (int step = 0; !done && step < 1000; step++) {
-        assert_ok(budget_audit_step(made, rows, &done, &fixture->error), &fixture->error);
-    }
-    assert_true(done);
-    const budget_audit_report report = *budget_audit_get(made);
-    budget_audit_end(made);
-    return report;
-}
+#include "audited_ledger.h"
 
 static void a_good_ledger_is_found_good(void **state)
 {
     ledger_fixture *fixture = *state;
     for (int64_t rows = 1; rows < 100; rows = rows * 3 + 1) {
-        const budget_audit_report report = audit(fixture, rows);
+        const budget_audit_report report = audited(fixture, rows);
         if (!report.good) {
             fail_msg("%s", report.findings[0]);
         }
@@ -138,42 +41,6 @@ static void rows_may_come_meanwhile(void **state)
         fail_msg("%s", budget_audit_get(made)->findings[0]);
     }
     budget_audit_end(made);
-}
-
-static void edit(ledger_fixture *fixture, const char *sql)
-{
-    sqlite3 *db = NULL;
-    budget_ledger_close(fixture->ledger);
-    fixture->ledger = NULL;
-    assert_int_equal(sqlite3_open(test_directory_path(&fixture->directory, "ledger.db"), &db),
-                     SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "PRAGMA synchronous=OFF", NULL, NULL, NULL), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
-        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
-    }
-    assert_true(sqlite3_total_changes(db) > 0);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
-}
-
-static void copy_file(ledger_fixture *fixture, const char *from, const char *to)
-{
-    char buffer[65536];
-    ssize_t got = 0;
-    const int in = open(test_directory_path(&fixture->directory, from), O_RDONLY | O_CLOEXEC);
-    const int out = open(test_directory_path(&fixture->directory, to),
-                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    assert_true(in >= 0 && out >= 0);
-    while ((got = read(in, buffer, sizeof buffer)) > 0) {
-        assert_int_equal(write(out, buffer, (size_t)got), got);
-    }
-    (void)close(in);
-    (void)close(out);
-}
-
-static void close_ledger(ledger_fixture *fixture)
-{
-    budget_ledger_close(fixture->ledger);
-    fixture->ledger = NULL;
 }
 
 static const struct {
@@ -285,37 +152,37 @@ static const struct {
 static void every_edit_is_found(void **state)
 {
     ledger_fixture *fixture = *state;
-    close_ledger(fixture);
-    copy_file(fixture, "ledger.db", "good.db");
-    copy_file(fixture, "checkpoints", "good.checkpoints");
-    fixture->options.accept_checkpoint = true;
+    audited_close(fixture);
+    audited_copy(fixture, "ledger.db", "good.db");
+    audited_copy(fixture, "checkpoints", "good.checkpoints");
+    fixture->options.any_checkpoint = true;
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
-        copy_file(fixture, "good.db", "ledger.db");
-        copy_file(fixture, "good.checkpoints", "checkpoints");
-        edit(fixture, edits[i].sql);
+        audited_copy(fixture, "good.db", "ledger.db");
+        audited_copy(fixture, "good.checkpoints", "checkpoints");
+        audited_edit(fixture, edits[i].sql);
         fixture_reopen(fixture);
-        const budget_audit_report report = audit(fixture, 7);
+        const budget_audit_report report = audited(fixture, 7);
         if (report.good || report.bad_sequence != edits[i].row || report.findings[0][0] == '\0') {
             fail_msg("%s: %s, row %d (%s), expected row %d", edits[i].sql,
                      report.good ? "found good" : "found", (int)report.bad_sequence,
                      report.findings[0], (int)edits[i].row);
         }
-        close_ledger(fixture);
+        audited_close(fixture);
     }
 }
 
 /* The ledger as `make` left it, with one more edit or two; what the audit says. */
 static budget_audit_report edited(ledger_fixture *fixture, const char *sql, const char *more)
 {
-    copy_file(fixture, "good.db", "ledger.db");
-    copy_file(fixture, "good.checkpoints", "checkpoints");
-    edit(fixture, sql);
+    audited_copy(fixture, "good.db", "ledger.db");
+    audited_copy(fixture, "good.checkpoints", "checkpoints");
+    audited_edit(fixture, sql);
     if (more != NULL) {
-        edit(fixture, more);
+        audited_edit(fixture, more);
     }
     fixture_reopen(fixture);
-    const budget_audit_report report = audit(fixture, 7);
-    close_ledger(fixture);
+    const budget_audit_report report = audited(fixture, 7);
+    audited_close(fixture);
     return report;
 }
 
@@ -324,10 +191,10 @@ static void an_edit_beside_another_changes_the_digest(void **state)
 {
     static const char first[] = "UPDATE account SET cap = cap + 1000000 WHERE name = 'phase'";
     ledger_fixture *fixture = *state;
-    close_ledger(fixture);
-    copy_file(fixture, "ledger.db", "good.db");
-    copy_file(fixture, "checkpoints", "good.checkpoints");
-    fixture->options.accept_checkpoint = true;
+    audited_close(fixture);
+    audited_copy(fixture, "ledger.db", "good.db");
+    audited_copy(fixture, "checkpoints", "good.checkpoints");
+    fixture->options.any_checkpoint = true;
     const budget_audit_report alone = edited(fixture, first, NULL);
     assert_int_equal(alone.finding_count, 1);
     assert_int_equal(strlen(alone.digest), BUDGET_AUDIT_DIGEST_BYTES - 1);
@@ -348,20 +215,20 @@ static void an_edit_beside_another_changes_the_digest(void **state)
 static void honest_operations_keep_the_digest(void **state)
 {
     ledger_fixture *fixture = *state;
-    edit(fixture, "UPDATE account SET posted = posted - 1000000 WHERE name = 'phase';"
-                  "UPDATE reservation SET held = held + 5 WHERE label = 'late';"
-                  "INSERT INTO account(id, name, parent, cap, posted, reserved, frozen)"
-                  " VALUES(3, 'mine', 0, 1, 0, 0, 0)");
+    audited_edit(fixture, "UPDATE account SET posted = posted - 1000000 WHERE name = 'phase';"
+                          "UPDATE reservation SET held = held + 5 WHERE label = 'late';"
+                          "INSERT INTO account(id, name, parent, cap, posted, reserved, frozen)"
+                          " VALUES(3, 'mine', 0, 1, 0, 0, 0)");
     fixture_reopen(fixture);
-    const budget_audit_report before = audit(fixture, 100);
+    const budget_audit_report before = audited(fixture, 100);
     assert_int_equal(before.finding_count, 3);
     for (int64_t rows = 1; rows < 30; rows = rows * 3 + 1) {
-        assert_string_equal(audit(fixture, rows).digest, before.digest);
+        assert_string_equal(audited(fixture, rows).digest, before.digest);
     }
     assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
     assert_granted(fixture_redeem(fixture, "newer", 0, 1, 1));
     assert_granted(fixture_line(fixture, "newer", 4, "line-7"));
-    const budget_audit_report after = audit(fixture, 3);
+    const budget_audit_report after = audited(fixture, 3);
     assert_int_equal(after.finding_count, 3);
     assert_string_equal(after.digest, before.digest);
     assert_string_not_equal(after.findings[0], before.findings[0]); /* posted, as it is now */
@@ -375,16 +242,16 @@ static void all_findings_are_counted_and_some_kept(void **state)
         (void)snprintf(label, sizeof label, "many-%d", i);
         assert_granted(fixture_authorize(fixture, "phase", label, 10));
     }
-    edit(fixture, "UPDATE reservation SET world_size = 1000 WHERE label LIKE 'many-%'");
+    audited_edit(fixture, "UPDATE reservation SET world_size = 1000 WHERE label LIKE 'many-%'");
     fixture_reopen(fixture);
-    const budget_audit_report report = audit(fixture, 3);
+    const budget_audit_report report = audited(fixture, 3);
     assert_int_equal(report.finding_count, BUDGET_AUDIT_FINDINGS_KEPT + 5);
     for (int i = 0; i < BUDGET_AUDIT_FINDINGS_KEPT; i++) {
         assert_non_null(strstr(report.findings[i], "world_size is 1000, and the journal makes it"));
     }
-    edit(fixture, "UPDATE reservation SET world_size = 1001 WHERE label = 'many-20'");
+    audited_edit(fixture, "UPDATE reservation SET world_size = 1001 WHERE label = 'many-20'");
     fixture_reopen(fixture);
-    const budget_audit_report other = audit(fixture, 3);
+    const budget_audit_report other = audited(fixture, 3);
     assert_int_equal(other.finding_count, report.finding_count);
     assert_memory_equal(other.findings, report.findings, sizeof report.findings);
     assert_string_not_equal(other.digest, report.digest);
@@ -393,13 +260,13 @@ static void all_findings_are_counted_and_some_kept(void **state)
 static void a_cut_journal_is_refused_and_named(void **state)
 {
     ledger_fixture *fixture = *state;
-    edit(fixture, "DELETE FROM journal WHERE seq > 17");
+    audited_edit(fixture, "DELETE FROM journal WHERE seq > 17");
     assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
                   BASE_ERR_MISMATCH);
     assert_non_null(strstr(fixture->error.message, "is at row 17, and row 19 was seen"));
-    fixture->options.accept_checkpoint = true;
+    fixture->options.any_checkpoint = true;
     fixture_reopen(fixture);
-    const budget_audit_report report = audit(fixture, 100);
+    const budget_audit_report report = audited(fixture, 100);
     assert_false(report.good);
     assert_string_equal(report.findings[0],
                         "account, id 1: posted is 1250000, and the journal makes "
@@ -410,9 +277,9 @@ static void a_cut_journal_is_refused_and_named(void **state)
 static void a_foreign_trigger_does_nothing(void **state)
 {
     ledger_fixture *fixture = *state;
-    edit(fixture, "CREATE TRIGGER t AFTER UPDATE OF reserved ON account BEGIN"
-                  " UPDATE account SET cap = 999000000 WHERE id = new.id; END;"
-                  "UPDATE account SET cap = cap");
+    audited_edit(fixture, "CREATE TRIGGER t AFTER UPDATE OF reserved ON account BEGIN"
+                          " UPDATE account SET cap = 999000000 WHERE id = new.id; END;"
+                          "UPDATE account SET cap = cap");
     fixture_reopen(fixture);
     assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
     assert_int_equal(fixture_balance(fixture, "phase").cap_usd_micro, 5 * USD);
@@ -423,21 +290,22 @@ static void a_ledger_of_version_3_is_migrated(void **state)
 {
     ledger_fixture *fixture = *state;
     budget_reservation found;
-    edit(fixture,
-         "ALTER TABLE instance RENAME TO instance_4;"
-         "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT "
-         "NULL) STRICT, WITHOUT ROWID;"
-         "INSERT INTO instance SELECT id, reservation, seq FROM instance_4;"
-         "DROP TABLE instance_4;"
-         "CREATE INDEX instance_reservation ON instance(reservation);"
-         "PRAGMA user_version = 3");
+    audited_edit(
+        fixture,
+        "ALTER TABLE instance RENAME TO instance_4;"
+        "CREATE TABLE instance(id TEXT PRIMARY KEY, reservation INTEGER NOT NULL, seq INTEGER NOT "
+        "NULL) STRICT, WITHOUT ROWID;"
+        "INSERT INTO instance SELECT id, reservation, seq FROM instance_4;"
+        "DROP TABLE instance_4;"
+        "CREATE INDEX instance_reservation ON instance(reservation);"
+        "PRAGMA user_version = 3");
     for (int again = 0; again < 2; again++) {
         fixture_reopen(fixture);
         assert_ok(budget_ledger_find_instance(fixture->ledger, "runpod", "pod-1", &found,
                                               &fixture->error),
                   &fixture->error);
         assert_string_equal(found.label, "run");
-        const budget_audit_report report = audit(fixture, 100);
+        const budget_audit_report report = audited(fixture, 100);
         if (!report.good) {
             fail_msg("%s", report.findings[0]);
         }
@@ -447,100 +315,15 @@ static void a_ledger_of_version_3_is_migrated(void **state)
 static void a_ledger_without_its_beginning_is_refused(void **state)
 {
     ledger_fixture *fixture = *state;
-    edit(fixture, "DELETE FROM journal WHERE seq = 1");
+    audited_edit(fixture, "DELETE FROM journal WHERE seq = 1");
     assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
                   BASE_ERR_INVALID);
     assert_non_null(strstr(fixture->error.message, "does not say when it was begun"));
 }
 
-static void a_restored_backup_is_noticed(void **state)
-{
-    ledger_fixture *fixture = *state;
-    uint64_t sequence = 0;
-    uint64_t newest = 0;
-    uint8_t head[BUDGET_DIGEST_BYTES];
-    close_ledger(fixture);
-    copy_file(fixture, "ledger.db", "old.db");
-    copy_file(fixture, "checkpoints", "old.checkpoints");
-    fixture_reopen(fixture);
-    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
-    budget_ledger_head(fixture->ledger, &sequence, head);
-    close_ledger(fixture);
-    copy_file(fixture, "checkpoints", "kept.checkpoints");
-    copy_file(fixture, "old.db", "ledger.db");
-    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
-                  BASE_ERR_MISMATCH); /* the ledger alone */
-    assert_non_null(strstr(fixture->error.message, "older copy"));
-    copy_file(fixture, "old.checkpoints", "checkpoints");
-    fixture_reopen(fixture); /* with its checkpoint: here only others notice */
-    assert_status(budget_ledger_remembers(fixture->ledger, sequence, head, NULL),
-                  BASE_ERR_MISMATCH);
-    assert_status(budget_checkpoint_check(
-                      fixture->ledger, test_directory_path(&fixture->directory, "kept.checkpoints"),
-                      &newest, &fixture->error),
-                  BASE_ERR_MISMATCH);
-    assert_granted(fixture_authorize(fixture, "phase", "another", 10));
-    assert_granted(fixture_authorize(fixture, "phase", "one-more", 10));
-    assert_status(budget_ledger_remembers(fixture->ledger, sequence, head, &fixture->error),
-                  BASE_ERR_MISMATCH); /* gone on: the row is there, but another */
-    assert_non_null(strstr(fixture->error.message, "another one"));
-}
-
-static void overwrite(ledger_fixture *fixture, const char *name, long offset, const char *text)
-{
-    const int fd = open(test_directory_path(&fixture->directory, name), O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    const off_t at = lseek(fd, offset, offset < 0 ? SEEK_END : SEEK_SET);
-    assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
-    (void)close(fd);
-}
-
-static void checkpoints_are_believed_when_signed(void **state)
-{
-    ledger_fixture *fixture = *state;
-    uint64_t newest = 0;
-    uint64_t sequence = 0;
-    uint8_t head[BUDGET_DIGEST_BYTES];
-    const char *path = test_directory_path(&fixture->directory, "checkpoints");
-    budget_ledger_head(fixture->ledger, &sequence, head);
-    assert_ok(budget_checkpoint_check(fixture->ledger, path, &newest, &fixture->error),
-              &fixture->error);
-    assert_int_equal(newest, sequence);
-    close_ledger(fixture);
-    overwrite(fixture, "checkpoints", -3, "00");
-    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
-                  BASE_ERR_MISMATCH);
-    assert_non_null(strstr(fixture->error.message, "bad signature"));
-    (void)unlink(test_directory_path(&fixture->directory, "checkpoints"));
-    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
-                  BASE_ERR_MISMATCH);
-    assert_non_null(strstr(fixture->error.message, "is missing"));
-    copy_file(fixture, "ledger.lock", "checkpoints"); /* empty */
-    assert_status(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
-                  BASE_ERR_MISMATCH);
-    fixture->options.accept_checkpoint = true;
-    fixture_reopen(fixture);
-    fixture->options.accept_checkpoint = false;
-    fixture_reopen(fixture);
-    assert_true(audit(fixture, 100).good);
-}
-
-static void a_torn_checkpoint_is_mended(void **state)
-{
-    ledger_fixture *fixture = *state;
-    close_ledger(fixture);
-    const int fd = open(test_directory_path(&fixture->directory, "checkpoints"),
-                        O_WRONLY | O_APPEND | O_CLOEXEC);
-    assert_int_equal(write(fd, "v1 20 abc", 9), 9);
-    (void)close(fd);
-    fixture_reopen(fixture);
-    assert_granted(fixture_authorize(fixture, "phase", "newer", 10));
-    fixture_reopen(fixture);
-}
-
 int main(void)
 {
-#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, make, take_down)
+#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, audited_make, audited_remove)
     const struct CMUnitTest tests[] = {
         LEDGER_TEST(a_good_ledger_is_found_good),
         LEDGER_TEST(rows_may_come_meanwhile),
@@ -552,9 +335,6 @@ int main(void)
         LEDGER_TEST(a_foreign_trigger_does_nothing),
         LEDGER_TEST(a_ledger_of_version_3_is_migrated),
         LEDGER_TEST(a_ledger_without_its_beginning_is_refused),
-        LEDGER_TEST(a_restored_backup_is_noticed),
-        LEDGER_TEST(checkpoints_are_believed_when_signed),
-        LEDGER_TEST(a_torn_checkpoint_is_mended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

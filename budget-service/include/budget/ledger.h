@@ -61,10 +61,12 @@ typedef struct budget_ledger_options {
     const char *dir;             /* holds ledger.db, ledger.lock, checkpoints */
     const char *checkpoint_path; /* NULL: dir/checkpoints */
     budget_ledger_signer signer;
-    budget_clock clock;     /* now */
-    bool accept_checkpoint; /* an admin has looked: go on though the checkpoint is missing or
-                             * does not fit; a row says so */
-    const char *vfs;        /* SQLite VFS; NULL: the usual one (tests put a shim here) */
+    budget_clock clock; /* now */
+    /* The digest that a refusal named: an admin has looked at this ledger beside this checkpoint, or
+     * without one. Then it is opened, and a row says so. NULL: none. */
+    const char *accept_checkpoint;
+    bool any_checkpoint; /* the ledger is a copy that is only read: any mismatch is accepted */
+    const char *vfs;     /* SQLite VFS; NULL: the usual one (tests put a shim here) */
 } budget_ledger_options;
 
 /* Makes an empty ledger in the directory. BASE_ERR_STATE when there is one. */
@@ -73,7 +75,8 @@ BASE_MUST_CHECK base_status budget_ledger_create(const budget_ledger_options *op
 
 /* Opens and locks it. BASE_ERR_BUSY: another process has it. BASE_ERR_NOTFOUND: there is none.
  * BASE_ERR_MISMATCH: the checkpoint names a row that the ledger does not have, or another (a
- * restored backup), or the checkpoint file is gone; the message names the row. BASE_ERR_IO,
+ * restored backup), or the checkpoint file is gone; the message names the row, and the digest for
+ * accept_checkpoint. BASE_ERR_IO,
  * BASE_ERR_INVALID (not a ledger, or of another version). */
 BASE_MUST_CHECK base_status budget_ledger_open(const budget_ledger_options *options,
                                                budget_ledger **ledger, base_error *reterr);

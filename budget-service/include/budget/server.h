@@ -26,8 +26,10 @@ typedef struct budget_serve_options {
     const char *dir;           /* the service's directory, 0700: made by budget_service_init */
     const char *listen;        /* "ipc://PATH" or "tcp://ADDRESS:PORT"; NULL: ipc in DIR/run */
     const char *listen_redeem; /* NULL: beside listen (ipc: redeem.sock; tcp: a port of its own) */
-    bool accept_checkpoint;    /* an admin has looked: go on though the checkpoint does not fit */
-    const char *accept_audit;  /* the digest of findings that an admin has looked at: go on with
+    const char
+        *accept_checkpoint;   /* the digest of a checkpoint that does not fit, and that an admin
+                                    * has looked at; NULL: none */
+    const char *accept_audit; /* the digest of findings that an admin has looked at: go on with
                                 * these, and no others; NULL: none */
     budget_signer signer;
     void (*ready)(void *user, const char *endpoint, const char *redeem_endpoint);
