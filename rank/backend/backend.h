@@ -30,7 +30,7 @@
 #include "base/status.h"
 
 enum {
-    RANK_BACKEND_ABI = 3,   /* rises when the table or an argument struct changes */
+    RANK_BACKEND_ABI = 4,   /* rises when the table or an argument struct changes */
     RANK_NORM_BLOCK = 1024, /* elements in one partial sum of sum_squares */
     RANK_DIGEST_BYTES = 32, /* BLAKE2b-256 */
 };
@@ -54,7 +54,7 @@ typedef enum rank_memory {
     RANK_MEMORY_HOST,      /* tables and results, which the host uses too */
 } rank_memory;
 
-/* What the record has of a rank's arithmetic. Static strings. */
+/* What the record has of a rank's arithmetic. Valid while the queue is. */
 typedef struct rank_backend_info {
     const char *kernels; /* "avx512" */
 } rank_backend_info;
@@ -99,7 +99,7 @@ typedef struct rank_product {
     size_t a_depth;
     const float *b;
     size_t b_row;      /* 0: b is packed. Else it is (depth, columns), with so many floats from one
-                          row to the next, and leaves is 1 */
+                          row to the next, and leaves is 1 if the backend packs */
     bool b_transposed; /* with b_row: it is (columns, depth) */
     float *scratch;    /* rank_pack_count(depth, columns) floats to pack b in, or NULL: with them, a
                           large b that is not packed is faster */
@@ -194,6 +194,14 @@ typedef struct rank_gelu_grad {
     float *d;     /* (rows, width) */
     float *dbias; /* (width), added to */
 } rank_gelu_grad;
+
+/* The largest call of attention that scratch is made for. */
+typedef struct rank_attention_shape {
+    size_t tokens; /* of all segments of a call */
+    size_t heads;
+    size_t head_width;
+    size_t segment_max; /* no segment is longer */
+} rank_attention_shape;
 
 /* Causal attention of flat tokens that are cut into segments. */
 typedef struct rank_attention {
@@ -358,6 +366,8 @@ typedef struct rank_backend {
         rows_at_once; /* how many rows go through several operations together, so that they stay in
                        * the caches */
 
+    bool packs; /* products with many rows are faster if b was packed before */
+
     base_status (*open)(rank_queue **queue, base_error *reterr);
     void (*close)(rank_queue *queue); /* after all its memory has been released; NULL is fine */
     void (*info)(rank_queue *queue, rank_backend_info *info);
@@ -389,6 +399,7 @@ typedef struct rank_backend {
     base_status (*capture)(rank_queue *queue, rank_graph **graph, base_error *reterr);
     base_status (*capture_end)(rank_queue *queue, base_error *reterr);
     void (*replay)(rank_queue *queue, rank_graph *graph);
+    void (*graph_destroy)(rank_queue *queue, rank_graph *graph); /* NULL is fine */
 
     void (*pack)(rank_queue *queue, const rank_pack *args);
     void (*product)(rank_queue *queue, const rank_product *args);
@@ -399,8 +410,8 @@ typedef struct rank_backend {
     void (*layernorm_grad)(rank_queue *queue, const rank_layernorm_grad *args);
     void (*gelu)(rank_queue *queue, const rank_gelu *args);
     void (*gelu_grad)(rank_queue *queue, const rank_gelu_grad *args);
-    /* Floats of scratch that segments of at most segment_max tokens need. */
-    size_t (*attention_scratch)(size_t head_width, size_t segment_max);
+    /* Floats of scratch that attention and its gradient need. */
+    size_t (*attention_scratch)(const rank_attention_shape *shape);
     void (*attention)(rank_queue *queue, const rank_attention *args);
     void (*attention_grad)(rank_queue *queue, const rank_attention *args);
     /* Floats of scratch that sequences of at most length_max tokens need. */

@@ -103,9 +103,10 @@ static void cpu_attention_grad(rank_queue *queue, const rank_attention *args)
     queue_book(queue, RANK_PART_ATTENTION_GRAD);
 }
 
-static size_t cpu_attention_scratch(size_t head_width, size_t segment_max)
+/* For one head of one segment at a time. */
+static size_t cpu_attention_scratch(const rank_attention_shape *shape)
 {
-    return rank_kernels_get()->attention_scratch(head_width, segment_max);
+    return rank_kernels_get()->attention_scratch(shape->head_width, shape->segment_max);
 }
 
 static size_t cpu_attention_cached_scratch(size_t head_width, size_t length_max)
@@ -118,6 +119,7 @@ const rank_backend rank_cpu_backend = {
     .size_bytes = sizeof(rank_backend),
     .name = "cpu",
     .rows_at_once = ROWS_AT_ONCE,
+    .packs = true,
     .open = cpu_open,
     .close = cpu_close,
     .info = cpu_info,

@@ -114,8 +114,11 @@ static size_t cut_work(gpt2_pass *pass, const rank_shape *shape, float *memory)
     cut_packed(&from, shape, pass);
     pass->operands = rank_pieces_cut(&from, operands_floats(width));
     const size_t head_width = width / (size_t)shape->config->heads;
-    pass->attention_scratch =
-        rank_pieces_cut(&from, shape->backend->attention_scratch(head_width, segment_max(shape)));
+    const rank_attention_shape attention = {.tokens = tokens,
+                                            .heads = (size_t)shape->config->heads,
+                                            .head_width = head_width,
+                                            .segment_max = segment_max(shape)};
+    pass->attention_scratch = rank_pieces_cut(&from, shape->backend->attention_scratch(&attention));
     return from.used;
 }
 

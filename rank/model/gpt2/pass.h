@@ -163,7 +163,9 @@ typedef struct gpt2_matrix {
 } gpt2_matrix;
 
 typedef struct gpt2_operand {
-    const float *packed;
+    const float *at;
+    size_t row; /* 0: packed. Else floats from one row to the next */
+    bool transposed;
     size_t depth;
     size_t columns;
 } gpt2_operand;
@@ -176,7 +178,7 @@ typedef struct gpt2_factor {
     int leaves; /* 0: one */
 } gpt2_factor;
 
-/* `to` has rank_pack_count(depth, columns) floats. */
+/* `to` has rank_pack_count(depth, columns) floats, for a backend that packs. */
 gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix, float *to);
 void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by);
 /* c (rows, columns) = a (depth, rows)ᵀ · b (depth, columns), or += it. */

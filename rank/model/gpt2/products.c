@@ -4,15 +4,22 @@
 
 gpt2_operand gpt2_operand_make(const gpt2_pass *pass, const gpt2_matrix *matrix, float *to)
 {
-    pass->backend->pack(
-        pass->queue, &(rank_pack){.depth = matrix->depth,
-                                  .columns = matrix->columns,
-                                  .from = matrix->at,
-                                  .from_row = matrix->transposed ? matrix->depth : matrix->columns,
-                                  .transposed = matrix->transposed,
-                                  .to = to,
-                                  .to_panel = matrix->depth * RANK_PANEL});
-    return (gpt2_operand){.packed = to, .depth = matrix->depth, .columns = matrix->columns};
+    const size_t row = matrix->transposed ? matrix->depth : matrix->columns;
+    if (!pass->backend->packs) {
+        return (gpt2_operand){.at = matrix->at,
+                              .row = row,
+                              .transposed = matrix->transposed,
+                              .depth = matrix->depth,
+                              .columns = matrix->columns};
+    }
+    pass->backend->pack(pass->queue, &(rank_pack){.depth = matrix->depth,
+                                                  .columns = matrix->columns,
+                                                  .from = matrix->at,
+                                                  .from_row = row,
+                                                  .transposed = matrix->transposed,
+                                                  .to = to,
+                                                  .to_panel = matrix->depth * RANK_PANEL});
+    return (gpt2_operand){.at = to, .depth = matrix->depth, .columns = matrix->columns};
 }
 
 void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_factor by)
@@ -23,7 +30,9 @@ void gpt2_multiply(const gpt2_pass *pass, const gpt2_operand *operand, gpt2_fact
                                                         .a = by.a,
                                                         .a_row = operand->depth,
                                                         .a_depth = 1,
-                                                        .b = operand->packed,
+                                                        .b = operand->at,
+                                                        .b_row = operand->row,
+                                                        .b_transposed = operand->transposed,
                                                         .c = by.c,
                                                         .c_row = operand->columns,
                                                         .leaves = by.leaves > 0 ? by.leaves : 1});

@@ -194,11 +194,11 @@ static void zero(rank_queue *queue, void *memory, size_t size_bytes)
     end(queue);
 }
 
-static size_t attention_scratch(size_t head_width, size_t segment_max)
+static size_t attention_scratch(const rank_attention_shape *shape)
 {
     rank_device cpu;
     assert_int_equal(rank_device_open("cpu", &cpu, NULL), BASE_OK);
-    const size_t floats = cpu.backend->attention_scratch(head_width, segment_max);
+    const size_t floats = cpu.backend->attention_scratch(shape);
     rank_device_close(&cpu);
     return floats;
 }
@@ -217,6 +217,7 @@ const rank_backend guarded_backend = {
     .size_bytes = sizeof(rank_backend),
     .name = "guarded",
     .rows_at_once = 48,
+    .packs = true,
     .open = open_queue,
     .close = close_queue,
     .info = info,

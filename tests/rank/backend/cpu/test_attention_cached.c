@@ -46,7 +46,8 @@ static bed *open_bed(void)
     fill(b->qkv, TOKENS * 3 * WIDTH, 1);
     fill(b->bias, 3 * WIDTH, 2);
     const size_t cached = b->device.backend->attention_cached_scratch(HEAD_WIDTH, TOKENS);
-    const size_t whole = b->device.backend->attention_scratch(HEAD_WIDTH, TOKENS);
+    const size_t whole = b->device.backend->attention_scratch(
+        &(rank_attention_shape){TOKENS, HEADS, HEAD_WIDTH, TOKENS});
     b->scratch = malloc((cached + whole) * sizeof *b->scratch);
     assert_non_null(b->scratch);
     return b;
