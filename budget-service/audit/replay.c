@@ -105,7 +105,7 @@ static base_status replay_redemption(replay *self)
 {
     const journal_row *row = self->row;
     base_reader reader = base_reader_make(row->data, row->data_bytes);
-    ledger_reservation found;
+    budget_reservation found;
     budget_redemption redemption = {0};
     (void)base_read_u64(&reader); /* the deadline, which is made again */
     redemption.rank = (int64_t)base_read_u64(&reader);
@@ -120,7 +120,7 @@ static base_status replay_redemption(replay *self)
         return status;
     }
     memcpy(redemption.job_public_key, key, sizeof redemption.job_public_key);
-    memcpy(redemption.jti, found.jti, sizeof redemption.jti);
+    memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     return row->kind == BUDGET_KIND_CREATE
                ? budget_ledger_redeem_create(self->scratch, &self->caller, &redemption,
                                              &self->answer, self->reterr)

@@ -59,9 +59,9 @@ budget_client *bench_client(const bench_service *bench, const char *name)
 void bench_authorize(budget_client *client, const char *label, budget_grant *grant)
 {
     base_error why = {0};
-    budget_ask ask = {
+    budget_claims ask = {
         .account = "bench/lab",
-        .amount_usd_micro = 1000,
+        .max_usd_micro = 1000,
         .mode = "ddp-nccl",
         .world_size = 4,
         .vendor = "runpod",

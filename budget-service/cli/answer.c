@@ -157,9 +157,6 @@ json_t *cli_account_json(const budget_account *account)
                   (json_int_t)account->reserved_usd_micro, "remaining_usd_micro",
                   (json_int_t)account->remaining_usd_micro, "frozen", account->frozen, "warning",
                   cli_percent(account) >= CLI_HINT_PERCENT);
-    if (object != NULL && account->frozen) {
-        (void)json_object_set_new(object, "frozen_by", json_string(account->frozen_by));
-    }
     return object;
 }
 

@@ -44,7 +44,7 @@ static bool read_price(const cli_args *args, const char *text, int64_t *micro)
     return false;
 }
 
-static bool read_numbers(const cli_args *args, budget_ask *ask)
+static bool read_numbers(const cli_args *args, budget_claims *ask)
 {
     const char *price = args->options[CLI_MAX_PRICE];
     return cli_integer(args, CLI_WORLD_SIZE, 1, RANKS_MAX, &ask->world_size) &&
@@ -55,7 +55,7 @@ static bool read_numbers(const cli_args *args, budget_ask *ask)
            (price == NULL || read_price(args, price, &ask->max_price_usd_micro_per_hour));
 }
 
-static bool read_texts(const cli_args *args, budget_ask *ask)
+static bool read_texts(const cli_args *args, budget_claims *ask)
 {
     if (!budget_name_ok(args->operands[0], sizeof ask->label, true)) {
         (void)cli_error(args, BASE_EXIT_USAGE,
@@ -74,7 +74,7 @@ static bool read_texts(const cli_args *args, budget_ask *ask)
 }
 
 /* The job's own mode and world size; a flag that says another thing is refused. */
-static bool read_job(const cli_args *args, budget_ask *ask)
+static bool read_job(const cli_args *args, budget_claims *ask)
 {
     job_file job;
     base_error error = {0};
@@ -170,7 +170,7 @@ static int show_grant(const cli_args *args, budget_client *client, const budget_
     return BASE_EXIT_DONE;
 }
 
-static int ask_for(const cli_args *args, const budget_ask *ask)
+static int ask_for(const cli_args *args, const budget_claims *ask)
 {
     static budget_grant grant;
     int exit_code = BASE_EXIT_ERROR;
@@ -183,10 +183,9 @@ static int ask_for(const cli_args *args, const budget_ask *ask)
     if (verdict == BUDGET_GRANTED) {
         exit_code = show_grant(args, client, &grant);
     } else {
-        json_t *object = args->json
-                             ? json_pack("{s:s, s:I}", "label", ask->label, "asked_usd_micro",
-                                         (json_int_t)ask->amount_usd_micro)
-                             : NULL;
+        json_t *object = args->json ? json_pack("{s:s, s:I}", "label", ask->label,
+                                                "asked_usd_micro", (json_int_t)ask->max_usd_micro)
+                                    : NULL;
         if (object != NULL && ask->account[0] != '\0') {
             (void)json_object_set_new(object, "account", json_string(ask->account));
         }
@@ -198,9 +197,8 @@ static int ask_for(const cli_args *args, const budget_ask *ask)
 
 static int run_authorize(const cli_args *args)
 {
-    budget_ask ask = {0};
-    if (!read_texts(args, &ask) ||
-        !cli_money(args, "USD", args->operands[1], &ask.amount_usd_micro) ||
+    budget_claims ask = {0};
+    if (!read_texts(args, &ask) || !cli_money(args, "USD", args->operands[1], &ask.max_usd_micro) ||
         !read_numbers(args, &ask) || !out_is_free(args) || !read_job(args, &ask)) {
         return BASE_EXIT_USAGE;
     }

@@ -56,9 +56,6 @@ budget_verdict budget_response_verdict(const Ringfence__Budget__Response *respon
 /* Copies a text of an answer; false when it does not fit. */
 bool budget_copy_text(char *into, size_t into_bytes, const char *text);
 
-bool budget_account_from(const Ringfence__Budget__Account *from, budget_account *account);
-bool budget_entry_from(const Ringfence__Budget__Entry *from, budget_entry *entry);
-
 /* BUDGET_UNKNOWN: the service says that it was done, and what it says of it makes no sense. */
 budget_verdict budget_broken_answer(base_error *why);
 

@@ -19,16 +19,6 @@ budget_verdict budget_record_actual(budget_client *client, const budget_actual *
     return budget_tell_service(client, &body.base, why);
 }
 
-static bool difference_from(const Ringfence__Budget__Difference *from, budget_difference *into)
-{
-    into->ledger_usd_micro = from->ledger_usd_micro;
-    into->bill_usd_micro = from->bill_usd_micro;
-    return budget_copy_text(into->kind, sizeof into->kind, from->kind) &&
-           budget_copy_text(into->label, sizeof into->label, from->label) &&
-           budget_copy_text(into->instance_id, sizeof into->instance_id, from->instance_id) &&
-           budget_copy_text(into->line_id, sizeof into->line_id, from->line_id);
-}
-
 static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
                                 budget_difference_fn difference_fn, void *user,
                                 budget_reconciliation *result, base_error *why)
@@ -44,7 +34,7 @@ static budget_verdict hand_over(const Ringfence__Budget__Reconciled *got,
     };
     for (size_t i = 0; i < got->n_differences && difference_fn != NULL; i++) {
         budget_difference difference;
-        if (!difference_from(got->differences[i], &difference)) {
+        if (!budget_shape_read(&budget_difference_shape, &got->differences[i]->base, &difference)) {
             return budget_broken_answer(why);
         }
         difference_fn(user, &difference);
@@ -71,7 +61,7 @@ budget_verdict budget_reconcile(budget_client *client, const budget_bill *bill,
         goto out;
     }
     for (size_t i = 0; i < bill->count; i++) {
-        budget_charge_write(&bill->charges[i], &lines[i]);
+        budget_shape_write(&budget_charge_shape, &bill->charges[i], &lines[i].base);
         body.lines[i] = &lines[i];
     }
     body.n_lines = bill->count;

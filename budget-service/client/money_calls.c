@@ -25,27 +25,12 @@ static bool grant_from(const Ringfence__Budget__Granted *from, budget_grant *gra
            budget_copy_text(grant->account, sizeof grant->account, from->account);
 }
 
-budget_verdict budget_authorize(budget_client *client, const budget_ask *ask, budget_grant *grant,
-                                base_error *why)
+budget_verdict budget_authorize(budget_client *client, const budget_claims *asked,
+                                budget_grant *grant, base_error *why)
 {
-    Ringfence__Budget__Authorize body = RINGFENCE__BUDGET__AUTHORIZE__INIT;
+    Ringfence__Budget__Authorize body;
     budget_wire_response *response = NULL;
-    body.label = budget_wire_text(ask->label);
-    body.account = budget_wire_text(ask->account);
-    body.amount_usd_micro = ask->amount_usd_micro;
-    body.mode = budget_wire_text(ask->mode);
-    body.world_size = ask->world_size;
-    body.job_blake2b256.data = (uint8_t *)(uintptr_t)ask->job_blake2b256;
-    body.job_blake2b256.len = sizeof ask->job_blake2b256;
-    body.vendor = budget_wire_text(ask->vendor);
-    body.instance_type = budget_wire_text(ask->instance_type);
-    body.instances = ask->instances;
-    body.gpus = ask->gpus;
-    body.tier = budget_wire_text(ask->tier);
-    body.machine_id = budget_wire_text(ask->machine_id);
-    body.max_price_usd_micro_per_hour = ask->max_price_usd_micro_per_hour;
-    body.max_seconds = ask->max_seconds;
-    body.max_attempts = ask->max_attempts;
+    budget_shape_write(&budget_ask_shape, asked, &body.base);
     const budget_verdict verdict =
         budget_ask_service(client, &body.base, BUDGET_RESPONSE(GRANTED), &response, why);
     if (verdict != BUDGET_GRANTED) {

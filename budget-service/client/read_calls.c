@@ -6,45 +6,6 @@
 
 #include "client_impl.h"
 
-bool budget_account_from(const Ringfence__Budget__Account *from, budget_account *account)
-{
-    *account = (budget_account){
-        .cap_usd_micro = from->cap_usd_micro,
-        .posted_usd_micro = from->posted_usd_micro,
-        .reserved_usd_micro = from->reserved_usd_micro,
-        .remaining_usd_micro = from->remaining_usd_micro,
-        .frozen = from->frozen,
-    };
-    return budget_copy_text(account->name, sizeof account->name, from->name) &&
-           budget_copy_text(account->frozen_by, sizeof account->frozen_by, from->frozen_by);
-}
-
-bool budget_entry_from(const Ringfence__Budget__Entry *from, budget_entry *entry)
-{
-    *entry = (budget_entry){
-        .reserved_usd_micro = from->reserved_usd_micro,
-        .actual_usd_micro = from->actual_usd_micro,
-        .actual_known = from->actual_known,
-        .credit_usd_micro = from->credit_usd_micro,
-        .authorized_at = from->authorized_at,
-        .redeemed_at = from->redeemed_at,
-        .deadline = from->deadline,
-        .terminated_at = from->terminated_at,
-        .attested = from->attested,
-    };
-    return budget_copy_text(entry->label, sizeof entry->label, from->label) &&
-           budget_copy_text(entry->account, sizeof entry->account, from->account) &&
-           budget_copy_text(entry->jti, sizeof entry->jti, from->jti) &&
-           budget_copy_text(entry->state, sizeof entry->state, from->state) &&
-           budget_copy_text(entry->mode, sizeof entry->mode, from->mode) &&
-           budget_copy_text(entry->vendor, sizeof entry->vendor, from->vendor) &&
-           budget_copy_text(entry->instance_type, sizeof entry->instance_type,
-                            from->instance_type) &&
-           budget_copy_text(entry->instance_id, sizeof entry->instance_id, from->instance_id) &&
-           budget_copy_text(entry->evidence, sizeof entry->evidence, from->evidence) &&
-           budget_copy_text(entry->client, sizeof entry->client, from->client);
-}
-
 budget_verdict budget_remaining(budget_client *client, const char *account, budget_chain *chain,
                                 base_error *why)
 {
@@ -64,7 +25,8 @@ budget_verdict budget_remaining(budget_client *client, const char *account, budg
     chain->count = (int)got->n_accounts;
     chain->binding = (int)got->binding;
     for (int i = 0; i < chain->count; i++) {
-        if (!budget_account_from(got->accounts[i], &chain->accounts[i])) {
+        if (!budget_shape_read(&budget_account_shape, &got->accounts[i]->base,
+                               &chain->accounts[i])) {
             return budget_broken_answer(why);
         }
     }
@@ -105,14 +67,14 @@ budget_verdict budget_status(budget_client *client, const budget_status_sinks *s
     (void)snprintf(report->audit_finding, sizeof report->audit_finding, "%s", got->audit_finding);
     for (size_t i = 0; i < got->n_accounts && sinks->account != NULL; i++) {
         budget_account account;
-        if (!budget_account_from(got->accounts[i], &account)) {
+        if (!budget_shape_read(&budget_account_shape, &got->accounts[i]->base, &account)) {
             return budget_broken_answer(why);
         }
         sinks->account(sinks->user, &account);
     }
     for (size_t i = 0; i < got->n_alarms && sinks->alarm != NULL; i++) {
         budget_entry entry;
-        if (!budget_entry_from(got->alarms[i], &entry)) {
+        if (!budget_shape_read(&budget_entry_shape, &got->alarms[i]->base, &entry)) {
             return budget_broken_answer(why);
         }
         sinks->alarm(sinks->user, &entry);
@@ -132,7 +94,7 @@ budget_verdict budget_list(budget_client *client, const char *account, budget_en
         pages.next = got->next;
         for (size_t i = 0; i < got->n_entries; i++) {
             budget_entry entry;
-            if (!budget_entry_from(got->entries[i], &entry)) {
+            if (!budget_shape_read(&budget_entry_shape, &got->entries[i]->base, &entry)) {
                 return budget_broken_answer(why);
             }
             entry_fn(user, &entry);
@@ -152,7 +114,7 @@ budget_verdict budget_account_list(budget_client *client, budget_account_fn acco
         pages.next = got->next;
         for (size_t i = 0; i < got->n_accounts; i++) {
             budget_account account;
-            if (!budget_account_from(got->accounts[i], &account)) {
+            if (!budget_shape_read(&budget_account_shape, &got->accounts[i]->base, &account)) {
                 return budget_broken_answer(why);
             }
             account_fn(user, &account);

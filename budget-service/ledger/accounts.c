@@ -21,6 +21,8 @@ static void read_account(const store_db *store, store_sql sql, account_row *row)
     row->account.posted_usd_micro = store_int(store, sql, 4);
     row->account.reserved_usd_micro = store_int(store, sql, 5);
     row->account.frozen = store_int(store, sql, 6) != 0;
+    row->account.remaining_usd_micro = row->account.cap_usd_micro - row->account.posted_usd_micro -
+                                       row->account.reserved_usd_micro;
 }
 
 static base_status load_account(budget_ledger *ledger, const char *name, int64_t id,
@@ -262,6 +264,7 @@ base_status budget_ledger_chain(budget_ledger *ledger, const char *account,
             .cap_usd_micro = from->cap,
             .posted_usd_micro = from->posted,
             .reserved_usd_micro = from->reserved,
+            .remaining_usd_micro = budget_rule_remaining(from),
             .frozen = from->frozen,
         };
         memcpy(chain[i].name, loaded.names[i], sizeof chain[i].name);

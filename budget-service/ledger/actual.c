@@ -40,10 +40,10 @@ base_status line_find(budget_ledger *ledger, ledger_line *line, base_error *rete
 
 /* A line that was recorded before: the same is the same answer, another is refused. */
 static base_status find_line(ledger_op *op, const budget_actual *actual,
-                             const ledger_reservation *run, bool *known)
+                             const budget_reservation *run, bool *known)
 {
     ledger_line line = {
-        .vendor = run->vendor,
+        .vendor = run->entry.vendor,
         .instance = actual->instance_id,
         .id = actual->line_id,
         .reservation = run->id,
@@ -59,7 +59,7 @@ static base_status find_line(ledger_op *op, const budget_actual *actual,
                            "the bill's line %s was recorded before, otherwise", actual->line_id);
 }
 
-static void warn_frozen(ledger_op *op, const ledger_reservation *reservation)
+static void warn_frozen(ledger_op *op, const budget_reservation *reservation)
 {
     char total[BUDGET_MONEY_BYTES];
     char amount[BUDGET_MONEY_BYTES];
@@ -72,11 +72,11 @@ static void warn_frozen(ledger_op *op, const ledger_reservation *reservation)
                          "account is frozen until an admin acknowledges"
                        : "%s cost %s USD, above its %s USD: the account is frozen until an admin "
                          "acknowledges",
-                   reservation->label, total, amount);
+                   reservation->entry.label, total, amount);
 }
 
 /* What goes into the row's data; the evidence is kept. */
-static base_status put_data(ledger_op *op, const budget_actual *actual, ledger_reservation *after)
+static base_status put_data(ledger_op *op, const budget_actual *actual, budget_reservation *after)
 {
     uint8_t digest[BUDGET_DIGEST_BYTES];
     base_status status = BASE_OK;
@@ -101,7 +101,7 @@ static base_status put_data(ledger_op *op, const budget_actual *actual, ledger_r
 }
 
 static base_status write_actual(ledger_op *op, const budget_actual *actual,
-                                const ledger_reservation *before, ledger_reservation *after,
+                                const budget_reservation *before, budget_reservation *after,
                                 bool freeze)
 {
     bool overflow = false;
@@ -120,8 +120,8 @@ static base_status write_actual(ledger_op *op, const budget_actual *actual,
     status = op_grant(op);
     if (status == BASE_OK && actual->line_id != NULL) {
         status = store_run(op->store, op->reterr, SQL_LINE_INSERT,
-                           "vendor:t instance:t id:t reservation:i amount:i seq:i", before->vendor,
-                           actual->instance_id, actual->line_id, before->id,
+                           "vendor:t instance:t id:t reservation:i amount:i seq:i",
+                           before->entry.vendor, actual->instance_id, actual->line_id, before->id,
                            actual->billed_usd_micro, (int64_t)op->row.sequence);
     }
     return status;
@@ -129,7 +129,7 @@ static base_status write_actual(ledger_op *op, const budget_actual *actual,
 
 static base_status record(ledger_op *op, const budget_actual *actual)
 {
-    ledger_reservation before;
+    budget_reservation before;
     base_status status = BASE_OK;
     bool known = false;
     bool freeze = false;
@@ -145,7 +145,7 @@ static base_status record(ledger_op *op, const budget_actual *actual)
             return status;
         }
     }
-    ledger_reservation after = before;
+    budget_reservation after = before;
     const budget_rule_cost cost = {
         .amount = actual->usd_micro,
         .billed = actual->line_id != NULL,
@@ -153,8 +153,8 @@ static base_status record(ledger_op *op, const budget_actual *actual)
     };
     const budget_reason reason = budget_rule_actual(&after.rule, &cost, &freeze);
     if (reason != BUDGET_REASON_NONE ||
-        !budget_money_add(before.billed, cost.billed ? actual->billed_usd_micro : 0,
-                          &after.billed)) {
+        !budget_money_add(before.billed_usd_micro, cost.billed ? actual->billed_usd_micro : 0,
+                          &after.billed_usd_micro)) {
         return op_refuse_overflow(op);
     }
     return write_actual(op, actual, &before, &after, freeze);

@@ -40,7 +40,7 @@ base_status budget_ledger_claims(budget_ledger *ledger, const char *jti,
                                  budget_authorization *authorization,
                                  char payload[BUDGET_CLAIMS_JSON_BYTES], base_error *reterr)
 {
-    ledger_reservation found;
+    budget_reservation found;
     memset(authorization, 0, sizeof *authorization);
     const base_status status =
         reservation_load(ledger, SQL_RESERVATION_BY_JTI, jti, &found, reterr);
@@ -48,13 +48,14 @@ base_status budget_ledger_claims(budget_ledger *ledger, const char *jti,
                              : status;
 }
 
-static base_status refuse_label(ledger_op *op, const ledger_reservation *first)
+static base_status refuse_label(ledger_op *op, const budget_reservation *first)
 {
     char amount[BUDGET_MONEY_BYTES];
     budget_money_format(first->rule.amount, amount);
     return op_refuse(op, BUDGET_REASON_LABEL_USED,
                      "the label %s was used before: %s USD in row %" PRIu64 ", now %s",
-                     first->label, amount, first->sequence, budget_state_name(first->rule.state));
+                     first->entry.label, amount, first->sequence,
+                     budget_state_name(first->rule.state));
 }
 
 static base_status refuse_money(ledger_op *op, budget_reason reason, const ledger_chain *chain,
@@ -130,7 +131,7 @@ static base_status next_reservation(ledger_op *op, int64_t *id)
 static base_status decide(ledger_op *op, budget_authorization *authorization, char *payload)
 {
     budget_claims *claims = &authorization->claims;
-    ledger_reservation first;
+    budget_reservation first;
     ledger_chain chain;
     size_t which = 0;
     size_t payload_bytes = 0;

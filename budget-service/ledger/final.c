@@ -4,13 +4,13 @@
 
 static base_status finalize(ledger_op *op, int64_t id, const budget_rule_bill *bill)
 {
-    ledger_reservation before;
+    budget_reservation before;
     bool overflow = false;
     base_status status = reservation_load_id(op->ledger, id, &before, op->reterr);
     if (status != BASE_OK) {
         return status;
     }
-    ledger_reservation after = before;
+    budget_reservation after = before;
     if (budget_rule_finalize(&after.rule, bill, &op->ledger->now) != BUDGET_REASON_NONE) {
         return BASE_OK;
     }

@@ -103,54 +103,31 @@ enum ledger_flag {
     FLAG_FINAL = 64,
 };
 
-typedef struct ledger_reservation {
-    int64_t id;
-    int64_t account;
-    uint64_t sequence; /* of its authorization */
-    char label[BUDGET_LABEL_BYTES];
-    char jti[BUDGET_JTI_BYTES];
-    char vendor[BUDGET_NAME_BYTES];
-    char mode[BUDGET_NAME_BYTES];
-    char subject[BUDGET_LABEL_BYTES];
-    char instance_type[BUDGET_NAME_BYTES];
-    budget_rule_reservation rule;
-    int64_t billed;
-    int64_t instances;
-    bool attested;
-    bool has_evidence;
-    uint8_t evidence[BUDGET_DIGEST_BYTES];
-    int64_t authorized_ms; /* wall time, these three */
-    int64_t started_ms;    /* the last redemption or creation permit; 0: none */
-    int64_t actual_ms;
-} ledger_reservation;
-
-int64_t reservation_flags(const ledger_reservation *reservation);
-void reservation_set_flags(budget_rule_reservation *rule, int64_t flags);
-
-/* The current row of a statement that selects RESERVATION_COLUMNS. */
-void reservation_read(const store_db *store, store_sql sql, ledger_reservation *reservation);
+/* The current row of a statement that selects RESERVATION_COLUMNS. Its entry has what stands in the
+ * row: reservation_describe sets the rest. */
+void reservation_read(const store_db *store, store_sql sql, budget_reservation *reservation);
 
 /* Runs `sql` with one text. BASE_ERR_NOTFOUND: no row. */
 BASE_MUST_CHECK base_status reservation_load(budget_ledger *ledger, store_sql sql, const char *key,
-                                             ledger_reservation *reservation, base_error *reterr);
+                                             budget_reservation *reservation, base_error *reterr);
 BASE_MUST_CHECK base_status reservation_load_id(budget_ledger *ledger, int64_t id,
-                                                ledger_reservation *reservation,
+                                                budget_reservation *reservation,
                                                 base_error *reterr);
 
 /* The reservation of a label, into op->row as well. False: *status says why, or there is no such
  * label and that is refused. */
-bool op_load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status);
+bool op_load(ledger_op *op, const char *label, budget_reservation *found, base_status *status);
 
 /* Writes `after` over `before` and the difference into the chain, and the deltas into op->row.
  * *overflow: a sum would overflow, nothing is written. */
-BASE_MUST_CHECK base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
-                                              const ledger_reservation *after, bool freeze,
+BASE_MUST_CHECK base_status reservation_apply(ledger_op *op, const budget_reservation *before,
+                                              const budget_reservation *after, bool freeze,
                                               bool *overflow);
 
-/* With its account's name and wall times. */
-BASE_MUST_CHECK base_status reservation_public(budget_ledger *ledger,
-                                               const ledger_reservation *reservation,
-                                               budget_reservation *found, base_error *reterr);
+/* Sets all of its entry: the account's name, the first instance, the state, money and wall times. */
+BASE_MUST_CHECK base_status reservation_describe(budget_ledger *ledger,
+                                                 budget_reservation *reservation,
+                                                 base_error *reterr);
 
 /* BASE_ERR_INVALID, with a message, unless the text is 1 … size_bytes - 1 printable ASCII
  * characters without quotes and backslashes. */

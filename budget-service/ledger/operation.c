@@ -186,7 +186,7 @@ base_status op_refuse(ledger_op *op, budget_reason reason, const char *format, .
     return op_grant(op);
 }
 
-bool op_load(ledger_op *op, const char *label, ledger_reservation *found, base_status *status)
+bool op_load(ledger_op *op, const char *label, budget_reservation *found, base_status *status)
 {
     *status = reservation_load(op->ledger, SQL_RESERVATION_BY_LABEL, label, found, op->reterr);
     if (*status == BASE_ERR_NOTFOUND) {
@@ -194,7 +194,7 @@ bool op_load(ledger_op *op, const char *label, ledger_reservation *found, base_s
         return false;
     }
     if (*status == BASE_OK) {
-        op_about(op, found->id, found->account, found->label);
+        op_about(op, found->id, found->account_id, found->entry.label);
     }
     return *status == BASE_OK;
 }

@@ -24,7 +24,7 @@ static base_status count_instances(ledger_op *op, int64_t reservation, int64_t *
 
 static base_status attach(ledger_op *op, const char *label, const char *instance_id)
 {
-    ledger_reservation found;
+    budget_reservation found;
     base_status status = BASE_OK;
     bool row = false;
     int64_t count = 0;
@@ -33,7 +33,7 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
         return status;
     }
     status = store_query(op->store, op->reterr, SQL_INSTANCE_GET, "id:t vendor:t", instance_id,
-                         found.vendor);
+                         found.entry.vendor);
     status = status == BASE_OK ? store_next(op->store, SQL_INSTANCE_GET, &row, op->reterr) : status;
     if (status == BASE_OK && row) {
         const int64_t owner = store_int(op->store, SQL_INSTANCE_GET, 0);
@@ -42,7 +42,7 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
         return owner == found.id ? op_replay(op, sequence)
                                  : op_refuse(op, BUDGET_REASON_INSTANCE_USED,
                                              "the instance %s of %s belongs to another label",
-                                             instance_id, found.vendor);
+                                             instance_id, found.entry.vendor);
     }
     if (status == BASE_OK && found.rule.state == BUDGET_STATE_VOIDED) {
         return op_refuse(op, BUDGET_REASON_STATE, "%s is voided", label);
@@ -58,7 +58,7 @@ static base_status attach(ledger_op *op, const char *label, const char *instance
     status = status == BASE_OK ? op_grant(op) : status;
     return status == BASE_OK ? store_run(op->store, op->reterr, SQL_INSTANCE_INSERT,
                                          "id:t vendor:t reservation:i seq:i", instance_id,
-                                         found.vendor, found.id, (int64_t)op->row.sequence)
+                                         found.entry.vendor, found.id, (int64_t)op->row.sequence)
                              : status;
 }
 
@@ -101,7 +101,7 @@ static base_status load_instances(ledger_op *op, int64_t reservation, evidence_e
 
 static base_status terminate(ledger_op *op, budget_termination *termination)
 {
-    ledger_reservation before;
+    budget_reservation before;
     base_error why = {0};
     base_status status = BASE_OK;
     bool overflow = false;
@@ -109,8 +109,8 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
         return status;
     }
     evidence_expected expected = {
-        .vendor = before.vendor,
-        .jti = before.jti,
+        .vendor = before.entry.vendor,
+        .jti = before.entry.jti,
         .after_s = (before.started_ms != 0 ? before.started_ms : before.authorized_ms) / 1000,
         .now_s = op->ledger->now.wall_ms / 1000,
     };
@@ -123,16 +123,17 @@ static base_status terminate(ledger_op *op, budget_termination *termination)
     if (termination->attested && !termination->attested_allowed) {
         return op_refuse(op, BUDGET_REASON_EVIDENCE, "%.200s", why.message);
     }
-    ledger_reservation after = before;
+    budget_reservation after = before;
     const budget_reason reason = budget_rule_terminated(&after.rule, &op->ledger->now);
     if (reason != BUDGET_REASON_NONE) {
-        return op_refuse(op, reason, "%s is %s", before.label,
+        return op_refuse(op, reason, "%s is %s", before.entry.label,
                          budget_state_name(before.rule.state));
     }
     status =
         op_keep_evidence(op, termination->evidence, termination->evidence_bytes, after.evidence);
     after.has_evidence = true;
-    after.attested = termination->attested && (before.attested || !before.rule.terminated);
+    after.entry.attested =
+        termination->attested && (before.entry.attested || !before.rule.terminated);
     status = status == BASE_OK ? reservation_apply(op, &before, &after, false, &overflow) : status;
     if (status != BASE_OK || overflow) {
         return status != BASE_OK ? status : op_refuse_overflow(op);
@@ -171,14 +172,14 @@ base_status budget_ledger_terminated(budget_ledger *ledger, const budget_caller 
 
 static base_status void_it(ledger_op *op, const char *label)
 {
-    ledger_reservation before;
+    budget_reservation before;
     base_status status = BASE_OK;
     bool overflow = false;
     int64_t instances = 0;
     if (!op_load(op, label, &before, &status)) {
         return status;
     }
-    ledger_reservation after = before;
+    budget_reservation after = before;
     const budget_reason reason = budget_rule_void(&after.rule);
     if (reason != BUDGET_REASON_NONE) {
         return op_refuse(op, reason, "%s is %s: only what was never redeemed can be voided", label,
@@ -214,7 +215,7 @@ base_status budget_ledger_void(budget_ledger *ledger, const budget_caller *calle
 
 /* ---- the reaper ---- */
 
-static base_status next_due(budget_ledger *ledger, ledger_reservation *found, bool *row,
+static base_status next_due(budget_ledger *ledger, budget_reservation *found, bool *row,
                             base_error *reterr)
 {
     store_db *store = &ledger->store;
@@ -236,7 +237,7 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
     base_status status = BASE_OK;
     *count = 0;
     for (size_t done = 0; done < max && status == BASE_OK; done++) {
-        ledger_reservation before;
+        budget_reservation before;
         bool row = false;
         bool overflow = false;
         status = op_begin(&op, ledger, NULL, &answer, reterr);
@@ -244,7 +245,7 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
         if (status != BASE_OK || !row) {
             break;
         }
-        ledger_reservation after = before;
+        budget_reservation after = before;
         if (!budget_rule_expire(&after.rule, &ledger->now)) {
             break;
         }
@@ -252,7 +253,8 @@ base_status budget_ledger_expire(budget_ledger *ledger, size_t max, budget_reser
         status = reservation_apply(&op, &before, &after, false, &overflow);
         status = status == BASE_OK ? op_grant(&op) : status;
         if (status == BASE_OK && !after.rule.terminated) {
-            status = reservation_public(ledger, &after, &found[*count], reterr);
+            found[*count] = after;
+            status = reservation_describe(ledger, &found[*count], reterr);
             *count += 1;
         }
     }

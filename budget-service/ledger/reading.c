@@ -7,10 +7,9 @@
 base_status budget_ledger_find(budget_ledger *ledger, const char *label, budget_reservation *found,
                                base_error *reterr)
 {
-    ledger_reservation reservation;
     const base_status status =
-        reservation_load(ledger, SQL_RESERVATION_BY_LABEL, label, &reservation, reterr);
-    return status == BASE_OK ? reservation_public(ledger, &reservation, found, reterr) : status;
+        reservation_load(ledger, SQL_RESERVATION_BY_LABEL, label, found, reterr);
+    return status == BASE_OK ? reservation_describe(ledger, found, reterr) : status;
 }
 
 /* Runs of another vendor than this one, which the ledger has too. */
@@ -47,7 +46,6 @@ base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendo
                                         const char *instance, budget_reservation *found,
                                         base_error *reterr)
 {
-    ledger_reservation reservation;
     int64_t id = 0;
     bool others = false;
     bool certain = vendor != NULL;
@@ -65,16 +63,16 @@ base_status budget_ledger_find_instance(budget_ledger *ledger, const char *vendo
     if (status == BASE_OK && id == 0) {
         return base_fail(reterr, BASE_ERR_NOTFOUND, "no label has the instance %.128s", instance);
     }
-    status = status == BASE_OK ? reservation_load_id(ledger, id, &reservation, reterr) : status;
+    status = status == BASE_OK ? reservation_load_id(ledger, id, found, reterr) : status;
     if (status == BASE_OK && !certain) {
-        status = has_other_vendors(ledger, reservation.vendor, &others, reterr);
+        status = has_other_vendors(ledger, found->entry.vendor, &others, reterr);
     }
     if (status == BASE_OK && others) {
         return base_fail(reterr, BASE_ERR_MISMATCH,
                          "the instance %.128s may be another vendor's than %s", instance,
-                         reservation.vendor);
+                         found->entry.vendor);
     }
-    return status == BASE_OK ? reservation_public(ledger, &reservation, found, reterr) : status;
+    return status == BASE_OK ? reservation_describe(ledger, found, reterr) : status;
 }
 
 /* What a bound statement selects, up to max. */
@@ -85,13 +83,12 @@ static base_status gather(budget_ledger *ledger, store_sql sql, size_t max,
     base_status status = BASE_OK;
     *count = 0;
     while (status == BASE_OK && *count < max) {
-        ledger_reservation reservation;
         status = store_next(&ledger->store, sql, &row, reterr);
         if (status != BASE_OK || !row) {
             break;
         }
-        reservation_read(&ledger->store, sql, &reservation);
-        status = reservation_public(ledger, &reservation, &found[*count], reterr);
+        reservation_read(&ledger->store, sql, &found[*count]);
+        status = reservation_describe(ledger, &found[*count], reterr);
         *count += status == BASE_OK;
     }
     store_done(&ledger->store, sql);

@@ -68,21 +68,21 @@ static base_status match_line(reconciler *self, matched_line *line)
                                              self->reterr);
     }
     if (status == BASE_ERR_NOTFOUND ||
-        (status == BASE_OK && !reconcile_is_vendors(vendor, found.vendor))) {
+        (status == BASE_OK && !reconcile_is_vendors(vendor, found.entry.vendor))) {
         return BASE_OK;
     }
     if (status != BASE_OK) {
         return status;
     }
     ledger_line recorded = {
-        .vendor = found.vendor,
+        .vendor = found.entry.vendor,
         .instance = charge->instance_id,
         .id = charge->line_id,
         .reservation = found.id,
     };
     status = line_find(self->ledger, &recorded, self->reterr);
     line->reservation = found.id;
-    memcpy(line->vendor, found.vendor, sizeof line->vendor);
+    memcpy(line->vendor, found.entry.vendor, sizeof line->vendor);
     line->known = recorded.known;
     line->elsewhere = recorded.elsewhere;
     line->recorded = recorded.amount;
@@ -242,7 +242,7 @@ static int64_t latest_until(const matched_line *lines, size_t count, const char 
 
 /* Until when every attached instance is billed by these lines, wall time; 0: one is not. A line
  * that names no instance counts where there is one at most. Credits bill no time. */
-static base_status billed_until(reconciler *self, const ledger_reservation *found,
+static base_status billed_until(reconciler *self, const budget_reservation *found,
                                 const matched_line *lines, size_t count, int64_t *until_ms)
 {
     bool row = true;
@@ -272,7 +272,7 @@ static base_status billed_until(reconciler *self, const ledger_reservation *foun
 }
 
 /* Are the label's lines what is posted? by_hand: what a person recorded, and no bill has shown. */
-static bool lines_match(const ledger_reservation *found, const label_sums *sums, int64_t by_hand)
+static bool lines_match(const budget_reservation *found, const label_sums *sums, int64_t by_hand)
 {
     if (sums->failed) {
         return false;
@@ -290,13 +290,14 @@ static bool lines_match(const ledger_reservation *found, const label_sums *sums,
     return difference <= rounding && difference >= -rounding;
 }
 
-static base_status finalize(reconciler *self, const ledger_reservation *found,
+static base_status finalize(reconciler *self, const budget_reservation *found,
                             const matched_line *lines, size_t count)
 {
     const budget_ledger *ledger = self->ledger;
     budget_rule_bill bill = {
         .until_ms = self->as_of_ms - ledger->anchor.offset_ms,
-        .settling_ms = 1000 * budget_policy_settling_seconds(self->options->policy, found->vendor),
+        .settling_ms =
+            1000 * budget_policy_settling_seconds(self->options->policy, found->entry.vendor),
     };
     base_status status = billed_until(self, found, lines, count, &bill.billed_until_ms);
     if (bill.billed_until_ms != 0) {
@@ -310,19 +311,19 @@ static base_status finalize(reconciler *self, const ledger_reservation *found,
 
 static base_status reconcile_label(reconciler *self, const matched_line *lines, size_t count)
 {
-    ledger_reservation found;
+    budget_reservation found;
     base_status status =
         reservation_load_id(self->ledger, lines[0].reservation, &found, self->reterr);
     if (status != BASE_OK) {
         return status;
     }
-    const label_sums sums = add_up(found.billed, lines, count);
-    const int64_t by_hand = found.rule.total - found.billed;
+    const label_sums sums = add_up(found.billed_usd_micro, lines, count);
+    const int64_t by_hand = found.rule.total - found.billed_usd_micro;
     const bool matched = lines_match(&found, &sums, by_hand);
     const bool credited = matched && sums.total < 0;
     const budget_finding finding = {
         .kind = matched && !credited ? BUDGET_FINDING_MATCHED : BUDGET_FINDING_DIFFERING,
-        .label = found.label,
+        .label = found.entry.label,
         .instance_id = lines[0].charge->instance_id,
         .line_id = count == 1 ? lines[0].charge->line_id : "",
         .ledger_usd_micro = credited ? 0 : sums.recorded + by_hand,
@@ -330,7 +331,7 @@ static base_status reconcile_label(reconciler *self, const matched_line *lines, 
     };
     reconcile_report(self, &finding);
     if (matched) {
-        status = record_lines(self, found.label, lines, count, by_hand);
+        status = record_lines(self, found.entry.label, lines, count, by_hand);
     }
     if (status == BASE_OK && finding.kind == BUDGET_FINDING_MATCHED &&
         self->result->counts[BUDGET_FINDING_AMBIGUOUS] == 0) {

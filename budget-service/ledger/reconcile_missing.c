@@ -10,8 +10,9 @@ enum { PAGE = 256 };
 static bool is_expected(const reconciler *self, const budget_reservation *run)
 {
     const char *vendor = self->options->vendor;
-    return strcmp(run->vendor, "local") != 0 &&
-           reconcile_is_vendors(vendor != NULL && vendor[0] != '\0' ? vendor : NULL, run->vendor);
+    return strcmp(run->entry.vendor, "local") != 0 &&
+           reconcile_is_vendors(vendor != NULL && vendor[0] != '\0' ? vendor : NULL,
+                                run->entry.vendor);
 }
 
 /* Any line about it, on this bill or on one before. */
@@ -27,26 +28,26 @@ static bool is_billed(const reconciler *self, const budget_reservation *run)
             high = middle;
         }
     }
-    return (low < self->count && self->lines[low].reservation == run->id) || run->on_bill;
+    return (low < self->count && self->lines[low].reservation == run->id) || run->rule.billed;
 }
 
 static void look_for(reconciler *self, const budget_reservation *run)
 {
     budget_finding finding = {
         .kind = BUDGET_FINDING_MATCHED,
-        .label = run->label,
-        .instance_id = run->instance_id,
+        .label = run->entry.label,
+        .instance_id = run->entry.instance_id,
         .line_id = "",
-        .ledger_usd_micro = run->posted_usd_micro,
+        .ledger_usd_micro = run->rule.posted,
     };
     if (!is_expected(self, run) || is_billed(self, run) || run->authorized_ms > self->as_of_ms) {
         return;
     }
-    switch (run->state) {
+    switch (run->rule.state) {
     case BUDGET_STATE_CREATED:
     case BUDGET_STATE_EXPIRED_UNCONFIRMED:
         finding.kind =
-            run->posted_usd_micro != 0 ? BUDGET_FINDING_MISSING_IN_BILL : BUDGET_FINDING_UNKNOWN;
+            run->rule.posted != 0 ? BUDGET_FINDING_MISSING_IN_BILL : BUDGET_FINDING_UNKNOWN;
         break;
     case BUDGET_STATE_TERMINATED_UNBILLED:
         finding.kind = BUDGET_FINDING_MISSING_IN_BILL;
@@ -54,7 +55,7 @@ static void look_for(reconciler *self, const budget_reservation *run)
     case BUDGET_STATE_POSTED:
     case BUDGET_STATE_VOIDED:
     case BUDGET_STATE_RESERVED:
-        if (run->posted_usd_micro == 0) {
+        if (run->rule.posted == 0) {
             return; /* nothing was spent, and nothing is billed */
         }
         finding.kind = BUDGET_FINDING_MISSING_IN_BILL;

@@ -8,11 +8,11 @@
 #include "ledger_core.h"
 
 static base_status refuse(ledger_op *op, budget_reason reason,
-                          const ledger_reservation *reservation,
+                          const budget_reservation *reservation,
                           const budget_redemption *redemption)
 {
     const budget_rule_reservation *rule = &reservation->rule;
-    const char *label = reservation->label;
+    const char *label = reservation->entry.label;
     switch (reason) {
     case BUDGET_REASON_RANK_RANGE:
         return op_refuse(op, reason, "%s is for ranks 0 to %" PRId64 ", not %" PRId64, label,
@@ -50,7 +50,7 @@ static base_status refuse(ledger_op *op, budget_reason reason,
 
 /* Loads what both kinds of redeeming need; *status says whether to go on. */
 static bool load(ledger_op *op, const budget_redemption *redemption,
-                 ledger_reservation *reservation, bool *frozen, base_status *status)
+                 budget_reservation *reservation, bool *frozen, base_status *status)
 {
     ledger_chain chain;
     *status = reservation_load(op->ledger, SQL_RESERVATION_BY_JTI, redemption->jti, reservation,
@@ -63,7 +63,7 @@ static bool load(ledger_op *op, const budget_redemption *redemption,
     if (*status != BASE_OK) {
         return false;
     }
-    *status = chain_load(op->ledger, NULL, reservation->account, &chain, op->reterr);
+    *status = chain_load(op->ledger, NULL, reservation->account_id, &chain, op->reterr);
     if (*status != BASE_OK) {
         return false;
     }
@@ -71,19 +71,19 @@ static bool load(ledger_op *op, const budget_redemption *redemption,
     *frozen = which >= 0;
     chain_answer(&chain, &chain, which >= 0 ? (size_t)which : budget_rule_binding(&chain.rule),
                  op->answer);
-    op_about(op, reservation->id, reservation->account, reservation->label);
+    op_about(op, reservation->id, reservation->account_id, reservation->entry.label);
     return true;
 }
 
-static void fill(const ledger_op *op, const ledger_reservation *reservation,
+static void fill(const ledger_op *op, const budget_reservation *reservation,
                  budget_redemption *redemption)
 {
     redemption->deadline_ms = wall_of(op->ledger, reservation->rule.deadline_ms);
     redemption->remaining_ms = reservation->rule.deadline_ms - op->ledger->now.ledger_ms;
 }
 
-static base_status write_redemption(ledger_op *op, const ledger_reservation *before,
-                                    ledger_reservation *after, const budget_redemption *redemption)
+static base_status write_redemption(ledger_op *op, const budget_reservation *before,
+                                    budget_reservation *after, const budget_redemption *redemption)
 {
     bool overflow = false;
     base_writer writer = base_writer_make(op->data, sizeof op->data);
@@ -120,7 +120,7 @@ static base_status find_tuple(ledger_op *op, int64_t reservation,
 
 static base_status redeem(ledger_op *op, budget_redemption *redemption)
 {
-    ledger_reservation before;
+    budget_reservation before;
     base_status status = BASE_OK;
     bool frozen = false;
     int64_t sequence = 0;
@@ -131,7 +131,7 @@ static base_status redeem(ledger_op *op, budget_redemption *redemption)
     if (status != BASE_OK) {
         return status;
     }
-    ledger_reservation after = before;
+    budget_reservation after = before;
     const budget_rule_tuple tuple = {
         .rank = redemption->rank,
         .attempt = redemption->attempt,
@@ -170,13 +170,13 @@ base_status budget_ledger_redeem(budget_ledger *ledger, budget_redemption *redem
 
 static base_status create(ledger_op *op, budget_redemption *redemption)
 {
-    ledger_reservation before;
+    budget_reservation before;
     base_status status = BASE_OK;
     bool frozen = false;
     if (!load(op, redemption, &before, &frozen, &status)) {
         return status;
     }
-    ledger_reservation after = before;
+    budget_reservation after = before;
     const budget_reason reason = budget_rule_create(&after.rule, frozen, &op->ledger->now);
     if (reason != BUDGET_REASON_NONE) {
         return refuse(op, reason, &before, redemption);

@@ -1,5 +1,6 @@
 /* Loads and stores reservations, and applies a rule's effect to one and to its chain of accounts.
  * Called by the operations in this directory that change a reservation. */
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,45 +8,47 @@
 #include "ledger_core.h"
 #include "rules/mutation.h"
 
-int64_t reservation_flags(const ledger_reservation *reservation)
+static int64_t get_flags(const budget_reservation *reservation)
 {
     const budget_rule_reservation *rule = &reservation->rule;
     return (rule->local ? FLAG_LOCAL : 0) | (rule->created ? FLAG_CREATED : 0) |
            (rule->expired ? FLAG_EXPIRED : 0) | (rule->terminated ? FLAG_TERMINATED : 0) |
            (rule->billed ? FLAG_BILLED : 0) | (rule->final ? FLAG_FINAL : 0) |
-           (reservation->attested ? FLAG_ATTESTED : 0);
+           (reservation->entry.attested ? FLAG_ATTESTED : 0);
 }
 
-void reservation_set_flags(budget_rule_reservation *rule, int64_t flags)
+static void set_flags(budget_reservation *reservation, int64_t flags)
 {
+    budget_rule_reservation *rule = &reservation->rule;
     rule->local = (flags & FLAG_LOCAL) != 0;
     rule->created = (flags & FLAG_CREATED) != 0;
     rule->expired = (flags & FLAG_EXPIRED) != 0;
     rule->terminated = (flags & FLAG_TERMINATED) != 0;
     rule->billed = (flags & FLAG_BILLED) != 0;
     rule->final = (flags & FLAG_FINAL) != 0;
+    reservation->entry.attested = (flags & FLAG_ATTESTED) != 0;
 }
 
-void reservation_read(const store_db *store, store_sql sql, ledger_reservation *reservation)
+void reservation_read(const store_db *store, store_sql sql, budget_reservation *reservation)
 {
     size_t bytes = 0;
     budget_rule_reservation *rule = &reservation->rule;
+    budget_entry *entry = &reservation->entry;
     memset(reservation, 0, sizeof *reservation);
     reservation->id = store_int(store, sql, 0);
-    store_copy_text(store, sql, 1, reservation->label, sizeof reservation->label);
-    store_copy_text(store, sql, 2, reservation->jti, sizeof reservation->jti);
-    reservation->account = store_int(store, sql, 3);
+    store_copy_text(store, sql, 1, entry->label, sizeof entry->label);
+    store_copy_text(store, sql, 2, entry->jti, sizeof entry->jti);
+    reservation->account_id = store_int(store, sql, 3);
     reservation->sequence = (uint64_t)store_int(store, sql, 4);
-    store_copy_text(store, sql, 5, reservation->vendor, sizeof reservation->vendor);
-    store_copy_text(store, sql, 6, reservation->mode, sizeof reservation->mode);
+    store_copy_text(store, sql, 5, entry->vendor, sizeof entry->vendor);
+    store_copy_text(store, sql, 6, entry->mode, sizeof entry->mode);
     rule->amount = store_int(store, sql, 7);
     rule->total = store_int(store, sql, 8);
-    reservation->billed = store_int(store, sql, 9);
+    rule->posted = budget_rule_posted(rule->total);
+    reservation->billed_usd_micro = store_int(store, sql, 9);
     rule->held = store_int(store, sql, 10);
     rule->state = (budget_state)store_int(store, sql, 11);
-    const int64_t flags = store_int(store, sql, 12);
-    reservation_set_flags(rule, flags);
-    reservation->attested = (flags & FLAG_ATTESTED) != 0;
+    set_flags(reservation, store_int(store, sql, 12));
     rule->deadline_ms = store_int(store, sql, 13);
     rule->max_seconds = store_int(store, sql, 14);
     rule->expires_at_s = store_int(store, sql, 15);
@@ -53,21 +56,20 @@ void reservation_read(const store_db *store, store_sql sql, ledger_reservation *
     rule->attempt = store_int(store, sql, 17);
     rule->max_attempts = store_int(store, sql, 18);
     reservation->instances = store_int(store, sql, 19);
-    rule->ended_ms = store_int(store, sql, 23);
     rule->has_key = store_blob(store, sql, 20, &bytes) != NULL;
     store_copy_blob(store, sql, 20, rule->job_public_key, sizeof rule->job_public_key);
     reservation->has_evidence = store_blob(store, sql, 21, &bytes) != NULL;
     store_copy_blob(store, sql, 21, reservation->evidence, sizeof reservation->evidence);
     reservation->authorized_ms = store_int(store, sql, 22);
+    rule->ended_ms = store_int(store, sql, 23);
     reservation->actual_ms = store_int(store, sql, 24);
-    store_copy_text(store, sql, 25, reservation->subject, sizeof reservation->subject);
-    store_copy_text(store, sql, 26, reservation->instance_type, sizeof reservation->instance_type);
+    store_copy_text(store, sql, 25, entry->client, sizeof entry->client);
+    store_copy_text(store, sql, 26, entry->instance_type, sizeof entry->instance_type);
     reservation->started_ms = store_int(store, sql, 27);
-    rule->posted = budget_rule_posted(rule->total);
 }
 
 static base_status load_one(budget_ledger *ledger, store_sql sql, const char *what,
-                            ledger_reservation *reservation, base_error *reterr)
+                            budget_reservation *reservation, base_error *reterr)
 {
     bool row = false;
     const base_status status = store_next(&ledger->store, sql, &row, reterr);
@@ -83,13 +85,13 @@ static base_status load_one(budget_ledger *ledger, store_sql sql, const char *wh
 }
 
 base_status reservation_load(budget_ledger *ledger, store_sql sql, const char *key,
-                             ledger_reservation *reservation, base_error *reterr)
+                             budget_reservation *reservation, base_error *reterr)
 {
     const base_status status = store_query(&ledger->store, reterr, sql, "key:t", key);
     return status == BASE_OK ? load_one(ledger, sql, key, reservation, reterr) : status;
 }
 
-base_status reservation_load_id(budget_ledger *ledger, int64_t id, ledger_reservation *reservation,
+base_status reservation_load_id(budget_ledger *ledger, int64_t id, budget_reservation *reservation,
                                 base_error *reterr)
 {
     const base_status status =
@@ -117,13 +119,13 @@ static base_status update_chain(ledger_op *op, const ledger_chain *before,
     return status;
 }
 
-base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
-                              const ledger_reservation *after, bool freeze, bool *overflow)
+base_status reservation_apply(ledger_op *op, const budget_reservation *before,
+                              const budget_reservation *after, bool freeze, bool *overflow)
 {
     ledger_chain chain;
     BASE_ASSERT(before->id == after->id);
-    BASE_ASSERT(before->account == after->account);
-    base_status status = chain_load(op->ledger, NULL, before->account, &chain, op->reterr);
+    BASE_ASSERT(before->account_id == after->account_id);
+    base_status status = chain_load(op->ledger, NULL, before->account_id, &chain, op->reterr);
     if (status != BASE_OK) {
         return status == BASE_ERR_NOTFOUND ? BASE_ERR_STATE : status;
     }
@@ -134,7 +136,7 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
     }
     chain_answer(&chain, &next, budget_rule_binding(&next.rule), op->answer);
     const budget_rule_reservation *rule = &after->rule;
-    op_about(op, before->id, before->account, before->label);
+    op_about(op, before->id, before->account_id, before->entry.label);
     op->row.state = rule->state;
     op->row.reserved_delta = rule->held - before->rule.held;
     op->row.posted_delta = rule->posted - before->rule.posted;
@@ -146,20 +148,22 @@ base_status reservation_apply(ledger_op *op, const ledger_reservation *before,
         op->store, op->reterr, SQL_RESERVATION_UPDATE,
         "id:i total:i billed:i held:i state:i flags:i deadline_ms:i attempt:i job_key:b evidence:b "
         "ended_ms:i actual_ms:i total_before:i held_before:i started_ms:i",
-        before->id, rule->total, after->billed, rule->held, (int64_t)rule->state,
-        reservation_flags(after), rule->deadline_ms, rule->attempt,
+        before->id, rule->total, after->billed_usd_micro, rule->held, (int64_t)rule->state,
+        get_flags(after), rule->deadline_ms, rule->attempt,
         rule->has_key ? rule->job_public_key : NULL, sizeof rule->job_public_key,
         after->has_evidence ? after->evidence : NULL, sizeof after->evidence, rule->ended_ms,
         after->actual_ms, before->rule.total, before->rule.held, after->started_ms);
 }
 
-base_status reservation_public(budget_ledger *ledger, const ledger_reservation *reservation,
-                               budget_reservation *found, base_error *reterr)
+base_status reservation_describe(budget_ledger *ledger, budget_reservation *reservation,
+                                 base_error *reterr)
 {
     ledger_chain chain;
     bool row = false;
     store_db *store = &ledger->store;
-    base_status status = chain_load(ledger, NULL, reservation->account, &chain, reterr);
+    budget_entry *entry = &reservation->entry;
+    const budget_rule_reservation *rule = &reservation->rule;
+    base_status status = chain_load(ledger, NULL, reservation->account_id, &chain, reterr);
     if (status == BASE_OK) {
         status = store_query(store, reterr, SQL_INSTANCE_FIRST, "reservation:i", reservation->id);
     }
@@ -167,41 +171,26 @@ base_status reservation_public(budget_ledger *ledger, const ledger_reservation *
     if (status != BASE_OK) {
         return status;
     }
-    const budget_rule_reservation *rule = &reservation->rule;
-    *found = (budget_reservation){
-        .id = reservation->id,
-        .state = rule->state,
-        .amount_usd_micro = rule->amount,
-        .posted_usd_micro = rule->posted,
-        .total_usd_micro = rule->total,
-        .billed_usd_micro = reservation->billed,
-        .held_usd_micro = rule->held,
-        .authorized_ms = reservation->authorized_ms,
-        .actual_known = budget_rule_cost_known(rule),
-        .on_bill = rule->billed,
-        .redeemed_ms = rule->deadline_ms == 0
-                           ? 0
-                           : wall_of(ledger, rule->deadline_ms) - rule->max_seconds * 1000,
-        .deadline_ms = wall_of(ledger, rule->deadline_ms),
-        .terminated_ms = wall_of(ledger, rule->ended_ms),
-        .actual_ms = reservation->actual_ms,
-        .attempt = rule->attempt,
-        .created = rule->created,
-        .attested = reservation->attested,
-        .evidence = reservation->has_evidence,
-    };
-    memcpy(found->label, reservation->label, sizeof found->label);
-    memcpy(found->jti, reservation->jti, sizeof found->jti);
-    memcpy(found->account, chain.names[0], sizeof found->account);
-    memcpy(found->vendor, reservation->vendor, sizeof found->vendor);
-    memcpy(found->mode, reservation->mode, sizeof found->mode);
-    memcpy(found->subject, reservation->subject, sizeof found->subject);
-    memcpy(found->instance_type, reservation->instance_type, sizeof found->instance_type);
     if (row) {
-        store_copy_text(store, SQL_INSTANCE_FIRST, 0, found->instance_id,
-                        sizeof found->instance_id);
+        store_copy_text(store, SQL_INSTANCE_FIRST, 0, entry->instance_id,
+                        sizeof entry->instance_id);
         store_done(store, SQL_INSTANCE_FIRST);
     }
-    memcpy(found->evidence_blake2b256, reservation->evidence, sizeof found->evidence_blake2b256);
+    memcpy(entry->account, chain.names[0], sizeof entry->account);
+    (void)snprintf(entry->state, sizeof entry->state, "%s", budget_state_name(rule->state));
+    entry->reserved_usd_micro = rule->amount;
+    entry->actual_usd_micro = rule->posted;
+    entry->credit_usd_micro = rule->posted - rule->total;
+    entry->actual_known = budget_rule_cost_known(rule);
+    entry->authorized_at = reservation->authorized_ms / 1000;
+    entry->deadline = wall_of(ledger, rule->deadline_ms) / 1000;
+    if (rule->deadline_ms != 0) {
+        entry->redeemed_at = (wall_of(ledger, rule->deadline_ms) - rule->max_seconds * 1000) / 1000;
+    }
+    entry->terminated_at = wall_of(ledger, rule->ended_ms) / 1000;
+    if (reservation->has_evidence) {
+        (void)sodium_bin2hex(entry->evidence, sizeof entry->evidence, reservation->evidence,
+                             sizeof reservation->evidence);
+    }
     return BASE_OK;
 }

@@ -8,16 +8,6 @@
 #include "budget/wire.h"
 #include "service.h"
 
-static bool copy(char *into, size_t into_bytes, const char *text)
-{
-    const size_t length = strlen(text);
-    if (length >= into_bytes) {
-        return false;
-    }
-    memcpy(into, text, length + 1);
-    return true;
-}
-
 static base_status fill_claims(const service_question *question, budget_claims *claims,
                                base_error *reterr)
 {
@@ -25,27 +15,13 @@ static base_status fill_claims(const service_question *question, budget_claims *
     (void)snprintf(claims->issuer, sizeof claims->issuer, "%s", BUDGET_ISSUER);
     (void)snprintf(claims->audience, sizeof claims->audience, "%s", BUDGET_AUDIENCE);
     (void)snprintf(claims->subject, sizeof claims->subject, "%s", question->client->name);
-    if (!copy(claims->label, sizeof claims->label, body->label) ||
-        !copy(claims->account, sizeof claims->account, body->account) ||
-        !copy(claims->mode, sizeof claims->mode, body->mode) ||
-        !copy(claims->vendor, sizeof claims->vendor, body->vendor) ||
-        !copy(claims->instance_type, sizeof claims->instance_type, body->instance_type) ||
-        !copy(claims->tier, sizeof claims->tier, body->tier) ||
-        !copy(claims->machine_id, sizeof claims->machine_id, body->machine_id)) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a name that is too long");
-    }
     if (body->job_blake2b256.len != BUDGET_DIGEST_BYTES) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "authorize needs the digest of JOB.json (--job)");
     }
-    memcpy(claims->job_blake2b256, body->job_blake2b256.data, BUDGET_DIGEST_BYTES);
-    claims->world_size = body->world_size;
-    claims->instances = body->instances;
-    claims->gpus = body->gpus;
-    claims->max_usd_micro = body->amount_usd_micro;
-    claims->max_price_usd_micro_per_hour = body->max_price_usd_micro_per_hour;
-    claims->max_seconds = body->max_seconds;
-    claims->max_attempts = body->max_attempts;
+    if (!budget_shape_read(&budget_ask_shape, &body->base, claims)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a name that is too long");
+    }
     return BASE_OK;
 }
 

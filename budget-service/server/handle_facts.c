@@ -24,7 +24,7 @@ static base_status refuse_others(budget_service *service, const service_question
     if (status != BASE_OK) {
         return status == BASE_ERR_NOTFOUND ? BASE_OK : status;
     }
-    *refused = strcmp(found.subject, question->client->name) != 0;
+    *refused = strcmp(found.entry.client, question->client->name) != 0;
     if (!*refused) {
         return BASE_OK;
     }

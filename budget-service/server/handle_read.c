@@ -1,6 +1,5 @@
 /* Requests that change nothing: accounts, reservations, status. Called by access.c once the
  * caller's role allows it. */
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,24 +9,6 @@
 
 typedef Ringfence__Budget__Account account_row;
 typedef Ringfence__Budget__Entry entry_row;
-
-/* protobuf-c does not write to what is packed. */
-static char *text(const char *from)
-{
-    return (char *)(uintptr_t)from;
-}
-
-static void fill_account(const budget_account *from, account_row *row)
-{
-    ringfence__budget__account__init(row);
-    row->name = text(from->name);
-    row->cap_usd_micro = from->cap_usd_micro;
-    row->posted_usd_micro = from->posted_usd_micro;
-    row->reserved_usd_micro = from->reserved_usd_micro;
-    row->remaining_usd_micro =
-        from->cap_usd_micro - from->posted_usd_micro - from->reserved_usd_micro;
-    row->frozen = from->frozen;
-}
 
 base_status service_remaining(budget_service *service, const service_question *question,
                               service_item *item, base_error *reterr)
@@ -48,7 +29,7 @@ base_status service_remaining(budget_service *service, const service_question *q
         return status;
     }
     for (size_t i = 0; i < count; i++) { /* root first */
-        fill_account(&chain[count - 1 - i], &rows[i]);
+        budget_shape_write(&budget_account_shape, &chain[count - 1 - i], &rows[i].base);
         pointers[i] = &rows[i];
     }
     accounts.accounts = pointers;
@@ -107,7 +88,7 @@ static base_status read_accounts(budget_service *service, account_page *page, ba
     const base_status status =
         budget_ledger_accounts(service->ledger, collect_account, page, reterr);
     for (size_t i = 0; i < page->count; i++) {
-        fill_account(&page->accounts[i], &page->rows[i]);
+        budget_shape_write(&budget_account_shape, &page->accounts[i], &page->rows[i].base);
         page->pointers[i] = &page->rows[i];
     }
     return status;
@@ -139,46 +120,12 @@ base_status service_account_list(budget_service *service, const service_question
     return status;
 }
 
-/* An entry with the text that its row points to. */
-typedef struct entry_text {
-    char evidence[2 * BUDGET_DIGEST_BYTES + 1];
-} entry_text;
-
-static void fill_entry(const budget_reservation *from, entry_row *row, entry_text *extra)
-{
-    ringfence__budget__entry__init(row);
-    row->label = text(from->label);
-    row->account = text(from->account);
-    row->jti = text(from->jti);
-    row->state = text(budget_state_name(from->state));
-    row->reserved_usd_micro = from->amount_usd_micro;
-    row->actual_usd_micro = from->posted_usd_micro;
-    row->actual_known = from->actual_known;
-    row->credit_usd_micro = from->posted_usd_micro - from->total_usd_micro;
-    row->mode = text(from->mode);
-    row->vendor = text(from->vendor);
-    row->instance_type = text(from->instance_type);
-    row->instance_id = text(from->instance_id);
-    row->client = text(from->subject);
-    row->authorized_at = from->authorized_ms / 1000;
-    row->deadline = from->deadline_ms / 1000;
-    row->redeemed_at = from->redeemed_ms / 1000;
-    row->terminated_at = from->terminated_ms / 1000;
-    row->attested = from->attested;
-    if (from->evidence) {
-        (void)sodium_bin2hex(extra->evidence, sizeof extra->evidence, from->evidence_blake2b256,
-                             sizeof from->evidence_blake2b256);
-        row->evidence = extra->evidence;
-    }
-}
-
 /* A page of reservations, as rows. */
 typedef struct entry_page {
     size_t count;
     budget_reservation *found;
     entry_row *rows;
     entry_row **pointers;
-    entry_text *extras;
 } entry_page;
 
 static base_status entry_page_make(entry_page *page, size_t count_max, base_error *reterr)
@@ -186,9 +133,7 @@ static base_status entry_page_make(entry_page *page, size_t count_max, base_erro
     page->found = calloc(count_max, sizeof page->found[0]);
     page->rows = calloc(count_max, sizeof page->rows[0]);
     page->pointers = calloc(count_max, sizeof(entry_row *));
-    page->extras = calloc(count_max, sizeof page->extras[0]);
-    return page->found != NULL && page->rows != NULL && page->pointers != NULL &&
-                   page->extras != NULL
+    return page->found != NULL && page->rows != NULL && page->pointers != NULL
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_MEMORY, "no memory for a page of authorizations");
 }
@@ -198,7 +143,6 @@ static void entry_page_free(entry_page *page)
     free(page->found);
     free(page->rows);
     free(page->pointers);
-    free(page->extras);
 }
 
 static bool within(const char *account, const char *name)
@@ -212,8 +156,9 @@ static bool within(const char *account, const char *name)
 static void entry_page_fill(entry_page *page, size_t found_count, const char *account)
 {
     for (size_t i = 0; i < found_count; i++) {
-        if (within(account, page->found[i].account)) {
-            fill_entry(&page->found[i], &page->rows[page->count], &page->extras[page->count]);
+        const budget_entry *entry = &page->found[i].entry;
+        if (within(account, entry->account)) {
+            budget_shape_write(&budget_entry_shape, entry, &page->rows[page->count].base);
             page->pointers[page->count] = &page->rows[page->count];
             page->count++;
         }

@@ -15,17 +15,18 @@ static void raise_alarm(budget_service *service, const budget_reservation *passe
     char money[BUDGET_MONEY_BYTES];
     char when[BUDGET_TIME_BYTES];
     base_error why = {0};
-    budget_money_format(passed->held_usd_micro, money);
-    budget_time_format(passed->deadline_ms / 1000, when);
+    budget_money_format(passed->rule.held, money);
+    budget_time_format(passed->entry.deadline, when);
     base_log(BASE_LOG_WARNING,
              "ALARM: %s (account %s, vendor %s) has passed its deadline of %s without proof of "
              "termination; $%s stay reserved. Look at the vendor's list, end the instance, then: "
              "budget-service terminated %s --evidence FILE",
-             passed->label, passed->account, passed->vendor, when, money, passed->label);
+             passed->entry.label, passed->entry.account, passed->entry.vendor, when, money,
+             passed->entry.label);
     json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "event", "deadline-passed",
-                               "label", passed->label, "account", passed->account, "vendor",
-                               passed->vendor, "jti", passed->jti, "deadline", when,
-                               "reserved_usd_micro", (json_int_t)passed->held_usd_micro);
+                               "label", passed->entry.label, "account", passed->entry.account,
+                               "vendor", passed->entry.vendor, "jti", passed->entry.jti, "deadline",
+                               when, "reserved_usd_micro", (json_int_t)passed->rule.held);
     if (service_hook_tell_object(&service->hook, object, &why) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", why.message);
     }

@@ -1,7 +1,7 @@
 /* The request to reconcile a bill with the ledger. Called by access.c once the caller's role
  * allows it. */
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "budget/reconcile.h"
 #include "budget/wire.h"
@@ -10,7 +10,7 @@
 /* The first findings, copied: they live only while they are visited. */
 typedef struct findings {
     size_t count;
-    bool out_of_memory;
+    budget_difference differences[SERVICE_DIFFERENCES_MAX];
     Ringfence__Budget__Difference rows[SERVICE_DIFFERENCES_MAX];
     Ringfence__Budget__Difference *pointers[SERVICE_DIFFERENCES_MAX];
 } findings;
@@ -21,27 +21,16 @@ static void collect(void *context, const budget_finding *finding)
     if (all->count == SERVICE_DIFFERENCES_MAX) {
         return;
     }
+    budget_difference *copy = &all->differences[all->count];
     Ringfence__Budget__Difference *row = &all->rows[all->count];
-    ringfence__budget__difference__init(row);
-    row->kind = (char *)(uintptr_t)budget_finding_name(finding->kind);
-    row->label = strdup(finding->label);
-    row->instance_id = strdup(finding->instance_id);
-    row->line_id = strdup(finding->line_id);
-    row->ledger_usd_micro = finding->ledger_usd_micro;
-    row->bill_usd_micro = finding->bill_usd_micro;
-    all->out_of_memory = all->out_of_memory || row->label == NULL || row->instance_id == NULL ||
-                         row->line_id == NULL;
+    (void)snprintf(copy->kind, sizeof copy->kind, "%s", budget_finding_name(finding->kind));
+    (void)snprintf(copy->label, sizeof copy->label, "%s", finding->label);
+    (void)snprintf(copy->instance_id, sizeof copy->instance_id, "%s", finding->instance_id);
+    (void)snprintf(copy->line_id, sizeof copy->line_id, "%s", finding->line_id);
+    copy->ledger_usd_micro = finding->ledger_usd_micro;
+    copy->bill_usd_micro = finding->bill_usd_micro;
+    budget_shape_write(&budget_difference_shape, copy, &row->base);
     all->pointers[all->count++] = row;
-}
-
-static void free_findings(findings *all)
-{
-    for (size_t i = 0; all != NULL && i < all->count; i++) {
-        free(all->rows[i].label);
-        free(all->rows[i].instance_id);
-        free(all->rows[i].line_id);
-    }
-    free(all);
 }
 
 /* The lines of a request as charges; the caller frees them. */
@@ -68,9 +57,6 @@ static base_status put_result(const budget_reconciled *result, findings *all, se
                               base_error *reterr)
 {
     Ringfence__Budget__Reconciled reconciled = RINGFENCE__BUDGET__RECONCILED__INIT;
-    if (all->out_of_memory) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a bill's differences");
-    }
     reconciled.matched = (uint64_t)result->counts[BUDGET_FINDING_MATCHED];
     reconciled.missing_in_bill = (uint64_t)result->counts[BUDGET_FINDING_MISSING_IN_BILL];
     reconciled.missing_in_ledger = (uint64_t)result->counts[BUDGET_FINDING_MISSING_IN_LEDGER];
@@ -111,6 +97,6 @@ base_status service_reconcile(budget_service *service, const service_question *q
         status = put_result(&result, all, item, reterr);
     }
     free(charges);
-    free_findings(all);
+    free(all);
     return status;
 }

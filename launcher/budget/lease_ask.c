@@ -35,7 +35,7 @@ static void make_label(const launch_options *options, char label[BUDGET_LABEL_BY
                    when, jti);
 }
 
-static base_status fill_local(budget_ask *ask, base_error *reterr)
+static base_status fill_local(budget_claims *ask, base_error *reterr)
 {
     char machine[BUDGET_NAME_BYTES];
     const base_status status = budget_machine_id(machine, reterr);
@@ -51,11 +51,11 @@ static base_status fill_local(budget_ask *ask, base_error *reterr)
 }
 
 static base_status fill_ask(const launch_options *options, const void *job_bytes, size_t job_size,
-                            budget_ask *ask, base_error *reterr)
+                            budget_claims *ask, base_error *reterr)
 {
     const launch_budget_options *budget = &options->budget;
     base_status status = BASE_OK;
-    *ask = (budget_ask){
+    *ask = (budget_claims){
         .world_size = options->job.job.world_size,
         .instances = budget->instances,
         .gpus = budget->gpus,
@@ -77,8 +77,8 @@ static base_status fill_ask(const launch_options *options, const void *job_bytes
     if (is_local(budget)) {
         return fill_local(ask, reterr);
     }
-    status = budget_money_parse(budget->authorize, strlen(budget->authorize),
-                                &ask->amount_usd_micro, reterr);
+    status = budget_money_parse(budget->authorize, strlen(budget->authorize), &ask->max_usd_micro,
+                                reterr);
     return status == BASE_OK ? status : base_error_prepend(reterr, status, "--authorize");
 }
 
@@ -119,7 +119,7 @@ base_status launch_lease_ask(const launch_options *options, const void *job_byte
 {
     const launch_budget_options *budget = &options->budget;
     budget_client *client = NULL;
-    budget_ask ask;
+    budget_claims ask;
     budget_grant grant;
     base_error why = {.message = ""};
     base_status status = fill_ask(options, job_bytes, job_size, &ask, reterr);

@@ -128,7 +128,7 @@ budget_answer fixture_redeem(ledger_fixture *fixture, const char *label, int64_t
     budget_answer answer;
     budget_redemption redemption = {.rank = rank, .attempt = attempt};
     const budget_reservation found = fixture_find(fixture, label);
-    memcpy(redemption.jti, found.jti, sizeof redemption.jti);
+    memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     memset(redemption.job_public_key, key, sizeof redemption.job_public_key);
     IN_BATCH(fixture, budget_ledger_redeem(fixture->ledger, &redemption, &answer, &fixture->error));
     return answer;
@@ -139,7 +139,7 @@ budget_answer fixture_create(ledger_fixture *fixture, const char *label)
     budget_answer answer;
     budget_redemption redemption = {0};
     const budget_reservation found = fixture_find(fixture, label);
-    memcpy(redemption.jti, found.jti, sizeof redemption.jti);
+    memcpy(redemption.jti, found.entry.jti, sizeof redemption.jti);
     IN_BATCH(fixture, budget_ledger_redeem_create(fixture->ledger, NULL, &redemption, &answer,
                                                   &fixture->error));
     return answer;
@@ -197,7 +197,7 @@ void fixture_evidence(ledger_fixture *fixture, const char *label, const char *in
                    "\"jti\":\"%s\",\"describe\":[{\"at\":\"%s\",\"instance_id\":\"%s\","
                    "\"name\":\"rf-%s\",\"status\":\"terminated\"}],\"list\":{\"at\":\"%s\","
                    "\"instances\":[{\"instance_id\":\"other\",\"name\":\"x\"}]}}",
-                   found.jti, at, instance, found.jti, at);
+                   found.entry.jti, at, instance, found.entry.jti, at);
 }
 
 budget_answer fixture_prove(ledger_fixture *fixture, const char *label, const char *instance)

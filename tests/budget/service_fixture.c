@@ -170,10 +170,10 @@ void fixture_account(const service_fixture *fixture, const char *name, int64_t c
     budget_client_close(admin);
 }
 
-budget_ask fixture_ask(const char *account, const char *label, int64_t amount_usd_micro)
+budget_claims fixture_ask(const char *account, const char *label, int64_t amount_usd_micro)
 {
-    budget_ask ask = {
-        .amount_usd_micro = amount_usd_micro,
+    budget_claims ask = {
+        .max_usd_micro = amount_usd_micro,
         .mode = "ddp-nccl",
         .world_size = 4,
         .vendor = "runpod",

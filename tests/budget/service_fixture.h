@@ -47,7 +47,7 @@ void fixture_add_client(const service_fixture *fixture, const char *name, const 
 void fixture_account(const service_fixture *fixture, const char *name, int64_t cap_usd_micro);
 
 /* A question for `amount`, of one local-priced instance for an hour, in every field good. */
-budget_ask fixture_ask(const char *account, const char *label, int64_t amount_usd_micro);
+budget_claims fixture_ask(const char *account, const char *label, int64_t amount_usd_micro);
 
 /* $ of micro-dollars. */
 #define USD(dollars) ((int64_t)((dollars)*1000000))

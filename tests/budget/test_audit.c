@@ -304,7 +304,7 @@ static void a_ledger_of_version_3_is_migrated(void **state)
         assert_ok(budget_ledger_find_instance(fixture->ledger, "runpod", "pod-1", &found,
                                               &fixture->error),
                   &fixture->error);
-        assert_string_equal(found.label, "run");
+        assert_string_equal(found.entry.label, "run");
         const budget_audit_report report = audited(fixture, 100);
         if (!report.good) {
             fail_msg("%s", report.findings[0]);

@@ -135,11 +135,11 @@ static void money_returns_after_proof_and_cost(void **state)
     assert_reason(fixture_prove(fixture, "run", "pod-2"), BUDGET_REASON_EVIDENCE);
     assert_granted(fixture_prove(fixture, "run", "pod-1"));
     check(fixture, "phase", 3 * USD / 2, USD / 2); /* said while it ran: not the whole cost */
-    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
     assert_granted(fixture_actual(fixture, "run", 0));
     check(fixture, "phase", 0, USD / 2);
     check(fixture, "phase/lab", 0, USD / 2);
-    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_POSTED);
+    assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_POSTED);
     assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
     assert_granted(fixture_line(fixture, "run", USD / 4, "line-7"));
     assert_reason(fixture_line(fixture, "run", USD / 8, "line-7"), BUDGET_REASON_LINE_USED);
@@ -211,11 +211,11 @@ static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)
     assert_granted(fixture_actual(fixture, "run", 0));
     assert_granted(fixture_attest(fixture, "run"));
     check(fixture, "phase", 2 * USD, 0);
-    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_TERMINATED_UNBILLED);
-    assert_true(fixture_find(fixture, "run").attested);
+    assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_true(fixture_find(fixture, "run").entry.attested);
     assert_granted(fixture_actual(fixture, "run", 0));
     check(fixture, "phase", 0, 0);
-    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_POSTED);
+    assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_POSTED);
 }
 
 static void an_overrun_freezes_until_acknowledged(void **state)
@@ -318,7 +318,7 @@ static void a_deadline_without_proof_keeps_the_money(void **state)
     assert_reason(fixture_redeem(fixture, "run", 1, 1, 1), BUDGET_REASON_DEADLINE_PASSED);
     assert_int_equal(fixture_expire(fixture), 1);
     assert_int_equal(fixture_expire(fixture), 0);
-    assert_int_equal(fixture_find(fixture, "run").state, BUDGET_STATE_EXPIRED_UNCONFIRMED);
+    assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_EXPIRED_UNCONFIRMED);
     check(fixture, "phase", USD, 0);
     assert_ok(budget_ledger_attention(fixture->ledger, &overdue, &frozen, &fixture->error),
               &fixture->error);
@@ -348,14 +348,14 @@ static void a_local_run_ends_at_its_deadline(void **state)
     assert_granted(fixture_redeem(fixture, "mine", 0, 1, 1));
     fixture_pass(fixture, 3599);
     assert_int_equal(fixture_expire(fixture), 0);
-    assert_int_equal(fixture_find(fixture, "mine").state, BUDGET_STATE_CREATED);
+    assert_int_equal(fixture_find(fixture, "mine").rule.state, BUDGET_STATE_CREATED);
     fixture_pass(fixture, 1);
     assert_int_equal(fixture_expire(fixture), 0); /* nobody is alarmed */
     const budget_reservation found = fixture_find(fixture, "mine");
-    assert_int_equal(found.state, BUDGET_STATE_POSTED);
-    assert_int_equal(found.posted_usd_micro, 0);
-    assert_int_equal(found.held_usd_micro, 0);
-    assert_int_equal(found.terminated_ms, fixture->clock.wall_ms);
+    assert_int_equal(found.rule.state, BUDGET_STATE_POSTED);
+    assert_int_equal(found.rule.posted, 0);
+    assert_int_equal(found.rule.held, 0);
+    assert_int_equal(found.entry.terminated_at, fixture->clock.wall_ms / 1000);
     check(fixture, "phase", 0, 0);
 }
 
@@ -387,7 +387,7 @@ static void a_repaired_clock_keeps_the_time_that_was_left(void **state)
     int64_t skew_ms = 0;
     assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
     assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
-    const int64_t deadline_ms = fixture_find(fixture, "run").deadline_ms;
+    const int64_t deadline_s = fixture_find(fixture, "run").entry.deadline;
     const int64_t jump_ms = INT64_C(7200) * 1000;
     fixture->clock.wall_ms += jump_ms;
     assert_ok(
@@ -403,7 +403,7 @@ static void a_repaired_clock_keeps_the_time_that_was_left(void **state)
         budget_ledger_now(fixture->ledger, &fixture->clock, &wall_ms, &skew_ms, &fixture->error),
         &fixture->error);
     assert_int_equal(skew_ms, 0);
-    assert_int_equal(fixture_find(fixture, "run").deadline_ms, deadline_ms + jump_ms);
+    assert_int_equal(fixture_find(fixture, "run").entry.deadline, deadline_s + jump_ms / 1000);
     fixture_pass(fixture, 3599);
     assert_int_equal(fixture_expire(fixture), 0);
     fixture_pass(fixture, 1);

@@ -84,7 +84,7 @@ static void a_full_disk_refuses_nothing_for_good(void **state)
     assert_int_equal(fixture_balance(fixture, "phase").reserved_usd_micro, reserved + USD);
     audit(fixture);
     fixture_reopen(fixture);
-    assert_int_equal(fixture_find(fixture, label).amount_usd_micro, USD);
+    assert_int_equal(fixture_find(fixture, label).rule.amount, USD);
     audit(fixture);
 }
 
@@ -133,7 +133,7 @@ static void a_crash_anywhere_keeps_what_was_answered(void **state)
         assert_ok(budget_ledger_open(&fixture->options, &fixture->ledger, &fixture->error),
                   &fixture->error);
         if (status == BASE_OK) {
-            assert_int_equal(fixture_find(fixture, label).amount_usd_micro, USD);
+            assert_int_equal(fixture_find(fixture, label).rule.amount, USD);
         }
         assert_status(try_authorize(fixture, label), BASE_OK); /* retried: once in all */
         granted++;

@@ -129,8 +129,8 @@ static void a_bill_that_fits_is_matched_and_posted(void **state)
         assert_int_equal(spent(fixture), 500000 + 1000000 + 1234567);
     }
     /* said by a person to be all, or only billed so far */
-    assert_int_equal(fixture_find(fixture, "b").state, BUDGET_STATE_POSTED);
-    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_int_equal(fixture_find(fixture, "b").rule.state, BUDGET_STATE_POSTED);
+    assert_int_equal(fixture_find(fixture, "a").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
     /* the next bill brings another line, and a credit */
     const budget_reconciled result =
         reconcile(fixture, "label,usd,line_id\nb,0.05,7\na,-0.1,8\n", &found);
@@ -286,7 +286,7 @@ static void run_of(ledger_fixture *fixture, const char *vendor, const char *labe
 
 static int64_t posted(ledger_fixture *fixture, const char *label)
 {
-    return fixture_find(fixture, label).posted_usd_micro;
+    return fixture_find(fixture, label).rule.posted;
 }
 
 /* Two vendors may number their instances alike. */
@@ -378,9 +378,9 @@ static void an_ambiguous_line_makes_nothing_final(void **state)
         reconcile(fixture, "label,instance_id,usd,line_id\na,,0.5,1\n,123,1,2\n", &found);
     assert_int_equal(result.counts[BUDGET_FINDING_AMBIGUOUS], 1);
     assert_int_equal(posted(fixture, "a"), 500000);
-    assert_int_equal(fixture_find(fixture, "a").held_usd_micro, 1500000);
+    assert_int_equal(fixture_find(fixture, "a").rule.held, 1500000);
     result = reconcile(fixture, "label,usd,line_id\na,0.5,1\n", &found);
-    assert_int_equal(fixture_find(fixture, "a").held_usd_micro, 0);
+    assert_int_equal(fixture_find(fixture, "a").rule.held, 0);
 }
 
 /* ---- what comes back, and when ---- */
@@ -412,8 +412,8 @@ static void a_credit_never_raises_the_cap(void **state)
         assert_true(fixture_balance(fixture, "phase").frozen);
     }
     const budget_reservation credited = fixture_find(fixture, "a");
-    assert_int_equal(credited.posted_usd_micro, 0);
-    assert_int_equal(credited.total_usd_micro, -499 * USD);
+    assert_int_equal(credited.rule.posted, 0);
+    assert_int_equal(credited.rule.total, -499 * USD);
     assert_reason(fixture_authorize(fixture, "phase", "c", 1), BUDGET_REASON_ACCOUNT_FROZEN);
     fixture_begin(fixture);
     assert_ok(budget_ledger_acknowledge(fixture->ledger, NULL, "phase", &answer, &fixture->error),
@@ -512,7 +512,7 @@ static void a_partial_bill_releases_nothing(void **state)
         reconcile(fixture, "instance_id,usd,line_id\npod-a,0.69,1\n", &found);
     expect(&result, 1, 0, 0, 0, 0);
     check_phase(fixture, 690000, 50 * USD - 690000);
-    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_int_equal(fixture_find(fixture, "a").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
     assert_reason(fixture_authorize(fixture, "phase", "b", 1), BUDGET_REASON_EXCEEDED);
     result = reconcile(fixture, "instance_id,usd,line_id\npod-a,0.69,1\npod-a,49.31,2\n", &found);
     expect(&result, 1, 0, 0, 0, 0);
@@ -540,7 +540,7 @@ static void a_settled_bill_releases_the_rest(void **state)
     check_phase(fixture, 690000, 1310000);
     (void)reconcile(fixture, bill, &found);
     check_phase(fixture, 690000, 0);
-    assert_int_equal(fixture_find(fixture, "a").state, BUDGET_STATE_POSTED);
+    assert_int_equal(fixture_find(fixture, "a").rule.state, BUDGET_STATE_POSTED);
     (void)reconcile(fixture, "label,usd,line_id\na,0.01,2\n", &found); /* late, and still a fact */
     check_phase(fixture, 700000, 0);
 }

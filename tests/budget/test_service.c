@@ -35,7 +35,7 @@ static void test_authorize(void **state)
     budget_grant grant;
     budget_claims claims;
     budget_client *client = fixture_client(fixture, "request", 0);
-    const budget_ask ask = fixture_ask("phase35/lab02", "run-1", USD(2));
+    const budget_claims ask = fixture_ask("phase35/lab02", "run-1", USD(2));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     assert_int_equal(grant.remaining_before_usd_micro, USD(3));
     assert_int_equal(grant.remaining_after_usd_micro, USD(1));
@@ -47,7 +47,7 @@ static void test_authorize(void **state)
     assert_string_equal(claims.jti, grant.jti);
     assert_int_equal(claims.max_usd_micro, USD(2));
 
-    const budget_ask more = fixture_ask("phase35/lab02", "run-2", USD(2));
+    const budget_claims more = fixture_ask("phase35/lab02", "run-2", USD(2));
     assert_verdict(budget_authorize(client, &more, &grant, &why), BUDGET_EXCEEDED, &why);
     const budget_refusal *refusal = budget_client_refusal(client);
     assert_string_equal(refusal->account, "phase35/lab02");
@@ -55,7 +55,7 @@ static void test_authorize(void **state)
     assert_int_equal(refusal->asked_usd_micro, USD(2));
     assert_string_equal(refusal->code, "BUDGET_EXCEEDED");
 
-    const budget_ask again = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims again = fixture_ask("phase35", "run-1", USD(1));
     assert_verdict(budget_authorize(client, &again, &grant, &why), BUDGET_REFUSED, &why);
     assert_string_equal(budget_client_refusal(client)->code, "LABEL_USED");
 
@@ -76,7 +76,7 @@ static void test_retry_is_identical(void **state)
     budget_grant first;
     budget_grant second;
     budget_client *client = fixture_client(fixture, "request", 0);
-    budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     assert_ok(budget_client_set_request_id(client, "retry-1", &why), &why);
     assert_verdict(budget_authorize(client, &ask, &first, &why), BUDGET_GRANTED, &why);
     assert_int_equal(fixture_stop(fixture), 0);
@@ -85,7 +85,7 @@ static void test_retry_is_identical(void **state)
     assert_verdict(budget_authorize(client, &ask, &second, &why), BUDGET_GRANTED, &why);
     assert_memory_equal(&first, &second, sizeof first);
 
-    ask.amount_usd_micro = USD(2);
+    ask.max_usd_micro = USD(2);
     assert_ok(budget_client_set_request_id(client, "retry-1", &why), &why);
     assert_verdict(budget_authorize(client, &ask, &second, &why), BUDGET_REFUSED, &why);
     assert_string_equal(budget_client_refusal(client)->code, "REQUEST_REUSED");
@@ -142,7 +142,7 @@ static void test_redeem(void **state)
     static budget_redemption redemption;
     static budget_redemption again;
     budget_client *client = fixture_client(fixture, "request", 0);
-    const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
 
     assert_verdict(budget_redeem(&mine, "v4.public.nonsense", &(budget_redeem_ranks){0, 1, 1},
@@ -204,8 +204,8 @@ static void test_life_of_an_authorization(void **state)
     const budget_redeem_options mine = redeemer(fixture, &job);
     budget_client *client = fixture_client(fixture, "request", 0);
     budget_client *admin = fixture_client(fixture, "admin", 0);
-    const budget_ask ask = fixture_ask("phase35/lab02", "run-1", USD(2));
-    const budget_ask other = fixture_ask("phase35/lab02", "run-2", USD(1));
+    const budget_claims ask = fixture_ask("phase35/lab02", "run-1", USD(2));
+    const budget_claims other = fixture_ask("phase35/lab02", "run-2", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     assert_verdict(
         budget_redeem(&mine, grant.token, &(budget_redeem_ranks){0, 1, 1}, &redemption, &why),
@@ -265,7 +265,7 @@ static void test_lists(void **state)
     for (int i = 0; i < RUNS; i++) {
         char label[32];
         (void)snprintf(label, sizeof label, "run-%d", i);
-        const budget_ask ask = fixture_ask("phase35", label, 1000);
+        const budget_claims ask = fixture_ask("phase35", label, 1000);
         assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     }
     assert_verdict(budget_list(client, NULL, count_entry, &entries, &why), BUDGET_GRANTED, &why);
@@ -299,13 +299,13 @@ static void test_service_behind_client(void **state)
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
     fixture_start(fixture);
     budget_client *client = fixture_client(fixture, "request", 0);
-    const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     assert_int_equal(fixture_stop(fixture), 0);
     (void)snprintf(command, sizeof command, "cd %s && rm ledger.db* && cp old/* .", fixture->dir);
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
     fixture_start(fixture);
-    const budget_ask other = fixture_ask("phase35", "run-2", USD(1));
+    const budget_claims other = fixture_ask("phase35", "run-2", USD(1));
     assert_verdict(budget_authorize(client, &other, &grant, &why), BUDGET_BEHIND, &why);
     budget_report report;
     const budget_status_sinks sinks = {0};
@@ -337,7 +337,7 @@ static void test_unknown(void **state)
     char request_id[BUDGET_REQUEST_ID_BYTES];
     const budget_status_sinks sinks = {0};
     budget_client *client = fixture_client(fixture, "request", 500);
-    const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
     assert_int_equal(kill(fixture->pid, SIGSTOP), 0);
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_UNKNOWN, &why);
@@ -373,7 +373,7 @@ static void test_tcp(void **state)
     assert_int_equal(fixture_stop(fixture), 0);
     assert_true(fixture_start_with(fixture, NULL, "tcp://127.0.0.1:*"));
     budget_client *client = fixture_client(fixture, "request", 0);
-    const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     budget_client_close(client);
 }

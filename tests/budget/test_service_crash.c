@@ -45,7 +45,7 @@ static void ask_record_once(budget_client *client, ask_record *record)
 {
     base_error why;
     budget_grant grant = {0};
-    const budget_ask ask = fixture_ask("phase35/lab02", record->label, AMOUNT);
+    const budget_claims ask = fixture_ask("phase35/lab02", record->label, AMOUNT);
     assert_ok(budget_client_set_request_id(client, record->request_id, &why), &why);
     const budget_verdict verdict = budget_authorize(client, &ask, &grant, &why);
     if (record->verdict == BUDGET_GRANTED && verdict == BUDGET_GRANTED) {

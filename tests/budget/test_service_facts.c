@@ -60,7 +60,7 @@ static void begin_run(const service_fixture *fixture, const char *label, int64_t
     static budget_redemption redemption;
     const budget_redeem_options mine = redeemer(fixture, &job);
     budget_client *client = fixture_client(fixture, "request", 0);
-    budget_ask ask = fixture_ask("phase35", label, USD(1));
+    budget_claims ask = fixture_ask("phase35", label, USD(1));
     ask.max_seconds = seconds;
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     assert_verdict(
@@ -181,7 +181,7 @@ static void test_hook_hears_of_a_cap(void **state)
     const double amounts[] = {3.9, 0.1, 0.5};
     for (size_t i = 0; i < 3; i++) { /* 78 %, 80 %, 90 % of the lab's */
         const char *const labels[] = {"a", "b", "c"};
-        const budget_ask ask = fixture_ask("phase/lab", labels[i], USD(amounts[i]));
+        const budget_claims ask = fixture_ask("phase/lab", labels[i], USD(amounts[i]));
         assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
         if (i == 1) {
             read_told(fd, told, sizeof told);
@@ -190,7 +190,7 @@ static void test_hook_hears_of_a_cap(void **state)
             assert_non_null(strstr(told, "\"reserved_usd_micro\":4000000"));
         }
     }
-    const budget_ask ask = fixture_ask("phase", "d", USD(3.5));
+    const budget_claims ask = fixture_ask("phase", "d", USD(3.5));
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     read_told(fd, told, sizeof told);
     assert_non_null(strstr(told, "\"account\":\"phase\""));
@@ -317,7 +317,7 @@ static void test_export_goes_on_page_by_page(void **state)
     for (int i = 0; i < EVENTS; i++) {
         char label[32];
         (void)snprintf(label, sizeof label, "run-%d", i);
-        const budget_ask ask = fixture_ask("phase35", label, USD(0.1));
+        const budget_claims ask = fixture_ask("phase35", label, USD(0.1));
         assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
     }
     budget_client_close(client);
@@ -419,7 +419,7 @@ static void test_failed_sync(void **state)
     assert_true(fixture_start_with(fixture, setting, NULL));
     fixture_account(fixture, "phase35", USD(5));
     budget_client *client = fixture_client(fixture, "request", 500);
-    const budget_ask ask = fixture_ask("phase35", "run-1", USD(1));
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
     assert_ok(base_file_write(trigger, "", 0, &why), &why);
     assert_ok(budget_client_set_request_id(client, "sync-1", &why), &why);
     assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_UNKNOWN, &why);

@@ -65,25 +65,13 @@ static int teardown(void **state)
     return 0;
 }
 
-static void send_ask(void *socket, const budget_ask *ask)
+static void send_ask(void *socket, const budget_claims *ask)
 {
     uint8_t data[4096];
     const int timeout_ms = 20000;
     Ringfence__Budget__Request request = RINGFENCE__BUDGET__REQUEST__INIT;
-    Ringfence__Budget__Authorize body = RINGFENCE__BUDGET__AUTHORIZE__INIT;
-    body.label = (char *)(uintptr_t)ask->label;
-    body.account = (char *)(uintptr_t)ask->account;
-    body.amount_usd_micro = ask->amount_usd_micro;
-    body.mode = (char *)(uintptr_t)ask->mode;
-    body.world_size = ask->world_size;
-    body.job_blake2b256.data = (uint8_t *)(uintptr_t)ask->job_blake2b256;
-    body.job_blake2b256.len = sizeof ask->job_blake2b256;
-    body.vendor = (char *)(uintptr_t)ask->vendor;
-    body.instances = ask->instances;
-    body.gpus = ask->gpus;
-    body.max_price_usd_micro_per_hour = ask->max_price_usd_micro_per_hour;
-    body.max_seconds = ask->max_seconds;
-    body.max_attempts = ask->max_attempts;
+    Ringfence__Budget__Authorize body;
+    budget_shape_write(&budget_ask_shape, ask, &body.base);
     request.body_case = RINGFENCE__BUDGET__REQUEST__BODY_AUTHORIZE;
     request.authorize = &body;
     const size_t data_bytes = raw_pack(&request, data, sizeof data);
@@ -121,7 +109,7 @@ static void run_round(race_test *race, int round)
     for (unsigned i = 0; i < CLIENTS; i++) {
         char label[64];
         (void)snprintf(label, sizeof label, "round-%d-%u", round, i);
-        const budget_ask ask = fixture_ask(names[2], label, amount);
+        const budget_claims ask = fixture_ask(names[2], label, amount);
         send_ask(race->sockets[(first + i) % CLIENTS], &ask);
     }
     int64_t granted = 0;

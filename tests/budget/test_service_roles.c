@@ -125,7 +125,7 @@ static void test_a_label_is_its_clients(void **state)
     budget_client *admin = fixture_client(fixture, "admin", 0);
     const char *const labels[] = {"mine", "mine-too", "mine-as-well"};
     for (size_t i = 0; i < sizeof labels / sizeof labels[0]; i++) {
-        const budget_ask ask = fixture_ask("phase", labels[i], USD(1));
+        const budget_claims ask = fixture_ask("phase", labels[i], USD(1));
         assert_verdict(budget_authorize(owner, &ask, &grant, &why), BUDGET_GRANTED, &why);
     }
     assert_verdict(budget_void(other, "mine", &why), BUDGET_REFUSED, &why);

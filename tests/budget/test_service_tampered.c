@@ -45,7 +45,7 @@ static budget_verdict ask(const service_fixture *fixture, const char *account, c
 {
     static budget_grant grant;
     budget_client *client = fixture_client(fixture, "request", 0);
-    const budget_ask asked = fixture_ask(account, label, usd_micro);
+    const budget_claims asked = fixture_ask(account, label, usd_micro);
     const budget_verdict verdict = budget_authorize(client, &asked, &grant, why);
     budget_client_close(client);
     return verdict;
@@ -120,7 +120,7 @@ static void test_a_bad_audit_ends_all_grants(void **state)
     assert_true(fixture_start_with(fixture, acceptance(fixture), NULL));
     assert_non_null(strstr(status_of(fixture).audit_finding, "account, id 1: cap is 500000000"));
     budget_client *admin = fixture_client(fixture, "admin", 0);
-    const budget_ask asked = fixture_ask("phase", "first", USD(1));
+    const budget_claims asked = fixture_ask("phase", "first", USD(1));
     assert_verdict(budget_authorize(admin, &asked, &grant, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_account_set_cap(admin, "phase", USD(10), &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_audit(admin, &audit, &why), BUDGET_GRANTED, &why);

@@ -124,16 +124,107 @@ static void a_charge_comes_back_as_it_went(void **state)
         .until_s = 2,
     };
     (void)state;
-    budget_charge_write(&charge, &line);
+    budget_shape_write(&budget_charge_shape, &charge, &line.base);
     assert_ok(budget_charge_read(&line, &back, &error), &error);
     assert_memory_equal(&charge, &back, sizeof charge);
     memset(long_name, 'x', BUDGET_NAME_BYTES);
     long_name[BUDGET_NAME_BYTES] = '\0';
     line.vendor = long_name;
     assert_status(budget_charge_read(&line, &back, &error), BASE_ERR_INVALID);
-    budget_charge_write(&charge, &line);
+    budget_shape_write(&budget_charge_shape, &charge, &line.base);
     line.until = -1;
     assert_status(budget_charge_read(&line, &back, &error), BASE_ERR_INVALID);
+}
+
+typedef union shape_message {
+    ProtobufCMessage base;
+    Ringfence__Budget__Account account;
+    Ringfence__Budget__Entry entry;
+    Ringfence__Budget__Difference difference;
+    Ringfence__Budget__BillLine line;
+    Ringfence__Budget__Authorize authorize;
+} shape_message;
+
+typedef union shape_record {
+    budget_account account;
+    budget_entry entry;
+    budget_difference difference;
+    budget_charge charge;
+    budget_claims claims;
+} shape_record;
+
+static void *field_of(shape_message *message, unsigned i)
+{
+    return (char *)message + message->base.descriptor->fields[i].offset;
+}
+
+/* Gives each field a value of its own. */
+static void fill_fields(shape_message *message, char texts[][8], uint8_t bytes[])
+{
+    const ProtobufCMessageDescriptor *type = message->base.descriptor;
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        switch (type->fields[i].type) {
+        case PROTOBUF_C_TYPE_STRING:
+            (void)snprintf(texts[i], 8, "t%u", i);
+            *(char **)field_of(message, i) = texts[i];
+            break;
+        case PROTOBUF_C_TYPE_INT64:
+            *(int64_t *)field_of(message, i) = i + 1;
+            break;
+        case PROTOBUF_C_TYPE_BOOL:
+            *(protobuf_c_boolean *)field_of(message, i) = 1;
+            break;
+        default:
+            assert_int_equal(type->fields[i].type, PROTOBUF_C_TYPE_BYTES);
+            *(ProtobufCBinaryData *)field_of(message, i) =
+                (ProtobufCBinaryData){.len = BUDGET_DIGEST_BYTES, .data = bytes};
+        }
+    }
+}
+
+/* Message to record to message: every field of it has its member. */
+static void check_shape(const budget_shape *shape, const ProtobufCMessageDescriptor *type)
+{
+    enum { FIELDS_MAX = 32, PACKED_BYTES = 1024 };
+    char texts[FIELDS_MAX][8];
+    uint8_t bytes[BUDGET_DIGEST_BYTES];
+    uint8_t packed[2][PACKED_BYTES];
+    char too_long[BUDGET_LABEL_BYTES + 1];
+    shape_message message;
+    shape_message back;
+    shape_record record = {0};
+    assert_true(type->n_fields <= FIELDS_MAX && type->sizeof_message <= sizeof message);
+    memset(bytes, 0x5a, sizeof bytes);
+    protobuf_c_message_init(type, &message);
+    fill_fields(&message, texts, bytes);
+    assert_true(budget_shape_read(shape, &message.base, &record));
+    budget_shape_write(shape, &record, &back.base);
+    const size_t packed_bytes = protobuf_c_message_get_packed_size(&message.base);
+    assert_true(packed_bytes <= PACKED_BYTES);
+    assert_int_equal(protobuf_c_message_pack(&message.base, packed[0]), packed_bytes);
+    assert_int_equal(protobuf_c_message_get_packed_size(&back.base), packed_bytes);
+    (void)protobuf_c_message_pack(&back.base, packed[1]);
+    assert_memory_equal(packed[0], packed[1], packed_bytes);
+    memset(too_long, 'x', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = '\0';
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        if (type->fields[i].type == PROTOBUF_C_TYPE_STRING) {
+            char *good = *(char **)field_of(&message, i);
+            *(char **)field_of(&message, i) = too_long;
+            assert_false(budget_shape_read(shape, &message.base, &record));
+            *(char **)field_of(&message, i) = good;
+        }
+    }
+}
+
+static void shared_structs_have_a_member_for_each_field(void **state)
+{
+    (void)state;
+    check_shape(&budget_account_shape, &ringfence__budget__account__descriptor);
+    check_shape(&budget_entry_shape, &ringfence__budget__entry__descriptor);
+    check_shape(&budget_difference_shape, &ringfence__budget__difference__descriptor);
+    check_shape(&budget_charge_shape, &ringfence__budget__bill_line__descriptor);
+    check_shape(&budget_ask_shape, &ringfence__budget__authorize__descriptor);
 }
 
 static void texts_have_a_limit(void **state)
@@ -157,6 +248,7 @@ int main(void)
         cmocka_unit_test(texts_have_a_limit),
         cmocka_unit_test(an_audit_comes_back_as_it_went),
         cmocka_unit_test(a_charge_comes_back_as_it_went),
+        cmocka_unit_test(shared_structs_have_a_member_for_each_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,27 +6,19 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "budget/claims.h"
-
-enum {
-    BUDGET_CHARGE_LINE_BYTES = 128,
-    BUDGET_CHARGE_INSTANCE_BYTES = 128,
-};
+#include "budget/shape.h"
 
 typedef struct budget_charge {
     char vendor[BUDGET_NAME_BYTES]; /* as the ledger calls it; empty: the line names none */
-    char line_id[BUDGET_CHARGE_LINE_BYTES];
-    char label[BUDGET_LABEL_BYTES];                 /* empty: the line names none */
-    char instance_id[BUDGET_CHARGE_INSTANCE_BYTES]; /* empty: the line names none */
-    int64_t usd_micro;                              /* negative: a credit */
-    int64_t at_s;                                   /* when the period began; 0: not said */
-    int64_t until_s;                                /* when it ended; 0: not said */
+    char line_id[BUDGET_LINE_ID_BYTES];
+    char label[BUDGET_LABEL_BYTES];          /* empty: the line names none */
+    char instance_id[BUDGET_INSTANCE_BYTES]; /* empty: the line names none */
+    int64_t usd_micro;                       /* negative: a credit */
+    int64_t at_s;                            /* when the period began; 0: not said */
+    int64_t until_s;                         /* when it ended; 0: not said */
 } budget_charge;
 
 struct Ringfence__Budget__BillLine;
-
-/* Makes the message, which borrows the texts. */
-void budget_charge_write(const budget_charge *charge, struct Ringfence__Budget__BillLine *line);
 
 /* BASE_ERR_INVALID: a text that is too long, an amount or a time out of range. */
 BASE_MUST_CHECK base_status budget_charge_read(const struct Ringfence__Budget__BillLine *line,

@@ -30,13 +30,11 @@
 #include "budget/keyring.h"
 #include "budget/receipt.h"
 #include "budget/service_files.h"
+#include "budget/shape.h"
 #include "budget/token.h"
 #include "budget/wire.h"
 
 enum {
-    BUDGET_INSTANCE_ID_BYTES = 128,
-    BUDGET_LINE_ID_BYTES = 128,
-    BUDGET_STATE_BYTES = 32,
     BUDGET_BILL_LINES_MAX = 4096,         /* in one reconcile */
     BUDGET_REASON_BYTES = 512,            /* a refusal's message; with NUL */
     BUDGET_CLIENT_TIMEOUT_MS = 30 * 1000, /* where the options say 0 */
@@ -108,25 +106,6 @@ const budget_refusal *budget_client_refusal(const budget_client *client);
 /* ------------------------------------------------------------------------------------------------
  * Asking for money: role request */
 
-/* What is asked for. An empty text or a 0 takes the default of the account's policy. */
-typedef struct budget_ask {
-    char label[BUDGET_LABEL_BYTES]; /* unique for ever */
-    char account[BUDGET_ACCOUNT_BYTES];
-    int64_t amount_usd_micro;
-    char mode[BUDGET_NAME_BYTES];
-    int64_t world_size;
-    uint8_t job_blake2b256[BUDGET_DIGEST_BYTES]; /* of JOB.json's bytes */
-    char vendor[BUDGET_NAME_BYTES];
-    char instance_type[BUDGET_NAME_BYTES];
-    int64_t instances;
-    int64_t gpus; /* per instance */
-    char tier[BUDGET_NAME_BYTES];
-    char machine_id[BUDGET_NAME_BYTES];   /* vendor local: /etc/machine-id */
-    int64_t max_price_usd_micro_per_hour; /* per instance */
-    int64_t max_seconds;
-    int64_t max_attempts;
-} budget_ask;
-
 typedef struct budget_grant {
     char label[BUDGET_LABEL_BYTES];
     char jti[BUDGET_JTI_BYTES];
@@ -139,19 +118,11 @@ typedef struct budget_grant {
     int64_t max_usd_micro; /* what was reserved */
 } budget_grant;
 
-/* Reserves in the whole chain of accounts and signs a token. grant is written when granted. */
-BASE_MUST_CHECK budget_verdict budget_authorize(budget_client *client, const budget_ask *ask,
+/* Reserves in the whole chain of accounts and signs a token. Of the claims it takes what can be asked
+ * for: label to max_attempts. An empty text or a 0 takes the default of the account's policy. grant
+ * is written when granted. */
+BASE_MUST_CHECK budget_verdict budget_authorize(budget_client *client, const budget_claims *asked,
                                                 budget_grant *grant, base_error *why);
-
-typedef struct budget_account {
-    char name[BUDGET_ACCOUNT_BYTES];
-    int64_t cap_usd_micro;
-    int64_t posted_usd_micro;
-    int64_t reserved_usd_micro;
-    int64_t remaining_usd_micro; /* may be negative: a bill is a fact */
-    bool frozen;                 /* until `account acknowledge` */
-    char frozen_by[BUDGET_LABEL_BYTES];
-} budget_account;
 
 typedef struct budget_chain {
     int count; /* root first, the account asked for last */
@@ -165,30 +136,6 @@ BASE_MUST_CHECK budget_verdict budget_remaining(budget_client *client, const cha
 /* Posted in account and those below; account NULL: in all. */
 BASE_MUST_CHECK budget_verdict budget_total_spent(budget_client *client, const char *account,
                                                   int64_t *usd_micro, base_error *why);
-
-/* One authorization, as it stands. Times are seconds since 1970, 0: not yet. */
-typedef struct budget_entry {
-    char label[BUDGET_LABEL_BYTES];
-    char account[BUDGET_ACCOUNT_BYTES];
-    char jti[BUDGET_JTI_BYTES];
-    char state[BUDGET_STATE_BYTES]; /* reserved, created, expired-unconfirmed, terminated-unbilled,
-                                       posted, voided */
-    int64_t reserved_usd_micro;
-    int64_t actual_usd_micro;
-    int64_t credit_usd_micro; /* by how much credits are above what it cost */
-    bool actual_known;
-    char mode[BUDGET_NAME_BYTES];
-    char vendor[BUDGET_NAME_BYTES];
-    char instance_type[BUDGET_NAME_BYTES];
-    char instance_id[BUDGET_INSTANCE_ID_BYTES];
-    int64_t authorized_at;
-    int64_t redeemed_at;
-    int64_t deadline;
-    int64_t terminated_at;
-    bool attested; /* proof was not the driver's JSON, checked field by field */
-    char evidence[2 * BUDGET_DIGEST_BYTES + 1]; /* digest in hex */
-    char client[BUDGET_NAME_BYTES];             /* whoever asked */
-} budget_entry;
 
 typedef struct budget_report {
     uint64_t accounts_total;
@@ -258,16 +205,6 @@ typedef struct budget_bill {
     const budget_charge *charges;
     size_t count; /* at most BUDGET_BILL_LINES_MAX */
 } budget_bill;
-
-typedef struct budget_difference {
-    char kind[BUDGET_STATE_BYTES]; /* missing_in_bill, missing_in_ledger, differing, unknown,
-                                  * ambiguous */
-    char label[BUDGET_LABEL_BYTES];
-    char instance_id[BUDGET_INSTANCE_ID_BYTES];
-    char line_id[BUDGET_LINE_ID_BYTES];
-    int64_t ledger_usd_micro;
-    int64_t bill_usd_micro;
-} budget_difference;
 
 typedef struct budget_reconciliation {
     uint64_t matched;

@@ -34,10 +34,10 @@
 #include "budget/clock.h"
 #include "budget/keyring.h"
 #include "budget/rules.h"
+#include "budget/shape.h"
 
 enum {
     BUDGET_CLIENT_KEY_BYTES = 32,      /* CURVE */
-    BUDGET_INSTANCE_BYTES = 128,       /* a vendor's instance id; with NUL */
     BUDGET_LINE_BYTES = 192,           /* a bill line's id; with NUL */
     BUDGET_ANSWER_MESSAGE_BYTES = 256, /* one line for a person; with NUL */
     BUDGET_ACCOUNTS_MAX = 4096,
@@ -126,14 +126,6 @@ BASE_MUST_CHECK base_status budget_ledger_accept_audit(budget_ledger *ledger, co
                                                        base_error *reterr);
 
 /* ---- accounts ---------------------------------------------------------------------------- */
-
-typedef struct budget_account {
-    char name[BUDGET_ACCOUNT_BYTES];
-    int64_t cap_usd_micro;
-    int64_t posted_usd_micro;
-    int64_t reserved_usd_micro;
-    bool frozen; /* by an actual above its reservation, until acknowledged */
-} budget_account;
 
 /* "phase35/lab02" needs "phase35". Refused: ACCOUNT_EXISTS, ACCOUNT_UNKNOWN (the parent). */
 BASE_MUST_CHECK base_status budget_ledger_account_create(budget_ledger *ledger,
@@ -269,34 +261,21 @@ BASE_MUST_CHECK base_status budget_ledger_void(budget_ledger *ledger, const budg
 
 /* ---- reading reservations ------------------------------------------------------------------ */
 
+/* One authorization: its row, and what follows from it. */
 typedef struct budget_reservation {
     int64_t id;
-    char label[BUDGET_LABEL_BYTES];
-    char jti[BUDGET_JTI_BYTES];
-    char account[BUDGET_ACCOUNT_BYTES];
-    char vendor[BUDGET_NAME_BYTES];
-    char mode[BUDGET_NAME_BYTES];
-    char subject[BUDGET_LABEL_BYTES]; /* whoever asked */
-    char instance_type[BUDGET_NAME_BYTES];
-    char instance_id[BUDGET_INSTANCE_BYTES]; /* the first one attached; empty: none */
-    budget_state state;
-    int64_t amount_usd_micro; /* what was reserved: the estimate */
-    int64_t total_usd_micro;  /* of costs and credits; below 0: credited more than it cost */
-    int64_t posted_usd_micro; /* what counts of it: never below 0 */
-    int64_t billed_usd_micro; /* Σ of the bills' lines seen so far */
-    int64_t held_usd_micro;   /* of the amount, still reserved */
-    bool actual_known;        /* somebody has said what it cost, and be it nothing */
-    bool on_bill;             /* a line of a bill is about it */
-    int64_t authorized_ms;    /* wall time, all five; 0: not yet */
-    int64_t redeemed_ms;
-    int64_t deadline_ms;
-    int64_t terminated_ms;
-    int64_t actual_ms; /* the last one */
-    int64_t attempt;   /* the last one redeemed */
-    bool created;      /* the creation permit has been used */
-    bool attested;     /* termination was said by an admin, not proven by the driver */
-    bool evidence;     /* there is some */
-    uint8_t evidence_blake2b256[BUDGET_DIGEST_BYTES];
+    int64_t account_id;
+    uint64_t sequence;            /* of the journal's row that granted it */
+    budget_rule_reservation rule; /* money and state; its times are the ledger's */
+    int64_t billed_usd_micro;     /* Σ of the bills' lines seen so far */
+    int64_t instances;            /* how many it may have */
+    int64_t authorized_ms;        /* wall time, these three; 0: not yet */
+    int64_t started_ms;           /* the last redemption, or the creation permit */
+    int64_t actual_ms;            /* the last cost */
+    bool has_evidence;
+    uint8_t evidence[BUDGET_DIGEST_BYTES];
+    budget_entry entry; /* the same for people: the names and `attested` are of the row, the rest is
+                         * set where the ledger gives it out */
 } budget_reservation;
 
 /* BASE_ERR_NOTFOUND. The second finds by attached instance id, which counts within its vendor.
