@@ -1,6 +1,8 @@
-/* Bills and persons of the simulation. In an honest story the vendor charges in lines that come to
- * what was reserved at most, some as late as its settling time, and every bill has all of them so
- * far; in the others lines change, come again, are credits of any size and for any time. */
+/* Bills and persons of the simulation. In an honest story the vendors charge in lines that come to
+ * what was reserved at most, some as late as their settling time, and every bill has all of a vendor's
+ * so far; in the others lines change, come again, are credits of any size and for any time, and name
+ * the wrong vendor. Lines name their run, or only its instance, which another run has at the other
+ * vendor. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,21 +13,24 @@
 enum { BILL_LINES_MAX = SIM_RUNS * SIM_LINES };
 
 /* Lines of even numbers have their id in each run, and always name the instance; those of odd
- * numbers have one of their own. */
-static void name_line(sim_line *line)
+ * numbers have one of their own at the vendor. The other vendor has all of these ids too. */
+static void name_line(sim *self, sim_line *line)
 {
+    const int instance = sim_instance_of(line->run);
+    line->placed = line->number % 2 == 0 || !line->labelled || sim_pick(self, 2) == 0;
     if (line->number % 2 == 0) {
         (void)snprintf(line->id, sizeof line->id, "%d", line->number);
     } else {
-        (void)snprintf(line->id, sizeof line->id, "%d.%d", line->run, line->number);
+        (void)snprintf(line->id, sizeof line->id, "%d.%d", instance, line->number);
     }
 }
 
 /* Another line, of an honest vendor: what all come to is from 0 to what was reserved. */
-static void charge(sim *self, sim_run *run)
+static void charge(sim *self, int number)
 {
     int64_t sum = 0;
-    const int64_t settled_ms = run->ended_ms + INT64_C(1000) * SIM_SETTLING_S;
+    sim_run *run = &self->model.runs[number];
+    const int64_t settled_ms = run->ended_ms + 1000 * sim_vendors[sim_vendor_of(number)].settling_s;
     for (int i = 0; i < run->true_count; i++) {
         sum += run->true_lines[i];
     }
@@ -43,25 +48,51 @@ static void charge(sim *self, sim_run *run)
     run->true_complete = run->terminated && !credit && sim_pick(self, 2) == 0;
 }
 
-static int honest_lines(sim *self, sim_line lines[BILL_LINES_MAX])
+/* What a bill tells about vendors. */
+typedef struct bill_kind {
+    int vendor;        /* whose bill it is; SIM_NO_VENDOR: it does not say */
+    bool lines_say_it; /* its lines do, and it is of both */
+} bill_kind;
+
+/* In half of the pods vendors know no labels, whoever's they are. */
+static int honest_lines(sim *self, bill_kind kind, sim_line lines[BILL_LINES_MAX])
 {
     int count = 0;
     for (int i = 0; i < SIM_RUNS; i++) {
         sim_run *run = &self->model.runs[i];
+        if (kind.vendor != SIM_NO_VENDOR && kind.vendor != sim_vendor_of(i)) {
+            continue;
+        }
         if (sim_pick(self, 4) == 0) {
-            charge(self, run);
+            charge(self, i);
         }
         for (int k = 0; k < run->true_count; k++) {
             const bool last = run->true_complete && k == run->true_count - 1;
             lines[count] = (sim_line){.run = i, .number = k, .amount = run->true_lines[k]};
             lines[count].until_s = last ? (run->ended_ms + 999) / 1000 : 0;
-            name_line(&lines[count++]);
+            lines[count].labelled = sim_instance_of(i) % 2 != 0;
+            lines[count].vendor = kind.lines_say_it ? sim_vendor_of(i) : kind.vendor;
+            name_line(self, &lines[count++]);
         }
     }
     return count;
 }
 
-static int any_lines(sim *self, sim_line lines[BILL_LINES_MAX])
+/* Is a line of it, or of the other vendor's run with its instance, on a bill that may confuse the
+ * two? */
+static bool is_on(const sim_line *lines, int count, bool confused, int run, int number)
+{
+    for (int i = 0; i < count; i++) {
+        if ((lines[i].run == run && lines[i].number == number) ||
+            (confused && lines[i].run != run &&
+             sim_instance_of(lines[i].run) == sim_instance_of(run))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int any_lines(sim *self, bill_kind kind, sim_line lines[BILL_LINES_MAX])
 {
     int count = 0;
     const int64_t now_s = sim_now_ms(self) / 1000;
@@ -71,33 +102,36 @@ static int any_lines(sim *self, sim_line lines[BILL_LINES_MAX])
         for (int k = 0; k < SIM_LINES; k++) {
             const int64_t amounts[] = {found->amount / 4,  10000,   found->by_hand, 4100000,
                                        -found->amount / 5, -9000000};
-            bool there = false;
-            for (int i = 0; i < count; i++) {
-                there = there || (lines[i].run == run && lines[i].number == k);
-            }
-            if (there || sim_pick(self, 3) != 0) {
+            if (is_on(lines, count, !kind.lines_say_it, run, k) || sim_pick(self, 3) != 0) {
                 continue;
             }
-            lines[count] = (sim_line){.run = run, .number = k};
+            lines[count] = (sim_line){.run = run, .number = k, .labelled = sim_pick(self, 3) != 0};
+            lines[count].vendor = kind.lines_say_it ? sim_vendor_of(run) : kind.vendor;
             lines[count].amount = found->known[k] && sim_pick(self, 8) != 0
                                       ? found->billed[k]
                                       : amounts[sim_pick(self, sim_pick(self, 4) == 0 ? 6 : 3)];
             lines[count].at_s = now_s - (int64_t)sim_pick(self, 4000);
             lines[count].until_s =
                 sim_pick(self, 2) == 0 ? 0 : lines[count].at_s + (int64_t)sim_pick(self, 4000);
-            name_line(&lines[count++]);
+            name_line(self, &lines[count++]);
         }
     }
     return count;
 }
 
-static budget_charge charge_of(sim *self, const sim_line *line)
+static budget_charge charge_of(const sim_line *line, bool lines_say_it)
 {
     budget_charge made = {.usd_micro = line->amount, .at_s = line->at_s, .until_s = line->until_s};
-    (void)snprintf(made.label, sizeof made.label, "run-%d", line->run);
     (void)snprintf(made.line_id, sizeof made.line_id, "%s", line->id);
-    if (line->number % 2 == 0 || sim_pick(self, 2) == 0) {
-        (void)snprintf(made.instance_id, sizeof made.instance_id, "pod-%d", line->run);
+    if (line->labelled) {
+        (void)snprintf(made.label, sizeof made.label, "run-%d", line->run);
+    }
+    if (line->placed) {
+        (void)snprintf(made.instance_id, sizeof made.instance_id, "pod-%d",
+                       sim_instance_of(line->run));
+    }
+    if (lines_say_it) {
+        (void)snprintf(made.vendor, sizeof made.vendor, "%s", sim_vendors[line->vendor].name);
     }
     return made;
 }
@@ -108,14 +142,22 @@ bool sim_bill(sim *self)
     budget_charge charges[BILL_LINES_MAX];
     budget_reconciled result;
     const int64_t now_s = sim_now_ms(self) / 1000;
-    const int count = self->honest ? honest_lines(self, lines) : any_lines(self, lines);
+    const uint32_t pick = sim_pick(self, 6);
+    const bill_kind kind = {.vendor = pick < SIM_VENDORS ? (int)pick : SIM_NO_VENDOR,
+                            .lines_say_it = pick < 4 && pick >= SIM_VENDORS};
+    const int count = self->honest ? honest_lines(self, kind, lines) : any_lines(self, kind, lines);
     const int64_t as_of_s =
         sim_pick(self, 3) != 0 ? now_s : now_s - 2000 + (int64_t)sim_pick(self, 100000);
     for (int i = 0; i < count; i++) {
-        charges[i] = charge_of(self, &lines[i]);
+        charges[i] = charge_of(&lines[i], kind.lines_say_it);
     }
     const budget_reconcile_options options = {
-        .as_of_s = as_of_s, .policy = self->policy, .charges = charges, .count = (size_t)count};
+        .as_of_s = as_of_s,
+        .vendor = kind.vendor != SIM_NO_VENDOR ? sim_vendors[kind.vendor].name : NULL,
+        .policy = self->policy,
+        .charges = charges,
+        .count = (size_t)count,
+    };
     const sim_counts counts = sim_reconcile(&self->model, lines, count, as_of_s, sim_now_ms(self));
     if (budget_reconcile_run(self->ledger, NULL, &options, &result, &self->error) != BASE_OK) {
         return sim_disk_stopped() || sim_broken(self, "reconcile: %s", self->error.message);
@@ -124,16 +166,17 @@ bool sim_bill(sim *self)
         .matched = (int)result.counts[BUDGET_FINDING_MATCHED],
         .differing = (int)result.counts[BUDGET_FINDING_DIFFERING],
         .strays = (int)result.counts[BUDGET_FINDING_MISSING_IN_LEDGER],
+        .ambiguous = (int)result.counts[BUDGET_FINDING_AMBIGUOUS],
         .passed_over = (int)result.passed_over,
         .recorded = (int)result.recorded,
     };
     if (memcmp(&got, &counts, sizeof got) != 0) {
         return sim_broken(self,
-                          "reconcile: %d matched, %d differing, %d strays, %d passed over, %d "
-                          "recorded; the model says %d, %d, %d, %d and %d",
-                          got.matched, got.differing, got.strays, got.passed_over, got.recorded,
-                          counts.matched, counts.differing, counts.strays, counts.passed_over,
-                          counts.recorded);
+                          "reconcile: %d matched, %d differing, %d strays, %d ambiguous, %d passed "
+                          "over, %d recorded; the model says %d, %d, %d, %d, %d and %d",
+                          got.matched, got.differing, got.strays, got.ambiguous, got.passed_over,
+                          got.recorded, counts.matched, counts.differing, counts.strays,
+                          counts.ambiguous, counts.passed_over, counts.recorded);
     }
     return true;
 }
@@ -143,7 +186,7 @@ static bool honest_person(sim *self, int run, budget_actual *actual)
 {
     sim_run *found = &self->model.runs[run];
     int64_t due = -sim_total(found);
-    charge(self, found);
+    charge(self, run);
     for (int i = 0; i < found->true_count; i++) {
         due += found->true_lines[i];
     }
@@ -160,9 +203,9 @@ bool sim_person(sim *self, int run)
     const int64_t amounts[] = {0, 10000, self->model.runs[run].amount / 2, 4100000, -700000};
     budget_actual actual = {
         .label = label, .usd_micro = amounts[sim_pick(self, 5)], .final = sim_pick(self, 2) == 0};
-    sim_line line = {.run = run, .number = 1};
+    sim_line line = {.run = run, .number = 1, .labelled = true};
     bool granted = false;
-    name_line(&line);
+    name_line(self, &line);
     if (self->honest) {
         if (!honest_person(self, run, &actual)) {
             return true;

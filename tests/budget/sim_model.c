@@ -4,6 +4,18 @@
 
 #include <string.h>
 
+const sim_vendor sim_vendors[SIM_VENDORS] = {{"runpod", 1800}, {"vast", 3600}};
+
+int sim_vendor_of(int run)
+{
+    return run % SIM_VENDORS;
+}
+
+int sim_instance_of(int run)
+{
+    return run / SIM_VENDORS;
+}
+
 int64_t sim_total(const sim_run *run)
 {
     int64_t total = run->by_hand;
@@ -139,11 +151,21 @@ bool sim_create(sim_model *model, int run, int64_t now_ms)
     return true;
 }
 
+bool sim_attach(sim_model *model, int run)
+{
+    sim_run *found = &model->runs[run];
+    if (!found->granted || found->voided) {
+        return false;
+    }
+    found->attached = true;
+    return true;
+}
+
 bool sim_void(sim_model *model, int run)
 {
     sim_run *found = &model->runs[run];
     if (!found->granted || found->voided || found->terminated || found->deadline_ms != 0 ||
-        found->cost) {
+        found->cost || found->attached) {
         return false;
     }
     found->voided = true;
@@ -203,6 +225,40 @@ bool sim_terminate(sim_model *model, int run, int64_t now_ms)
 
 /* ---- bills ---- */
 
+enum { STRAY = -1, AMBIGUOUS = -2 };
+
+static bool has_runs_of_other_vendors(const sim_model *model, int run)
+{
+    for (int i = 0; i < SIM_RUNS; i++) {
+        if (model->runs[i].granted && !model->runs[i].voided &&
+            sim_vendor_of(i) != sim_vendor_of(run)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The run that the line is about, as far as the line and the ledger say. */
+static int owner_of(const sim_model *model, const sim_line *line)
+{
+    if (line->labelled && model->runs[line->run].granted) {
+        return line->vendor == SIM_NO_VENDOR || line->vendor == sim_vendor_of(line->run) ? line->run
+                                                                                         : STRAY;
+    }
+    for (int run = 0; run < SIM_RUNS && line->placed; run++) {
+        if (!model->runs[run].attached || sim_instance_of(run) != sim_instance_of(line->run)) {
+            continue;
+        }
+        if (line->vendor == SIM_NO_VENDOR) {
+            return has_runs_of_other_vendors(model, run) ? AMBIGUOUS : run;
+        }
+        if (line->vendor == sim_vendor_of(run)) {
+            return run;
+        }
+    }
+    return STRAY;
+}
+
 /* Do a run's lines on a bill, beside what is recorded, need nobody to look? */
 static bool agrees(const sim_run *run, const sim_line *lines, int count)
 {
@@ -226,7 +282,8 @@ static bool agrees(const sim_run *run, const sim_line *lines, int count)
     return (off < 0 ? -off : off) <= 5000 * (int64_t)(fresh + changed);
 }
 
-static bool final_by(const sim_run *run, const sim_line *lines, int count, int64_t as_of_ms)
+static bool final_by(const sim_run *run, int64_t settling_s, const sim_line *lines, int count,
+                     int64_t as_of_ms)
 {
     int64_t until_s = 0;
     for (int i = 0; i < count; i++) {
@@ -235,15 +292,14 @@ static bool final_by(const sim_run *run, const sim_line *lines, int count, int64
             over && lines[i].amount > 0 && lines[i].until_s > until_s ? lines[i].until_s : until_s;
     }
     return run->terminated && !run->voided && as_of_ms >= run->ended_ms &&
-           (until_s * 1000 >= run->ended_ms ||
-            as_of_ms >= run->ended_ms + INT64_C(1000) * SIM_SETTLING_S);
+           (until_s * 1000 >= run->ended_ms || as_of_ms >= run->ended_ms + 1000 * settling_s);
 }
 
 /* One run's lines, charges first. */
-static void reconcile_run(sim_model *model, const sim_line *lines, int count, int64_t as_of_ms,
-                          sim_counts *counts)
+static void reconcile_run(sim_model *model, int number_of_run, const sim_line *lines, int count,
+                          int64_t as_of_ms, sim_counts *counts)
 {
-    sim_run *run = &model->runs[lines[0].run];
+    sim_run *run = &model->runs[number_of_run];
     if (!agrees(run, lines, count)) {
         counts->differing++;
         return;
@@ -264,7 +320,9 @@ static void reconcile_run(sim_model *model, const sim_line *lines, int count, in
         return;
     }
     counts->matched++;
-    run->final = run->final || final_by(run, lines, count, as_of_ms);
+    const int64_t settling_s = sim_vendors[sim_vendor_of(number_of_run)].settling_s;
+    run->final =
+        run->final || (counts->ambiguous == 0 && final_by(run, settling_s, lines, count, as_of_ms));
 }
 
 /* Charges before credits, then by id. */
@@ -280,19 +338,20 @@ sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int
                          int64_t now_ms)
 {
     sim_counts counts = {0};
+    int owners[SIM_RUNS * SIM_LINES];
     const int64_t as_of_ms = as_of_s < now_ms / 1000 ? as_of_s * 1000 : now_ms;
+    for (int i = 0; i < count; i++) {
+        const bool later = lines[i].at_s > as_of_s;
+        owners[i] = later ? STRAY : owner_of(model, &lines[i]);
+        counts.passed_over += later;
+        counts.strays += !later && owners[i] == STRAY;
+        counts.ambiguous += owners[i] == AMBIGUOUS;
+    }
     for (int run = 0; run < SIM_RUNS; run++) {
         sim_line its[SIM_LINES];
         int its_count = 0;
         for (int i = 0; i < count; i++) {
-            if (lines[i].run != run) {
-                continue;
-            }
-            if (lines[i].at_s > as_of_s) {
-                counts.passed_over++;
-            } else if (!model->runs[run].granted) {
-                counts.strays++;
-            } else {
+            if (owners[i] == run) {
                 int at = its_count++;
                 for (; at > 0 && comes_after(&its[at - 1], &lines[i]); at--) {
                     its[at] = its[at - 1];
@@ -301,7 +360,7 @@ sim_counts sim_reconcile(sim_model *model, const sim_line *lines, int count, int
             }
         }
         if (its_count > 0) {
-            reconcile_run(model, its, its_count, as_of_ms, &counts);
+            reconcile_run(model, run, its, its_count, as_of_ms, &counts);
         }
     }
     return counts;

@@ -13,8 +13,20 @@ enum {
     SIM_RANKS = 2,
     SIM_ATTEMPTS = 3,
     SIM_LINES = 6, /* of a run, on bills */
-    SIM_SETTLING_S = 1800,
+    SIM_VENDORS = 2,
+    SIM_NO_VENDOR = -1, /* of a line: neither it nor its bill names one */
 };
+
+typedef struct sim_vendor {
+    const char *name;
+    int64_t settling_s;
+} sim_vendor;
+
+/* Runs are the vendors' in turn. Both vendors number their instances in the same way, so that two
+ * runs have the same instance. */
+extern const sim_vendor sim_vendors[SIM_VENDORS];
+int sim_vendor_of(int run);
+int sim_instance_of(int run);
 
 /* 0 is the root; parents come before children. */
 typedef struct sim_account {
@@ -37,6 +49,7 @@ typedef struct sim_run {
     int key;
     bool seen[SIM_ATTEMPTS + 1][SIM_RANKS];
     bool created;
+    bool attached;
     bool cost; /* it had one, and be it that a credit took it back */
     bool voided;
     bool terminated;
@@ -50,8 +63,11 @@ typedef struct sim_run {
 
 /* A line of a bill. */
 typedef struct sim_line {
-    int run;
-    int number; /* 0 … SIM_LINES - 1 */
+    int run;       /* that it is about */
+    int number;    /* 0 … SIM_LINES - 1 */
+    bool labelled; /* names the run */
+    bool placed;   /* names the instance */
+    int vendor;    /* as it, or its bill, says */
     int64_t amount;
     int64_t at_s;
     int64_t until_s;
@@ -62,6 +78,7 @@ typedef struct sim_counts {
     int matched;
     int differing;
     int strays;
+    int ambiguous;
     int passed_over;
     int recorded;
 } sim_counts;
@@ -82,6 +99,7 @@ bool sim_frozen(const sim_model *model, int account);  /* it, or a parent */
 bool sim_authorize(sim_model *model, int run, int account, int64_t amount, int64_t exp_s);
 bool sim_redeem(sim_model *model, int run, int rank, int attempt, int key, int64_t now_ms);
 bool sim_create(sim_model *model, int run, int64_t now_ms);
+bool sim_attach(sim_model *model, int run);
 bool sim_void(sim_model *model, int run);
 bool sim_actual(sim_model *model, int run, int64_t amount, bool partial);
 

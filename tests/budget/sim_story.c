@@ -60,7 +60,6 @@ static budget_authorization claim_of(int run, int account, int64_t amount, int64
                 .expires_at = exp_s,
                 .mode = "ddp-nccl",
                 .world_size = SIM_RANKS,
-                .vendor = "runpod",
                 .instances = 1,
                 .gpus = 1,
                 .max_usd_micro = amount,
@@ -69,6 +68,8 @@ static budget_authorization claim_of(int run, int account, int64_t amount, int64
             },
         .kid = "k4.pid.sim",
     };
+    (void)snprintf(claim.claims.vendor, sizeof claim.claims.vendor, "%s",
+                   sim_vendors[sim_vendor_of(run)].name);
     (void)snprintf(claim.claims.account, sizeof claim.claims.account, "%s",
                    sim_account_names[account]);
     (void)snprintf(claim.claims.label, sizeof claim.claims.label, "run-%d", run);
@@ -144,6 +145,20 @@ static bool create(sim *self, int run)
     return sim_same_verdict(self, "create", status, &answer, granted);
 }
 
+static bool attach(sim *self, int run)
+{
+    char label[32];
+    char instance[32];
+    budget_answer answer;
+    (void)snprintf(label, sizeof label, "run-%d", run);
+    (void)snprintf(instance, sizeof instance, "pod-%d", sim_instance_of(run));
+    const bool granted = sim_attach(&self->model, run);
+    return sim_same_verdict(
+        self, "attach",
+        budget_ledger_attach(self->ledger, NULL, label, instance, &answer, &self->error), &answer,
+        granted);
+}
+
 static bool outcome(sim *self, int run, uint32_t which)
 {
     char label[32];
@@ -206,7 +221,7 @@ int sim_pick_run(sim *self)
 bool sim_operate(sim *self)
 {
     const int run = sim_pick_run(self);
-    const uint32_t what = sim_pick(self, 30);
+    const uint32_t what = sim_pick(self, 37);
     self->steps++;
     if (what < 6) {
         return authorize(self, run);
@@ -217,11 +232,14 @@ bool sim_operate(sim *self)
     if (what < (self->honest ? 14 : 17)) {
         return create(self, run);
     }
-    if (what < 21) {
+    if (what < 24) {
+        return attach(self, run);
+    }
+    if (what < 28) {
         return outcome(self, run, sim_pick(self, 4));
     }
-    if (what < 26) {
+    if (what < 33) {
         return sim_bill(self);
     }
-    return what < 28 ? expire(self) : acknowledge(self);
+    return what < 35 ? expire(self) : acknowledge(self);
 }
