@@ -1,11 +1,13 @@
-add_library(budget_ledger_fixture STATIC audited_ledger.c ledger_fixture.c)
+add_library(budget_ledger_fixture STATIC audited_ledger.c ledger_fixture.c reconcile_fixture.c)
 target_link_libraries(
   budget_ledger_fixture
   PUBLIC ringfence::budget-guard ringfence_test_support PkgConfig::SQLITE PkgConfig::SODIUM
   PRIVATE ringfence_options)
 
-foreach(noun IN ITEMS audit bill checkpoint export ledger policy reconcile rules)
-  ringfence_test(budget-${noun} SOURCES test_${noun}.c LIBS budget_ledger_fixture LABELS unit
+foreach(noun IN ITEMS audit bill checkpoint export ledger ledger-time policy reconcile
+                      reconcile-final reconcile-instances rules)
+  string(REPLACE "-" "_" file ${noun})
+  ringfence_test(budget-${noun} SOURCES test_${file}.c LIBS budget_ledger_fixture LABELS unit
                  TIMEOUT 180)
 endforeach()
 ringfence_test(budget-journal SOURCES test_journal.c LIBS budget_ledger_fixture LABELS unit TIMEOUT 10

@@ -1,4 +1,5 @@
-/* budget/ledger.h: every operation and its refusals, one scenario per test. */
+/* budget/ledger.h: every operation and its refusals, one scenario per test; but for those of time, which
+ * are in test_ledger_time.c. */
 #include "budget/ledger.h"
 
 #include <sqlite3.h>
@@ -181,28 +182,6 @@ static void a_ledger_of_another_version_is_refused(void **state)
         strstr(fixture->error.message, "a ledger of version 1, and this is for version 4"));
 }
 
-/* What a driver saw before there was an instance proves nothing. */
-static void evidence_from_before_the_start_proves_nothing(void **state)
-{
-    ledger_fixture *fixture = *state;
-    char early[1024];
-    budget_answer answer;
-    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
-    fixture_evidence(fixture, "run", "pod-1", early, sizeof early);
-    fixture_pass(fixture, 10);
-    assert_granted(fixture_create(fixture, "run"));
-    budget_termination termination = {
-        .label = "run", .evidence = early, .evidence_bytes = strlen(early)};
-    fixture_begin(fixture);
-    assert_ok(
-        budget_ledger_terminated(fixture->ledger, NULL, &termination, &answer, &fixture->error),
-        &fixture->error);
-    fixture_commit(fixture);
-    assert_reason(answer, BUDGET_REASON_EVIDENCE);
-    assert_non_null(strstr(answer.message, "before the last redemption"));
-    assert_granted(fixture_prove(fixture, "run", "pod-1"));
-}
-
 static void nothing_comes_back_for_a_cost_of_nothing_while_it_runs(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -292,124 +271,6 @@ static void attempts_go_in_order_and_fence(void **state)
     assert_reason(fixture_create(fixture, "run"), BUDGET_REASON_CREATED);
 }
 
-static void a_token_unused_at_its_exp_is_worth_nothing(void **state)
-{
-    ledger_fixture *fixture = *state;
-    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
-    assert_granted(fixture_authorize(fixture, "phase/lab", "used", USD));
-    fixture_pass(fixture, 899);
-    assert_granted(fixture_redeem(fixture, "used", 0, 1, 1));
-    fixture_pass(fixture, 1);
-    assert_reason(fixture_redeem(fixture, "run", 0, 1, 1), BUDGET_REASON_TOKEN_EXPIRED);
-    assert_reason(fixture_create(fixture, "run"), BUDGET_REASON_TOKEN_EXPIRED);
-    assert_granted(fixture_redeem(fixture, "used", 0, 2, 1));
-}
-
-static void a_deadline_without_proof_keeps_the_money(void **state)
-{
-    ledger_fixture *fixture = *state;
-    int64_t overdue = 0;
-    int64_t frozen = 0;
-    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
-    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
-    fixture_pass(fixture, 3599);
-    assert_int_equal(fixture_expire(fixture), 0);
-    fixture_pass(fixture, 1);
-    assert_reason(fixture_redeem(fixture, "run", 1, 1, 1), BUDGET_REASON_DEADLINE_PASSED);
-    assert_int_equal(fixture_expire(fixture), 1);
-    assert_int_equal(fixture_expire(fixture), 0);
-    assert_int_equal(fixture_find(fixture, "run").rule.state, BUDGET_STATE_EXPIRED_UNCONFIRMED);
-    check(fixture, "phase", USD, 0);
-    assert_ok(budget_ledger_attention(fixture->ledger, &overdue, &frozen, &fixture->error),
-              &fixture->error);
-    assert_int_equal(overdue, 1);
-    assert_granted(fixture_prove(fixture, "run", "pod-1"));
-    check(fixture, "phase", USD, 0);
-    assert_granted(fixture_actual(fixture, "run", USD / 4));
-    check(fixture, "phase", 0, USD / 4);
-}
-
-/* Vendor local costs nothing and gets no bill: its deadline ends it, and what it held is free. */
-static void a_local_run_ends_at_its_deadline(void **state)
-{
-    ledger_fixture *fixture = *state;
-    budget_answer answer;
-    char payload[BUDGET_CLAIMS_JSON_BYTES];
-    budget_authorization claim = fixture_claim(fixture, "phase/lab", "mine", USD);
-    (void)snprintf(claim.claims.vendor, sizeof claim.claims.vendor, "local");
-    (void)snprintf(claim.claims.machine_id, sizeof claim.claims.machine_id, "%032d", 1);
-    claim.claims.max_usd_micro = 0;
-    fixture_begin(fixture);
-    assert_ok(
-        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
-        &fixture->error);
-    fixture_commit(fixture);
-    assert_granted(answer);
-    assert_granted(fixture_redeem(fixture, "mine", 0, 1, 1));
-    fixture_pass(fixture, 3599);
-    assert_int_equal(fixture_expire(fixture), 0);
-    assert_int_equal(fixture_find(fixture, "mine").rule.state, BUDGET_STATE_CREATED);
-    fixture_pass(fixture, 1);
-    assert_int_equal(fixture_expire(fixture), 0); /* nobody is alarmed */
-    const budget_reservation found = fixture_find(fixture, "mine");
-    assert_int_equal(found.rule.state, BUDGET_STATE_POSTED);
-    assert_int_equal(found.rule.posted, 0);
-    assert_int_equal(found.rule.held, 0);
-    assert_int_equal(found.entry.terminated_at, fixture->clock.wall_ms / 1000);
-    check(fixture, "phase", 0, 0);
-}
-
-static void clock_jumps_neither_expire_nor_revive(void **state)
-{
-    ledger_fixture *fixture = *state;
-    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
-    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
-    fixture->clock.wall_ms += INT64_C(10) * 86400 * 1000; /* forward: lives on */
-    assert_int_equal(fixture_expire(fixture), 0);
-    assert_granted(fixture_redeem(fixture, "run", 1, 1, 1));
-    fixture_reopen(fixture);
-    assert_int_equal(fixture_expire(fixture), 0);
-    fixture->clock.wall_ms -= INT64_C(20) * 86400 * 1000; /* back: dies in time */
-    fixture->clock.boot_ms += INT64_C(3600) * 1000;
-    assert_reason(fixture_redeem(fixture, "run", 0, 2, 1), BUDGET_REASON_DEADLINE_PASSED);
-    assert_int_equal(fixture_expire(fixture), 1);
-    (void)snprintf(fixture->clock.boot_id, sizeof fixture->clock.boot_id, "second-boot");
-    fixture->clock.boot_ms = 10;
-    fixture_reopen(fixture);
-    assert_reason(fixture_redeem(fixture, "run", 0, 2, 1), BUDGET_REASON_DEADLINE_PASSED);
-}
-
-static void a_repaired_clock_keeps_the_time_that_was_left(void **state)
-{
-    ledger_fixture *fixture = *state;
-    budget_answer answer;
-    int64_t wall_ms = 0;
-    int64_t skew_ms = 0;
-    assert_granted(fixture_authorize(fixture, "phase/lab", "run", USD));
-    assert_granted(fixture_redeem(fixture, "run", 0, 1, 1));
-    const int64_t deadline_s = fixture_find(fixture, "run").entry.deadline;
-    const int64_t jump_ms = INT64_C(7200) * 1000;
-    fixture->clock.wall_ms += jump_ms;
-    assert_ok(
-        budget_ledger_now(fixture->ledger, &fixture->clock, &wall_ms, &skew_ms, &fixture->error),
-        &fixture->error);
-    assert_int_equal(skew_ms, jump_ms);
-    fixture_begin(fixture);
-    assert_ok(budget_ledger_clock_repair(fixture->ledger, NULL, &answer, &fixture->error),
-              &fixture->error);
-    fixture_commit(fixture);
-    fixture_reopen(fixture);
-    assert_ok(
-        budget_ledger_now(fixture->ledger, &fixture->clock, &wall_ms, &skew_ms, &fixture->error),
-        &fixture->error);
-    assert_int_equal(skew_ms, 0);
-    assert_int_equal(fixture_find(fixture, "run").entry.deadline, deadline_s + jump_ms / 1000);
-    fixture_pass(fixture, 3599);
-    assert_int_equal(fixture_expire(fixture), 0);
-    fixture_pass(fixture, 1);
-    assert_int_equal(fixture_expire(fixture), 1);
-}
-
 static void a_second_service_is_refused(void **state)
 {
     ledger_fixture *fixture = *state;
@@ -482,17 +343,11 @@ int main(void)
         LEDGER_TEST(money_returns_after_proof_and_cost),
         LEDGER_TEST(a_partial_cost_gives_nothing_back),
         LEDGER_TEST(a_ledger_of_another_version_is_refused),
-        LEDGER_TEST(evidence_from_before_the_start_proves_nothing),
         LEDGER_TEST(nothing_comes_back_for_a_cost_of_nothing_while_it_runs),
         LEDGER_TEST(an_overrun_freezes_until_acknowledged),
         LEDGER_TEST(a_redeemed_token_cannot_be_voided),
         LEDGER_TEST(a_label_with_an_instance_cannot_be_voided),
         LEDGER_TEST(attempts_go_in_order_and_fence),
-        LEDGER_TEST(a_token_unused_at_its_exp_is_worth_nothing),
-        LEDGER_TEST(a_deadline_without_proof_keeps_the_money),
-        LEDGER_TEST(a_local_run_ends_at_its_deadline),
-        LEDGER_TEST(clock_jumps_neither_expire_nor_revive),
-        LEDGER_TEST(a_repaired_clock_keeps_the_time_that_was_left),
         LEDGER_TEST(a_second_service_is_refused),
         LEDGER_TEST(clients_come_and_go),
         LEDGER_TEST(what_is_rolled_back_never_was),

@@ -1,0 +1,174 @@
+/* budget/reconcile.h: what comes back of a reservation, and when. */
+#include "reconcile_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HOUR = 3600, SETTLING_S = 48 * HOUR };
+
+/* A credit of more than the run cost gives back what it cost, and calls a person. */
+static void a_credit_never_raises_the_cap(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    budget_answer answer;
+    make_run(fixture, "a", -1);
+    make_run(fixture, "b", 2 * USD);
+    const char *bill = "label,usd,line_id\na,-500.00,1\na,1.00,2\n";
+    for (int again = 0; again < 2; again++) { /* and it is not forgotten */
+        const budget_reconciled result = reconcile(fixture, bill, &found);
+        expect_counts(&result, 0, 1, 0, 1, 0);
+        assert_int_equal(result.frozen, again == 0);
+        assert_string_equal(found.findings[0].label, "a");
+        check_phase(fixture, 2 * USD, 2 * USD); /* a has ended, at a cost that is not final */
+        assert_true(fixture_balance(fixture, "phase").frozen);
+    }
+    const budget_reservation credited = fixture_find(fixture, "a");
+    assert_int_equal(credited.rule.posted, 0);
+    assert_int_equal(credited.rule.total, -499 * USD);
+    assert_reason(fixture_authorize(fixture, "phase", "c", 1), BUDGET_REASON_ACCOUNT_FROZEN);
+    fixture_begin(fixture);
+    assert_ok(budget_ledger_acknowledge(fixture->ledger, NULL, "phase", &answer, &fixture->error),
+              &fixture->error);
+    fixture_commit(fixture);
+    assert_reason(fixture_authorize(fixture, "phase", "c", 46 * USD + 1), BUDGET_REASON_EXCEEDED);
+    assert_granted(fixture_actual(fixture, "a", 0)); /* a person: that was all */
+    check_phase(fixture, 2 * USD, 0);
+    assert_reason(fixture_authorize(fixture, "phase", "d", 48 * USD + 1), BUDGET_REASON_EXCEEDED);
+    assert_granted(fixture_authorize(fixture, "phase", "e", 48 * USD));
+}
+
+static void a_credit_is_kept_by_record_actual_too(void **state)
+{
+    ledger_fixture *fixture = *state;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 9 * USD));
+    assert_granted(fixture_create(fixture, "a"));
+    assert_granted(fixture_line(fixture, "a", USD, "1"));
+    const budget_answer answer = fixture_line(fixture, "a", -500 * USD, "2");
+    assert_granted(answer);
+    assert_non_null(strstr(answer.message, "a was credited 499.00 USD more than it cost"));
+    check_phase(fixture, 0, 9 * USD);
+    assert_granted(fixture_line(fixture, "a", 500 * USD, "3"));
+    check_phase(fixture, USD, 8 * USD); /* the credit counts against what is billed later */
+}
+
+/* A bill of a part, and then the rest of it: at no time is there room for more than the cap. */
+static void a_partial_bill_releases_nothing(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    assert_granted(fixture_authorize(fixture, "phase", "a", 50 * USD));
+    assert_granted(fixture_create(fixture, "a"));
+    assert_granted(fixture_attach(fixture, "a", "pod-a"));
+    assert_granted(fixture_prove(fixture, "a", "pod-a"));
+    budget_reconciled result =
+        reconcile(fixture, "instance_id,usd,line_id\npod-a,0.69,1\n", &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    check_phase(fixture, 690000, 50 * USD - 690000);
+    assert_int_equal(fixture_find(fixture, "a").rule.state, BUDGET_STATE_TERMINATED_UNBILLED);
+    assert_reason(fixture_authorize(fixture, "phase", "b", 1), BUDGET_REASON_EXCEEDED);
+    result = reconcile(fixture, "instance_id,usd,line_id\npod-a,0.69,1\npod-a,49.31,2\n", &found);
+    expect_counts(&result, 1, 0, 0, 0, 0);
+    check_phase(fixture, 50 * USD, 0);
+}
+
+/* The rest returns by a bill that goes so far beyond the end as the vendor's settling time. */
+static void a_settled_bill_releases_the_rest(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    const char *bill = "label,usd,line_id\na,0.69,1\n";
+    const int64_t end_s = fixture->clock.wall_ms / 1000;
+    make_run(fixture, "a", -1);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 690000, 1310000);
+    (void)reconcile_until(fixture, bill, &found, end_s + 3 * SETTLING_S); /* before it is so late */
+    fixture_pass(fixture, SETTLING_S - 1);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 690000, 1310000);
+    fixture_pass(fixture, 1);
+    (void)reconcile_until(fixture, bill, &found, end_s + SETTLING_S - 1); /* not far enough */
+    (void)reconcile(fixture, "label,usd,line_id\n", &found);              /* does not show it */
+    (void)reconcile(fixture, "label,usd,line_id\na,0.70,1\n", &found);    /* does not agree */
+    check_phase(fixture, 690000, 1310000);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 690000, 0);
+    assert_int_equal(fixture_find(fixture, "a").rule.state, BUDGET_STATE_POSTED);
+    (void)reconcile(fixture, "label,usd,line_id\na,0.01,2\n", &found); /* late, and still a fact */
+    check_phase(fixture, 700000, 0);
+}
+
+/* Or by a bill whose periods reach the proven end. */
+static void a_bill_to_the_end_releases_the_rest(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    char bill[256];
+    make_run(fixture, "a", -1);
+    const int64_t end_s = fixture->clock.wall_ms / 1000;
+    const struct {
+        int64_t until_s;
+        const char *usd;
+        const char *instance;
+        int64_t reserved;
+    } bills[] = {
+        {end_s - 1, "0.5", "pod-a", 1500000},     /* not until the end */
+        {end_s, "0.4", "pod-b", 1100000},         /* of another instance */
+        {end_s + HOUR, "-0.1", "pod-a", 1200000}, /* a credit bills no time */
+        {end_s + 61, "0.1", "pod-a", 1100000},    /* a period that goes on may still grow */
+        {end_s, "0.1", "pod-a", 0},
+    };
+    fixture_pass(fixture, 60);
+    for (size_t i = 0; i < sizeof bills / sizeof bills[0]; i++) {
+        (void)snprintf(bill, sizeof bill, "label,instance_id,usd,line_id,until\na,%s,%s,%zu,%lld\n",
+                       bills[i].instance, bills[i].usd, i, (long long)bills[i].until_s);
+        (void)reconcile(fixture, bill, &found);
+        assert_int_equal(found.count, 0);
+        assert_int_equal(fixture_balance(fixture, "phase").reserved_usd_micro, bills[i].reserved);
+    }
+}
+
+/* Each of two instances must be billed until then. */
+static void every_instance_is_billed_to_the_end(void **state)
+{
+    ledger_fixture *fixture = *state;
+    findings_seen found;
+    budget_answer answer;
+    char payload[BUDGET_CLAIMS_JSON_BYTES];
+    char bill[256];
+    budget_authorization claim = fixture_claim(fixture, "phase", "two", 9 * USD);
+    claim.claims.instances = 2;
+    fixture_begin(fixture);
+    assert_ok(
+        budget_ledger_authorize(fixture->ledger, NULL, &claim, payload, &answer, &fixture->error),
+        &fixture->error);
+    fixture_commit(fixture);
+    assert_granted(fixture_create(fixture, "two"));
+    assert_granted(fixture_attach(fixture, "two", "pod-1"));
+    assert_granted(fixture_attach(fixture, "two", "pod-2"));
+    assert_granted(fixture_attest(fixture, "two"));
+    const long long end_s = fixture->clock.wall_ms / 1000;
+    (void)snprintf(bill, sizeof bill,
+                   "label,instance_id,usd,line_id,until\ntwo,pod-1,1,1,%lld\ntwo,,1,2,%lld\n",
+                   end_s, end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 2 * USD, 7 * USD);
+    (void)snprintf(bill, sizeof bill,
+                   "instance_id,usd,line_id,until\npod-1,1,1,%lld\npod-2,1,3,%lld\n", end_s, end_s);
+    (void)reconcile(fixture, bill, &found);
+    check_phase(fixture, 3 * USD, 0);
+}
+
+int main(void)
+{
+#define LEDGER_TEST(name) cmocka_unit_test_setup_teardown(name, reconcile_make, reconcile_take_down)
+    const struct CMUnitTest tests[] = {
+        LEDGER_TEST(a_credit_never_raises_the_cap),
+        LEDGER_TEST(a_credit_is_kept_by_record_actual_too),
+        LEDGER_TEST(a_partial_bill_releases_nothing),
+        LEDGER_TEST(a_settled_bill_releases_the_rest),
+        LEDGER_TEST(a_bill_to_the_end_releases_the_rest),
+        LEDGER_TEST(every_instance_is_billed_to_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
