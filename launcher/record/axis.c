@@ -1,10 +1,11 @@
-/* Draws the axes and the frame that all charts share. Called by chart_curves.c, chart_times.c and
+/* Axes, and the frame that all charts share. Called by figure.c, bars.c, chart_times.c and
  * flight_timeline.c. */
 #include <math.h>
+#include <stdio.h>
 
 #include "record/chart.h"
 
-enum { TICKS_MAX = 64, MARGIN_BELOW = 46, MARGIN_RIGHT = 14 };
+enum { MARGIN_BELOW = 46, MARGIN_RIGHT = 14 };
 
 static double round_tick(double wanted)
 {
@@ -67,55 +68,77 @@ launch_axis launch_axis_log(double low, double high)
     };
 }
 
+/* "120k" for 120 000, so that labels stay short. */
+static void label_of(const launch_axis *axis, double value, launch_tick *tick)
+{
+    const bool thousands = axis->high >= 10000 && axis->tick >= 100;
+    tick->value = value;
+    if (axis->logarithmic) {
+        (void)snprintf(tick->label, sizeof tick->label, "%g", value);
+    } else if (thousands) {
+        (void)snprintf(tick->label, sizeof tick->label, value > 0 ? "%gk" : "%g", value / 1000);
+    } else {
+        (void)snprintf(tick->label, sizeof tick->label, "%.*f", axis->decimals, value + 0.0);
+    }
+}
+
+/* Tick i of an axis without marks; i may be below 0. */
+static double tick_value(const launch_axis *axis, int i)
+{
+    return axis->logarithmic ? log_tick(i) : i * axis->tick;
+}
+
+int launch_axis_ticks(const launch_axis *axis, launch_tick ticks[LAUNCH_TICKS_MAX])
+{
+    int count = 0;
+    const double margin = axis->tick * 1e-9;
+    const int first = axis->logarithmic ? LOG_TICK_COUNT * (int)floor(axis->low)
+                                        : (int)ceil(axis->low / axis->tick - 1e-9);
+    for (int i = 0; i < axis->mark_count && count < LAUNCH_TICKS_MAX; i++) {
+        label_of(axis, axis->marks[i], &ticks[count++]);
+    }
+    for (int i = first; axis->mark_count == 0 && count < LAUNCH_TICKS_MAX; i++) {
+        const double value = tick_value(axis, i);
+        const double at = axis->logarithmic ? log10(value) : value;
+        if (at > axis->high + margin) {
+            break;
+        }
+        if (at >= axis->low - margin) {
+            label_of(axis, value, &ticks[count++]);
+        }
+    }
+    return count;
+}
+
+/* The share of the axis below a value. */
+static double share_below(const launch_axis *axis, double value)
+{
+    const double at = axis->logarithmic ? log10(value) : value;
+    return (at - axis->low) / (axis->high - axis->low);
+}
+
 double launch_plot_x(const launch_plot *plot, double value)
 {
-    return plot->left + (value - plot->x.low) / (plot->x.high - plot->x.low) * plot->width;
+    return plot->left + share_below(&plot->x, value) * plot->width;
 }
 
 double launch_plot_y(const launch_plot *plot, double value)
 {
-    return plot->top + plot->height -
-           (value - plot->y.low) / (plot->y.high - plot->y.low) * plot->height;
-}
-
-/* "120k" for 120 000, so that labels stay short. */
-static void put_tick(launch_text *text, const launch_axis *axis, double value)
-{
-    if (axis->high >= 10000 && axis->tick >= 100) {
-        launch_text_printf(text, value > 0 ? "%gk" : "%g", value / 1000);
-    } else {
-        launch_text_printf(text, "%.*f", axis->decimals, value + 0.0);
-    }
-}
-
-static void put_x_tick(launch_text *text, const launch_plot *plot, double value)
-{
-    /* a tick at the right end would reach out of the drawing */
-    const double x = launch_plot_x(plot, value);
-    const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
-    launch_text_printf(text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
-                       at_end ? plot->left + plot->width + MARGIN_RIGHT : x,
-                       plot->top + plot->height + 18, at_end ? "end" : "middle");
+    return plot->top + plot->height - share_below(&plot->y, value) * plot->height;
 }
 
 static void put_x_ticks(launch_text *text, const launch_plot *plot)
 {
-    for (int i = 0; i < plot->x_tick_count; i++) {
-        put_x_tick(text, plot, log10(plot->x_ticks[i]));
-        launch_text_printf(text, "%g</text>", plot->x_ticks[i]);
-    }
-    if (plot->x.logarithmic) {
-        return;
-    }
-    const double first = ceil(plot->x.low / plot->x.tick - 1e-9);
-    for (int i = 0; i < TICKS_MAX; i++) {
-        const double value = (first + i) * plot->x.tick;
-        if (value > plot->x.high + 1e-9 * plot->x.tick) {
-            break;
-        }
-        put_x_tick(text, plot, value);
-        put_tick(text, &plot->x, value);
-        launch_text_put(text, "</text>");
+    launch_tick ticks[LAUNCH_TICKS_MAX];
+    const int count = launch_axis_ticks(&plot->x, ticks);
+    for (int i = 0; i < count; i++) {
+        /* a tick at the right end would reach out of the drawing */
+        const double x = launch_plot_x(plot, ticks[i].value);
+        const bool at_end = x > plot->left + plot->width - MARGIN_RIGHT;
+        launch_text_printf(
+            text, "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>",
+            at_end ? plot->left + plot->width + MARGIN_RIGHT : x, plot->top + plot->height + 18,
+            at_end ? "end" : "middle", ticks[i].label);
     }
 }
 
@@ -126,44 +149,19 @@ static void put_x_label(launch_text *text, const launch_plot *plot)
         plot->left + plot->width / 2, plot->top + plot->height + 38, plot->x_label);
 }
 
-/* Draws a horizontal line at this height, and the beginning of its label. */
-static void put_y_line(launch_text *text, const launch_plot *plot, double value, bool is_axis)
-{
-    const double y = launch_plot_y(plot, value);
-    launch_text_printf(text,
-                       "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                       "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
-                       is_axis ? "axis" : "grid", plot->left, plot->left + plot->width, y, y,
-                       plot->left - 8, y + 4);
-}
-
-static void put_log_ticks(launch_text *text, const launch_plot *plot)
-{
-    int i = LOG_TICK_COUNT * (int)floor(plot->y.low);
-    while (log10(log_tick(i)) < plot->y.low - 1e-9) {
-        i++;
-    }
-    for (int n = 0; n < TICKS_MAX && log10(log_tick(i)) <= plot->y.high + 1e-9; n++, i++) {
-        put_y_line(text, plot, log10(log_tick(i)), n == 0);
-        launch_text_printf(text, "%g</text>", log_tick(i));
-    }
-}
-
+/* Horizontal lines with their labels. */
 static void put_y_ticks(launch_text *text, const launch_plot *plot)
 {
-    const double first = ceil(plot->y.low / plot->y.tick - 1e-9);
-    if (plot->y.logarithmic) {
-        put_log_ticks(text, plot);
-        return;
-    }
-    for (int i = 0; i < TICKS_MAX; i++) {
-        const double value = (first + i) * plot->y.tick;
-        if (value > plot->y.high + 1e-9 * plot->y.tick) {
-            break;
-        }
-        put_y_line(text, plot, value, i == 0);
-        put_tick(text, &plot->y, value);
-        launch_text_put(text, "</text>");
+    launch_tick ticks[LAUNCH_TICKS_MAX];
+    const int count = launch_axis_ticks(&plot->y, ticks);
+    for (int i = 0; i < count; i++) {
+        const double y = launch_plot_y(plot, ticks[i].value);
+        launch_text_printf(text,
+                           "<line class=\"%s\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                           "<text class=\"tick\" x=\"%.1f\" y=\"%.1f\" "
+                           "text-anchor=\"end\">%s</text>",
+                           i == 0 ? "axis" : "grid", plot->left, plot->left + plot->width, y, y,
+                           plot->left - 8, y + 4, ticks[i].label);
     }
 }
 

@@ -1,18 +1,27 @@
-/* Charts as inline SVG: axes with round numbers, and the report's four drawings. Colours come from
- * the page's style sheet, by class. Pure. */
+/* What charts have in common: axes with round numbers, and the frame as inline SVG. Colours come
+ * from the page's style sheet, by class. Pure. */
 #ifndef LAUNCH_CHART_H
 #define LAUNCH_CHART_H
 
 #include "record/run.h"
 #include "record/text.h"
 
+enum { LAUNCH_TICKS_MAX = 64, LAUNCH_AXIS_MARKS_MAX = 16 };
+
 typedef struct launch_axis {
     double low;
     double high;
     double tick; /* between two ticks: 1, 2 or 5 times a power of ten */
     int decimals;
-    bool logarithmic; /* the values are logarithms to base 10; ticks at 1, 2 and 5 times a power */
+    bool logarithmic; /* low and high are logarithms to base 10; ticks at 1, 2, 5 times a power */
+    int mark_count;   /* if not 0, the ticks are these instead */
+    double marks[LAUNCH_AXIS_MARKS_MAX];
 } launch_axis;
+
+typedef struct launch_tick {
+    double value;
+    char label[24];
+} launch_tick;
 
 /* An axis from low to high in about tick_count steps. With `round` its ends are ticks too. If the
  * ends make no range (equal, falling, not finite), the range is 1. */
@@ -24,6 +33,9 @@ launch_axis launch_axis_count(double high, int tick_count);
 /* A logarithmic axis of values above 0. It ends at 1, 2 or 5 times a power of ten. */
 launch_axis launch_axis_log(double low, double high);
 
+/* The ticks of the axis, from below. Returns how many. */
+int launch_axis_ticks(const launch_axis *axis, launch_tick ticks[LAUNCH_TICKS_MAX]);
+
 /* A drawing area with its axes. Lengths are in SVG units; the page scales the whole. */
 typedef struct launch_plot {
     double left;
@@ -32,8 +44,6 @@ typedef struct launch_plot {
     double height;
     launch_axis x;
     launch_axis y;
-    const double *x_ticks; /* (x_tick_count): where the ticks of a logarithmic x axis are */
-    int x_tick_count;
     const char *x_label; /* plain text, ours: not escaped */
     const char *y_label;
     const char *title; /* for screen readers */
@@ -46,7 +56,7 @@ enum {
     LAUNCH_CHART_COLUMNS_MAX = 240,
 };
 
-/* Where a value lies, in SVG units. */
+/* Where a value lies, in SVG units. On a logarithmic axis, too, this is the value itself. */
 double launch_plot_x(const launch_plot *plot, double value);
 double launch_plot_y(const launch_plot *plot, double value);
 
@@ -57,16 +67,8 @@ void launch_plot_end(launch_text *text);
 /* The x axis alone, with ticks and label, for a drawing that opens its own svg element. */
 void launch_plot_x_axis(launch_text *text, const launch_plot *plot);
 
-/* Up to how many ranks the ideal line goes: as many as were measured, or as there are CPUs. 0 if
- * one rank was not measured. */
-int launch_chart_ideal_ranks(const launch_run *run);
-
-/* The report's drawings. If there is nothing to draw, each puts a sentence instead. */
-void launch_chart_loss(launch_text *text, const launch_run *run, bool logarithmic);
-/* The share of held-out sentences that are corrected exactly. Puts nothing without --eval-every. */
-void launch_chart_accuracy(launch_text *text, const launch_run *run);
-void launch_chart_scaling(launch_text *text, const launch_run *run);
-void launch_chart_breakdown(launch_text *text, const launch_run *run);
+/* The parts of the slowest rank's step over the whole run, as areas. A sentence if no step was
+ * finished. */
 void launch_chart_step_times(launch_text *text, const launch_run *run);
 
 #endif

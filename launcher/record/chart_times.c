@@ -1,78 +1,9 @@
-/* Draws where the milliseconds went: by rank, and over the run. Called by report.c. */
+/* Draws where the milliseconds went over the run, as areas. Called by report.c. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/percentile.h"
 #include "record/chart.h"
-
-enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38 };
-
-static const double LABEL_WIDTH_MIN = 56; /* a bar narrower than this has no label inside */
-
-static void put_bar(launch_text *text, const launch_plot *plot, int row, const char *name,
-                    const launch_breakdown *from)
-{
-    const double y = plot->top + row * ROW_HEIGHT + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
-    double done_ms = 0;
-    launch_text_printf(text, "<text class=\"row\" x=\"4\" y=\"%.1f\">%s</text>", y + 18, name);
-    for (int p = 0; p < LAUNCH_PARTS; p++) {
-        const double ms = from->part_ms[p];
-        const double x = launch_plot_x(plot, done_ms);
-        const double width = launch_plot_x(plot, done_ms + ms) - x;
-        launch_text_printf(text,
-                           "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\">"
-                           "<title>%s: %s %.3f ms, %.1f %%</title></rect>",
-                           launch_part_key(p), x, y, width, BAR_HEIGHT, name, launch_part_name(p),
-                           ms, launch_share_percent(ms, from->step_ms));
-        if (width >= LABEL_WIDTH_MIN) {
-            launch_text_printf(text,
-                               "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\" "
-                               "text-anchor=\"middle\">%.2f ms</text>",
-                               x + width / 2, y + 18, ms);
-        }
-        done_ms += ms;
-    }
-    launch_text_printf(text, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.2f ms</text>",
-                       launch_plot_x(plot, from->step_ms) + 8, y + 18, from->step_ms);
-}
-
-void launch_chart_breakdown(launch_text *text, const launch_run *run)
-{
-    const launch_breakdown *ranks = run->summary->ranks;
-    const int all = (int)run->job->job.world_size;
-    const int shown = all < LAUNCH_CHART_RANKS_MAX ? all : LAUNCH_CHART_RANKS_MAX;
-    double longest_ms = run->summary->slowest.step_ms;
-    for (int r = 0; r < shown; r++) {
-        longest_ms = fmax(longest_ms, ranks[r].step_ms);
-    }
-    if (run->summary->steps_done == 0 || !(longest_ms > 0)) {
-        launch_text_put(text, "<p class=\"none\">No step was finished by every rank.</p>\n");
-        return;
-    }
-    const launch_plot plot = {
-        .left = 66,
-        .top = 4,
-        .width = LAUNCH_CHART_WIDTH - 66 - 90,
-        .height = (shown + 1) * (double)ROW_HEIGHT,
-        .x = launch_axis_make(0, longest_ms, 8, false),
-        .y = {.low = 0, .high = 1, .tick = 2},
-    };
-    launch_text_printf(text,
-                       "<svg class=\"chart\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
-                       "aria-label=\"Mean step time by rank, in parts\">",
-                       LAUNCH_CHART_WIDTH, plot.top + plot.height + 6);
-    put_bar(text, &plot, 0, "slowest", &run->summary->slowest);
-    for (int r = 0; r < shown; r++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "rank %d", r);
-        put_bar(text, &plot, r + 1, name, &ranks[r]);
-    }
-    launch_plot_end(text);
-    if (shown < all) {
-        launch_text_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n", shown, all);
-    }
-}
 
 /* The parts of one stretch of steps, stacked: the last top is the whole. */
 static void column_of(const launch_run *run, size_t first, size_t end, double tops[LAUNCH_PARTS])

@@ -1,81 +1,203 @@
-/* Draws a figure as SVG, and writes gnuplot's script and data for the same. The record of an
- * inference run has its scaling curve drawn so. */
+/* Draws a figure as SVG, and writes gnuplot's data and script for the same. Called by report.c and
+ * inference_report.c for the page, by plots.c and inference.c for the PNG. */
 #include "record/figure.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "record/chart.h"
+#include "record/report.h"
 
-static const double MARGIN = 1.25; /* of the axes, as a factor beyond the outermost points */
+/* A stroke's name in the style sheet, and how gnuplot draws it. */
+static const struct {
+    const char *class;
+    const char *gnuplot;
+    const char *transparency; /* before gnuplot's rrggbb */
+} strokes[LAUNCH_STROKE_COUNT] = {
+    [LAUNCH_STROKE_POINTS] = {"solid", "linespoints pointtype 7 pointsize 1.6 linewidth 3", ""},
+    [LAUNCH_STROKE_LINE] = {"solid", "lines linewidth 3", ""},
+    [LAUNCH_STROKE_FAINT] = {"faint", "lines linewidth 1", "99"},
+    [LAUNCH_STROKE_DASHED] = {"dash", "lines dashtype 2 linewidth 2", ""},
+    [LAUNCH_STROKE_BAR] = {"part", "boxxyerror", ""},
+};
 
-typedef struct range {
-    double low;
-    double high;
-} range;
+enum { BAR_HEIGHT = 26, ROW_HEIGHT = 38 };
 
-static range y_range(const launch_figure *figure)
+static const double ROW_ROOM = 1.11;       /* the x axis ends at the longest row times this */
+static const double INSIDE_WIDTH_MIN = 70; /* a part narrower than this has no label inside */
+
+launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label)
 {
-    range found = {.low = INFINITY, .high = -INFINITY};
+    launch_figure *figure = calloc(1, sizeof *figure);
+    if (figure != NULL) {
+        figure->title = title;
+        figure->x_label = x_label;
+        figure->y_label = y_label;
+    }
+    return figure;
+}
+
+launch_series *launch_figure_add(launch_figure *figure, const char *name, const char *colour,
+                                 launch_stroke stroke)
+{
+    launch_series *series = &figure->series[figure->series_count++];
+    series->name = name;
+    series->colour = colour;
+    series->stroke = stroke;
+    return series;
+}
+
+launch_point *launch_series_add(launch_series *series, double x, double y)
+{
+    static launch_point beyond;
+    if (!isfinite(y) || series->point_count == LAUNCH_FIGURE_POINTS_MAX) {
+        return &beyond;
+    }
+    launch_point *point = &series->points[series->point_count++];
+    *point = (launch_point){.x = x, .y = y, .low = y, .high = y};
+    return point;
+}
+
+void launch_figure_add_row(launch_figure *figure, const char *name, const double *parts_ms)
+{
+    const int row = figure->row_count++;
+    double done_ms = 0;
+    (void)snprintf(figure->rows[row], sizeof figure->rows[row], "%s", name);
     for (int s = 0; s < figure->series_count; s++) {
-        for (int i = 0; i < figure->point_count; i++) {
-            const double y = figure->series[s].y[i];
-            if (isfinite(y) && y > 0) {
-                found.low = fmin(found.low, y);
-                found.high = fmax(found.high, y);
-            }
+        if (parts_ms[s] > 0) {
+            launch_point *point = launch_series_add(&figure->series[s], row, parts_ms[s]);
+            point->low = done_ms;
+            done_ms += parts_ms[s];
+            point->high = done_ms;
         }
     }
-    return found;
+    if (done_ms * ROW_ROOM > figure->x.high) {
+        figure->x = launch_axis_make(0, done_ms * ROW_ROOM, 8, false);
+    }
 }
 
-bool launch_figure_has_points(const launch_figure *figure)
+bool launch_figure_range(const launch_figure *figure, double *low, double *high)
 {
-    return isfinite(y_range(figure).low);
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (int s = 0; s < figure->series_count; s++) {
+        const launch_series *series = &figure->series[s];
+        for (int i = 0; i < series->point_count; i++) {
+            *low = fmin(*low, series->points[i].low);
+            *high = fmax(*high, series->points[i].high);
+        }
+    }
+    return *low <= *high;
 }
 
-static void put_key(launch_text *text, const launch_figure *figure)
+/* One point makes no line. */
+static bool has_circles(const launch_series *series)
 {
+    return series->stroke == LAUNCH_STROKE_POINTS ||
+           (series->stroke != LAUNCH_STROKE_BAR && series->point_count == 1);
+}
+
+void launch_figure_key(launch_text *text, const launch_figure *figure)
+{
+    if (figure == NULL) {
+        text->failed = true;
+        return;
+    }
     launch_text_put(text, "<ul class=\"key\">");
     for (int s = 0; s < figure->series_count; s++) {
         const launch_series *series = &figure->series[s];
-        launch_text_printf(text, "<li><i class=\"%s %s\"></i>%s</li>",
-                           series->dashed ? "dash" : "solid", series->class, series->name);
+        if (series->name != NULL && series->point_count > 0) {
+            launch_text_printf(text, "<li style=\"--of:var(--%s)\"><i class=\"%s\"></i>%s</li>",
+                               series->colour, strokes[series->stroke].class, series->name);
+        }
     }
     launch_text_put(text, "</ul>\n");
 }
 
-static void put_series(launch_text *text, const launch_plot *plot, const launch_figure *figure,
-                       const launch_series *series)
+static void put_line(launch_text *text, const launch_plot *plot, const launch_series *series)
 {
-    launch_text_printf(text, "<polyline class=\"curve %s %s\" points=\"", series->class,
-                       series->dashed ? "dashed" : "plain");
-    for (int i = 0; i < figure->point_count; i++) {
-        if (isfinite(series->y[i])) {
-            launch_text_printf(text, "%.1f,%.1f ", launch_plot_x(plot, log10(figure->x[i])),
-                               launch_plot_y(plot, log10(series->y[i])));
-        }
+    launch_text_printf(text, "<polyline class=\"curve %s\" style=\"--of:var(--%s)\" points=\"",
+                       strokes[series->stroke].class, series->colour);
+    for (int i = 0; i < series->point_count; i++) {
+        launch_text_printf(text, "%.1f,%.1f ", launch_plot_x(plot, series->points[i].x),
+                           launch_plot_y(plot, series->points[i].y));
     }
     launch_text_put(text, "\"/>");
-    for (int i = 0; i < figure->point_count && !series->dashed; i++) {
-        if (isfinite(series->y[i])) {
-            launch_text_printf(text,
-                               "<circle class=\"curve-point %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\">"
-                               "<title>%s: %g at %g</title></circle>",
-                               series->class, launch_plot_x(plot, log10(figure->x[i])),
-                               launch_plot_y(plot, log10(series->y[i])), series->name, series->y[i],
-                               figure->x[i]);
+}
+
+static void put_title(launch_text *text, const launch_point *point)
+{
+    if (point->hint[0] != '\0') {
+        launch_text_printf(text, "<title>%s</title>", point->hint);
+    }
+}
+
+/* Invisible columns that show the hints of a line without circles. */
+static void put_columns(launch_text *text, const launch_plot *plot, const launch_series *series)
+{
+    const double half = plot->width / (double)series->point_count / 2;
+    for (int i = 0; i < series->point_count && series->points[i].hint[0] != '\0'; i++) {
+        launch_text_printf(
+            text, "<rect class=\"hint\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\">",
+            launch_plot_x(plot, series->points[i].x) - half, plot->top, 2 * half, plot->height);
+        put_title(text, &series->points[i]);
+        launch_text_put(text, "</rect>");
+    }
+}
+
+/* Where a point's label lies: to the right and below, but to the left if there is no room. There a
+ * line that rises to the point leaves room above, one that falls leaves it below. */
+typedef struct label_side {
+    bool left;
+    bool above;
+} label_side;
+
+static label_side label_side_of(const launch_plot *plot, const launch_series *series, int i)
+{
+    const launch_point *point = &series->points[i];
+    const bool left = launch_plot_x(plot, point->x) > plot->left + plot->width - 140;
+    return (label_side){.left = left,
+                        .above = left && (i == 0 || series->points[i - 1].y <= point->y)};
+}
+
+static void put_circles(launch_text *text, const launch_plot *plot, const launch_series *series)
+{
+    launch_text_printf(text, "<g style=\"--of:var(--%s)\">", series->colour);
+    for (int i = 0; i < series->point_count; i++) {
+        const launch_point *point = &series->points[i];
+        const double x = launch_plot_x(plot, point->x);
+        const double y = launch_plot_y(plot, point->y);
+        launch_text_put(text, "<g>");
+        put_title(text, point);
+        if (point->low < point->high) {
+            launch_text_printf(
+                text, "<line class=\"spread\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x,
+                x, launch_plot_y(plot, point->low), launch_plot_y(plot, point->high));
+        }
+        launch_text_printf(text, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/></g>", x,
+                           y);
+        if (point->label[0] != '\0') {
+            const label_side side = label_side_of(plot, series, i);
+            launch_text_printf(
+                text, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>",
+                side.left ? x - 12 : x + 12, side.above ? y - 12 : y + 18,
+                side.left ? "end" : "start", point->label);
         }
     }
+    launch_text_put(text, "</g>");
+}
+
+/* Whether the mark's label lies to its left. */
+static bool mark_label_left(const launch_plot *plot, const launch_figure *figure)
+{
+    return launch_plot_x(plot, figure->mark_x) > plot->left + plot->width / 2;
 }
 
 static void put_mark(launch_text *text, const launch_plot *plot, const launch_figure *figure)
 {
-    if (!isfinite(figure->mark_x)) {
-        return;
-    }
-    const double x = launch_plot_x(plot, log10(figure->mark_x));
-    const bool left = x > plot->left + plot->width / 2;
+    const double x = launch_plot_x(plot, figure->mark_x);
+    const bool left = mark_label_left(plot, figure);
     launch_text_printf(text,
                        "<line class=\"divide\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                        "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
@@ -85,103 +207,274 @@ static void put_mark(launch_text *text, const launch_plot *plot, const launch_fi
     launch_text_put(text, "</text>");
 }
 
-void launch_figure_svg(launch_text *text, const launch_figure *figure)
+static launch_plot plot_of(const launch_figure *figure)
 {
-    const range y = y_range(figure);
-    if (!isfinite(y.low)) {
-        launch_text_put(text, "<p class=\"none\">Nothing was measured.</p>\n");
-        return;
-    }
-    const launch_plot plot = {
-        .left = 64,
-        .top = 34,
-        .width = LAUNCH_CHART_WIDTH - 64 - 14,
-        .height = 330,
-        .x = {.low = log10(figure->x[0] / MARGIN),
-              .high = log10(figure->x[figure->point_count - 1] * MARGIN),
-              .tick = 1,
-              .logarithmic = true},
-        .y = launch_axis_log(y.low / MARGIN, y.high * MARGIN),
-        .x_ticks = figure->x,
-        .x_tick_count = figure->point_count,
+    return (launch_plot){
+        .left = 58,
+        .top = 30,
+        .width = figure->width - 58 - 14,
+        .height = figure->height,
+        .x = figure->x,
+        .y = figure->y,
         .x_label = figure->x_label,
         .y_label = figure->y_label,
         .title = figure->title,
     };
-    put_key(text, figure);
-    launch_text_put(text, "<div class=\"scroll\">");
+}
+
+/* How long each row's bar is. */
+static void row_lengths(const launch_figure *figure, double whole_ms[LAUNCH_FIGURE_ROWS_MAX])
+{
+    memset(whole_ms, 0, LAUNCH_FIGURE_ROWS_MAX * sizeof *whole_ms);
+    for (int s = 0; s < figure->series_count; s++) {
+        for (int i = 0; i < figure->series[s].point_count; i++) {
+            const launch_point *point = &figure->series[s].points[i];
+            whole_ms[(int)point->x] += point->y;
+        }
+    }
+}
+
+static int row_decimals(const launch_figure *figure)
+{
+    return figure->x.high < 1 ? 4 : 2;
+}
+
+/* One part of all rows. */
+static void put_parts(launch_text *text, const launch_plot *plot, const launch_series *series,
+                      const double *whole_ms, int decimals)
+{
+    launch_text_printf(text, "<g style=\"--of:var(--%s)\">", series->colour);
+    for (int i = 0; i < series->point_count; i++) {
+        const launch_point *point = &series->points[i];
+        const double x = launch_plot_x(plot, point->low);
+        const double y = plot->top + point->x * ROW_HEIGHT + (ROW_HEIGHT - BAR_HEIGHT) / 2.0;
+        const double width = launch_plot_x(plot, point->high) - x;
+        launch_text_printf(text,
+                           "<rect class=\"part\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
+                           "height=\"%d\"><title>%s: %.*f ms, %.1f %%</title></rect>",
+                           x, y, width, BAR_HEIGHT, series->name, decimals + 1, point->y,
+                           launch_share_percent(point->y, whole_ms[(int)point->x]));
+        if (width >= INSIDE_WIDTH_MIN) {
+            launch_text_printf(text,
+                               "<text class=\"inside\" x=\"%.1f\" y=\"%.1f\" "
+                               "text-anchor=\"middle\">%.*f ms</text>",
+                               x + width / 2, y + 18, decimals, point->y);
+        }
+    }
+    launch_text_put(text, "</g>");
+}
+
+static void put_rows(launch_text *text, const launch_figure *figure)
+{
+    double whole_ms[LAUNCH_FIGURE_ROWS_MAX];
+    const int decimals = row_decimals(figure);
+    const launch_plot plot = {.left = 66,
+                              .top = 4,
+                              .width = figure->width - 66,
+                              .height = figure->row_count * (double)ROW_HEIGHT,
+                              .x = figure->x};
+    row_lengths(figure, whole_ms);
+    launch_text_printf(text,
+                       "<svg class=\"chart\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+                       "aria-label=\"%s\">",
+                       figure->width, plot.top + plot.height + 6, figure->title);
+    for (int s = 0; s < figure->series_count; s++) {
+        put_parts(text, &plot, &figure->series[s], whole_ms, decimals);
+    }
+    for (int r = 0; r < figure->row_count; r++) {
+        const double y = plot.top + r * ROW_HEIGHT + ROW_HEIGHT / 2.0 + 5;
+        launch_text_printf(text,
+                           "<text class=\"row\" x=\"4\" y=\"%.1f\">%s</text>"
+                           "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.*f ms</text>",
+                           y, figure->rows[r], launch_plot_x(&plot, whole_ms[r]) + 8, y, decimals,
+                           whole_ms[r]);
+    }
+    launch_plot_end(text);
+}
+
+static void put_curves(launch_text *text, const launch_figure *figure)
+{
+    const launch_plot plot = plot_of(figure);
     launch_plot_begin(text, &plot);
     for (int s = 0; s < figure->series_count; s++) {
-        put_series(text, &plot, figure, &figure->series[s]);
+        put_line(text, &plot, &figure->series[s]);
     }
-    put_mark(text, &plot, figure);
+    for (int s = 0; s < figure->series_count; s++) {
+        if (!has_circles(&figure->series[s])) {
+            put_columns(text, &plot, &figure->series[s]);
+        }
+    }
+    for (int s = 0; s < figure->series_count; s++) {
+        if (has_circles(&figure->series[s])) {
+            put_circles(text, &plot, &figure->series[s]);
+        }
+    }
+    if (figure->mark_label[0] != '\0') {
+        put_mark(text, &plot, figure);
+    }
     launch_plot_end(text);
-    launch_text_put(text, "</div>");
+}
+
+void launch_figure_svg(launch_text *text, const launch_figure *figure)
+{
+    double low = 0;
+    double high = 0;
+    if (figure == NULL) {
+        text->failed = true;
+    } else if (launch_figure_range(figure, &low, &high)) {
+        const bool scrolls = figure->width == LAUNCH_CHART_WIDTH;
+        launch_figure_key(text, figure);
+        launch_text_put(text, scrolls ? "<div class=\"scroll\">" : "");
+        if (figure->row_count > 0) {
+            put_rows(text, figure);
+        } else {
+            put_curves(text, figure);
+        }
+        launch_text_put(text, scrolls ? "</div>" : "");
+    } else if (figure->nothing != NULL) {
+        launch_text_printf(text, "<p class=\"none\">%s</p>\n", figure->nothing);
+    }
 }
 
 void launch_figure_data(launch_text *text, const launch_figure *figure)
 {
-    launch_text_printf(text, "# %s", figure->x_label);
     for (int s = 0; s < figure->series_count; s++) {
-        launch_text_printf(text, "  \"%s\"", figure->series[s].name);
-    }
-    launch_text_put(text, "\n");
-    for (int i = 0; i < figure->point_count; i++) {
-        launch_text_printf(text, "%g", figure->x[i]);
-        for (int s = 0; s < figure->series_count; s++) {
-            const double y = figure->series[s].y[i];
-            if (isfinite(y)) {
-                launch_text_printf(text, " %.6g", y);
-            } else {
-                launch_text_put(text, " nan");
+        const launch_series *series = &figure->series[s];
+        for (int i = 0; i < series->point_count; i++) {
+            const launch_point *point = &series->points[i];
+            if (i == 0) {
+                launch_text_printf(text, "# %s: %s, %s, low, high\n",
+                                   series->name != NULL ? series->name : figure->title,
+                                   figure->row_count > 0 ? "row" : figure->x_label,
+                                   figure->y_label);
             }
+            launch_text_printf(text, "%.7g %.7g %.7g %.7g%s", point->x, point->y, point->low,
+                               point->high, i + 1 < series->point_count ? "\n" : "\n\n\n");
         }
-        launch_text_put(text, "\n");
     }
 }
 
-/* Leaves out what has a meaning in a double-quoted gnuplot string. */
-static void put_words(launch_text *text, const char *words)
+/* ---- the script ---- */
+
+/* Text for a string in gnuplot's double quotes, without the characters that gnuplot interprets. */
+static void put_quoted(launch_text *text, const char *quoted)
 {
-    for (; *words != '\0'; words++) {
-        const char letter[2] = {*words, '\0'};
-        launch_text_put(text, strchr("\"\\`", *words) == NULL ? letter : "");
+    for (; *quoted != '\0'; quoted++) {
+        const char letter[2] = {*quoted, '\0'};
+        launch_text_put(text, strchr("\"\\`", *quoted) == NULL ? letter : "");
     }
+}
+
+/* The range and the ticks, which are those of the page. */
+static void put_axis(launch_text *text, const launch_axis *axis, char name, const char *label)
+{
+    launch_tick ticks[LAUNCH_TICKS_MAX];
+    const int count = launch_axis_ticks(axis, ticks);
+    const bool log = axis->logarithmic;
+    launch_text_printf(text, "set %clabel '%s' noenhanced\nset %crange [%.9g:%.9g]\nset %ctics (",
+                       name, label, name, log ? pow(10, axis->low) : axis->low,
+                       log ? pow(10, axis->high) : axis->high, name);
+    for (int i = 0; i < count; i++) {
+        launch_text_printf(text, "%s'%s' %.9g", i > 0 ? ", " : "", ticks[i].label, ticks[i].value);
+    }
+    launch_text_printf(text, ")\n");
+    if (log) {
+        launch_text_printf(text, "set logscale %c\n", name);
+    }
+}
+
+static void put_labels(launch_text *text, const launch_plot *plot, const launch_series *series)
+{
+    for (int i = 0; i < series->point_count; i++) {
+        const launch_point *point = &series->points[i];
+        if (point->label[0] != '\0') {
+            const label_side side = label_side_of(plot, series, i);
+            launch_text_printf(text, "set label '%s' at %.9g, %.9g %s offset %d,%d noenhanced\n",
+                               point->label, point->x, point->y, side.left ? "right" : "left",
+                               side.left ? -1 : 1, side.above ? 1 : -1);
+        }
+    }
+}
+
+/* The rows' names instead of a y axis, and how long they are. */
+static void put_row_names(launch_text *text, const launch_figure *figure)
+{
+    double whole_ms[LAUNCH_FIGURE_ROWS_MAX];
+    row_lengths(figure, whole_ms);
+    launch_text_printf(text, "set grid noytics xtics\nunset ylabel\nset yrange [%d.5:-0.5]\n",
+                       figure->row_count - 1);
+    for (int r = 0; r < figure->row_count; r++) {
+        launch_text_printf(text,
+                           "set ytics %s('%s' %d)\nset label '%.*f ms' at %.9g, %d offset 1,0\n",
+                           r > 0 ? "add " : "", figure->rows[r], r, row_decimals(figure),
+                           whole_ms[r], whole_ms[r], r);
+    }
+}
+
+static void put_mark_line(launch_text *text, const launch_plot *plot, const launch_figure *figure)
+{
+    const bool left = mark_label_left(plot, figure);
+    launch_text_printf(text,
+                       "set arrow from %.9g, graph 0 to %.9g, graph 1 nohead dashtype 3\n"
+                       "set label '%s' at %.9g, graph 0.96 %s offset %d,0 noenhanced\n",
+                       figure->mark_x, figure->mark_x, figure->mark_label, figure->mark_x,
+                       left ? "right" : "left", left ? -1 : 1);
+}
+
+/* The index-th series that has points. */
+static void put_plot(launch_text *text, const launch_series *series, int index,
+                     const char *data_name)
+{
+    char colour[LAUNCH_COLOUR_BYTES];
+    const launch_stroke stroke = has_circles(series) ? LAUNCH_STROKE_POINTS : series->stroke;
+    const char *name = series->name != NULL ? series->name : "";
+    launch_report_colour(series->colour, colour);
+    launch_text_put(text, index == 0 ? "plot " : ", \\\n     ");
+    if (stroke == LAUNCH_STROKE_POINTS) { /* the bars of points, below them */
+        launch_text_printf(text,
+                           "'%s' index %d using 1:2:3:4 with yerrorbars pointsize 0 linewidth 2 "
+                           "linecolor rgb '#99%s' notitle, \\\n     ",
+                           data_name, index, colour + 1);
+    }
+    launch_text_printf(text, "'%s' index %d using %s with %s linecolor rgb '#%s%s' title '%s'",
+                       data_name, index,
+                       stroke == LAUNCH_STROKE_BAR ? "3:1:3:4:($1-0.34):($1+0.34)" : "1:2",
+                       strokes[stroke].gnuplot, strokes[stroke].transparency, colour + 1, name);
 }
 
 void launch_figure_script(launch_text *text, const launch_figure *figure, const char *subtitle,
                           const char *data_name, const char *png_name)
 {
-    launch_text_printf(text, "\nset output '%s'\nset title \"%s\\n", png_name, figure->title);
-    put_words(text, subtitle);
-    launch_text_printf(
-        text,
-        "\" noenhanced\nset xlabel '%s' noenhanced\nset ylabel '%s' noenhanced\nset logscale xy\n"
-        "set key top left Left reverse samplen 3\n"
-        "set xrange [%g:%g]\nset yrange [*:*]\nset offsets 0, 0, 0, 0\nset xtics (",
-        figure->x_label, figure->y_label, figure->x[0] / MARGIN,
-        figure->x[figure->point_count - 1] * MARGIN);
-    for (int i = 0; i < figure->point_count; i++) {
-        launch_text_printf(text, "%s%g", i > 0 ? ", " : "", figure->x[i]);
+    const launch_plot plot = plot_of(figure);
+    double low = 0;
+    double high = 0;
+    int index = 0;
+    if (!launch_figure_range(figure, &low, &high)) {
+        return;
     }
-    launch_text_put(text, ")\n");
-    if (isfinite(figure->mark_x)) {
-        launch_text_printf(text,
-                           "set arrow 1 from %g, graph 0 to %g, graph 1 nohead dashtype 3 "
-                           "linecolor rgb '#5c6877'\nset label 1 '%s' at %g, graph 0.06 offset 1,0 "
-                           "noenhanced\n",
-                           figure->mark_x, figure->mark_x, figure->mark_label, figure->mark_x);
+    launch_text_printf(text,
+                       "\nunset label\nunset arrow\nunset logscale\n"
+                       "set grid ytics noxtics linetype 1 linecolor rgb '#dfe4ea'\n"
+                       "set output '%s'\nset title \"%s\\n",
+                       png_name, figure->title);
+    put_quoted(text, subtitle);
+    launch_text_put(text, "\" noenhanced\n");
+    put_axis(text, &figure->x, 'x', figure->x_label);
+    if (figure->row_count > 0) {
+        put_row_names(text, figure);
+    } else {
+        put_axis(text, &figure->y, 'y', figure->y_label);
     }
-    launch_text_put(text, "plot ");
+    if (figure->mark_label[0] != '\0') {
+        put_mark_line(text, &plot, figure);
+    }
     for (int s = 0; s < figure->series_count; s++) {
-        const launch_series *series = &figure->series[s];
-        launch_text_printf(text,
-                           "%s'%s' using 1:%d with %s linewidth 3 linecolor rgb '%s' title "
-                           "'%s'",
-                           s > 0 ? ", \\\n     " : "", data_name, s + 2,
-                           series->dashed ? "lines dashtype 2"
-                                          : "linespoints pointtype 7 pointsize 1.6",
-                           series->colour, series->name);
+        put_labels(text, &plot, &figure->series[s]);
     }
-    launch_text_put(text, "\nunset arrow\nunset label\nunset logscale\nset xtics autofreq\n");
+    for (int s = 0; s < figure->series_count; s++) {
+        if (figure->series[s].point_count > 0) {
+            put_plot(text, &figure->series[s], index++, data_name);
+        }
+    }
+    launch_text_put(text, "\n");
 }

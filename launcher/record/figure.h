@@ -1,46 +1,92 @@
-/* A line chart as plain data, which is drawn twice: as SVG for the page, and by gnuplot for a PNG.
- * Both axes are logarithmic. Pure. */
+/* Charts as plain data: curves, or times in parts as a bar for each rank. figure.c draws each of
+ * them twice from it: as SVG for the page, and as data and script of gnuplot for a PNG. Pure. */
 #ifndef LAUNCH_FIGURE_H
 #define LAUNCH_FIGURE_H
 
-#include <stdbool.h>
+#include "record/chart.h"
 
-#include "record/text.h"
+enum {
+    LAUNCH_FIGURE_SERIES_MAX = 6,
+    LAUNCH_FIGURE_POINTS_MAX = 600,
+    LAUNCH_FIGURE_ROWS_MAX = LAUNCH_CHART_RANKS_MAX + 1,
+};
 
-enum { LAUNCH_FIGURE_SERIES_MAX = 4, LAUNCH_FIGURE_POINTS_MAX = 16 };
+typedef enum launch_stroke {
+    LAUNCH_STROKE_POINTS, /* a line, and a circle at each point */
+    LAUNCH_STROKE_LINE,
+    LAUNCH_STROKE_FAINT,
+    LAUNCH_STROKE_DASHED,
+    LAUNCH_STROKE_BAR, /* a part of the rows */
+    LAUNCH_STROKE_COUNT,
+} launch_stroke;
 
-/* Points whose y is NaN are left out. */
+typedef struct launch_point {
+    double x;
+    double y;
+    double low; /* of a bar up to high; both are y if there is none */
+    double high;
+    char label[32]; /* beside the point; empty: none */
+    char hint[64];  /* on the page, under the pointer; empty: none */
+} launch_point;
+
 typedef struct launch_series {
-    const char *name;   /* ours: not escaped */
-    const char *class;  /* of the SVG elements: the page's colour */
-    const char *colour; /* the same for gnuplot: #rrggbb */
-    bool dashed;        /* a line without points */
-    double y[LAUNCH_FIGURE_POINTS_MAX];
+    const char *name;   /* in the key, ours: not escaped; NULL: not in the key */
+    const char *colour; /* of the style sheet: "accent" */
+    launch_stroke stroke;
+    int point_count;
+    launch_point points[LAUNCH_FIGURE_POINTS_MAX];
 } launch_series;
 
+/* Of 600 KB: on the heap.
+ *
+ * With rows, each series is a part of the rows' times. Its points have the row as x, the part's
+ * time in ms as y, and where it begins and ends in the bar as low and high. */
 typedef struct launch_figure {
     const char *title;
     const char *x_label;
     const char *y_label;
-    int point_count;
-    double x[LAUNCH_FIGURE_POINTS_MAX]; /* ascending, above 0 */
+    const char *nothing; /* the sentence instead of a chart without points; NULL: none */
+    double width;        /* LAUNCH_CHART_WIDTH…; of the page */
+    double height;       /* of the drawing area */
+    launch_axis x;
+    launch_axis y;
     int series_count;
     launch_series series[LAUNCH_FIGURE_SERIES_MAX];
-    double mark_x; /* a line upwards here, with its label; NaN: none */
-    char mark_label[64];
+    int row_count; /* 0: curves */
+    char rows[LAUNCH_FIGURE_ROWS_MAX][16];
+    double mark_x;       /* a line upwards here, with its label */
+    char mark_label[64]; /* empty: no line */
 } launch_figure;
 
-/* Whether any series has a point. */
-bool launch_figure_has_points(const launch_figure *figure);
+/* An empty figure, to be freed with free(). NULL: no memory. */
+launch_figure *launch_figure_make(const char *title, const char *x_label, const char *y_label);
 
-/* An svg element, and the key above it. */
+/* Adds a series without points. */
+launch_series *launch_figure_add(launch_figure *figure, const char *name, const char *colour,
+                                 launch_stroke stroke);
+
+/* Adds a point. Does nothing, and returns a point that nobody draws, if y is not finite or the
+ * series is full. */
+launch_point *launch_series_add(launch_series *series, double x, double y);
+
+/* Adds a row: the time of each series' part in ms. Parts that are not above 0 are left out. Makes
+ * the x axis, with room for a label behind the longest row. */
+void launch_figure_add_row(launch_figure *figure, const char *name, const double *parts_ms);
+
+/* The least and the greatest y of all points and their bars. False if there is no point. */
+bool launch_figure_range(const launch_figure *figure, double *low, double *high);
+
+/* The key alone, for another drawing of the same parts. NULL: as below. */
+void launch_figure_key(launch_text *text, const launch_figure *figure);
+
+/* The key, and an svg element; one across the page can be scrolled. NULL: the text has failed. */
 void launch_figure_svg(launch_text *text, const launch_figure *figure);
 
-/* The data: x, then a column for each series. */
+/* The data: for each series a block of lines x, y, low, high. Two empty lines end a block. */
 void launch_figure_data(launch_text *text, const launch_figure *figure);
 
-/* The script that draws data_name into png_name. subtitle: under the title; what has a meaning in a
- * gnuplot string is left out of it. */
+/* The script that draws data_name into png_name. Nothing if there is no point: gnuplot would end
+ * there. subtitle: under the title; what has a meaning in a gnuplot string is left out of it. */
 void launch_figure_script(launch_text *text, const launch_figure *figure, const char *subtitle,
                           const char *data_name, const char *png_name);
 

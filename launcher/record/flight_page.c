@@ -226,7 +226,7 @@ static void put_comm(const flight_page *page, const char *comm, launch_text *tex
     launch_text_put(text, "</table></section>\n");
 }
 
-static base_status write_page(const flight_page *page, const char *path, const char *cause,
+static base_status write_page(const flight_page *page, const char *directory, const char *cause,
                               base_error *reterr)
 {
     launch_text text = {0};
@@ -247,7 +247,7 @@ static base_status write_page(const flight_page *page, const char *path, const c
         put_comm(page, page->comms[i], &text);
     }
     launch_text_put(&text, "</main></html>\n");
-    const base_status status = launch_text_save(&text, path, reterr);
+    const base_status status = launch_text_save(&text, directory, "flight.html", reterr);
     launch_text_fini(&text);
     return status;
 }
@@ -269,8 +269,7 @@ base_status launch_flight_write(const char *directory, const char *const *record
         }
     }
     if (status == BASE_OK) {
-        (void)snprintf(path, sizeof path, "%s/flight.html", directory);
-        status = write_page(page, path, cause, reterr);
+        status = write_page(page, directory, cause, reterr);
     }
     for (int rank = 0; rank < page->count; rank++) {
         json_decref(page->ranks[rank]);

@@ -227,47 +227,13 @@ static char *describe(const launch_inference_view *view, const launch_text *less
     return text;
 }
 
-/* Saves OUT/name and frees the text. */
-static base_status save(const char *out, const char *name, launch_text *text, base_error *reterr)
-{
-    char path[BASE_PATH_BYTES];
-    base_status status = base_path_join(out, name, path, reterr);
-    if (status == BASE_OK) {
-        status = launch_text_save(text, path, reterr);
-    }
-    launch_text_fini(text);
-    return status;
-}
-
 /* Removes the curve's files of an older run. */
 static void remove_curve(int directory_fd)
 {
-    static const char *const names[] = {LAUNCH_CURVE_PNG, LAUNCH_CURVE_DATA, "plots.gp"};
+    static const char *const names[] = {"scaling-curve.png", "scaling-curve.dat", "plots.gp"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)unlinkat(directory_fd, names[i], 0);
     }
-}
-
-static base_status write_curve_files(const launch_inference_view *view, base_error *reterr)
-{
-    launch_figure figure;
-    launch_text data = {0};
-    launch_text script = {0};
-    char subtitle[LAUNCH_INFO_BYTES * 2];
-    const char *out = view->run->job->output.directory;
-    const launch_run_info *info = view->info;
-    (void)snprintf(subtitle, sizeof subtitle, "%s, %d CPUs, %d ranks, commit %s",
-                   info->cpu[0] != '\0' ? info->cpu : info->host, info->cpus_allowed,
-                   view->figures->curve.ranks, info->git_commit);
-    launch_curve_figure(&view->figures->curve, &figure);
-    launch_figure_data(&data, &figure);
-    launch_text_put(&script, LAUNCH_PLOTS_HEAD);
-    if (launch_figure_has_points(&figure)) { /* gnuplot would end at an empty drawing */
-        launch_figure_script(&script, &figure, subtitle, LAUNCH_CURVE_DATA, LAUNCH_CURVE_PNG);
-    }
-    const base_status status = save(out, LAUNCH_CURVE_DATA, &data, reterr);
-    const base_status scripted = save(out, "plots.gp", &script, status == BASE_OK ? reterr : NULL);
-    return status == BASE_OK ? scripted : status;
 }
 
 static base_status write_curve(const launch_inference_view *view, launch_text *notes,
@@ -281,7 +247,8 @@ static base_status write_curve(const launch_inference_view *view, launch_text *n
     base_status status = BASE_OK;
     remove_curve(directory_fd);
     if (view->figures->curve.point_count > 0) {
-        status = write_curve_files(view, reterr);
+        launch_plot_files curve = {"scaling-curve", launch_curve_figure(&view->figures->curve)};
+        status = launch_plots_write(out, &curve, 1, view->info, reterr);
         if (status == BASE_OK && view->run->plots) {
             launch_plots_draw(directory_fd, out, LAUNCH_RECORD_PLOT_SECONDS * BASE_NS_PER_S, notes);
         }
@@ -293,12 +260,12 @@ static base_status write_curve(const launch_inference_view *view, launch_text *n
 static base_status write_report(const launch_inference_view *view, base_error *reterr)
 {
     launch_text page = {0};
-    const base_status status = launch_inference_report(view, &page, reterr);
-    if (status != BASE_OK) {
-        launch_text_fini(&page);
-        return status;
+    base_status status = launch_inference_report(view, &page, reterr);
+    if (status == BASE_OK) {
+        status = launch_text_save(&page, view->run->job->output.directory, "report.html", reterr);
     }
-    return save(view->run->job->output.directory, "report.html", &page, reterr);
+    launch_text_fini(&page);
+    return status;
 }
 
 static base_status write_all(launch_inference_view *view, launch_text *notes, base_error *reterr)

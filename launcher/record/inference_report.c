@@ -4,16 +4,16 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#include "record/chart.h"
 #include "record/report.h"
 
-enum { PROMPTS_SHOWN = 256, PARTS = 5, BAR_PITCH = 34, BAR_HEIGHT = 22 };
+enum { PROMPTS_SHOWN = 256, PARTS = 5 };
 
 /* The parts of a token's time on a rank, and the colour of each. */
 static const struct {
     const char *name;
-    const char *class;
+    const char *colour;
 } parts[PARTS] = {
     {"computing", "compute"},           {"all-reduce, moving bytes", "exchange"},
     {"all-reduce, waiting", "waiting"}, {"exchange of candidates", "optimizer"},
@@ -102,54 +102,27 @@ static void put_exchange_cards(const launch_inference_figures *of, launch_text *
     launch_report_card_end(text, more);
 }
 
-static void put_bar(launch_text *text, const launch_plot *plot, int row,
-                    const launch_inference_rank *rank)
-{
-    double ms[PARTS];
-    double at_ms = 0;
-    const double top = plot->top + row * BAR_PITCH;
-    parts_of(rank, ms);
-    launch_text_printf(text,
-                       "<text class=\"row\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">rank "
-                       "%d</text>",
-                       plot->left - 10, top + 16, row);
-    for (int p = 0; p < PARTS; p++) {
-        if (!(ms[p] > 0)) {
-            continue;
-        }
-        launch_text_printf(text,
-                           "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">"
-                           "<title>rank %d, %s: %.4f ms</title></rect>",
-                           parts[p].class, launch_plot_x(plot, at_ms), top,
-                           launch_plot_x(plot, at_ms + ms[p]) - launch_plot_x(plot, at_ms),
-                           BAR_HEIGHT, row, parts[p].name, ms[p]);
-        at_ms += ms[p];
-    }
-}
-
 static void put_bars(const launch_inference_figures *of, launch_text *text)
 {
-    double most_ms = 0;
-    for (int r = 0; r < of->rank_count; r++) {
-        most_ms = fmax(most_ms, of->ranks[r].step_ms);
+    launch_figure *figure =
+        launch_figure_make("Mean time of a token by rank, in parts", "ms per token", "ms");
+    if (figure == NULL) {
+        text->failed = true;
+        return;
     }
-    const launch_plot plot = {
-        .left = 76,
-        .top = 8,
-        .width = LAUNCH_CHART_WIDTH - 76 - 14,
-        .height = of->rank_count * BAR_PITCH,
-        .x = launch_axis_make(0, most_ms * 1.02, 8, false),
-        .x_label = "ms for each token that was drawn",
-    };
-    launch_text_printf(text,
-                       "<svg class=\"chart\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
-                       "aria-label=\"Mean time of a token by rank, in parts\">",
-                       LAUNCH_CHART_WIDTH, plot.top + plot.height + 46);
-    for (int r = 0; r < of->rank_count; r++) {
-        put_bar(text, &plot, r, &of->ranks[r]);
+    figure->width = LAUNCH_CHART_WIDTH;
+    for (int p = 0; p < PARTS; p++) {
+        (void)launch_figure_add(figure, parts[p].name, parts[p].colour, LAUNCH_STROKE_BAR);
     }
-    launch_plot_x_axis(text, &plot);
-    launch_plot_end(text);
+    for (int r = 0; r < of->rank_count && r < LAUNCH_CHART_RANKS_MAX; r++) {
+        char name[16];
+        double ms[PARTS];
+        (void)snprintf(name, sizeof name, "rank %d", r);
+        parts_of(&of->ranks[r], ms);
+        launch_figure_add_row(figure, name, ms);
+    }
+    launch_figure_svg(text, figure);
+    free(figure);
 }
 
 static void put_rank_rows(const launch_inference_view *view, launch_text *text)
@@ -193,14 +166,8 @@ static void put_ranks(const launch_inference_view *view, launch_text *text)
     launch_text_put(text,
                     "<section><h2>Where a token's time went</h2><p class=\"hintline\">On each "
                     "rank, for each token that was drawn. Several texts are drawn in one step, so "
-                    "that this is less than from one token of a text to the next.</p>"
-                    "<ul class=\"key\">");
-    for (int p = 0; p < PARTS - 1; p++) {
-        launch_text_printf(text, "<li><i class=\"%s\"></i>%s</li>", parts[p].class, parts[p].name);
-    }
-    launch_text_put(text, "</ul>\n<div class=\"scroll\">");
+                    "that this is less than from one token of a text to the next.</p>");
     put_bars(view->figures, text);
-    launch_text_put(text, "</div>");
     put_rank_rows(view, text);
     launch_text_put(text, "</section>\n");
 }
@@ -241,60 +208,68 @@ static void put_comparison(const launch_inference_view *view, launch_text *text)
     launch_text_put(text, "</section>\n");
 }
 
-void launch_curve_figure(const launch_curve *curve, launch_figure *figure)
+static const double MARGIN =
+    1.25; /* of the curve's axes, as a factor beyond the outermost points */
+
+launch_figure *launch_curve_figure(const launch_curve *curve)
 {
-    static const struct {
-        const char *name;
-        const char *class;
-        const char *colour;
-        bool dashed;
-    } lines[LAUNCH_FIGURE_SERIES_MAX] = {
-        {"one rank, predicted", "single", "#d9483b", true},
-        {"one rank, measured", "single", "#d9483b", false},
-        {"all ranks, predicted", "shared", "#2f6fd0", true},
-        {"all ranks, measured", "shared", "#2f6fd0", false},
-    };
-    *figure = (launch_figure){.title = "Time of a token against the width of the model",
-                              .x_label = "d_model",
-                              .y_label = "ms for a token",
-                              .point_count = curve->point_count,
-                              .series_count = LAUNCH_FIGURE_SERIES_MAX,
-                              .mark_x = curve->crossover_d_model};
-    for (int s = 0; s < LAUNCH_FIGURE_SERIES_MAX; s++) {
-        figure->series[s] = (launch_series){.name = lines[s].name,
-                                            .class = lines[s].class,
-                                            .colour = lines[s].colour,
-                                            .dashed = lines[s].dashed};
+    const bool measured = isfinite(curve->crossover_d_model);
+    double low = 0;
+    double high = 0;
+    launch_figure *figure = launch_figure_make("Time of a token against the width of the model",
+                                               "d_model", "ms for a token");
+    if (figure == NULL) {
+        return NULL;
     }
+    launch_series *const series[] = {
+        launch_figure_add(figure, "one rank, predicted", "exchange", LAUNCH_STROKE_DASHED),
+        launch_figure_add(figure, "one rank, measured", "exchange", LAUNCH_STROKE_POINTS),
+        launch_figure_add(figure, "all ranks, predicted", "accent", LAUNCH_STROKE_DASHED),
+        launch_figure_add(figure, "all ranks, measured", "accent", LAUNCH_STROKE_POINTS),
+    };
+    figure->nothing = "Nothing was measured.";
+    figure->width = LAUNCH_CHART_WIDTH;
+    figure->height = 330;
+    figure->x = (launch_axis){.logarithmic = true, .tick = 1, .mark_count = curve->point_count};
     for (int i = 0; i < curve->point_count; i++) {
         const launch_curve_point *point = &curve->points[i];
-        figure->x[i] = point->d_model;
-        figure->series[0].y[i] = point->predicted_single_ms;
-        figure->series[1].y[i] = point->single_ms;
-        figure->series[2].y[i] = point->predicted_shared_ms;
-        figure->series[3].y[i] = point->shared_ms;
+        const double ms[] = {point->predicted_single_ms, point->single_ms,
+                             point->predicted_shared_ms, point->shared_ms};
+        figure->x.marks[i] = point->d_model;
+        for (int s = 0; s < figure->series_count; s++) {
+            launch_point *at = launch_series_add(series[s], point->d_model, ms[s]);
+            (void)snprintf(at->hint, sizeof at->hint, "%s: %g at %g", series[s]->name, at->y,
+                           at->x);
+        }
     }
-    const bool measured = isfinite(figure->mark_x);
-    figure->mark_x = measured ? figure->mark_x : curve->predicted_crossover_d_model;
-    (void)snprintf(figure->mark_label, sizeof figure->mark_label, "crossover%s: d_model %.0f",
-                   measured ? "" : " (predicted)", figure->mark_x);
+    if (launch_figure_range(figure, &low, &high)) {
+        figure->x.low = log10(curve->points[0].d_model / MARGIN);
+        figure->x.high = log10(curve->points[curve->point_count - 1].d_model * MARGIN);
+        figure->y = launch_axis_log(low / MARGIN, high * MARGIN);
+    }
+    figure->mark_x = measured ? curve->crossover_d_model : curve->predicted_crossover_d_model;
+    if (isfinite(figure->mark_x)) {
+        (void)snprintf(figure->mark_label, sizeof figure->mark_label, "crossover%s: d_model %.0f",
+                       measured ? "" : " (predicted)", figure->mark_x);
+    }
+    return figure;
 }
 
 static void put_curve(const launch_inference_view *view, launch_text *text)
 {
     const launch_curve *curve = &view->figures->curve;
-    launch_figure figure;
     if (curve->point_count == 0) {
         return;
     }
-    launch_curve_figure(curve, &figure);
+    launch_figure *figure = launch_curve_figure(curve);
     launch_text_printf(text,
                        "<section><h2>How it scales with the width</h2><p class=\"hintline\">Models "
                        "of %.0f layers, on one rank and on %d. The prediction is the weights over "
                        "the speed at which a rank reads so many bytes, and the all-reduces by this "
                        "job's link: %.1f µs, %.1f GB/s.</p>",
                        curve->layers, curve->ranks, curve->latency_us, curve->link_gb_per_s);
-    launch_figure_svg(text, &figure);
+    launch_figure_svg(text, figure);
+    free(figure);
     if (launch_curve_no_crossover(curve) != NULL) {
         launch_text_printf(text, "<p class=\"none\">%s</p>", launch_curve_no_crossover(curve));
     }

@@ -269,9 +269,3 @@ void launch_out_directory_close(launch_out_directory *directory)
     }
     directory->fd = -1;
 }
-
-void launch_out_directory_path(const launch_out_directory *directory, const char *name,
-                               char path[BASE_PATH_BYTES + 64])
-{
-    (void)snprintf(path, BASE_PATH_BYTES + 64, "%s/%s", directory->path, name);
-}

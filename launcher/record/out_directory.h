@@ -66,8 +66,4 @@ void launch_out_directory_discard(launch_out_directory *directory);
 /* Releases the lock. */
 void launch_out_directory_close(launch_out_directory *directory);
 
-/* path/name in the caller's buffer. */
-void launch_out_directory_path(const launch_out_directory *directory, const char *name,
-                               char path[BASE_PATH_BYTES + 64]);
-
 #endif

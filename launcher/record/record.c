@@ -14,7 +14,7 @@
 #include "record/out_directory.h"
 #include "record/plots.h"
 #include "record/report.h"
-#include "record/run.h"
+#include "record/run_figures.h"
 
 enum {
     PATH_BYTES = BASE_PATH_BYTES + 64,
@@ -47,7 +47,8 @@ struct launch_record {
 
 static base_status open_timings(launch_record *record, base_error *reterr)
 {
-    launch_out_directory_path(&record->directory, "timings.jsonl", record->timings_path);
+    (void)snprintf(record->timings_path, sizeof record->timings_path, "%s/timings.jsonl",
+                   record->directory.path);
     record->timings = fopen(record->timings_path, "w+e");
     if (record->timings == NULL) {
         return base_fail_errno(reterr, errno, "cannot write %s", record->timings_path);
@@ -278,22 +279,13 @@ static void keep_first(base_status *first, base_error *first_error, base_status 
     }
 }
 
-/* Saves the text under that name in the directory. */
-static base_status save(const launch_record *record, const char *name, const launch_text *text,
-                        base_error *reterr)
-{
-    char path[PATH_BYTES];
-    launch_out_directory_path(&record->directory, name, path);
-    return launch_text_save(text, path, reterr);
-}
-
 static base_status write_report(const launch_record *record, const launch_run *run,
                                 const char *manifest, base_error *reterr)
 {
     launch_text text = {0};
     base_status status = launch_report_write(run, manifest, &text, reterr);
     if (status == BASE_OK) {
-        status = save(record, "report.html", &text, reterr);
+        status = launch_text_save(&text, record->directory.path, "report.html", reterr);
     }
     launch_text_fini(&text);
     return status;
@@ -308,13 +300,16 @@ static base_status write_results(launch_record *record, const launch_run *run, b
     base_status status = launch_manifest_write(run, &manifest, &error);
     keep_first(&first, reterr, status, &error);
     if (status == BASE_OK) {
-        status = save(record, "manifest.json", &manifest, &error);
+        status = launch_text_save(&manifest, record->directory.path, "manifest.json", &error);
         record->has_manifest = status == BASE_OK;
         keep_first(&first, reterr, status, &error);
         keep_first(&first, reterr, write_report(record, run, manifest.data, &error), &error);
     }
     launch_text_fini(&manifest);
-    status = launch_plots_write(&record->directory, run, &error);
+    launch_plot_files plots[] = {{"steptime", launch_step_figure(run)},
+                                 {"loss", launch_loss_figure(run, false)},
+                                 {"scaling", launch_scaling_figure(run)}};
+    status = launch_plots_write(record->directory.path, plots, 3, run->info, &error);
     keep_first(&first, reterr, status, &error);
     if (status == BASE_OK && record->options.plots) {
         launch_plots_draw(record->directory.fd, record->directory.path,

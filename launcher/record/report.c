@@ -4,9 +4,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include "record/chart.h"
+#include "record/run_figures.h"
 
 static void put_head(const launch_run *run, launch_text *text)
 {
@@ -129,35 +129,36 @@ static void put_part_rows(const launch_run *run, launch_text *text)
     launch_text_put(text, "</tbody></table></div>");
 }
 
-static void put_key(launch_text *text)
-{
-    launch_text_put(text, "<ul class=\"key\">");
-    for (int p = 0; p < LAUNCH_PARTS; p++) {
-        launch_text_printf(text, "<li><i class=\"%s\"></i>%s</li>", launch_part_key(p),
-                           launch_part_name(p));
-    }
-    launch_text_put(text, "</ul>\n");
-}
-
 static void put_time_sections(const launch_run *run, launch_text *text)
 {
+    launch_figure *figure = launch_step_figure(run);
+    const int all = (int)run->job->job.world_size;
     launch_text_put(text, "<section><h2>Where every millisecond went</h2><p class=\"hintline\">The "
                           "mean step over the last half of the run: of the slowest rank in each "
                           "step, which is the job's time, and of each rank.</p>\n");
-    put_key(text);
-    launch_text_put(text, "<div class=\"scroll\">");
-    launch_chart_breakdown(text, run);
-    launch_text_put(text, "</div>");
+    launch_figure_svg(text, figure);
+    if (all > LAUNCH_CHART_RANKS_MAX) {
+        launch_text_printf(text, "<p class=\"none\">The first %d of %d ranks.</p>\n",
+                           LAUNCH_CHART_RANKS_MAX, all);
+    }
     if (run->summary->steps_done > 0) {
         put_part_rows(run, text);
     }
     launch_text_put(text,
                     "</section>\n<section><h2>Step by step</h2><p class=\"hintline\">The same "
                     "parts of the slowest rank's step, over the whole run.</p>\n");
-    put_key(text);
+    launch_figure_key(text, figure);
+    free(figure);
     launch_text_put(text, "<div class=\"scroll\">");
     launch_chart_step_times(text, run);
     launch_text_put(text, "</div></section>\n");
+}
+
+/* Draws a figure and frees it. */
+static void put_figure(launch_text *text, launch_figure *figure)
+{
+    launch_figure_svg(text, figure);
+    free(figure);
 }
 
 static void put_curves(const launch_run *run, launch_text *text)
@@ -165,28 +166,20 @@ static void put_curves(const launch_run *run, launch_text *text)
     launch_text_put(text,
                     "<div class=\"pair\"><section><h2>What the model learned</h2>"
                     "<p class=\"hintline\">Loss per token over all ranks; lower is better.</p>"
-                    "<ul class=\"key\"><li><i class=\"solid\"></i>smoothed</li>"
-                    "<li><i class=\"faint\"></i>each step</li>");
-    launch_text_put(text, run->job->infer.eval_every > 0
-                              ? "<li><i class=\"held\"></i>held-out sentences</li></ul>\n"
-                              : "</ul>\n");
-    launch_text_put(text, "<input type=\"radio\" name=\"axis\" id=\"linear\" checked=\"checked\"/>"
-                          "<label for=\"linear\">linear</label>"
-                          "<input type=\"radio\" name=\"axis\" id=\"log\"/>"
-                          "<label for=\"log\">logarithmic</label>\n<div class=\"linear\">");
-    launch_chart_loss(text, run, false);
+                    "<input type=\"radio\" name=\"axis\" id=\"linear\" checked=\"checked\"/>"
+                    "<label for=\"linear\">linear</label>"
+                    "<input type=\"radio\" name=\"axis\" id=\"log\"/>"
+                    "<label for=\"log\">logarithmic</label>\n<div class=\"linear\">");
+    put_figure(text, launch_loss_figure(run, false));
     launch_text_put(text, "</div><div class=\"log\">");
-    launch_chart_loss(text, run, true);
+    put_figure(text, launch_loss_figure(run, true));
     launch_text_put(text, "</div>");
-    launch_chart_accuracy(text, run);
+    put_figure(text, launch_accuracy_figure(run));
     launch_text_put(text,
                     "</section><section><h2>How it scales</h2><p class=\"hintline\">Tokens per "
                     "second with more processes, each with a batch of its own. The bars show the "
-                    "slowest and the fastest round.</p>"
-                    "<ul class=\"key\"><li><i class=\"solid\"></i>measured</li>"
-                    "<li><i class=\"dash\"></i>one process times as many, up to the number of "
-                    "CPUs</li></ul>\n");
-    launch_chart_scaling(text, run);
+                    "slowest and the fastest round.</p>");
+    put_figure(text, launch_scaling_figure(run));
     launch_text_put(text, "</section></div>\n");
 }
 

@@ -2,6 +2,11 @@
  * report.c and flight_page.c. */
 #include "record/report.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+
 const char LAUNCH_REPORT_STYLE[] =
     ":root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#16202c;--soft:#5c6877;"
     "--line:#dfe4ea;--grid:#e9edf1;--accent:#2f6fd0;--good:#18794e;--good-back:#e0f3e9;"
@@ -53,26 +58,16 @@ const char LAUNCH_REPORT_STYLE[] =
     ".chart .tick,.chart .label{fill:var(--soft)}"
     ".chart .inside{fill:#fff;font-weight:600}.chart .value,.chart .row{font-weight:600}"
     ".chart .value{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}"
-    ".scroll .chart{min-width:640px}"
+    ".scroll .chart{min-width:640px}.pair .chart{max-width:600px}"
     ".grid{stroke:var(--grid)}.axis{stroke:var(--soft);opacity:.6}"
     ".compute{fill:var(--compute)}.overlapped{fill:var(--overlapped)}"
     ".exchange{fill:var(--exchange)}.waiting{fill:var(--waiting)}"
     ".optimizer{fill:var(--optimizer)}.other{fill:var(--other)}"
     ".hint{fill:var(--ink);fill-opacity:0}.hint:hover{fill-opacity:.12}"
-    ".loss-raw,.loss-smooth,.measured{fill:none;stroke:var(--accent);stroke-linejoin:round}"
-    ".loss-raw{stroke-width:1;opacity:.4}.loss-smooth{stroke-width:2.5}.measured{stroke-width:2.5}"
-    ".heldout{fill:none;stroke:var(--exchange);stroke-width:2.5;stroke-linejoin:round}"
-    ".heldout-point{fill:var(--exchange)}.key i.held{height:0;border-radius:0;width:22px;"
-    "vertical-align:middle;border-top:3px solid var(--exchange)}"
-    ".spread{stroke:var(--accent);stroke-width:2;opacity:.6}"
-    ".ideal{stroke:var(--soft);stroke-width:1.5;stroke-dasharray:6 5}"
-    ".point{fill:var(--accent);stroke:var(--card);stroke-width:2}"
-    ".curve{fill:none;stroke-width:2.5;stroke-linejoin:round}.curve.dashed{stroke-width:2;"
-    "stroke-dasharray:7 5}.curve.single{stroke:var(--exchange)}.curve.shared{stroke:var(--accent)}"
-    ".curve-point{stroke:var(--card);stroke-width:2}.curve-point.single{fill:var(--exchange)}"
-    ".curve-point.shared{fill:var(--accent)}"
-    ".key i.dash.single,.key i.solid.single{border-color:var(--exchange)}"
-    ".key i.dash.shared,.key i.solid.shared{border-color:var(--accent)}"
+    ".curve{fill:none;stroke:var(--of);stroke-width:2.5;stroke-linejoin:round}"
+    ".curve.faint{stroke-width:1;opacity:.4}.curve.dash{stroke-width:1.5;stroke-dasharray:6 5}"
+    ".point{fill:var(--of);stroke:var(--card);stroke-width:2}"
+    ".spread{stroke:var(--of);stroke-width:2;opacity:.6}"
     ".answer{font-weight:600;min-width:15em;overflow-wrap:anywhere}"
     ".divide{stroke:var(--ink);stroke-dasharray:3 3;opacity:.6}"
     ".key{display:flex;flex-wrap:wrap;gap:6px 20px;font-size:14px;margin:0 0 10px;padding:0;"
@@ -83,8 +78,9 @@ const char LAUNCH_REPORT_STYLE[] =
     "i.optimizer{background:var(--optimizer)}i.other{background:var(--other)}"
     ".key i.dash,.key i.solid,.key i.faint{height:0;border-radius:0;width:22px;"
     "vertical-align:middle}"
-    ".key i.dash{border-top:2px dashed var(--soft)}.key i.solid{border-top:3px solid var(--accent)}"
-    ".key i.faint{border-top:1px solid var(--accent);opacity:.6}"
+    ".part{fill:var(--of)}.key i.part{background:var(--of)}"
+    ".key i.dash{border-top:2px dashed var(--of)}.key i.solid{border-top:3px solid var(--of)}"
+    ".key i.faint{border-top:1px solid var(--of);opacity:.6}"
     ".scroll{overflow-x:auto}"
     "table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}"
     "th,td{text-align:left;padding:7px 14px 7px 0;border-top:1px solid var(--grid);"
@@ -99,3 +95,12 @@ const char LAUNCH_REPORT_STYLE[] =
     "font-size:15px}dt{font-weight:600}dd{margin:0;max-width:78ch}"
     "@media(max-width:600px){dl{grid-template-columns:1fr}dd{margin-bottom:8px}}"
     "footer{color:var(--soft);font-size:13.5px;margin-top:20px}";
+
+void launch_report_colour(const char *name, char colour[LAUNCH_COLOUR_BYTES])
+{
+    char property[32];
+    (void)snprintf(property, sizeof property, "--%s:#", name);
+    const char *found = strstr(LAUNCH_REPORT_STYLE, property); /* the light page's come first */
+    BASE_ASSERT(found != NULL);
+    (void)snprintf(colour, LAUNCH_COLOUR_BYTES, "%s", found + strlen(property) - 1);
+}

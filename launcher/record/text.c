@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/utf8.h"
 
 static const char REPLACEMENT[] = "\xef\xbf\xbd"; /* U+FFFD */
@@ -127,8 +128,11 @@ void launch_text_number(launch_text *text, double value, int decimals)
     }
 }
 
-base_status launch_text_save(const launch_text *text, const char *path, base_error *reterr)
+base_status launch_text_save(const launch_text *text, const char *directory, const char *name,
+                             base_error *reterr)
 {
+    char path[BASE_PATH_BYTES + 64];
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
     if (text->failed) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to write %s", path);
     }

@@ -33,9 +33,9 @@ void launch_text_count(launch_text *text, unsigned long long count);
 /* Puts the value with that many decimals, or an en dash if the value is not finite. */
 void launch_text_number(launch_text *text, double value, int decimals);
 
-/* Writes the text to a file, completely or not at all. An error if memory had run out. */
-BASE_MUST_CHECK base_status launch_text_save(const launch_text *text, const char *path,
-                                             base_error *reterr);
+/* Writes the text to directory/name, completely or not at all. An error if memory had run out. */
+BASE_MUST_CHECK base_status launch_text_save(const launch_text *text, const char *directory,
+                                             const char *name, base_error *reterr);
 void launch_text_fini(launch_text *text);
 
 #endif

@@ -1,5 +1,5 @@
-/* record/chart.h: axes, ticks, positions of values, and the ideal line. */
-#include "record/chart.h"
+/* record/chart.h, record/figure.h: axes, ticks, positions of values, and one figure drawn twice. */
+#include "record/run_figures.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,6 +42,35 @@ static void logarithmic_axes_end_at_ticks(void **state)
     }
 }
 
+static void ticks_are_labelled(void **state)
+{
+    (void)state;
+    static const struct {
+        launch_axis axis;
+        const char *labels;
+    } CASES[] = {
+        {{.low = 0, .high = 1, .tick = 0.5, .decimals = 1}, "0.0 0.5 1.0 "},
+        {{.low = 0.1, .high = 0.9, .tick = 0.5, .decimals = 1}, "0.5 "},
+        {{.low = 0, .high = 120000, .tick = 50000}, "0 50k 100k "},
+        {{.low = 0, .high = 1, .tick = 1, .logarithmic = true}, "1 2 5 10 "},
+        {{.low = -0.5, .high = 0.5, .tick = 1, .logarithmic = true}, "0.5 1 2 "},
+        {{.high = 4, .tick = 1, .logarithmic = true, .mark_count = 2, .marks = {64, 256}},
+         "64 256 "},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        launch_tick ticks[LAUNCH_TICKS_MAX];
+        char labels[256] = "";
+        const int count = launch_axis_ticks(&CASES[i].axis, ticks);
+        for (int k = 0; k < count; k++) {
+            (void)strcat(strcat(labels, ticks[k].label), " ");
+            if (strchr(ticks[k].label, 'k') == NULL) {
+                assert_true(fabs(strtod(ticks[k].label, NULL) - ticks[k].value) < 1e-9);
+            }
+        }
+        assert_string_equal(labels, CASES[i].labels);
+    }
+}
+
 static void axes_of_nothing_are_ranges_too(void **state)
 {
     (void)state;
@@ -66,18 +95,20 @@ static void values_have_coordinates(void **state)
     assert_true(launch_plot_x(&plot, 4) == 110);
     assert_true(launch_plot_y(&plot, 1) == 70); /* upwards on the page is downwards in SVG */
     assert_true(launch_plot_y(&plot, 2) == 20);
+    const launch_plot decades = {
+        .left = 10, .width = 100, .x = {.low = 0, .high = 2, .logarithmic = true}};
+    assert_true(fabs(launch_plot_x(&decades, 10) - 60) < 1e-9);
 }
 
-/* The scaling chart of these points on that many CPUs. */
-static char *scaling_chart(const launch_scaling_point *points, int count, int cpus)
+/* The scaling chart of these points on that many CPUs. The caller frees it. */
+static launch_figure *scaling_figure(const launch_scaling_point *points, int count, int cpus)
 {
-    launch_text text = {0};
     launch_summary summary = {.scaling_count = count, .scaling = (launch_scaling_point *)points};
     const launch_run_info info = {.cpus_allowed = cpus};
     const launch_run run = {.summary = &summary, .info = &info};
-    launch_chart_scaling(&text, &run);
-    assert_false(text.failed);
-    return text.data;
+    launch_figure *figure = launch_scaling_figure(&run);
+    assert_non_null(figure);
+    return figure;
 }
 
 /* An ideal line is drawn from a measured point of one rank, and up to the number of CPUs. */
@@ -86,20 +117,110 @@ static void the_ideal_line_is_measured(void **state)
     (void)state;
     const launch_scaling_point points[] = {sample_point(1, 100, 9, 1), sample_point(2, 190, 9, 1),
                                            sample_point(4, 200, 9, 1)};
-    char *chart = scaling_chart(points, 3, 2);
-    char *line = strstr(chart, "<line class=\"ideal\"");
-    assert_non_null(line);
-    const char *x2 = strstr(line, " x2=\"");
-    assert_non_null(x2);
-    const double right = 58 + 2 / 4.5 * (LAUNCH_CHART_WIDTH_HALF - 58 - 14); /* at 2 of 4.5 */
-    assert_true(fabs(strtod(x2 + strlen(" x2=\""), NULL) - right) < 0.1);
-    assert_non_null(strstr(chart, "200 (2.00×)"));
-    assert_non_null(strstr(chart, "<title>198 to 202 tokens/s in 3 rounds</title>"));
-    free(chart);
-    chart = scaling_chart(points + 1, 2, 4);
-    assert_null(strstr(chart, "ideal"));
-    assert_null(strstr(chart, "×"));
-    free(chart);
+    launch_figure *figure = scaling_figure(points, 3, 2);
+    assert_int_equal(figure->series_count, 2);
+    assert_true(figure->series[1].points[1].x == 2 && figure->series[1].points[1].y == 200);
+    assert_string_equal(figure->series[0].points[2].label, "200 (2.00×)");
+    assert_string_equal(figure->series[0].points[2].hint, "198 to 202 tokens/s in 3 rounds");
+    free(figure);
+    figure = scaling_figure(points + 1, 2, 4);
+    assert_int_equal(figure->series_count, 1);
+    assert_string_equal(figure->series[0].points[1].label, "200");
+    free(figure);
+    figure = scaling_figure(points, 0, 4);
+    launch_text text = {0};
+    launch_figure_script(&text, figure, "", "a.dat", "a.png");
+    assert_null(text.data); /* gnuplot would end at an empty drawing */
+    launch_figure_svg(&text, figure);
+    assert_non_null(strstr(text.data, "No speed was measured."));
+    launch_text_fini(&text);
+    free(figure);
+}
+
+/* Page and picture have the same values, labels, ticks and colours. */
+static void a_figure_is_drawn_twice_from_the_same_data(void **state)
+{
+    (void)state;
+    const launch_scaling_point points[] = {sample_point(1, 100, 9, 1), sample_point(2, 190, 9, 1)};
+    launch_figure *figure = scaling_figure(points, 2, 2);
+    launch_text svg = {0};
+    launch_text data = {0};
+    launch_text script = {0};
+    launch_figure_svg(&svg, figure);
+    launch_figure_data(&data, figure);
+    launch_figure_script(&script, figure, "a \"cpu\" `x`", "c.dat", "c.png");
+    char x[32];
+    (void)snprintf(x, sizeof x, "points=\"%.1f,", 58 + 1 / 2.5 * (LAUNCH_CHART_WIDTH_HALF - 72));
+    assert_non_null(strstr(svg.data, x)); /* one rank lies at 1 of 2.5 */
+    assert_non_null(strstr(svg.data, "<title>188 to 192 tokens/s in 3 rounds</title>"));
+    assert_non_null(strstr(svg.data, ">190 (1.90×)</text>"));
+    assert_non_null(strstr(svg.data, "--of:var(--accent)"));
+    assert_non_null(strstr(svg.data, ">150</text>"));
+    assert_non_null(strstr(data.data, "\n2 190 188.1 191.9\n\n\n# "));
+    assert_non_null(strstr(data.data, "\n0 0 0 0\n2 200 200 200\n"));
+    assert_non_null(strstr(script.data, "set output 'c.png'"));
+    assert_non_null(strstr(script.data, "\\na cpu x\" noenhanced"));
+    assert_non_null(strstr(script.data, "set label '190 (1.90×)' at 2, 190 right"));
+    assert_non_null(strstr(script.data, "'c.dat' index 0 using 1:2:3:4 with yerrorbars"));
+    assert_non_null(strstr(script.data, "linecolor rgb '#2f6fd0' title 'measured'"));
+    assert_non_null(strstr(script.data, "'150' 150"));
+    launch_text_fini(&svg);
+    launch_text_fini(&data);
+    launch_text_fini(&script);
+    free(figure);
+}
+
+static void a_series_has_room_for_its_points(void **state)
+{
+    (void)state;
+    launch_figure *figure = calloc(1, sizeof *figure);
+    double low = 0;
+    double high = 0;
+    assert_non_null(figure);
+    figure->series_count = 1;
+    assert_false(launch_figure_range(figure, &low, &high));
+    (void)launch_series_add(&figure->series[0], 1, (double)NAN);
+    assert_int_equal(figure->series[0].point_count, 0);
+    for (int i = 0; i < LAUNCH_FIGURE_POINTS_MAX + 1; i++) {
+        launch_series_add(&figure->series[0], i, i)->low = -1;
+    }
+    assert_int_equal(figure->series[0].point_count, LAUNCH_FIGURE_POINTS_MAX);
+    figure->series[0].points[0].high = 1;
+    assert_true(launch_figure_range(figure, &low, &high));
+    assert_true(low == -1 && high == LAUNCH_FIGURE_POINTS_MAX - 1);
+    free(figure);
+}
+
+static void rows_are_drawn_twice_from_the_same_data(void **state)
+{
+    (void)state;
+    launch_text svg = {0};
+    launch_text data = {0};
+    launch_text script = {0};
+    launch_figure *figure = launch_figure_make("t", "ms per step", "ms");
+    assert_non_null(figure);
+    (void)launch_figure_add(figure, "work", "compute", LAUNCH_STROKE_BAR);
+    (void)launch_figure_add(figure, "none", "other", LAUNCH_STROKE_BAR);
+    (void)launch_figure_add(figure, "rest", "waiting", LAUNCH_STROKE_BAR);
+    launch_figure_add_row(figure, "rank 0", (const double[]){3, 0, 1});
+    launch_figure_add_row(figure, "rank 1", (const double[]){2, (double)NAN, 0});
+    launch_figure_svg(&svg, figure);
+    launch_figure_data(&data, figure);
+    launch_figure_script(&script, figure, "m", "b.dat", "b.png");
+    assert_non_null(strstr(svg.data, "<title>work: 3.000 ms, 75.0 %</title>"));
+    assert_non_null(strstr(svg.data, ">4.00 ms</text>"));
+    assert_non_null(strstr(svg.data, "<i class=\"part\"></i>rest</li>"));
+    assert_null(strstr(svg.data, "</i>none</li>"));
+    assert_string_equal(data.data, "# work: row, ms, low, high\n0 3 0 3\n1 2 0 2\n\n\n"
+                                   "# rest: row, ms, low, high\n0 1 3 4\n\n\n");
+    assert_non_null(strstr(script.data, "set ytics add ('rank 1' 1)"));
+    assert_non_null(strstr(script.data, "set label '4.00 ms' at 4, 0 "));
+    assert_non_null(strstr(script.data, "index 1 using 3:1:3:4:($1-0.34):($1+0.34) with boxxyerror "
+                                        "linecolor rgb '#f0938a' title 'rest'"));
+    launch_text_fini(&svg);
+    launch_text_fini(&data);
+    launch_text_fini(&script);
+    free(figure);
 }
 
 int main(void)
@@ -109,7 +230,11 @@ int main(void)
         cmocka_unit_test(logarithmic_axes_end_at_ticks),
         cmocka_unit_test(axes_of_nothing_are_ranges_too),
         cmocka_unit_test(values_have_coordinates),
+        cmocka_unit_test(ticks_are_labelled),
         cmocka_unit_test(the_ideal_line_is_measured),
+        cmocka_unit_test(a_figure_is_drawn_twice_from_the_same_data),
+        cmocka_unit_test(a_series_has_room_for_its_points),
+        cmocka_unit_test(rows_are_drawn_twice_from_the_same_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -170,31 +170,29 @@ static void the_curve_is_drawn_twice_from_the_same_figures(void **state)
 {
     (void)state;
     launch_inference_figures of;
-    launch_figure figure;
     launch_text svg = {0};
     launch_text data = {0};
     launch_text script = {0};
     read_made_up(&of);
-    launch_curve_figure(&of.curve, &figure);
-    assert_true(launch_figure_has_points(&figure));
-    launch_figure_svg(&svg, &figure);
-    launch_figure_data(&data, &figure);
-    launch_figure_script(&script, &figure, "a \"cpu\" `x`", "c.dat", "c.png");
+    launch_figure *figure = launch_curve_figure(&of.curve);
+    assert_non_null(figure);
+    launch_figure_svg(&svg, figure);
+    launch_figure_data(&data, figure);
+    launch_figure_script(&script, figure, "cpu", "c.dat", "c.png");
     assert_non_null(strstr(svg.data, "crossover: d_model 512"));
     assert_non_null(strstr(svg.data, "one rank, measured: 1 at 64"));
     assert_null(strstr(svg.data, "nan"));
-    assert_non_null(strstr(data.data, "\n64 1 1 2 2\n4096 9 nan 5 nan\n"));
-    assert_non_null(strstr(script.data, "set output 'c.png'"));
-    assert_non_null(strstr(script.data, "\\na cpu x\" noenhanced"));
-    assert_non_null(strstr(script.data, "set arrow 1 from 512"));
-    assert_non_null(strstr(script.data, "'c.dat' using 1:5"));
+    assert_non_null(strstr(
+        data.data,
+        "# one rank, predicted: d_model, ms for a token, low, high\n64 1 1 1\n4096 9 9 9\n"));
+    assert_non_null(strstr(data.data, "low, high\n64 1 1 1\n\n\n# all"));
+    assert_non_null(strstr(script.data, "set arrow from 512"));
+    assert_non_null(strstr(script.data, "set xtics ('64' 64, '4096' 4096)\nset logscale x"));
+    assert_non_null(strstr(script.data, "'c.dat' index 3 using 1:2 with linespoints"));
     launch_text_fini(&svg);
     launch_text_fini(&data);
     launch_text_fini(&script);
-    for (int s = 0; s < figure.series_count; s++) {
-        figure.series[s].y[0] = figure.series[s].y[1] = (double)NAN;
-    }
-    assert_false(launch_figure_has_points(&figure));
+    free(figure);
 }
 
 static char *read_text(const char *name)

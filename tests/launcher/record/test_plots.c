@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "record/out_directory.h"
 #include "record/run_info.h"
 #include "sample.h"
 #include "support.h"

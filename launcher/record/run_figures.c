@@ -1,0 +1,219 @@
+/* Makes the charts of a training: loss, accuracy, speed, and where a step's time went. Called by
+ * report.c and plots.c. */
+#include "record/run_figures.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { SMOOTHING_SHARE = 25 /* the window is 1/25 of the run each way */ };
+
+/* The mean loss of steps first … end - 1 over all ranks; NaN if none is known. */
+static double mean_loss(const launch_run *run, size_t first, size_t end)
+{
+    double sum = 0;
+    size_t known = 0;
+    for (size_t i = first; i < end; i++) {
+        const double loss = run->steps->ranks[0].steps[i].loss_global;
+        if (isfinite(loss)) {
+            sum += loss;
+            known++;
+        }
+    }
+    return known > 0 ? sum / (double)known : NAN;
+}
+
+/* Each step's loss, or means over equal stretches of steps if there are more steps than points. */
+static void add_losses(const launch_run *run, launch_series *series)
+{
+    const size_t steps = run->summary->steps_done;
+    const size_t points = steps < LAUNCH_FIGURE_POINTS_MAX ? steps : LAUNCH_FIGURE_POINTS_MAX;
+    for (size_t i = 0; i < points; i++) {
+        const size_t first = i * steps / points;
+        const size_t end = (i + 1) * steps / points;
+        const double step = (double)(first + end - 1) / 2;
+        launch_point *point = launch_series_add(series, step, mean_loss(run, first, end));
+        (void)snprintf(point->hint, sizeof point->hint, "step %.0f: loss %.4f", step, point->y);
+    }
+}
+
+/* Averages each point with up to `reach` points before and after it, as many on both sides, so that
+ * a falling curve is not shifted. */
+static void add_smoothed(const launch_series *raw, launch_series *smooth)
+{
+    const int reach = raw->point_count / SMOOTHING_SHARE;
+    for (int i = 0; i < raw->point_count; i++) {
+        const int after = raw->point_count - 1 - i;
+        const int nearest = i < after ? i : after;
+        const int half = nearest < reach ? nearest : reach;
+        double sum = 0;
+        for (int k = i - half; k <= i + half; k++) {
+            sum += raw->points[k].y;
+        }
+        (void)launch_series_add(smooth, raw->points[i].x, sum / (2 * half + 1));
+    }
+}
+
+static bool was_evaluated(const launch_step *step)
+{
+    return step->evaluated && step->heldout_sentences > 0 && isfinite(step->heldout_loss);
+}
+
+/* The results of --eval-every, losses or accuracies: all, or the last one and every nth before. */
+static void add_heldout(const launch_run *run, launch_series *series, bool is_loss)
+{
+    const launch_step *steps = run->steps->ranks[0].steps;
+    size_t all = 0;
+    size_t index = 0;
+    for (size_t i = 0; i < run->summary->steps_done; i++) {
+        all += was_evaluated(&steps[i]);
+    }
+    const size_t stride = all / LAUNCH_FIGURE_POINTS_MAX + 1;
+    for (size_t i = 0; i < run->summary->steps_done; i++) {
+        if (!was_evaluated(&steps[i]) || (all - ++index) % stride != 0) {
+            continue;
+        }
+        const double percent =
+            100 * (double)steps[i].heldout_correct / (double)steps[i].heldout_sentences;
+        launch_point *point =
+            launch_series_add(series, (double)i, is_loss ? steps[i].heldout_loss : percent);
+        (void)snprintf(point->hint, sizeof point->hint,
+                       "step %zu: held-out loss %.4f, %.1f %% exact", i, steps[i].heldout_loss,
+                       percent);
+    }
+}
+
+static launch_axis step_axis(const launch_run *run)
+{
+    const size_t steps = run->summary->steps_done;
+    return launch_axis_count(steps > 1 ? (double)(steps - 1) : 1, 8);
+}
+
+launch_figure *launch_loss_figure(const launch_run *run, bool logarithmic)
+{
+    double low = 0;
+    double high = 0;
+    launch_figure *figure = launch_figure_make("Loss against step", "step", "loss per token");
+    if (figure == NULL) {
+        return NULL;
+    }
+    figure->nothing = "No loss was reported.";
+    figure->width = LAUNCH_CHART_WIDTH_HALF;
+    figure->height = 250;
+    launch_series *raw = launch_figure_add(figure, "each step", "accent", LAUNCH_STROKE_FAINT);
+    add_losses(run, raw);
+    add_smoothed(raw, launch_figure_add(figure, "smoothed", "accent", LAUNCH_STROKE_LINE));
+    add_heldout(run,
+                launch_figure_add(figure, "held-out sentences", "exchange", LAUNCH_STROKE_POINTS),
+                true);
+    const bool any = launch_figure_range(figure, &low, &high);
+    if (any && logarithmic && !(low > 0)) {
+        figure->nothing = "A loss of 0 has no logarithm.";
+        figure->series_count = 0;
+    }
+    figure->x = step_axis(run);
+    figure->y = any && logarithmic && low > 0
+                    ? launch_axis_log(low, high)
+                    : launch_axis_make(low < 1 && low >= 0 ? 0 : low, high, 5, true);
+    return figure;
+}
+
+launch_figure *launch_accuracy_figure(const launch_run *run)
+{
+    launch_figure *figure = launch_figure_make("Held-out accuracy against step", "step",
+                                               "% of held-out sentences exact");
+    if (figure == NULL) {
+        return NULL;
+    }
+    figure->width = LAUNCH_CHART_WIDTH_HALF;
+    figure->height = 150;
+    figure->x = step_axis(run);
+    figure->y = launch_axis_make(0, 100, 5, true);
+    add_heldout(run, launch_figure_add(figure, NULL, "exchange", LAUNCH_STROKE_POINTS), false);
+    return figure;
+}
+
+/* Up to how many ranks the ideal line goes: as many as were measured, or as there are CPUs. 0 if
+ * one rank was not measured. */
+static int ideal_ranks(const launch_run *run, int most)
+{
+    if (launch_summary_point(run->summary, 1) == NULL) {
+        return 0;
+    }
+    return most < run->info->cpus_allowed ? most : run->info->cpus_allowed;
+}
+
+static void add_speed(const launch_summary *summary, const launch_scaling_point *from,
+                      launch_series *series)
+{
+    const double speedup = launch_scaling_speedup(summary->scaling, summary->scaling_count, from);
+    launch_point *point = launch_series_add(series, from->ranks, from->tokens_per_second);
+    launch_text label = {0};
+    launch_text_count(&label, (unsigned long long)llround(point->y));
+    if (from->ranks > 1 && isfinite(speedup)) {
+        launch_text_printf(&label, " (%.2f×)", speedup);
+    }
+    (void)snprintf(point->label, sizeof point->label, "%s", label.failed ? "" : label.data);
+    launch_text_fini(&label);
+    if (isfinite(from->tokens_per_second_low) && isfinite(from->tokens_per_second_high)) {
+        point->low = from->tokens_per_second_low;
+        point->high = from->tokens_per_second_high;
+        (void)snprintf(point->hint, sizeof point->hint, "%.0f to %.0f tokens/s in %d rounds",
+                       point->low, point->high, from->rounds);
+    }
+}
+
+launch_figure *launch_scaling_figure(const launch_run *run)
+{
+    const launch_summary *summary = run->summary;
+    const int count = summary->scaling_count;
+    const int most = count > 0 ? summary->scaling[count - 1].ranks : 1;
+    double low = 0;
+    double high = 0;
+    launch_figure *figure =
+        launch_figure_make("Tokens per second against processes", "processes", "tokens per second");
+    if (figure == NULL) {
+        return NULL;
+    }
+    figure->nothing = "No speed was measured.";
+    figure->width = LAUNCH_CHART_WIDTH_HALF;
+    figure->height = 250;
+    launch_series *measured = launch_figure_add(figure, "measured", "accent", LAUNCH_STROKE_POINTS);
+    for (int i = 0; i < count; i++) {
+        add_speed(summary, &summary->scaling[i], measured);
+    }
+    const int ranks = count > 0 ? ideal_ranks(run, most) : 0;
+    if (ranks > 0) { /* the first point is of one rank */
+        launch_series *ideal =
+            launch_figure_add(figure, "one process times as many, up to the number of CPUs", "soft",
+                              LAUNCH_STROKE_DASHED);
+        (void)launch_series_add(ideal, 0, 0);
+        (void)launch_series_add(ideal, ranks, ranks * summary->scaling[0].tokens_per_second);
+    }
+    (void)launch_figure_range(figure, &low, &high);
+    figure->x = launch_axis_count(most + 0.5, most < 10 ? most + 1 : 10);
+    figure->y = launch_axis_make(0, high * 1.02, 5, true);
+    return figure;
+}
+
+launch_figure *launch_step_figure(const launch_run *run)
+{
+    launch_figure *figure =
+        launch_figure_make("Mean step time by rank, in parts", "ms per step", "ms");
+    if (figure == NULL) {
+        return NULL;
+    }
+    figure->nothing = "No step was finished by every rank.";
+    figure->width = LAUNCH_CHART_WIDTH;
+    for (int p = 0; p < LAUNCH_PARTS; p++) {
+        (void)launch_figure_add(figure, launch_part_name(p), launch_part_key(p), LAUNCH_STROKE_BAR);
+    }
+    if (run->summary->steps_done > 0) {
+        launch_figure_add_row(figure, "slowest", run->summary->slowest.part_ms);
+        for (int r = 0; r < (int)run->job->job.world_size && r < LAUNCH_CHART_RANKS_MAX; r++) {
+            char name[16];
+            (void)snprintf(name, sizeof name, "rank %d", r);
+            launch_figure_add_row(figure, name, run->summary->ranks[r].part_ms);
+        }
+    }
+    return figure;
+}
