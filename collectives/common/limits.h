@@ -50,8 +50,8 @@ enum {
     COLL_YIELDS_MAX = 128,
 };
 
-/* Half the slots may be under way: whoever reuses the slot of operation s has finished s + half,
- * so every peer has started s + half, so it has finished with s. */
+/* At most half of the flags are under way. A rank that reuses the flag of operation s has finished
+ * operation s + half. So every peer has started s + half, and has therefore finished s. */
 _Static_assert(COLL_UNDERWAY_MAX * 2 <= COLL_FLAG_COUNT, "a flag would be reused too early");
 _Static_assert(COLL_FLAGS_KEPT * 4 <= COLL_UNDERWAY_MAX, "flags kept back would be waited for");
 _Static_assert(COLL_CHUNK_BYTES % 64 == 0, "chunks are whole cache lines");

@@ -61,7 +61,7 @@ struct coll_comm {
     coll_op *blocking;                /* for the blocking forms, */
     coll_op *recent[COLL_RECENT_OPS]; /* and those made for other buffers lately; NULL: none yet */
     unsigned oldest;                  /* of them */
-    void *link;                       /* the transport's */
+    void *shm;                        /* of transports that share memory (layout.h) */
     void *net;                        /* of transports over sockets (net.h) */
     void *hybrid; /* of a communicator over several hosts, some ranks of which share one */
     coll_error failure;

@@ -41,7 +41,7 @@ struct coll_context {
     bool broken;               /* a communicator has failed, and not by mismatch */
     unsigned yield_budget;     /* yields before sleeping, where ranks share processors */
     unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
-    void *link;                /* the transport's */
+    void *shm;                 /* of transports that share memory (layout.h) */
     void *net;                 /* of transports over sockets (net.h) */
     int socks[COLL_RANKS_MAX]; /* to peers on this host, for descriptors; -1 */
 

@@ -40,7 +40,7 @@ static coll_protocol first_protocol(const coll_op *op)
         return COLL_PROTOCOL_INLINE;
     }
     if (op->comm->table->memory != NULL) {
-        return (coll_protocol)coll_shape_protocol(op, has_own_bits(op));
+        return coll_shape_protocol(op, has_own_bits(op));
     }
     return op->shown_bytes <= op->comm->inline_bytes && !has_own_bits(op) ? COLL_PROTOCOL_INLINE
                                                                           : COLL_PROTOCOL_PLAN;
@@ -110,7 +110,7 @@ void coll_op_destroy(coll_op *op)
 void coll_op_number(coll_op *op)
 {
     op->arrived = 0;
-    op->kept = false;
+    op->own_copied = false;
     op->sequence = ++op->comm->sequence;
     op->descriptor.sequence = op->sequence;
     op->word = coll_flag_word(op->sequence, op->digest);

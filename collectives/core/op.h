@@ -28,15 +28,6 @@ typedef enum coll_stage {
     COLL_STAGE_DONE,
 } coll_stage;
 
-/* How an operation's bytes move; chosen when all have arrived, the same on every rank. */
-typedef enum coll_protocol {
-    COLL_PROTOCOL_INLINE = 0, /* in the flags, or nothing moves at all */
-    COLL_PROTOCOL_EAGER,      /* copied into shared memory, read there by whoever needs it */
-    COLL_PROTOCOL_ZERO_COPY,  /* loads from and stores to peers' arenas */
-    COLL_PROTOCOL_STAGED,     /* window by window through staging buffers in shared memory */
-    COLL_PROTOCOL_PLAN,       /* a plan over streams */
-} coll_protocol;
-
 /* How a zero-copy operation moves its bytes. */
 typedef enum coll_pattern {
     COLL_PATTERN_SLICES = 0, /* each rank combines a slice of all, stores it to all that take it */
@@ -120,7 +111,7 @@ struct coll_op {
     coll_protocol protocol;
     int arrived; /* peers below this rank have arrived */
     bool queued;
-    bool kept; /* the own part of recv holds what it is to hold */
+    bool own_copied; /* this rank's own part of recv is already there */
 
     /* What stays from start to start. */
     bool ready;  /* `given` was checked, and all else follows from it */

@@ -157,7 +157,7 @@ static size_t slot_limit_bytes(const coll_op *op)
                                                          : (size_t)COLL_SHM_SLOT_BYTES;
 }
 
-int coll_shape_protocol(const coll_op *op, bool own_order)
+coll_protocol coll_shape_protocol(const coll_op *op, bool own_order)
 {
     const size_t bytes = op->shape.largest_bytes;
     if (op->comm->size == 1 || (bytes <= COLL_TINY_BYTES && !own_order)) {
@@ -165,5 +165,5 @@ int coll_shape_protocol(const coll_op *op, bool own_order)
     }
     return bytes <= slot_limit_bytes(op) && op->desc.algorithm == COLL_ALGORITHM_DIRECT
                ? COLL_PROTOCOL_EAGER
-               : COLL_PROTOCOL_PLAN;
+               : COLL_PROTOCOL_UNDECIDED;
 }

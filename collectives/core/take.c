@@ -2,7 +2,7 @@
  * the shared-memory transport. */
 #include "core/take.h"
 
-void coll_take_keep_own(const coll_op *op)
+void coll_take_own_at_root(const coll_op *op)
 {
     if (op->desc.kind == COLL_BROADCAST && op->comm->rank == op->desc.root &&
         op->desc.recv != NULL) {
@@ -16,7 +16,7 @@ void coll_take_collect(const coll_op *op, const uint8_t *const *parts)
     const coll_comm *comm = op->comm;
     for (int i = 1, source = comm->rank; i <= comm->size; i++) {
         source = source + 1 == comm->size ? 0 : source + 1;
-        if (source != comm->rank || !op->kept) {
+        if (source != comm->rank || !op->own_copied) {
             coll_take_copy(coll_take_target(op, source), parts[source],
                            coll_take_bytes(op, source));
         }

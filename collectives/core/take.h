@@ -39,7 +39,7 @@ static inline void coll_take_copy(uint8_t *to, const uint8_t *from, size_t size_
 }
 
 /* The root of a broadcast has its bytes already, but may want them in recv as well. */
-void coll_take_keep_own(const coll_op *op);
+void coll_take_own_at_root(const coll_op *op);
 
 /* Copies the parts that this rank takes from all ranks to where they belong. */
 void coll_take_collect(const coll_op *op, const uint8_t *const *parts);
@@ -52,7 +52,7 @@ coll_take_from(const coll_op *op, const uint8_t *(*part_of)(const coll_op *op, i
     const uint8_t *parts[COLL_RANKS_MAX];
     const int size = op->comm->size;
     if (op->shape.take == COLL_TAKE_NOTHING || op->shape.largest_bytes == 0) {
-        coll_take_keep_own(op);
+        coll_take_own_at_root(op);
         return;
     }
     if (op->shape.take == COLL_TAKE_ROOT) {

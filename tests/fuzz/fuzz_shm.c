@@ -30,8 +30,8 @@ typedef struct input {
 typedef struct stage {
     coll_context context;
     coll_comm comm;
-    shm_context context_link;
-    shm_comm link;
+    shm_context context_shm;
+    shm_comm shm;
     coll_arena arena;
     coll_identity identities[RANKS];
     uint8_t *segments[RANKS];
@@ -93,14 +93,14 @@ static void set_up(stage *s, bool spins)
                                 .table = &coll_shm_transport,
                                 .identities = s->identities,
                                 .comms = &s->comm,
-                                .link = &s->context_link};
+                                .shm = &s->context_shm};
     s->context.flight = flight;
     s->comm.context = &s->context;
     s->comm.table = &coll_shm_transport;
     s->comm.size = RANKS;
     s->comm.shares_memory = true;
     s->comm.inline_bytes = COLL_TINY_BYTES;
-    s->comm.link = &s->link;
+    s->comm.shm = &s->shm;
     s->comm.arenas = &s->arena;
     s->arena = (coll_arena){.comm = &s->comm, .number = 1, .size_bytes = ARENA_BYTES};
     s->heap = heap;
@@ -111,12 +111,12 @@ static void set_up(stage *s, bool spins)
         s->arena.peers[rank] = arenas[rank];
         memset(segments[rank], 0, sizeof(shm_segment));
         shm_segment *segment = (shm_segment *)(void *)s->segments[rank];
-        s->link.segments[rank] = segment;
-        s->context_link.doorbells[rank] = &segment->doorbell;
+        s->shm.segments[rank] = segment;
+        s->context_shm.doorbells[rank] = &segment->doorbell;
         s->comm.peers[rank].flags = segment->flags;
     }
     s->arena.data = s->arena.peers[0];
-    s->comm.flags = s->link.segments[0]->flags;
+    s->comm.flags = s->shm.segments[0]->flags;
     BASE_ASSERT(coll_op_alloc(&s->comm, &s->comm.blocking, NULL) == COLL_OK);
 }
 
@@ -175,7 +175,7 @@ static void show_next(stage *s, input *in, int peer, uint32_t digest)
     static const uint32_t numbers[] = {0, 1, 1, 2}; /* of arenas; the last is none */
     const uint64_t how = take(in, 1);
     const uint64_t sequence = s->comm.sequence + 1;
-    shm_segment *segment = s->link.segments[peer];
+    shm_segment *segment = s->shm.segments[peer];
     coll_flag *flag = &segment->flags[sequence % COLL_FLAG_COUNT];
     const coll_buffer_ref ref = {.send_arena = numbers[how % 4],
                                  .recv_arena = numbers[how / 4 % 4],
@@ -184,9 +184,9 @@ static void show_next(stage *s, input *in, int peer, uint32_t digest)
     memcpy(flag->payload, &ref, sizeof ref);
     if ((how & 32) != 0) {
         atomic_store(&segment->finished.value, sequence);
-        atomic_store(&segment->staged.value, s->link.windows + 1);
-        atomic_store(&segment->consumed.value, s->link.windows + 1);
-        atomic_store(&segment->reduced.value, s->link.rounds + 1);
+        atomic_store(&segment->staged.value, s->shm.windows + 1);
+        atomic_store(&segment->consumed.value, s->shm.windows + 1);
+        atomic_store(&segment->reduced.value, s->shm.rounds + 1);
     }
     atomic_store(&flag->word, coll_flag_word(sequence, digest) | (how >> 6 & 1));
 }
@@ -226,13 +226,13 @@ static void show(stage *s, input *in, int peer)
 {
     const uint64_t sequence = s->comm.sequence - take(in, 1) % 4;
     const size_t slot = sequence % COLL_FLAG_COUNT;
-    coll_flag *flag = &s->link.segments[peer]->flags[slot];
+    coll_flag *flag = &s->shm.segments[peer]->flags[slot];
     const size_t bytes = take(in, 1) % (COLL_TINY_BYTES + 1);
     for (size_t i = 0; i < bytes; i++) {
         flag->payload[i] = (uint8_t)take(in, 1);
     }
     flag->descriptor = s->comm.flags[slot].descriptor;
-    atomic_store(&flag->word, s->link.words[slot] | take(in, 1) % 2);
+    atomic_store(&flag->word, s->shm.words[slot] | take(in, 1) % 2);
 }
 
 static void overwrite(stage *s, input *in, int peer)
@@ -244,7 +244,7 @@ static void overwrite(stage *s, input *in, int peer)
 
 static void count(stage *s, input *in, int peer)
 {
-    shm_segment *segment = s->link.segments[peer];
+    shm_segment *segment = s->shm.segments[peer];
     const uint64_t value = take(in, 1);
     const int channel = (int)(value >> 4) % COLL_CHANNELS;
     switch (value % 8) {

@@ -121,8 +121,8 @@ static coll_status open_inside(coll_comm *comm, hybrid_comm *link, int64_t deadl
             link->local_ranks[rank] = local->size++;
         }
     }
-    const shm_context *context_link = comm->context->link;
-    if (local->size == 1 && context_link->doorbells[comm->context->rank] != NULL) {
+    const shm_context *context_shm = comm->context->shm;
+    if (local->size == 1 && context_shm->doorbells[comm->context->rank] != NULL) {
         return COLL_OK; /* the doorbell is in the segment of the world's */
     }
     return coll_shm_transport.comm_open(local, deadline_ns, reterr);
@@ -151,7 +151,7 @@ static coll_status hybrid_comm_open(coll_comm *comm, int64_t deadline_ns, coll_e
 static void hybrid_comm_close(coll_comm *comm)
 {
     hybrid_comm *link = comm->hybrid;
-    if (link != NULL && link->inside.link != NULL) {
+    if (link != NULL && link->inside.shm != NULL) {
         coll_shm_transport.comm_close(&link->inside);
     }
     coll_net_comm_close(comm);
@@ -163,7 +163,7 @@ static void hybrid_comm_close(coll_comm *comm)
 static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, coll_error *reterr)
 {
     const coll_tcp *tcp = context->net;
-    shm_context *link = context->link;
+    shm_context *context_shm = context->shm;
     const coll_fdpass_label label = {.tag = DOORBELL_TAG};
     coll_status status = COLL_OK;
     for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
@@ -174,7 +174,7 @@ static coll_status swap_doorbells(coll_context *context, int64_t deadline_ns, co
     for (int rank = 0; status == COLL_OK && rank < context->size; rank++) {
         if (context->socks[rank] >= 0) {
             status = coll_fdpass_receive(context, rank, &label, deadline_ns,
-                                         &link->doorbell_fds[rank], reterr);
+                                         &context_shm->doorbell_fds[rank], reterr);
         }
     }
     return status;
@@ -196,10 +196,10 @@ static coll_status hybrid_open(coll_context *context, const coll_context_options
 
 static void hybrid_close(coll_context *context)
 {
-    const shm_context *link = context->link;
-    for (int rank = 0; link != NULL && rank < context->size; rank++) {
-        if (link->doorbell_fds[rank] >= 0) {
-            (void)close(link->doorbell_fds[rank]);
+    const shm_context *context_shm = context->shm;
+    for (int rank = 0; context_shm != NULL && rank < context->size; rank++) {
+        if (context_shm->doorbell_fds[rank] >= 0) {
+            (void)close(context_shm->doorbell_fds[rank]);
         }
     }
     coll_tcp_close(context);

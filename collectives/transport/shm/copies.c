@@ -1,15 +1,15 @@
-/* Contributions that are copied into shared memory, in flags or slots: waiting for them, and
- * taking what is wanted of them. Most operations are so small, and last no longer than a few
- * hundred instructions: what a peer waits for comes first here, and nothing is done twice.
+/* Inline and eager operations: waits for the contributions that peers copied into their flags and
+ * slots, and takes this rank's parts. Called by protocol.c and run.c.
  *
- * A rank that waits looks at the flag it waits for, and at nothing else,
+ * Most operations are so small, and take a few hundred instructions. So what a peer waits for comes
+ * first here, and nothing is done twice. A rank that waits reads only the flag that it waits for,
  * many times in a row. */
 #include <string.h>
 
 #include "core/take.h"
 #include "transport/shm/layout.h"
 
-void coll_shm_keep(coll_op *op)
+void coll_shm_copy_own(coll_op *op)
 {
     const coll_comm *comm = op->comm;
     const size_t size_bytes = coll_take_bytes(op, comm->rank);
@@ -23,31 +23,34 @@ void coll_shm_keep(coll_op *op)
     if (size_bytes > 0 && from != to) {
         memcpy(to, from, size_bytes);
     }
-    op->kept = true;
+    op->own_copied = true;
 }
 
-/* Looks for a peer's flag so many times, and compares it. Of a short contribution in a slot the
- * cache lines cross to this processor together with the flag, and not after it: while the peer has
- * not written them this costs nothing, for they are here from the last time. */
+/* Reads a peer's flag up to `looks` times, and compares it when it is there.
+ *
+ * A short contribution in a slot is prefetched, so that its cache lines arrive together with the flag
+ * and not after it. As long as the peer has not written them, they are still in this processor's
+ * cache, and a prefetch costs nothing. */
 static inline bool look_for(coll_op *op, int peer, unsigned looks)
 {
     enum { LINE_BYTES = 64, FETCH_BYTES_MAX = 256 };
     coll_comm *comm = op->comm;
-    shm_comm *link = comm->link;
+    shm_comm *shm = comm->shm;
     const uint64_t sequence = op->sequence;
-    const coll_flag *flag = coll_shm_flag(link, peer, sequence);
-    const uint8_t *slot = shm_slot(link->segments[peer], sequence) + op->shape.part_offset_bytes;
+    const coll_flag *flag = coll_shm_flag(shm, peer, sequence);
+    const uint8_t *slot = shm_slot(shm->segments[peer], sequence) + op->shape.part_offset_bytes;
     size_t bytes = op->protocol == COLL_PROTOCOL_EAGER ? coll_take_bytes(op, peer) : 0;
     bytes = bytes <= FETCH_BYTES_MAX ? bytes : 0;
     for (; looks > 0; looks--) {
         const uint64_t word = atomic_load_explicit(&flag->word, memory_order_acquire);
         if ((word & ~(uint64_t)COLL_FLAG_QUIET) == op->word) {
-            if (link->peers[peer].seen + 1 < sequence && !coll_shm_walk(comm, peer, sequence - 1)) {
+            if (shm->peers[peer].seen + 1 < sequence &&
+                !coll_shm_compare_flags(comm, peer, sequence - 1)) {
                 return false;
             }
-            link->peers[peer].seen = sequence;
+            shm->peers[peer].seen = sequence;
             if ((word & COLL_FLAG_QUIET) != 0) {
-                link->peers[peer].done = sequence - 1;
+                shm->peers[peer].done = sequence - 1;
             }
             return true;
         }
@@ -58,8 +61,8 @@ static inline bool look_for(coll_op *op, int peer, unsigned looks)
             __builtin_prefetch(slot + at);
         }
     }
-    if (link->peers[peer].seen + 1 < sequence) {
-        (void)coll_shm_walk(comm, peer, sequence - 1);
+    if (shm->peers[peer].seen + 1 < sequence) {
+        (void)coll_shm_compare_flags(comm, peer, sequence - 1);
     }
     return false;
 }
@@ -79,10 +82,10 @@ bool coll_shm_arrived(coll_op *op, unsigned looks)
 /* The part of a copied contribution that this rank takes. */
 static inline const uint8_t *copied_part(const coll_op *op, int rank)
 {
-    const shm_comm *link = op->comm->link;
+    const shm_comm *shm = op->comm->shm;
     const uint8_t *bytes = op->protocol == COLL_PROTOCOL_INLINE
-                               ? coll_shm_flag(link, rank, op->sequence)->payload
-                               : shm_slot(link->segments[rank], op->sequence);
+                               ? coll_shm_flag(shm, rank, op->sequence)->payload
+                               : shm_slot(shm->segments[rank], op->sequence);
     return rank == op->comm->rank ? coll_take_own(op) : bytes + op->shape.part_offset_bytes;
 }
 
@@ -91,11 +94,11 @@ void coll_shm_take_copies(coll_op *op)
     coll_take_from(op, copied_part);
 }
 
-/* Takes the next flag from the peers that looked at it when it was used last, so that what is
- * stored there is seen at once. No more than a hint. */
-static inline void expect_to_show(const coll_comm *comm, uint64_t sequence)
+/* Prefetches the next flag of this rank for writing. Its cache line is with the peers that read it
+ * last. Only a hint. */
+static inline void prefetch_flag(const coll_comm *comm, uint64_t sequence)
 {
-    const coll_flag *flag = coll_shm_flag(comm->link, comm->rank, sequence);
+    const coll_flag *flag = coll_shm_flag(comm->shm, comm->rank, sequence);
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)flag));
 #else
@@ -112,7 +115,7 @@ bool coll_shm_copy(coll_op *op, unsigned looks)
     op->comm->done = op->sequence;
     op->stage = COLL_STAGE_DONE;
     if (op->protocol == COLL_PROTOCOL_INLINE) {
-        expect_to_show(op->comm, op->sequence + 1);
+        prefetch_flag(op->comm, op->sequence + 1);
     }
     return true;
 }

@@ -1,9 +1,12 @@
-/* Failure notices between ranks of one host: a record in the failing rank's segment, with
- * a count in its doorbell for peers that look; and for a rank that could not write one, by the
- * hang-up of its socket, which the kernel sees to.
+/* Failure notices between ranks of one host, and the death of a rank. Called through the transport's
+ * table, while a rank waits and nothing moves.
  *
- * A rank that receives a notice may still have all it needs for its current operation, so it fails
- * when that does not move any more, or with the next call. */
+ * A rank that fails writes a notice into its segment, and counts it in its doorbell, where peers look
+ * after everything that they publish. A rank that dies cannot do that. But the kernel closes its
+ * socket, so its peers see a hang-up (watch_op).
+ *
+ * A rank that has received a notice may still have all it needs for its current operation. So it
+ * fails when that operation moves no more, or with the next call. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,10 +21,10 @@
 
 void coll_shm_send_failure(coll_comm *comm)
 {
-    const shm_context *context_link = comm->context->link;
-    const shm_comm *link = comm->link;
-    shm_segment *own = link != NULL ? link->segments[comm->rank] : NULL;
-    if (own == NULL || context_link->doorbells[comm->context->rank] == NULL) {
+    const shm_context *context_shm = comm->context->shm;
+    const shm_comm *shm = comm->shm;
+    shm_segment *own = shm != NULL ? shm->segments[comm->rank] : NULL;
+    if (own == NULL || context_shm->doorbells[comm->context->rank] == NULL) {
         return;
     }
     own->failure_notice.status = comm->failure.status;
@@ -29,15 +32,15 @@ void coll_shm_send_failure(coll_comm *comm)
     (void)snprintf(own->failure_notice.text, sizeof own->failure_notice.text, "%s",
                    comm->failure.message + comm->message_offset_bytes);
     atomic_store(&own->failure_notice.set, 1);
-    (void)atomic_fetch_add(&context_link->doorbells[comm->context->rank]->failures, 1);
+    (void)atomic_fetch_add(&context_shm->doorbells[comm->context->rank]->failures, 1);
     coll_shm_wake_peers(comm);
 }
 
-/* A peer's failure is this rank's. Its record is copied once. */
+/* Makes a peer's failure this rank's. Copies the notice once, because the peer could change it. */
 static void take_over(coll_comm *comm, int peer)
 {
-    const shm_comm *link = comm->link;
-    const shm_failure_notice *notice = &link->segments[peer]->failure_notice;
+    const shm_comm *shm = comm->shm;
+    const shm_failure_notice *notice = &shm->segments[peer]->failure_notice;
     char text[COLL_ERROR_MESSAGE_BYTES];
     memcpy(text, notice->text, sizeof text);
     text[sizeof text - 1] = '\0';
@@ -46,9 +49,9 @@ static void take_over(coll_comm *comm, int peer)
 
 static void receive_failure(coll_comm *comm)
 {
-    const shm_comm *link = comm->link;
+    const shm_comm *shm = comm->shm;
     for (int peer = 0; peer < comm->size && comm->failed_peer == 0; peer++) {
-        if (peer != comm->rank && atomic_load(&link->segments[peer]->failure_notice.set) != 0) {
+        if (peer != comm->rank && atomic_load(&shm->segments[peer]->failure_notice.set) != 0) {
             comm->failed_peer = peer + 1;
         }
     }
@@ -56,14 +59,14 @@ static void receive_failure(coll_comm *comm)
 
 void coll_shm_receive_failures(coll_context *context)
 {
-    shm_context *link = context->link;
+    shm_context *context_shm = context->shm;
     for (int rank = 0; rank < context->size; rank++) {
-        if (rank != context->rank && link->doorbells[rank] != NULL) {
-            link->failures_seen[rank] = atomic_load(&link->doorbells[rank]->failures);
+        if (rank != context->rank && context_shm->doorbells[rank] != NULL) {
+            context_shm->failures_seen[rank] = atomic_load(&context_shm->doorbells[rank]->failures);
         }
     }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
-        if (!comm->failed && comm->link != NULL) {
+        if (!comm->failed && comm->shm != NULL) {
             receive_failure(comm);
         }
     }
@@ -76,13 +79,14 @@ void coll_shm_propagate_failure(coll_comm *comm)
     }
 }
 
-/* Each rank shows its flags, and then looks at the other's: one of the two sees what came later. */
+/* Of two ranks that post different operations last, at least one sees the other's flag: each posts
+ * its own, and then reads the other's, with a fence between. */
 void coll_shm_finalize(coll_comm *comm)
 {
     atomic_thread_fence(memory_order_seq_cst);
     for (int peer = 0; peer < comm->size && !comm->failed; peer++) {
         if (peer != comm->rank) {
-            (void)coll_shm_walk(comm, peer, comm->posted);
+            (void)coll_shm_compare_flags(comm, peer, comm->posted);
         }
     }
     if (!comm->failed) {
@@ -93,14 +97,14 @@ void coll_shm_finalize(coll_comm *comm)
 
 void coll_shm_show_waits(coll_comm *comm, uint64_t waits)
 {
-    const shm_comm *link = comm->link;
-    atomic_store(&link->segments[comm->rank]->waits.value, waits);
+    const shm_comm *shm = comm->shm;
+    atomic_store(&shm->segments[comm->rank]->waits.value, waits);
 }
 
 uint64_t coll_shm_waits_of(const coll_comm *comm, int peer)
 {
-    const shm_comm *link = comm->link;
-    return atomic_load(&link->segments[peer]->waits.value);
+    const shm_comm *shm = comm->shm;
+    return atomic_load(&shm->segments[peer]->waits.value);
 }
 
 static bool has_hung_up(int sock)
@@ -111,8 +115,8 @@ static bool has_hung_up(int sock)
 
 bool coll_shm_awaits(const coll_op *op, int peer)
 {
-    const shm_comm *link = op->comm->link;
-    const shm_segment *segment = link->segments[peer];
+    const shm_comm *shm = op->comm->shm;
+    const shm_segment *segment = shm->segments[peer];
     if (op->desc.kind == COLL_SEND || op->desc.kind == COLL_RECEIVE) {
         return peer == op->desc.root;
     }
@@ -127,7 +131,7 @@ bool coll_shm_awaits(const coll_op *op, int peer)
         switch (op->protocol) {
         case COLL_PROTOCOL_STAGED:
             return coll_staged_awaits(op, peer);
-        case COLL_PROTOCOL_ZERO_COPY: /* other ways never wait */
+        case COLL_PROTOCOL_ZERO_COPY: /* its other patterns do not wait while they run */
             return op->zero_copy.pattern == COLL_PATTERN_SLICES &&
                    coll_shm_slices_await(op->comm, op->zero_copy.round, peer);
         default:
@@ -144,7 +148,7 @@ bool coll_shm_awaits(const coll_op *op, int peer)
     }
 }
 
-/* Fails op's communicator if op cannot end for want of a rank that has gone. */
+/* Fails op's communicator if op waits for a rank whose process has ended. */
 static void watch_op(coll_op *op)
 {
     coll_comm *comm = op->comm;
@@ -153,7 +157,7 @@ static void watch_op(coll_op *op)
             !has_hung_up(comm->context->socks[comm->ranks[peer]])) {
             continue;
         }
-        /* What it did and said before it left is all there is to come. */
+        /* Nothing more will come from it. Takes what it did and said before it ended. */
         if (coll_progress(comm->context)) {
             return;
         }
@@ -169,7 +173,7 @@ static void watch_op(coll_op *op)
     }
 }
 
-/* The operation that keeps all later ones waiting. */
+/* The first operation that is not done. All later ones wait for it. */
 static coll_op *first_of(const coll_comm *comm)
 {
     coll_op *op = comm->head;
@@ -188,7 +192,7 @@ void coll_shm_watch(coll_op *op)
     }
     for (coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
         coll_op *first = first_of(comm);
-        if (comm->failed || comm->link == NULL || (first == NULL && comm != op->comm)) {
+        if (comm->failed || comm->shm == NULL || (first == NULL && comm != op->comm)) {
             continue;
         }
         coll_shm_propagate_failure(comm);

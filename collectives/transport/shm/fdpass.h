@@ -1,10 +1,12 @@
-/* Descriptors from rank to rank on one host, over AF_UNIX sockets with abstract autobound names.
+/* Passes file descriptors between the ranks of one host, over AF_UNIX sockets with abstract,
+ * autobound names.
  *
- * Why not socket pairs inherited from the launcher: ranks may be started by anything. Why abstract
- * and autobound: the kernel picks a free name, so two jobs cannot collide; it is no file, so a
- * SIGKILL leaves nothing behind. The name and a random 128-bit nonce go through the caller's
- * exchange. A process that connects must know the nonce (so belongs to the job) and run under this
- * process's user (SO_PEERCRED); anybody else is closed without an answer. */
+ * The kernel chooses an autobound name, so two jobs cannot collide. An abstract name is not a file,
+ * so SIGKILL leaves nothing behind. Socket pairs would have to be inherited from a common parent, but
+ * any program may start the ranks. Ranks learn each other's name and a random 128-bit nonce through
+ * the caller's exchange. A process that connects has to know the nonce, which proves that it belongs
+ * to the job, and to run under the same user (SO_PEERCRED). Any other is disconnected without an
+ * answer. */
 #ifndef COLL_SRC_FDPASS_H
 #define COLL_SRC_FDPASS_H
 
@@ -26,9 +28,11 @@ typedef struct coll_fdpass_label {
 COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, int fd,
                                              const coll_fdpass_label *label, coll_error *reterr);
 
-/* The next descriptor from a rank, which must carry this label (else COLL_ERR_MISMATCH), after
- * those of the same list of ranks that have a lower number (comm_make.c), which are closed. The
- * caller closes *fd. Blocks until the deadline or an abort. */
+/* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH. One
+ * exception: descriptors of earlier communicators of the same ranks are closed and skipped. Such a
+ * descriptor remains where a communicator failed while it was made: this rank gave it up, and the
+ * peer had sent its descriptor before (comm_make.c numbers them). The caller closes *fd. Blocks until
+ * the deadline or an abort. */
 COLL_MUST_CHECK coll_status coll_fdpass_receive(coll_context *context, int rank,
                                                 const coll_fdpass_label *label, int64_t deadline_ns,
                                                 int *fd, coll_error *reterr);

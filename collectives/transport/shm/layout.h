@@ -1,9 +1,10 @@
-/* What lies in a rank's shared memory, and what a rank remembers of its peers'.
+/* What lies in a rank's shared memory, what a rank remembers of its peers' memory, and the functions
+ * that the files of this directory offer each other.
  *
- * A rank has one segment per communicator, which it alone writes (but for the doorbell,
- * and claims and results of slices that others may take, slices.c). Whatever is read
- * from a peer's and decides what is done is read once and checked before use: a peer can spoil
- * results, and make the communicator fail, no more. */
+ * A rank has one segment per communicator. Only the rank itself writes there, with two exceptions:
+ * peers ring its doorbell, and peers may do its slices (slices.c). A value that is read from a peer's
+ * segment and decides what happens next is read once and checked before use. So a peer can spoil
+ * results and make the communicator fail, but nothing worse. */
 #ifndef COLL_SRC_SHM_LAYOUT_H
 #define COLL_SRC_SHM_LAYOUT_H
 
@@ -13,81 +14,91 @@ typedef struct shm_counter {
     _Alignas(128) _Atomic uint64_t value;
 } shm_counter;
 
+/* Whether a rank sleeps, and how it is woken. */
 typedef enum shm_slumber {
     SHM_AWAKE = 0,
-    SHM_ASLEEP = 1,  /* on the doorbell's futex */
-    SHM_POLLING = 2, /* on sockets, and an eventfd that stands for the doorbell (hybrid.c) */
+    SHM_ASLEEP = 1,  /* waits on its doorbell's futex */
+    SHM_POLLING = 2, /* polls sockets and an eventfd; ringing writes to the eventfd (hybrid.c) */
 } shm_slumber;
 
-/* A rank's doorbell: in its segment of the world communicator, for all its communicators. Peers
- * look at the first cache line after whatever they publish, so it holds all that could concern them
- * then. */
+/* A rank's doorbell. There is one for all its communicators, in its segment of the world
+ * communicator. Peers read the first cache line after everything that they publish: to see whether
+ * the rank has to be woken, and whether it has failed. The futex has a cache line of its own. */
 typedef struct shm_doorbell {
     _Alignas(128) _Atomic uint32_t asleep; /* a shm_slumber */
-    _Atomic uint32_t failures;             /* communicators of this rank that have failed */
-    _Alignas(128) _Atomic uint32_t rung;   /* the futex */
+    _Atomic uint32_t failures;             /* how many communicators of this rank have failed */
+    _Alignas(128) _Atomic uint32_t rung;   /* the futex: how often it was rung */
 } shm_doorbell;
 
 /* A failure notice: why this rank gave up the communicator. */
 typedef struct shm_failure_notice {
-    _Alignas(128) _Atomic uint32_t set;
+    _Alignas(128) _Atomic uint32_t set; /* 1: the rest holds */
     int32_t status;
     uint32_t origin; /* 1 + the rank that failed first; 0: this one */
     char text[COLL_ERROR_MESSAGE_BYTES];
 } shm_failure_notice;
 
-/* What stands at the start of a segment; then the slots, the staging buffers, and the frames. */
+/* The start of a segment. The slots, the staging buffer and the frames follow it. */
 typedef struct shm_segment {
     shm_doorbell doorbell;
-    shm_counter finished;
-    shm_counter staged;   /* windows that this rank has put into its staging buffers */
+    shm_counter finished; /* this rank has done its part of all operations up to this number */
+    shm_counter staged;   /* windows that this rank has put into its staging buffer */
     shm_counter consumed; /* windows of which this rank has taken all that it takes */
     shm_counter reduced;  /* rounds in which this rank's slice is done */
     shm_counter claimed;  /* the rank that does this rank's slice; written by that rank */
     coll_flag flags[COLL_FLAG_COUNT];
     shm_failure_notice failure_notice;
-    shm_counter waits; /* ranks that this one has been waiting for, a bit for each */
-    shm_counter sent[COLL_CHANNELS][COLL_RANKS_MAX];  /* frames put for a peer */
-    shm_counter taken[COLL_CHANNELS][COLL_RANKS_MAX]; /* frames of a peer's that were taken */
+    shm_counter waits; /* the ranks that this one has been waiting for, one bit each */
+    shm_counter sent[COLL_CHANNELS][COLL_RANKS_MAX];  /* frames that this rank sent to each peer */
+    shm_counter taken[COLL_CHANNELS][COLL_RANKS_MAX]; /* frames that it took from each peer */
 } shm_segment;
 
+/* What this rank knows of a peer: the numbers of the last operation or window for which it holds. */
 typedef struct shm_peer {
-    uint64_t seen;     /* flags up to this operation were compared with this rank's own */
-    uint64_t done;     /* the peer has done its part of all operations up to this */
-    uint64_t consumed; /* the peer needs no window up to this any more */
+    uint64_t seen;     /* the peer's flags up to this operation agree with this rank's own */
+    uint64_t done;     /* the peer has done its part of all operations up to this one */
+    uint64_t consumed; /* the peer needs no window before this number any more */
 } shm_peer;
 
 typedef struct shm_comm {
     shm_segment *segments[COLL_RANKS_MAX]; /* by rank in the communicator; own included */
-    /* This rank's own copies of its counters, and the last it saw of the other side's. */
+
+    /* Streams: private copies of this rank's counters. */
     uint64_t sent[COLL_CHANNELS][COLL_RANKS_MAX];
-    uint64_t sent_taken[COLL_CHANNELS][COLL_RANKS_MAX];
     uint64_t taken[COLL_CHANNELS][COLL_RANKS_MAX];
+    uint64_t sent_taken[COLL_CHANNELS][COLL_RANKS_MAX]; /* of the sent, taken when last looked */
+
     shm_peer peers[COLL_RANKS_MAX];
-    uint64_t peers_done;                    /* no peer's `done` is less */
-    uint64_t windows;                       /* of all operations whose own part is done, */
-    uint64_t ring_first;                    /* the first window that is as long as the last, */
-    size_t ring_room_bytes;                 /* which is so long at most */
-    uint64_t rounds;                        /* and their rounds of slices */
-    uint64_t words[COLL_FLAG_COUNT];        /* what this rank's flags show */
-    coll_descriptor shown[COLL_FLAG_COUNT]; /* and the descriptors beside them */
-    uint32_t shown_digests[COLL_FLAG_COUNT];
+    uint64_t peers_done; /* the least `done` of all peers */
+
+    /* Staging: counted over all operations of which this rank has done its part. */
+    uint64_t windows;
+    uint64_t rounds;        /* of slices */
+    size_t ring_room_bytes; /* room of one window, as the staging buffer is cut now */
+    uint64_t ring_first;    /* the first window since it was cut so */
+
+    /* What this rank's flags show. Comparisons use these copies: a peer could overwrite the
+     * segment. */
+    uint64_t words[COLL_FLAG_COUNT];
+    coll_descriptor shown[COLL_FLAG_COUNT];
+    uint32_t shown_digests[COLL_FLAG_COUNT]; /* of the descriptors */
 } shm_comm;
 
+/* Of a context: what concerns all communicators of a rank. By rank of the context. */
 typedef struct shm_context {
     shm_doorbell *doorbells[COLL_RANKS_MAX];
-    uint32_t failures_seen[COLL_RANKS_MAX];
-    int doorbell_fds[COLL_RANKS_MAX]; /* eventfds of peers that may sleep polling; -1 */
+    uint32_t failures_seen[COLL_RANKS_MAX]; /* of each doorbell's `failures` */
+    int doorbell_fds[COLL_RANKS_MAX];       /* eventfds of peers that may poll; -1: none */
 } shm_context;
 
-/* Where a rank's contribution to an operation lies, if it went by a slot. */
+/* A rank's contribution to an eager operation. */
 static inline uint8_t *shm_slot(shm_segment *segment, uint64_t sequence)
 {
     return (uint8_t *)segment + sizeof(shm_segment) +
            sequence % COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
 }
 
-/* A rank's staging buffer. */
+/* A rank's staging buffer, for staged operations. */
 static inline uint8_t *shm_staging(shm_segment *segment)
 {
     return (uint8_t *)segment + sizeof(shm_segment) + (size_t)COLL_SHM_SLOTS * COLL_SHM_SLOT_BYTES;
@@ -100,9 +111,10 @@ size_t coll_shm_segment_bytes(int ranks);
 
 /* Wakes all peers of the communicator that have gone to sleep. */
 void coll_shm_wake_peers(coll_comm *comm);
-/* The same after something was published; and receives the failure notices of peers. */
+/* The same, and receives the failure notices of peers. To be called after a sequentially consistent
+ * store that peers may wait for. */
 void coll_shm_published(coll_comm *comm);
-/* The same after something was published by a plain store. */
+/* The same after a store with less order: does the fence first. */
 void coll_shm_notify(coll_comm *comm);
 
 /* Shows peers how this rank sleeps, or that it is awake. */
@@ -110,36 +122,40 @@ void coll_shm_slumber(coll_context *context, shm_slumber how);
 
 /* credit.c */
 
-enum { COLL_FLAG_QUIET = 1 }; /* in a flag's word: its rank has done all earlier operations */
+/* Bit 0 of a flag's word: its rank has done its part of all earlier operations. */
+enum { COLL_FLAG_QUIET = 1 };
 
-/* A rank's flag of an operation. */
-static inline const coll_flag *coll_shm_flag(const shm_comm *link, int rank, uint64_t sequence)
+/* A rank's flag for an operation. */
+static inline const coll_flag *coll_shm_flag(const shm_comm *shm, int rank, uint64_t sequence)
 {
-    return &link->segments[rank]->flags[sequence % COLL_FLAG_COUNT];
+    return &shm->segments[rank]->flags[sequence % COLL_FLAG_COUNT];
 }
 
-/* Whether the flag of this operation may be written. */
+/* Whether op may be posted: no peer needs any more what its flag and slot will overwrite. */
 bool coll_shm_may_post(const coll_op *op);
-/* Whether the peer is what keeps op from being posted. */
+/* Whether this peer still needs it. */
 bool coll_shm_withholds(const coll_op *op, int peer);
-/* Compares a peer's flags with this rank's own up to operation `until`, as far as they have come.
- * False if they differ. */
-bool coll_shm_walk(coll_comm *comm, int peer, uint64_t until);
-/* Fails the communicator over a flag that is not this rank's; false. */
+/* Compares a peer's flags with this rank's own up to operation `until`, as far as the peer has
+ * posted them. False if they differ; the communicator has failed then. */
+bool coll_shm_compare_flags(coll_comm *comm, int peer, uint64_t until);
+/* Fails the communicator because a peer's flag differs from this rank's own. Returns false. */
 bool coll_shm_fail_flag(coll_comm *comm, int peer, uint64_t sequence, uint64_t word);
 
-/* protocol.c: functions of the transport's table. */
+/* protocol.c */
+
+/* In the transport's table. post writes op's flag and wakes peers that sleep. */
 void coll_shm_post(coll_op *op, const void *payload, size_t payload_bytes);
-/* The same for peers that are awake: coll_shm_notify wakes those that sleep. */
-void coll_shm_show(coll_op *op);
 void coll_shm_advance(coll_op *op, bool *moved);
-/* The same for a rank that has nothing else to do: looks so many times for what it waits for. */
+/* Writes op's flag, without waking anybody. */
+void coll_shm_write_flag(coll_op *op);
+/* As coll_shm_advance, but reads what it waits for `looks` times before it gives up. */
 void coll_shm_advance_looking(coll_op *op, unsigned looks, bool *moved);
 
 /* copies.c */
 
-/* Whether all of op goes by flags, or slots, wherever buffers lie. */
-static inline bool coll_shm_copies(const coll_op *op)
+/* Whether op is inline or eager wherever the buffers lie. An all-reduce above COLL_SHM_COPY_BYTES
+ * is eager only if some buffer lies outside the arenas. */
+static inline bool coll_shm_is_copied(const coll_op *op)
 {
     return op->protocol == COLL_PROTOCOL_INLINE
                ? op->comm->size > 1
@@ -147,64 +163,67 @@ static inline bool coll_shm_copies(const coll_op *op)
                      (op->desc.kind != COLL_ALL_REDUCE || op->total_bytes <= COLL_SHM_COPY_BYTES);
 }
 
-/* While peers are on their way: copies what of recv is this rank's own already. */
-void coll_shm_keep(coll_op *op);
-/* Whether the flags of all that op waits for show it, each looked at so many times. */
+/* Copies this rank's own part to recv while its peers are on their way, where that pays. */
+void coll_shm_copy_own(coll_op *op);
+/* Whether all peers that op waits for have posted it. Reads each flag up to `looks` times. */
 bool coll_shm_arrived(coll_op *op, unsigned looks);
-/* Takes what this rank takes of copied contributions. */
+/* Takes this rank's parts of all contributions, from flags or slots. */
 void coll_shm_take_copies(coll_op *op);
-/* All of an operation that coll_shm_copies, was shown, and after which none was; false: not all
- * have arrived. */
+/* The whole rest of an inline or eager operation that was posted last. False: not all peers that it
+ * waits for have arrived. */
 bool coll_shm_copy(coll_op *op, unsigned looks);
 
-/* run.c: another one. */
+/* run.c, in the transport's table: a blocking call, without the queue. False: it has to go the
+ * ordinary way. */
 bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, coll_status *status,
                   coll_error *reterr);
 
 /* zero_copy.c */
 
-/* Whether every buffer that op needs lies in an arena; refs are all ranks', as
- * they posted them. Fills sources and targets.
- * A reference outside its arena fails the communicator. */
+/* Whether every buffer that op needs lies in an arena. refs are those that all ranks posted. Fills
+ * op's sources and targets. A reference that leads out of its arena fails the communicator. */
 bool coll_zero_copy_fits(coll_op *op, const coll_buffer_ref *refs);
-/* One piece of this rank's part, or of op->slice; true when that is done. */
+/* One piece of this rank's part, or of the slice that it does. True when that is done. */
 bool coll_zero_copy_advance(coll_op *op);
-/* Whether op cannot end before `peer` has done its part,
- * which reads or writes this rank's memory. */
+/* Whether op cannot end before `peer` has done its part, because that part reads or writes this
+ * rank's memory. */
 bool coll_zero_copy_awaits(const coll_op *op, int peer);
 
-/* slices.c: slices of a round, which ranks do for themselves, or for each other. */
+/* slices.c: the slices of a round. Ranks do their own, or each other's. */
 
 enum {
-    COLL_SLICE_NONE = -1,  /* all are taken */
-    COLL_SLICE_LATER = -2, /* all but some whose last round has not ended */
+    COLL_SLICE_NONE = -1, /* other ranks do, or have done, all that are left */
+    COLL_SLICE_LATER =
+        -2, /* the slices that are left cannot begin: an earlier round goes on there */
 };
 
-/* Rank `slice`'s slice of a vector that so many ranks share. */
+/* Slice `slice` of a vector that is cut for so many ranks. */
 coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice);
 
-/* The slice to do next, `last` being the one just done (negative: none yet). */
+/* The slice to do next: its number, or COLL_SLICE_…. `last` is the one just done, or negative. */
 int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last);
-/* Marks a slice as done; coll_shm_published wakes peers that sleep. */
+/* Marks a slice as done. coll_shm_published has to follow. */
 void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice);
-/* Whether it is, and with it all that its owner and others wrote for it can be read. */
+/* Whether a slice is done. If so, all that was written for it can be read. */
 bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice);
-/* Whether a slice of the round is with the peer, or its own to do, and not done. */
+/* Whether a slice of the round is not done, and the peer has to do it. */
 bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer);
 
 /* staged.c: operations on memory that peers cannot map. */
 
-/* Puts the first window of op, which is about to be posted, if nothing stands before it; false:
- * that is for later. */
+/* Before op is posted: puts its first window into the staging buffer, if that has room and op is
+ * likely to be staged. Returns whether it did. */
 bool coll_staged_put_early(coll_op *op);
-/* Once all ranks have come, and no way was found that needs no staging. */
+/* Begins op, when all ranks have arrived and have chosen staging. */
 void coll_staged_begin(coll_op *op);
-/* One window's part; true when this rank's part of op is done. */
+/* Some windows' parts. True when this rank's part of op is done. */
 bool coll_staged_advance(coll_op *op, bool *moved);
-/* Whether op, running, cannot go on without the peer. */
+/* Whether op, which is running, cannot go on without the peer. */
 bool coll_staged_awaits(const coll_op *op, int peer);
 
 /* fail.c */
+
+/* In the transport's table, but for receive_failures; core/transport.h describes each. */
 
 /* Sends peers a failure notice: why the communicator has failed here. */
 void coll_shm_send_failure(coll_comm *comm);
@@ -212,11 +231,15 @@ void coll_shm_send_failure(coll_comm *comm);
 void coll_shm_receive_failures(coll_context *context);
 /* Propagates a failure: fails the communicator if a peer has given it up. */
 void coll_shm_propagate_failure(coll_comm *comm);
+/* Compares the flags that were posted last. */
 void coll_shm_finalize(coll_comm *comm);
+/* Shows peers which ranks this one waits for; and the ranks that a peer waits for. */
 void coll_shm_show_waits(coll_comm *comm, uint64_t waits);
 uint64_t coll_shm_waits_of(const coll_comm *comm, int peer);
-/* Fails communicators that do not move on because a peer has given up or gone; op is waited for. */
+/* Called while op is waited for and nothing moves: fails communicators in which an operation waits
+ * for a peer that has failed or ended. This is where a rank's death is noticed. */
 void coll_shm_watch(coll_op *op);
+/* Whether op cannot go on without the peer. */
 bool coll_shm_awaits(const coll_op *op, int peer);
 
 #endif

@@ -1,19 +1,21 @@
-/* Operations by loads and stores: from flags, from slots, and from arenas; staged.c has
- * what goes by none of these.
+/* Posts an operation, chooses its protocol when all ranks have arrived, and moves it on. Called
+ * through the transport's table, and by run.c.
  *
- * What a rank contributes lies, by its size, in the flag itself, in a slot of its segment, or
- * where the caller has it, in an arena. Whoever takes part of it waits for the contributor's flag
- * and reads it there. Flags and slots are copies, so nothing more is needed; what is read from the
- * caller's own memory needs a second wait, for those who read, before the operation ends. Credit
- * is in credit.c. */
+ * By its size, a rank's contribution lies in the flag itself (inline), in a slot of its segment
+ * (eager), or in the caller's own buffer, if that is in an arena (zero-copy). A rank that takes a
+ * part of it waits for the contributor's flag, and reads it there. Flags and slots are copies, so
+ * nothing more is needed. Zero-copy needs a second wait at the end, until the peers that read or
+ * write this rank's buffers have finished. All else is staged, or runs a plan over streams.
+ * credit.c says when flags and slots are used again. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "core/exec.h"
 #include "core/inline.h"
 #include "core/take.h"
 #include "transport/shm/layout.h"
 
-/* Whether this rank shows where its buffers lie, for peers to read and write there. */
+/* Whether this rank posts where its buffers lie, so that peers may read and write there. */
 static bool shows_ref(const coll_op *op)
 {
     return op->protocol != COLL_PROTOCOL_INLINE && op->ref.send_arena != 0 &&
@@ -25,33 +27,34 @@ void coll_shm_post(coll_op *op, const void *payload, size_t payload_bytes)
 {
     (void)payload;
     (void)payload_bytes;
-    coll_shm_show(op);
+    coll_shm_write_flag(op);
     coll_shm_notify(op->comm);
-    coll_shm_keep(op);
+    coll_shm_copy_own(op);
 }
 
-void coll_shm_show(coll_op *op)
+void coll_shm_write_flag(coll_op *op)
 {
     coll_comm *comm = op->comm;
-    shm_comm *link = comm->link;
-    shm_segment *own = link->segments[comm->rank];
+    shm_comm *shm = comm->shm;
+    shm_segment *own = shm->segments[comm->rank];
     const size_t slot = op->sequence % COLL_FLAG_COUNT;
     coll_flag *flag = &own->flags[slot];
-    if (link->shown_digests[slot] != op->digest || op->sequence <= COLL_FLAG_COUNT) {
-        link->shown_digests[slot] = op->digest;
-        link->shown[slot] = op->descriptor;
+    if (shm->shown_digests[slot] != op->digest || op->sequence <= COLL_FLAG_COUNT) {
+        shm->shown_digests[slot] = op->digest;
+        shm->shown[slot] = op->descriptor;
         flag->descriptor = op->descriptor;
     }
     const bool quiet = comm->done + 1 == op->sequence;
     const uint64_t word = op->word | (quiet ? COLL_FLAG_QUIET : 0);
-    link->words[slot] = op->word;
+    shm->words[slot] = op->word;
     comm->posted = op->sequence;
     if (op->protocol == COLL_PROTOCOL_INLINE) {
         const size_t bytes = op->shape.give_bytes;
         if (bytes > 0 && bytes <= COLL_TINY_BYTES) {
-            memcpy(flag->payload, op->desc.send, bytes); /* and nothing more before the word: */
+            memcpy(flag->payload, op->desc.send, bytes);
         }
-        atomic_store_explicit(&flag->word, word, memory_order_release); /* a peer takes the flag */
+        /* At once: a peer that polls takes the cache line away, and this rank would wait for it. */
+        atomic_store_explicit(&flag->word, word, memory_order_release);
         return;
     }
     coll_buffer_ref ref = op->ref;
@@ -61,33 +64,33 @@ void coll_shm_show(coll_op *op)
             memcpy(shm_slot(own, op->sequence), op->desc.send, op->shape.give_bytes);
         }
     }
-    op->staged.put_early = op->protocol == COLL_PROTOCOL_PLAN && coll_staged_put_early(op);
+    op->staged.put_early = op->protocol == COLL_PROTOCOL_UNDECIDED && coll_staged_put_early(op);
     memcpy(flag->payload, &ref, sizeof ref);
     atomic_store_explicit(&flag->word, word, memory_order_release);
 }
 
-/* Where each rank says that its buffers are, copied out of peers' memory once. Tells whether
- * anybody's send buffer is in an arena. */
+/* Copies the buffer references that all ranks posted, out of peers' memory once. Returns whether
+ * any rank's send buffer is in an arena. */
 static bool read_refs(const coll_op *op, coll_buffer_ref *refs)
 {
-    const shm_comm *link = op->comm->link;
+    const shm_comm *shm = op->comm->shm;
     bool any = false;
     for (int rank = 0; rank < op->comm->size; rank++) {
-        memcpy(&refs[rank], coll_shm_flag(link, rank, op->sequence)->payload, sizeof refs[rank]);
+        memcpy(&refs[rank], coll_shm_flag(shm, rank, op->sequence)->payload, sizeof refs[rank]);
         any = any || refs[rank].send_arena != 0;
     }
     return any;
 }
 
-/* Own part done: peers are notified where they wait for it, and where the next flag, shown already,
- * could not say it. */
+/* This rank's part is done. Usually the next flag says so (COLL_FLAG_QUIET). The counter `finished`
+ * has to say it where peers wait for it now, and where the next flag was posted already. */
 static coll_stage part_done(coll_op *op, bool awaited, coll_stage next)
 {
     coll_comm *comm = op->comm;
-    const shm_comm *link = comm->link;
+    const shm_comm *shm = comm->shm;
     comm->done = op->sequence;
     if (awaited || comm->posted > op->sequence) {
-        (void)atomic_exchange(&link->segments[comm->rank]->finished.value, op->sequence);
+        (void)atomic_exchange(&shm->segments[comm->rank]->finished.value, op->sequence);
         coll_shm_published(comm);
     }
     return next;
@@ -100,8 +103,8 @@ static bool is_same_ref(const coll_buffer_ref *a, const coll_buffer_ref *b)
            a->recv_offset_bytes == b->recv_offset_bytes;
 }
 
-/* Whether op can be done in arenas; looked up once for the same buffer references in the same
- * arenas. */
+/* Whether op can be zero-copy. The addresses in peers' arenas are kept for the next operation with
+ * the same buffer references. */
 static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
 {
     const coll_comm *comm = op->comm;
@@ -122,35 +125,40 @@ static bool fits_arenas(coll_op *op, const coll_buffer_ref *refs)
     return true;
 }
 
-/* The protocol of an operation that is not copied wherever buffers lie: now that all flags are
- * here, every rank knows where the buffers of all are, and chooses the same. An all-reduce of which
- * some ranks copied into slots while the buffers of others lie in arenas is staged. */
+/* Chooses the protocol, when all flags are here. All ranks see the same buffer references, so all
+ * choose the same:
+ *   - inline or eager, if the size alone decided that before op was posted;
+ *   - zero-copy, if the algorithm is direct and the buffers that peers need lie in arenas;
+ *   - eager, for an all-reduce of a middle size whose contributions all lie in slots;
+ *   - staged, if the algorithm is direct. That includes an all-reduce of which some contributions
+ *     lie in slots and others in arenas;
+ *   - a plan over streams, for all other algorithms. */
 static void choose(coll_op *op)
 {
     coll_buffer_ref refs[COLL_RANKS_MAX];
-    if (op->protocol == COLL_PROTOCOL_INLINE || coll_shm_copies(op)) {
+    if (op->protocol == COLL_PROTOCOL_INLINE || coll_shm_is_copied(op)) {
         return;
     }
-    const bool any = read_refs(op, refs);
+    const bool any_in_arena = read_refs(op, refs);
     if (op->desc.algorithm == COLL_ALGORITHM_DIRECT && !op->staged.put_early &&
         fits_arenas(op, refs)) {
         coll_op_zero_copy *z = &op->zero_copy;
-        const shm_comm *link = op->comm->link;
+        const shm_comm *shm = op->comm->shm;
         op->protocol = COLL_PROTOCOL_ZERO_COPY;
         z->finished = 0;
         z->slice = -1;
         z->source = 0;
         z->offset_bytes = 0;
-        z->round = link->rounds;
-        coll_take_keep_own(op);
+        z->round = shm->rounds;
+        coll_take_own_at_root(op);
         return;
     }
-    if (op->protocol == COLL_PROTOCOL_EAGER && !any) {
+    if (op->protocol == COLL_PROTOCOL_EAGER && !any_in_arena) {
         return;
     }
     if (op->desc.algorithm == COLL_ALGORITHM_DIRECT) {
         op->protocol = COLL_PROTOCOL_STAGED;
-        coll_take_keep_own(op);
+        coll_take_own_at_root(op);
         coll_staged_begin(op);
         return;
     }
@@ -158,12 +166,13 @@ static void choose(coll_op *op)
     coll_exec_begin(op);
 }
 
-/* Slices of a vector in arenas: own ones, and where ranks share processors those of others; as many
- * as there may be between two looks at the abort word. True when none is left to take. */
+/* Combines slices of a vector in arenas: this rank's own, and also those of others where ranks share
+ * processors. Stops after COLL_PIECE_BYTES, for a look at the abort word. True when no slice is left
+ * to do. */
 static bool run_slices(coll_op *op, bool *moved)
 {
     coll_comm *comm = op->comm;
-    shm_comm *link = comm->link;
+    shm_comm *shm = comm->shm;
     size_t done_bytes = 0;
     for (int done = 0; done <= comm->size && done_bytes < COLL_PIECE_BYTES; done++) {
         if (op->zero_copy.offset_bytes == 0) {
@@ -188,7 +197,7 @@ static bool run_slices(coll_op *op, bool *moved)
         return false;
     }
     *moved = true;
-    link->rounds++;
+    shm->rounds++;
     comm->context->bytes_sent += coll_slice_of(op->total_bytes, comm->size, comm->rank).size_bytes *
                                  (size_t)(comm->size - 1);
     return true;
@@ -215,6 +224,8 @@ static coll_stage run(coll_op *op, bool *moved)
                                               : COLL_STAGE_RUNNING;
     case COLL_PROTOCOL_ZERO_COPY:
         break;
+    case COLL_PROTOCOL_UNDECIDED:
+        BASE_ASSERT(false); /* choose has decided */
     }
     if (op->zero_copy.pattern == COLL_PATTERN_SLICES) {
         return run_slices(op, moved) ? part_done(op, false, COLL_STAGE_FINISHING)
@@ -227,19 +238,19 @@ static coll_stage run(coll_op *op, bool *moved)
     return part_done(op, true, COLL_STAGE_FINISHING);
 }
 
-/* Whether the peer has done its part, which this rank's memory depends on. */
+/* Whether a peer has done the part for which it reads or writes this rank's memory. */
 static bool has_finished(const coll_op *op, int peer)
 {
     const coll_comm *comm = op->comm;
-    const shm_comm *link = comm->link;
+    const shm_comm *shm = comm->shm;
     if (op->zero_copy.pattern == COLL_PATTERN_SLICES) {
         return coll_shm_slice_ended(comm, op->zero_copy.round, peer);
     }
     return peer == comm->rank || !coll_zero_copy_awaits(op, peer) ||
-           atomic_load(&link->segments[peer]->finished.value) >= op->sequence;
+           atomic_load(&shm->segments[peer]->finished.value) >= op->sequence;
 }
 
-/* Whether all have; each is looked at so many times. */
+/* Whether all peers have. Looks at each up to `looks` times. */
 static bool all_finished(coll_op *op, unsigned looks, bool *moved)
 {
     for (; op->zero_copy.finished < op->comm->size; op->zero_copy.finished++) {

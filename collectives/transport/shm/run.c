@@ -18,17 +18,19 @@
 #include "core/wait.h"
 #include "transport/shm/layout.h"
 
-/* Whether op, running, moves on in pieces with looks at the abort word between them. */
-static bool is_short(const coll_op *op)
+/* Whether op, which is running, moves on in pieces, so that this file may look at the abort word and
+ * at the clock between them. A plan does not: the queue moves it on. */
+static bool moves_in_pieces(const coll_op *op)
 {
     return op->protocol == COLL_PROTOCOL_STAGED || op->protocol == COLL_PROTOCOL_ZERO_COPY;
 }
 
-/* Waits where waiting is short: a while of pauses where ranks have processors of their own, else a
- * few turns for the others to run. False: the operation has to stand in the queue. Peers that sleep
- * are woken when there is time for it, before the first pause, or when there is more to do than a
- * piece, which peers could do at the same time; `notified` says whether that came. Where op moves
- * for long, the deadline is looked at, and holds for the queue, too. */
+/* Moves op on for a short while. True: it is done. False: it has to go through the queue.
+ *
+ * Where ranks have processors of their own, the wait between two moves is a pause; where they share
+ * them, it is sched_yield, yield_budget times at most. Peers that sleep are woken before the first
+ * wait, or after the first piece, which peers could work on at the same time. *notified says whether
+ * they were. An operation that moves for long looks at its deadline too. */
 static bool finish_soon(coll_op *op, bool *notified)
 {
     coll_comm *comm = op->comm;
@@ -44,7 +46,7 @@ static bool finish_soon(coll_op *op, bool *notified)
             op->deadline_ns = 0;
             return true;
         }
-        if (op->stage == COLL_STAGE_RUNNING && !is_short(op)) {
+        if (op->stage == COLL_STAGE_RUNNING && !moves_in_pieces(op)) {
             return false;
         }
         if (atomic_load_explicit(&comm->context->abort_state, memory_order_relaxed) == 2) {
@@ -70,8 +72,7 @@ static bool finish_soon(coll_op *op, bool *notified)
     return false;
 }
 
-/* The same of an operation that goes by flags or slots, where ranks have processors of their
- * own. */
+/* The same for an inline or eager operation, where ranks have processors of their own. */
 static bool copy_soon(coll_op *op, bool *notified)
 {
     coll_comm *comm = op->comm;
@@ -93,8 +94,9 @@ static bool copy_soon(coll_op *op, bool *notified)
     return false;
 }
 
-/* Whether anything of the context is under way already. A blocking call moves that on as well, so
- * it goes the ordinary way: a rank that calls nothing but short ones would keep it waiting. */
+/* Whether anything of the context is under way already. Then the blocking call has to go through the
+ * queue, which moves everything on. Otherwise a rank that only makes short calls would never move on
+ * what it started before. */
 static bool is_under_way(const coll_context *context)
 {
     for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {
@@ -127,10 +129,10 @@ bool coll_shm_run(coll_comm *comm, const coll_op_desc *desc, coll_status *status
         return true;
     }
     op->stage = COLL_STAGE_ARRIVING;
-    coll_shm_show(op);
+    coll_shm_write_flag(op);
     coll_record_begin(op);
-    coll_shm_keep(op);
-    const bool copies = comm->context->spins > 0 && coll_shm_copies(op);
+    coll_shm_copy_own(op);
+    const bool copies = comm->context->spins > 0 && coll_shm_is_copied(op);
     const bool done = copies ? copy_soon(op, &notified) : finish_soon(op, &notified);
     if (!notified) {
         coll_shm_notify(comm);

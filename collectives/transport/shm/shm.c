@@ -1,11 +1,13 @@
-/* Shared memory between the ranks of one host.
+/* The transport between ranks of one host: opens contexts, communicators and arenas, moves the frames
+ * of streams, and puts ranks to sleep and wakes them. Called through the table at the end.
  *
- * Each rank has one segment per communicator: its flags, its slots, how far it has finished, and
- * for every peer the frames it sends and how many it has taken. layout.h has the details. Peers map
- * it, and poll. A rank that goes to sleep says so in its doorbell; a rank that publishes anything
- * looks there and rings. Between a sleeper's word and its last look, and between the news and the
- * look at the doorbell, stands a fence: either the sleeper sees the news or the news sees the
- * sleeper. */
+ * Each rank has one segment per communicator. It holds the rank's flags, slots and counters, and the
+ * frames that it sends to each peer (layout.h). Peers map the segment and poll it.
+ *
+ * No wake-up is lost. A rank that goes to sleep first sets `asleep` in its doorbell, then looks once
+ * more for what it waits for. A rank that publishes something looks at the doorbell afterwards, and
+ * rings if the other sleeps. Each has a fence between its two steps. So either the sleeper sees what
+ * was published, or the publisher sees that it sleeps. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -45,26 +47,26 @@ static void ring(shm_doorbell *doorbell)
     (void)syscall(SYS_futex, &doorbell->rung, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* After anything was published for the rank. */
+/* Wakes a peer if it sleeps. Called after something was published that it may wait for. */
 static inline void ring_if_asleep(const coll_comm *comm, int peer)
 {
-    const shm_context *link = comm->context->link;
-    shm_doorbell *doorbell = link->doorbells[comm->ranks[peer]];
+    const shm_context *context_shm = comm->context->shm;
+    shm_doorbell *doorbell = context_shm->doorbells[comm->ranks[peer]];
     const uint32_t asleep = atomic_load(&doorbell->asleep);
     if (asleep != SHM_AWAKE) {
         ring(doorbell);
     }
     if (asleep == SHM_POLLING) {
         const uint64_t one = 1;
-        (void)!write(link->doorbell_fds[comm->ranks[peer]], &one, sizeof one);
+        (void)!write(context_shm->doorbell_fds[comm->ranks[peer]], &one, sizeof one);
     }
 }
 
 void coll_shm_wake_peers(coll_comm *comm)
 {
-    const shm_context *link = comm->context->link;
+    const shm_context *context_shm = comm->context->shm;
     for (int peer = 0; peer < comm->size; peer++) {
-        if (peer != comm->rank && link->doorbells[comm->ranks[peer]] != NULL) {
+        if (peer != comm->rank && context_shm->doorbells[comm->ranks[peer]] != NULL) {
             ring_if_asleep(comm, peer);
         }
     }
@@ -72,15 +74,15 @@ void coll_shm_wake_peers(coll_comm *comm)
 
 void coll_shm_published(coll_comm *comm)
 {
-    const shm_context *link = comm->context->link;
+    const shm_context *context_shm = comm->context->shm;
     bool failed = false;
     for (int peer = 0; peer < comm->size; peer++) {
         const int rank = comm->ranks[peer];
-        const shm_doorbell *doorbell = link->doorbells[rank];
+        const shm_doorbell *doorbell = context_shm->doorbells[rank];
         if (peer == comm->rank) {
             continue;
         }
-        failed = failed || atomic_load(&doorbell->failures) != link->failures_seen[rank];
+        failed = failed || atomic_load(&doorbell->failures) != context_shm->failures_seen[rank];
         ring_if_asleep(comm, peer);
     }
     if (failed) {
@@ -96,38 +98,38 @@ void coll_shm_notify(coll_comm *comm)
 
 static void *shm_send_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
-    shm_comm *link = comm->link;
-    const uint64_t sent = link->sent[channel][peer];
+    shm_comm *shm = comm->shm;
+    const uint64_t sent = shm->sent[channel][peer];
     (void)size_bytes;
-    if (sent - link->sent_taken[channel][peer] >= COLL_STREAM_CREDITS) {
-        const uint64_t taken = atomic_load(&link->segments[peer]->taken[channel][comm->rank].value);
+    if (sent - shm->sent_taken[channel][peer] >= COLL_STREAM_CREDITS) {
+        const uint64_t taken = atomic_load(&shm->segments[peer]->taken[channel][comm->rank].value);
         if (sent - taken > COLL_STREAM_CREDITS) {
             (void)coll_comm_fail(comm, COLL_ERR_PEER, "rank %d took frames that were not sent",
                                  peer);
             return NULL;
         }
-        link->sent_taken[channel][peer] = taken;
+        shm->sent_taken[channel][peer] = taken;
         if (sent - taken >= COLL_STREAM_CREDITS) {
             return NULL;
         }
     }
-    return frame_at(link->segments[comm->rank], peer, channel, sent);
+    return frame_at(shm->segments[comm->rank], peer, channel, sent);
 }
 
 static void shm_send_end(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
-    shm_comm *link = comm->link;
+    shm_comm *shm = comm->shm;
     (void)size_bytes;
-    (void)atomic_exchange(&link->segments[comm->rank]->sent[channel][peer].value,
-                          ++link->sent[channel][peer]);
+    (void)atomic_exchange(&shm->segments[comm->rank]->sent[channel][peer].value,
+                          ++shm->sent[channel][peer]);
     ring_if_asleep(comm, peer);
 }
 
 static const void *shm_receive_begin(coll_comm *comm, int peer, int channel, size_t size_bytes)
 {
-    shm_comm *link = comm->link;
-    const uint64_t taken = link->taken[channel][peer];
-    const uint64_t sent = atomic_load(&link->segments[peer]->sent[channel][comm->rank].value);
+    shm_comm *shm = comm->shm;
+    const uint64_t taken = shm->taken[channel][peer];
+    const uint64_t sent = atomic_load(&shm->segments[peer]->sent[channel][comm->rank].value);
     (void)size_bytes;
     if (sent == taken) {
         return NULL;
@@ -136,22 +138,22 @@ static const void *shm_receive_begin(coll_comm *comm, int peer, int channel, siz
         (void)coll_comm_fail(comm, COLL_ERR_PEER, "rank %d sent frames without credit", peer);
         return NULL;
     }
-    return frame_at(link->segments[peer], comm->rank, channel, taken);
+    return frame_at(shm->segments[peer], comm->rank, channel, taken);
 }
 
 static void shm_receive_end(coll_comm *comm, int peer, int channel)
 {
-    shm_comm *link = comm->link;
-    (void)atomic_exchange(&link->segments[comm->rank]->taken[channel][peer].value,
-                          ++link->taken[channel][peer]);
+    shm_comm *shm = comm->shm;
+    (void)atomic_exchange(&shm->segments[comm->rank]->taken[channel][peer].value,
+                          ++shm->taken[channel][peer]);
     ring_if_asleep(comm, peer);
 }
 
 void coll_shm_slumber(coll_context *context, shm_slumber how)
 {
-    const shm_context *link = context->link;
-    if (link->doorbells[context->rank] != NULL) {
-        atomic_store(&link->doorbells[context->rank]->asleep, (uint32_t)how);
+    const shm_context *context_shm = context->shm;
+    if (context_shm->doorbells[context->rank] != NULL) {
+        atomic_store(&context_shm->doorbells[context->rank]->asleep, (uint32_t)how);
         atomic_thread_fence(memory_order_seq_cst); /* flags are read with acquire, no more */
     }
 }
@@ -159,8 +161,8 @@ void coll_shm_slumber(coll_context *context, shm_slumber how)
 static void shm_sleep(coll_context *context, bool (*changed)(coll_context *context),
                       int64_t until_ns)
 {
-    const shm_context *link = context->link;
-    shm_doorbell *doorbell = link->doorbells[context->rank];
+    const shm_context *context_shm = context->shm;
+    shm_doorbell *doorbell = context_shm->doorbells[context->rank];
     const uint32_t rung = atomic_load(&doorbell->rung);
     atomic_store(&doorbell->asleep, SHM_ASLEEP);
     atomic_thread_fence(memory_order_seq_cst); /* flags are read with acquire, no more */
@@ -175,8 +177,8 @@ static void shm_sleep(coll_context *context, bool (*changed)(coll_context *conte
 
 static void shm_wake(coll_context *context)
 {
-    const shm_context *link = context->link;
-    ring(link->doorbells[context->rank]);
+    const shm_context *context_shm = context->shm;
+    ring(context_shm->doorbells[context->rank]);
 }
 
 /* Hands this rank's segment to all peers and maps theirs. */
@@ -208,12 +210,12 @@ static coll_status swap_segments(coll_comm *comm, int fd, const coll_fdpass_labe
 
 static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr)
 {
-    shm_context *context_link = comm->context->link;
-    shm_comm *link = calloc(1, sizeof *link);
-    if (link == NULL) {
+    shm_context *context_shm = comm->context->shm;
+    shm_comm *shm = calloc(1, sizeof *shm);
+    if (shm == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a communicator");
     }
-    comm->link = link;
+    comm->shm = shm;
     const size_t size_bytes = coll_shm_segment_bytes(comm->size);
     int fd = -1;
     void *data = NULL;
@@ -228,30 +230,30 @@ static coll_status shm_comm_open(coll_comm *comm, int64_t deadline_ns, coll_erro
     (void)close(fd);
     for (int rank = 0; rank < comm->size; rank++) {
         shm_segment *segment = (shm_segment *)(void *)peers[rank];
-        link->segments[rank] = segment;
+        shm->segments[rank] = segment;
         if (segment == NULL) {
             continue;
         }
         comm->peers[rank] = (coll_peer_view){.flags = segment->flags};
-        if (context_link->doorbells[comm->ranks[rank]] == NULL) {
-            context_link->doorbells[comm->ranks[rank]] = &segment->doorbell;
+        if (context_shm->doorbells[comm->ranks[rank]] == NULL) {
+            context_shm->doorbells[comm->ranks[rank]] = &segment->doorbell;
         }
     }
-    comm->flags = link->segments[comm->rank]->flags;
+    comm->flags = shm->segments[comm->rank]->flags;
     return status;
 }
 
 static void shm_comm_close(coll_comm *comm)
 {
-    shm_comm *link = comm->link;
-    if (link == NULL) {
+    shm_comm *shm = comm->shm;
+    if (shm == NULL) {
         return;
     }
     for (int rank = 0; rank < comm->size; rank++) {
-        coll_segment_unmap(link->segments[rank]);
+        coll_segment_unmap(shm->segments[rank]);
     }
-    free(link);
-    comm->link = NULL;
+    free(shm);
+    comm->shm = NULL;
 }
 
 static coll_status shm_arena_open(coll_arena *arena, int64_t deadline_ns, coll_error *reterr)
@@ -282,13 +284,13 @@ static void shm_arena_close(coll_arena *arena)
 static coll_status shm_open(coll_context *context, const coll_context_options *options,
                             int64_t deadline_ns, coll_error *reterr)
 {
-    context->link = calloc(1, sizeof(shm_context));
-    if (context->link == NULL) {
+    context->shm = calloc(1, sizeof(shm_context));
+    if (context->shm == NULL) {
         return coll_fail(reterr, COLL_ERR_MEMORY, "no memory for a context");
     }
-    shm_context *link = context->link;
+    shm_context *context_shm = context->shm;
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
-        link->doorbell_fds[rank] = -1;
+        context_shm->doorbell_fds[rank] = -1;
     }
     return coll_fdpass_open(context, options, deadline_ns, reterr);
 }
@@ -296,8 +298,8 @@ static coll_status shm_open(coll_context *context, const coll_context_options *o
 static void shm_close(coll_context *context)
 {
     coll_fdpass_close(context);
-    free(context->link);
-    context->link = NULL;
+    free(context->shm);
+    context->shm = NULL;
 }
 
 static const coll_memory_table shm_memory = {

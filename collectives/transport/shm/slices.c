@@ -30,8 +30,8 @@ coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice)
 /* Nobody begins a slice before its last round has ended: ends would overtake each other. */
 static int claim(const coll_comm *comm, uint64_t round, int slice)
 {
-    const shm_comm *link = comm->link;
-    shm_segment *owner = link->segments[slice];
+    const shm_comm *shm = comm->shm;
+    shm_segment *owner = shm->segments[slice];
     const uint64_t wanted = (round + 1) << RANK_BITS | (uint64_t)(comm->rank + 1);
     uint64_t seen = atomic_load(&owner->claimed.value);
     if (seen >> RANK_BITS > round) {
@@ -62,22 +62,22 @@ int coll_shm_slice_next(const coll_comm *comm, uint64_t round, int last)
 
 void coll_shm_slice_end(const coll_comm *comm, uint64_t round, int slice)
 {
-    const shm_comm *link = comm->link;
-    (void)atomic_exchange(&link->segments[slice]->reduced.value, round + 1);
+    const shm_comm *shm = comm->shm;
+    (void)atomic_exchange(&shm->segments[slice]->reduced.value, round + 1);
 }
 
 bool coll_shm_slice_ended(const coll_comm *comm, uint64_t round, int slice)
 {
-    const shm_comm *link = comm->link;
-    return atomic_load(&link->segments[slice]->reduced.value) > round;
+    const shm_comm *shm = comm->shm;
+    return atomic_load(&shm->segments[slice]->reduced.value) > round;
 }
 
 bool coll_shm_slices_await(const coll_comm *comm, uint64_t round, int peer)
 {
-    const shm_comm *link = comm->link;
+    const shm_comm *shm = comm->shm;
     for (int slice = 0; slice < comm->size; slice++) {
-        const uint64_t word = atomic_load(&link->segments[slice]->claimed.value);
-        const bool busy = word >> RANK_BITS > atomic_load(&link->segments[slice]->reduced.value);
+        const uint64_t word = atomic_load(&shm->segments[slice]->claimed.value);
+        const bool busy = word >> RANK_BITS > atomic_load(&shm->segments[slice]->reduced.value);
         const int claimer = (int)(word & ((1U << RANK_BITS) - 1)) - 1;
         const int doer = busy && claimer >= 0 && claimer < comm->size ? claimer : slice;
         if (doer == peer && !coll_shm_slice_ended(comm, round, slice)) {

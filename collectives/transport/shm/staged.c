@@ -96,7 +96,7 @@ static size_t room_for(const coll_op *op, size_t bytes, size_t parts)
 static void cut(coll_op *op)
 {
     enum { UNIT_BYTES = 64 };
-    shm_comm *link = op->comm->link;
+    shm_comm *shm = op->comm->shm;
     const size_t parts = gives_parts(op) ? (size_t)op->comm->size : 1;
     const size_t longest = longest_part_bytes(op);
     const size_t room = room_for(op, longest * parts, parts);
@@ -107,10 +107,10 @@ static void cut(coll_op *op)
                                   .room_bytes = room,
                                   .ring = ring,
                                   .part_bytes = round_up((longest + count - 1) / count, UNIT_BYTES),
-                                  .first = link->windows};
-    if (link->ring_room_bytes != room) {
-        link->ring_room_bytes = room;
-        link->ring_first = link->windows;
+                                  .first = shm->windows};
+    if (shm->ring_room_bytes != room) {
+        shm->ring_room_bytes = room;
+        shm->ring_first = shm->windows;
     }
 }
 
@@ -123,8 +123,8 @@ static window_range range_of(const coll_op *op, size_t window, size_t part_bytes
 /* A rank's staging buffer of a window of op. */
 static uint8_t *buffer_of(const coll_op *op, int rank, size_t window)
 {
-    const shm_comm *link = op->comm->link;
-    return shm_staging(link->segments[rank]) +
+    const shm_comm *shm = op->comm->shm;
+    return shm_staging(shm->segments[rank]) +
            (op->staged.first + window) % op->staged.ring * op->staged.room_bytes;
 }
 
@@ -164,7 +164,7 @@ static void put_vector(const coll_op *op, size_t window)
 
 static void put(coll_op *op)
 {
-    const shm_comm *link = op->comm->link;
+    const shm_comm *shm = op->comm->shm;
     const size_t window = op->staged.in++;
     if (!op->shape.gives) {
         return;
@@ -174,28 +174,28 @@ static void put(coll_op *op)
     } else {
         put_vector(op, window);
     }
-    atomic_store_explicit(&link->segments[op->comm->rank]->staged.value,
+    atomic_store_explicit(&shm->segments[op->comm->rank]->staged.value,
                           op->staged.first + window + 1, memory_order_release);
 }
 
 static bool has_staged(const coll_op *op, int rank, size_t window)
 {
-    const shm_comm *link = op->comm->link;
-    return atomic_load(&link->segments[rank]->staged.value) > op->staged.first + window;
+    const shm_comm *shm = op->comm->shm;
+    return atomic_load(&shm->segments[rank]->staged.value) > op->staged.first + window;
 }
 
 /* Whether a peer still needs what the window is to overwrite: the one before it in the ring, or
  * any of those that were cut otherwise. */
 static bool withholds(const coll_op *op, int peer, size_t window)
 {
-    shm_comm *link = op->comm->link;
+    shm_comm *shm = op->comm->shm;
     const uint64_t after = op->staged.first + window + 1;
     const uint64_t last = after > op->staged.ring ? after - op->staged.ring : 0;
-    const uint64_t needed = last > link->ring_first ? last : link->ring_first;
-    if (link->peers[peer].consumed < needed) {
-        link->peers[peer].consumed = atomic_load(&link->segments[peer]->consumed.value);
+    const uint64_t needed = last > shm->ring_first ? last : shm->ring_first;
+    if (shm->peers[peer].consumed < needed) {
+        shm->peers[peer].consumed = atomic_load(&shm->segments[peer]->consumed.value);
     }
-    return link->peers[peer].consumed < needed;
+    return shm->peers[peer].consumed < needed;
 }
 
 static bool may_put(const coll_op *op)
@@ -340,7 +340,7 @@ static void take_copies(const coll_op *op, size_t window)
     const size_t offset_bytes = gives_parts(op) ? (size_t)comm->rank * op->staged.part_bytes : 0;
     for (int i = 1; i <= comm->size; i++) {
         const int source = (comm->rank + i) % comm->size;
-        if (!takes_from(op, source) || (op->kept && source == comm->rank)) {
+        if (!takes_from(op, source) || (op->own_copied && source == comm->rank)) {
             continue;
         }
         const window_range range = range_of(op, window, coll_shape_part_bytes(op, source));
@@ -357,7 +357,7 @@ static void take_copies(const coll_op *op, size_t window)
 
 static void take(coll_op *op)
 {
-    const shm_comm *link = op->comm->link;
+    const shm_comm *shm = op->comm->shm;
     const size_t window = op->staged.out++;
     if (op->shape.take != COLL_TAKE_NOTHING) {
         if (has_slices(op)) {
@@ -368,7 +368,7 @@ static void take(coll_op *op)
             take_copies(op, window);
         }
     }
-    atomic_store_explicit(&link->segments[op->comm->rank]->consumed.value,
+    atomic_store_explicit(&shm->segments[op->comm->rank]->consumed.value,
                           op->staged.first + window + 1, memory_order_release);
 }
 
@@ -410,11 +410,11 @@ bool coll_staged_put_early(coll_op *op)
 
 void coll_staged_begin(coll_op *op)
 {
-    shm_comm *link = op->comm->link;
+    shm_comm *shm = op->comm->shm;
     if (!op->staged.put_early) {
         cut(op);
     }
-    op->staged.round = link->rounds;
+    op->staged.round = shm->rounds;
     op->comm->context->bytes_sent += sent_bytes(op);
 }
 
@@ -437,7 +437,7 @@ static bool step(coll_op *op)
 
 bool coll_staged_advance(coll_op *op, bool *moved)
 {
-    shm_comm *link = op->comm->link;
+    shm_comm *shm = op->comm->shm;
     coll_op_staged *s = &op->staged;
     const size_t steps_max =
         s->room_bytes < COLL_PIECE_BYTES ? COLL_PIECE_BYTES / s->room_bytes : 1;
@@ -453,8 +453,8 @@ bool coll_staged_advance(coll_op *op, bool *moved)
     if (s->out < s->count) {
         return false;
     }
-    link->windows += s->count;
-    link->rounds += has_slices(op) ? s->count : 0;
+    shm->windows += s->count;
+    shm->rounds += has_slices(op) ? s->count : 0;
     return true;
 }
 

@@ -266,7 +266,8 @@ static bool pull_copied(coll_op *op)
         const uint8_t *from = op->zero_copy.sources[source];
         uint8_t *at = (uint8_t *)op->desc.recv + coll_shape_target_bytes(op, source);
         if (coll_shape_takes(op, op->comm->rank, source) && from != NULL &&
-            from + op->shape.part_offset_bytes != at && !(op->kept && source == op->comm->rank)) {
+            from + op->shape.part_offset_bytes != at &&
+            !(op->own_copied && source == op->comm->rank)) {
             from += op->shape.part_offset_bytes;
             copy_piece(at + op->zero_copy.offset_bytes, from + op->zero_copy.offset_bytes, piece,
                        size_bytes);

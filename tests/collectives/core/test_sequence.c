@@ -28,19 +28,19 @@ static void age_flags(coll_flag *flags)
 
 static void age_shm(const coll_comm *comm)
 {
-    shm_comm *link = comm->link;
-    shm_segment *own = link->segments[comm->rank];
+    shm_comm *shm = comm->shm;
+    shm_segment *own = shm->segments[comm->rank];
     age_flags(own->flags);
     atomic_store(&own->finished.value, LAST);
     for (int slot = 0; slot < COLL_FLAG_COUNT; slot++) {
-        link->words[slot] = atomic_load(&own->flags[slot].word) & ~(uint64_t)COLL_FLAG_QUIET;
-        link->shown_digests[slot] = 0;
+        shm->words[slot] = atomic_load(&own->flags[slot].word) & ~(uint64_t)COLL_FLAG_QUIET;
+        shm->shown_digests[slot] = 0;
     }
     for (int rank = 0; rank < comm->size; rank++) {
-        link->peers[rank].seen = LAST;
-        link->peers[rank].done = LAST;
+        shm->peers[rank].seen = LAST;
+        shm->peers[rank].done = LAST;
     }
-    link->peers_done = LAST;
+    shm->peers_done = LAST;
 }
 
 static void age_net(const coll_comm *comm)
@@ -61,7 +61,7 @@ static void age(coll_comm *comm)
     comm->sequence = LAST;
     comm->posted = LAST;
     comm->done = LAST;
-    if (comm->link != NULL) {
+    if (comm->shm != NULL) {
         age_shm(comm);
     }
     if (comm->net != NULL) {

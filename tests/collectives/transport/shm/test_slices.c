@@ -11,9 +11,9 @@ enum { RANKS = 3, ROUNDS = 6, SCHEDULES = 20000 };
 
 typedef struct runner {
     coll_context context;
-    shm_context doorbells;
+    shm_context context_shm;
     coll_comm comm;
-    shm_comm link;
+    shm_comm shm;
     uint64_t round;
     int slice; /* being done; negative: none */
 } runner;
@@ -36,13 +36,12 @@ static void world_begin(world *w, bool crowded)
         memset(w->segments[r], 0, sizeof *w->segments[r]);
         at->slice = COLL_SLICE_NONE;
         at->context = (coll_context){
-            .rank = r, .size = RANKS, .spins = crowded ? 0 : 1, .link = &at->doorbells};
-        at->comm =
-            (coll_comm){.context = &at->context, .rank = r, .size = RANKS, .link = &at->link};
+            .rank = r, .size = RANKS, .spins = crowded ? 0 : 1, .shm = &at->context_shm};
+        at->comm = (coll_comm){.context = &at->context, .rank = r, .size = RANKS, .shm = &at->shm};
         for (int peer = 0; peer < RANKS; peer++) {
             at->comm.ranks[peer] = peer;
-            at->doorbells.doorbells[peer] = &w->segments[peer]->doorbell;
-            at->link.segments[peer] = w->segments[peer];
+            at->context_shm.doorbells[peer] = &w->segments[peer]->doorbell;
+            at->shm.segments[peer] = w->segments[peer];
         }
     }
 }
