@@ -17,7 +17,8 @@ static const char *const type_names[] = {"?",     "float", "double",   "int32", 
 static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1, 2, 2, 1, 8};
 static const char *const reduce_names[] = {"?", "sum", "min", "max", "prod", "avg"};
 static const char *const algorithm_names[] = {
-    "auto", "ring", "tree", "direct", "recursive_doubling", "halving_doubling", "two_level"};
+    "auto",      "ring",  "tree", "direct", "recursive_doubling", "halving_doubling",
+    "two_level", "native"};
 static const char *const transport_names[] = {"auto", "shm", "zmq", "tcp"};
 static const char *const auth_names[] = {"mac", "encrypt", "off"};
 

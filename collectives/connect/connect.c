@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "calibrate/calibrate.h"
+#include "coll/backend.h"
 #include "common/sized.h"
 #include "core/comm.h"
 #include "ringfence/coll_error.h"
@@ -31,11 +32,22 @@ static coll_status check_options(const coll_context_options *options, coll_error
         return coll_fail(reterr, COLL_ERR_INVALID, "no exchange, or a negative timeout");
     }
     if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_LAST ||
-        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_LAST) {
+        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_NATIVE) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown transport or algorithm");
+    }
+    if (options->algorithm == COLL_ALGORITHM_NATIVE && options->backend == NULL) {
+        return coll_fail(reterr, COLL_ERR_INVALID,
+                         "the algorithm native is a backend's, and there is none");
     }
     if (options->tcp_auth < COLL_TCP_AUTH_MAC || options->tcp_auth > COLL_TCP_AUTH_OFF) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown tcp authentication");
+    }
+    const coll_backend *backend = options->backend;
+    if (backend != NULL && (backend->size != sizeof *backend || backend->abi != COLL_BACKEND_ABI)) {
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
+                         "the backend has ABI %u and %zu bytes, this libcoll %u and %zu",
+                         (unsigned)backend->abi, backend->size, (unsigned)COLL_BACKEND_ABI,
+                         sizeof *backend);
     }
     if ((options->curve_public_key == NULL) != (options->curve_secret_key == NULL)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "half a CURVE key pair");

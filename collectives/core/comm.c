@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/comm.h"
+#include "core/device.h"
 #include "core/failure.h"
 #include "core/p2p.h"
 #include "core/progress.h"
@@ -20,7 +21,10 @@ coll_status coll_comm_finalize(coll_comm *comm, coll_error *reterr)
     if (comm->size > 1) {
         comm->table->notices->finalize(comm);
     }
-    return coll_comm_check(comm, reterr);
+    status = coll_comm_check(comm, reterr);
+    return status == COLL_OK && comm->device != NULL
+               ? coll_device_close(comm, comm->context->timeout_ns, reterr)
+               : status;
 }
 
 void coll_comm_destroy(coll_comm *comm)
@@ -29,6 +33,7 @@ void coll_comm_destroy(coll_comm *comm)
         return;
     }
     coll_context *context = comm->context;
+    coll_device_destroy(comm);
     coll_comm **link = &context->comms;
     while (*link != NULL && *link != comm) {
         link = &(*link)->next;

@@ -63,7 +63,8 @@ struct coll_comm {
     unsigned oldest;                  /* of them */
     void *shm;                        /* of transports that share memory (layout.h) */
     void *net;                        /* of transports over sockets (net.h) */
-    void *hybrid; /* of a communicator over several hosts, some ranks of which share one */
+    coll_device *device; /* the backend's part; NULL until an operation on a stream was made */
+    void *hybrid;        /* of a communicator over several hosts, some ranks of which share one */
     coll_error failure;
     bool failed;
     int origin; /* 1 + the rank whose failure this rank has taken over; 0: its own */

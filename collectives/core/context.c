@@ -18,8 +18,19 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     context->size = options->world_size;
     context->yield_budget = COLL_YIELDS_MAX;
     context->timeout_ns = options->timeout_ns == 0 ? DEFAULT_TIMEOUT_NS : options->timeout_ns;
+    context->backend = options->backend;
+    context->backend_user = options->backend_user;
+    context->device_algorithm = COLL_ALGORITHM_AUTO;
     context->said = options->algorithm;
     context->algorithm = options->algorithm;
+    if (options->algorithm == COLL_ALGORITHM_NATIVE) { /* not the CPU's */
+        context->said = COLL_ALGORITHM_AUTO;
+        context->algorithm = COLL_ALGORITHM_AUTO;
+    }
+    if (options->algorithm == COLL_ALGORITHM_NATIVE ||
+        options->algorithm == COLL_ALGORITHM_DIRECT) {
+        context->device_algorithm = options->algorithm;
+    }
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         context->socks[rank] = -1;
     }

@@ -20,6 +20,8 @@ typedef struct coll_comm_count {
     uint32_t count;
 } coll_comm_count;
 
+typedef struct coll_device coll_device;
+
 struct coll_context {
     int rank;
     int size;
@@ -38,12 +40,16 @@ struct coll_context {
     size_t made_room;
     uint64_t bytes_sent;
     coll_flight *flight;
-    bool broken;               /* a communicator has failed, and not by mismatch */
-    unsigned yield_budget;     /* yields before sleeping, where ranks share processors */
-    unsigned spins;            /* pauses before yielding; 0 where ranks share processors */
-    void *shm;                 /* of transports that share memory (layout.h) */
-    void *net;                 /* of transports over sockets (net.h) */
-    int socks[COLL_RANKS_MAX]; /* to peers on this host, for descriptors; -1 */
+    bool broken;                 /* a communicator has failed, and not by mismatch */
+    unsigned yield_budget;       /* yields before sleeping, where ranks share processors */
+    unsigned spins;              /* pauses before yielding; 0 where ranks share processors */
+    void *shm;                   /* of transports that share memory (layout.h) */
+    void *net;                   /* of transports over sockets (net.h) */
+    const coll_backend *backend; /* for operations on streams; NULL: none */
+    void *backend_user;
+    coll_algorithm device_algorithm; /* of operations on streams that name none */
+    coll_device *devices;            /* of the communicators; with describe_lock */
+    int socks[COLL_RANKS_MAX];       /* to peers on this host, for descriptors; -1 */
 
     atomic_int abort_state; /* 0 none, 1 being written, 2 set */
     char abort_reason[COLL_REASON_BYTES];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/device.h"
 #include "core/text.h"
 
 enum { TEXT_BYTES = 160 };
@@ -32,6 +33,9 @@ coll_status coll_comm_fail(coll_comm *comm, coll_status status, const char *form
         va_end(args);
         if (comm->table->notices != NULL) {
             comm->table->notices->send_failure(comm);
+        }
+        if (comm->device != NULL) {
+            coll_device_abort(comm);
         }
     }
     return comm->failure.status;

@@ -34,14 +34,37 @@ static void other_text(const coll_descriptor *d, char *text, size_t size_bytes)
     case COLL_KIND_SPLIT:
         (void)snprintf(text, size_bytes, "comm_split");
         return;
+    case COLL_KIND_DEVICE_OPEN:
+        (void)snprintf(text, size_bytes, "device_open%s", d->count == 0 ? "" : " (its end)");
+        return;
+    case COLL_KIND_DEVICE_MADE:
+        (void)snprintf(text, size_bytes, "op_create on a stream (%" PRIu64 " made)", d->count);
+        return;
+    case COLL_KIND_DEVICE_CAPTURED:
+        (void)snprintf(text, size_bytes, "capture of operation %" PRIu64 " on a stream", d->count);
+        return;
     default:
         (void)snprintf(text, size_bytes, "an unknown operation (kind %d)", d->kind);
         return;
     }
 }
 
-static void write_text(const coll_descriptor *d, bool as_called, char *text, size_t size_bytes)
+static bool is_of_device(const coll_descriptor *d)
 {
+    return d->kind > COLL_KIND_DEVICE && d->kind <= COLL_KIND_DEVICE + COLL_RECEIVE;
+}
+
+static void write_text(const coll_descriptor *given, bool as_called, char *text, size_t size_bytes)
+{
+    static const char prefix[] = "op_create on a stream of ";
+    coll_descriptor own = *given;
+    const coll_descriptor *d = &own;
+    if (is_of_device(given) && size_bytes > sizeof prefix) {
+        (void)snprintf(text, size_bytes, "%s", prefix);
+        text += sizeof prefix - 1;
+        size_bytes -= sizeof prefix - 1;
+        own.kind -= COLL_KIND_DEVICE;
+    }
     const bool is_auto = as_called && d->chosen != 0;
     char counts[32] = "";
     char reduce[16] = "";

@@ -33,7 +33,15 @@ typedef struct coll_descriptor {
 } coll_descriptor;
 
 /* Kinds of the library's own operations. */
-enum { COLL_KIND_ARENA = 100, COLL_KIND_COMM = 101, COLL_KIND_SPLIT = 102 };
+enum {
+    COLL_KIND_ARENA = 100,
+    COLL_KIND_COMM = 101,
+    COLL_KIND_SPLIT = 102,
+    COLL_KIND_DEVICE_OPEN = 103,     /* the backend's communicator; `count`: 0 begins, 1 is open */
+    COLL_KIND_DEVICE_MADE = 104,     /* `count` operations on streams */
+    COLL_KIND_DEVICE_CAPTURED = 105, /* the operation that was made as number `count` */
+    COLL_KIND_DEVICE = 200,          /* and a coll_kind: this operation on a stream is made */
+};
 
 typedef struct coll_flag {
     _Alignas(128) _Atomic uint64_t word;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "core/device_op.h"
 #include "core/failure.h"
 #include "core/op.h"
 #include "core/p2p.h"
@@ -71,7 +72,9 @@ coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **
 {
     coll_op *made = NULL;
     coll_status status = coll_op_alloc(comm, &made, reterr);
-    if (status == COLL_OK) {
+    if (status == COLL_OK && coll_device_takes(desc)) {
+        status = coll_device_op_make(made, comm, desc, reterr);
+    } else if (status == COLL_OK) {
         status = coll_op_init(made, comm, desc, reterr);
     }
     if (status == COLL_OK && is_p2p(made)) {
@@ -95,7 +98,9 @@ void coll_op_destroy(coll_op *op)
     if (op == NULL) {
         return;
     }
-    if (op->queued) {
+    if (op->device != NULL) {
+        coll_device_op_destroy(op);
+    } else if (op->queued) {
         if (op->stage != COLL_STAGE_DONE && !op->comm->failed) {
             (void)coll_comm_fail(op->comm, COLL_ERR_STATE, "an operation was destroyed under way");
         }
@@ -133,6 +138,9 @@ coll_status coll_op_start(coll_op *op, coll_error *reterr)
         return status;
     }
     if (op->queued) {
+        if (op->device != NULL) {
+            return coll_device_start(op, reterr);
+        }
         if (op->stage != COLL_STAGE_DONE) {
             return coll_fail(reterr, COLL_ERR_STATE, "the operation is under way already");
         }
@@ -164,7 +172,9 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
 {
     *done = false;
     if (op->stage == COLL_STAGE_IDLE) {
-        return coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
+        return op->device != NULL
+                   ? coll_device_test(op, done, reterr)
+                   : coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
     }
     (void)coll_progress(op->comm->context);
     if (op->stage == COLL_STAGE_DONE) {
@@ -177,7 +187,9 @@ coll_status coll_op_test(coll_op *op, bool *done, coll_error *reterr)
 coll_status coll_op_wait(coll_op *op, coll_error *reterr)
 {
     if (op->stage == COLL_STAGE_IDLE) {
-        return coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
+        return op->device != NULL
+                   ? coll_device_op_wait(op, reterr)
+                   : coll_fail(reterr, COLL_ERR_STATE, "the operation has not been started");
     }
     return coll_wait(op, reterr);
 }
@@ -286,6 +298,20 @@ coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind, 
     op->ready = false;
     op->descriptor.kind = kind;
     op->descriptor.count = count;
+    op->digest = coll_descriptor_digest(&op->descriptor);
+    return end_blocking(comm, reterr);
+}
+
+coll_status coll_op_agree_on(coll_comm *comm, const coll_descriptor *descriptor, coll_error *reterr)
+{
+    const coll_op_desc barrier = {.size = sizeof(coll_op_desc), .kind = COLL_BARRIER};
+    const coll_status status = begin_blocking(comm, &barrier, reterr);
+    coll_op *op = comm->blocking;
+    if (status != COLL_OK) {
+        return status;
+    }
+    op->ready = false;
+    op->descriptor = *descriptor;
     op->digest = coll_descriptor_digest(&op->descriptor);
     return end_blocking(comm, reterr);
 }

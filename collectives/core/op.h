@@ -20,7 +20,7 @@ static inline size_t coll_smaller(size_t a, size_t b)
 }
 
 typedef enum coll_stage {
-    COLL_STAGE_IDLE = 0,
+    COLL_STAGE_IDLE = 0,  /* of operations on streams, always */
     COLL_STAGE_QUEUED,    /* started, but too many stand before it to post it yet */
     COLL_STAGE_ARRIVING,  /* posted; waits for the flag of every peer */
     COLL_STAGE_RUNNING,   /* this rank's part is under way */
@@ -99,6 +99,8 @@ typedef struct coll_op_p2p {
     bool head_done;      /* the head has been sent or seen */
 } coll_op_p2p;
 
+typedef struct coll_device_op coll_device_op;
+
 struct coll_op {
     /* What a start and its progress change: one cache line (coll_op_alloc aligns it). */
     coll_comm *comm;
@@ -109,8 +111,8 @@ struct coll_op {
     int64_t deadline_ns; /* of the next wait for it, which began before; 0: counts from then */
     coll_stage stage;
     coll_protocol protocol;
-    int arrived; /* peers below this rank have arrived */
-    bool queued;
+    int arrived;     /* peers below this rank have arrived */
+    bool queued;     /* stands in its communicator's queue, or is a stream's */
     bool own_copied; /* this rank's own part of recv is already there */
 
     /* What stays from start to start. */
@@ -137,6 +139,7 @@ struct coll_op {
     coll_op_staged staged;
     coll_op_plan plan;
     coll_op_zero_copy zero_copy;
+    coll_device_op *device; /* of an operation on a stream; NULL */
 };
 
 /* op_init.c */
@@ -152,6 +155,9 @@ COLL_MUST_CHECK coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_er
  * numbered: one that was made from desc lately, or one made anew. */
 COLL_MUST_CHECK coll_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            coll_error *reterr);
+/* The same, and everybody agrees on all that the descriptor says, as `kind` says. */
+COLL_MUST_CHECK coll_status coll_op_agree_on(coll_comm *comm, const coll_descriptor *descriptor,
+                                             coll_error *reterr);
 /* Runs an operation of the library's own: everybody arrives, and agrees on kind and count. */
 COLL_MUST_CHECK coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t count,
                                           coll_error *reterr);

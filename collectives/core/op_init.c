@@ -55,7 +55,8 @@ static coll_status check_desc(const coll_comm *comm, const coll_op_desc *desc, c
         return status;
     }
     if (desc->stream != NULL) {
-        return coll_fail(reterr, COLL_ERR_UNSUPPORTED, "streams are for GPU ranks");
+        return coll_fail(reterr, COLL_ERR_UNSUPPORTED,
+                         "an operation on a stream is made by coll_op_create, to be started often");
     }
     if (desc->counts != NULL && desc->kind != COLL_ALL_GATHER &&
         desc->kind != COLL_REDUCE_SCATTER) {

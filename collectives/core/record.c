@@ -3,12 +3,14 @@
 
 #include <stdio.h>
 
+#include "core/device.h"
 #include "core/op.h"
 
-void coll_record_begin(coll_op *op)
+/* In the way of every operation, where a call would count. */
+__attribute__((always_inline)) static inline void begin(coll_op *op, uint64_t comm_id)
 {
     const coll_op_desc *desc = &op->desc;
-    const coll_flight_record record = {.comm = op->comm->id,
+    const coll_flight_record record = {.comm = comm_id,
                                        .sequence = op->sequence,
                                        .count = desc->count,
                                        .bytes = op->whole_bytes,
@@ -22,6 +24,16 @@ void coll_record_begin(coll_op *op)
         op->comm->started[op->descriptor.kind]++;
         op->comm->started_bytes[op->descriptor.kind] += op->whole_bytes;
     }
+}
+
+void coll_record_begin(coll_op *op)
+{
+    begin(op, op->comm->id);
+}
+
+void coll_record_device_begin(coll_op *op)
+{
+    begin(op, coll_device_id(op->comm));
 }
 
 void coll_record_end(const coll_op *op)
@@ -46,7 +58,11 @@ coll_status coll_context_dump(coll_context *context, int fd, const char *reason,
     char doing[COLL_DESCRIBE_BYTES];
     const coll_identity *self = &context->identities[context->rank];
     coll_context_describe(context, doing, sizeof doing);
-    const coll_flight_head head = {.rank = context->rank,
+    coll_flight_device devices[COLL_FLIGHT_DEVICES];
+    const int device_count = coll_device_list(context, devices, COLL_FLIGHT_DEVICES);
+    const coll_flight_head head = {.devices = devices,
+                                   .device_count = device_count,
+                                   .rank = context->rank,
                                    .world_size = context->size,
                                    .host = self->host,
                                    .pid = (unsigned)self->pid,

@@ -7,5 +7,7 @@
 /* An operation has its sequence number, and begins; is done. */
 void coll_record_begin(coll_op *op);
 void coll_record_end(const coll_op *op);
+/* The same of an operation on a stream, each time it is enqueued. */
+void coll_record_device_begin(coll_op *op);
 
 #endif

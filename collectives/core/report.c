@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "coll/backend.h"
 #include "core/failure.h"
 #include "core/report.h"
 #include "core/text.h"
@@ -49,8 +50,7 @@ static uint64_t ranks_where(const coll_op *op, bool (*predicate)(const coll_op *
     return ranks;
 }
 
-/* "rank 1 (host h, pid 42), rank 2 …"; "none". */
-static void list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t size_bytes)
+void coll_list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t size_bytes)
 {
     size_t used = 0;
     (void)snprintf(text, size_bytes, NOBODY);
@@ -108,13 +108,14 @@ static void absent_text(const coll_op *op, char *text, size_t size_bytes)
     }
 }
 
-/* "all_reduce float × 1024 sum direct #17 (4096 bytes over shm)". */
-static void operation_text(const coll_op *op, char *text, size_t size_bytes)
+void coll_operation_text(const coll_op *op, char *text, size_t size_bytes)
 {
     char what[TEXT_BYTES];
     coll_descriptor_text(&op->descriptor, what, sizeof what);
     (void)snprintf(text, size_bytes, "%s #%" PRIu64 " (%zu bytes over %s)", what, op->sequence,
-                   op->total_bytes, coll_transport_name(op->comm->context->transport));
+                   op->total_bytes,
+                   op->device != NULL ? op->comm->context->backend->name
+                                      : coll_transport_name(op->comm->context->transport));
 }
 
 /* Whom op waits for, as text. */
@@ -124,18 +125,22 @@ static void awaited_text(const coll_op *op, char *text, size_t size_bytes)
         coll_rank_text(op->comm, op->desc.root, text, size_bytes);
         return;
     }
+    if (op->device != NULL) {
+        (void)snprintf(text, size_bytes, "the device");
+        return;
+    }
     if (op->stage == COLL_STAGE_QUEUED && op->comm->head != op) {
         (void)snprintf(text, size_bytes, "the operations before it");
         return;
     }
-    list_ranks(op->comm, ranks_where(op, is_awaited), text, size_bytes);
+    coll_list_ranks(op->comm, ranks_where(op, is_awaited), text, size_bytes);
 }
 
 void coll_op_text(const coll_op *op, char *text, size_t size_bytes)
 {
     char what[TEXT_BYTES + 64];
     char awaited[LIST_BYTES];
-    operation_text(op, what, sizeof what);
+    coll_operation_text(op, what, sizeof what);
     awaited_text(op, awaited, sizeof awaited);
     (void)snprintf(text, size_bytes, "%s, waiting for %s", what, awaited);
 }
@@ -216,9 +221,9 @@ coll_status coll_report_timeout(coll_op *op, coll_error *reterr)
     if ((blocking & missing) != 0) {
         blocking &= missing;
     }
-    operation_text(first, what, sizeof what);
-    list_ranks(comm, blocking, awaited, sizeof awaited);
-    list_ranks(comm, arrived, present, sizeof present);
+    coll_operation_text(first, what, sizeof what);
+    coll_list_ranks(comm, blocking, awaited, sizeof awaited);
+    coll_list_ranks(comm, arrived, present, sizeof present);
     absent_text(first, absent, sizeof absent);
     (void)coll_comm_fail(
         comm, COLL_ERR_TIMEOUT, "%s: no end after %.3g s; waiting for %s %s%s; arrived: %s", what,

@@ -4,6 +4,10 @@
 
 #include "core/op.h"
 
+/* "rank 1 (host h, pid 42), rank 2 …"; "none". `ranks` has a bit for each. */
+void coll_list_ranks(const coll_comm *comm, uint64_t ranks, char *text, size_t size_bytes);
+/* "all_reduce float × 1024 sum direct #17 (4096 bytes over shm)". */
+void coll_operation_text(const coll_op *op, char *text, size_t size_bytes);
 /* "all_reduce #17 float × 1024 …, waiting for rank 1 (host h, pid 42)". */
 void coll_op_text(const coll_op *op, char *text, size_t size_bytes);
 /* The ranks, a bit for each, that the communicator's first operation which is not done cannot go on

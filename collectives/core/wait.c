@@ -64,7 +64,7 @@ static bool has_changed(coll_context *context)
     return coll_progress(context) || atomic_load(&context->abort_state) == 2;
 }
 
-static void set_description(coll_context *context, const coll_op *op)
+void coll_describe(coll_context *context, const coll_op *op)
 {
     char text[COLL_DESCRIBE_BYTES] = "";
     if (op != NULL) {
@@ -137,7 +137,7 @@ static coll_status idle_turn(waiter *w, coll_error *reterr)
     if (w->op->comm->failed || w->op->stage == COLL_STAGE_DONE) {
         return COLL_OK; /* the next turn says so; progress that comes now would wake nobody */
     }
-    set_description(w->context, w->op);
+    coll_describe(w->context, w->op);
     w->described = true;
     show_waits(w, now_ns);
     w->yields = 0;
@@ -193,7 +193,7 @@ coll_status coll_wait(coll_op *op, coll_error *reterr)
         }
     }
     if (w.described) {
-        set_description(w.context, NULL);
+        coll_describe(w.context, NULL);
     }
     if (w.waits != 0 && !op->comm->failed) {
         op->comm->table->notices->show_waits(op->comm, 0);

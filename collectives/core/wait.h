@@ -8,6 +8,8 @@
  * after all, more when not. */
 void coll_yield_budget_halve(coll_context *context);
 void coll_yield_budget_grow(coll_context *context);
+/* What coll_context_describe says from now on: op; NULL: nothing. */
+void coll_describe(coll_context *context, const coll_op *op);
 /* A few cycles for the other side of the cache. */
 void coll_pause(void);
 /* Whether the deadline, which is counted from the first look where it is 0, has passed. */

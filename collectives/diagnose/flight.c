@@ -219,6 +219,19 @@ static void say_entries(flight_writer *writer, bool ended)
     }
 }
 
+/* Nothing where there is no device. */
+static void say_devices(flight_writer *writer, const coll_flight_head *head)
+{
+    for (int i = 0; i < head->device_count; i++) {
+        const coll_flight_device *device = &head->devices[i];
+        say(writer,
+            "%s{\"comm\":\"%016" PRIx64 "\",\"backend\":\"%s\",\"started\":%" PRIu64
+            ",\"finished\":%" PRIu64 "}%s",
+            i == 0 ? "\n \"devices\":[\n  " : ",\n  ", device->comm, device->backend,
+            device->started, device->finished, i + 1 == head->device_count ? "]," : "");
+    }
+}
+
 coll_status coll_flight_write(const coll_flight *flight, const coll_flight_head *head, int fd,
                               coll_error *reterr)
 {
@@ -239,7 +252,9 @@ coll_status coll_flight_write(const coll_flight *flight, const coll_flight_head 
     escape(head->doing, escaped, sizeof escaped);
     say(&writer, ",\n \"doing\":\"%s\",\n \"pending\":[", escaped);
     say_entries(&writer, false);
-    say(&writer, "],\n \"completed\":[");
+    say(&writer, "],");
+    say_devices(&writer, head);
+    say(&writer, "\n \"completed\":[");
     say_entries(&writer, true);
     say(&writer, "]}\n");
     return writer.status;

@@ -54,6 +54,16 @@ typedef struct coll_flight_record {
     int root;
 } coll_flight_record;
 
+enum { COLL_FLIGHT_DEVICES = 8 };
+
+/* How far a backend's device has come. */
+typedef struct coll_flight_device {
+    uint64_t comm;
+    const char *backend;
+    uint64_t started;  /* operations that it has begun, those of graphs included, */
+    uint64_t finished; /* and ended */
+} coll_flight_device;
+
 /* Which rank writes a dump, and why. */
 typedef struct coll_flight_head {
     int rank;
@@ -63,6 +73,8 @@ typedef struct coll_flight_head {
     coll_transport transport;
     const char *reason;
     const char *doing; /* what the rank waits for; empty: nothing */
+    const coll_flight_device *devices;
+    int device_count;
 } coll_flight_head;
 
 /* Empty, from now on. */

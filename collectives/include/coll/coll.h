@@ -75,6 +75,7 @@ typedef struct coll_comm coll_comm;
 typedef struct coll_arena coll_arena;
 typedef struct coll_op coll_op;
 typedef struct coll_request coll_request;
+typedef struct coll_backend coll_backend; /* backend.h */
 
 /* n: ranks of the communicator; count: elements. An operation is in place where send is the place
  * in recv (or recv the place in send) at which this rank's own elements stand. A buffer that a rank
@@ -123,7 +124,11 @@ typedef enum coll_algorithm {
     COLL_ALGORITHM_RECURSIVE_DOUBLING = 4,
     COLL_ALGORITHM_HALVING_DOUBLING = 5,
     COLL_ALGORITHM_TWO_LEVEL = 6,
-    COLL_ALGORITHM_LAST = COLL_ALGORITHM_TWO_LEVEL,
+    COLL_ALGORITHM_LAST = COLL_ALGORITHM_TWO_LEVEL, /* of those that run on CPU */
+    /* The backend's own, whatever its order of combining; for operations on streams only. These
+     * have NATIVE, and DIRECT: sums, products and averages in the canonical order. AUTO is DIRECT
+     * for what combines, else NATIVE. */
+    COLL_ALGORITHM_NATIVE = 7,
 } coll_algorithm;
 
 typedef enum coll_transport {
@@ -177,6 +182,10 @@ typedef struct coll_context_options {
      * `exchange`. */
     const uint8_t *curve_public_key;
     const uint8_t *curve_secret_key;
+    /* For operations on streams (backend.h): on all ranks, or none. NULL: there are none. The table
+     * must stay as long as the context. backend_user is handed to it. */
+    const coll_backend *backend;
+    void *backend_user;
 } coll_context_options;
 
 /* Collective over world_size ranks. Blocks until every rank has called it or the timeout has passed.
@@ -265,12 +274,15 @@ typedef struct coll_op_desc {
     coll_reduce reduce; /* all-reduce, reduce, reduce-scatter */
     int root;           /* rank in the communicator; send and receive: the other side */
     coll_algorithm algorithm;
-    void *stream; /* NULL on CPU */
+    void *stream; /* of the context's backend (backend.h); NULL on CPU */
 } coll_op_desc;
 
 /* Checks the descriptor and makes an operation that can be started again and again. Local. Buffers
  * must stay valid until the operation is destroyed. The caller owns *op. COLL_ERR_UNSUPPORTED: a
- * stream, or a member of desc that this version does not know. */
+ * member of desc that this version does not know.
+ *
+ * With a stream it is collective, and communicates: backend.h. COLL_ERR_UNSUPPORTED then also means
+ * that the context has no backend, or that the backend does not have this operation. */
 COLL_MUST_CHECK coll_status coll_op_create(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            coll_error *reterr);
 
@@ -285,7 +297,7 @@ void coll_op_destroy(coll_op *op);
  * one communicator in the same order (send and receive: those between the same two ranks and in
  * the same direction). Progress is made inside start, test and wait of any operation of the
  * context, and in coll_context_progress: nothing moves behind the caller's back. COLL_ERR_STATE: it
- * is under way already. */
+ * is under way already (on a stream it may be: what is started twice runs twice, in order). */
 COLL_MUST_CHECK coll_status coll_op_start(coll_op *op, coll_error *reterr);
 
 /* Moves everything started in the context on without blocking, then says whether this one is done.
