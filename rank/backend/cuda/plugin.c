@@ -4,10 +4,12 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+#include "backend/cuda/cuda.h"
+
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-static const rank_backend *const backends[] = {NULL};
+static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend, NULL};
 
 static const rank_cuda_plugin plugin = {
     .abi = RANK_CUDA_PLUGIN_ABI,

@@ -1,0 +1,56 @@
+// Softmax cross entropy of rows of logits, whose gradient replaces them. ROW_LANES threads work on a
+// row. Launched by operations.c.
+#include "ordered_sum.h"
+
+enum { THREADS = 128, ROWS = THREADS / ROW_LANES };
+
+// The rows from args.logits on; the loss of each goes to losses, 0 where there is no target.
+__global__ static void cross_entropy_kernel(rank_cross_entropy args, double *losses)
+{
+    const size_t mine = (size_t)blockIdx.x * ROWS + threadIdx.x / ROW_LANES;
+    const size_t lane = threadIdx.x % ROW_LANES;
+    const size_t row = mine < args.rows ? mine : 0;
+    const size_t count = args.vocab_size;
+    const int32_t target = args.targets[row];
+    const bool works = mine < args.rows && target >= 0;
+    float *logits = args.logits + row * count;
+    const float target_logit = works ? logits[target] : 0.0f;
+    float largest = works ? logits[0] : 0.0f;
+    for (size_t j = lane; works && j < count; j += ROW_LANES) {
+        largest = larger_of(logits[j], largest);
+    }
+    largest = largest_of_lanes(largest); // from here on every lane has read target_logit
+    float sum = 0.0f;
+    for (size_t j = lane; works && j < count; j += ROW_LANES) {
+        const float e = exponential(logits[j] - largest);
+        sum = sum + e;
+        logits[j] = e;
+    }
+    sum = sum_lanes(sum);
+    if (mine < args.rows && lane == 0) {
+        losses[mine] = works ? log((double)sum) + ((double)largest - (double)target_logit) : 0.0;
+    }
+    if (!works || !args.want_gradient) {
+        return;
+    }
+    const float scale = 1.0f / sum;
+    for (size_t j = lane; j < count; j += ROW_LANES) {
+        const float p = logits[j] * scale;
+        logits[j] = j == (size_t)target ? p - 1.0f : p;
+    }
+}
+
+extern "C" void cuda_launch_cross_entropy(const rank_cross_entropy *args, double *partials,
+                                          cudaStream_t stream)
+{
+    for (size_t first = 0; first < args->rows; first += SLAB) {
+        rank_cross_entropy slab = *args;
+        slab.rows = args->rows - first < SLAB ? args->rows - first : (size_t)SLAB;
+        slab.targets += first;
+        slab.logits += first * args->vocab_size;
+        LAUNCH(cross_entropy_kernel, (unsigned)((slab.rows + ROWS - 1) / ROWS), THREADS, 0, stream,
+               slab, partials + 1);
+        const slab_place place = {first == 0, first + slab.rows == args->rows, args->loss, true};
+        launch_ordered_sum(partials, slab.rows, place, stream);
+    }
+}

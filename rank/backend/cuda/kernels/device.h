@@ -1,0 +1,109 @@
+/* What all kernels share: the language, launches, sums whose order is the CPU's, and exp.
+ *
+ * Under nvcc this is CUDA. Without it, tests compile the same files as C++ against an emulator
+ * (tests/gpu/emulate), which runs every thread of every block on the CPU.
+ *
+ * Bits. A kernel does the same operations in the same order as the CPU's kernel of that name: the
+ * compiler contracts nothing (CMakeLists.txt), a product of matrices is one chain of fused
+ * multiply-adds per element, a sum along a row has ROW_LANES lanes, a sum of columns is one chain
+ * down the rows. There is no atomic operation. So results do not depend on how blocks are
+ * scheduled, and are the CPU's. */
+#ifndef RANK_BACKEND_CUDA_KERNELS_DEVICE_H
+#define RANK_BACKEND_CUDA_KERNELS_DEVICE_H
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                     \
+    kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+/* All of a block's shared memory, as an array. The launch gives its size. */
+#define SHARED(type, name)                                                                         \
+    extern __shared__ unsigned char shared_bytes_of_block[];                                       \
+    type *name = reinterpret_cast<type *>(shared_bytes_of_block)
+#else
+#include "emulate/device.h"
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    ROW_LANES = 16, /* of a sum along a row: lane i adds elements i, i + 16, … from 0 */
+    GRID_MAX = 1 << 20,
+};
+
+/* Blocks for `count` things, `each` in one. Kernels go on from their last thing in strides of the
+ * whole grid, so that any count will do. */
+static inline unsigned blocks_for(size_t count, size_t each)
+{
+    const size_t blocks = (count + each - 1) / each;
+    return (unsigned)(blocks < GRID_MAX ? blocks : (size_t)GRID_MAX);
+}
+
+__device__ inline size_t first_thing(void)
+{
+    return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ inline size_t all_threads(void)
+{
+    return (size_t)gridDim.x * blockDim.x;
+}
+
+/* a > b ? a : b, so b where one of them is not a number; as vec_max of the CPU. */
+__device__ inline float larger_of(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* exp(x) for x in [-87, 88], beyond that the value at the end of the range; NaN stays. The same
+ * operations as vec_exp of the CPU (backend/cpu/vec.h), which explains them. */
+__device__ inline float exponential(float x)
+{
+    const float round_magic = 0x1.8p23f;
+    x = larger_of(-87.0f, x);
+    x = 88.0f < x ? 88.0f : x;
+    const float shifted = x * 0x1.715476p0f + round_magic;
+    const float n = shifted - round_magic;
+    const float r = (x - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f;
+    const float r2 = r * r;
+    const float p01 = 1.6666520104e-1f * r + 4.9999993412e-1f;
+    const float p23 = 8.3687808189e-3f * r + 4.1668394248e-2f;
+    const float p = (1.3814466541e-3f * r2 + p23) * r2 + p01;
+    const float y = (p * r2 + r) + 1.0f;
+    return __uint_as_float(__float_as_uint(y) + (__float_as_uint(shifted) << 23));
+}
+
+/* The sum of the lanes of ROW_LANES neighbouring threads, by halves: i and i + 8 first. All threads
+ * of the warp take part, and each gets it. */
+__device__ inline float sum_lanes(float lane)
+{
+    for (int half = ROW_LANES / 2; half > 0; half /= 2) {
+        lane = lane + __shfl_xor_sync(0xffffffffu, lane, half);
+    }
+    return lane;
+}
+
+__device__ inline float largest_of_lanes(float lane)
+{
+    for (int half = ROW_LANES / 2; half > 0; half /= 2) {
+        lane = larger_of(lane, __shfl_xor_sync(0xffffffffu, lane, half));
+    }
+    return lane;
+}
+
+/* The same sum, of lanes that lie in memory. */
+__device__ inline float sum_of_array(const float *lanes)
+{
+    float sum[ROW_LANES];
+    for (int i = 0; i < ROW_LANES; i++) {
+        sum[i] = lanes[i];
+    }
+    for (int half = ROW_LANES / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            sum[i] = sum[i] + sum[i + half];
+        }
+    }
+    return sum[0];
+}
+
+#endif

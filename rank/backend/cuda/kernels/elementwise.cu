@@ -1,0 +1,131 @@
+// Operations on elements: GELU, AdamW, addition; and plain sums of columns. Launched by
+// operations.c.
+#include "columns.h"
+#include "kernels.h"
+
+enum { THREADS = 256 };
+
+#define TWO_ROOT_2_PI 1.5957691216057308f // 2·sqrt(2/pi)
+#define CUBIC         0.044715f
+
+// The logistic function of 2u: see the CPU's gelu.c.
+__device__ static float gate(float x)
+{
+    const float two_u = x * (TWO_ROOT_2_PI + (TWO_ROOT_2_PI * CUBIC) * (x * x));
+    return 1.0f / (1.0f + exponential(-two_u));
+}
+
+__global__ static void gelu_kernel(rank_gelu args)
+{
+    const size_t count = args.rows * args.width;
+    for (size_t i = first_thing(); i < count; i += all_threads()) {
+        const float biased = args.x[i] + args.bias[i % args.width];
+        args.x[i] = biased;
+        args.out[i] = biased * gate(biased);
+    }
+}
+
+extern "C" void cuda_launch_gelu(const rank_gelu *args, cudaStream_t stream)
+{
+    LAUNCH(gelu_kernel, blocks_for(args->rows * args->width, THREADS), THREADS, 0, stream, *args);
+}
+
+__global__ static void gelu_grad_kernel(rank_gelu_grad args)
+{
+    const size_t count = args.rows * args.width;
+    for (size_t i = first_thing(); i < count; i += all_threads()) {
+        const float x = args.x[i];
+        const float s = gate(x);
+        const float gelu = x * s;
+        const float two_u_slope = TWO_ROOT_2_PI + (3.0f * TWO_ROOT_2_PI * CUBIC) * (x * x);
+        const float slope = s + gelu * (1.0f - s) * two_u_slope;
+        args.x[i] = gelu;
+        args.d[i] = args.d[i] * slope;
+    }
+}
+
+extern "C" void cuda_launch_gelu_grad(const rank_gelu_grad *args, cudaStream_t stream)
+{
+    LAUNCH(gelu_grad_kernel, blocks_for(args->rows * args->width, THREADS), THREADS, 0, stream,
+           *args);
+    launch_column_sums(args->rows, args->width, array_value{args->d, args->width}, args->dbias,
+                       stream);
+}
+
+extern "C" void cuda_launch_column_sums(const rank_column_sums *args, cudaStream_t stream)
+{
+    launch_column_sums(args->rows, args->columns, array_value{args->from, args->columns},
+                       args->sums, stream);
+}
+
+__global__ static void add_kernel(rank_add args)
+{
+    for (size_t i = first_thing(); i < args.count; i += all_threads()) {
+        args.to[i] = args.to[i] + args.from[i];
+    }
+}
+
+extern "C" void cuda_launch_add(const rank_add *args, cudaStream_t stream)
+{
+    LAUNCH(add_kernel, blocks_for(args->count, THREADS), THREADS, 0, stream, *args);
+}
+
+// The step's constants in double, as PyTorch has them, each rounded once.
+struct step_constants {
+    float decay_factor;
+    float one_minus_beta1;
+    float beta2;
+    float one_minus_beta2;
+    float second_divisor; // sqrt(1 - beta2^step)
+    float minus_step_size;
+    float epsilon;
+    float grad_scale;
+};
+
+__device__ static step_constants make_constants(const rank_adamw_config &config,
+                                                const rank_adamw_step &step, bool decay)
+{
+    const double rate = step.learning_rate;
+    const double correction1 = 1.0 - pow(config.beta1, (double)step.step);
+    const double correction2 = 1.0 - pow(config.beta2, (double)step.step);
+    step_constants k;
+    k.decay_factor = decay ? (float)(1.0 - rate * config.weight_decay) : 1.0f;
+    k.one_minus_beta1 = (float)(1.0 - config.beta1);
+    k.beta2 = (float)config.beta2;
+    k.one_minus_beta2 = (float)(1.0 - config.beta2);
+    k.second_divisor = (float)sqrt(correction2);
+    k.minus_step_size = (float)-(rate / correction1);
+    k.epsilon = (float)config.epsilon;
+    k.grad_scale = step.grad_scale;
+    return k;
+}
+
+// config comes by value: it is the host's. step is read when the kernel runs.
+__global__ static void adamw_kernel(rank_adamw args, rank_adamw_config config)
+{
+    SHARED(step_constants, constants);
+    if (threadIdx.x == 0) {
+        constants[0] = make_constants(config, *args.step, args.decay);
+    }
+    __syncthreads();
+    const step_constants k = constants[0];
+    for (size_t i = first_thing(); i < args.count; i += all_threads()) {
+        const float grad = args.grads[i] * k.grad_scale;
+        float first = args.first[i];
+        float second = args.second[i];
+        first = first + (grad - first) * k.one_minus_beta1;
+        second = second * k.beta2 + (grad * k.one_minus_beta2) * grad;
+        const float divisor = sqrtf(second) / k.second_divisor + k.epsilon;
+        const float param = args.params[i] * k.decay_factor;
+        args.params[i] = param + (first * k.minus_step_size) / divisor;
+        args.first[i] = first;
+        args.second[i] = second;
+    }
+}
+
+extern "C" void cuda_launch_adamw(const rank_adamw *args, cudaStream_t stream)
+{
+    enum { EACH = 4 * THREADS }; // so that the constants are made for some elements at once
+    LAUNCH(adamw_kernel, blocks_for(args->count, EACH), THREADS, sizeof(step_constants), stream,
+           *args, *args->config);
+}

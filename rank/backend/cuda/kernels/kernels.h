@@ -1,0 +1,51 @@
+/* The launchers of the CUDA kernels: one function for each operation of backend.h, which enqueues
+ * its kernels on a stream. Called by operations.c and product.c; the kernels are in the .cu files
+ * of this directory.
+ *
+ * Shapes are at least 1. A launcher reports no error: cudaGetLastError has it. */
+#ifndef RANK_BACKEND_CUDA_KERNELS_KERNELS_H
+#define RANK_BACKEND_CUDA_KERNELS_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    CUDA_PARTIALS = 1 << 16,   /* doubles of scratch that some launchers get */
+    CUDA_HEAD_WIDTH_MAX = 512, /* of attention */
+};
+
+void cuda_launch_pack(const rank_pack *args, cudaStream_t stream);
+/* The canonical order, with any number of leaves. */
+void cuda_launch_product(const rank_product *args, cudaStream_t stream);
+void cuda_launch_embed(const rank_embed *args, cudaStream_t stream);
+void cuda_launch_embed_packed(const rank_embed_packed *args, cudaStream_t stream);
+void cuda_launch_embed_grad(const rank_embed_grad *args, cudaStream_t stream);
+void cuda_launch_layernorm(const rank_layernorm *args, cudaStream_t stream);
+void cuda_launch_layernorm_grad(const rank_layernorm_grad *args, cudaStream_t stream);
+void cuda_launch_gelu(const rank_gelu *args, cudaStream_t stream);
+void cuda_launch_gelu_grad(const rank_gelu_grad *args, cudaStream_t stream);
+void cuda_launch_attention(const rank_attention *args, cudaStream_t stream);
+void cuda_launch_attention_grad(const rank_attention *args, cudaStream_t stream);
+void cuda_launch_attention_cached(const rank_attention_cached *args, cudaStream_t stream);
+void cuda_launch_cross_entropy(const rank_cross_entropy *args, double *partials,
+                               cudaStream_t stream);
+void cuda_launch_best(const rank_best *args, cudaStream_t stream);
+void cuda_launch_gather_rows(const rank_move_rows *args, cudaStream_t stream);
+void cuda_launch_spread_rows(const rank_move_rows *args, cudaStream_t stream);
+void cuda_launch_adamw(const rank_adamw *args, cudaStream_t stream);
+void cuda_launch_sum_squares(const rank_sum_squares *args, double *partials, cudaStream_t stream);
+void cuda_launch_grad_scale(const rank_grad_scale *args, cudaStream_t stream);
+void cuda_launch_column_sums(const rank_column_sums *args, cudaStream_t stream);
+void cuda_launch_add(const rank_add *args, cudaStream_t stream);
+void cuda_launch_difference(const rank_difference *args, double *partials, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

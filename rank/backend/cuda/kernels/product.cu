@@ -1,0 +1,176 @@
+// Matrix products in the canonical order (backend.h): each element one chain of fused multiply-adds
+// over the depth, or one for each leaf and a balanced tree over them. And packing. Launched by
+// product.c.
+//
+// A block makes TILE × TILE elements of c, a thread EACH × EACH of them in registers. Tiles of a
+// and b go through shared memory, DEPTH of the depth at a time.
+#include "device.h"
+#include "kernels.h"
+
+enum {
+    TILE = 64,
+    EACH = 4,
+    SIDE = TILE / EACH, // threads along each side of a tile
+    THREADS = SIDE * SIDE,
+    DEPTH = 16,
+    PITCH = TILE + 1, // floats of a row in shared memory, so that writers use different banks
+    LEVELS = 4,       // of the tree over RANK_LEAVES_MAX leaves
+    PACK_THREADS = 256,
+};
+
+__device__ static float element_of_a(const rank_product &args, size_t row, size_t k)
+{
+    return row < args.rows ? args.a[row * args.a_row + k * args.a_depth] : 0.0f;
+}
+
+__device__ static float element_of_b(const rank_product &args, size_t k, size_t column)
+{
+    if (column >= args.columns) {
+        return 0.0f;
+    }
+    if (args.b_row == 0) { // in panels
+        const size_t panel = column / RANK_PANEL * RANK_PANEL * args.depth;
+        return args.b[panel + k * RANK_PANEL + column % RANK_PANEL];
+    }
+    return args.b_transposed ? args.b[column * args.b_row + k] : args.b[k * args.b_row + column];
+}
+
+// The block's tiles of a and b, from k on. Neighbouring threads read neighbouring addresses.
+__device__ static void bring_tiles(const rank_product &args, size_t k, size_t depth, float *a,
+                                   float *b)
+{
+    const size_t row = (size_t)blockIdx.y * TILE;
+    const size_t column = (size_t)blockIdx.x * TILE;
+    const bool a_by_depth = args.a_depth == 1;
+    const bool b_by_depth = args.b_row > 0 && args.b_transposed;
+    for (size_t i = threadIdx.x; i < TILE * DEPTH; i += THREADS) {
+        const size_t ak = a_by_depth ? i % DEPTH : i / TILE;
+        const size_t ar = a_by_depth ? i / DEPTH : i % TILE;
+        const size_t bk = b_by_depth ? i % DEPTH : i / TILE;
+        const size_t bc = b_by_depth ? i / DEPTH : i % TILE;
+        a[ak * PITCH + ar] = ak < depth ? element_of_a(args, row + ar, k + ak) : 0.0f;
+        b[bk * PITCH + bc] = bk < depth ? element_of_b(args, k + bk, column + bc) : 0.0f;
+    }
+}
+
+typedef float sums[EACH][EACH];
+
+// sum += a·b over the depth from `begin` to `end`, in its order.
+__device__ static void add_chain(const rank_product &args, size_t begin, size_t end, float *shared,
+                                 sums &sum)
+{
+    float *a = shared;
+    float *b = shared + DEPTH * PITCH;
+    const unsigned row = threadIdx.x / SIDE * EACH;
+    const unsigned column = threadIdx.x % SIDE;
+    for (size_t k = begin; k < end; k += DEPTH) {
+        const size_t depth = end - k < DEPTH ? end - k : (size_t)DEPTH;
+        bring_tiles(args, k, depth, a, b);
+        __syncthreads();
+        for (size_t d = 0; d < depth; d++) {
+#pragma unroll
+            for (int r = 0; r < EACH; r++) {
+                const float element = a[d * PITCH + row + r];
+#pragma unroll
+                for (int c = 0; c < EACH; c++) {
+                    sum[r][c] = fmaf(element, b[d * PITCH + column + c * SIDE], sum[r][c]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+}
+
+__device__ static void set_zero(sums &sum)
+{
+#pragma unroll
+    for (int i = 0; i < EACH * EACH; i++) {
+        sum[i / EACH][i % EACH] = 0.0f;
+    }
+}
+
+// Each leaf's sum is added to those that wait for it, as a binary counter carries: see the CPU's
+// product.c.
+__device__ static void add_leaves(const rank_product &args, float *shared, sums &sum)
+{
+    sums waiting[LEVELS];
+    const size_t depth = args.depth / (size_t)args.leaves;
+    for (int leaf = 0;; leaf++) {
+        int level = 0;
+        set_zero(sum);
+        add_chain(args, (size_t)leaf * depth, (size_t)(leaf + 1) * depth, shared, sum);
+        for (int carry = leaf; carry % 2 == 1; carry /= 2, level++) {
+            for (int i = 0; i < EACH * EACH; i++) {
+                sum[i / EACH][i % EACH] =
+                    waiting[level][i / EACH][i % EACH] + sum[i / EACH][i % EACH];
+            }
+        }
+        if (leaf + 1 == args.leaves) {
+            return;
+        }
+        for (int i = 0; i < EACH * EACH; i++) {
+            waiting[level][i / EACH][i % EACH] = sum[i / EACH][i % EACH];
+        }
+    }
+}
+
+template <bool has_leaves> __global__ static void product_kernel(rank_product args)
+{
+    SHARED(float, shared);
+    const size_t row = (size_t)blockIdx.y * TILE + threadIdx.x / SIDE * EACH;
+    const size_t column = (size_t)blockIdx.x * TILE + threadIdx.x % SIDE;
+    sums sum;
+    if (has_leaves) {
+        add_leaves(args, shared, sum);
+    } else {
+        set_zero(sum);
+        for (int i = 0; args.accumulate && i < EACH * EACH; i++) {
+            const size_t r = row + i / EACH;
+            const size_t c = column + i % EACH * SIDE;
+            if (r < args.rows && c < args.columns) {
+                sum[i / EACH][i % EACH] = args.c[r * args.c_row + c];
+            }
+        }
+        add_chain(args, 0, args.depth, shared, sum);
+    }
+    for (int i = 0; i < EACH * EACH; i++) {
+        const size_t r = row + i / EACH;
+        const size_t c = column + i % EACH * SIDE;
+        if (r < args.rows && c < args.columns) {
+            args.c[r * args.c_row + c] = sum[i / EACH][i % EACH];
+        }
+    }
+}
+
+extern "C" void cuda_launch_product(const rank_product *args, cudaStream_t stream)
+{
+    const dim3 grid((unsigned)((args->columns + TILE - 1) / TILE),
+                    (unsigned)((args->rows + TILE - 1) / TILE));
+    const size_t shared_bytes = 2 * DEPTH * PITCH * sizeof(float);
+    if (args->leaves > 1) {
+        LAUNCH(product_kernel<true>, grid, THREADS, shared_bytes, stream, *args);
+    } else {
+        LAUNCH(product_kernel<false>, grid, THREADS, shared_bytes, stream, *args);
+    }
+}
+
+__global__ static void pack_kernel(rank_pack args)
+{
+    const size_t panels = (args.columns + RANK_PANEL - 1) / RANK_PANEL;
+    const size_t panel_floats = args.depth * RANK_PANEL;
+    for (size_t i = first_thing(); i < panels * panel_floats; i += all_threads()) {
+        const size_t panel = i / panel_floats;
+        const size_t k = i % panel_floats / RANK_PANEL;
+        const size_t column = panel * RANK_PANEL + i % RANK_PANEL;
+        const size_t from =
+            args.transposed ? column * args.from_row + k : k * args.from_row + column;
+        args.to[panel * args.to_panel + i % panel_floats] =
+            column < args.columns ? args.from[from] : 0.0f;
+    }
+}
+
+extern "C" void cuda_launch_pack(const rank_pack *args, cudaStream_t stream)
+{
+    LAUNCH(pack_kernel, blocks_for(rank_pack_count(args->depth, args->columns), PACK_THREADS),
+           PACK_THREADS, 0, stream, *args);
+}

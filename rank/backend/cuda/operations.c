@@ -1,0 +1,103 @@
+/* The operations of the CUDA backend: each enqueues its kernels, unless an earlier one failed.
+ * Called through cuda.c's table. */
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/queue.h"
+
+/* `any`: whether there is something to do. A launch of no blocks would be an error. */
+#define OPERATION(name, any, ...)                                                                  \
+    void cuda_##name(rank_queue *queue, const rank_##name *args)                                   \
+    {                                                                                              \
+        if (queue->failed == BASE_OK && (any)) {                                                   \
+            cuda_launch_##name(args, __VA_ARGS__);                                                 \
+            (void)cuda_check(queue, cudaGetLastError(), #name);                                    \
+        }                                                                                          \
+    }
+
+OPERATION(pack, args->depth > 0 && args->columns > 0, queue->stream)
+OPERATION(embed, args->tokens > 0, queue->stream)
+OPERATION(embed_packed, args->tokens > 0, queue->stream)
+OPERATION(embed_grad, args->tokens > 0, queue->stream)
+OPERATION(layernorm, args->rows > 0, queue->stream)
+OPERATION(layernorm_grad, args->rows > 0, queue->stream)
+OPERATION(gelu, args->rows > 0, queue->stream)
+OPERATION(gelu_grad, args->rows > 0, queue->stream)
+OPERATION(cross_entropy, args->rows > 0, queue->partials, queue->stream)
+OPERATION(best, args->rows > 0, queue->stream)
+OPERATION(adamw, args->count > 0, queue->stream)
+OPERATION(grad_scale, true, queue->stream)
+OPERATION(column_sums, args->rows > 0, queue->stream)
+OPERATION(add, args->count > 0, queue->stream)
+OPERATION(difference, true, queue->partials, queue->stream)
+
+void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args)
+{
+    if (args->count == 0) {
+        cuda_zero(queue, args->sum, sizeof *args->sum);
+    } else if (queue->failed == BASE_OK) {
+        cuda_launch_sum_squares(args, queue->partials, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "sum_squares");
+    }
+}
+
+void cuda_gather_rows(rank_queue *queue, const rank_move_rows *args)
+{
+    if (queue->failed == BASE_OK && args->count > 0) {
+        cuda_launch_gather_rows(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "gather_rows");
+    }
+}
+
+void cuda_spread_rows(rank_queue *queue, const rank_move_rows *args)
+{
+    if (queue->failed == BASE_OK && args->total > 0) {
+        cuda_launch_spread_rows(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "spread_rows");
+    }
+}
+
+/* A thread has CUDA_HEAD_WIDTH_MAX / threads elements of a head in registers. */
+static bool fits(rank_queue *queue, size_t head_width)
+{
+    if (queue->failed == BASE_OK && head_width > CUDA_HEAD_WIDTH_MAX) {
+        cuda_fail(queue, BASE_ERR_UNSUPPORTED, "attention: heads wider than 512");
+    }
+    return queue->failed == BASE_OK;
+}
+
+/* The rows' means, which backward's second kernel gets from the first. */
+size_t cuda_attention_scratch(const rank_attention_shape *shape)
+{
+    return shape->tokens * shape->heads;
+}
+
+void cuda_attention(rank_queue *queue, const rank_attention *args)
+{
+    if (args->segment_count > 0 && fits(queue, args->width / args->heads)) {
+        cuda_launch_attention(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "attention");
+    }
+}
+
+void cuda_attention_grad(rank_queue *queue, const rank_attention *args)
+{
+    if (args->segment_count > 0 && fits(queue, args->width / args->heads)) {
+        cuda_launch_attention_grad(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "attention_grad");
+    }
+}
+
+/* Scores stay in shared memory. */
+size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max)
+{
+    (void)head_width;
+    (void)length_max;
+    return 1;
+}
+
+void cuda_attention_cached(rank_queue *queue, const rank_attention_cached *args)
+{
+    if (args->sequence_count > 0 && fits(queue, args->head_width)) {
+        cuda_launch_attention_cached(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "attention_cached");
+    }
+}

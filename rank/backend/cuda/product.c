@@ -1,0 +1,204 @@
+/* Matrix products. Called through cuda.c's table.
+ *
+ * Who computes a product:
+ *   - the backend `cuda-exact`: our own kernel, always. Its bits are the CPU's.
+ *   - the backend `cuda`: cublasLt, but our kernel where b is packed, and where there are leaves,
+ *     because cublasLt has neither panels nor an order of its own choice.
+ *
+ * cublasLt's algorithm is the first that its heuristic names for the shape. It is never chosen by
+ * timing, so one card with one version of the library has one algorithm for one shape. Splits of
+ * the depth that add up in the output are excluded. */
+#include <stdlib.h>
+
+#include "backend/cuda/kernels/kernels.h"
+#include "backend/cuda/queue.h"
+#include "base/status.h"
+
+static base_status explain_lt(cublasStatus_t found, const char *what, base_error *reterr)
+{
+    return base_fail(reterr, found == CUBLAS_STATUS_ALLOC_FAILED ? BASE_ERR_MEMORY : BASE_ERR_IO,
+                     "cublasLt: %s: status %d", what, (int)found);
+}
+
+base_status cuda_lt_open(rank_queue *queue, base_error *reterr)
+{
+    queue->plans = calloc(CUDA_LT_PLANS, sizeof *queue->plans);
+    if (queue->plans == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for plans of products");
+    }
+    const cudaError_t error = cudaMalloc(&queue->lt_workspace, CUDA_LT_WORKSPACE_BYTES);
+    if (error != cudaSuccess) {
+        queue->lt_workspace = NULL;
+        return cuda_explain(error, "allocating cublasLt's workspace", reterr);
+    }
+    const cublasStatus_t found = cublasLtCreate(&queue->lt);
+    return found == CUBLAS_STATUS_SUCCESS ? BASE_OK : explain_lt(found, "opening it", reterr);
+}
+
+static void plan_free(cuda_lt_plan *plan)
+{
+    if (plan->desc != NULL) {
+        (void)cublasLtMatmulDescDestroy(plan->desc);
+    }
+    const cublasLtMatrixLayout_t layouts[] = {plan->a, plan->b, plan->c};
+    for (int i = 0; i < 3; i++) {
+        if (layouts[i] != NULL) {
+            (void)cublasLtMatrixLayoutDestroy(layouts[i]);
+        }
+    }
+    *plan = (cuda_lt_plan){.desc = NULL};
+}
+
+void cuda_lt_close(rank_queue *queue)
+{
+    for (size_t i = 0; i < queue->plan_count; i++) {
+        plan_free(&queue->plans[i]);
+    }
+    if (queue->lt != NULL) {
+        (void)cublasLtDestroy(queue->lt);
+    }
+    (void)cudaFree(queue->lt_workspace);
+    free(queue->plans);
+}
+
+static bool same_shape(const rank_product *a, const rank_product *b)
+{
+    return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth &&
+           a->a_row == b->a_row && a->a_depth == b->a_depth && a->b_row == b->b_row &&
+           a->b_transposed == b->b_transposed && a->c_row == b->c_row &&
+           a->accumulate == b->accumulate;
+}
+
+/* cublasLt's matrices are column by column. Row-major c = a·b is then cᵀ = bᵀ·aᵀ: its A is our b,
+ * its B our a, and a matrix that we call transposed is one that it does not. */
+static cublasStatus_t describe(cuda_lt_plan *plan)
+{
+    const rank_product *shape = &plan->shape;
+    const bool a_transposed = shape->a_depth != 1;
+    const cublasOperation_t op_a = shape->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t op_b = a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const uint64_t rows = shape->rows;
+    const uint64_t columns = shape->columns;
+    const uint64_t depth = shape->depth;
+    cublasStatus_t found = cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a,
+                                               sizeof op_a);
+    }
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b,
+                                               sizeof op_b);
+    }
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = cublasLtMatrixLayoutCreate(
+            &plan->a, CUDA_R_32F, shape->b_transposed ? depth : columns,
+            shape->b_transposed ? columns : depth, (int64_t)shape->b_row);
+    }
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = cublasLtMatrixLayoutCreate(&plan->b, CUDA_R_32F, a_transposed ? rows : depth,
+                                           a_transposed ? depth : rows,
+                                           (int64_t)(a_transposed ? shape->a_depth : shape->a_row));
+    }
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found =
+            cublasLtMatrixLayoutCreate(&plan->c, CUDA_R_32F, columns, rows, (int64_t)shape->c_row);
+    }
+    return found;
+}
+
+static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
+{
+    const size_t workspace_bytes = CUDA_LT_WORKSPACE_BYTES;
+    const uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const cublasStatus_t found =
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace_bytes, sizeof workspace_bytes);
+    return found == CUBLAS_STATUS_SUCCESS
+               ? cublasLtMatmulPreferenceSetAttribute(preference,
+                                                      CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                      &schemes, sizeof schemes)
+               : found;
+}
+
+static cublasStatus_t choose(rank_queue *queue, cuda_lt_plan *plan)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t result;
+    int count = 0;
+    cublasStatus_t found = cublasLtMatmulPreferenceCreate(&preference);
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = limit(preference);
+    }
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = cublasLtMatmulAlgoGetHeuristic(queue->lt, plan->desc, plan->a, plan->b, plan->c,
+                                               plan->c, preference, 1, &result, &count);
+    }
+    if (found == CUBLAS_STATUS_SUCCESS && count < 1) {
+        found = CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        plan->algorithm = result.algo;
+    }
+    if (preference != NULL) {
+        (void)cublasLtMatmulPreferenceDestroy(preference);
+    }
+    return found;
+}
+
+/* The shape's plan, made at its first use. NULL after an error. A model has a few dozen shapes; one
+ * that comes when the table is full takes the last plan's place. */
+static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args)
+{
+    for (size_t i = 0; i < queue->plan_count; i++) {
+        if (same_shape(&queue->plans[i].shape, args)) {
+            return &queue->plans[i];
+        }
+    }
+    if (queue->plan_count == CUDA_LT_PLANS) {
+        plan_free(&queue->plans[--queue->plan_count]);
+    }
+    cuda_lt_plan *plan = &queue->plans[queue->plan_count];
+    *plan = (cuda_lt_plan){.shape = *args};
+    cublasStatus_t found = describe(plan);
+    if (found == CUBLAS_STATUS_SUCCESS) {
+        found = choose(queue, plan);
+    }
+    if (found != CUBLAS_STATUS_SUCCESS) {
+        plan_free(plan);
+        queue->failed = explain_lt(found, "choosing an algorithm", &queue->error);
+        return NULL;
+    }
+    queue->plan_count++;
+    return plan;
+}
+
+static void multiply_lt(rank_queue *queue, const rank_product *args)
+{
+    const float one = 1.0f;
+    const float beta = args->accumulate ? 1.0f : 0.0f;
+    const cuda_lt_plan *plan = find_plan(queue, args);
+    if (plan == NULL) {
+        return;
+    }
+    const cublasStatus_t found =
+        cublasLtMatmul(queue->lt, plan->desc, &one, args->b, plan->a, args->a, plan->b, &beta,
+                       args->c, plan->c, args->c, plan->c, &plan->algorithm, queue->lt_workspace,
+                       CUDA_LT_WORKSPACE_BYTES, queue->stream);
+    if (found != CUBLAS_STATUS_SUCCESS) {
+        queue->failed = explain_lt(found, "product", &queue->error);
+    }
+}
+
+void cuda_product(rank_queue *queue, const rank_product *args)
+{
+    if (queue->failed != BASE_OK || args->rows == 0 || args->columns == 0) {
+        return;
+    }
+    if (queue->lt != NULL && args->b_row > 0 && args->leaves <= 1 && args->depth > 0) {
+        multiply_lt(queue, args);
+    } else {
+        cuda_launch_product(args, queue->stream);
+        (void)cuda_check(queue, cudaGetLastError(), "product");
+    }
+}

@@ -1,0 +1,147 @@
+/* The queue of the CUDA backend: a stream, its memory and its first error. Private to the plugin. */
+#ifndef RANK_BACKEND_CUDA_QUEUE_H
+#define RANK_BACKEND_CUDA_QUEUE_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+
+enum {
+    CUDA_EVENTS = 64,             /* marks that are told apart; older ones mean later points */
+    CUDA_STAGING_BYTES = 4 << 20, /* pinned memory through which maps are copied */
+    CUDA_LT_WORKSPACE_BYTES = 32 << 20, /* cublasLt's own, on each queue */
+    CUDA_LT_PLANS = 128,                /* shapes of products whose algorithm is kept */
+    CUDA_NAME_BYTES = 128,
+};
+
+/* Memory that this queue gave or adopted. */
+typedef struct cuda_block {
+    struct cuda_block *next;
+    char *memory;
+    size_t size_bytes;
+    rank_memory kind;
+    bool adopted;    /* not ours to free */
+    bool registered; /* host memory that was pinned when it was adopted */
+    bool host;       /* the host may touch it */
+} cuda_block;
+
+/* A copy of device memory that the host has. */
+typedef struct cuda_mapping {
+    struct cuda_mapping *next;
+    void *host; /* a block of host memory itself, or a copy to free */
+    void *device;
+    size_t size_bytes;
+    bool write;
+    bool copied;
+} cuda_mapping;
+
+/* The algorithm of cublasLt for one shape: the first that its heuristic named. Never timed, so a
+ * shape has one algorithm on one card with one version of the library. */
+typedef struct cuda_lt_plan {
+    rank_product shape; /* without addresses */
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a;
+    cublasLtMatrixLayout_t b;
+    cublasLtMatrixLayout_t c;
+    cublasLtMatmulAlgo_t algorithm;
+} cuda_lt_plan;
+
+struct rank_queue {
+    int device;
+    cudaStream_t stream;
+    char kernels[CUDA_NAME_BYTES];
+    cuda_block *blocks;
+    cuda_mapping *mappings;
+    void *staging;    /* pinned, CUDA_STAGING_BYTES */
+    double *partials; /* CUDA_PARTIALS doubles on the device */
+    cudaEvent_t events[CUDA_EVENTS];
+    unsigned next_event;
+    rank_graph *capturing; /* NULL: nothing */
+    /* cublasLt; NULL where all products are our own */
+    cublasLtHandle_t lt;
+    void *lt_workspace;
+    cuda_lt_plan *plans;
+    size_t plan_count;
+    /* the first error */
+    base_status failed;
+    base_error error;
+};
+
+/* ---- queue.c ---- */
+
+/* Keeps the first error of CUDA; `what` was being done. Returns whether there is none. */
+bool cuda_check(rank_queue *queue, cudaError_t error, const char *what);
+/* The same for an error of another kind. */
+void cuda_fail(rank_queue *queue, base_status status, const char *message);
+/* An error of CUDA as ours. Returns the status. */
+base_status cuda_explain(cudaError_t error, const char *what, base_error *reterr);
+
+base_status cuda_open_exact(rank_queue **queue, base_error *reterr);
+base_status cuda_open_fast(rank_queue **queue, base_error *reterr);
+void cuda_close(rank_queue *queue);
+void cuda_info(rank_queue *queue, rank_backend_info *info);
+base_status cuda_sync(rank_queue *queue, base_error *reterr);
+void *cuda_stream(rank_queue *queue);
+rank_mark cuda_mark(rank_queue *queue);
+void cuda_after(rank_queue *queue, rank_mark mark);
+
+/* ---- memory.c ---- */
+
+base_status cuda_alloc(rank_queue *queue, rank_memory kind, size_t size_bytes, void **memory,
+                       base_error *reterr);
+void cuda_release(rank_queue *queue, void *memory);
+base_status cuda_adopt(rank_queue *queue, void *memory, size_t size_bytes, base_error *reterr);
+void cuda_disown(rank_queue *queue, void *memory);
+void cuda_copy(rank_queue *queue, void *to, const void *from, size_t size_bytes);
+void cuda_zero(rank_queue *queue, void *memory, size_t size_bytes);
+/* The block that has the address, or NULL. */
+const cuda_block *cuda_find_block(const rank_queue *queue, const void *memory);
+
+/* ---- map.c ---- */
+
+base_status cuda_map(rank_queue *queue, void *memory, size_t size_bytes, bool write, void **host,
+                     base_error *reterr);
+void cuda_unmap(rank_queue *queue, void *host);
+void cuda_digest(rank_queue *queue, const rank_digest *args);
+
+/* ---- graph.c ---- */
+
+base_status cuda_capture(rank_queue *queue, rank_graph **graph, base_error *reterr);
+base_status cuda_capture_end(rank_queue *queue, base_error *reterr);
+void cuda_replay(rank_queue *queue, rank_graph *graph);
+void cuda_graph_destroy(rank_queue *queue, rank_graph *graph);
+
+/* ---- product.c ---- */
+
+base_status cuda_lt_open(rank_queue *queue, base_error *reterr);
+void cuda_lt_close(rank_queue *queue);
+void cuda_product(rank_queue *queue, const rank_product *args);
+
+/* ---- operations.c: one function for each operation of the table ---- */
+
+void cuda_pack(rank_queue *queue, const rank_pack *args);
+void cuda_embed(rank_queue *queue, const rank_embed *args);
+void cuda_embed_packed(rank_queue *queue, const rank_embed_packed *args);
+void cuda_embed_grad(rank_queue *queue, const rank_embed_grad *args);
+void cuda_layernorm(rank_queue *queue, const rank_layernorm *args);
+void cuda_layernorm_grad(rank_queue *queue, const rank_layernorm_grad *args);
+void cuda_gelu(rank_queue *queue, const rank_gelu *args);
+void cuda_gelu_grad(rank_queue *queue, const rank_gelu_grad *args);
+size_t cuda_attention_scratch(const rank_attention_shape *shape);
+void cuda_attention(rank_queue *queue, const rank_attention *args);
+void cuda_attention_grad(rank_queue *queue, const rank_attention *args);
+size_t cuda_attention_cached_scratch(size_t head_width, size_t length_max);
+void cuda_attention_cached(rank_queue *queue, const rank_attention_cached *args);
+void cuda_cross_entropy(rank_queue *queue, const rank_cross_entropy *args);
+void cuda_best(rank_queue *queue, const rank_best *args);
+void cuda_gather_rows(rank_queue *queue, const rank_move_rows *args);
+void cuda_spread_rows(rank_queue *queue, const rank_move_rows *args);
+void cuda_adamw(rank_queue *queue, const rank_adamw *args);
+void cuda_sum_squares(rank_queue *queue, const rank_sum_squares *args);
+void cuda_grad_scale(rank_queue *queue, const rank_grad_scale *args);
+void cuda_column_sums(rank_queue *queue, const rank_column_sums *args);
+void cuda_add(rank_queue *queue, const rank_add *args);
+void cuda_difference(rank_queue *queue, const rank_difference *args);
+
+#endif

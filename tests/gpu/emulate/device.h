@@ -1,0 +1,88 @@
+/* CUDA C++ for the emulator: what kernels/device.h needs where nvcc does not provide it. */
+#ifndef EMULATE_DEVICE_H
+#define EMULATE_DEVICE_H
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <math.h>
+#include <tuple>
+#include <type_traits>
+
+#include <cuda_runtime_api.h>
+
+#define __global__
+#define __device__
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    {
+    }
+};
+
+/* Where the running thread is. The scheduler sets it whenever it goes to another thread. */
+struct emulate_position {
+    dim3 thread_idx, block_idx, block_dim, grid_dim;
+    void *shared;
+};
+extern emulate_position emulate_here;
+
+#define threadIdx emulate_here.thread_idx
+#define blockIdx  emulate_here.block_idx
+#define blockDim  emulate_here.block_dim
+#define gridDim   emulate_here.grid_dim
+
+#define SHARED(type, name) type *name = static_cast<type *>(emulate_here.shared)
+
+/* threads.cc */
+void emulate_sync_threads();
+void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned lane_mask);
+
+#define __syncthreads() emulate_sync_threads()
+
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask)
+{
+    T other;
+    if (mask != 0xffffffffu) {
+        abort(); /* this emulator's warps act as a whole */
+    }
+    emulate_exchange(&value, &other, sizeof value, (unsigned)lane_mask);
+    return other;
+}
+
+static inline unsigned __float_as_uint(float x)
+{
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float __uint_as_float(unsigned bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* runtime.cc: enqueues a kernel. body runs once for each thread. */
+void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                     std::function<void()> body);
+/* threads.cc: runs it. */
+void emulate_run_kernel(dim3 grid, dim3 block, size_t shared_bytes,
+                        const std::function<void()> &body);
+
+/* Arguments are copied when the kernel is launched, as CUDA does. */
+template <typename... Parameters, typename... Arguments>
+void emulate_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                    cudaStream_t stream, Arguments &&...arguments)
+{
+    std::tuple<std::decay_t<Parameters>...> copies(std::forward<Arguments>(arguments)...);
+    emulate_enqueue(grid, block, shared_bytes, stream,
+                    [kernel, copies] { std::apply(kernel, copies); });
+}
+
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                     \
+    emulate_launch(kernel, grid, block, shared_bytes, stream, __VA_ARGS__)
+
+#endif

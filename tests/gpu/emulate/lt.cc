@@ -1,0 +1,231 @@
+// The emulator's cublasLt: matrices column by column, as its documentation has them. A sum goes from
+// the end of the depth to its start, so that it has other bits than our own products. Called by
+// product.c.
+#include <cublasLt.h>
+
+#include <cstring>
+
+#include "emulate/control.h"
+
+struct cublasLtContext {
+    int unused;
+};
+
+struct cublasLtMatmulDescOpaque {
+    cublasOperation_t op_a, op_b;
+};
+
+struct cublasLtMatrixLayoutOpaque {
+    uint64_t rows, columns;
+    int64_t leading;
+};
+
+struct cublasLtMatmulPreferenceOpaque {
+    uint64_t workspace_bytes;
+    uint32_t schemes;
+};
+
+namespace
+{
+
+template <typename T> cublasStatus_t make(T **object)
+{
+    *object = new T();
+    emulate_counted.objects++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename T> cublasStatus_t destroy(T *object)
+{
+    emulate_counted.objects--;
+    delete object;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+uint64_t op_rows(cublasOperation_t op, cublasLtMatrixLayout_t of)
+{
+    return op == CUBLAS_OP_N ? of->rows : of->columns;
+}
+
+uint64_t op_columns(cublasOperation_t op, cublasLtMatrixLayout_t of)
+{
+    return op == CUBLAS_OP_N ? of->columns : of->rows;
+}
+
+bool is_sound(cublasLtMatrixLayout_t layout)
+{
+    return layout->leading >= (int64_t)layout->rows;
+}
+
+bool fit(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+         cublasLtMatrixLayout_t c)
+{
+    return is_sound(a) && is_sound(b) && is_sound(c) && op_rows(desc->op_a, a) == c->rows &&
+           op_columns(desc->op_b, b) == c->columns &&
+           op_columns(desc->op_a, a) == op_rows(desc->op_b, b);
+}
+
+float element(const float *at, cublasOperation_t op, const cublasLtMatrixLayoutOpaque &of,
+              uint64_t row, uint64_t column)
+{
+    return op == CUBLAS_OP_N ? at[column * (uint64_t)of.leading + row]
+                             : at[row * (uint64_t)of.leading + column];
+}
+
+struct operands {
+    cublasLtMatmulDescOpaque desc;
+    cublasLtMatrixLayoutOpaque a, b, c;
+    const float *a_at, *b_at;
+    float *c_at;
+    float alpha, beta;
+};
+
+void multiply(const operands &x)
+{
+    const uint64_t depth = x.desc.op_a == CUBLAS_OP_N ? x.a.columns : x.a.rows;
+    for (uint64_t column = 0; column < x.c.columns; column++) {
+        for (uint64_t row = 0; row < x.c.rows; row++) {
+            float sum = 0.0f;
+            for (uint64_t k = depth; k-- > 0;) {
+                sum += element(x.a_at, x.desc.op_a, x.a, row, k) *
+                       element(x.b_at, x.desc.op_b, x.b, k, column);
+            }
+            float *c = x.c_at + column * (uint64_t)x.c.leading + row;
+            *c = x.alpha * sum + (x.beta != 0.0f ? x.beta * *c : 0.0f);
+        }
+    }
+}
+
+} // namespace
+
+extern "C" {
+
+size_t cublasLtGetVersion(void)
+{
+    return 0;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    return make(handle);
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    return destroy(handle);
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
+{
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    return make(desc);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    return destroy(desc);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t size_bytes)
+{
+    cublasOperation_t *op = attribute == CUBLASLT_MATMUL_DESC_TRANSA ? &desc->op_a : &desc->op_b;
+    if (size_bytes != sizeof *op) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    std::memcpy(op, value, sizeof *op);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
+                                          uint64_t rows, uint64_t columns, int64_t leading)
+{
+    if (type != CUDA_R_32F) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    const cublasStatus_t status = make(layout);
+    **layout = {rows, columns, leading};
+    return status;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    return destroy(layout);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    return make(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    return destroy(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t size_bytes)
+{
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES &&
+        size_bytes == sizeof preference->workspace_bytes) {
+        std::memcpy(&preference->workspace_bytes, value, size_bytes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK &&
+        size_bytes == sizeof preference->schemes) {
+        std::memcpy(&preference->schemes, value, size_bytes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t *results, int *count)
+{
+    *count = 0;
+    if (handle == nullptr || d->leading != c->leading || wanted < 1 || !fit(desc, a, b, c) ||
+        (preference->schemes & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    results[0] = {};
+    results[0].algo.data[0] = 1;
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    if (handle == nullptr || algorithm->data[0] != 1 || c != d || c_layout != d_layout ||
+        workspace == nullptr || workspace_bytes == 0 || !fit(desc, a_layout, b_layout, c_layout)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const operands x = {*desc,
+                        *a_layout,
+                        *b_layout,
+                        *c_layout,
+                        static_cast<const float *>(a),
+                        static_cast<const float *>(b),
+                        static_cast<float *>(d),
+                        *static_cast<const float *>(alpha),
+                        *static_cast<const float *>(beta)};
+    emulate_counted.products++;
+    return emulate_run_on(stream, [x] { multiply(x); }) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+} // extern "C"

@@ -1,0 +1,230 @@
+// Memory of the emulator: what cudaMalloc, cudaHostAlloc and cudaHostRegister give. Called by the
+// plugin and by runtime.cc.
+#include "emulate/memory.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sys/mman.h>
+
+#include "emulate/control.h"
+#include "emulate/runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace
+{
+
+constexpr size_t device_bytes = (size_t)4 << 30;
+constexpr size_t page_bytes = 4096;
+constexpr size_t alignment = 256; // of cudaMalloc
+
+struct allocation {
+    cudaMemoryType type;
+    size_t size_bytes;
+    void *mapping; // the pages, where it is protected; else NULL
+    size_t mapping_bytes;
+    bool registered;
+};
+
+std::map<const char *, allocation> allocations; // by address
+size_t used_bytes;
+int allowed = -1; // allocations until one fails; -1: none does
+bool is_open;
+
+std::map<const char *, allocation>::iterator find(const void *memory)
+{
+    const char *at = static_cast<const char *>(memory);
+    auto next = allocations.upper_bound(at);
+    if (next == allocations.begin()) {
+        return allocations.end();
+    }
+    --next;
+    return at < next->first + next->second.size_bytes ? next : allocations.end();
+}
+
+// Under AddressSanitizer memory is poisoned to the byte. Else its pages are protected, and it ends
+// at the end of a page, so that what lies behind it is out of reach.
+void protect(const char *memory, const allocation &of, bool open)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    if (open) {
+        ASAN_UNPOISON_MEMORY_REGION(memory, of.size_bytes);
+    } else {
+        ASAN_POISON_MEMORY_REGION(memory, of.size_bytes);
+    }
+#else
+    (void)memory;
+    if (mprotect(of.mapping, of.mapping_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+        std::abort();
+    }
+#endif
+}
+
+char *get(size_t size_bytes, allocation *made)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    void *memory = nullptr;
+    (void)made;
+    return posix_memalign(&memory, alignment, size_bytes) == 0 ? static_cast<char *>(memory)
+                                                               : nullptr;
+#else
+    const size_t whole = (size_bytes + alignment - 1) / alignment * alignment;
+    const size_t pages = (whole + page_bytes - 1) / page_bytes * page_bytes;
+    void *mapping = mmap(nullptr, pages + page_bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED ||
+        mprotect(static_cast<char *>(mapping) + pages, page_bytes, PROT_NONE) != 0) {
+        return nullptr;
+    }
+    made->mapping = mapping;
+    made->mapping_bytes = pages;
+    return static_cast<char *>(mapping) + pages - whole;
+#endif
+}
+
+void give_back(const char *memory, const allocation &of)
+{
+    protect(memory, of, true);
+#if defined(__SANITIZE_ADDRESS__)
+    std::free(const_cast<char *>(memory));
+#else
+    (void)munmap(of.mapping, of.mapping_bytes + page_bytes);
+#endif
+}
+
+cudaError_t allocate(void **memory, size_t size_bytes, cudaMemoryType type)
+{
+    const cudaError_t error = emulate_enter();
+    if (error != cudaSuccess) {
+        return error;
+    }
+    allocation made = {type, size_bytes, nullptr, 0, false};
+    if (allowed == 0 || used_bytes + size_bytes > device_bytes) {
+        allowed = -1;
+        return emulate_keep(cudaErrorMemoryAllocation);
+    }
+    allowed -= allowed > 0;
+    char *found = get(size_bytes, &made);
+    if (found == nullptr) {
+        return emulate_keep(cudaErrorMemoryAllocation);
+    }
+    std::memset(found, 0xff, size_bytes); // not a number
+    allocations[found] = made;
+    used_bytes += size_bytes;
+    emulate_counted.blocks++;
+    if (type == cudaMemoryTypeDevice) {
+        protect(found, made, is_open);
+    }
+    *memory = found;
+    return cudaSuccess;
+}
+
+cudaError_t release(void *memory, cudaMemoryType type)
+{
+    if (memory == nullptr) {
+        return cudaSuccess;
+    }
+    (void)emulate_wait_for_all();
+    auto found = allocations.find(static_cast<const char *>(memory));
+    if (found == allocations.end() || found->second.type != type || found->second.registered) {
+        return emulate_keep(cudaErrorInvalidValue);
+    }
+    used_bytes -= found->second.size_bytes;
+    emulate_counted.blocks--;
+    give_back(found->first, found->second);
+    allocations.erase(found);
+    return cudaSuccess;
+}
+
+void set_all(bool open)
+{
+    is_open = open;
+    for (auto &each : allocations) {
+        if (each.second.type == cudaMemoryTypeDevice) {
+            protect(each.first, each.second, open);
+        }
+    }
+}
+
+} // namespace
+
+void emulate_memory_open()
+{
+    set_all(true);
+}
+
+void emulate_memory_close()
+{
+    set_all(false);
+}
+
+extern "C" {
+
+void emulate_fail_allocation(int count)
+{
+    allowed = count;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    *total_bytes = device_bytes;
+    *free_bytes = device_bytes - used_bytes;
+    return emulate_enter();
+}
+
+cudaError_t cudaMalloc(void **memory, size_t size_bytes)
+{
+    return allocate(memory, size_bytes, cudaMemoryTypeDevice);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    return release(memory, cudaMemoryTypeDevice);
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t size_bytes, unsigned flags)
+{
+    (void)flags;
+    return allocate(memory, size_bytes, cudaMemoryTypeHost);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    return release(memory, cudaMemoryTypeHost);
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t size_bytes, unsigned flags)
+{
+    (void)flags;
+    if (find(memory) != allocations.end()) {
+        return emulate_keep(cudaErrorHostMemoryAlreadyRegistered);
+    }
+    allocations[static_cast<const char *>(memory)] = {cudaMemoryTypeHost, size_bytes, nullptr, 0,
+                                                      true};
+    emulate_counted.blocks++;
+    return emulate_enter();
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    const auto found = allocations.find(static_cast<const char *>(memory));
+    if (found == allocations.end() || !found->second.registered) {
+        return emulate_keep(cudaErrorInvalidValue);
+    }
+    emulate_counted.blocks--;
+    allocations.erase(found);
+    return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *memory)
+{
+    const auto found = find(memory);
+    *attributes = {};
+    attributes->type = found == allocations.end() ? cudaMemoryTypeUnregistered : found->second.type;
+    return emulate_enter();
+}
+
+} // extern "C"

@@ -1,0 +1,383 @@
+// The emulator's streams, events, graphs and errors. Called by the plugin instead of libcudart.
+#include "emulate/runtime.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "emulate/control.h"
+#include "emulate/device.h"
+#include "emulate/memory.h"
+
+// Something on a stream. An event's task has the number of its recording.
+struct emulate_task {
+    std::function<void()> run;
+    CUevent_st *records;
+    CUevent_st *awaits;
+    uint64_t number;
+};
+
+struct CUevent_st {
+    CUstream_st *stream; // of the last recording
+    uint64_t recorded;
+    uint64_t passed;
+};
+
+struct CUstream_st {
+    std::deque<emulate_task> tasks;
+    CUgraph_st *capture;
+    bool capture_failed;
+    bool runs; // now: a circle of streams that wait for each other comes back here
+};
+
+struct CUgraph_st {
+    std::vector<emulate_task> tasks;
+};
+
+struct CUgraphExec_st {
+    std::vector<emulate_task> tasks;
+};
+
+emulate_counts emulate_counted;
+
+namespace
+{
+
+std::set<cudaStream_t> streams;
+cudaError_t driver = cudaSuccess;
+cudaError_t device_error = cudaSuccess; // stays
+cudaError_t last_error = cudaSuccess;
+bool eager;
+int kernels_allowed = -1;
+
+void run_task(emulate_task &task);
+
+// Runs the stream until `until` is passed, or to its end.
+void drain(cudaStream_t stream, const CUevent_st *until, uint64_t number)
+{
+    if (stream->runs) {
+        std::fprintf(stderr, "emulator: streams wait for each other in a circle\n");
+        std::abort();
+    }
+    stream->runs = true;
+    while (!stream->tasks.empty() && (until == nullptr || until->passed < number)) {
+        emulate_task task = stream->tasks.front();
+        stream->tasks.pop_front();
+        run_task(task);
+    }
+    stream->runs = false;
+}
+
+void run_task(emulate_task &task)
+{
+    if (task.awaits != nullptr && task.awaits->passed < task.number) {
+        drain(task.awaits->stream, task.awaits, task.number);
+    }
+    if (task.run && device_error == cudaSuccess) {
+        task.run();
+    }
+    if (task.records != nullptr) {
+        task.records->passed = task.number;
+    }
+}
+
+void drain_open(cudaStream_t stream)
+{
+    if (!stream->tasks.empty()) {
+        emulate_memory_open();
+        drain(stream, nullptr, 0);
+        emulate_memory_close();
+    }
+}
+
+cudaError_t add_task(cudaStream_t stream, emulate_task task)
+{
+    const cudaError_t error = emulate_enter();
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (stream->capture != nullptr) {
+        stream->capture->tasks.push_back(std::move(task));
+        return cudaSuccess;
+    }
+    stream->tasks.push_back(std::move(task));
+    if (eager) {
+        drain_open(stream);
+    }
+    return cudaSuccess;
+}
+
+// A kernel that fails leaves its error for all later calls, as an illegal address does.
+void run_kernel(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &body)
+{
+    if (kernels_allowed == 0) {
+        kernels_allowed = -1;
+        device_error = cudaErrorIllegalAddress;
+        return;
+    }
+    kernels_allowed -= kernels_allowed > 0;
+    emulate_run_kernel(grid, block, shared_bytes, body);
+}
+
+} // namespace
+
+cudaError_t emulate_enter()
+{
+    if (device_error != cudaSuccess) {
+        return emulate_keep(device_error);
+    }
+    return driver != cudaSuccess ? emulate_keep(driver) : cudaSuccess;
+}
+
+cudaError_t emulate_keep(cudaError_t error)
+{
+    last_error = error;
+    return error;
+}
+
+cudaError_t emulate_wait_for_all()
+{
+    for (cudaStream_t stream : streams) {
+        drain_open(stream);
+    }
+    return emulate_enter();
+}
+
+cudaError_t emulate_run_on(cudaStream_t stream, std::function<void()> task)
+{
+    return add_task(stream, {std::move(task), nullptr, nullptr, 0});
+}
+
+void emulate_enqueue(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+                     std::function<void()> body)
+{
+    const uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    const bool fits = grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x <= 0x7fffffffu &&
+                      grid.y <= 65535 && grid.z <= 65535 && threads > 0 && threads <= 1024 &&
+                      shared_bytes <= 48 << 10;
+    if (!fits) {
+        (void)emulate_keep(cudaErrorInvalidConfiguration);
+        return;
+    }
+    (void)emulate_run_on(stream, [=] { run_kernel(grid, block, shared_bytes, body); });
+}
+
+extern "C" {
+
+void emulate_set_eager(bool wanted)
+{
+    eager = wanted;
+}
+
+void emulate_fail_kernel(int count)
+{
+    kernels_allowed = count;
+}
+
+void emulate_recover(void)
+{
+    device_error = cudaSuccess;
+    last_error = cudaSuccess;
+    kernels_allowed = -1;
+}
+
+void emulate_set_driver(int error)
+{
+    driver = static_cast<cudaError_t>(error);
+    last_error = cudaSuccess;
+}
+
+emulate_counts emulate_count(void)
+{
+    return emulate_counted;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidConfiguration:
+        return "invalid configuration argument";
+    case cudaErrorInsufficientDriver:
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    default:
+        return "another error";
+    }
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaError";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t error = last_error;
+    last_error = device_error;
+    return error;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = driver == cudaSuccess ? 1 : 0;
+    return emulate_enter();
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = 0;
+    return emulate_enter();
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return device == 0 ? emulate_enter() : emulate_keep(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
+{
+    (void)attribute;
+    (void)device;
+    *value = 0;
+    return emulate_enter();
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    (void)kind;
+    return emulate_run_on(stream, [=] { std::memcpy(to, from, size_bytes); });
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t size_bytes, cudaStream_t stream)
+{
+    return emulate_run_on(stream, [=] { std::memset(memory, value, size_bytes); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    const cudaError_t error = emulate_enter();
+    (void)flags;
+    *stream = nullptr;
+    if (error == cudaSuccess) {
+        *stream = new CUstream_st();
+        streams.insert(*stream);
+        emulate_counted.objects++;
+    }
+    return error;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    drain_open(stream);
+    streams.erase(stream);
+    emulate_counted.objects--;
+    delete stream;
+    return emulate_enter();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    if (stream->capture != nullptr) {
+        stream->capture_failed = true;
+        return emulate_keep(cudaErrorStreamCaptureUnsupported);
+    }
+    drain_open(stream);
+    return emulate_enter();
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    (void)flags;
+    return add_task(stream, {{}, nullptr, event, event->recorded});
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    (void)flags;
+    *event = new CUevent_st();
+    emulate_counted.objects++;
+    return emulate_enter();
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    (void)emulate_wait_for_all(); // tasks name it
+    emulate_counted.objects--;
+    delete event;
+    return emulate_enter();
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    event->stream = stream;
+    event->recorded++;
+    return add_task(stream, {{}, event, nullptr, event->recorded});
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+    (void)mode;
+    stream->capture = new CUgraph_st();
+    stream->capture_failed = false;
+    emulate_counted.objects++;
+    return emulate_enter();
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    *graph = stream->capture;
+    stream->capture = nullptr;
+    if (stream->capture_failed) {
+        (void)cudaGraphDestroy(*graph);
+        *graph = nullptr;
+        return emulate_keep(cudaErrorStreamCaptureInvalidated);
+    }
+    return emulate_enter();
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+    (void)flags;
+    *exec = new CUgraphExec_st{graph->tasks};
+    emulate_counted.objects++;
+    return emulate_enter();
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+    cudaError_t error = emulate_enter();
+    for (const emulate_task &task : exec->tasks) {
+        error = error == cudaSuccess ? add_task(stream, task) : error;
+    }
+    return error;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    emulate_counted.objects--;
+    delete graph;
+    return emulate_enter();
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    emulate_counted.objects--;
+    delete exec;
+    return emulate_enter();
+}
+
+} // extern "C"

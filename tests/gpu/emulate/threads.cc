@@ -1,0 +1,287 @@
+// Runs kernels for the emulator: every thread of a block on a stack of its own, one at a time, from
+// barrier to barrier. Called by runtime.cc, and by kernels at their barriers.
+//
+// A stack runs thread after thread as long as they meet no barrier, so that kernels without one
+// need one stack and no switches.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <sys/mman.h>
+#include <vector>
+
+#include "emulate/control.h"
+#include "emulate/device.h"
+#include "emulate/switch.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+emulate_position emulate_here;
+
+namespace
+{
+
+constexpr unsigned warp_size = 32;
+constexpr size_t stack_bytes = 256 << 10;
+
+[[noreturn]] void die(const char *text)
+{
+    std::fprintf(stderr, "emulator: %s\n", text);
+    std::abort();
+}
+
+enum class state { waiting_to_start, ready, at_block, at_warp, done };
+
+struct stack {
+    emulate_context context;
+    void *memory;
+    void *fake; // AddressSanitizer's
+    unsigned thread;
+};
+
+struct warp {
+    unsigned char slots[2][warp_size][8];
+};
+
+// The block that runs.
+struct running {
+    const std::function<void()> *body;
+    unsigned threads;
+    std::vector<unsigned> order;
+    size_t next; // in order: the first that may still have to start
+    std::vector<state> states;
+    std::vector<stack *> stacks; // of each thread that has begun
+    std::vector<unsigned> shuffles;
+    std::vector<warp> warps;
+};
+
+running block;
+std::vector<stack *> idle;
+stack *current;
+emulate_context scheduler;
+#if defined(__SANITIZE_ADDRESS__)
+void *scheduler_fake;
+const void *scheduler_bottom;
+size_t scheduler_bytes;
+#endif
+emulate_order order = EMULATE_FORWARD;
+std::mt19937_64 random_bits;
+
+void to_stack(stack *target)
+{
+    current = target;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&scheduler_fake, target->memory, stack_bytes);
+#endif
+    emulate_switch(&scheduler, &target->context);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(scheduler_fake, nullptr, nullptr);
+#endif
+}
+
+void to_scheduler()
+{
+    stack *self = current;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&self->fake, scheduler_bottom, scheduler_bytes);
+#endif
+    emulate_switch(&self->context, &scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(self->fake, &scheduler_bottom, &scheduler_bytes);
+#endif
+}
+
+void set_thread(unsigned thread)
+{
+    const dim3 dim = emulate_here.block_dim;
+    emulate_here.thread_idx = dim3(thread % dim.x, thread / dim.x % dim.y, thread / dim.x / dim.y);
+}
+
+// The next thread in the order that has not begun; false if all have.
+bool take_thread(unsigned *thread)
+{
+    for (; block.next < block.threads; block.next++) {
+        if (block.states[block.order[block.next]] == state::waiting_to_start) {
+            *thread = block.order[block.next++];
+            return true;
+        }
+    }
+    return false;
+}
+
+void stack_main()
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom, &scheduler_bytes);
+#endif
+    for (;;) {
+        stack *self = current;
+        block.states[self->thread] = state::ready;
+        block.stacks[self->thread] = self;
+        set_thread(self->thread);
+        (*block.body)();
+        block.states[self->thread] = state::done;
+        if (!take_thread(&self->thread)) {
+            idle.push_back(self);
+            to_scheduler();
+        }
+    }
+}
+
+stack *make_stack()
+{
+    stack *made = new stack();
+    made->memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made->memory == MAP_FAILED) {
+        die("no memory for a stack");
+    }
+    emulate_make_context(&made->context, made->memory, stack_bytes, stack_main);
+    return made;
+}
+
+stack *get_stack()
+{
+    if (idle.empty()) {
+        return make_stack();
+    }
+    stack *found = idle.back();
+    idle.pop_back();
+    return found;
+}
+
+void arrange(std::vector<unsigned> &list)
+{
+    if (order == EMULATE_BACKWARD) {
+        std::reverse(list.begin(), list.end());
+    } else if (order == EMULATE_SHUFFLED) {
+        std::shuffle(list.begin(), list.end(), random_bits);
+    }
+}
+
+std::vector<unsigned> numbers(unsigned count)
+{
+    std::vector<unsigned> list(count);
+    for (unsigned i = 0; i < count; i++) {
+        list[i] = i;
+    }
+    return list;
+}
+
+// Lets all threads go on that stand in `at`, if none of these threads is before it.
+bool release(unsigned first, unsigned end, state at)
+{
+    unsigned there = 0;
+    unsigned gone = 0;
+    for (unsigned t = first; t < end; t++) {
+        there += block.states[t] == at;
+        gone += block.states[t] == state::done;
+    }
+    if (there == 0 || there + gone < end - first) {
+        return false;
+    }
+    if (gone > 0) {
+        die(at == state::at_warp ? "a shuffle without all lanes of its warp"
+                                 : "a barrier that not all threads of the block reach");
+    }
+    std::fill(block.states.begin() + first, block.states.begin() + end, state::ready);
+    return true;
+}
+
+// After every thread has run as far as it can. False: all are done.
+bool release_some()
+{
+    bool some = false;
+    for (unsigned first = 0; first < block.threads; first += warp_size) {
+        some = release(first, std::min(first + warp_size, block.threads), state::at_warp) || some;
+    }
+    some = some || release(0, block.threads, state::at_block);
+    for (unsigned t = 0; !some && t < block.threads; t++) {
+        if (block.states[t] != state::done) {
+            die("threads of a block wait at different barriers");
+        }
+    }
+    return some;
+}
+
+void run_block(const std::function<void()> &body, unsigned threads)
+{
+    block.body = &body;
+    block.threads = threads;
+    block.states.assign(threads, state::waiting_to_start);
+    block.stacks.assign(threads, nullptr);
+    block.shuffles.assign(threads, 0);
+    block.warps.resize((threads + warp_size - 1) / warp_size);
+    block.order = numbers(threads);
+    arrange(block.order);
+    block.next = 0;
+    unsigned thread = 0;
+    while (take_thread(&thread)) {
+        stack *fresh = get_stack();
+        fresh->thread = thread;
+        to_stack(fresh);
+    }
+    while (release_some()) {
+        if (order == EMULATE_SHUFFLED) {
+            arrange(block.order);
+        }
+        for (unsigned t : block.order) {
+            if (block.states[t] == state::ready) {
+                set_thread(t);
+                to_stack(block.stacks[t]);
+            }
+        }
+    }
+}
+
+} // namespace
+
+void emulate_sync_threads()
+{
+    emulate_counted.barriers++;
+    block.states[current->thread] = state::at_block;
+    to_scheduler();
+}
+
+// Lanes put their values down, wait for each other, and take. Two sets of slots in turns: nobody
+// reaches a set again before all have passed the other one.
+void emulate_exchange(const void *mine, void *other, size_t size_bytes, unsigned lane_mask)
+{
+    const unsigned thread = current->thread;
+    const unsigned lane = thread % warp_size;
+    auto &slots = block.warps[thread / warp_size].slots[block.shuffles[thread]++ % 2];
+    emulate_counted.barriers++;
+    std::memcpy(slots[lane], mine, size_bytes);
+    block.states[thread] = state::at_warp;
+    to_scheduler();
+    std::memcpy(other, slots[lane ^ lane_mask], size_bytes);
+}
+
+void emulate_run_kernel(dim3 grid, dim3 dim, size_t shared_bytes, const std::function<void()> &body)
+{
+    const unsigned count = grid.x * grid.y * grid.z;
+    const unsigned threads = dim.x * dim.y * dim.z;
+    std::vector<unsigned> blocks = numbers(count);
+    std::unique_ptr<unsigned char[]> shared(new unsigned char[shared_bytes]);
+    arrange(blocks);
+    emulate_counted.kernels++;
+    emulate_counted.threads += (uint64_t)count * threads;
+    emulate_here.block_dim = dim;
+    emulate_here.grid_dim = grid;
+    emulate_here.shared = shared.get();
+    for (unsigned i : blocks) {
+        std::memset(shared.get(), 0xff, shared_bytes);
+        emulate_here.block_idx = dim3(i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y);
+        run_block(body, threads);
+    }
+    emulate_here.shared = nullptr;
+}
+
+extern "C" void emulate_set_order(emulate_order wanted, uint64_t seed)
+{
+    order = wanted;
+    random_bits.seed(seed);
+}

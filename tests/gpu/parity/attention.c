@@ -1,0 +1,239 @@
+/* Parity of attention: of training, forward and backward, and over a cache in blocks. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cases.h"
+#include "support.h"
+
+enum { SEGMENTS_MAX = 6, SEQUENCES_MAX = 5 };
+
+/* Segments behind `first` tokens that belong to others. */
+static size_t cut_segments(twin *t, size_t segment_max, int32_t *start, size_t first)
+{
+    const size_t count = twin_between(t, 1, SEGMENTS_MAX);
+    start[0] = (int32_t)first;
+    for (size_t i = 0; i < count; i++) {
+        start[i + 1] = start[i] + (int32_t)twin_between(t, 1, segment_max);
+    }
+    return count;
+}
+
+/* The arrays of one attention. */
+typedef struct arrays {
+    int start, qkv, bias, out, row_max, row_scale, dout, dqkv, dbias;
+    size_t scratch[TWIN_SIDES];
+    void *scratch_at[TWIN_SIDES];
+} arrays;
+
+static rank_attention args_of(const twin *t, const rank_attention *shape, const arrays *x, int side)
+{
+    rank_attention args = *shape;
+    args.segment_start = INTS(t, x->start, side);
+    args.qkv = FLOATS(t, x->qkv, side);
+    args.bias = FLOATS(t, x->bias, side);
+    args.out = FLOATS(t, x->out, side);
+    args.row_max = FLOATS(t, x->row_max, side);
+    args.row_scale = FLOATS(t, x->row_scale, side);
+    args.dout = FLOATS(t, x->dout, side);
+    args.dqkv = FLOATS(t, x->dqkv, side);
+    args.dbias = FLOATS(t, x->dbias, side);
+    args.scratch = x->scratch_at[side];
+    return args;
+}
+
+/* Each backend needs another number of floats. */
+static void make_scratch(twin *t, const rank_attention *shape, size_t tokens, arrays *x)
+{
+    base_error error;
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        const rank_attention_shape largest = {.tokens = tokens,
+                                              .heads = shape->heads,
+                                              .head_width = shape->width / shape->heads,
+                                              .segment_max = shape->segment_max};
+        assert_ok(
+            device->backend->alloc(device->queue, RANK_MEMORY_WORK,
+                                   device->backend->attention_scratch(&largest) * sizeof(float),
+                                   &x->scratch_at[side], &error),
+            &error);
+    }
+}
+
+static void attend(twin *t, size_t segment_max, size_t head_width)
+{
+    char text[PARITY_TEXT_BYTES];
+    int32_t start[SEGMENTS_MAX + 1];
+    arrays x = {.start = 0};
+    const size_t first = twin_between(t, 0, 5);
+    rank_attention shape = {.heads = twin_between(t, 1, 3), .segment_max = segment_max};
+    shape.width = shape.heads * head_width;
+    shape.dqkv_first = first;
+    shape.segment_count = cut_segments(t, segment_max, start, first);
+    const size_t end = (size_t)start[shape.segment_count];
+    x.start = twin_copy(t, "segment_start", RANK_MEMORY_HOST, start,
+                        (shape.segment_count + 1) * sizeof *start);
+    twin_tolerate(t, x.start, -1.0);
+    x.qkv = twin_floats(t, "qkv", end * 3 * shape.width, 2.0f);
+    x.bias = twin_floats(t, "bias", 3 * shape.width, 1.0f);
+    x.out = twin_floats(t, "out", end * shape.width, 1.0f);
+    x.row_max = twin_floats(t, "row_max", end * shape.heads, 1.0f);
+    x.row_scale = twin_floats(t, "row_scale", end * shape.heads, 1.0f);
+    x.dout = twin_floats(t, "dout", end * shape.width, 1.0f);
+    x.dqkv = twin_floats(t, "dqkv", (end - first) * 3 * shape.width, 1.0f);
+    x.dbias = twin_floats(t, "dbias", 3 * shape.width, 1.0f);
+    make_scratch(t, &shape, end - first, &x);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        const rank_attention args = args_of(t, &shape, &x, side);
+        device->backend->attention(device->queue, &args);
+        device->backend->attention_grad(device->queue, &args);
+    }
+    (void)snprintf(text, sizeof text,
+                   "attention, %zu segments up to %zu, %zu tokens from %zu, %zu heads of %zu",
+                   shape.segment_count, segment_max, end - first, first, shape.heads, head_width);
+    twin_compare(t, text);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        t->device[side].backend->release(t->device[side].queue, x.scratch_at[side]);
+    }
+}
+
+static void attention(twin *t)
+{
+    attend(t, twin_between(t, 1, 40), twin_between(t, 1, 40));
+}
+
+/* Longer than what a block keeps in shared memory, so that scores are made twice. */
+static void attention_long(twin *t)
+{
+    const size_t width = twin_between(t, 1, 5);
+    char text[PARITY_TEXT_BYTES];
+    const size_t tokens = twin_between(t, 1025, 1050);
+    const int32_t start[] = {0, (int32_t)tokens};
+    arrays x = {.start = 0};
+    rank_attention shape = {.width = width, .heads = 1, .segment_count = 1, .segment_max = tokens};
+    x.start = twin_copy(t, "segment_start", RANK_MEMORY_HOST, start, sizeof start);
+    twin_tolerate(t, x.start, -1.0);
+    x.qkv = twin_floats(t, "qkv", tokens * 3 * width, 2.0f);
+    x.bias = twin_floats(t, "bias", 3 * width, 1.0f);
+    x.out = twin_floats(t, "out", tokens * width, 1.0f);
+    x.row_max = twin_floats(t, "row_max", tokens, 1.0f);
+    x.row_scale = twin_floats(t, "row_scale", tokens, 1.0f);
+    x.dout = twin_floats(t, "dout", tokens * width, 1.0f);
+    x.dqkv = twin_floats(t, "dqkv", tokens * 3 * width, 1.0f);
+    x.dbias = twin_floats(t, "dbias", 3 * width, 1.0f);
+    make_scratch(t, &shape, tokens, &x);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        const rank_attention args = args_of(t, &shape, &x, side);
+        device->backend->attention(device->queue, &args);
+        device->backend->attention_grad(device->queue, &args);
+    }
+    (void)snprintf(text, sizeof text, "attention, %zu tokens, width %zu", tokens, width);
+    twin_compare(t, text);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        t->device[side].backend->release(t->device[side].queue, x.scratch_at[side]);
+    }
+}
+
+/* Sequences over a cache: who has which blocks, in an order of chance. */
+typedef struct cache {
+    int32_t row_start[SEQUENCES_MAX + 1];
+    int32_t lengths[SEQUENCES_MAX];
+    int32_t *table;
+    size_t sequences, table_width, block_tokens, blocks, length_max;
+} cache;
+
+static cache make_cache(twin *t)
+{
+    cache c = {.sequences = twin_between(t, 1, SEQUENCES_MAX),
+               .block_tokens = twin_between(t, 0, 1) > 0 ? 16 : twin_between(t, 1, 20)};
+    for (size_t s = 0; s < c.sequences; s++) {
+        const size_t rows = twin_between(t, 0, 3) == 0 ? 0 : twin_between(t, 1, 12);
+        c.lengths[s] = (int32_t)twin_between(t, 0, 40);
+        c.row_start[s + 1] = c.row_start[s] + (int32_t)rows;
+        const size_t length = (size_t)c.lengths[s] + rows;
+        c.length_max = length > c.length_max ? length : c.length_max;
+    }
+    c.length_max = c.length_max > 0 ? c.length_max : 1;
+    c.table_width = (c.length_max + c.block_tokens - 1) / c.block_tokens;
+    c.blocks = c.sequences * c.table_width;
+    c.table = malloc(c.blocks * sizeof *c.table);
+    assert_non_null(c.table);
+    for (size_t i = 0; i < c.blocks; i++) { /* a shuffle, from the inside out */
+        const size_t j = twin_between(t, 0, i);
+        c.table[i] = c.table[j];
+        c.table[j] = (int32_t)i;
+    }
+    return c;
+}
+
+/* The CPU reads whole vectors of its cache, so there are tokens to spare behind it. */
+static void attention_cached(twin *t)
+{
+    enum { SPARE = 64 * 64 };
+    base_error error;
+    char text[PARITY_TEXT_BYTES];
+    cache c = make_cache(t);
+    rank_attention_cached shape = {.kv_heads = twin_between(t, 1, 3),
+                                   .head_width = twin_between(t, 1, 40),
+                                   .sequence_count = c.sequences,
+                                   .table_width = c.table_width,
+                                   .block_tokens = c.block_tokens,
+                                   .length_max = c.length_max};
+    shape.heads = shape.kv_heads * twin_between(t, 1, 3);
+    const size_t rows = (size_t)c.row_start[c.sequences];
+    const size_t columns = (shape.heads + 2 * shape.kv_heads) * shape.head_width;
+    const size_t cached = c.blocks * shape.kv_heads * shape.head_width * c.block_tokens + SPARE;
+    const bool with_bias = twin_between(t, 0, 1) > 0;
+    const int row_start = twin_copy(t, "row_start", RANK_MEMORY_HOST, c.row_start,
+                                    (c.sequences + 1) * sizeof *c.row_start);
+    const int lengths =
+        twin_copy(t, "lengths", RANK_MEMORY_HOST, c.lengths, c.sequences * sizeof *c.lengths);
+    const int table =
+        twin_copy(t, "block_table", RANK_MEMORY_HOST, c.table, c.blocks * sizeof *c.table);
+    twin_tolerate(t, row_start, -1.0);
+    twin_tolerate(t, lengths, -1.0);
+    twin_tolerate(t, table, -1.0);
+    const int qkv = twin_floats(t, "qkv", (rows > 0 ? rows : 1) * columns, 2.0f);
+    const int bias = twin_floats(t, "bias", columns, 1.0f);
+    const int keys = twin_floats(t, "keys", cached, 1.0f);
+    const int values = twin_floats(t, "values", cached, 1.0f);
+    const int out =
+        twin_floats(t, "out", (rows > 0 ? rows : 1) * shape.heads * shape.head_width, 1.0f);
+    free(c.table);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        rank_attention_cached args = shape;
+        void *scratch = NULL;
+        const size_t floats =
+            device->backend->attention_cached_scratch(shape.head_width, shape.length_max);
+        assert_ok(device->backend->alloc(device->queue, RANK_MEMORY_WORK, floats * sizeof(float),
+                                         &scratch, &error),
+                  &error);
+        args.row_start = INTS(t, row_start, side);
+        args.lengths = INTS(t, lengths, side);
+        args.block_table = INTS(t, table, side);
+        args.qkv = FLOATS(t, qkv, side);
+        args.bias = with_bias ? FLOATS(t, bias, side) : NULL;
+        args.keys = FLOATS(t, keys, side);
+        args.values = FLOATS(t, values, side);
+        args.out = FLOATS(t, out, side);
+        args.scratch = scratch;
+        device->backend->attention_cached(device->queue, &args);
+        assert_ok(device->backend->sync(device->queue, &error), &error);
+        device->backend->release(device->queue, scratch);
+    }
+    (void)snprintf(text, sizeof text,
+                   "attention_cached, %zu sequences, %zu rows, up to %zu tokens in blocks of %zu, "
+                   "%zu heads on %zu of %zu",
+                   c.sequences, rows, c.length_max, c.block_tokens, shape.heads, shape.kv_heads,
+                   shape.head_width);
+    twin_compare(t, text);
+}
+
+const parity_case parity_attention_cases[] = {
+    {.name = "attention", .run = attention},
+    {.name = "attention_long", .run = attention_long, .shapes = 1},
+    {.name = "attention_cached", .run = attention_cached},
+    {.name = NULL},
+};

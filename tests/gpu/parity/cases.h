@@ -1,0 +1,27 @@
+/* The parity cases: each runs an operation on both sides of a twin, for random shapes. */
+#ifndef GPU_PARITY_CASES_H
+#define GPU_PARITY_CASES_H
+
+#include "twin.h"
+
+typedef struct parity_case {
+    const char *name;
+    void (*run)(twin *t);
+    int shapes; /* how many are tried; 0: PARITY_SHAPES */
+} parity_case;
+
+extern const parity_case parity_rows_cases[];      /* norms, embeddings, moves; NULL ends each */
+extern const parity_case parity_product_cases[];   /* products and packing */
+extern const parity_case parity_attention_cases[]; /* attention of both kinds */
+extern const parity_case parity_step_cases[];      /* loss, optimizer, digests */
+
+enum { PARITY_SHAPES = 12, PARITY_TEXT_BYTES = 160 };
+
+/* For each side: its backend's operation on the arrays of that side. `side` is declared. */
+#define ON_BOTH(t, operation, ...)                                                                 \
+    for (int side = 0; side < TWIN_SIDES; side++) {                                                \
+        const rank_device *on_device = &(t)->device[side];                                         \
+        on_device->backend->operation(on_device->queue, __VA_ARGS__);                              \
+    }
+
+#endif

@@ -1,0 +1,107 @@
+/* Parity of matrix products and packing. */
+#include <stdio.h>
+
+#include "cases.h"
+
+static void pack(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t depth = twin_between(t, 1, 70);
+    const size_t columns = twin_between(t, 1, 100);
+    const bool transposed = twin_between(t, 0, 1) > 0;
+    const size_t row = (transposed ? depth : columns) + twin_between(t, 0, 5);
+    const size_t panel = (depth + twin_between(t, 0, 3)) * RANK_PANEL;
+    const size_t panels = (columns + RANK_PANEL - 1) / RANK_PANEL;
+    const int from = twin_floats(t, "from", (transposed ? columns : depth) * row, 1.0f);
+    const int to = twin_floats(t, "to", panels * panel, 1.0f);
+    ON_BOTH(t, pack,
+            &(rank_pack){.depth = depth,
+                         .columns = columns,
+                         .from = FLOATS(t, from, side),
+                         .from_row = row,
+                         .transposed = transposed,
+                         .to = FLOATS(t, to, side),
+                         .to_panel = panel});
+    (void)snprintf(shape, sizeof shape, "pack (%zu, %zu), transposed %d", depth, columns,
+                   transposed);
+    twin_compare(t, shape);
+}
+
+/* The arrays of one product, and their strides. */
+typedef struct operands {
+    rank_product args;
+    int a, b, c;
+} operands;
+
+static void multiply(twin *t, const operands *of, const char *kind)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const rank_product *args = &of->args;
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        rank_product mine = of->args;
+        mine.a = FLOATS(t, of->a, side);
+        mine.b = FLOATS(t, of->b, side);
+        mine.c = FLOATS(t, of->c, side);
+        device->backend->product(device->queue, &mine);
+    }
+    (void)snprintf(shape, sizeof shape,
+                   "%s (%zu, %zu)·(%zu, %zu), leaves %d, accumulate %d, a transposed %d", kind,
+                   args->rows, args->depth, args->depth, args->columns, args->leaves,
+                   args->accumulate, args->a_depth != 1);
+    twin_compare(t, shape);
+}
+
+static operands make(twin *t, size_t depth)
+{
+    operands of = {.args = {.rows = twin_between(t, 1, 90),
+                            .columns = twin_between(t, 1, 100),
+                            .depth = depth,
+                            .leaves = 1}};
+    rank_product *args = &of.args;
+    const bool a_transposed = twin_between(t, 0, 1) > 0;
+    const size_t a_pitch = (a_transposed ? args->rows : depth) + twin_between(t, 0, 4);
+    args->a_row = a_transposed ? 1 : a_pitch;
+    args->a_depth = a_transposed ? a_pitch : 1;
+    args->c_row = args->columns + twin_between(t, 0, 4);
+    of.a = twin_floats(t, "a", (a_transposed ? depth : args->rows) * a_pitch, 1.0f);
+    of.c = twin_floats(t, "c", args->rows * args->c_row, 1.0f);
+    return of;
+}
+
+static void product_packed(twin *t)
+{
+    operands of = make(t, twin_between(t, 1, 100));
+    of.args.accumulate = twin_between(t, 0, 1) > 0;
+    of.b = twin_floats(t, "b", rank_pack_count(of.args.depth, of.args.columns), 1.0f);
+    multiply(t, &of, "packed");
+}
+
+static void product_leaves(twin *t)
+{
+    const int leaves = 1 << twin_between(t, 0, 4);
+    operands of = make(t, (size_t)leaves * twin_between(t, 1, 20));
+    of.args.leaves = leaves;
+    of.b = twin_floats(t, "b", rank_pack_count(of.args.depth, of.args.columns), 1.0f);
+    multiply(t, &of, "leaves");
+}
+
+static void product_plain(twin *t)
+{
+    operands of = make(t, twin_between(t, 1, 100));
+    rank_product *args = &of.args;
+    args->accumulate = twin_between(t, 0, 1) > 0;
+    args->b_transposed = twin_between(t, 0, 1) > 0;
+    args->b_row = (args->b_transposed ? args->depth : args->columns) + twin_between(t, 0, 4);
+    of.b =
+        twin_floats(t, "b", (args->b_transposed ? args->columns : args->depth) * args->b_row, 1.0f);
+    multiply(t, &of, args->b_transposed ? "plain, b transposed" : "plain");
+}
+
+const parity_case parity_product_cases[] = {
+    {.name = "pack", .run = pack},
+    {.name = "product_packed", .run = product_packed},
+    {.name = "product_leaves", .run = product_leaves},
+    {.name = "product_plain", .run = product_plain},
+    {.name = NULL},
+};

@@ -1,0 +1,232 @@
+/* Parity of operations on rows: norms, GELU, embeddings, moved rows, the best of a row. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cases.h"
+#include "support.h"
+
+static void layernorm(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 40);
+    const size_t width = twin_between(t, 1, 150);
+    const size_t residual_rows = rows + twin_between(t, 0, 9);
+    const bool with_residual = twin_between(t, 0, 2) > 0;
+    const bool picked = twin_between(t, 0, 1) > 0;
+    const bool with_out = !with_residual || twin_between(t, 0, 3) > 0;
+    const int x = twin_floats(t, "x", rows * width, 2.0f);
+    const int residual = twin_floats(t, "residual", residual_rows * width, 1.0f);
+    const int residual_bias = twin_floats(t, "residual_bias", width, 1.0f);
+    const int picks = twin_ints(t, "residual_rows", rows, 0, (int)residual_rows - 1);
+    const int weight = twin_floats(t, "weight", width, 1.0f);
+    const int bias = twin_floats(t, "bias", width, 1.0f);
+    const int out = twin_floats(t, "out", rows * width, 1.0f);
+    const int mean = twin_floats(t, "mean", rows, 1.0f);
+    const int rstd = twin_floats(t, "rstd", rows, 1.0f);
+    ON_BOTH(t, layernorm,
+            &(rank_layernorm){.rows = rows,
+                              .width = width,
+                              .x = FLOATS(t, x, side),
+                              .residual = with_residual ? FLOATS(t, residual, side) : NULL,
+                              .residual_bias = FLOATS(t, residual_bias, side),
+                              .residual_rows = picked ? INTS(t, picks, side) : NULL,
+                              .weight = FLOATS(t, weight, side),
+                              .bias = FLOATS(t, bias, side),
+                              .out = with_out ? FLOATS(t, out, side) : NULL,
+                              .mean = FLOATS(t, mean, side),
+                              .rstd = FLOATS(t, rstd, side)});
+    (void)snprintf(shape, sizeof shape, "layernorm (%zu, %zu), residual %d, picked %d, out %d",
+                   rows, width, with_residual, picked, with_out);
+    twin_compare(t, shape);
+}
+
+static void layernorm_grad(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 150);
+    const size_t width = twin_between(t, 1, 100);
+    const bool keep = twin_between(t, 0, 1) > 0;
+    const bool with_sum = twin_between(t, 0, 1) > 0;
+    const bool in_place = !keep && twin_between(t, 0, 1) > 0;
+    const int x = twin_floats(t, "x", rows * width, 2.0f);
+    const int mean = twin_floats(t, "mean", rows, 0.5f);
+    const int rstd = twin_floats(t, "rstd", rows, 1.0f);
+    const int weight = twin_floats(t, "weight", width, 1.0f);
+    const int dout = twin_floats(t, "dout", rows * width, 1.0f);
+    const int dx = twin_floats(t, "dx", rows * width, 1.0f);
+    const int dweight = twin_floats(t, "dweight", width, 1.0f);
+    const int dbias = twin_floats(t, "dbias", width, 1.0f);
+    const int dx_sum = twin_floats(t, "dx_sum", width, 1.0f);
+    ON_BOTH(t, layernorm_grad,
+            &(rank_layernorm_grad){.rows = rows,
+                                   .width = width,
+                                   .keep = keep,
+                                   .x = FLOATS(t, x, side),
+                                   .mean = FLOATS(t, mean, side),
+                                   .rstd = FLOATS(t, rstd, side),
+                                   .weight = FLOATS(t, weight, side),
+                                   .dout = FLOATS(t, dout, side),
+                                   .dx = FLOATS(t, in_place ? dout : dx, side),
+                                   .dweight = FLOATS(t, dweight, side),
+                                   .dbias = FLOATS(t, dbias, side),
+                                   .dx_sum = with_sum ? FLOATS(t, dx_sum, side) : NULL});
+    (void)snprintf(shape, sizeof shape, "layernorm_grad (%zu, %zu), keep %d, sum %d, in place %d",
+                   rows, width, keep, with_sum, in_place);
+    twin_compare(t, shape);
+}
+
+static void gelu(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 150);
+    const size_t width = twin_between(t, 1, 100);
+    const float scale = twin_between(t, 0, 3) == 0 ? 100.0f : 4.0f;
+    const int bias = twin_floats(t, "bias", width, 1.0f);
+    const int x = twin_floats(t, "x", rows * width, scale);
+    const int out = twin_floats(t, "out", rows * width, 1.0f);
+    const int d = twin_floats(t, "d", rows * width, 1.0f);
+    const int dbias = twin_floats(t, "dbias", width, 1.0f);
+    ON_BOTH(
+        t, gelu,
+        &(rank_gelu){rows, width, FLOATS(t, bias, side), FLOATS(t, x, side), FLOATS(t, out, side)});
+    ON_BOTH(t, gelu_grad,
+            &(rank_gelu_grad){rows, width, FLOATS(t, x, side), FLOATS(t, d, side),
+                              FLOATS(t, dbias, side)});
+    (void)snprintf(shape, sizeof shape, "gelu and gelu_grad (%zu, %zu)", rows, width);
+    twin_compare(t, shape);
+}
+
+/* Few different ids, so that many tokens share one. */
+static void embed(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t tokens = twin_between(t, 1, 300);
+    const size_t width = twin_between(t, 1, 200);
+    const size_t vocab = twin_between(t, 1, 40);
+    const size_t context = twin_between(t, 1, 30);
+    const int ids = twin_ints(t, "ids", tokens, 0, (int)vocab - 1);
+    const int positions = twin_ints(t, "positions", tokens, 0, (int)context - 1);
+    const int wte = twin_floats(t, "wte", vocab * width, 1.0f);
+    const int wpe = twin_floats(t, "wpe", context * width, 1.0f);
+    const int out = twin_floats(t, "out", tokens * width, 1.0f);
+    const int dwte = twin_floats(t, "dwte", vocab * width, 1.0f);
+    const int dwpe = twin_floats(t, "dwpe", context * width, 1.0f);
+    ON_BOTH(t, embed,
+            &(rank_embed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
+                          FLOATS(t, wte, side), FLOATS(t, wpe, side), FLOATS(t, out, side)});
+    ON_BOTH(t, embed_grad,
+            &(rank_embed_grad){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
+                               FLOATS(t, out, side), FLOATS(t, dwte, side), FLOATS(t, dwpe, side)});
+    (void)snprintf(shape, sizeof shape, "embed and embed_grad, %zu tokens of %zu, width %zu",
+                   tokens, vocab, width);
+    twin_compare(t, shape);
+}
+
+static void embed_packed(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t tokens = twin_between(t, 1, 50);
+    const size_t width = twin_between(t, 1, 70);
+    const size_t columns = twin_between(t, 1, 90);
+    const size_t first_id = twin_between(t, 0, 20);
+    const int ids = twin_ints(t, "ids", tokens, 0, (int)(first_id + columns + 10));
+    const int positions = twin_ints(t, "positions", tokens, 0, 9);
+    const int wte = twin_floats(t, "wte", rank_pack_count(width, columns), 1.0f);
+    const int wpe = twin_floats(t, "wpe", 10 * width, 1.0f);
+    const int out = twin_floats(t, "out", tokens * width, 1.0f);
+    ON_BOTH(t, embed_packed,
+            &(rank_embed_packed){tokens, width, INTS(t, ids, side), INTS(t, positions, side),
+                                 (int32_t)first_id, (int32_t)columns, FLOATS(t, wte, side),
+                                 FLOATS(t, wpe, side), FLOATS(t, out, side)});
+    (void)snprintf(shape, sizeof shape, "embed_packed, %zu tokens, ids from %zu, %zu columns",
+                   tokens, first_id, columns);
+    twin_compare(t, shape);
+}
+
+/* Rows that ascend: each of the total is in it or not. At least one. */
+static int some_rows(twin *t, size_t total, size_t *count)
+{
+    int32_t *rows = malloc(total * sizeof *rows);
+    assert_non_null(rows);
+    *count = 0;
+    for (size_t i = 0; i < total; i++) {
+        if (twin_between(t, 0, 2) > 0 || (i + 1 == total && *count == 0)) {
+            rows[(*count)++] = (int32_t)i;
+        }
+    }
+    const int made = twin_copy(t, "rows", RANK_MEMORY_HOST, rows, *count * sizeof *rows);
+    twin_tolerate(t, made, -1.0);
+    free(rows);
+    return made;
+}
+
+static void move_rows(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    size_t count = 0;
+    const size_t total = twin_between(t, 1, 60);
+    const size_t width = twin_between(t, 1, 130);
+    const int rows = some_rows(t, total, &count);
+    const int at = twin_floats(t, "at", total * width, 1.0f);
+    const int also = twin_floats(t, "also", total * width, 1.0f);
+    ON_BOTH(t, gather_rows,
+            &(rank_move_rows){count, total, width, INTS(t, rows, side), FLOATS(t, at, side)});
+    ON_BOTH(t, spread_rows,
+            &(rank_move_rows){count, total, width, INTS(t, rows, side), FLOATS(t, also, side)});
+    (void)snprintf(shape, sizeof shape, "gather_rows and spread_rows, %zu of %zu, width %zu", count,
+                   total, width);
+    twin_compare(t, shape);
+}
+
+/* Few different values, so that there are ties. */
+static void best(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 9);
+    const size_t columns = twin_between(t, 1, 700);
+    const size_t k = twin_between(t, 1, columns < 6 ? columns : 6);
+    const size_t different = twin_between(t, 1, 900);
+    float *chosen = malloc(rows * columns * sizeof *chosen);
+    assert_non_null(chosen);
+    for (size_t i = 0; i < rows * columns; i++) {
+        chosen[i] = (float)twin_between(t, 0, different) - 300.0f;
+    }
+    const int values =
+        twin_copy(t, "values", RANK_MEMORY_WORK, chosen, rows * columns * sizeof *chosen);
+    const int index = twin_ints(t, "index", rows * k, 0, 1);
+    const int value = twin_floats(t, "value", rows * k, 1.0f);
+    free(chosen);
+    const bool wanted = twin_between(t, 0, 1) > 0;
+    ON_BOTH(t, best,
+            &(rank_best){rows, columns, k, FLOATS(t, values, side), INTS(t, index, side),
+                         wanted ? FLOATS(t, value, side) : NULL});
+    (void)snprintf(shape, sizeof shape, "best %zu of (%zu, %zu)", k, rows, columns);
+    twin_compare(t, shape);
+}
+
+static void column_sums(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 200);
+    const size_t columns = twin_between(t, 1, 100);
+    const int from = twin_floats(t, "from", rows * columns, 1.0f);
+    const int sums = twin_floats(t, "sums", columns, 1.0f);
+    const int to = twin_floats(t, "to", rows * columns, 1.0f);
+    ON_BOTH(t, column_sums,
+            &(rank_column_sums){rows, columns, FLOATS(t, from, side), FLOATS(t, sums, side)});
+    ON_BOTH(t, add, &(rank_add){rows * columns, FLOATS(t, from, side), FLOATS(t, to, side)});
+    (void)snprintf(shape, sizeof shape, "column_sums and add (%zu, %zu)", rows, columns);
+    twin_compare(t, shape);
+}
+
+const parity_case parity_rows_cases[] = {
+    {.name = "layernorm", .run = layernorm},
+    {.name = "layernorm_grad", .run = layernorm_grad},
+    {.name = "gelu", .run = gelu},
+    {.name = "embed", .run = embed},
+    {.name = "embed_packed", .run = embed_packed},
+    {.name = "move_rows", .run = move_rows},
+    {.name = "best", .run = best},
+    {.name = "column_sums", .run = column_sums},
+    {.name = NULL},
+};

@@ -1,0 +1,171 @@
+/* Parity of what ends a step: the loss, the gradients' norm and scale, AdamW; and of digests and
+ * differences. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cases.h"
+#include "support.h"
+
+static void cross_entropy(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t rows = twin_between(t, 1, 60);
+    const size_t vocab = twin_between(t, 1, 300);
+    const bool grad = twin_between(t, 0, 2) > 0;
+    const double before = 0.25;
+    const int targets = twin_ints(t, "targets", rows, -1, (int)vocab - 1);
+    const int logits = twin_floats(t, "logits", rows * vocab, 8.0f);
+    const int loss = twin_copy(t, "loss", RANK_MEMORY_HOST, &before, sizeof before);
+    ON_BOTH(t, cross_entropy,
+            &(rank_cross_entropy){rows, vocab, INTS(t, targets, side), FLOATS(t, logits, side),
+                                  grad, twin_at(t, loss, side)});
+    (void)snprintf(shape, sizeof shape, "cross_entropy (%zu, %zu), gradient %d", rows, vocab, grad);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        base_error error;
+        assert_ok(t->device[side].backend->sync(t->device[side].queue, &error), &error);
+    }
+    const double expected = *(const double *)twin_at(t, loss, TWIN_CPU);
+    const double found = *(const double *)twin_at(t, loss, TWIN_OTHER);
+    if (!(fabs(expected - found) <= (t->exact ? 1e-12 : 1e-4) * (1.0 + fabs(expected)))) {
+        fail_msg("%s: loss %.17g, on the CPU %.17g", shape, found, expected);
+    }
+    memcpy(twin_at(t, loss, TWIN_OTHER), &expected, sizeof expected); /* log may round otherwise */
+    twin_compare(t, shape);
+}
+
+typedef struct scalars {
+    double tokens, sum, norm;
+    rank_adamw_step step;
+} scalars;
+
+static void check_scalars(const scalars *expected, const scalars *found, const char *shape)
+{
+    const double scale = (double)expected->step.grad_scale;
+    if (!(fabs(expected->sum - found->sum) <= 1e-12 * expected->sum) ||
+        !(fabs(expected->norm - found->norm) <= 1e-12 * expected->norm) ||
+        !(fabs(scale - (double)found->step.grad_scale) <= 1e-6 * scale)) {
+        fail_msg("%s: sum %.17g, norm %.17g, scale %.9g; on the CPU %.17g, %.17g, %.9g", shape,
+                 found->sum, found->norm, (double)found->step.grad_scale, expected->sum,
+                 expected->norm, scale);
+    }
+}
+
+/* The sums end inside a block of the norm, inside its lanes, and behind many blocks. */
+static void optimizer(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t count = twin_between(t, 0, 1) > 0 ? twin_between(t, 1, 50)
+                                                   : twin_between(t, 900, 9 * RANK_NORM_BLOCK);
+    const bool decay = twin_between(t, 0, 1) > 0;
+    const double norm_max = twin_between(t, 0, 1) > 0 ? 0.5 : 0.0;
+    const rank_adamw_config config = {0.9, 0.99, 1e-8, 0.1};
+    const scalars begin = {
+        .tokens = 37.0, .step = {.step = (int64_t)twin_between(t, 1, 2000), .learning_rate = 1e-3}};
+    const int values = twin_copy(t, "values", RANK_MEMORY_HOST, &begin, sizeof begin);
+    const int params = twin_floats(t, "params", count, 1.0f);
+    const int grads = twin_floats(t, "grads", count, 3.0f);
+    const int first = twin_floats(t, "first", count, 0.1f);
+    const int second = twin_floats(t, "second", count, 0.0f);
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        scalars *now = twin_at(t, values, side);
+        device->backend->sum_squares(device->queue,
+                                     &(rank_sum_squares){FLOATS(t, grads, side), count, &now->sum});
+        device->backend->grad_scale(device->queue,
+                                    &(rank_grad_scale){&now->sum, &now->tokens, norm_max,
+                                                       &now->norm, &now->step.grad_scale});
+        device->backend->adamw(device->queue, &(rank_adamw){.config = &config,
+                                                            .step = &now->step,
+                                                            .decay = decay,
+                                                            .count = count,
+                                                            .params = FLOATS(t, params, side),
+                                                            .grads = FLOATS(t, grads, side),
+                                                            .first = FLOATS(t, first, side),
+                                                            .second = FLOATS(t, second, side)});
+        base_error error;
+        assert_ok(device->backend->sync(device->queue, &error), &error);
+    }
+    (void)snprintf(shape, sizeof shape, "sum_squares, grad_scale, adamw of %zu, decay %d", count,
+                   decay);
+    scalars *expected = twin_at(t, values, TWIN_CPU);
+    scalars *found = twin_at(t, values, TWIN_OTHER);
+    check_scalars(expected, found, shape);
+    if (t->exact) { /* on a GPU sqrt and division of doubles are rounded as here */
+        assert_memory_equal(expected, found, sizeof *found);
+    }
+    *found = *expected;
+    twin_compare(t, shape);
+}
+
+static void digest(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t count = twin_between(t, 0, 3) > 0 ? twin_between(t, 1, 3000) : 1200000;
+    const uint8_t nothing[RANK_DIGEST_BYTES] = {0};
+    const int at = twin_floats(t, "at", count, 1.0f);
+    const int digests = twin_copy(t, "digest", RANK_MEMORY_HOST, nothing, sizeof nothing);
+    twin_tolerate(t, digests, -1.0);
+    ON_BOTH(t, digest,
+            &(rank_digest){twin_at(t, at, side), count * sizeof(float), twin_at(t, digests, side)});
+    (void)snprintf(shape, sizeof shape, "digest of %zu", count);
+    twin_compare(t, shape);
+}
+
+/* Arrays that are equal, that differ in one element, and in which one is not a number. */
+static void difference(twin *t)
+{
+    char shape[PARITY_TEXT_BYTES];
+    const size_t count = twin_between(t, 1, 70000);
+    const size_t kind = twin_between(t, 0, 3);
+    struct {
+        bool equal;
+        double largest;
+    } results = {.largest = 3.0};
+    const int a = twin_floats(t, "a", count, 1.0f);
+    const int b = twin_floats(t, "b", count, 1.0f);
+    const int result = twin_copy(t, "result", RANK_MEMORY_HOST, &results, sizeof results);
+    twin_tolerate(t, result, -1.0);
+    const size_t where = twin_between(t, 0, count - 1);
+    const float odd = kind == 2 ? NAN : 0.75f;
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        if (kind < 3) {
+            device->backend->copy(device->queue, FLOATS(t, b, side), FLOATS(t, a, side),
+                                  count * sizeof(float));
+        }
+        if (kind == 1 || kind == 2) {
+            base_error error;
+            void *host = NULL;
+            assert_ok(device->backend->map(device->queue, FLOATS(t, b, side) + where, sizeof odd,
+                                           true, &host, &error),
+                      &error);
+            memcpy(host, &odd, sizeof odd);
+            device->backend->unmap(device->queue, host);
+        }
+        bool *equal = twin_at(t, result, side);
+        double *largest = (double *)((char *)twin_at(t, result, side) + sizeof(double));
+        device->backend->difference(
+            device->queue,
+            &(rank_difference){FLOATS(t, a, side), FLOATS(t, b, side), count, equal, largest});
+    }
+    (void)snprintf(shape, sizeof shape, "difference of %zu, kind %zu", count, kind);
+    if (kind == 2) { /* which NaN it is does not matter */
+        for (int side = 0; side < TWIN_SIDES; side++) {
+            base_error error;
+            assert_ok(t->device[side].backend->sync(t->device[side].queue, &error), &error);
+            char *at = twin_at(t, result, side);
+            assert_true(isnan(*(double *)(at + sizeof(double))));
+            memset(at + sizeof(double), 0, sizeof(double));
+        }
+    }
+    twin_compare(t, shape);
+}
+
+const parity_case parity_step_cases[] = {
+    {.name = "cross_entropy", .run = cross_entropy},
+    {.name = "optimizer", .run = optimizer},
+    {.name = "digest", .run = digest},
+    {.name = "difference", .run = difference},
+    {.name = NULL},
+};

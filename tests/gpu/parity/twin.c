@@ -1,0 +1,172 @@
+/* Arrays on two backends. Used by the parity tests. */
+#include "twin.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support.h"
+
+enum { GUARD_BYTES = 256, GUARD = 0xa5 };
+
+static size_t guard_bytes(const twin *t)
+{
+    return t->guards ? GUARD_BYTES : 0;
+}
+
+void twin_begin(twin *t)
+{
+    t->count = 0;
+}
+
+void twin_end(twin *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        for (int side = 0; side < TWIN_SIDES; side++) {
+            const rank_device *device = &t->device[side];
+            device->backend->release(device->queue, t->arrays[i].block[side]);
+        }
+    }
+    t->count = 0;
+}
+
+/* splitmix64 */
+uint64_t twin_random(twin *t)
+{
+    uint64_t x = t->seed += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+size_t twin_between(twin *t, size_t low, size_t high)
+{
+    return low + (size_t)(twin_random(t) % (high - low + 1));
+}
+
+int twin_copy(twin *t, const char *name, rank_memory kind, const void *from, size_t size_bytes)
+{
+    base_error error;
+    const size_t guard = guard_bytes(t);
+    const size_t whole = size_bytes + 2 * guard;
+    assert_true(t->count < TWIN_ARRAYS_MAX);
+    twin_array *made = &t->arrays[t->count];
+    *made = (twin_array){.name = name, .size_bytes = size_bytes};
+    for (int side = 0; side < TWIN_SIDES; side++) {
+        const rank_device *device = &t->device[side];
+        void *block = NULL;
+        void *host = NULL;
+        assert_ok(device->backend->alloc(device->queue, kind, whole, &block, &error), &error);
+        assert_ok(device->backend->map(device->queue, block, whole, true, &host, &error), &error);
+        memset(host, GUARD, whole);
+        memcpy((char *)host + guard, from, size_bytes);
+        device->backend->unmap(device->queue, host);
+        made->block[side] = block;
+    }
+    return t->count++;
+}
+
+int twin_floats(twin *t, const char *name, size_t count, float scale)
+{
+    float *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (float)(int64_t)twin_random(t) * 0x1p-63f * scale;
+    }
+    const int made = twin_copy(t, name, RANK_MEMORY_WORK, values, count * sizeof *values);
+    free(values);
+    return made;
+}
+
+int twin_ints(twin *t, const char *name, size_t count, int low, int high)
+{
+    int32_t *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = low + (int32_t)twin_between(t, 0, (size_t)(high - low));
+    }
+    const int made = twin_copy(t, name, RANK_MEMORY_HOST, values, count * sizeof *values);
+    t->arrays[made].tolerance = -1.0;
+    free(values);
+    return made;
+}
+
+void *twin_at(const twin *t, int array, int side)
+{
+    return t->arrays[array].block[side] + guard_bytes(t);
+}
+
+void twin_tolerate(twin *t, int array, double tolerance)
+{
+    t->arrays[array].tolerance = tolerance;
+}
+
+static void compare_floats(const twin_array *array, const float *expected, const float *found,
+                           double tolerance, const char *shape)
+{
+    for (size_t i = 0; i < array->size_bytes / sizeof *found; i++) {
+        const double a = (double)expected[i];
+        const double b = (double)found[i];
+        if (!(fabs(a - b) <= tolerance * (1.0 + fabs(a)))) {
+            fail_msg("%s: %s[%zu] is %.9g, on the CPU %.9g", shape, array->name, i, b, a);
+        }
+    }
+}
+
+static void compare_bytes(const twin_array *array, const unsigned char *expected,
+                          const unsigned char *found, const char *shape)
+{
+    for (size_t i = 0; i < array->size_bytes; i++) {
+        if (expected[i] != found[i]) {
+            float a = 0.0f;
+            float b = 0.0f;
+            if (i / 4 * 4 + 4 <= array->size_bytes) {
+                memcpy(&a, expected + i / 4 * 4, 4);
+                memcpy(&b, found + i / 4 * 4, 4);
+            }
+            fail_msg("%s: %s differs in byte %zu: as a float %a, on the CPU %a", shape, array->name,
+                     i, (double)b, (double)a);
+        }
+    }
+}
+
+static void check_guard(const twin_array *array, const unsigned char *bytes, size_t count,
+                        const char *shape)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != GUARD) {
+            fail_msg("%s: %s was written beyond its end", shape, array->name);
+        }
+    }
+}
+
+void twin_compare(twin *t, const char *shape)
+{
+    base_error error;
+    const size_t guard = guard_bytes(t);
+    for (int i = 0; i < t->count; i++) {
+        const twin_array *array = &t->arrays[i];
+        const size_t whole = array->size_bytes + 2 * guard;
+        void *host[TWIN_SIDES];
+        for (int side = 0; side < TWIN_SIDES; side++) {
+            const rank_device *device = &t->device[side];
+            assert_ok(device->backend->map(device->queue, array->block[side], whole, false,
+                                           &host[side], &error),
+                      &error);
+        }
+        const unsigned char *found = host[TWIN_OTHER];
+        const char *expected = host[TWIN_CPU];
+        check_guard(array, found, guard, shape);
+        check_guard(array, found + guard + array->size_bytes, guard, shape);
+        const double tolerance = array->tolerance != 0.0 ? array->tolerance : t->exact ? 0.0 : 1e-4;
+        if (tolerance <= 0.0) {
+            compare_bytes(array, (const unsigned char *)expected + guard, found + guard, shape);
+        } else {
+            compare_floats(array, (const float *)(expected + guard), (const float *)(found + guard),
+                           tolerance, shape);
+        }
+        for (int side = 0; side < TWIN_SIDES; side++) {
+            t->device[side].backend->unmap(t->device[side].queue, host[side]);
+        }
+    }
+}
