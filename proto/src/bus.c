@@ -29,6 +29,8 @@ typedef struct bus_peer {
 
 struct proto_bus {
     proto_side side; /* this side of the link */
+    proto_side peer; /* the other one */
+    bool listens;
     int world_size;
     void *context;
     void *socket;
@@ -39,25 +41,42 @@ struct proto_bus {
     uint8_t *packed; /* (packed_bytes_max) an outgoing message */
     size_t packed_bytes_max;
     bus_peer *peers; /* (world_size) launcher side */
+    bus_peer second; /* the last connection that had the key of another one */
     char endpoint[PROTO_ENDPOINT_BYTES];
 };
 
 static size_t message_bytes_max(proto_side from, int world_size)
 {
+    if (from == PROTO_SIDE_HEAD || from == PROTO_SIDE_AGENT) {
+        return PROTO_HOST_MESSAGE_BYTES_MAX;
+    }
     return from == PROTO_SIDE_RANK
                ? PROTO_RANK_MESSAGE_BYTES_MAX
                : PROTO_RANK_MESSAGE_BYTES_MAX + (size_t)world_size * PROTO_LAUNCHER_PART_BYTES_MAX;
 }
 
+static proto_side other_side(proto_side side)
+{
+    static const proto_side others[] = {
+        [PROTO_SIDE_LAUNCHER] = PROTO_SIDE_RANK,
+        [PROTO_SIDE_RANK] = PROTO_SIDE_LAUNCHER,
+        [PROTO_SIDE_HEAD] = PROTO_SIDE_AGENT,
+        [PROTO_SIDE_AGENT] = PROTO_SIDE_HEAD,
+    };
+    return others[side];
+}
+
 static base_status bus_alloc(proto_side side, int world_size, proto_bus **bus, base_error *reterr)
 {
-    const proto_side peer = side == PROTO_SIDE_RANK ? PROTO_SIDE_LAUNCHER : PROTO_SIDE_RANK;
+    const proto_side peer = other_side(side);
     const size_t arena_bytes = 2 * message_bytes_max(peer, world_size) + ARENA_EXTRA_BYTES;
     proto_bus *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the control socket");
     }
     made->side = side;
+    made->peer = peer;
+    made->listens = side == PROTO_SIDE_LAUNCHER || side == PROTO_SIDE_HEAD;
     made->world_size = world_size;
     made->packed_bytes_max = message_bytes_max(side, world_size);
     made->packed = malloc(made->packed_bytes_max);
@@ -111,20 +130,39 @@ static base_status start_admission(proto_bus *bus, const proto_bus_listen_option
     return proto_zap_start(bus->context, &zap_options, &bus->zap, reterr);
 }
 
+/* Binds to the address, and finds the endpoint with its port. */
+static base_status bind_to(proto_bus *bus, const proto_bus_listen_options *options,
+                           base_error *reterr)
+{
+    size_t endpoint_bytes = sizeof bus->endpoint;
+    const bool brackets = strchr(options->address, ':') != NULL;
+    (void)snprintf(bus->endpoint, sizeof bus->endpoint, "tcp://%s%s%s:%d", brackets ? "[" : "",
+                   options->address, brackets ? "]" : "", options->port);
+    if (zmq_bind(bus->socket, bus->endpoint) != 0) {
+        return base_fail(reterr, BASE_ERR_IO, "cannot listen on %s: %s", bus->endpoint,
+                         zmq_strerror(zmq_errno()));
+    }
+    return zmq_getsockopt(bus->socket, ZMQ_LAST_ENDPOINT, bus->endpoint, &endpoint_bytes) == 0
+               ? BASE_OK
+               : proto_zmq_fail(reterr, "cannot listen on the control socket");
+}
+
 base_status proto_bus_listen(const proto_bus_listen_options *options, proto_bus **bus,
                              base_error *reterr)
 {
     proto_bus *made = NULL;
     BASE_ASSERT(options->world_size > 0 && options->world_size <= BASE_RANKS_MAX);
-    base_status status = bus_alloc(PROTO_SIDE_LAUNCHER, options->world_size, &made, reterr);
+    const proto_side side = options->agents ? PROTO_SIDE_HEAD : PROTO_SIDE_LAUNCHER;
+    base_status status = bus_alloc(side, options->world_size, &made, reterr);
     if (status != BASE_OK) {
         return status;
     }
     const proto_socket_options socket_options = {
         .kind = PROTO_SOCKET_LISTEN,
-        .message_bytes_max = PROTO_RANK_MESSAGE_BYTES_MAX,
+        .message_bytes_max = (int64_t)message_bytes_max(made->peer, options->world_size),
         .keys = options->keys,
         .zap_domain = zap_domain,
+        .ipv6 = strchr(options->address, ':') != NULL || strcmp(options->address, "*") == 0,
     };
     status = start_admission(made, options, reterr);
     if (status == BASE_OK) {
@@ -134,12 +172,39 @@ base_status proto_bus_listen(const proto_bus_listen_options *options, proto_bus 
         status = proto_monitor_start(made->context, made->socket, &made->monitor, reterr);
     }
     if (status == BASE_OK) {
-        size_t endpoint_bytes = sizeof made->endpoint;
-        (void)snprintf(made->endpoint, sizeof made->endpoint, "tcp://%s:0", options->address);
-        if (zmq_bind(made->socket, made->endpoint) != 0 ||
-            zmq_getsockopt(made->socket, ZMQ_LAST_ENDPOINT, made->endpoint, &endpoint_bytes) != 0) {
-            status = proto_zmq_fail(reterr, "cannot listen on the control socket");
-        }
+        status = bind_to(made, options, reterr);
+    }
+    if (status != BASE_OK) {
+        proto_bus_close(made);
+        return status;
+    }
+    *bus = made;
+    return BASE_OK;
+}
+
+/* Starts to connect to the launcher (`what`). */
+static base_status bus_connect(proto_side side, const proto_bus_agent_options *options,
+                               const char *what, proto_bus **bus, base_error *reterr)
+{
+    proto_bus *made = NULL;
+    base_status status = bus_alloc(side, options->nodes, &made, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const proto_socket_options socket_options = {
+        .kind = PROTO_SOCKET_CONNECT,
+        .message_bytes_max = (int64_t)message_bytes_max(made->peer, options->nodes),
+        .keys = options->keys,
+        .server_key = options->head_public_key,
+        .ipv6 = strchr(options->endpoint, '[') != NULL,
+    };
+    (void)snprintf(made->endpoint, sizeof made->endpoint, "%s", options->endpoint);
+    status = proto_socket_open(made->context, &socket_options, &made->socket, reterr);
+    if (status == BASE_OK) {
+        status = proto_monitor_start(made->context, made->socket, &made->monitor, reterr);
+    }
+    if (status == BASE_OK && zmq_connect(made->socket, made->endpoint) != 0) {
+        status = proto_zmq_fail(reterr, what);
     }
     if (status != BASE_OK) {
         proto_bus_close(made);
@@ -152,32 +217,21 @@ base_status proto_bus_listen(const proto_bus_listen_options *options, proto_bus 
 base_status proto_bus_connect(const proto_key_file *key, int world_size, proto_bus **bus,
                               base_error *reterr)
 {
-    proto_bus *made = NULL;
     BASE_ASSERT(world_size > 0 && world_size <= BASE_RANKS_MAX);
-    base_status status = bus_alloc(PROTO_SIDE_RANK, world_size, &made, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
-    const proto_socket_options socket_options = {
-        .kind = PROTO_SOCKET_CONNECT,
-        .message_bytes_max = (int64_t)message_bytes_max(PROTO_SIDE_LAUNCHER, world_size),
+    const proto_bus_agent_options options = {
+        .endpoint = key->endpoint,
         .keys = &key->rank,
-        .server_key = key->launcher_public_key,
+        .head_public_key = key->launcher_public_key,
+        .nodes = world_size,
     };
-    (void)snprintf(made->endpoint, sizeof made->endpoint, "%s", key->endpoint);
-    status = proto_socket_open(made->context, &socket_options, &made->socket, reterr);
-    if (status == BASE_OK) {
-        status = proto_monitor_start(made->context, made->socket, &made->monitor, reterr);
-    }
-    if (status == BASE_OK && zmq_connect(made->socket, made->endpoint) != 0) {
-        status = proto_zmq_fail(reterr, "cannot connect to the launcher");
-    }
-    if (status != BASE_OK) {
-        proto_bus_close(made);
-        return status;
-    }
-    *bus = made;
-    return BASE_OK;
+    return bus_connect(PROTO_SIDE_RANK, &options, "cannot connect to the launcher", bus, reterr);
+}
+
+base_status proto_bus_connect_head(const proto_bus_agent_options *options, proto_bus **bus,
+                                   base_error *reterr)
+{
+    BASE_ASSERT(options->nodes > 0 && options->nodes <= PROTO_NODES_MAX);
+    return bus_connect(PROTO_SIDE_AGENT, options, "cannot connect to the head", bus, reterr);
 }
 
 void proto_bus_close(proto_bus *bus)
@@ -224,50 +278,92 @@ void proto_bus_fds(const proto_bus *bus, int fds[PROTO_BUS_FDS])
     fds[1] = socket_fd(bus->monitor);
 }
 
+/* Packs into bus->packed. */
+static base_status pack(proto_bus *bus, Ringfence__Control__Envelope *envelope, size_t *size_bytes,
+                        base_error *reterr)
+{
+    envelope->version = PROTO_CONTROL_VERSION;
+    *size_bytes = ringfence__control__envelope__get_packed_size(envelope);
+    if (*size_bytes > bus->packed_bytes_max) {
+        return base_fail(reterr, BASE_ERR_LIMIT,
+                         "a message \"%s\" of %zu bytes: more than the %zu allowed",
+                         proto_envelope_name(envelope), *size_bytes, bus->packed_bytes_max);
+    }
+    (void)ringfence__control__envelope__pack(envelope, bus->packed);
+    return BASE_OK;
+}
+
 base_status proto_bus_send(proto_bus *bus, int rank, Ringfence__Control__Envelope *envelope,
                            base_error *reterr)
 {
-    envelope->version = PROTO_CONTROL_VERSION;
-    const size_t size_bytes = ringfence__control__envelope__get_packed_size(envelope);
-    if (size_bytes > bus->packed_bytes_max) {
-        return base_fail(reterr, BASE_ERR_LIMIT,
-                         "a message \"%s\" of %zu bytes: more than the %zu allowed",
-                         proto_envelope_name(envelope), size_bytes, bus->packed_bytes_max);
-    }
-    (void)ringfence__control__envelope__pack(envelope, bus->packed);
-    return proto_bus_send_packed(bus, rank, bus->packed, size_bytes, reterr);
+    size_t size_bytes = 0;
+    const base_status status = pack(bus, envelope, &size_bytes, reterr);
+    return status == BASE_OK ? proto_bus_send_packed(bus, rank, bus->packed, size_bytes, reterr)
+                             : status;
 }
 
-static base_status send_failed(int rank, base_error *reterr)
+static const char *peer_noun(const proto_bus *bus)
+{
+    return bus->peer == PROTO_SIDE_AGENT ? "node" : "rank";
+}
+
+static base_status send_failed(const proto_bus *bus, int rank, base_error *reterr)
 {
     const int code = zmq_errno();
     if (code == EAGAIN) {
         return base_fail(reterr, BASE_ERR_BUSY, "too many messages wait to be sent");
     }
     if (code == EHOSTUNREACH) {
-        return base_fail(reterr, BASE_ERR_PEER, "rank %d is not connected", rank);
+        return base_fail(reterr, BASE_ERR_PEER, "%s %d is not connected", peer_noun(bus), rank);
     }
     return proto_zmq_fail(reterr, "cannot send on the control socket");
+}
+
+static base_status send_to(proto_bus *bus, const bus_peer *peer, const void *data,
+                           size_t size_bytes)
+{
+    return proto_zmq_send(bus->socket, peer->routing_id, peer->routing_id_bytes,
+                          ZMQ_DONTWAIT | ZMQ_SNDMORE) >= 0 &&
+                   proto_zmq_send(bus->socket, data, size_bytes, ZMQ_DONTWAIT) >= 0
+               ? BASE_OK
+               : BASE_ERR_IO;
 }
 
 base_status proto_bus_send_packed(proto_bus *bus, int rank, const void *data, size_t size_bytes,
                                   base_error *reterr)
 {
-    if (bus->side == PROTO_SIDE_LAUNCHER) {
-        BASE_ASSERT(rank >= 0 && rank < bus->world_size);
-        const bus_peer *peer = &bus->peers[rank];
-        if (peer->routing_id_bytes == 0) {
-            return base_fail(reterr, BASE_ERR_PEER, "rank %d has not joined", rank);
-        }
-        if (proto_zmq_send(bus->socket, peer->routing_id, peer->routing_id_bytes,
-                           ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
-            return send_failed(rank, reterr);
-        }
+    if (!bus->listens) {
+        return proto_zmq_send(bus->socket, data, size_bytes, ZMQ_DONTWAIT) >= 0
+                   ? BASE_OK
+                   : send_failed(bus, rank, reterr);
     }
-    if (proto_zmq_send(bus->socket, data, size_bytes, ZMQ_DONTWAIT) < 0) {
-        return send_failed(rank, reterr);
+    BASE_ASSERT(rank >= 0 && rank < bus->world_size);
+    const bus_peer *peer = &bus->peers[rank];
+    if (peer->routing_id_bytes == 0) {
+        return base_fail(reterr, BASE_ERR_PEER, "%s %d has not joined", peer_noun(bus), rank);
     }
-    return BASE_OK;
+    return send_to(bus, peer, data, size_bytes) == BASE_OK ? BASE_OK
+                                                           : send_failed(bus, rank, reterr);
+}
+
+base_status proto_bus_answer_second(proto_bus *bus, Ringfence__Control__Envelope *envelope,
+                                    base_error *reterr)
+{
+    size_t size_bytes = 0;
+    BASE_ASSERT(bus->second.routing_id_bytes > 0);
+    const base_status status = pack(bus, envelope, &size_bytes, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    return send_to(bus, &bus->second, bus->packed, size_bytes) == BASE_OK
+               ? BASE_OK
+               : send_failed(bus, PROTO_NO_RANK, reterr);
+}
+
+void proto_bus_forget(proto_bus *bus, int rank)
+{
+    BASE_ASSERT(rank >= 0 && rank < bus->world_size);
+    bus->peers[rank] = (bus_peer){.fd = NO_FD};
 }
 
 /* Launcher side: finds the rank by the key of the message's connection, and remembers the
@@ -292,7 +388,10 @@ static base_status identify(proto_bus *bus, const zmq_msg_t *routing, const zmq_
         peer->fd = zmq_msg_get(message, ZMQ_SRCFD);
     } else if (peer->routing_id_bytes != id_bytes ||
                memcmp(peer->routing_id, zmq_msg_data(readable), id_bytes) != 0) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a second connection with this rank's key");
+        memcpy(bus->second.routing_id, zmq_msg_data(readable), id_bytes);
+        bus->second.routing_id_bytes = id_bytes;
+        return base_fail(reterr, BASE_ERR_BUSY, "a second connection with this %s's key",
+                         peer_noun(bus));
     }
     return BASE_OK;
 }
@@ -328,7 +427,7 @@ static base_status take_parts(void *socket, zmq_msg_t *routing, zmq_msg_t *body,
 base_status proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelope **envelope,
                            base_error *reterr)
 {
-    const bool launcher = bus->side == PROTO_SIDE_LAUNCHER;
+    const bool launcher = bus->listens;
     const int wanted = launcher ? 2 : 1;
     int count = 0;
     zmq_msg_t routing;
@@ -346,10 +445,8 @@ base_status proto_bus_recv(proto_bus *bus, int *rank, Ringfence__Control__Envelo
             status = base_fail(reterr, BASE_ERR_INVALID, "a message of %d frames", count);
         }
         if (status == BASE_OK) {
-            const proto_envelope_source source = {.from = launcher ? PROTO_SIDE_RANK
-                                                                   : PROTO_SIDE_LAUNCHER,
-                                                  .world_size = bus->world_size,
-                                                  .arena = &bus->arena};
+            const proto_envelope_source source = {
+                .from = bus->peer, .world_size = bus->world_size, .arena = &bus->arena};
             status = proto_envelope_unpack(zmq_msg_data(&body), zmq_msg_size(&body), &source,
                                            envelope, reterr);
         }

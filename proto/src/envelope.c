@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "envelope_hosts.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
 
@@ -29,7 +30,7 @@ void proto_text_tame(char *text)
 }
 
 /* Whether a text is short enough. Also tames it. */
-static bool text_fits(char *text, size_t bytes_max)
+bool proto_text_fits(char *text, size_t bytes_max)
 {
     if (strlen(text) > bytes_max) {
         return false;
@@ -41,8 +42,8 @@ static bool text_fits(char *text, size_t bytes_max)
 static bool join_fits(Ringfence__Control__Join *join, int world_size)
 {
     return join->rank < (uint32_t)world_size && join->world_size == (uint32_t)world_size &&
-           join->pid > 0 && text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1) &&
-           text_fits(join->boot_id, PROTO_NAME_BYTES_MAX);
+           join->pid > 0 && proto_text_fits(join->hostname, BASE_HOSTNAME_BYTES - 1) &&
+           proto_text_fits(join->boot_id, PROTO_NAME_BYTES_MAX);
 }
 
 static bool roster_fits(const Ringfence__Control__Roster *roster, int world_size)
@@ -75,17 +76,17 @@ static bool exchanged_fits(const Ringfence__Control__Exchanged *exchanged, int w
 static bool ready_fits(const Ringfence__Control__Ready *ready)
 {
     return ready->params_blake2b256.len == PROTO_DIGEST_BYTES &&
-           text_fits(ready->first_sentence, PROTO_NAME_BYTES_MAX) &&
-           text_fits(ready->transport, PROTO_NAME_BYTES_MAX) &&
-           text_fits(ready->algorithm, PROTO_NAME_BYTES_MAX) &&
-           text_fits(ready->instruction_set, PROTO_NAME_BYTES_MAX);
+           proto_text_fits(ready->first_sentence, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(ready->transport, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(ready->algorithm, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(ready->instruction_set, PROTO_NAME_BYTES_MAX);
 }
 
 static bool failed_fits(const Ringfence__Control__Failed *failed)
 {
     return failed->exit_code >= 0 && failed->exit_code <= 255 &&
-           text_fits(failed->collective, PROTO_REASON_BYTES_MAX) &&
-           text_fits(failed->message, PROTO_REASON_BYTES_MAX);
+           proto_text_fits(failed->collective, PROTO_REASON_BYTES_MAX) &&
+           proto_text_fits(failed->message, PROTO_REASON_BYTES_MAX);
 }
 
 static bool step_fits(const Ringfence__Control__Step *step)
@@ -109,14 +110,14 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STEP:
         return step_fits(envelope->step);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_OUTPUT:
-        return text_fits(envelope->output->prompt, PROTO_TEXT_BYTES_MAX) &&
-               text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
+        return proto_text_fits(envelope->output->prompt, PROTO_TEXT_BYTES_MAX) &&
+               proto_text_fits(envelope->output->text, PROTO_TEXT_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_LOADED:
         return true;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PIECE:
         return envelope->piece->answered <= envelope->piece->prompts &&
                envelope->piece->prompts <= PROTO_PROMPTS_MAX &&
-               text_fits(envelope->piece->text, PROTO_TEXT_BYTES_MAX);
+               proto_text_fits(envelope->piece->text, PROTO_TEXT_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FAILED:
         return failed_fits(envelope->failed);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FLIGHT:
@@ -138,15 +139,30 @@ static bool launcher_body_fits(const envelope_type *envelope, int world_size)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_EXCHANGED:
         return exchanged_fits(envelope->exchanged, world_size);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT:
-        return text_fits(envelope->abort->reason, PROTO_REASON_BYTES_MAX);
+        return proto_text_fits(envelope->abort->reason, PROTO_REASON_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
-        return text_fits(envelope->stop->reason, PROTO_REASON_BYTES_MAX);
+        return proto_text_fits(envelope->stop->reason, PROTO_REASON_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
         return true;
     default:
         return false;
     }
+}
+
+static bool body_fits(const envelope_type *envelope, const proto_envelope_source *source)
+{
+    switch (source->from) {
+    case PROTO_SIDE_RANK:
+        return rank_body_fits(envelope, source->world_size);
+    case PROTO_SIDE_LAUNCHER:
+        return launcher_body_fits(envelope, source->world_size);
+    case PROTO_SIDE_AGENT:
+        return proto_agent_body_fits(envelope, source->world_size);
+    case PROTO_SIDE_HEAD:
+        return proto_head_body_fits(envelope);
+    }
+    return false;
 }
 
 base_status proto_envelope_unpack(const void *data, size_t size_bytes,
@@ -163,14 +179,11 @@ base_status proto_envelope_unpack(const void *data, size_t size_bytes,
     }
     if (message->version != PROTO_CONTROL_VERSION) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "a message of control version %u, where %d is spoken: launcher and rank "
+                         "a message of control version %u, where %d is spoken: the programs "
                          "are not of the same build",
                          message->version, PROTO_CONTROL_VERSION);
     }
-    const bool fits = source->from == PROTO_SIDE_RANK
-                          ? rank_body_fits(message, source->world_size)
-                          : launcher_body_fits(message, source->world_size);
-    if (!fits) {
+    if (!body_fits(message, source)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "a message \"%s\" of %zu bytes that breaks the control protocol",
                          proto_envelope_name(message), size_bytes);

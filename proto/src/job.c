@@ -123,8 +123,8 @@ base_status proto_job_set(proto_job *job, const char *key, const char *value, ba
 /* The part of the path below root; the whole path if it is elsewhere. */
 static const char *below(const char *path, const char *root)
 {
-    const size_t length = strlen(root);
-    return length > 0 && strncmp(path, root, length) == 0 && path[length] == '/' &&
+    const size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    return root[0] != '\0' && strncmp(path, root, length) == 0 && path[length] == '/' &&
                    path[length + 1] != '\0'
                ? path + length + 1
                : path;

@@ -150,7 +150,8 @@ static const base_field rows[] = {
     {JOB(SECONDS, parallel.timeout_ms), .least = 1, .most = WEEK_MS, .option = "timeout",
      .value = "SECONDS", .help = "of one collective", .marks = PROTO_FIELD_PROGRAM},
     {JOB(SECONDS, parallel.join_timeout_ms), .least = 1, .most = WEEK_MS, .option = "join-timeout",
-     .value = "SECONDS", .help = "until all ranks have joined", .marks = PROTO_FIELD_PROGRAM},
+     .value = "SECONDS", .help = "until all ranks, and before them all hosts, have joined",
+     .marks = PROTO_FIELD_PROGRAM | PROTO_FIELD_EACH_HOST},
 };
 
 const base_fields proto_job_fields = {

@@ -175,6 +175,10 @@ base_status proto_socket_open(void *context, const proto_socket_options *options
         status = set_option(made, ZMQ_MAXMSGSIZE, &options->message_bytes_max,
                             sizeof options->message_bytes_max, reterr);
     }
+    if (status == BASE_OK && options->ipv6) {
+        const int on = 1;
+        status = set_option(made, ZMQ_IPV6, &on, sizeof on, reterr);
+    }
     if (status == BASE_OK) {
         status = set_curve(made, options, reterr);
     }

@@ -251,8 +251,28 @@ static void a_key_used_twice_is_refused(void **state)
     assert_ok(next_message(job.launcher, &rank, &got, &error), &error);
     job.ranks[1] = connect_with(&job, &job.rank_keys[0], job.launcher_keys.public_key);
     send_step(job.ranks[1], 2);
-    assert_status(next_message(job.launcher, &rank, &got, &error), BASE_ERR_INVALID);
+    assert_status(next_message(job.launcher, &rank, &got, &error), BASE_ERR_BUSY);
     assert_int_equal(rank, 0);
+
+    /* it can be answered, and the first connection is still the rank's */
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Abort refusal = RINGFENCE__CONTROL__ABORT__INIT;
+    char reason[] = "twice";
+    refusal.reason = reason;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ABORT;
+    envelope.abort = &refusal;
+    assert_ok(proto_bus_answer_second(job.launcher, &envelope, &error), &error);
+    assert_ok(next_message(job.ranks[1], &rank, &got, &error), &error);
+    assert_string_equal(got->abort->reason, "twice");
+    send_step(job.ranks[0], 3);
+    assert_ok(next_message(job.launcher, &rank, &got, &error), &error);
+    assert_int_equal(got->step->step, 3);
+
+    /* until the launcher forgets it */
+    proto_bus_forget(job.launcher, 0);
+    send_step(job.ranks[1], 4);
+    assert_ok(next_message(job.launcher, &rank, &got, &error), &error);
+    assert_int_equal(got->step->step, 4);
     job_close(&job);
 }
 

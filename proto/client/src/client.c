@@ -4,14 +4,11 @@
 
 #include <control.pb-c.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,8 +18,9 @@
 #include "client_impl.h"
 #include "inherit.h"
 #include "proto/body.h"
+#include "proto/host.h"
 
-enum { BOOT_ID_BYTES_MAX = 64, JOIN_MARGIN_MS = 1000 };
+enum { JOIN_MARGIN_MS = 1000 };
 
 static base_status client_alloc(proto_client **client, base_error *reterr)
 {
@@ -130,47 +128,19 @@ static base_status wait_for(proto_client *client, const bool *flag, int64_t dead
     return base_fail(reterr, client->broken.status, "%s", client->broken.message);
 }
 
-static uint64_t namespace_of(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
-}
-
-static uint32_t allowed_cpus(void)
-{
-    cpu_set_t cpus;
-    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 0;
-}
-
-/* Reads at most size_bytes - 1 bytes, because files under /proc have no size. */
-static void read_line(const char *path, char *text, size_t size_bytes)
-{
-    text[0] = '\0';
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        const ssize_t got = read(fd, text, size_bytes - 1);
-        text[got > 0 ? got : 0] = '\0';
-        text[strcspn(text, "\n")] = '\0';
-        (void)close(fd);
-    }
-}
-
 static void send_join(proto_client *client)
 {
-    char hostname[BASE_HOSTNAME_BYTES] = "";
-    char boot_id[BOOT_ID_BYTES_MAX];
-    (void)gethostname(hostname, sizeof hostname - 1);
-    read_line("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id);
-
+    proto_host host;
+    proto_host_get(&host);
     Ringfence__Control__Join join = RINGFENCE__CONTROL__JOIN__INIT;
     join.rank = (uint32_t)client->identity.rank;
     join.world_size = (uint32_t)client->identity.world_size;
     join.pid = getpid();
-    join.hostname = hostname;
-    join.boot_id = boot_id;
-    join.pid_namespace = namespace_of("/proc/self/ns/pid");
-    join.net_namespace = namespace_of("/proc/self/ns/net");
-    join.cpus = allowed_cpus();
+    join.hostname = host.hostname;
+    join.boot_id = host.boot_id;
+    join.pid_namespace = host.pid_namespace;
+    join.net_namespace = host.net_namespace;
+    join.cpus = host.cpus;
     enqueue(client, &join.base);
 }
 

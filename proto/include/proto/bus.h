@@ -1,6 +1,7 @@
 /* The bus: one framed Envelope over one ZeroMQ socket, encrypted with CURVE.
  *
- * The launcher listens (ROUTER), and a rank connects (DEALER). Each rank has a key pair of its own,
+ * The launcher listens (ROUTER), and a rank connects (DEALER). In the same way the head listens for
+ * the launchers of other hosts. What is said here of ranks holds for them, too. Each rank has a key pair of its own,
  * and the launcher admits exactly the ranks' public keys. The key of a connection decides which
  * rank a message is from, whatever the message says. So one rank cannot pose as another, and a
  * process without a key cannot connect.
@@ -30,11 +31,21 @@ enum {
 };
 
 typedef struct proto_bus_listen_options {
-    const char *address; /* numeric: "127.0.0.1"; the system chooses the port */
+    const char *address; /* numeric: "127.0.0.1", "fd00::1"; "*": all of this host's */
+    int port;            /* 0: the system chooses it */
     const proto_keypair *keys;
     int world_size;
     const uint8_t (*rank_public_keys)[PROTO_KEY_BYTES]; /* (world_size), copied */
+    bool agents; /* the head listens for launchers of other hosts: world_size counts nodes */
 } proto_bus_listen_options;
+
+/* How an agent connects to the head. */
+typedef struct proto_bus_agent_options {
+    const char *endpoint; /* numeric: "tcp://10.0.0.1:29400" */
+    const proto_keypair *keys;
+    const uint8_t *head_public_key;
+    int nodes;
+} proto_bus_agent_options;
 
 BASE_MUST_CHECK base_status proto_bus_listen(const proto_bus_listen_options *options,
                                              proto_bus **bus, base_error *reterr);
@@ -42,6 +53,9 @@ BASE_MUST_CHECK base_status proto_bus_listen(const proto_bus_listen_options *opt
 /* Starts to connect to key->endpoint. An event tells the result. */
 BASE_MUST_CHECK base_status proto_bus_connect(const proto_key_file *key, int world_size,
                                               proto_bus **bus, base_error *reterr);
+
+BASE_MUST_CHECK base_status proto_bus_connect_head(const proto_bus_agent_options *options,
+                                                   proto_bus **bus, base_error *reterr);
 
 /* Waits up to PROTO_LINGER_MS for queued messages to leave. NULL is fine. */
 void proto_bus_close(proto_bus *bus);
@@ -62,10 +76,20 @@ BASE_MUST_CHECK base_status proto_bus_send_packed(proto_bus *bus, int rank, cons
                                                   size_t size_bytes, base_error *reterr);
 
 /* Takes the next message, and checks it. *envelope is NULL if there is none, and lives until the
- * next call. *rank is the sender (launcher side), also if BASE_ERR_INVALID refuses the message. */
+ * next call. *rank is the sender (launcher side), also if BASE_ERR_INVALID refuses the message.
+ * BASE_ERR_BUSY: a second connection with that rank's key, which proto_bus_answer_second may
+ * answer. */
 BASE_MUST_CHECK base_status proto_bus_recv(proto_bus *bus, int *rank,
                                            struct Ringfence__Control__Envelope **envelope,
                                            base_error *reterr);
+
+/* Sends to the connection that BASE_ERR_BUSY was about. */
+BASE_MUST_CHECK base_status proto_bus_answer_second(proto_bus *bus,
+                                                    struct Ringfence__Control__Envelope *envelope,
+                                                    base_error *reterr);
+
+/* Lets the next connection with the rank's key take the place of the one that has ended. */
+void proto_bus_forget(proto_bus *bus, int rank);
 
 typedef enum proto_bus_event_kind {
     PROTO_BUS_CONNECTED = 1,    /* handshake done (rank side) */

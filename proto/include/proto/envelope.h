@@ -18,12 +18,14 @@ struct Ringfence__Control__Envelope;
 typedef enum proto_side {
     PROTO_SIDE_LAUNCHER = 1,
     PROTO_SIDE_RANK = 2,
+    PROTO_SIDE_HEAD = 3,  /* the launcher of node 0, to those of other hosts */
+    PROTO_SIDE_AGENT = 4, /* the launcher of another host */
 } proto_side;
 
 /* The sender of a message, and the memory to unpack it into. */
 typedef struct proto_envelope_source {
     proto_side from;
-    int world_size; /* of the job */
+    int world_size; /* of the job; between head and agents: how many nodes */
     proto_arena *arena;
 } proto_envelope_source;
 

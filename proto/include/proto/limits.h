@@ -29,6 +29,14 @@ enum {
     PROTO_SEND_MESSAGES_MAX = 8192,
     PROTO_RECV_MESSAGES_MAX = 8192,
 
+    /* between the launchers of several hosts */
+    PROTO_NODES_MAX = 256,
+    PROTO_HOST_MESSAGE_BYTES_MAX = 128 * 1024, /* the largest is an Assign, with JOB.json */
+    PROTO_PRINTED_BYTES_MAX = 32 * 1024,       /* of a rank's output in one message */
+    PROTO_CHUNK_BYTES_MAX = 64 * 1024,         /* of a file in one message */
+    PROTO_FILES_MAX = 1024,                    /* that ranks of one job read */
+    PROTO_SIGNAL_MAX = 64,
+
     PROTO_HANDSHAKE_MS = 10 * 1000, /* from the TCP connection to the end of the CURVE handshake */
     PROTO_LINGER_MS = 200,          /* a closing socket waits so long for its last messages */
     PROTO_BACKLOG = 128,            /* connections waiting in the kernel */

@@ -3,6 +3,7 @@
 #ifndef PROTO_SOCKET_H
 #define PROTO_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,7 @@ typedef struct proto_socket_options {
     const proto_keypair *keys; /* of this side; NULL inside the process */
     const uint8_t *server_key; /* CONNECT, ASK: the other side's public key */
     const char *zap_domain;    /* LISTEN, SERVE: named in each access check; not empty */
+    bool ipv6;                 /* its address is one of IPv6 */
 } proto_socket_options;
 
 /* Makes a socket with all its options; the caller closes it. */

@@ -1,0 +1,120 @@
+/* What the files of an agent share. Private to them. */
+#ifndef LAUNCH_AGENT_IMPL_H
+#define LAUNCH_AGENT_IMPL_H
+
+#include <control.pb-c.h>
+#include <poll.h>
+#include <stdbool.h>
+
+#include "agent/agent.h"
+#include "job/address.h"
+#include "job/affinity.h"
+#include "job/oom.h"
+#include "job/spawn.h"
+#include "proto/bus.h"
+#include "proto/job_key.h"
+
+typedef enum agent_state {
+    AGENT_CALLING,  /* trying to reach the head */
+    AGENT_ENROLLED, /* the head has this host's Enroll */
+    AGENT_PREPARED, /* waiting for the others */
+    AGENT_RUNNING,
+    AGENT_ENDING, /* ends its ranks, because the head is gone or the job is over */
+} agent_state;
+
+typedef struct agent_rank {
+    launch_process process;
+    bool started;
+    bool exited;
+} agent_rank;
+
+/* A rank's output that the head's queue had no room for. */
+typedef struct agent_pending {
+    bool waits;
+    int index;
+    int fd_number;
+    bool last;
+    size_t bytes;
+    uint8_t data[PROTO_PRINTED_BYTES_MAX];
+} agent_pending;
+
+/* The agent's part of the job. */
+typedef struct agent_part {
+    proto_job job;
+    int first_rank;
+    int ranks;
+    int world_size;
+    int64_t host_timeout_ns;
+} agent_part;
+
+typedef struct launch_agent {
+    const launch_options *options;
+    const char *rank_path;
+    agent_state state;
+    int exit_code;
+    int signal_fd;
+    /* the head */
+    proto_job_key key;
+    launch_address address;
+    char head_address[LAUNCH_NUMERIC_BYTES]; /* numeric, of this attempt or connection */
+    int attempt;
+    proto_bus *bus; /* NULL between two attempts */
+    bool connected;
+    bool refused;       /* the head has said so */
+    base_error trouble; /* of the last attempt */
+    int64_t call_ns;    /* when the next attempt is due */
+    int64_t join_deadline_ns;
+    int64_t heard_ns;
+    int64_t beat_due_ns;
+    int64_t seen_ns; /* when the loop last came by */
+    bool silent;     /* the user has been told so */
+    bool sent;
+    /* the ranks */
+    agent_part part;
+    int job_fd;
+    int lifeline_fd;
+    launch_affinity affinity;
+    launch_oom oom;
+    agent_rank *ranks; /* (part.ranks) */
+    agent_pending pending;
+    int64_t kill_ns; /* AGENT_ENDING: when what still runs is killed */
+} launch_agent;
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+/* Sends to the head. False: there is no room now. A head that is gone shows otherwise. */
+bool agent_send(launch_agent *agent, envelope_type *envelope);
+
+/* ---- enroll.c ---- */
+
+/* Makes the next attempt to reach the head, if it is due. Returns when to call again. After the
+ * join timeout the agent ends. */
+int64_t agent_call(launch_agent *agent, int64_t now_ns);
+
+/* An event of the connection. */
+void agent_event(launch_agent *agent, const proto_bus_event *event);
+
+/* ---- local_ranks.c ---- */
+
+/* Starts the ranks of this host. If it fails, some may be running. */
+BASE_MUST_CHECK base_status agent_start_ranks(launch_agent *agent,
+                                              const Ringfence__Control__Begin *begin,
+                                              base_error *reterr);
+
+enum { AGENT_POLLS_PER_RANK = 3 };
+
+void agent_rank_polls(const launch_agent *agent, struct pollfd *polls);
+void agent_rank_events(launch_agent *agent, const struct pollfd *polls);
+
+/* After a SIGCHLD: reports ranks that were stopped or continued. */
+void agent_rank_stops(launch_agent *agent);
+
+/* Signals a rank of this host (-1: all). */
+void agent_rank_signal(launch_agent *agent, int index, int signal_number);
+
+bool agent_ranks_run(const launch_agent *agent);
+
+/* Kills and reaps what runs, and frees. */
+void agent_ranks_close(launch_agent *agent);
+
+#endif

@@ -1,0 +1,124 @@
+/* Reaches the head, and enrols this host with it: resolving, connecting, and trying again until the
+ * join timeout. Called by agent.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent_impl.h"
+#include "base/clock.h"
+#include "base/exitcode.h"
+#include "base/log.h"
+#include "proto/host.h"
+#include "record/run_info.h"
+
+/* Ends this attempt. The next is made soon. */
+static void hang_up(launch_agent *agent)
+{
+    proto_bus_close(agent->bus);
+    agent->bus = NULL;
+    agent->connected = false;
+    agent->call_ns = base_deadline_after_ns(LAUNCH_RETRY_MS * BASE_NS_PER_MS);
+}
+
+/* Connects to the next of the head's addresses, with a new socket. */
+static base_status connect_next(launch_agent *agent, base_error *reterr)
+{
+    launch_addresses found;
+    proto_keypair own;
+    proto_keypair head;
+    char endpoint[PROTO_ENDPOINT_BYTES];
+    base_status status = launch_address_resolve(&agent->address, &found, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    const char *numeric = found.numeric[agent->attempt++ % found.count];
+    (void)snprintf(agent->head_address, sizeof agent->head_address, "%s", numeric);
+    launch_address_endpoint(numeric, agent->address.port, endpoint);
+    proto_job_key_node(&agent->key, (int)agent->options->hosts.node_rank, &own);
+    proto_job_key_node(&agent->key, 0, &head);
+    const proto_bus_agent_options options = {
+        .endpoint = endpoint,
+        .keys = &own,
+        .head_public_key = head.public_key,
+        .nodes = (int)agent->options->hosts.nodes,
+    };
+    status = proto_bus_connect_head(&options, &agent->bus, reterr);
+    proto_wipe(&own, sizeof own);
+    proto_wipe(&head, sizeof head);
+    return status;
+}
+
+int64_t agent_call(launch_agent *agent, int64_t now_ns)
+{
+    if (agent->state != AGENT_CALLING) {
+        return BASE_NO_DEADLINE;
+    }
+    if (now_ns >= agent->join_deadline_ns) {
+        base_log(BASE_LOG_ERROR, "no head at %s within %g s: %s (key of run %s)",
+                 agent->options->hosts.rendezvous,
+                 (double)agent->options->job.parallel.join_timeout_ms / 1000,
+                 agent->trouble.message[0] != '\0' ? agent->trouble.message : "no answer",
+                 agent->key.run_id);
+        agent->state = AGENT_ENDING;
+        agent->exit_code = BASE_EXIT_ERROR;
+        return now_ns;
+    }
+    if (agent->bus == NULL && now_ns >= agent->call_ns) {
+        if (connect_next(agent, &agent->trouble) != BASE_OK) {
+            hang_up(agent);
+        }
+        agent->sent = true; /* events may have come already */
+    }
+    return agent->bus == NULL && agent->call_ns < agent->join_deadline_ns ? agent->call_ns
+                                                                          : agent->join_deadline_ns;
+}
+
+static void send_enroll(launch_agent *agent)
+{
+    const launch_hosts_options *hosts = &agent->options->hosts;
+    proto_host host;
+    char build[PROTO_NAME_BYTES_MAX];
+    Ringfence__Control__Enroll enroll = RINGFENCE__CONTROL__ENROLL__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    proto_host_get(&host);
+    launch_build_name(build, sizeof build);
+    enroll.node = (uint32_t)hosts->node_rank;
+    enroll.nodes = (uint32_t)hosts->nodes;
+    enroll.run_id = agent->key.run_id;
+    enroll.build = build;
+    enroll.ranks = (uint32_t)hosts->ranks_per_node;
+    if (hosts->has_flags) {
+        enroll.flags_blake2b256 =
+            (ProtobufCBinaryData){PROTO_DIGEST_BYTES, (uint8_t *)(uintptr_t)hosts->flags_digest};
+    }
+    enroll.hostname = host.hostname;
+    enroll.boot_id = host.boot_id;
+    enroll.pid_namespace = host.pid_namespace;
+    enroll.net_namespace = host.net_namespace;
+    enroll.cpus = host.cpus;
+    enroll.pid = getpid();
+    enroll.head_address = agent->head_address;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
+    envelope.enroll = &enroll;
+    (void)agent_send(agent, &envelope);
+    agent->state = AGENT_ENROLLED;
+}
+
+void agent_event(launch_agent *agent, const proto_bus_event *event)
+{
+    if (event->kind == PROTO_BUS_CONNECTED) {
+        agent->connected = true;
+        agent->heard_ns = base_now_ns();
+        send_enroll(agent);
+        return;
+    }
+    const char *why = event->kind == PROTO_BUS_UNREACHABLE ? "nobody listens there"
+                      : agent->connected                   ? "it has closed the connection"
+                                         : "it does not know the key of this launcher";
+    (void)base_fail(&agent->trouble, BASE_ERR_PEER, "%s", why);
+    if (!agent->refused) {
+        agent->state = AGENT_CALLING;
+        hang_up(agent);
+    }
+}

@@ -1,0 +1,323 @@
+/* Starts the ranks of an agent's host, passes on what they print, and reports their ends. Called by
+ * agent.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/agent_impl.h"
+#include "base/log.h"
+#include "job/start_local.h"
+
+enum { NO_FD = -1, READS_AT_ONCE = 8, CPU_BITS_BYTES = CPU_SETSIZE / 8 };
+
+/* ---- starting ---- */
+
+static void report_started(launch_agent *agent, int index, const cpu_set_t *cpus)
+{
+    uint8_t bits[CPU_BITS_BYTES] = {0};
+    Ringfence__Control__Started started = RINGFENCE__CONTROL__STARTED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    started.rank = (uint32_t)(agent->part.first_rank + index);
+    started.pid = agent->ranks[index].process.pid;
+    if (cpus != NULL) {
+        for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            bits[cpu / 8] |= (uint8_t)(CPU_ISSET(cpu, cpus) ? 1U << (cpu % 8) : 0);
+        }
+        started.cpus = (ProtobufCBinaryData){sizeof bits, bits};
+    }
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED;
+    envelope.started = &started;
+    (void)agent_send(agent, &envelope);
+}
+
+static base_status start_rank(launch_agent *agent, int index,
+                              const Ringfence__Control__Begin *begin, int lifeline_read_fd,
+                              base_error *reterr)
+{
+    const agent_part *part = &agent->part;
+    const int rank = part->first_rank + index;
+    proto_key_file key;
+    cpu_set_t cpus;
+    if (agent->affinity.bound) {
+        launch_affinity_set(&agent->affinity, index, &cpus);
+    }
+    launch_address_endpoint(agent->head_address, (int)begin->port, key.endpoint);
+    memcpy(key.launcher_public_key, begin->launcher_public_key.data, PROTO_KEY_BYTES);
+    memcpy(key.collectives_key, begin->collectives_key.data, PROTO_KEY_BYTES);
+    proto_rank_key(begin->rank_seed.data, rank, &key.rank);
+    const launch_local_rank options = {
+        .rank_path = agent->rank_path,
+        .program = agent->options->program,
+        .root = agent->options->root,
+        .rank = rank,
+        .world_size = part->world_size,
+        .local_rank = (int)begin->local_first + index,
+        .local_world_size = (int)begin->local_ranks,
+        .threads = (int)part->job.parallel.threads_per_rank,
+        .cpus = agent->affinity.bound ? &cpus : NULL,
+        .job_fd = agent->job_fd,
+        .lifeline_fd = lifeline_read_fd,
+        .lease_fd = NO_FD,
+        .key = &key,
+    };
+    const base_status status = launch_start_local(&options, &agent->ranks[index].process, reterr);
+    proto_wipe(&key, sizeof key);
+    if (status == BASE_OK) {
+        agent->ranks[index].started = true;
+        report_started(agent, index, agent->affinity.bound ? &cpus : NULL);
+    }
+    return status;
+}
+
+static base_status bind_ranks(launch_agent *agent, base_error *reterr)
+{
+    const launch_options *options = agent->options;
+    if (!options->bind) {
+        return BASE_OK;
+    }
+    const base_status status =
+        launch_affinity_init(&agent->affinity, agent->part.ranks,
+                             (int)agent->part.job.parallel.threads_per_rank, true, reterr);
+    if (status == BASE_OK && !agent->affinity.bound && !options->quiet) {
+        base_log(BASE_LOG_WARNING, "ranks are not bound to CPUs of their own: %s",
+                 agent->affinity.why_not);
+    }
+    return status;
+}
+
+base_status agent_start_ranks(launch_agent *agent, const Ringfence__Control__Begin *begin,
+                              base_error *reterr)
+{
+    int lifeline[2] = {NO_FD, NO_FD};
+    launch_oom_open(&agent->oom);
+    agent->ranks = calloc((size_t)agent->part.ranks, sizeof agent->ranks[0]);
+    if (agent->ranks == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", agent->part.ranks);
+    }
+    for (int i = 0; i < agent->part.ranks; i++) {
+        agent->ranks[i].process =
+            (launch_process){.pidfd = NO_FD, .out_fd = NO_FD, .err_fd = NO_FD};
+    }
+    base_status status = bind_ranks(agent, reterr);
+    if (status == BASE_OK && pipe2(lifeline, O_CLOEXEC) != 0) {
+        status = base_fail_errno(reterr, errno, "cannot make the lifeline");
+    }
+    agent->lifeline_fd = lifeline[1];
+    for (int i = 0; i < agent->part.ranks && status == BASE_OK; i++) {
+        status = start_rank(agent, i, begin, lifeline[0], reterr);
+    }
+    if (lifeline[0] >= 0) {
+        (void)close(lifeline[0]);
+    }
+    return status;
+}
+
+/* ---- output ---- */
+
+static bool send_printed(launch_agent *agent, const agent_pending *printed)
+{
+    Ringfence__Control__Printed message = RINGFENCE__CONTROL__PRINTED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    message.rank = (uint32_t)(agent->part.first_rank + printed->index);
+    message.is_stderr = printed->fd_number == STDERR_FILENO;
+    message.data = (ProtobufCBinaryData){printed->bytes, (uint8_t *)(uintptr_t)printed->data};
+    message.last = printed->last;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED;
+    envelope.printed = &message;
+    return agent_send(agent, &envelope);
+}
+
+/* Sends what waits. False: there is still no room. */
+static bool flush_pending(launch_agent *agent)
+{
+    if (agent->pending.waits && send_printed(agent, &agent->pending)) {
+        agent->pending.waits = false;
+    }
+    return !agent->pending.waits;
+}
+
+/* Passes on what a rank's pipe holds, and closes the pipe at its end. `last`: no more output is
+ * waited for. False: the head's queue is full. */
+static bool pass_output(launch_agent *agent, int index, int fd_number, bool last)
+{
+    agent_rank *rank = &agent->ranks[index];
+    int *fd = fd_number == STDOUT_FILENO ? &rank->process.out_fd : &rank->process.err_fd;
+    agent_pending *printed = &agent->pending;
+    bool ended = false;
+    bool empty = false;
+    for (int i = 0; *fd >= 0 && !ended && !empty && (last || i < READS_AT_ONCE); i++) {
+        if (!flush_pending(agent)) {
+            return false;
+        }
+        const ssize_t got = read(*fd, printed->data, sizeof printed->data);
+        ended = got == 0;
+        empty = got < 0 && errno != EINTR; /* EAGAIN: a child of the rank's may hold the pipe */
+        if (got > 0) {
+            printed->index = index;
+            printed->fd_number = fd_number;
+            printed->last = false;
+            printed->bytes = (size_t)got;
+            printed->waits = true;
+        }
+    }
+    if (!flush_pending(agent)) {
+        return false;
+    }
+    if (*fd >= 0 && (ended || last)) {
+        (void)close(*fd);
+        *fd = NO_FD;
+        printed->index = index;
+        printed->fd_number = fd_number;
+        printed->last = true;
+        printed->bytes = 0;
+        printed->waits = true;
+    }
+    return flush_pending(agent);
+}
+
+/* ---- ends ---- */
+
+static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
+{
+    char reason[PROTO_NAME_BYTES_MAX] = "";
+    Ringfence__Control__Exited exited = RINGFENCE__CONTROL__EXITED__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    exited.rank = (uint32_t)(agent->part.first_rank + index);
+    exited.by_signal = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
+    exited.status = (uint32_t)info->si_status;
+    if (exited.by_signal) {
+        (void)snprintf(
+            reason, sizeof reason, "%s",
+            launch_oom_reason(&agent->oom, info->si_status, agent->ranks[index].process.pid));
+    }
+    exited.reason = reason;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED;
+    envelope.exited = &exited;
+    return agent_send(agent, &envelope);
+}
+
+static void reap(agent_rank *rank)
+{
+    siginfo_t info;
+    /* as long as the zombie keeps the number, this reaches whatever the rank has started */
+    (void)kill(-rank->process.pid, SIGKILL);
+    (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
+    (void)close(rank->process.pidfd);
+    rank->process.pidfd = NO_FD;
+    rank->exited = true;
+}
+
+/* Handles the end of a rank's process. If the head's queue is full, it is called again. */
+static void handle_exit(launch_agent *agent, int index)
+{
+    agent_rank *rank = &agent->ranks[index];
+    siginfo_t info = {0};
+    if (!rank->started || rank->exited ||
+        waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0) {
+        return;
+    }
+    if (pass_output(agent, index, STDOUT_FILENO, true) &&
+        pass_output(agent, index, STDERR_FILENO, true) && report_exited(agent, index, &info)) {
+        reap(rank);
+    }
+}
+
+void agent_rank_stops(launch_agent *agent)
+{
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        const agent_rank *rank = &agent->ranks[i];
+        siginfo_t info = {0};
+        if (!rank->started || rank->exited ||
+            waitid(P_PID, (id_t)rank->process.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
+            info.si_pid == 0) {
+            continue;
+        }
+        Ringfence__Control__Halted halted = RINGFENCE__CONTROL__HALTED__INIT;
+        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+        halted.rank = (uint32_t)(agent->part.first_rank + i);
+        halted.signal = info.si_code == CLD_STOPPED ? (uint32_t)info.si_status : 0;
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HALTED;
+        envelope.halted = &halted;
+        (void)agent_send(agent, &envelope);
+    }
+}
+
+/* ---- the loop's part ---- */
+
+void agent_rank_polls(const launch_agent *agent, struct pollfd *polls)
+{
+    const bool full = agent->pending.waits;
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        const launch_process *process = &agent->ranks[i].process;
+        struct pollfd *rank = &polls[(size_t)i * AGENT_POLLS_PER_RANK];
+        rank[0] = (struct pollfd){.fd = full ? NO_FD : process->pidfd, .events = POLLIN};
+        rank[1] = (struct pollfd){.fd = full ? NO_FD : process->out_fd, .events = POLLIN};
+        rank[2] = (struct pollfd){.fd = full ? NO_FD : process->err_fd, .events = POLLIN};
+    }
+}
+
+void agent_rank_events(launch_agent *agent, const struct pollfd *polls)
+{
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        const struct pollfd *rank = &polls[(size_t)i * AGENT_POLLS_PER_RANK];
+        if (rank[1].revents != 0) {
+            (void)pass_output(agent, i, STDOUT_FILENO, false);
+        }
+        if (rank[2].revents != 0) {
+            (void)pass_output(agent, i, STDERR_FILENO, false);
+        }
+        if (rank[0].revents != 0) {
+            handle_exit(agent, i);
+        }
+    }
+    (void)flush_pending(agent);
+}
+
+void agent_rank_signal(launch_agent *agent, int index, int signal_number)
+{
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        const agent_rank *rank = &agent->ranks[i];
+        if ((index < 0 || index == i) && rank->started && !rank->exited) {
+            launch_process_signal(&rank->process, signal_number);
+        }
+    }
+}
+
+bool agent_ranks_run(const launch_agent *agent)
+{
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        if (agent->ranks[i].started && !agent->ranks[i].exited) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void agent_ranks_close(launch_agent *agent)
+{
+    agent_rank_signal(agent, -1, SIGKILL);
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        agent_rank *rank = &agent->ranks[i];
+        const int pipes[] = {rank->process.out_fd, rank->process.err_fd};
+        if (rank->started && !rank->exited) {
+            reap(rank);
+        }
+        for (size_t fd = 0; fd < sizeof pipes / sizeof pipes[0]; fd++) {
+            if (pipes[fd] >= 0) {
+                (void)close(pipes[fd]);
+            }
+        }
+    }
+    free(agent->ranks);
+    launch_affinity_fini(&agent->affinity);
+    launch_oom_close(&agent->oom);
+    if (agent->lifeline_fd >= 0) {
+        (void)close(agent->lifeline_fd);
+    }
+}

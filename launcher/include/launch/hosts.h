@@ -1,0 +1,39 @@
+/* A job on several hosts: each has a launcher. That of node 0 is the head: it reads the job's flags,
+ * lets all find each other, and writes the record. The others are agents: they start the ranks of
+ * their own hosts, and watch them for the head. */
+#ifndef LAUNCH_HOSTS_H
+#define LAUNCH_HOSTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "proto/digest.h"
+#include "proto/limits.h"
+
+enum {
+    LAUNCH_RENDEZVOUS_BYTES = 300,
+    LAUNCH_BEAT_MS = 1000,        /* between two beats of head and agents */
+    LAUNCH_SILENCE_MS = 5 * 1000, /* a host that says nothing so long is shown */
+    LAUNCH_HOST_TIMEOUT_MS = 15 * 1000,
+    LAUNCH_HOST_TIMEOUT_MIN_MS = 3 * 1000,
+    LAUNCH_HOST_TIMEOUT_MAX_MS = 3600 * 1000,
+    LAUNCH_SLEPT_MS = 2 * 1000, /* a launcher whose own loop stood still so long judges nobody */
+    LAUNCH_HOSTS_CAUSE_WAIT_MS = 1000, /* a failure's cause on another host shows so late */
+    LAUNCH_RETRY_MS = 200,             /* between two attempts to reach the head */
+    LAUNCH_FAREWELL_MS = 2 * 1000,     /* the head waits so long for agents to leave */
+};
+
+typedef struct launch_hosts_options {
+    int64_t nodes; /* 1: this host alone, and nothing below is given */
+    int64_t node_rank;
+    int64_t ranks_per_node;                   /* 0: not given */
+    char rendezvous[LAUNCH_RENDEZVOUS_BYTES]; /* "tcp://host:port", as given; empty: not given */
+    char job_key[BASE_PATH_BYTES];            /* the file; empty: not given */
+    int64_t host_timeout_ms;
+    bool has_flags; /* the command line has flags of the job, or a program */
+    uint8_t flags_digest[PROTO_DIGEST_BYTES]; /* of them */
+} launch_hosts_options;
+
+#endif

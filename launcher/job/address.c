@@ -1,0 +1,93 @@
+/* Parses and resolves the rendezvous of a job on several hosts. Called by cli/ for its check, by
+ * the head, and by agents. */
+#include "job/address.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { PORT_MAX = 65535 };
+
+base_status launch_address_parse(const char *text, launch_address *address, base_error *reterr)
+{
+    const char *at = strncmp(text, "tcp://", 6) == 0 ? text + 6 : text;
+    const char *colon = strrchr(at, ':');
+    const char *end = colon;
+    char *after = NULL;
+    const bool brackets = at[0] == '[';
+    if (brackets) {
+        at++;
+        end = colon != NULL && colon > at && colon[-1] == ']' ? colon - 1 : NULL;
+    }
+    const bool whole = colon != NULL && end != NULL && end > at &&
+                       (brackets || memchr(at, ':', (size_t)(end - at)) == NULL) &&
+                       (size_t)(end - at) < sizeof address->host;
+    const long port =
+        whole && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &after, 10) : 0;
+    if (port < 1 || port > PORT_MAX || *after != '\0') {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--rendezvous '%s': must be tcp://HOST:PORT, as in tcp://node0:29400 or "
+                         "tcp://[fd00::1]:29400",
+                         text);
+    }
+    memcpy(address->host, at, (size_t)(end - at));
+    address->host[end - at] = '\0';
+    address->port = (int)port;
+    return BASE_OK;
+}
+
+static bool has(const launch_addresses *addresses, const char *numeric)
+{
+    for (int i = 0; i < addresses->count; i++) {
+        if (strcmp(addresses->numeric[i], numeric) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+base_status launch_address_resolve(const launch_address *address, launch_addresses *addresses,
+                                   base_error *reterr)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    addresses->count = 0;
+    const int failed = getaddrinfo(address->host, NULL, &hints, &found);
+    if (failed != 0) {
+        return base_fail(reterr, BASE_ERR_NOTFOUND, "cannot resolve %s: %s", address->host,
+                         gai_strerror(failed));
+    }
+    for (const struct addrinfo *one = found; one != NULL && addresses->count < LAUNCH_ADDRESSES_MAX;
+         one = one->ai_next) {
+        char numeric[LAUNCH_NUMERIC_BYTES];
+        if (getnameinfo(one->ai_addr, one->ai_addrlen, numeric, sizeof numeric, NULL, 0,
+                        NI_NUMERICHOST) == 0 &&
+            !has(addresses, numeric)) {
+            memcpy(addresses->numeric[addresses->count++], numeric, sizeof numeric);
+        }
+    }
+    freeaddrinfo(found);
+    return addresses->count > 0
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no address", address->host);
+}
+
+bool launch_address_is_loopback(const char *numeric)
+{
+    return strncmp(numeric, "127.", 4) == 0 || strcmp(numeric, "::1") == 0;
+}
+
+void launch_address_endpoint(const char *numeric, int port, char endpoint[PROTO_ENDPOINT_BYTES])
+{
+    const bool brackets = strchr(numeric, ':') != NULL;
+    (void)snprintf(endpoint, PROTO_ENDPOINT_BYTES, "tcp://%s%s%s:%d", brackets ? "[" : "", numeric,
+                   brackets ? "]" : "", port);
+}
+
+int launch_address_port(const char *endpoint)
+{
+    const char *colon = strrchr(endpoint, ':');
+    return colon != NULL ? (int)strtol(colon + 1, NULL, 10) : 0;
+}

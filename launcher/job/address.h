@@ -1,0 +1,41 @@
+/* Where the head listens: parsing "tcp://host:port", and numeric addresses of a host. */
+#ifndef LAUNCH_ADDRESS_H
+#define LAUNCH_ADDRESS_H
+
+#include <stdbool.h>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "proto/limits.h"
+
+enum { LAUNCH_ADDRESSES_MAX = 8, LAUNCH_NUMERIC_BYTES = 64 };
+
+typedef struct launch_address {
+    char host[BASE_HOSTNAME_BYTES]; /* a name or a numeric address, without brackets */
+    int port;
+} launch_address;
+
+typedef struct launch_addresses {
+    char numeric[LAUNCH_ADDRESSES_MAX][LAUNCH_NUMERIC_BYTES];
+    int count;
+} launch_addresses;
+
+/* "tcp://host:port", "host:port", "tcp://[fd00::1]:port". BASE_ERR_INVALID. */
+BASE_MUST_CHECK base_status launch_address_parse(const char *text, launch_address *address,
+                                                 base_error *reterr);
+
+/* The host's numeric addresses, IPv4 and IPv6. Blocks as long as the system's resolver does.
+ * BASE_ERR_NOTFOUND: there are none. */
+BASE_MUST_CHECK base_status launch_address_resolve(const launch_address *address,
+                                                   launch_addresses *addresses, base_error *reterr);
+
+/* 127.0.0.0/8 and ::1. */
+bool launch_address_is_loopback(const char *numeric);
+
+/* "tcp://10.0.0.1:29400", with brackets where IPv6 needs them. */
+void launch_address_endpoint(const char *numeric, int port, char endpoint[PROTO_ENDPOINT_BYTES]);
+
+/* The port at the end of an endpoint. */
+int launch_address_port(const char *endpoint);
+
+#endif

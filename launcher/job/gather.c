@@ -1,0 +1,242 @@
+/* Lets the launchers of all hosts enrol with the head, and hands each its part of the job. Called by
+ * job_run.c before any rank is started, and by head.c for each message of that time. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "job/head_impl.h"
+#include "record/run_info.h"
+
+enum { POLL_MS_MAX = 1000 };
+
+static void fill_refusal(envelope_type *envelope, Ringfence__Control__Refuse *refuse, char *reason)
+{
+    refuse->reason = reason;
+    envelope->body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE;
+    envelope->refuse = refuse;
+}
+
+static void refuse_node(launch_session *session, int node, const char *hostname,
+                        const base_error *why)
+{
+    launch_head *head = session->head;
+    char reason[BASE_ERROR_MESSAGE_BYTES];
+    Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    (void)snprintf(reason, sizeof reason, "%s", why->message);
+    fill_refusal(&envelope, &refuse, reason);
+    head_send(head, node, &envelope);
+    session->sent = true;
+    launch_screen_say(&session->screen, "warning: refused host %s (node %d): %s", hostname, node,
+                      why->message);
+}
+
+void head_refuse_second(launch_session *session, int node)
+{
+    launch_head *head = session->head;
+    const launch_node *first = &head->nodes[node];
+    char reason[BASE_ERROR_MESSAGE_BYTES];
+    base_error ignored;
+    Ringfence__Control__Refuse refuse = RINGFENCE__CONTROL__REFUSE__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    (void)snprintf(reason, sizeof reason,
+                   first->state == LAUNCH_NODE_LOST
+                       ? "node %d (host %s) was given up: the job goes on without it, or has ended"
+                       : "node %d is in the job already: host %s",
+                   node, first->hostname);
+    fill_refusal(&envelope, &refuse, reason);
+    (void)!proto_bus_answer_second(head->bus, &envelope, &ignored);
+    session->sent = true;
+}
+
+/* Whether the launcher belongs to this job. */
+static base_status check_enrolment(const launch_session *session, int node,
+                                   const Ringfence__Control__Enroll *enroll, base_error *reterr)
+{
+    const launch_head *head = session->head;
+    const launch_hosts_options *options = head->options;
+    const int ranks = head->nodes[node].ranks;
+    char build[PROTO_NAME_BYTES_MAX];
+    launch_build_name(build, sizeof build);
+    if (strcmp(enroll->run_id, head->key.run_id) != 0 || enroll->node != (uint32_t)node) {
+        return base_fail(reterr, BASE_ERR_AUTH, "it presents itself as node %u of run %s",
+                         enroll->node, enroll->run_id);
+    }
+    if (strcmp(enroll->build, build) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "it is of build %s, the head of %s",
+                         enroll->build, build);
+    }
+    if (enroll->nodes != (uint32_t)head->node_count) {
+        return base_fail(reterr, BASE_ERR_INVALID, "it has --nodes %u, the head %d", enroll->nodes,
+                         head->node_count);
+    }
+    if (enroll->ranks != 0 && enroll->ranks != (uint32_t)ranks) {
+        return base_fail(reterr, BASE_ERR_INVALID, "it has --ranks-per-node %u, the head %d",
+                         enroll->ranks, ranks);
+    }
+    if (enroll->flags_blake2b256.len != 0 &&
+        memcmp(enroll->flags_blake2b256.data, options->flags_digest, PROTO_DIGEST_BYTES) != 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "its flags of the job are not the head's: give it the same, or none");
+    }
+    if (session->options->program != NULL && enroll->flags_blake2b256.len == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "it was given no program: -- PROGRAM must stand on each host");
+    }
+    return BASE_OK;
+}
+
+static base_status send_assign(launch_session *session, int node, base_error *reterr)
+{
+    const launch_node *to = &session->head->nodes[node];
+    char *text = NULL;
+    size_t text_bytes = 0;
+    Ringfence__Control__Assign assign = RINGFENCE__CONTROL__ASSIGN__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    base_status status = proto_job_write(session->job, session->root, &text, &text_bytes, reterr);
+    if (status == BASE_OK) {
+        assign.first_rank = (uint32_t)to->first_rank;
+        assign.ranks = (uint32_t)to->ranks;
+        assign.world_size = (uint32_t)session->world_size;
+        assign.job = (ProtobufCBinaryData){text_bytes, (uint8_t *)text};
+        assign.host_timeout_ms = session->head->options->host_timeout_ms;
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN;
+        envelope.assign = &assign;
+        status = proto_bus_send(session->head->bus, node, &envelope, reterr);
+        session->sent = true;
+    }
+    free(text);
+    return status;
+}
+
+void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll)
+{
+    launch_head *head = session->head;
+    launch_node *from = &head->nodes[node];
+    base_error error;
+    base_status status = check_enrolment(session, node, enroll, &error);
+    if (status == BASE_OK) {
+        status = send_assign(session, node, &error);
+    }
+    if (status != BASE_OK) {
+        refuse_node(session, node, enroll->hostname, &error);
+        return;
+    }
+    (void)snprintf(from->hostname, sizeof from->hostname, "%s", enroll->hostname);
+    (void)snprintf(from->boot_id, sizeof from->boot_id, "%s", enroll->boot_id);
+    (void)snprintf(from->head_address, sizeof from->head_address, "%s", enroll->head_address);
+    from->pid_namespace = enroll->pid_namespace;
+    from->net_namespace = enroll->net_namespace;
+    from->pid = enroll->pid;
+    from->state = LAUNCH_NODE_ENROLLED;
+    from->silent = false;
+    from->heard_ns = base_now_ns();
+    if (!session->options->quiet) {
+        launch_screen_say(&session->screen,
+                          NODE_FORMAT " has joined: pid %" PRId64 ", %u CPUs, ranks %d to %d",
+                          NODE_ARGS(head, node), from->pid, enroll->cpus, from->first_rank,
+                          from->first_rank + from->ranks - 1);
+    }
+}
+
+void head_leave(launch_session *session, int node)
+{
+    launch_head *head = session->head;
+    if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
+        launch_screen_say(&session->screen, NODE_FORMAT " has left before the job began",
+                          NODE_ARGS(head, node));
+    }
+    head->nodes[node].state = LAUNCH_NODE_ABSENT;
+    proto_bus_forget(head->bus, node);
+}
+
+/* "node 1, node 3": those that are not prepared. Returns how many. */
+static int list_missing(const launch_head *head, char *text, size_t size_bytes)
+{
+    int count = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int node = 1; node < head->node_count; node++) {
+        if (head->nodes[node].state == LAUNCH_NODE_PREPARED) {
+            continue;
+        }
+        if (used + 16 < size_bytes) {
+            used += (size_t)snprintf(text + used, size_bytes - used, "%snode %d",
+                                     count == 0 ? "" : ", ", node);
+        }
+        count++;
+    }
+    return count;
+}
+
+static void blame_missing(launch_session *session)
+{
+    char missing[512];
+    const int count = list_missing(session->head, missing, sizeof missing);
+    launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                 "%d of %d hosts have not joined within %g s: %s (launcher --node-rank K with the "
+                 "key of run %s)",
+                 count, session->head->node_count,
+                 (double)session->job->parallel.join_timeout_ms / 1000, missing,
+                 session->head->key.run_id);
+}
+
+static void take_signals(launch_session *session)
+{
+    struct signalfd_siginfo info;
+    while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+            session->stop_signal = (int)info.ssi_signo;
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK,
+                         BASE_EXIT_SIGNAL_BASE + (int)info.ssi_signo,
+                         "ended before all hosts had joined");
+        }
+    }
+}
+
+base_status launch_head_gather(launch_session *session, base_error *reterr)
+{
+    launch_head *head = session->head;
+    char missing[64];
+    const int64_t deadline_ns =
+        base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS);
+    head->gathering = true;
+    if (!session->options->quiet) {
+        launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s",
+                          head->key.run_id, proto_bus_endpoint(head->bus), head->node_count - 1,
+                          head->node_count == 2 ? "host" : "hosts");
+    }
+    while (session->cause.blame == 0) {
+        struct pollfd polls[PROTO_BUS_FDS + 1];
+        launch_head_drain(session);
+        if (list_missing(head, missing, sizeof missing) == 0 || session->cause.blame != 0) {
+            break;
+        }
+        session->sent = false;
+        const int64_t now_ns = base_now_ns();
+        const int64_t due_ns = launch_head_due(session, now_ns);
+        if (now_ns >= deadline_ns) {
+            blame_missing(session);
+        }
+        if (session->sent) {
+            continue;
+        }
+        launch_head_polls(session, polls);
+        polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
+        if (poll(polls, PROTO_BUS_FDS + 1,
+                 base_deadline_poll_ms(due_ns < deadline_ns ? due_ns : deadline_ns, POLL_MS_MAX)) <
+            0) {
+            continue;
+        }
+        take_signals(session);
+    }
+    head->gathering = false;
+    (void)reterr;
+    return BASE_OK;
+}

@@ -1,0 +1,467 @@
+/* The head's link to the launchers of other hosts: listening, sending, beats, and who is lost.
+ * Called by job_run.c for its loop, by start.c and ending.c. */
+#include "job/head.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "job/head_impl.h"
+#include "proto/host.h"
+
+/* ---- opening ---- */
+
+static base_status listen_at(launch_head *head, const char *numeric, int port, base_error *reterr)
+{
+    proto_keypair own;
+    uint8_t(*public_keys)[PROTO_KEY_BYTES] =
+        calloc((size_t)head->node_count, sizeof public_keys[0]);
+    if (public_keys == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for keys");
+    }
+    proto_random_key(public_keys[0]); /* nobody connects as the head */
+    for (int node = 1; node < head->node_count; node++) {
+        proto_keypair pair;
+        proto_job_key_node(&head->key, node, &pair);
+        memcpy(public_keys[node], pair.public_key, PROTO_KEY_BYTES);
+        proto_wipe(&pair, sizeof pair);
+    }
+    proto_job_key_node(&head->key, 0, &own);
+    const proto_bus_listen_options options = {
+        .address = numeric,
+        .port = port,
+        .keys = &own,
+        .world_size = head->node_count,
+        .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])public_keys,
+        .agents = true,
+    };
+    const base_status status = proto_bus_listen(&options, &head->bus, reterr);
+    if (status == BASE_OK) {
+        (void)snprintf(head->address, sizeof head->address, "%s", numeric);
+    }
+    proto_wipe(&own, sizeof own);
+    free(public_keys);
+    return status;
+}
+
+/* Listens on the rendezvous' address. If that is a name which means only loopback here (as hosts
+ * often have their own name), listens on all addresses. */
+static base_status listen_somewhere(launch_head *head, base_error *reterr)
+{
+    launch_address address;
+    launch_addresses found;
+    base_status status = launch_address_parse(head->options->rendezvous, &address, reterr);
+    if (status == BASE_OK) {
+        status = launch_address_resolve(&address, &found, reterr);
+    }
+    if (status != BASE_OK) {
+        return status;
+    }
+    bool tried = false;
+    for (int i = 0; i < found.count; i++) {
+        const bool literal = strcmp(found.numeric[i], address.host) == 0;
+        if (!literal && launch_address_is_loopback(found.numeric[i])) {
+            continue;
+        }
+        tried = true;
+        status = listen_at(head, found.numeric[i], address.port, reterr);
+        if (status == BASE_OK) {
+            return status;
+        }
+    }
+    if (tried) {
+        return base_error_prepend(
+            reterr, status, "%s must be this host's address, for --node-rank 0", address.host);
+    }
+    status = listen_at(head, "*", address.port, reterr);
+    return status == BASE_OK ? status : listen_at(head, "0.0.0.0", address.port, reterr);
+}
+
+static void describe_nodes(launch_session *session, launch_head *head)
+{
+    proto_host host;
+    launch_node *own = &head->nodes[0];
+    const int ranks = session->world_size / head->node_count;
+    proto_host_get(&host);
+    (void)snprintf(own->hostname, sizeof own->hostname, "%s", host.hostname);
+    (void)snprintf(own->boot_id, sizeof own->boot_id, "%s", host.boot_id);
+    own->pid_namespace = host.pid_namespace;
+    own->net_namespace = host.net_namespace;
+    own->state = LAUNCH_NODE_BEGUN;
+    for (int node = 0; node < head->node_count; node++) {
+        head->nodes[node].first_rank = node * ranks;
+        head->nodes[node].ranks = ranks;
+        proto_random_key(head->nodes[node].seed);
+    }
+    for (int rank = 0; rank < session->world_size; rank++) {
+        session->ranks[rank].node = rank / ranks;
+    }
+}
+
+base_status launch_head_open(launch_session *session, base_error *reterr)
+{
+    const launch_hosts_options *options = session->options->hosts;
+    launch_head *head = calloc(1, sizeof *head);
+    if (head == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the other hosts");
+    }
+    session->head = head;
+    head->options = options;
+    head->node_count = (int)options->nodes;
+    head->seen_ns = base_now_ns();
+    head->nodes = calloc((size_t)head->node_count, sizeof head->nodes[0]);
+    base_status status = head->nodes != NULL
+                             ? proto_job_key_read(options->job_key, &head->key, reterr)
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the other hosts");
+    if (status != BASE_OK) {
+        return base_error_prepend(reterr, status, "--job-key");
+    }
+    describe_nodes(session, head);
+    status = listen_somewhere(head, reterr);
+    return status == BASE_OK ? status : base_error_prepend(reterr, status, "--rendezvous");
+}
+
+/* ---- the ranks' ends ---- */
+
+const uint8_t *launch_head_seed(const launch_head *head, int node)
+{
+    return head->nodes[node].seed;
+}
+
+const char *launch_head_address(const launch_head *head)
+{
+    return head->address;
+}
+
+void launch_head_own_endpoint(const launch_head *head, const char *bound,
+                              char endpoint[PROTO_ENDPOINT_BYTES])
+{
+    const char *numeric = strcmp(head->address, "*") == 0 || strcmp(head->address, "0.0.0.0") == 0
+                              ? "127.0.0.1"
+                              : head->address;
+    for (int node = 1; node < head->node_count && launch_address_is_loopback(numeric); node++) {
+        numeric = head->nodes[node].head_address;
+    }
+    launch_address_endpoint(numeric, launch_address_port(bound), endpoint);
+}
+
+static bool on_one_host(const launch_node *a, const launch_node *b)
+{
+    return strcmp(a->boot_id, b->boot_id) == 0 && a->pid_namespace == b->pid_namespace &&
+           a->net_namespace == b->net_namespace;
+}
+
+/* Ranks of nodes before `end` on the host of `node`. */
+static int ranks_before(const launch_head *head, int node, int end)
+{
+    int ranks = 0;
+    for (int other = 0; other < end; other++) {
+        ranks +=
+            on_one_host(&head->nodes[other], &head->nodes[node]) ? head->nodes[other].ranks : 0;
+    }
+    return ranks;
+}
+
+int launch_head_local_ranks(const launch_head *head, int node)
+{
+    return ranks_before(head, node, head->node_count);
+}
+
+base_status launch_head_begin(launch_session *session,
+                              const uint8_t launcher_public_key[PROTO_KEY_BYTES],
+                              const uint8_t collectives_key[PROTO_KEY_BYTES], base_error *reterr)
+{
+    launch_head *head = session->head;
+    for (int node = 1; node < head->node_count; node++) {
+        launch_node *to = &head->nodes[node];
+        Ringfence__Control__Begin begin = RINGFENCE__CONTROL__BEGIN__INIT;
+        envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+        begin.port = (uint32_t)launch_address_port(proto_bus_endpoint(session->bus));
+        begin.launcher_public_key =
+            (ProtobufCBinaryData){PROTO_KEY_BYTES, (uint8_t *)(uintptr_t)launcher_public_key};
+        begin.rank_seed = (ProtobufCBinaryData){PROTO_KEY_BYTES, to->seed};
+        begin.collectives_key =
+            (ProtobufCBinaryData){PROTO_KEY_BYTES, (uint8_t *)(uintptr_t)collectives_key};
+        begin.local_first = (uint32_t)ranks_before(head, node, node);
+        begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN;
+        envelope.begin = &begin;
+        const base_status status = proto_bus_send(head->bus, node, &envelope, reterr);
+        if (status != BASE_OK) {
+            return base_error_prepend(reterr, status, NODE_FORMAT, NODE_ARGS(head, node));
+        }
+        to->state = LAUNCH_NODE_BEGUN;
+        for (int rank = to->first_rank; rank < to->first_rank + to->ranks; rank++) {
+            session->ranks[rank].started = true;
+            session->started_count++;
+        }
+    }
+    session->sent = true;
+    return BASE_OK;
+}
+
+/* ---- messages ---- */
+
+void head_send(launch_head *head, int node, envelope_type *envelope)
+{
+    base_error ignored;
+    (void)!proto_bus_send(head->bus, node, envelope, &ignored);
+}
+
+void launch_head_signal(launch_head *head, int node, int rank, int signal_number)
+{
+    Ringfence__Control__Signal message = RINGFENCE__CONTROL__SIGNAL__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    message.rank = (uint32_t)rank;
+    message.signal = (uint32_t)signal_number;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL;
+    envelope.signal = &message;
+    head_send(head, node, &envelope);
+}
+
+void head_lose(launch_session *session, int node, const char *what)
+{
+    launch_head *head = session->head;
+    launch_node *lost = &head->nodes[node];
+    if (lost->state == LAUNCH_NODE_LOST || lost->state == LAUNCH_NODE_LEFT) {
+        return;
+    }
+    const bool begun = lost->state == LAUNCH_NODE_BEGUN;
+    lost->state = LAUNCH_NODE_LOST;
+    launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
+                 NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what);
+    for (int i = lost->first_rank; begun && i < lost->first_rank + lost->ranks; i++) {
+        launch_rank *rank = &session->ranks[i];
+        if (!rank->exited) {
+            launch_watch_printed(session, i, 1, NULL, 0, true);
+            launch_watch_printed(session, i, 2, NULL, 0, true);
+            rank->exited = true;
+            session->exited_count++;
+        }
+    }
+}
+
+static void heard(launch_session *session, int node)
+{
+    launch_node *from = &session->head->nodes[node];
+    const int64_t now_ns = base_now_ns();
+    if (from->silent) {
+        launch_screen_say(&session->screen, NODE_FORMAT " is heard again, after %.0f s",
+                          NODE_ARGS(session->head, node),
+                          (double)(now_ns - from->heard_ns) / BASE_NS_PER_S);
+        from->silent = false;
+    }
+    from->heard_ns = now_ns;
+}
+
+/* Handles the messages that have come. */
+static void drain_messages(launch_session *session)
+{
+    launch_head *head = session->head;
+    for (;;) {
+        envelope_type *envelope = NULL;
+        base_error error;
+        int node = PROTO_NO_RANK;
+        const base_status status = proto_bus_recv(head->bus, &node, &envelope, &error);
+        if (status == BASE_ERR_BUSY) {
+            head_refuse_second(session, node);
+        } else if (status != BASE_OK && node != PROTO_NO_RANK) {
+            if (head->nodes[node].state == LAUNCH_NODE_ABSENT) {
+                proto_bus_forget(head->bus, node); /* its next connection may do better */
+            } else {
+                head_lose(session, node, error.message);
+            }
+        } else if (status != BASE_OK) {
+            launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, BASE_EXIT_ERROR, "%s",
+                         error.message);
+            return;
+        } else if (envelope == NULL) {
+            return;
+        } else if (head->nodes[node].state != LAUNCH_NODE_LOST) {
+            heard(session, node);
+            head_handle(session, node, envelope);
+        }
+    }
+}
+
+static void handle_event(launch_session *session, const proto_bus_event *event)
+{
+    launch_head *head = session->head;
+    if (event->kind == PROTO_BUS_REFUSED && !head->refused_warned) {
+        head->refused_warned = true;
+        launch_screen_say(&session->screen,
+                          "warning: refused a launcher that does not have this job's key (run %s)",
+                          head->key.run_id);
+    }
+    if (event->kind != PROTO_BUS_DISCONNECTED || event->rank == PROTO_NO_RANK) {
+        return;
+    }
+    if (head->gathering) {
+        head_leave(session, event->rank);
+    } else {
+        head_lose(session, event->rank, "its launcher's connection has ended");
+    }
+}
+
+void launch_head_drain(launch_session *session)
+{
+    proto_bus_event event;
+    if (session->head == NULL) {
+        return;
+    }
+    drain_messages(session);
+    while (proto_bus_next_event(session->head->bus, &event)) {
+        drain_messages(session); /* what came before a connection ended */
+        handle_event(session, &event);
+    }
+}
+
+static void send_beat(launch_head *head, int node)
+{
+    Ringfence__Control__Beat beat = RINGFENCE__CONTROL__BEAT__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT;
+    envelope.beat = &beat;
+    head_send(head, node, &envelope);
+}
+
+/* Shows a silent host, and gives it up in the end. */
+static void judge(launch_session *session, int node, int64_t now_ns)
+{
+    launch_head *head = session->head;
+    launch_node *judged = &head->nodes[node];
+    const int64_t silent_ns = now_ns - judged->heard_ns;
+    if (silent_ns >= head->options->host_timeout_ms * BASE_NS_PER_MS) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "no word for %.0f s", (double)silent_ns / BASE_NS_PER_S);
+        head_lose(session, node, what);
+    } else if (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS && !judged->silent) {
+        judged->silent = true;
+        launch_screen_say(&session->screen, NODE_FORMAT ": no word for %.0f s",
+                          NODE_ARGS(head, node), (double)silent_ns / BASE_NS_PER_S);
+    }
+}
+
+int64_t launch_head_due(launch_session *session, int64_t now_ns)
+{
+    launch_head *head = session->head;
+    int64_t next_ns = BASE_NO_DEADLINE;
+    if (head == NULL) {
+        return next_ns;
+    }
+    const bool slept = now_ns - head->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
+    head->seen_ns = now_ns;
+    for (int node = 1; node < head->node_count; node++) {
+        launch_node *one = &head->nodes[node];
+        if (one->state == LAUNCH_NODE_ABSENT || one->state >= LAUNCH_NODE_LOST) {
+            continue;
+        }
+        if (slept) {
+            one->heard_ns = now_ns; /* it was this launcher that stood still */
+        }
+        judge(session, node, now_ns);
+        if (now_ns >= one->beat_due_ns) {
+            send_beat(head, node);
+            session->sent = true;
+            one->beat_due_ns = now_ns + LAUNCH_BEAT_MS * BASE_NS_PER_MS;
+        }
+        next_ns = one->beat_due_ns < next_ns ? one->beat_due_ns : next_ns;
+    }
+    return next_ns;
+}
+
+void launch_head_polls(const launch_session *session, struct pollfd *polls)
+{
+    int fds[PROTO_BUS_FDS];
+    for (int i = 0; i < PROTO_BUS_FDS; i++) {
+        fds[i] = -1;
+    }
+    if (session->head != NULL) {
+        proto_bus_fds(session->head->bus, fds);
+    }
+    for (int i = 0; i < PROTO_BUS_FDS; i++) {
+        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    }
+}
+
+/* ---- the end ---- */
+
+static bool all_have_left(const launch_head *head)
+{
+    for (int node = 1; node < head->node_count; node++) {
+        if (head->nodes[node].state != LAUNCH_NODE_ABSENT &&
+            head->nodes[node].state < LAUNCH_NODE_LOST) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void note_left(launch_head *head)
+{
+    proto_bus_event event;
+    envelope_type *envelope = NULL;
+    int node = PROTO_NO_RANK;
+    base_error ignored;
+    base_status status = BASE_OK;
+    do {
+        status = proto_bus_recv(head->bus, &node, &envelope, &ignored);
+    } while (envelope != NULL || (status != BASE_OK && node != PROTO_NO_RANK));
+    while (proto_bus_next_event(head->bus, &event)) {
+        if (event.kind == PROTO_BUS_DISCONNECTED && event.rank != PROTO_NO_RANK) {
+            head->nodes[event.rank].state = LAUNCH_NODE_LEFT;
+        }
+    }
+}
+
+/* Says how the job has ended, and waits until the agents have heard it and left. */
+static void say_end(launch_head *head, int exit_code, const char *reason)
+{
+    char text[PROTO_REASON_BYTES_MAX];
+    Ringfence__Control__End end = RINGFENCE__CONTROL__END__INIT;
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    (void)snprintf(text, sizeof text, "%s", reason);
+    end.exit_code = (uint32_t)exit_code;
+    end.reason = text;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_END;
+    envelope.end = &end;
+    for (int node = 1; node < head->node_count; node++) {
+        if (head->nodes[node].state != LAUNCH_NODE_ABSENT) {
+            head_send(head, node, &envelope);
+        }
+    }
+    const int64_t deadline_ns = base_deadline_after_ns(LAUNCH_FAREWELL_MS * BASE_NS_PER_MS);
+    note_left(head);
+    while (!all_have_left(head) && base_now_ns() < deadline_ns) {
+        struct pollfd polls[PROTO_BUS_FDS];
+        int fds[PROTO_BUS_FDS];
+        proto_bus_fds(head->bus, fds);
+        for (int i = 0; i < PROTO_BUS_FDS; i++) {
+            polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+        }
+        (void)poll(polls, PROTO_BUS_FDS, base_deadline_poll_ms(deadline_ns, 100));
+        note_left(head);
+    }
+}
+
+void launch_head_close(launch_session *session, int exit_code, const char *reason)
+{
+    launch_head *head = session->head;
+    if (head == NULL) {
+        return;
+    }
+    if (head->bus != NULL) {
+        say_end(head, exit_code, reason);
+        proto_bus_close(head->bus);
+    }
+    proto_wipe(&head->key, sizeof head->key);
+    if (head->nodes != NULL) {
+        proto_wipe(head->nodes, (size_t)head->node_count * sizeof head->nodes[0]);
+    }
+    free(head->nodes);
+    free(head);
+    session->head = NULL;
+}

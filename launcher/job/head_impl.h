@@ -1,0 +1,77 @@
+/* What the files of the head share. Private to them. */
+#ifndef LAUNCH_HEAD_IMPL_H
+#define LAUNCH_HEAD_IMPL_H
+
+#include <control.pb-c.h>
+
+#include "base/exitcode.h"
+#include "job/address.h"
+#include "job/head.h"
+#include "proto/job_key.h"
+
+typedef enum launch_node_state {
+    LAUNCH_NODE_ABSENT = 0,
+    LAUNCH_NODE_ENROLLED, /* it has the job */
+    LAUNCH_NODE_PREPARED, /* and the job's files */
+    LAUNCH_NODE_BEGUN,    /* its ranks run */
+    LAUNCH_NODE_LOST,     /* whatever it says now is ignored */
+    LAUNCH_NODE_LEFT,     /* after the end */
+} launch_node_state;
+
+/* The launcher of one host. */
+typedef struct launch_node {
+    launch_node_state state;
+    char hostname[BASE_HOSTNAME_BYTES];
+    char boot_id[PROTO_NAME_BYTES_MAX + 1];
+    uint64_t pid_namespace;
+    uint64_t net_namespace;
+    int64_t pid;
+    char head_address[LAUNCH_NUMERIC_BYTES]; /* by which it knows the head */
+    int first_rank;
+    int ranks;
+    uint8_t seed[PROTO_KEY_BYTES];
+    int64_t heard_ns;
+    int64_t beat_due_ns;
+    bool silent; /* the user has been told so */
+} launch_node;
+
+struct launch_head {
+    const launch_hosts_options *options;
+    proto_job_key key;
+    proto_bus *bus;
+    char address[LAUNCH_NUMERIC_BYTES]; /* bound; "*": all */
+    int node_count;
+    launch_node *nodes; /* (node_count); nodes[0] is the head */
+    int64_t seen_ns;    /* when the loop last came by */
+    bool gathering;
+    bool refused_warned;
+};
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+/* "host b (node 1)" */
+#define NODE_FORMAT           "host %s (node %d)"
+#define NODE_ARGS(head, node) (head)->nodes[node].hostname, (node)
+
+/* Sends to an agent. Nobody needs to know if it fails: an agent that is gone shows otherwise. */
+void head_send(launch_head *head, int node, envelope_type *envelope);
+
+/* Gives a node up: its ranks count as ended. The format says what has happened to the host. */
+void head_lose(launch_session *session, int node, const char *what);
+
+/* ---- gather.c ---- */
+
+/* An agent presents itself. */
+void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll);
+
+/* A second launcher connects as a node that is here already, or was. */
+void head_refuse_second(launch_session *session, int node);
+
+/* An agent's connection has ended while agents gather. */
+void head_leave(launch_session *session, int node);
+
+/* ---- head_messages.c ---- */
+
+void head_handle(launch_session *session, int node, const envelope_type *envelope);
+
+#endif

@@ -1,0 +1,138 @@
+/* Handles what agents say: that they are prepared, and how their ranks fare. Called by head.c for
+ * each message of an agent. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "job/head_impl.h"
+
+static void break_off(launch_session *session, int node, const envelope_type *envelope)
+{
+    char what[128];
+    (void)snprintf(what, sizeof what, "its launcher sent \"%s\" out of place",
+                   proto_envelope_name(envelope));
+    head_lose(session, node, what);
+}
+
+/* The rank of a message, if it runs on that node. */
+static launch_rank *rank_of(launch_session *session, int node, uint32_t rank)
+{
+    const launch_node *from = &session->head->nodes[node];
+    const bool own =
+        rank >= (uint32_t)from->first_rank && rank < (uint32_t)(from->first_rank + from->ranks);
+    return own && from->state == LAUNCH_NODE_BEGUN ? &session->ranks[rank] : NULL;
+}
+
+static bool handle_started(launch_session *session, int node,
+                           const Ringfence__Control__Started *started)
+{
+    launch_rank *rank = rank_of(session, node, started->rank);
+    if (rank == NULL || rank->process.pid != 0) {
+        return false;
+    }
+    rank->process.pid = (pid_t)started->pid;
+    launch_rank_info *info = &session->result->ranks[started->rank];
+    info->bound = started->cpus.len > 0;
+    CPU_ZERO(&info->cpus);
+    for (size_t cpu = 0; cpu < started->cpus.len * 8 && cpu < CPU_SETSIZE; cpu++) {
+        if ((started->cpus.data[cpu / 8] >> (cpu % 8) & 1) != 0) {
+            CPU_SET(cpu, &info->cpus);
+        }
+    }
+    return true;
+}
+
+static bool handle_printed(launch_session *session, int node,
+                           const Ringfence__Control__Printed *printed)
+{
+    const launch_rank *rank = rank_of(session, node, printed->rank);
+    if (rank == NULL || rank->remote.ended) {
+        return false;
+    }
+    launch_watch_printed(session, (int)printed->rank, printed->is_stderr ? 2 : 1,
+                         (const char *)printed->data.data, printed->data.len, printed->last);
+    return true;
+}
+
+static bool handle_halted(launch_session *session, int node,
+                          const Ringfence__Control__Halted *halted)
+{
+    const launch_rank *rank = rank_of(session, node, halted->rank);
+    if (rank == NULL || rank->remote.ended) {
+        return false;
+    }
+    launch_watch_halted(session, (int)halted->rank, (int)halted->signal, base_now_ns());
+    return true;
+}
+
+static bool handle_exited(launch_session *session, int node,
+                          const Ringfence__Control__Exited *exited)
+{
+    launch_rank *rank = rank_of(session, node, exited->rank);
+    if (rank == NULL || rank->remote.ended) {
+        return false;
+    }
+    rank->remote = (launch_remote){
+        .ended = true, .by_signal = exited->by_signal, .status = (int)exited->status};
+    (void)snprintf(rank->remote.reason, sizeof rank->remote.reason, "%s", exited->reason);
+    launch_watch_exit(session, (int)exited->rank);
+    return true;
+}
+
+static bool handle_asked(launch_session *session, int node, const Ringfence__Control__Asked *asked)
+{
+    launch_head *head = session->head;
+    if (head->nodes[node].state != LAUNCH_NODE_BEGUN) {
+        return false;
+    }
+    launch_screen_say(&session->screen, "its user ends the job at " NODE_FORMAT,
+                      NODE_ARGS(head, node));
+    launch_stop(session, (int)asked->signal);
+    return true;
+}
+
+static bool handle_prepared(launch_session *session, int node)
+{
+    launch_node *from = &session->head->nodes[node];
+    if (from->state != LAUNCH_NODE_ENROLLED) {
+        return false;
+    }
+    from->state = LAUNCH_NODE_PREPARED;
+    return true;
+}
+
+static bool handle_any(launch_session *session, int node, const envelope_type *envelope)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
+        return handle_prepared(session, node);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED:
+        return handle_started(session, node, envelope->started);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED:
+        return handle_printed(session, node, envelope->printed);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HALTED:
+        return handle_halted(session, node, envelope->halted);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED:
+        return handle_exited(session, node, envelope->exited);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
+        return handle_asked(session, node, envelope->asked);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void head_handle(launch_session *session, int node, const envelope_type *envelope)
+{
+    launch_head *head = session->head;
+    const bool absent = head->nodes[node].state == LAUNCH_NODE_ABSENT;
+    const bool enrolls = envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
+    if (absent && enrolls && head->gathering) {
+        head_enroll(session, node, envelope->enroll);
+    } else if (absent) {
+        proto_bus_forget(head->bus, node); /* its next connection may do better */
+    } else if (enrolls || !handle_any(session, node, envelope)) {
+        break_off(session, node, envelope);
+    }
+}

@@ -1,0 +1,70 @@
+/* Looks in the kernel's log and in the control group for out-of-memory kills. Called by watch.c,
+ * and by agents for the ranks of their hosts. */
+#include "job/oom.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "job/cgroup.h"
+
+void launch_oom_open(launch_oom *oom)
+{
+    oom->kills = launch_cgroup_oom_kills();
+    oom->kmsg_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (oom->kmsg_fd >= 0) {
+        (void)lseek(oom->kmsg_fd, 0, SEEK_END);
+    }
+}
+
+void launch_oom_close(launch_oom *oom)
+{
+    if (oom->kmsg_fd >= 0) {
+        (void)close(oom->kmsg_fd);
+    }
+    oom->kmsg_fd = -1;
+}
+
+/* Whether the kernel's log says that memory ran out and it killed this process. The log may be
+ * unreadable. */
+static bool kmsg_says_oom(const launch_oom *oom, pid_t pid)
+{
+    char record[2048];
+    char wanted[64];
+    bool found = false;
+    if (oom->kmsg_fd < 0) {
+        return false;
+    }
+    (void)snprintf(wanted, sizeof wanted, "Killed process %d ", pid);
+    for (;;) {
+        const ssize_t got = read(oom->kmsg_fd, record, sizeof record - 1);
+        if (got < 0 && (errno == EINTR || errno == EPIPE)) {
+            continue;
+        }
+        if (got <= 0) {
+            return found;
+        }
+        record[got] = '\0';
+        found = found || (strstr(record, "emory") != NULL && strstr(record, wanted) != NULL);
+    }
+}
+
+const char *launch_oom_reason(launch_oom *oom, int signal_number, pid_t pid)
+{
+    if (signal_number != SIGKILL) {
+        return "";
+    }
+    if (kmsg_says_oom(oom, pid)) {
+        return ": the kernel ran out of memory and chose it (its log says so)";
+    }
+    const int64_t kills = launch_cgroup_oom_kills();
+    if (kills > oom->kills && oom->kills >= 0) {
+        oom->kills = kills;
+        return ": out of memory in this control group (its oom_kill count rose)";
+    }
+    return "";
+}

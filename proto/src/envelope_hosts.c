@@ -1,0 +1,151 @@
+/* Checks the messages between the launchers of several hosts: head and agents. Called by
+ * envelope.c. */
+#include "envelope_hosts.h"
+
+#include <control.pb-c.h>
+#include <string.h>
+
+#include "proto/digest.h"
+#include "proto/job.h"
+#include "proto/job_key.h"
+#include "proto/limits.h"
+
+enum { CPU_BITS_BYTES_MAX = 128, EXIT_CODE_MAX = 255, PORT_MAX = 65535 };
+
+typedef Ringfence__Control__Envelope envelope_type;
+
+static bool signal_fits(uint32_t number)
+{
+    return number <= PROTO_SIGNAL_MAX;
+}
+
+static bool enroll_fits(const Ringfence__Control__Enroll *enroll, int nodes)
+{
+    return enroll->node > 0 && enroll->node < (uint32_t)nodes && enroll->ranks <= BASE_RANKS_MAX &&
+           enroll->pid > 0 &&
+           (enroll->flags_blake2b256.len == 0 ||
+            enroll->flags_blake2b256.len == PROTO_DIGEST_BYTES) &&
+           proto_text_fits(enroll->run_id, PROTO_RUN_ID_BYTES - 1) &&
+           proto_text_fits(enroll->build, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(enroll->hostname, BASE_HOSTNAME_BYTES - 1) &&
+           proto_text_fits(enroll->boot_id, PROTO_NAME_BYTES_MAX) &&
+           proto_text_fits(enroll->head_address, PROTO_ENDPOINT_BYTES - 1);
+}
+
+static bool exited_fits(const Ringfence__Control__Exited *exited)
+{
+    return exited->rank < BASE_RANKS_MAX &&
+           (exited->by_signal ? exited->status > 0 && signal_fits(exited->status)
+                              : exited->status <= EXIT_CODE_MAX) &&
+           proto_text_fits(exited->reason, PROTO_NAME_BYTES_MAX);
+}
+
+static bool want_fits(const Ringfence__Control__Want *want)
+{
+    return want->file < PROTO_FILES_MAX;
+}
+
+static bool chunk_fits(const Ringfence__Control__Chunk *chunk)
+{
+    return chunk->file < PROTO_FILES_MAX && chunk->data.len <= PROTO_CHUNK_BYTES_MAX;
+}
+
+bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL:
+        return enroll_fits(envelope->enroll, nodes);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_STARTED:
+        return envelope->started->rank < BASE_RANKS_MAX && envelope->started->pid > 0 &&
+               envelope->started->cpus.len <= CPU_BITS_BYTES_MAX;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED:
+        return envelope->printed->rank < BASE_RANKS_MAX &&
+               envelope->printed->data.len <= PROTO_PRINTED_BYTES_MAX;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HALTED:
+        return envelope->halted->rank < BASE_RANKS_MAX && signal_fits(envelope->halted->signal);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_EXITED:
+        return exited_fits(envelope->exited);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
+        return envelope->asked->signal > 0 && signal_fits(envelope->asked->signal);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_WANT:
+        return want_fits(envelope->want);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        return chunk_fits(envelope->chunk);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool assign_fits(const Ringfence__Control__Assign *assign)
+{
+    return assign->world_size > 0 && assign->world_size <= BASE_RANKS_MAX && assign->ranks > 0 &&
+           assign->ranks <= assign->world_size &&
+           assign->first_rank <= assign->world_size - assign->ranks &&
+           assign->job.len <= PROTO_JOB_BYTES_MAX && assign->files <= PROTO_FILES_MAX &&
+           assign->host_timeout_ms > 0;
+}
+
+static bool begin_fits(const Ringfence__Control__Begin *begin)
+{
+    return begin->port > 0 && begin->port <= PORT_MAX &&
+           begin->launcher_public_key.len == PROTO_KEY_BYTES &&
+           begin->rank_seed.len == PROTO_KEY_BYTES &&
+           begin->collectives_key.len == PROTO_KEY_BYTES && begin->local_ranks > 0 &&
+           begin->local_ranks <= BASE_RANKS_MAX && begin->local_first < begin->local_ranks;
+}
+
+/* Whether a path leads below the directory that it starts from: it has no empty part, "." or
+ * "..". */
+static bool leads_below(const char *path)
+{
+    while (*path != '\0') {
+        const size_t name_bytes = strcspn(path, "/");
+        if (name_bytes == 0 || (name_bytes == 1 && path[0] == '.') ||
+            (name_bytes == 2 && path[0] == '.' && path[1] == '.')) {
+            return false;
+        }
+        path += name_bytes;
+        if (*path == '/' && *++path == '\0') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool file_fits(const Ringfence__Control__File *file)
+{
+    return file->index < PROTO_FILES_MAX && file->path[0] != '\0' &&
+           strlen(file->path) < BASE_PATH_BYTES && leads_below(file->path) &&
+           file->size_bytes <= INT64_MAX && file->sha256.len == PROTO_DIGEST_BYTES;
+}
+
+bool proto_head_body_fits(const envelope_type *envelope)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN:
+        return assign_fits(envelope->assign);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE:
+        return proto_text_fits(envelope->refuse->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN:
+        return begin_fits(envelope->begin);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL:
+        return envelope->signal->rank < BASE_RANKS_MAX && envelope->signal->signal > 0 &&
+               signal_fits(envelope->signal->signal);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_END:
+        return envelope->end->exit_code <= EXIT_CODE_MAX &&
+               proto_text_fits(envelope->end->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_FILE:
+        return file_fits(envelope->file);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_WANT:
+        return want_fits(envelope->want);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
+        return chunk_fits(envelope->chunk);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,110 @@
+/* Makes network namespaces that stand for hosts, and runs programs on them. Used by the integration
+ * and fault tests of several launchers. */
+#include "hosts.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { COMMAND_BYTES = 1024 };
+
+static int outside = -1;
+static int hosts[TEST_HOSTS_MAX];
+
+static BASE_PRINTF(1, 2) bool run(const char *format, ...)
+{
+    char command[COMMAND_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    return system(command) == 0; /* NOLINT(cert-env33-c): the commands are the test's own */
+}
+
+static bool make_host(int host)
+{
+    if (unshare(CLONE_NEWNET) != 0) {
+        return false;
+    }
+    hosts[host] = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    return hosts[host] >= 0 &&
+           run("ip link set lo up && ip addr add 10.77.0.%d/32 dev lo", host + 1);
+}
+
+/* nsenter's option for a host. */
+static const char *enter(int host)
+{
+    static char text[2][64];
+    static int turn;
+    turn = 1 - turn;
+    (void)snprintf(text[turn], sizeof text[turn], "--net=/proc/%d/fd/%d", (int)getpid(),
+                   hosts[host]);
+    return text[turn];
+}
+
+/* Joins two hosts directly: a bridge would be mute where the machine forwards nothing. */
+static bool join_hosts(int a, int b)
+{
+    return run("nsenter %s ip link add to%d type veth peer name to%d netns /proc/%d/fd/%d",
+               enter(a), b, a, (int)getpid(), hosts[b]) &&
+           run("nsenter %s sh -c 'ip addr add fd77:%d%d::%d/64 dev to%d nodad; ip link set to%d up "
+               "&& ip route add 10.77.0.%d/32 dev to%d src 10.77.0.%d'",
+               enter(a), a, b, a + 1, b, b, b + 1, b, a + 1) &&
+           run("nsenter %s sh -c 'ip addr add fd77:%d%d::%d/64 dev to%d nodad; ip link set to%d up "
+               "&& ip route add 10.77.0.%d/32 dev to%d src 10.77.0.%d'",
+               enter(b), a, b, b + 1, a, a, a + 1, a, b + 1);
+}
+
+bool test_hosts_make(int count)
+{
+    if (geteuid() != 0 || !run("command -v ip nsenter unshare >/dev/null")) {
+        return false;
+    }
+    outside = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    bool made = outside >= 0;
+    for (int host = 0; host < count && made; host++) {
+        made = make_host(host);
+    }
+    for (int a = 0; a < count && made; a++) {
+        for (int b = a + 1; b < count && made; b++) {
+            made = join_hosts(a, b);
+        }
+    }
+    return (outside < 0 || setns(outside, CLONE_NEWNET) == 0) && made;
+}
+
+void test_hosts_start(test_program *program, int host, const char *hosts_file,
+                      const char *const *arguments)
+{
+    static const char script[] = "hostname \"$1\" && if [ -n \"$2\" ]; then "
+                                 "mount --bind \"$2\" /etc/hosts; fi && shift 2 && exec \"$@\"";
+    const char *all[TEST_PROGRAM_ARGS_MAX] = {
+        "/usr/bin/nsenter", enter(host), "unshare", "--uts", "--mount", "sh", "-c", script, "sh"};
+    char name[32];
+    size_t count = 9;
+    (void)snprintf(name, sizeof name, "host-%d", host);
+    all[count++] = name;
+    all[count++] = hosts_file != NULL ? hosts_file : "";
+    for (size_t i = 0; arguments[i] != NULL; i++) {
+        assert_true(count + 1 < TEST_PROGRAM_ARGS_MAX);
+        all[count++] = arguments[i];
+    }
+    all[count] = NULL;
+    test_program_start(program, all, (const char *const[]){NULL});
+}
+
+void test_hosts_link(int a, int b, bool up)
+{
+    assert_true(run("nsenter %s ip link set to%d %s", enter(a), b, up ? "up" : "down"));
+}
+
+int test_hosts_skip(int count)
+{
+    if (test_hosts_make(count)) {
+        return 0;
+    }
+    (void)fprintf(stderr, "skipped: needs root, network namespaces, ip, nsenter and unshare\n");
+    return TEST_EXIT_SKIPPED;
+}
