@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/agent.h"
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "cli/plan.h"
 #include "cli/preflight.h"
 #include "cli/run_job.h"
+#include "proto/job_key.h"
 #include "record/compare.h"
 
 static int write_job(const launch_options *options)
@@ -39,6 +41,18 @@ static int compare(const launch_options *options)
     return likeness == LAUNCH_DIFFERENT ? BASE_EXIT_ERROR : BASE_EXIT_DONE;
 }
 
+static int make_job_key(const char *path)
+{
+    base_error error;
+    proto_job_key key;
+    if (proto_job_key_create(path, &key, &error) != BASE_OK) {
+        return launch_report_error(&error);
+    }
+    (void)printf("key of run %s: %s\n", key.run_id, path);
+    proto_wipe(&key, sizeof key);
+    return BASE_EXIT_DONE;
+}
+
 /* Runs a user's program: without data, model or record. */
 static int run_program(launch_options *options)
 {
@@ -53,6 +67,9 @@ static int run_program(launch_options *options)
         return launch_plan_print(options, path, stdout, &error) == BASE_OK
                    ? BASE_EXIT_DONE
                    : launch_report_error(&error);
+    }
+    if (options->hosts.node_rank > 0) {
+        return launch_agent_run(options, path);
     }
     launch_cli_run whole = {.options = options, .rank_path = path};
     return launch_run_job(&whole);
@@ -113,6 +130,9 @@ static int run(launch_options *options, int argc, char **argv, const char *rank_
             return launch_report_error(&error);
         }
         rank_path = beside;
+    }
+    if (options->hosts.node_rank > 0) {
+        return launch_agent_run(options, rank_path);
     }
     const base_status completed = launch_options_complete(options, &error);
     if (completed != BASE_OK) {
@@ -176,6 +196,9 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         break;
     case LAUNCH_ACTION_COMPARE:
         exit_status = compare(options);
+        break;
+    case LAUNCH_ACTION_JOB_KEY:
+        exit_status = make_job_key(options->new_job_key);
         break;
     case LAUNCH_ACTION_RUN:
         exit_status = run(options, argc, argv, rank_path);

@@ -240,7 +240,8 @@ base_status launch_options_complete(launch_options *options, base_error *reterr)
     if (status == BASE_OK) {
         status = launch_prompts_complete(options, reterr);
     }
-    const bool leaves = options->write_job[0] != '\0' || proto_mode_costs_money(job->job.mode);
+    const bool leaves = options->write_job[0] != '\0' || proto_mode_costs_money(job->job.mode) ||
+                        options->hosts.nodes > 1;
     return status == BASE_OK ? proto_job_pin(job, leaves ? PROTO_PIN_ALL : PROTO_PIN_SMALL, reterr)
                              : status;
 }

@@ -79,6 +79,8 @@ static const char *redeemer_name(int value)
 #define BUDGET(kind, member) BASE_##kind(launch_options, budget.member), .marks = LAUNCH_MARK_BUDGET
 #define CALL(function)       .kind = BASE_FIELD_CALL, .call = (function)
 #define ANY                  .marks = PROTO_FIELD_PROGRAM
+#define HOSTS(kind, member)                                                                        \
+    BASE_##kind(launch_options, hosts.member), .marks = LAUNCH_MARK_HOSTS | PROTO_FIELD_PROGRAM
 
 static const base_field rows[] = {
     {OWN(BOOL, overwrite), .option = "overwrite", .group = "The job",
@@ -90,6 +92,20 @@ static const base_field rows[] = {
      .help = "do not give each rank CPUs of its own"},
     {OWN(INT, max_restarts), ANY, .least = 0, .most = LAUNCH_RESTARTS_MAX, .option = "max-restarts",
      .value = "N", .help = "start a failed gate-check or program anew, so many times"},
+
+    {HOSTS(INT, nodes), .least = 1, .most = PROTO_NODES_MAX, .option = "nodes", .value = "N",
+     .group = "Several hosts", .help = "launchers, one for each host, with the same flags"},
+    {HOSTS(INT, node_rank), .least = 0, .most = PROTO_NODES_MAX - 1, .option = "node-rank",
+     .value = "K", .help = "of this one: 0 is the head, the others take the job from it"},
+    {HOSTS(TEXT, rendezvous), .filled = true, .option = "rendezvous", .value = "tcp://HOST:PORT",
+     .help = "where the head listens"},
+    {HOSTS(PATH, job_key), .option = "job-key", .value = "FILE",
+     .help = "of launcher make-job-key; each host has a copy"},
+    {HOSTS(INT, ranks_per_node), .least = 1, .most = BASE_RANKS_MAX, .optional = true,
+     .option = "ranks-per-node", .value = "N", .help = "in place of --ranks, which counts all"},
+    {HOSTS(SECONDS, host_timeout_ms), .least = LAUNCH_HOST_TIMEOUT_MIN_MS,
+     .most = LAUNCH_HOST_TIMEOUT_MAX_MS, .option = "host-timeout", .value = "SECONDS",
+     .help = "a host that says nothing so long is lost"},
 
     {BUDGET(PATH, token), .option = "token", .value = "FILE", .group = "Modes that may cost money",
      .help = "what budget-service has authorized"},
@@ -152,7 +168,10 @@ const base_fields launch_option_fields = {
 
 void launch_options_defaults(launch_options *options)
 {
-    *options = (launch_options){.bind = true, .plots = true, .scaling = true};
+    *options = (launch_options){.bind = true,
+                                .plots = true,
+                                .scaling = true,
+                                .hosts = {.nodes = 1, .host_timeout_ms = LAUNCH_HOST_TIMEOUT_MS}};
     proto_job_defaults(&options->job);
 }
 
@@ -164,19 +183,24 @@ void launch_options_help(FILE *stream)
         {.fields = &proto_job_fields, .defaults = &defaults.job},
         {.fields = &launch_option_fields, .defaults = &defaults},
     };
-    (void)fputs("Usage: launcher [--ranks N] [--mode ddp-cpu] [FLAGS]\n"
-                "       launcher --mode generate --checkpoint DIR --prompt TEXT\n"
-                "       launcher --ranks N --mode tp-cpu --checkpoint DIR --prompts FILE\n"
-                "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
-                "       launcher compare A B\n"
-                "\n"
-                "Starts a job's ranks on this computer, watches them, and writes the record of the "
-                "run.\n"
-                "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
-                "compare says whether two saved states are byte-equal, or where they differ.\n"
-                "\n"
-                "Defaults are in brackets.\n",
-                stream);
+    (void)fputs(
+        "Usage: launcher [--ranks N] [--mode ddp-cpu] [FLAGS]\n"
+        "       launcher --mode generate --checkpoint DIR --prompt TEXT\n"
+        "       launcher --ranks N --mode tp-cpu --checkpoint DIR --prompts FILE\n"
+        "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
+        "       launcher compare A B\n"
+        "       launcher make-job-key FILE\n"
+        "       launcher --nodes N --node-rank K --rendezvous tcp://HOST:PORT --job-key FILE"
+        " [FLAGS]\n"
+        "\n"
+        "Starts a job's ranks on this computer, watches them, and writes the record of the "
+        "run.\n"
+        "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
+        "compare says whether two saved states are byte-equal, or where they differ.\n"
+        "With --nodes, several launchers run one job, each its ranks on its own host.\n"
+        "\n"
+        "Defaults are in brackets.\n",
+        stream);
     base_options_help(sets, sizeof sets / sizeof sets[0], stream);
     (void)fputs(
         "\nExit status: 0 done; 1 an error; 2 wrong usage; 3 over a cap; 4 refused for another "

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/option_table.h"
 #include "cli/options_budget.h"
+#include "cli/options_hosts.h"
 
 /* Notes which options were given. */
 static void note_option(void *user, const base_field *row)
@@ -15,6 +16,13 @@ static void note_option(void *user, const base_field *row)
     const bool of_job = row->key != NULL || (row->marks & LAUNCH_MARK_JOB) != 0;
     if (of_job && options->field_flag == NULL) {
         options->field_flag = row->option;
+    }
+    if (of_job && options->job_flag == NULL && (row->marks & PROTO_FIELD_EACH_HOST) == 0) {
+        options->job_flag = row->option;
+    }
+    if ((row->marks & LAUNCH_MARK_HOSTS) != 0 && options->hosts_flag == NULL &&
+        strcmp(row->option, "nodes") != 0) {
+        options->hosts_flag = row->option;
     }
     if ((row->marks & PROTO_FIELD_PROGRAM) == 0 && options->not_for_programs == NULL) {
         options->not_for_programs = row->option;
@@ -53,7 +61,7 @@ static base_status take_program(char **program, launch_options *options, base_er
     }
     options->program = program;
     options->job.job.mode = PROTO_MODE_PROGRAM;
-    return BASE_OK;
+    return launch_options_check_hosts(options, reterr);
 }
 
 /* Whether the file has exactly the bytes that the job would be written as. */
@@ -110,6 +118,10 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (!options->ranks_given && options->job_file[0] == '\0') {
         job->job.world_size = mode->ranks;
     }
+    const base_status hosts = launch_options_check_hosts(options, reterr);
+    if (hosts != BASE_OK) {
+        return hosts;
+    }
     if (!options->seed_given && options->job_file[0] == '\0' && mode->seed != 0) {
         job->job.seed = mode->seed;
     }
@@ -141,6 +153,29 @@ static base_status check_together(launch_options *options, base_error *reterr)
                          "--max-restarts: --mode %s cannot start again by itself", mode->name);
     }
     return cloud ? launch_options_check_budget(options, reterr) : BASE_OK;
+}
+
+static base_status take_compare(int argc, char **argv, launch_options *options, base_error *reterr)
+{
+    if (argc != 3) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "compare takes two files or directories: launcher compare A B");
+    }
+    options->action = LAUNCH_ACTION_COMPARE;
+    options->compare[0] = argv[1];
+    options->compare[1] = argv[2];
+    return BASE_OK;
+}
+
+static base_status take_job_key(int argc, char **argv, launch_options *options, base_error *reterr)
+{
+    if (argc != 2) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "make-job-key takes the file to write: launcher make-job-key FILE");
+    }
+    options->action = LAUNCH_ACTION_JOB_KEY;
+    options->new_job_key = argv[1];
+    return BASE_OK;
 }
 
 base_status launch_options_parse(int argc, char **argv, launch_options *options, base_error *reterr)
@@ -175,14 +210,10 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
                          "--mode program is: launcher --ranks N -- PROGRAM ARGUMENTS");
     }
     if (rest < argc && strcmp(argv[rest], "compare") == 0) {
-        if (argc - rest != 3) {
-            return base_fail(reterr, BASE_ERR_INVALID,
-                             "compare takes two files or directories: launcher compare A B");
-        }
-        options->action = LAUNCH_ACTION_COMPARE;
-        options->compare[0] = argv[rest + 1];
-        options->compare[1] = argv[rest + 2];
-        return BASE_OK;
+        return take_compare(argc - rest, argv + rest, options, reterr);
+    }
+    if (rest < argc && strcmp(argv[rest], "make-job-key") == 0) {
+        return take_job_key(argc - rest, argv + rest, options, reterr);
     }
     if (rest < argc) {
         return base_fail(reterr, BASE_ERR_INVALID, "unexpected argument '%s'", argv[rest]);

@@ -65,6 +65,8 @@ static void print_ranks(const launch_options *options, const char *rank_path, FI
             .rank_path = rank_path,
             .rank = rank,
             .world_size = world_size,
+            .local_rank = rank % (world_size / (int)options->hosts.nodes),
+            .local_world_size = world_size / (int)options->hosts.nodes,
             .threads = (int)options->job.parallel.threads_per_rank,
             .root = options->root,
             .address = "127.0.0.1",
@@ -113,7 +115,12 @@ base_status launch_plan_print(const launch_options *options, const char *rank_pa
     }
     if (status == BASE_OK) {
         (void)fprintf(stream, "job: %s\n", text);
-        (void)fprintf(stream, "control: tcp://127.0.0.1, port chosen by the system, CURVE\n");
+        if (options->hosts.nodes > 1) {
+            (void)fprintf(stream, "hosts: %" PRId64 ", the head listens at %s\n",
+                          options->hosts.nodes, options->hosts.rendezvous);
+        }
+        (void)fprintf(stream, "control: tcp://%s, port chosen by the system, CURVE\n",
+                      options->hosts.nodes > 1 ? "(the head's address)" : "127.0.0.1");
         print_ranks(options, rank_path, stream);
         print_binding(&affinity, options->bind, (int)job->job.world_size, stream);
         print_files(options, stream);

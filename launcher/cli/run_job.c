@@ -204,6 +204,7 @@ static base_status run_once(launch_cli_run *run)
         .root = options->root,
         .rank_path = run->rank_path,
         .program = options->program,
+        .hosts = options->hosts.nodes > 1 ? &options->hosts : NULL,
         .lease = run->lease,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/exitcode.h"
+#include "job/head.h"
 #include "job/session.h"
 
 void launch_blame(launch_session *session, launch_blame_class blame, int rank, int exit_status,
@@ -25,10 +26,22 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
         cause->exit_status = exit_status;
     }
     /* a failure that is not a cause by itself may have one that shows in a moment */
-    const int64_t wait_ms = blame <= LAUNCH_BLAME_CAUSE ? 0 : LAUNCH_CAUSE_WAIT_MS;
+    const int64_t wait_ms = blame <= LAUNCH_BLAME_CAUSE ? 0
+                            : session->head != NULL     ? LAUNCH_HOSTS_CAUSE_WAIT_MS
+                                                        : LAUNCH_CAUSE_WAIT_MS;
     const int64_t due_ns = base_now_ns() + wait_ms * BASE_NS_PER_MS;
     if (due_ns < session->abort_due_ns) {
         session->abort_due_ns = due_ns;
+    }
+}
+
+void launch_rank_signal(launch_session *session, int index, int signal_number)
+{
+    const launch_rank *rank = &session->ranks[index];
+    if (rank->node == 0) {
+        launch_process_signal(&rank->process, signal_number);
+    } else {
+        launch_head_signal(session->head, rank->node, index, signal_number);
     }
 }
 
@@ -40,7 +53,7 @@ static void signal_rank(launch_session *session, int index, int signal_number)
             /* if it has ended, the signal only reaches what it started */
             rank->ended_with = signal_number;
         }
-        launch_process_signal(&rank->process, signal_number);
+        launch_rank_signal(session, index, signal_number);
     }
 }
 
@@ -139,7 +152,7 @@ static void pass_on(launch_session *session, int signal_number, const char *name
     }
     for (int rank = 0; rank < session->world_size; rank++) {
         if (session->ranks[rank].started && !session->ranks[rank].exited) {
-            launch_process_signal(&session->ranks[rank].process, signal_number);
+            launch_rank_signal(session, rank, signal_number);
         }
     }
 }

@@ -19,15 +19,17 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "budget/lease.h"
-#include "job/cgroup.h"
 #include "job/figures.h"
+#include "job/head.h"
 #include "job/session.h"
+#include "job/signals.h"
 #include "record/summary.h"
 
 enum {
     NO_FD = -1,
-    FIXED_POLLS = PROTO_BUS_FDS + 1, /* the bus, signals */
-    POLLS_PER_RANK = 3,              /* process, stdout, stderr */
+    FIXED_POLLS = 2 * PROTO_BUS_FDS + 1, /* the bus, the other hosts', signals */
+    SIGNAL_POLL = 2 * PROTO_BUS_FDS,
+    POLLS_PER_RANK = 3, /* process, stdout, stderr */
     POLL_MS_MAX = 1000,
 };
 
@@ -64,28 +66,6 @@ static void print_line(void *user, int fd, const char *line, size_t line_bytes)
     launch_screen_write(&session->screen, fd, line, line_bytes);
 }
 
-/* Blocks the signals that end or pause a job, and receives them through a descriptor. A signal that
- * the launcher's parent made us ignore (nohup, a shell's "&") stays ignored. It must not be
- * blocked, because a blocked signal would be received all the same. */
-static base_status open_signals(launch_session *session, base_error *reterr)
-{
-    static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1};
-    sigset_t signals;
-    (void)sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
-        struct sigaction action;
-        if (sigaction(caught[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
-            (void)sigaddset(&signals, caught[i]);
-        }
-    }
-    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no exit status to collect */
-    (void)sigaddset(&signals, SIGCHLD);
-    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    session->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    return session->signal_fd >= 0 ? BASE_OK
-                                   : base_fail_errno(reterr, errno, "cannot watch for signals");
-}
-
 /* Notes why ranks are not bound, and warns if the user wanted them bound. */
 static void note_binding(launch_session *session)
 {
@@ -119,7 +99,7 @@ static base_status session_open(launch_session *session, base_error *reterr)
         session->ranks[i].reported_exit_code = -1;
     }
     launch_screen_init(&session->screen, session->options->quiet);
-    base_status status = open_signals(session, reterr);
+    base_status status = launch_signals_open(&session->signal_fd, reterr);
     if (status == BASE_OK) {
         status = launch_start_job_file(session, reterr);
     }
@@ -132,18 +112,18 @@ static base_status session_open(launch_session *session, base_error *reterr)
     if (status == BASE_OK) {
         status = launch_steps_init(&session->steps, world_size, reterr);
     }
+    if (status == BASE_OK && session->options->hosts != NULL) {
+        status = launch_head_open(session, reterr);
+        session->local_count = world_size / (int)session->options->hosts->nodes;
+    }
     if (status == BASE_OK && session->options->bind) {
-        status = launch_affinity_init(&session->affinity, world_size,
+        status = launch_affinity_init(&session->affinity, session->local_count,
                                       (int)job->parallel.threads_per_rank, true, reterr);
     }
     if (status == BASE_OK) {
         note_binding(session);
     }
-    session->oom_kills = launch_cgroup_oom_kills();
-    session->kmsg_fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (session->kmsg_fd >= 0) {
-        (void)lseek(session->kmsg_fd, 0, SEEK_END);
-    }
+    launch_oom_open(&session->oom);
     return status;
 }
 
@@ -186,7 +166,7 @@ static int64_t check_lease(launch_session *session, int64_t now_ns)
         session->abort_sent_ns = now_ns;
         session->killed = true;
         for (int rank = 0; rank < session->world_size; rank++) {
-            launch_process_signal(&session->ranks[rank].process, SIGKILL);
+            launch_rank_signal(session, rank, SIGKILL);
             session->ranks[rank].ended_with = SIGKILL;
         }
         return BASE_NO_DEADLINE;
@@ -199,6 +179,7 @@ static int64_t handle_due(launch_session *session)
 {
     const int64_t now_ns = base_now_ns();
     int64_t next_ns = launch_rendezvous_deadlines(session, now_ns);
+    next_ns = earlier(next_ns, launch_head_due(session, now_ns));
     next_ns = earlier(next_ns, launch_watch_stop_deadlines(session, now_ns));
     next_ns = earlier(next_ns, check_lease(session, now_ns));
     next_ns = earlier(next_ns, launch_watch_exits_due(session, now_ns));
@@ -218,8 +199,9 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
     for (int i = 0; i < PROTO_BUS_FDS; i++) {
         polls[i] = (struct pollfd){.fd = bus_fds[i], .events = POLLIN};
     }
-    polls[PROTO_BUS_FDS] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
-    for (int i = 0; i < session->world_size; i++) {
+    launch_head_polls(session, polls + PROTO_BUS_FDS);
+    polls[SIGNAL_POLL] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
+    for (int i = 0; i < session->local_count; i++) {
         const launch_process *process = &session->ranks[i].process;
         /* the end is known: nothing to wake for */
         const bool known = session->ranks[i].exit_due_ns != 0;
@@ -228,7 +210,7 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
         rank[1] = (struct pollfd){.fd = process->out_fd, .events = POLLIN};
         rank[2] = (struct pollfd){.fd = process->err_fd, .events = POLLIN};
     }
-    return FIXED_POLLS + session->world_size * POLLS_PER_RANK;
+    return FIXED_POLLS + session->local_count * POLLS_PER_RANK;
 }
 
 /* All ranks have ended, and no message from them can still explain the failure. */
@@ -242,13 +224,14 @@ static bool is_over(const launch_session *session)
 
 static base_status supervise(launch_session *session, base_error *reterr)
 {
-    const size_t poll_count = FIXED_POLLS + (size_t)session->world_size * POLLS_PER_RANK;
+    const size_t poll_count = FIXED_POLLS + (size_t)session->local_count * POLLS_PER_RANK;
     struct pollfd *polls = calloc(poll_count, sizeof polls[0]);
     if (polls == NULL) {
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory to watch the ranks");
     }
     for (;;) {
         launch_messages_drain(session);
+        launch_head_drain(session);
         session->sent = false;
         const int64_t next_ns = handle_due(session);
         if (is_over(session)) {
@@ -261,10 +244,10 @@ static base_status supervise(launch_session *session, base_error *reterr)
         if (poll(polls, (nfds_t)count, base_deadline_poll_ms(next_ns, POLL_MS_MAX)) <= 0) {
             continue;
         }
-        if (polls[PROTO_BUS_FDS].revents != 0) {
+        if (polls[SIGNAL_POLL].revents != 0) {
             take_signals(session);
         }
-        for (int i = 0; i < session->world_size; i++) {
+        for (int i = 0; i < session->local_count; i++) {
             const struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
             if (rank[1].revents != 0) {
                 launch_watch_output(session, i, STDOUT_FILENO, false);
@@ -286,7 +269,7 @@ static base_status supervise(launch_session *session, base_error *reterr)
 /* Kills what runs if starting failed half-way. */
 static void kill_all(launch_session *session)
 {
-    for (int i = 0; session->ranks != NULL && i < session->world_size; i++) {
+    for (int i = 0; session->ranks != NULL && i < session->local_count; i++) {
         launch_rank *rank = &session->ranks[i];
         if (rank->started && !rank->exited) {
             siginfo_t info;
@@ -307,6 +290,11 @@ static void close_fd(int fd)
 static void session_close(launch_session *session)
 {
     kill_all(session);
+    launch_head_close(session,
+                      session->result->exit_status != 0 ? session->result->exit_status
+                      : session->over                   ? BASE_EXIT_DONE
+                                                        : BASE_EXIT_ERROR,
+                      session->cause.error.message);
     launch_screen_clear(&session->screen);
     launch_lines_destroy(session->lines);
     proto_bus_close(session->bus);
@@ -323,7 +311,7 @@ static void session_close(launch_session *session)
     close_fd(session->job_fd);
     close_fd(session->lifeline_fd);
     close_fd(session->signal_fd);
-    close_fd(session->kmsg_fd);
+    launch_oom_close(&session->oom);
     free(session->ranks);
 }
 
@@ -391,10 +379,11 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         .job = options->job,
         .root = options->root != NULL ? options->root : "",
         .world_size = (int)options->job->job.world_size,
+        .local_count = (int)options->job->job.world_size,
         .job_fd = NO_FD,
         .lifeline_fd = NO_FD,
         .signal_fd = NO_FD,
-        .kmsg_fd = NO_FD,
+        .oom = {.kmsg_fd = NO_FD},
         .started_ns = base_now_ns(),
         .join_deadline_ns = BASE_NO_DEADLINE,
         .ready_deadline_ns = BASE_NO_DEADLINE,
@@ -409,16 +398,18 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
                                   .allreduce_ms_p95 = NAN};
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
     base_status status = session_open(&session, reterr);
-    if (status == BASE_OK) {
-        status = launch_start_ranks(&session, reterr);
+    if (status == BASE_OK && session.head != NULL) {
+        status = launch_head_gather(&session, reterr);
     }
-    if (status == BASE_OK) {
-        status = supervise(&session, reterr);
+    if (status == BASE_OK && session.cause.blame == 0) {
+        status = launch_start_ranks(&session, reterr);
+        status = status == BASE_OK ? supervise(&session, reterr) : status;
     }
     if (status == BASE_OK) {
         launch_progress_update(&session, base_now_ns(), true);
         launch_flights_deliver(&session, true);
         status = fill_result(&session, reterr);
+        session.over = status == BASE_OK;
     }
     if (status == BASE_OK) {
         warn_of_growth(&session);

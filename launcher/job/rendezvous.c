@@ -79,7 +79,8 @@ void rendezvous_handle_join(launch_session *session, int rank, const Ringfence__
         return;
     }
     joining->joined = true;
-    joining->pid = session->options->program != NULL ? (pid_t)join->pid : joining->process.pid;
+    joining->pid = session->options->program != NULL || joining->node != 0 ? (pid_t)join->pid
+                                                                           : joining->process.pid;
     (void)snprintf(joining->hostname, sizeof joining->hostname, "%s", join->hostname);
     (void)snprintf(joining->boot_id, sizeof joining->boot_id, "%s", join->boot_id);
     joining->pid_namespace = join->pid_namespace;

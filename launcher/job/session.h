@@ -12,6 +12,7 @@
 
 #include "job/affinity.h"
 #include "job/lines.h"
+#include "job/oom.h"
 #include "job/outputs.h"
 #include "job/screen.h"
 #include "job/spawn.h"
@@ -24,9 +25,10 @@
 typedef enum launch_blame_class {
     LAUNCH_BLAME_CAUSE = 1,     /* a signal, a rank's own report, a broken protocol */
     LAUNCH_BLAME_UNCLEAR = 2,   /* it exited without giving a reason */
-    LAUNCH_BLAME_LOST = 3,      /* its connection has ended; something else will explain why */
-    LAUNCH_BLAME_SECONDARY = 4, /* it reports itself that another rank's failure caused its own */
-    LAUNCH_BLAME_ABORTED = 5,   /* it ended after Abort was sent to it */
+    LAUNCH_BLAME_HOST = 3,      /* its host does not answer any more */
+    LAUNCH_BLAME_LOST = 4,      /* its connection has ended; something else will explain why */
+    LAUNCH_BLAME_SECONDARY = 5, /* it reports itself that another rank's failure caused its own */
+    LAUNCH_BLAME_ABORTED = 6,   /* it ended after Abort was sent to it */
 } launch_blame_class;
 
 /* How far a rank is with its texts. */
@@ -45,8 +47,18 @@ typedef struct launch_loaded {
     uint64_t model_elements;
 } launch_loaded;
 
+/* How the process of a rank on another host has ended, as its agent says. */
+typedef struct launch_remote {
+    bool ended;
+    bool by_signal;
+    int status; /* the exit code, or the signal */
+    char reason[PROTO_NAME_BYTES_MAX + 1];
+} launch_remote;
+
 typedef struct launch_rank {
-    launch_process process;
+    int node;               /* 0: on this host */
+    launch_process process; /* of a rank on another host, the pid alone */
+    launch_remote remote;
     bool started;
     bool exited;
     bool joined;
@@ -110,7 +122,9 @@ typedef struct launch_session {
     const proto_job *job;
     const char *root; /* of JOB.json's relative paths; "": none */
     int world_size;
-    launch_rank *ranks; /* (world_size) */
+    int local_count;          /* ranks on this host: the first ones */
+    launch_rank *ranks;       /* (world_size) */
+    struct launch_head *head; /* the other hosts; NULL: there are none */
     launch_screen screen;
     launch_lines *lines;
     launch_steps steps;
@@ -119,8 +133,7 @@ typedef struct launch_session {
     int job_fd;      /* memfd of JOB.json */
     int lifeline_fd; /* the end of the pipe that nobody writes to */
     int signal_fd;
-    int kmsg_fd;       /* the kernel's log from here on, to recognize out-of-memory kills */
-    int64_t oom_kills; /* of the control group, before the job */
+    launch_oom oom;
     int64_t started_ns;
     int64_t join_deadline_ns;
     int64_t ready_deadline_ns; /* from the roster on, while training has not begun */
@@ -132,6 +145,7 @@ typedef struct launch_session {
     int part_count; /* ranks that have given their part of the exchange */
     uint64_t exchange_sequence;
     launch_outputs outputs;
+    bool over;                  /* the result is complete */
     bool streaming;             /* stdout shows the beginning of a text whose end has not come */
     int64_t answering_since_ns; /* 0: no rank has reported its texts yet */
     bool flights_requested;
@@ -169,6 +183,9 @@ int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
 /* The user asks for the end. The first time the job ends in order, the second time at once. */
 void launch_stop(launch_session *session, int signal_number);
 
+/* Sends a signal to a rank's process group, on whichever host it is. */
+void launch_rank_signal(launch_session *session, int index, int signal_number);
+
 /* ---- messages.c ---- */
 
 /* Handles all messages and events that have come. */
@@ -200,6 +217,13 @@ void launch_flights_deliver(launch_session *session, bool last);
 /* Reads what a rank's pipe holds now, and closes the pipe at its end. `last`: no more output is
  * waited for. */
 void launch_watch_output(launch_session *session, int index, int fd_number, bool last);
+
+/* Takes what a rank has printed; `last`: its stream has ended. */
+void launch_watch_printed(launch_session *session, int index, int fd_number, const char *data,
+                          size_t bytes, bool last);
+
+/* A rank was stopped by a signal, or continues (0). */
+void launch_watch_halted(launch_session *session, int index, int signal_number, int64_t now_ns);
 
 /* Handles the end of a rank's process: reads the rest of its output, reaps it, and decides what its
  * end means. A rank that exited by itself may have sent a reason. So the decision waits until its

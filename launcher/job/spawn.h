@@ -20,6 +20,8 @@ typedef struct launch_spawn_options {
     char *const *program;  /* arguments of a user's program; NULL: the rank program */
     int rank;
     int world_size;
+    int local_rank;
+    int local_world_size; /* ranks on this host */
     int threads;
     const cpu_set_t *cpus; /* NULL: not bound */
     const char *root;      /* of the job's relative paths; "": none */

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/file.h"
-#include "job/cgroup.h"
+#include "job/head.h"
 #include "job/session.h"
 
 enum { READ_BYTES = 16 * 1024, READS_AT_ONCE = 8, NO_FD = -1 };
@@ -30,6 +30,18 @@ static void log_output(launch_session *session, launch_rank *rank, const char *d
     }
 }
 
+void launch_watch_printed(launch_session *session, int index, int fd_number, const char *data,
+                          size_t bytes, bool last)
+{
+    if (bytes > 0) {
+        log_output(session, &session->ranks[index], data, bytes);
+        launch_lines_add(session->lines, index, fd_number, data, bytes, base_now_ns());
+    }
+    if (last) {
+        launch_lines_end(session->lines, index, fd_number, base_now_ns());
+    }
+}
+
 void launch_watch_output(launch_session *session, int index, int fd_number, bool last)
 {
     launch_rank *rank = &session->ranks[index];
@@ -40,8 +52,7 @@ void launch_watch_output(launch_session *session, int index, int fd_number, bool
     for (int i = 0; !ended && !empty && (last || i < READS_AT_ONCE); i++) {
         const ssize_t got = read(*fd, data, sizeof data);
         if (got > 0) {
-            log_output(session, rank, data, (size_t)got);
-            launch_lines_add(session->lines, index, fd_number, data, (size_t)got, base_now_ns());
+            launch_watch_printed(session, index, fd_number, data, (size_t)got, false);
         } else if (got == 0) {
             ended = true;
         } else if (errno != EINTR) {
@@ -51,48 +62,8 @@ void launch_watch_output(launch_session *session, int index, int fd_number, bool
     if (*fd >= 0 && (ended || last)) {
         (void)close(*fd);
         *fd = NO_FD;
-        launch_lines_end(session->lines, index, fd_number, base_now_ns());
+        launch_watch_printed(session, index, fd_number, NULL, 0, true);
     }
-}
-
-/* Whether the kernel's log says that memory ran out and it killed this process. The log may be
- * unreadable. */
-static bool kmsg_says_oom(const launch_session *session, pid_t pid)
-{
-    char record[2048];
-    char wanted[64];
-    bool found = false;
-    if (session->kmsg_fd < 0) {
-        return false;
-    }
-    (void)snprintf(wanted, sizeof wanted, "Killed process %d ", pid);
-    for (;;) {
-        const ssize_t got = read(session->kmsg_fd, record, sizeof record - 1);
-        if (got < 0 && (errno == EINTR || errno == EPIPE)) {
-            continue;
-        }
-        if (got <= 0) {
-            return found;
-        }
-        record[got] = '\0';
-        found = found || (strstr(record, "emory") != NULL && strstr(record, wanted) != NULL);
-    }
-}
-
-static const char *oom_reason(launch_session *session, int signal_number, pid_t pid)
-{
-    if (signal_number != SIGKILL) {
-        return "";
-    }
-    if (kmsg_says_oom(session, pid)) {
-        return ": the kernel ran out of memory and chose it (its log says so)";
-    }
-    const int64_t kills = launch_cgroup_oom_kills();
-    if (kills > session->oom_kills && session->oom_kills >= 0) {
-        session->oom_kills = kills;
-        return ": out of memory in this control group (its oom_kill count rose)";
-    }
-    return "";
 }
 
 /* " after 3 steps": how far a rank came. Empty for a program that has not joined. */
@@ -169,7 +140,9 @@ static void assess_exit(launch_session *session, int index, const siginfo_t *inf
         progress_text(session, rank, when, sizeof when);
         launch_blame(session, LAUNCH_BLAME_CAUSE, index, BASE_EXIT_SIGNAL_BASE + info->si_status,
                      "rank %d (pid %d) was ended by SIG%s%s%s", index, pid,
-                     name != NULL ? name : "?", when, oom_reason(session, info->si_status, pid));
+                     name != NULL ? name : "?", when,
+                     rank->node != 0 ? rank->remote.reason
+                                     : launch_oom_reason(&session->oom, info->si_status, pid));
         return;
     }
     const bool unfinished = !rank->finished && (!program || session->joined_count > 0);
@@ -198,13 +171,34 @@ static bool messages_may_come(launch_rank *rank, int64_t now_ns)
     return now_ns < rank->exit_due_ns;
 }
 
+/* Whether the rank's process has ended, and how. It is not reaped yet. */
+static bool process_ended(const launch_rank *rank, siginfo_t *info)
+{
+    if (rank->node != 0) {
+        info->si_code = rank->remote.by_signal ? CLD_KILLED : CLD_EXITED;
+        info->si_status = rank->remote.status;
+        return rank->remote.ended;
+    }
+    return waitid(P_PID, (id_t)rank->process.pid, info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info->si_pid != 0;
+}
+
+/* Reaps a process of this host. */
+static void reap(launch_rank *rank)
+{
+    siginfo_t info;
+    /* as long as the zombie keeps the number, this reaches whatever the rank has started */
+    (void)kill(-rank->process.pid, SIGKILL);
+    (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
+    (void)close(rank->process.pidfd);
+    rank->process.pidfd = NO_FD;
+}
+
 void launch_watch_exit(launch_session *session, int index)
 {
     launch_rank *rank = &session->ranks[index];
     siginfo_t info = {0};
-    if (rank->exited ||
-        waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-        info.si_pid == 0) {
+    if (rank->exited || !process_ended(rank, &info)) {
         return;
     }
     launch_messages_drain(session); /* its last messages came before its end */
@@ -217,11 +211,9 @@ void launch_watch_exit(launch_session *session, int index)
         rank->exit_code = info.si_status;
     }
     assess_exit(session, index, &info);
-    /* as long as the zombie keeps the number, this reaches whatever the rank has started */
-    (void)kill(-rank->process.pid, SIGKILL);
-    (void)waitid(P_PID, (id_t)rank->process.pid, &info, WEXITED);
-    (void)close(rank->process.pidfd);
-    rank->process.pidfd = NO_FD;
+    if (rank->node == 0) {
+        reap(rank);
+    }
     rank->exited = true;
     session->exited_count++;
 }
@@ -243,12 +235,12 @@ int64_t launch_watch_exits_due(launch_session *session, int64_t now_ns)
     return next_ns;
 }
 
-static void signal_running(const launch_session *session, int signal_number)
+static void signal_running(launch_session *session, int signal_number)
 {
     for (int i = 0; i < session->world_size; i++) {
         const launch_rank *rank = &session->ranks[i];
         if (rank->started && !rank->exited && !rank->stopped) {
-            launch_process_signal(&rank->process, signal_number);
+            launch_rank_signal(session, i, signal_number);
         }
     }
 }
@@ -263,6 +255,10 @@ static void move_deadline(int64_t *deadline_ns, int64_t by_ns)
 void launch_watch_pause(launch_session *session)
 {
     sigset_t stop;
+    if (session->head != NULL) {
+        launch_screen_say(&session->screen, "Ctrl-Z: a job on several hosts is not paused");
+        return;
+    }
     const int64_t before_ns = base_now_ns();
     launch_screen_clear(&session->screen);
     signal_running(session, SIGSTOP);
@@ -280,28 +276,34 @@ void launch_watch_pause(launch_session *session)
     }
 }
 
+void launch_watch_halted(launch_session *session, int index, int signal_number, int64_t now_ns)
+{
+    launch_rank *rank = &session->ranks[index];
+    if (signal_number == 0) {
+        rank->stopped = false;
+    } else if (!rank->stopped) {
+        const char *name = sigabbrev_np(signal_number);
+        rank->stopped = true;
+        rank->stopped_ns = now_ns;
+        launch_screen_say(&session->screen,
+                          "warning: rank %d (pid %d) is stopped by SIG%s; the job waits %g s for "
+                          "it (kill -CONT %d lets it go on)",
+                          index, rank->process.pid, name != NULL ? name : "?",
+                          (double)session->job->parallel.timeout_ms / 1000, rank->process.pid);
+    }
+}
+
 void launch_watch_stops(launch_session *session, int64_t now_ns)
 {
     for (int i = 0; i < session->world_size; i++) {
         launch_rank *rank = &session->ranks[i];
         siginfo_t info = {0};
-        if (!rank->started || rank->exited ||
+        if (!rank->started || rank->exited || rank->node != 0 ||
             waitid(P_PID, (id_t)rank->process.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
             info.si_pid == 0) {
             continue;
         }
-        if (info.si_code == CLD_STOPPED && !rank->stopped) {
-            const char *name = sigabbrev_np(info.si_status);
-            rank->stopped = true;
-            rank->stopped_ns = now_ns;
-            launch_screen_say(&session->screen,
-                              "warning: rank %d (pid %d) is stopped by SIG%s; the job waits %g s "
-                              "for it (kill -CONT %d lets it go on)",
-                              i, rank->process.pid, name != NULL ? name : "?",
-                              (double)session->job->parallel.timeout_ms / 1000, rank->process.pid);
-        } else if (info.si_code == CLD_CONTINUED) {
-            rank->stopped = false;
-        }
+        launch_watch_halted(session, i, info.si_code == CLD_STOPPED ? info.si_status : 0, now_ns);
     }
 }
 
@@ -360,8 +362,11 @@ void launch_watch_describe_stops(const launch_session *session, char *text, size
     for (int i = 0; i < session->world_size && length < size_bytes - 1; i++) {
         const launch_rank *rank = &session->ranks[i];
         long tracer = 0;
-        const char state =
-            rank->started && !rank->exited ? process_state(launch_rank_pid(rank), &tracer) : '?';
+        const bool runs = rank->started && !rank->exited;
+        const char state = !runs             ? '?'
+                           : rank->node == 0 ? process_state(launch_rank_pid(rank), &tracer)
+                           : rank->stopped   ? 'T'
+                                             : '?';
         int wrote = 0;
         if (state == 't' || (state == 'T' && tracer != 0)) {
             wrote = snprintf(text + length, size_bytes - length,

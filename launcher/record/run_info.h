@@ -2,6 +2,7 @@
 #ifndef LAUNCH_RUN_INFO_H
 #define LAUNCH_RUN_INFO_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/limits.h"
@@ -29,6 +30,9 @@ typedef struct launch_run_info {
     const char *compiler_flags;
     const char *sanitizers; /* empty: none */
 } launch_run_info;
+
+/* "0.1.0 (commit)", which tells whether two programs are of one build. */
+void launch_build_name(char *text, size_t size_bytes);
 
 /* The machine's 1-minute load average; NaN: not known. */
 double launch_load_average(void);

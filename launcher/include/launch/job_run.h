@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "launch/hosts.h"
 #include "launch/limits.h"
 #include "proto/job.h"
 #include "record/record.h"
@@ -22,7 +23,8 @@ typedef struct launch_job_options {
     /* Arguments of a user's program, ended by NULL. It may join (libcoll does that). If it has not
      * joined, it need not say why it exits. NULL: the rank program runs. */
     char *const *program;
-    const struct launch_lease *lease; /* of a mode that may cost money; NULL: the ranks get none */
+    const launch_hosts_options *hosts; /* node 0 of several; NULL: this host alone */
+    const struct launch_lease *lease;  /* of a mode that may cost money; NULL: the ranks get none */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;           /* ranks get CPUs of their own if there are enough */
     bool quiet;          /* no progress, and only stderr of the ranks' output */

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "launch/hosts.h"
 #include "launch/limits.h"
 #include "proto/job.h"
 
@@ -19,6 +20,7 @@ typedef enum launch_action {
     LAUNCH_ACTION_HELP,
     LAUNCH_ACTION_VERSION,
     LAUNCH_ACTION_COMPARE,
+    LAUNCH_ACTION_JOB_KEY,
 } launch_action;
 
 enum { LAUNCH_BUDGET_NAME_BYTES = 128 };
@@ -49,7 +51,9 @@ typedef struct launch_budget_options {
 typedef struct launch_options {
     launch_action action;
     proto_job job;
-    const char *compare[2];        /* of the command line */
+    const char *compare[2];  /* of the command line */
+    const char *new_job_key; /* make-job-key: the file to write */
+    launch_hosts_options hosts;
     char *const *program;          /* behind "--", ended by NULL; NULL: the rank program runs */
     const char *rank_path;         /* NULL: the rank program beside this one; set by tests alone */
     char log_dir[BASE_PATH_BYTES]; /* absolute; empty: none */
@@ -61,6 +65,8 @@ typedef struct launch_options {
     int prompt_count;
     const char *budget_flag; /* the first of its flags that was given; NULL: none */
     const char *field_flag;  /* the first flag given that sets a field of the job */
+    const char *hosts_flag;  /* the first flag given that goes with several hosts only */
+    const char *job_flag;    /* the first flag given that an agent leaves to the head */
     int64_t max_restarts;
     bool dry_run;
     bool quiet;
