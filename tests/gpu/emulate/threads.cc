@@ -40,6 +40,10 @@ struct stack {
     void *memory;
     void *fake; // AddressSanitizer's
     unsigned thread;
+    ~stack()
+    {
+        (void)munmap(memory, stack_bytes);
+    }
 };
 
 struct warp {
@@ -59,6 +63,7 @@ struct running {
 };
 
 running block;
+std::vector<std::unique_ptr<stack>> all_stacks;
 std::vector<stack *> idle;
 stack *current;
 emulate_context scheduler;
@@ -133,7 +138,8 @@ void stack_main()
 
 stack *make_stack()
 {
-    stack *made = new stack();
+    all_stacks.push_back(std::make_unique<stack>());
+    stack *made = all_stacks.back().get();
     made->memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made->memory == MAP_FAILED) {
