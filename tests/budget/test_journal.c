@@ -123,11 +123,45 @@ static void every_field_counts(void **state)
     assert_memory_not_equal(hash, hashes[count], sizeof hash);
 }
 
+/* Texts and blobs of any length, to their last byte. */
+static void every_byte_counts(void **state)
+{
+    (void)state;
+    char bytes[200];
+    uint8_t expected[BUDGET_DIGEST_BYTES];
+    uint8_t hash[BUDGET_DIGEST_BYTES];
+    memset(bytes, 'x', sizeof bytes - 1);
+    bytes[sizeof bytes - 1] = '\0';
+    for (int field = 0; field < 5; field++) {
+        journal_row row = sample();
+        const char **texts[] = {&row.request, &row.label, &row.text};
+        if (field < 3) {
+            *texts[field] = bytes;
+        } else if (field == 3) {
+            row.answer = bytes;
+            row.answer_bytes = sizeof bytes - 1;
+        } else {
+            row.data = bytes;
+            row.data_bytes = sizeof bytes - 1;
+        }
+        hash_of(&row, expected);
+        for (size_t i = 0; i < sizeof bytes - 1; i++) {
+            bytes[i] = 'y';
+            hash_of(&row, hash);
+            bytes[i] = 'x';
+            if (memcmp(hash, expected, sizeof hash) == 0) {
+                fail_msg("byte %zu of field %d does not count", i, field);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_hash_is_the_known_one),
         cmocka_unit_test(every_field_counts),
+        cmocka_unit_test(every_byte_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,12 +135,26 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
+/* What `budget-service status` prints. */
+static void read_status(const service_fixture *fixture, char *text, size_t text_bytes)
+{
+    char command[2 * BASE_PATH_BYTES];
+    (void)snprintf(command, sizeof command, "%s status --dir %s --key admin", BUDGET_SERVICE_PATH,
+                   fixture->dir);
+    FILE *output = popen(command, "r"); // NOLINT(cert-env33-c)
+    assert_non_null(output);
+    const size_t got = fread(text, 1, text_bytes - 1, output);
+    text[got] = '\0';
+    (void)pclose(output);
+}
+
 /* A wall clock that was set says so, and says once what to do. */
 static void test_clock_alarm(void **state)
 {
     service_fixture *fixture = *state;
     base_error why;
     budget_report report;
+    char printed[4096];
     const budget_status_sinks sinks = {0};
     fixture_start(fixture);
     budget_client *client = fixture_client(fixture, "admin", 0);
@@ -154,6 +168,9 @@ static void test_clock_alarm(void **state)
     assert_non_null(strstr(report.clock_alarm, " s ahead of the ledger's time; if it is right, "));
     assert_int_equal(count_of(report.clock_alarm, "clock repair"), 1);
     assert_int_equal(count_of(report.clock_alarm, "admin"), 1);
+    read_status(fixture, printed, sizeof printed);
+    assert_int_equal(count_of(printed, "ALARM the wall clock is "), 1);
+    assert_int_equal(count_of(printed, "clock repair"), 1);
     assert_verdict(budget_repair_clock(client, &why), BUDGET_GRANTED, &why);
     assert_verdict(budget_status(client, &sinks, &report, &why), BUDGET_GRANTED, &why);
     assert_string_equal(report.clock_alarm, "");
