@@ -36,7 +36,8 @@ void launch_report_message(launch_text *text, const char *message); /* NULL or e
 void launch_report_command(launch_text *text, const launch_run *run);
 void launch_report_card_begin(launch_text *text, const char *name);
 void launch_report_card_end(launch_text *text, const char *more);
-void launch_report_ms(launch_text *text, double ms, int decimals); /* on one line; or a dash */
+/* On one line; or a dash. From 100 ms on with less decimals, so that it fits a card. */
+void launch_report_ms(launch_text *text, double ms, int decimals);
 void launch_report_lesson(launch_text *text, const char *lesson_notes);
 void launch_report_terms(launch_text *text, const launch_term *terms, size_t count);
 void launch_report_end(launch_text *text, const launch_run_info *info);

@@ -74,7 +74,7 @@ void launch_report_card_end(launch_text *text, const char *more)
 
 void launch_report_ms(launch_text *text, double ms, int decimals)
 {
-    launch_text_number(text, ms, decimals);
+    launch_text_number(text, ms, ms < 100 ? decimals : ms < 1000 ? 1 : 0);
     launch_text_put(text, isfinite(ms) ? "\xc2\xa0ms" : "");
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "record/record.h"
+#include "record/report.h"
 #include "sample.h"
 #include "support.h"
 
@@ -133,6 +134,30 @@ static void figures_are_on_the_page(void **state)
     test_directory_remove(&scratch);
 }
 
+/* A card holds some nine characters in a line. */
+static void times_fit_their_cards(void **state)
+{
+    (void)state;
+    static const struct {
+        double ms;
+        const char *shown;
+    } cases[] = {
+        {0.12345, "0.123"}, {9.876, "9.88"},      {99.994, "99.99"},
+        {104.28, "104.3"},  {999.94, "999.9"},    {1234.5, "1234"},
+        {-0.5, "-0.50"},    {123456.7, "123457"}, {NAN, "–"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char expected[32];
+        launch_text text = {0};
+        const double ms = cases[i].ms;
+        launch_report_ms(&text, ms, ms > 0 && ms < 1 ? 3 : 2);
+        (void)snprintf(expected, sizeof expected, "%s%s", cases[i].shown,
+                       isfinite(ms) ? "\xc2\xa0ms" : "");
+        assert_string_equal(text.data, expected);
+        launch_text_fini(&text);
+    }
+}
+
 static void hostile_texts_are_escaped(void **state)
 {
     (void)state;
@@ -201,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_page_is_whole_in_every_case),
         cmocka_unit_test(figures_are_on_the_page),
+        cmocka_unit_test(times_fit_their_cards),
         cmocka_unit_test(hostile_texts_are_escaped),
         cmocka_unit_test(losses_that_are_no_numbers_are_left_out),
     };
