@@ -46,6 +46,19 @@ static size_t first_capacity(int fd, size_t size_bytes_max)
     return READ_FIRST_BYTES;
 }
 
+/* The system has refused to open or read the file. */
+static base_status fail_to_read(base_error *reterr, int why, const char *verb, const char *path)
+{
+    const base_status status = why == ENOENT                     ? BASE_ERR_NOTFOUND
+                               : why == EISDIR || why == ENOTDIR ? BASE_ERR_INVALID
+                                                                 : BASE_ERR_IO;
+    (void)base_fail_errno(reterr, why, "cannot %s %s", verb, path);
+    if (reterr != NULL) {
+        reterr->status = status;
+    }
+    return status;
+}
+
 base_status base_fd_read(int fd, const char *name, size_t size_bytes_max, void **data,
                          size_t *size_bytes, base_error *reterr)
 {
@@ -59,7 +72,7 @@ base_status base_fd_read(int fd, const char *name, size_t size_bytes_max, void *
             continue;
         }
         if (got < 0) {
-            status = base_fail_errno(reterr, errno, "cannot read %s", name);
+            status = fail_to_read(reterr, errno, "read", name);
             goto out;
         }
         used += (size_t)got;
@@ -98,12 +111,7 @@ base_status base_file_read(const char *path, size_t size_bytes_max, void **data,
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
-        const int why = errno;
-        (void)base_fail_errno(reterr, why, "cannot open %s", path);
-        if (why == ENOENT && reterr != NULL) {
-            reterr->status = BASE_ERR_NOTFOUND;
-        }
-        return why == ENOENT ? BASE_ERR_NOTFOUND : BASE_ERR_IO;
+        return fail_to_read(reterr, errno, "open", path);
     }
     const base_status status = base_fd_read(fd, path, size_bytes_max, data, size_bytes, reterr);
     (void)close(fd);

@@ -110,10 +110,11 @@ static base_status check_readable(const char *flag, const char *path, base_error
 {
     struct stat info;
     if (access(path, R_OK) != 0 || stat(path, &info) != 0) {
-        return base_fail_errno(reterr, errno, "cannot read %s %s", flag, path);
+        (void)base_fail_errno(reterr, errno, "cannot read %s %s", flag, path);
+        return BASE_ERR_INVALID;
     }
     return S_ISREG(info.st_mode) ? BASE_OK
-                                 : base_fail(reterr, BASE_ERR_IO,
+                                 : base_fail(reterr, BASE_ERR_INVALID,
                                              "cannot read %s %s: not a regular file", flag, path);
 }
 

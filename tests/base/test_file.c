@@ -34,6 +34,11 @@ static void a_file_comes_back(void **state)
     assert_status(
         base_file_read(test_directory_path(&directory, "none"), 1, &data, &size_bytes, &error),
         BASE_ERR_NOTFOUND);
+    assert_status(base_file_read(directory.path, 1, &data, &size_bytes, &error), BASE_ERR_INVALID);
+    assert_int_equal(error.status, BASE_ERR_INVALID);
+    assert_status(
+        base_file_read(test_directory_path(&directory, "a/b"), 1, &data, &size_bytes, &error),
+        BASE_ERR_INVALID);
     test_directory_remove(&directory);
 }
 

@@ -58,13 +58,13 @@ static int teardown(void **state)
 }
 
 /* Runs the launcher; its exit code. */
-static int run(const char *ranks, const char *prompt)
+static int run(const char *ranks, const char *flag, const char *prompt)
 {
     test_program_start(&program,
                        (const char *const[]){LAUNCHER_PATH, "--ranks", ranks, "--mode", "tp-cpu",
                                              "--checkpoint", checkpoint, "--tokenizer",
-                                             tokenizer_path, "--prompt", prompt, "--max-new-tokens",
-                                             "4", "--no-bind", "--timeout", "40", NULL},
+                                             tokenizer_path, flag, prompt, "--max-new-tokens", "4",
+                                             "--no-bind", "--timeout", "40", NULL},
                        (const char *const[]){NULL});
     const int code = test_program_wait(&program);
     test_program_assert_no_children();
@@ -73,9 +73,10 @@ static int run(const char *ranks, const char *prompt)
 
 /* The launcher itself refuses, before it starts a rank. There is one line on standard error with
  * this text in it, and no answer. */
-static void expect_refused(const char *ranks, const char *prompt, const char *expected)
+static void expect_flag_refused(const char *ranks, const char *flag, const char *prompt,
+                                const char *expected)
 {
-    const int code = run(ranks, prompt);
+    const int code = run(ranks, flag, prompt);
     const char *line = program.text[TEST_STDERR];
     const char *end = strchr(line, '\n');
     if (code != BASE_EXIT_USAGE || strstr(line, expected) == NULL || strstr(line, "(pid") != NULL ||
@@ -83,6 +84,11 @@ static void expect_refused(const char *ranks, const char *prompt, const char *ex
         fail_msg("exit code %d, and '%s' is not the one line: %s%s", code, expected, line,
                  program.text[TEST_STDOUT]);
     }
+}
+
+static void expect_refused(const char *ranks, const char *prompt, const char *expected)
+{
+    expect_flag_refused(ranks, "--prompt", prompt, expected);
 }
 
 /* A file of the checkpoint, to be changed. */
@@ -121,7 +127,7 @@ static void a_good_checkpoint_is_read(void **state)
 {
     (void)state;
     write_checkpoint();
-    const int code = run("2", "the boy");
+    const int code = run("2", "--prompt", "the boy");
     if (code != 0) {
         fail_msg("exit code %d: %s", code, program.text[TEST_STDERR]);
     }
@@ -235,6 +241,8 @@ static void prompts_that_cannot_be(void **state)
     write_checkpoint();
     expect_refused("2", "", "prompt");
     expect_refused("2", words, "a prompt must have 1 to 63 tokens");
+    expect_flag_refused("2", "--prompts", checkpoint, "Is a directory");
+    expect_flag_refused("2", "--prompts", "nowhere", "cannot open");
 }
 
 static void worlds_that_do_not_fit(void **state)

@@ -16,7 +16,7 @@ typedef struct base_file_writer base_file_writer;
 
 /* Reads all of path into *data, which is malloc'ed and the caller's. A NUL follows the last byte,
  * which *size_bytes does not count. BASE_ERR_LIMIT over size_bytes_max, BASE_ERR_NOTFOUND,
- * BASE_ERR_IO. */
+ * BASE_ERR_INVALID if the path is a directory or leads through a file, BASE_ERR_IO. */
 BASE_MUST_CHECK base_status base_file_read(const char *path, size_t size_bytes_max, void **data,
                                            size_t *size_bytes, base_error *reterr);
 
