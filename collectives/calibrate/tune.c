@@ -1,5 +1,6 @@
-/* Measuring what the cost model needs, with the library's own sends and receives; and the figures
- * of a context. */
+/* Measures what the cost model needs, with the library's own sends and receives, and keeps the
+ * figures of a context. Called by connect.c when a context is made, and by programs
+ * (coll/tune.h). */
 #include "coll/tune.h"
 #include "ringfence/coll_error.h"
 

@@ -1,5 +1,6 @@
-/* Names as on command lines and in messages; collectives, types and operations are spelled as in
- * nccl-tests. */
+/* Names of kinds, types and so on, as on command lines and in messages. Collectives, types and
+ * operations are spelled as in nccl-tests. Called by programs and by everything that writes
+ * messages. */
 #include <stdio.h>
 #include <string.h>
 

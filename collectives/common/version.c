@@ -1,4 +1,4 @@
-/* The version of libcoll, for programs that are linked with it. */
+/* The version of libcoll. Called by programs that are linked with it. */
 #include "coll/version.h"
 
 const char *coll_version(void)

@@ -1,5 +1,6 @@
-/* coll_context_create: which ranks take part, on which hosts, over which transport, by which
- * figures. It stands above everything else of the library. */
+/* coll_context_create: finds out which ranks take part, on which hosts, and chooses the
+ * transport and the cost model's figures. Called by programs. It stands above everything else of
+ * the library. */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* Arenas: memory of a communicator that its ranks may reach. Made and destroyed by the program, and
- * destroyed with the communicator. */
+/* Arenas: memory of a communicator that its ranks can map. Programs make and destroy them. They are
+ * destroyed with their communicator at the latest. */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Communicators: their end, and what the program asks of them. comm_make.c makes them. */
+/* Destroys communicators, and answers what programs ask of them. comm_make.c makes them. */
 #include <stdlib.h>
 
 #include "core/comm.h"

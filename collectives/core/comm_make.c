@@ -1,4 +1,5 @@
-/* The making of communicators: of a list of ranks, or by splitting one. */
+/* Makes communicators: of a list of ranks, or by splitting one. Called by programs, and by
+ * connect.c for the world communicator. */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* Contexts: what every communicator of a process shares. connect/ makes them. */
+/* Contexts: what all communicators of a process share. connect.c makes them, programs end them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

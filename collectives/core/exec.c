@@ -1,5 +1,6 @@
-/* Runs any plan over any transport's streams: every track is moved on, chunk by chunk, as far as
- * credit, incoming frames and the step it comes after allow. */
+/* Runs any plan over any transport's streams. It moves every track on, chunk by chunk, as far as
+ * credit, incoming frames and the step before allow. Called by progress.c, and by the shared-memory
+ * transport for plans. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,8 +184,8 @@ static bool local_chunk(coll_op *op, const coll_step *step, size_t at, size_t si
     return true;
 }
 
-/* What every plan promises of its steps: blocks that there are, a rank to deal with, a track to come
- * after, and no scratch but what coll_plan_scratch has named. */
+/* What every plan promises of its steps: blocks that there are, a rank to deal with, a track to
+ * come after, and no scratch but what coll_plan_scratch has named. */
 static void check_step(const coll_op *op, int number)
 {
     const coll_step *step = &op->plan.tracks[number].step;

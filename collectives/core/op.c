@@ -1,4 +1,5 @@
-/* Operations: made once, started often. op_init.c checks and measures them. */
+/* Operations: made once, started often. Called by programs, and by request.c for them. op_init.c
+ * checks an operation's descriptor and fills the operation in. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Descriptors: checked, measured, and written into operations. Local and pure but for the arenas
- * that buffers are looked up in. */
+/* Checks descriptors, measures them, and writes them into operations. Called by op.c. Local, and
+ * pure but for the arenas in which it looks buffers up. */
 #include <string.h>
 
 #include "base/assert.h"

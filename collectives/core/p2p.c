@@ -1,13 +1,14 @@
-/* Sends and receives: from one rank to another, in a stream of their own.
+/* Sends and receives: from one rank to another, in a stream of their own. Called by op.c where they
+ * start, and by progress.c.
  *
  * Each pair of ranks has a queue for each direction, apart from the communicator's queue of
- * collectives. A message is one frame of P2P_FIRST_BYTES, a head and the first bytes, and then
- * frames of chunks. The sender does not wait for the receive: it is done when the stream has taken
- * all, which it does as far as its credit goes, and the transport has it on its way, so that it
- * arrives while the sender is elsewhere. The receiver compares the head with what it was asked for,
- * and finds the mismatch; the sender receives it as any failure of a peer's.
+ * collectives. A message is one frame of P2P_FIRST_BYTES with a head and the first bytes, and then
+ * frames of chunks. The sender does not wait for the receive. It is done when the stream has taken
+ * all bytes, as far as its credit goes, and the transport can deliver them without the sender's
+ * help. The receiver compares the head with its own arguments. If they differ it fails, and the
+ * sender gets a failure notice.
  *
- * What a rank sends to itself stays in the queues until both ends are there. */
+ * A message from a rank to itself stays in the queues until both ends are there. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

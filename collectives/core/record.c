@@ -1,4 +1,5 @@
-/* What the flight recorder keeps of operations, how many there were, and the recorder's dump. */
+/* Records operations in the flight recorder, counts them, and dumps the recorder. Called by op.c,
+ * progress.c and the shared-memory transport where operations begin and end. */
 #include "core/record.h"
 
 #include <stdio.h>

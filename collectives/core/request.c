@@ -1,4 +1,5 @@
-/* One-shot operations and the blocking forms, over coll_op. */
+/* The calls of coll.h for one operation each: coll_all_reduce and so on, which block, and those
+ * that give a request. Called by programs; made of coll_op. */
 #include "base/clock.h"
 #include "core/op.h"
 

@@ -1,9 +1,9 @@
 /* Which ranks give and which take what in an operation, and by which protocol.
  *
  * A rank's contribution is the start of its send buffer. A rank takes one part of the contributions
- * of all ranks, or of the root's, or nothing. It combines the parts in rank order, or copies each to
- * its target. So all kinds are one operation: give, wait for the ranks that something is taken from,
- * take. Pure arithmetic over the operation's own fields. */
+ * of all ranks, or of the root's, or nothing. It combines the parts in rank order, or copies each
+ * to its target. So all kinds are one operation: give, wait for the ranks that something is taken
+ * from, take. Pure arithmetic over the operation's own fields. */
 #ifndef COLL_SRC_SHAPE_H
 #define COLL_SRC_SHAPE_H
 
@@ -54,8 +54,8 @@ bool coll_shape_takes(const coll_op *op, int rank, int source);
 bool coll_shape_awaits(const coll_op *op, int peer);
 
 /* The protocol of an operation in shared memory before it is posted: inline or eager by its size,
- * else COLL_PROTOCOL_UNDECIDED. The same on every rank. `own_order`: the operation has to combine in
- * an order other than the canonical one. */
+ * else COLL_PROTOCOL_UNDECIDED. The same on every rank. `own_order`: the operation has to combine
+ * in an order other than the canonical one. */
 coll_protocol coll_shape_protocol(const coll_op *op, bool own_order);
 
 #endif

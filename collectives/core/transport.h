@@ -1,6 +1,6 @@
 /* What a transport does, as a table of functions. Its state is in context->shm and comm->shm where
- * ranks share memory, in context->net and comm->net over sockets. hybrid has both, and comm->hybrid.
- * Ranks are those of the communicator.
+ * ranks share memory, in context->net and comm->net over sockets. hybrid has both, and
+ * comm->hybrid. Ranks are those of the communicator.
  *
  * Two things cross a transport. Flags (flag.h): post shows this rank's to all peers, and theirs
  * appear in comm->peers[].flags. Streams: from each rank to each other rank, COLL_CHANNELS of them,

@@ -1,11 +1,14 @@
-/* The one wait point: progress, then pauses, then sched_yield, then sleep, with the deadline and
- * the abort word in the same loop. Pauses are for ranks that have a processor each; where ranks
- * outnumber processors, whoever spins keeps the one he waits for from running. There the number of
- * yields adapts: where they do not let the others run (a kernel that schedules sessions or
- * containers as groups yields only within one), it sinks, and ranks go to sleep almost at once.
+/* Waits for an operation: progress, then pauses, then sched_yield, then sleep, with the deadline
+ * and the abort word in the same loop. Called by every call that blocks; only run.c of shared
+ * memory has loops of its own.
  *
- * A transport whose bytes move in threads of its own gets no pauses at all: every one of them may
- * keep such a thread from the processor. */
+ * Pauses are for ranks that have a processor each. Where ranks share processors, a rank that spins
+ * keeps its peer from running. There it yields, as often as its yield budget says. The budget sinks
+ * where yields do not let the others run: a kernel that schedules sessions or containers as groups
+ * yields only within one. Then ranks go to sleep almost at once.
+ *
+ * A transport whose bytes move in threads of its own gets no pauses: each of them may keep such a
+ * thread from the processor. */
 #include <sched.h>
 #include <string.h>
 

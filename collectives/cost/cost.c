@@ -1,8 +1,9 @@
 /* The cost model: how many latencies, messages and bytes lie one after the other in each algorithm.
- * docs/COLLECTIVES.md explains the formulas.
+ * Called by op_init.c to choose an algorithm, by tune.c and by coll-simulate. docs/COLLECTIVES.md
+ * explains the formulas.
  *
- * Bytes are those that one rank sends or receives, whichever is more; between hosts, those that one
- * host does, since its ranks share the link out. */
+ * Bytes are those that one rank sends or receives, whichever is more. Between hosts they are those
+ * of one host, because its ranks share the link out. */
 #include "coll/tune.h"
 
 enum { CHUNK_BYTES = 32 * 1024 }; /* of the pipelines */

@@ -1,4 +1,5 @@
-/* The kernels for one instruction set; the build gives this file its flags. */
+/* The kernels for AVX2 with F16C. The build gives this file its flags; kernels.c chooses at run
+ * time. */
 #include "kernels/tables.h"
 
 #define KERNELS_NAME coll_kernels_avx2

@@ -1,4 +1,4 @@
-/* The kernels for one instruction set; the build gives this file its flags. */
+/* The kernels for any processor. kernels.c chooses them at run time where nothing better runs. */
 #include "kernels/tables.h"
 
 #define KERNELS_NAME coll_kernels_baseline

@@ -1,5 +1,6 @@
 /* The binomial tree: log2(n) messages deep, with any root; the form in which recursive doubling and
  * tree serve the rooted kinds.
+ * Called through the table of plan.c.
  *
  * Ranks pair up as in the canonical order of tree_order.h: at level t, the aligned groups
  * [j 2^t, (j+1) 2^t), cut off at n, merge two by two, and one without a partner waits. Each group

@@ -1,4 +1,5 @@
 /* Direct: every rank owns one block, and talks to everybody.
+ * Called through the table of plan.c.
  *
  *     all-reduce of 3 ranks, blocks A B C; rank 0 owns A, rank 1 B, rank 2 C
  *

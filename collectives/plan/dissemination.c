@@ -1,5 +1,6 @@
 /* Dissemination: all-gather in log2(n) rounds, rounded up, for any number of ranks; the form in
  * which recursive_doubling and halving_doubling gather.
+ * Called through the table of plan.c.
  *
  * After round k a rank has 2^(k+1) blocks: its own and those of the ranks that follow it, modulo n.
  * In round k it sends all it has (in the last round only what is missing) to rank - 2^k and

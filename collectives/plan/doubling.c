@@ -1,5 +1,6 @@
 /* Recursive doubling: all-reduce in log2(n) exchanges of the whole vector, in canonical order.
  * Fewest rounds of all, so best while a message costs more than its bytes.
+ * Called through the table of plan.c.
  *
  *     4 ranks     round 0: 0⇄1 2⇄3     both have r0+r1, or r2+r3
  *                 round 1: 0⇄2 1⇄3     all have (r0+r1)+(r2+r3)

@@ -1,6 +1,7 @@
 /* Halving and doubling: all-reduce in 2 log2(n) messages and 2 (n-1)/n of the bytes, in canonical
  * order, for any number of ranks. The ring's bytes for little more than recursive doubling's
  * rounds: best in the wide middle between the two.
+ * Called through the table of plan.c.
  *
  * For a power of two, first the vector is halved: in round t a rank swaps half of what it still
  * works on with rank XOR 2^t, and combines the half that it keeps. After log2(n) rounds each rank

@@ -1,5 +1,6 @@
 /* The ring: everybody talks to two neighbours only, and each link carries 2 (n-1)/n of the bytes,
  * which no all-reduce can undercut. Best where bytes cost more than messages: 2 (n-1) rounds.
+ * Called through the table of plan.c.
  *
  * All-reduce. The vector is cut into n blocks. Block b starts at rank b+1 and goes round once, each
  * rank adding its own operand on the right, until it is complete at rank b; then it goes round

@@ -1,25 +1,26 @@
-/* The double binary tree: log2(n) messages deep, and yet both directions of every link are busy.
+/* The double binary tree: log2(n) messages deep, with both directions of every link busy. Called
+ * through the table of plan.c.
  *
  * In one binary tree half of the ranks are leaves, whose links are idle half of the time. So there
- * are two trees over the same ranks, each for one half of the vector (blocks 0 and 1), such that a
- * rank that is inside in one is a leaf in the other. All-reduce goes up both trees, combining, and
- * down again, copying, chunk by chunk: with long vectors every level works at the same time.
+ * are two trees over the same ranks. Each reduces one half of the vector (blocks 0 and 1). A rank
+ * that is inside one tree is a leaf of the other. All-reduce goes up both trees, combining, and
+ * then down again, copying. It does so chunk by chunk, so that all levels work at the same time.
  *
- *     tree 0 over 8 places               the same numbers in order: 0 1 2 3 4 5 6 7
+ *     tree 0 over 8 positions            the same numbers in order: 0 1 2 3 4 5 6 7
  *            0
- *             `───4            A place's parent is found in its bits: take the lowest set bit
- *               /   \          away and set the next higher one (or only take it away where
- *              2     6         that leaves the tree). Odd places are leaves. Everything left
- *             / \   / \        of a place in its subtree has lower numbers, everything right
- *            1   3 5   7       of it higher ones.
+ *             `---4            To find a position's parent, clear its lowest set bit and set the
+ *               /   \          next higher one. If that is outside the tree, only clear the bit.
+ *              2     6         Odd positions are leaves. All positions in the left subtree have
+ *             / \   / \        lower numbers, all in the right subtree higher ones.
+ *            1   3 5   7
  *
- * In tree 0 rank r has place r; in tree 1 place n-1-r, or r-1 (modulo n) where n is odd: odd ranks
- * are inside there. A place combines (left + own) + right, so the order of each half is that of its
- * tree: for 4 ranks r0 + ((r1 + r2) + r3) in tree 0. It is fixed and the same on every rank, but
- * not the canonical one.
+ * In tree 0 rank r has position r. In tree 1 it has position n-1-r, or (r-1) modulo n if n is odd.
+ * So odd ranks are inside there. A position combines (left + own) + right. For 4 ranks tree 0 gives
+ * r0 + ((r1 + r2) + r3). This order is fixed and the same on every rank, but it is not the
+ * canonical one.
  *
  * Broadcast and reduce: the two trees span the n-1 other ranks, counted from the one after the
- * root, and the root deals with the top of each tree; reduce's order is tree + root's operand.
+ * root. The root exchanges with the top of each tree. Reduce adds the root's operand last.
  *
  * P. Sanders, J. Speck, J. L. Träff: Two-tree algorithms for full bandwidth broadcast, reduction
  * and scan. Parallel Computing 35 (2009). */
@@ -37,7 +38,7 @@ enum {
     TREE_TRACKS,
 };
 
-/* One rank's place in one tree, its neighbours as ranks; -1: none. */
+/* One rank's position in one tree, its neighbours as ranks; -1: none. */
 typedef struct node {
     int left;
     int right;
@@ -55,7 +56,7 @@ static int span_of(const coll_plan *plan)
     return has_root(plan) ? plan->ranks - 1 : plan->ranks;
 }
 
-static int place_of(int index, int tree, int span)
+static int position_of(int index, int tree, int span)
 {
     if (tree == 0) {
         return index;
@@ -63,40 +64,40 @@ static int place_of(int index, int tree, int span)
     return span % 2 == 0 ? span - 1 - index : (index + span - 1) % span;
 }
 
-static int rank_at(const coll_plan *plan, int place, int tree)
+static int rank_at(const coll_plan *plan, int position, int tree)
 {
     const int span = span_of(plan);
-    int index = place;
+    int index = position;
     if (tree == 1) {
-        index = span % 2 == 0 ? span - 1 - place : (place + 1) % span;
+        index = span % 2 == 0 ? span - 1 - position : (position + 1) % span;
     }
     return has_root(plan) ? (plan->root + 1 + index) % plan->ranks : index;
 }
 
-static int parent_place(int place, int span)
+static int parent_position(int position, int span)
 {
-    const int bit = place & -place;
-    const int above = (place ^ bit) | bit << 1;
-    return above < span ? above : place ^ bit;
+    const int bit = position & -position;
+    const int above = (position ^ bit) | bit << 1;
+    return above < span ? above : position ^ bit;
 }
 
-static int left_place(int place)
+static int left_position(int position)
 {
-    const int bit = place & -place;
-    return bit > 1 ? place - bit / 2 : -1;
+    const int bit = position & -position;
+    return bit > 1 ? position - bit / 2 : -1;
 }
 
-static int right_place(int place, int span)
+static int right_position(int position, int span)
 {
-    int step = place == 0 ? span : (place & -place) / 2;
-    if (place == 0) {
+    int step = position == 0 ? span : (position & -position) / 2;
+    if (position == 0) {
         for (step = 1; 2 * step < span; step *= 2) {
         }
     }
-    while (step > 0 && place + step >= span) {
+    while (step > 0 && position + step >= span) {
         step /= 2;
     }
-    return step > 0 ? place + step : -1;
+    return step > 0 ? position + step : -1;
 }
 
 static node node_of(const coll_plan *plan, int tree)
@@ -104,14 +105,14 @@ static node node_of(const coll_plan *plan, int tree)
     const int span = span_of(plan);
     const int index =
         has_root(plan) ? (plan->rank - plan->root - 1 + plan->ranks) % plan->ranks : plan->rank;
-    const int place = place_of(index, tree, span);
-    const int left = left_place(place);
-    const int right = right_place(place, span);
+    const int position = position_of(index, tree, span);
+    const int left = left_position(position);
+    const int right = right_position(position, span);
     node found = {.left = left < 0 ? -1 : rank_at(plan, left, tree),
                   .right = right < 0 ? -1 : rank_at(plan, right, tree),
                   .parent = has_root(plan) ? plan->root : -1};
-    if (place > 0) {
-        found.parent = rank_at(plan, parent_place(place, span), tree);
+    if (position > 0) {
+        found.parent = rank_at(plan, parent_position(position, span), tree);
     }
     return found;
 }

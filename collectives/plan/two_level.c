@@ -1,5 +1,6 @@
 /* Two levels: first inside each host, where bytes are cheap, then between hosts, where they are
  * not; each byte leaves a host as seldom as it can.
+ * Called through the table of plan.c.
  *
  *     2 hosts × 2 ranks, vector in slices P Q, slices in halves for the hosts: P = P0 P1, Q = Q0 Q1
  *

@@ -1,4 +1,5 @@
-/* What a simulation keeps: the events to come, and the messages under way. All grow as needed. */
+/* What a simulation stores: the events to come, and the messages under way. All grow as needed.
+ * Called by network.c. */
 #include "network_store.h"
 
 #include <stdlib.h>

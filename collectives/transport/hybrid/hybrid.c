@@ -1,14 +1,14 @@
-/* Several hosts with several ranks each, in one context: shared memory inside each host, sockets
- * between them.
+/* The transport for several hosts with several ranks each, in one context: shared memory inside
+ * each host, TCP between them. Called through the table at the end.
  *
  * A communicator whose ranks share one host is shm's altogether, arenas included. In any other,
- * flags (and the small operands that travel with them) go over sockets to every peer, and
- * streams go by the peer: frames in shared memory between ranks of one host, over the socket
- * between hosts. For those frames each rank has a communicator inside, of the ranks on its host,
- * which nobody else sees.
+ * flags and the small operands in them go over sockets to every peer. Streams depend on the peer:
+ * frames go through shared memory between ranks of one host, and over the socket between hosts. For
+ * the frames in shared memory each rank has an inner communicator of the ranks on its host.
+ * Programs do not see it.
  *
- * A rank that sleeps polls its sockets; so that shared memory wakes it too, ranks of one host hand
- * each other an eventfd, and ring that as well as the doorbell. */
+ * A rank that sleeps polls its sockets. Shared memory has to wake it too. So the ranks of one host
+ * pass each other an eventfd, and ring that as well as the doorbell. */
 #include "transport/hybrid/hybrid.h"
 
 #include <stdlib.h>
@@ -220,21 +220,16 @@ static const coll_sleep_table hybrid_sleep_table = {.sleep = hybrid_sleep, .wake
 
 const coll_transport_table coll_hybrid_transport = {
     .transport = COLL_TRANSPORT_AUTO,
-    .notices = &coll_net_notices,
     .sockets = &hybrid_sockets,
     .sleep = &hybrid_sleep_table,
     .open = hybrid_open,
     .close = hybrid_close,
     .comm_open = hybrid_comm_open,
     .comm_close = hybrid_comm_close,
-    .may_post = coll_net_may_post,
-    .post = coll_net_post,
     .has_given = hybrid_has_given,
-    .awaits = coll_net_awaits,
+    COLL_NET_COMMON,
     .send_begin = hybrid_send_begin,
     .send_end = hybrid_send_end,
     .receive_begin = hybrid_receive_begin,
     .receive_end = hybrid_receive_end,
-    .arena_open = coll_net_arena_open,
-    .arena_close = coll_net_arena_close,
 };

@@ -28,9 +28,9 @@ void coll_shm_copy_own(coll_op *op)
 
 /* Reads a peer's flag up to `looks` times, and compares it when it is there.
  *
- * A short contribution in a slot is prefetched, so that its cache lines arrive together with the flag
- * and not after it. As long as the peer has not written them, they are still in this processor's
- * cache, and a prefetch costs nothing. */
+ * A short contribution in a slot is prefetched, so that its cache lines arrive together with the
+ * flag and not after it. As long as the peer has not written them, they are still in this
+ * processor's cache, and a prefetch costs nothing. */
 static inline bool look_for(coll_op *op, int peer, unsigned looks)
 {
     enum { LINE_BYTES = 64, FETCH_BYTES_MAX = 256 };

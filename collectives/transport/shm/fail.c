@@ -1,9 +1,9 @@
-/* Failure notices between ranks of one host, and the death of a rank. Called through the transport's
- * table, while a rank waits and nothing moves.
+/* Failure notices between ranks of one host, and the death of a rank. Called through the
+ * transport's table, while a rank waits and nothing moves.
  *
- * A rank that fails writes a notice into its segment, and counts it in its doorbell, where peers look
- * after everything that they publish. A rank that dies cannot do that. But the kernel closes its
- * socket, so its peers see a hang-up (watch_op).
+ * A rank that fails writes a notice into its segment, and counts it in its doorbell, where peers
+ * look after everything that they publish. A rank that dies cannot do that. But the kernel closes
+ * its socket, so its peers see a hang-up (watch_op).
  *
  * A rank that has received a notice may still have all it needs for its current operation. So it
  * fails when that operation moves no more, or with the next call. */

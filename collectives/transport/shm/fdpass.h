@@ -2,11 +2,11 @@
  * autobound names.
  *
  * The kernel chooses an autobound name, so two jobs cannot collide. An abstract name is not a file,
- * so SIGKILL leaves nothing behind. Socket pairs would have to be inherited from a common parent, but
- * any program may start the ranks. Ranks learn each other's name and a random 128-bit nonce through
- * the caller's exchange. A process that connects has to know the nonce, which proves that it belongs
- * to the job, and to run under the same user (SO_PEERCRED). Any other is disconnected without an
- * answer. */
+ * so SIGKILL leaves nothing behind. Socket pairs would have to be inherited from a common parent,
+ * but any program may start the ranks. Ranks learn each other's name and a random 128-bit nonce
+ * through the caller's exchange. A process that connects has to know the nonce, which proves that
+ * it belongs to the job, and to run under the same user (SO_PEERCRED). Any other is disconnected
+ * without an answer. */
 #ifndef COLL_SRC_FDPASS_H
 #define COLL_SRC_FDPASS_H
 
@@ -31,8 +31,8 @@ COLL_MUST_CHECK coll_status coll_fdpass_send(coll_context *context, int rank, in
 /* Receives the next descriptor from a rank. It must carry this label, else COLL_ERR_MISMATCH. One
  * exception: descriptors of earlier communicators of the same ranks are closed and skipped. Such a
  * descriptor remains where a communicator failed while it was made: this rank gave it up, and the
- * peer had sent its descriptor before (comm_make.c numbers them). The caller closes *fd. Blocks until
- * the deadline or an abort. */
+ * peer had sent its descriptor before (comm_make.c numbers them). The caller closes *fd. Blocks
+ * until the deadline or an abort. */
 COLL_MUST_CHECK coll_status coll_fdpass_receive(coll_context *context, int rank,
                                                 const coll_fdpass_label *label, int64_t deadline_ns,
                                                 int *fd, coll_error *reterr);

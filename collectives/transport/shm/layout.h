@@ -1,10 +1,10 @@
-/* What lies in a rank's shared memory, what a rank remembers of its peers' memory, and the functions
- * that the files of this directory offer each other.
+/* What lies in a rank's shared memory, what a rank remembers of its peers' memory, and the
+ * functions that the files of this directory offer each other.
  *
  * A rank has one segment per communicator. Only the rank itself writes there, with two exceptions:
- * peers ring its doorbell, and peers may do its slices (slices.c). A value that is read from a peer's
- * segment and decides what happens next is read once and checked before use. So a peer can spoil
- * results and make the communicator fail, but nothing worse. */
+ * peers ring its doorbell, and peers may do its slices (slices.c). A value that is read from a
+ * peer's segment and decides what happens next is read once and checked before use. So a peer can
+ * spoil results and make the communicator fail, but nothing worse. */
 #ifndef COLL_SRC_SHM_LAYOUT_H
 #define COLL_SRC_SHM_LAYOUT_H
 
@@ -53,7 +53,8 @@ typedef struct shm_segment {
     shm_counter taken[COLL_CHANNELS][COLL_RANKS_MAX]; /* frames that it took from each peer */
 } shm_segment;
 
-/* What this rank knows of a peer: the numbers of the last operation or window for which it holds. */
+/* What this rank knows of a peer: the numbers of the last operation or window for which it
+ * holds. */
 typedef struct shm_peer {
     uint64_t seen;     /* the peer's flags up to this operation agree with this rank's own */
     uint64_t done;     /* the peer has done its part of all operations up to this one */

@@ -166,9 +166,9 @@ static void choose(coll_op *op)
     coll_exec_begin(op);
 }
 
-/* Combines slices of a vector in arenas: this rank's own, and also those of others where ranks share
- * processors. Stops after COLL_PIECE_BYTES, for a look at the abort word. True when no slice is left
- * to do. */
+/* Combines slices of a vector in arenas: this rank's own, and also those of others where ranks
+ * share processors. Stops after COLL_PIECE_BYTES, for a look at the abort word. True when no slice
+ * is left to do. */
 static bool run_slices(coll_op *op, bool *moved)
 {
     coll_comm *comm = op->comm;

@@ -1,14 +1,12 @@
-/* Blocking operations over shared memory: begun, and where that is no long wait ended, without the
- * queue that operations otherwise stand in.
+/* Blocking operations over shared memory, without the queue: begins the operation, and ends it if
+ * that takes only a short wait. Called through the transport's table by coll_run (core/op.c).
  *
- * The two waiting loops here are not wait.c's for the sake of small operations. An all-reduce of 4
- * to
- * 32 bytes between two ranks takes 62 ns with both loops, 91 ns with finish_soon alone, and a fifth
- * longer through the queue and wait.c; up to 256 bytes the queue costs 8 %.
+ * The two waiting loops here are not wait.c's, because small operations would take longer. An
+ * all-reduce of 4 to 32 bytes between two ranks takes 62 ns with both loops, 91 ns with finish_soon
+ * alone, and a fifth longer through the queue and wait.c. Up to 256 bytes the queue costs 8 %.
  *
- * What need not stand between a rank's coming and its peers' seeing it comes after: the flight
- * record, the own part of the result, and last, when there is nothing else to do, the fence and the
- * look for sleepers. */
+ * The flag is posted first. What peers do not wait for comes after it: the flight record, the copy
+ * of this rank's own part, and last the fence and the look for peers that sleep. */
 #include <sched.h>
 
 #include "core/failure.h"
@@ -18,8 +16,8 @@
 #include "core/wait.h"
 #include "transport/shm/layout.h"
 
-/* Whether op, which is running, moves on in pieces, so that this file may look at the abort word and
- * at the clock between them. A plan does not: the queue moves it on. */
+/* Whether op, which is running, moves on in pieces, so that this file may look at the abort word
+ * and at the clock between them. A plan does not: the queue moves it on. */
 static bool moves_in_pieces(const coll_op *op)
 {
     return op->protocol == COLL_PROTOCOL_STAGED || op->protocol == COLL_PROTOCOL_ZERO_COPY;
@@ -29,8 +27,8 @@ static bool moves_in_pieces(const coll_op *op)
  *
  * Where ranks have processors of their own, the wait between two moves is a pause; where they share
  * them, it is sched_yield, yield_budget times at most. Peers that sleep are woken before the first
- * wait, or after the first piece, which peers could work on at the same time. *notified says whether
- * they were. An operation that moves for long looks at its deadline too. */
+ * wait, or after the first piece, which peers could work on at the same time. *notified says
+ * whether they were. An operation that moves for long looks at its deadline too. */
 static bool finish_soon(coll_op *op, bool *notified)
 {
     coll_comm *comm = op->comm;
@@ -94,9 +92,9 @@ static bool copy_soon(coll_op *op, bool *notified)
     return false;
 }
 
-/* Whether anything of the context is under way already. Then the blocking call has to go through the
- * queue, which moves everything on. Otherwise a rank that only makes short calls would never move on
- * what it started before. */
+/* Whether anything of the context is under way already. Then the blocking call has to go through
+ * the queue, which moves everything on. Otherwise a rank that only makes short calls would never
+ * move on what it started before. */
 static bool is_under_way(const coll_context *context)
 {
     for (const coll_comm *comm = context->comms; comm != NULL; comm = comm->next) {

@@ -1,13 +1,13 @@
-/* The transport between ranks of one host: opens contexts, communicators and arenas, moves the frames
- * of streams, and puts ranks to sleep and wakes them. Called through the table at the end.
+/* The transport between ranks of one host: opens contexts, communicators and arenas, moves the
+ * frames of streams, and puts ranks to sleep and wakes them. Called through the table at the end.
  *
- * Each rank has one segment per communicator. It holds the rank's flags, slots and counters, and the
- * frames that it sends to each peer (layout.h). Peers map the segment and poll it.
+ * Each rank has one segment per communicator. It holds the rank's flags, slots and counters, and
+ * the frames that it sends to each peer (layout.h). Peers map the segment and poll it.
  *
- * No wake-up is lost. A rank that goes to sleep first sets `asleep` in its doorbell, then looks once
- * more for what it waits for. A rank that publishes something looks at the doorbell afterwards, and
- * rings if the other sleeps. Each has a fence between its two steps. So either the sleeper sees what
- * was published, or the publisher sees that it sleeps. */
+ * No wake-up is lost. A rank that goes to sleep first sets `asleep` in its doorbell, then looks
+ * once more for what it waits for. A rank that publishes something looks at the doorbell
+ * afterwards, and rings if the other sleeps. Each has a fence between its two steps. So either the
+ * sleeper sees what was published, or the publisher sees that it sleeps. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>

@@ -1,10 +1,14 @@
-/* Slices of a vector that all ranks reduce together: rank k's slice is its own to do. Where ranks
- * share processors, whoever runs takes the slices of those who do not: a rank that has arrived and
- * lost its processor need not get it back before the others can go on. Which rank does a slice
- * changes no bit of it.
+/* Slices of a vector that all ranks reduce together. Called by protocol.c for zero-copy
+ * operations and by staged.c.
  *
- * Slices are numbered by rounds, counted over all operations of the communicator. A slice's claim
- * and its end stand in its owner's segment. */
+ * Slice k belongs to rank k. Where every rank has a processor, each does its own slice. Where
+ * ranks share processors, a rank that runs also does the slices of ranks that have arrived but
+ * do not run. So nobody has to wait until those get a processor again. Which rank does a slice
+ * changes no bit of the result.
+ *
+ * Slices are numbered by rounds, counted over all operations of the communicator. The owner's
+ * segment says who has claimed its slice (`claimed`), and up to which round it is done
+ * (`reduced`). */
 #include "transport/shm/layout.h"
 
 enum { RANK_BITS = 7 };

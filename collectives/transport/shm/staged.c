@@ -1,17 +1,18 @@
-/* Operations between ranks of one host on memory that peers cannot map: by way of staging buffers
- * in shared memory, window by window.
+/* Staged operations: between ranks of one host, on memory that peers cannot map. The bytes go
+ * window by window through staging buffers in shared memory. Called by protocol.c.
  *
- * In: a rank copies what it gives of a window to its staging buffer, and says so (`staged`). Out:
- * whoever takes part of it takes it there, combined with the others' where the kind combines, and
- * says when it needs the window no more (`consumed`). In an all-reduce and a reduce the ranks
- * combine a slice each in between (slices.c), into the staging buffer of the slice's owner.
+ * Put: a rank copies its contribution to a window into its own staging buffer, and counts it in
+ * `staged`. Take: a rank reads the parts that it takes from its peers' staging buffers, combines
+ * them where the kind combines, and counts the window in `consumed`. All-reduce and reduce have a
+ * step in between: each rank combines a slice (slices.c), and writes it to its owner's staging
+ * buffer.
  *
- * A rank's staging buffer is a ring of windows, so one goes in while another comes out. Windows are
- * counted over all operations of the communicator, so nothing is reset, and no operation has to
- * wait for the last reader of the one before, unless its windows are of another length. The first
- * window goes in before the operation is posted where that is possible: the flags are then
- * all the waiting there is. Peers that look see a window at once; those that sleep are woken when
- * there is nothing to do, or a piece is done. */
+ * A staging buffer is a ring of windows, so one window is put while another is taken. Windows are
+ * counted over all operations of the communicator. So no counter is ever reset, and an operation
+ * need not wait for the readers of the one before, unless its windows have another length. If there
+ * is room, the first window is put before the flag is posted. Then an operation of one window waits
+ * only for the flags. Peers that poll see a window at once. Those that sleep are woken after each
+ * piece of work. */
 #include <string.h>
 
 #include "core/parts.h"

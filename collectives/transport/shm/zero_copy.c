@@ -1,18 +1,20 @@
-/* Operations on arenas: loads from and stores to the callers' own buffers.
+/* Zero-copy operations: loads from and stores to the callers' own buffers, which lie in arenas.
+ * Called by protocol.c. There are four patterns:
  *
- * Slices: all-reduce and reduce. Every rank owns a slice, loads it from every peer's buffer,
- * combines in canonical order, and stores the result straight into every buffer that takes it. Two
- * bytes of memory traffic for each byte reduced, where copying in and out takes five to seven. The
- * flags are the barrier before, the finished counters the one after.
+ * Slices (all-reduce, reduce): every rank loads its slice from every peer's buffer, combines in
+ * canonical order, and stores the result to every buffer that takes it. That is two bytes of memory
+ * traffic for each byte reduced; copying in and out takes five to seven. The flags are the barrier
+ * before, and `reduced` or `finished` the one after.
  *
- * Pull: each rank loads its part from its peers' send buffers; its own recv may lie anywhere. Push,
- * where only the recv buffers of an all-gather lie in arenas: each stores its block to its peers.
+ * Pull: each rank loads its part from its peers' send buffers. Its own recv may lie anywhere.
  *
- * Share: a broadcast whose receivers' buffers lie in arenas. Its root, which would else only wait,
- * stores one slice to all of them while they load the rest.
+ * Push (an all-gather of which only the recv buffers lie in arenas): each rank stores its block to
+ * its peers.
  *
- * Plain stores, which beat non-temporal ones where ranks share a cache, but for copies that do not
- * fit there. */
+ * Share (a broadcast whose receivers' buffers lie in arenas): the root, which would only wait
+ * otherwise, stores one slice to all receivers, while they load the rest.
+ *
+ * Stores are plain. Those past the cache are faster only for copies that do not fit there. */
 #include <string.h>
 
 #include "core/failure.h"

@@ -162,6 +162,19 @@ void coll_net_farewell(coll_context *context);
 
 extern const coll_notice_table coll_net_notices;
 
+/* What the tables of all transports over sockets have in common. */
+#define COLL_NET_COMMON                                                                            \
+    .notices = &coll_net_notices, .may_post = coll_net_may_post, .post = coll_net_post,            \
+    .awaits = coll_net_awaits, .arena_open = coll_net_arena_open,                                  \
+    .arena_close = coll_net_arena_close
+
+/* The same, of those whose streams all go over sockets. */
+#define COLL_NET_STREAMS                                                                           \
+    .comm_open = coll_net_comm_open, .comm_close = coll_net_comm_close,                            \
+    .send_begin = coll_net_send_begin, .send_end = coll_net_send_end,                              \
+    .send_from = coll_net_send_from, .receive_into = coll_net_receive_into,                        \
+    .receive_begin = coll_net_receive_begin, .receive_end = coll_net_receive_end
+
 /* The transport table's functions for communicators, flags and streams. */
 coll_status coll_net_comm_open(coll_comm *comm, int64_t deadline_ns, coll_error *reterr);
 void coll_net_comm_close(coll_comm *comm);

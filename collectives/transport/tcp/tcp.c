@@ -1,8 +1,9 @@
-/* Plain sockets between ranks: one connection per pair, busily read. What a frame is, net.h says;
- * how it is protected, seal.h; how ranks connect, links.h.
+/* The transport over TCP: one connection for each pair of ranks. Called through the table at the
+ * end, and by hybrid.c. net.h says what a frame is, seal.h how it is protected, links.h how ranks
+ * connect.
  *
  * One connection fills a link that two processors can fill: several were not faster. Waiting is the
- * caller's loop (wait.c), which reads without blocking; where that has found nothing for long
+ * caller's loop (wait.c), which reads without blocking. When that has found nothing for long
  * enough, sleep polls all sockets. */
 #include "transport/tcp/tcp.h"
 #include "ringfence/coll_error.h"
@@ -313,23 +314,11 @@ static const coll_sleep_table tcp_sleep_table = {.sleep = coll_tcp_sleep, .wake 
 
 const coll_transport_table coll_tcp_transport = {
     .transport = COLL_TRANSPORT_TCP,
-    .notices = &coll_net_notices,
     .sockets = &tcp_sockets,
     .sleep = &tcp_sleep_table,
     .open = open_all,
     .close = coll_tcp_close,
-    .comm_open = coll_net_comm_open,
-    .comm_close = coll_net_comm_close,
-    .may_post = coll_net_may_post,
-    .post = coll_net_post,
     .has_given = coll_net_has_given,
-    .awaits = coll_net_awaits,
-    .send_begin = coll_net_send_begin,
-    .send_end = coll_net_send_end,
-    .send_from = coll_net_send_from,
-    .receive_into = coll_net_receive_into,
-    .receive_begin = coll_net_receive_begin,
-    .receive_end = coll_net_receive_end,
-    .arena_open = coll_net_arena_open,
-    .arena_close = coll_net_arena_close,
+    COLL_NET_COMMON,
+    COLL_NET_STREAMS,
 };

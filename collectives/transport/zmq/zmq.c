@@ -1,8 +1,10 @@
-/* ZeroMQ between ranks, on one host or many, for networks where only that is allowed: one DEALER
- * pair per two ranks, encrypted (zmq_links.h). What a frame is, net.h says, and what a message is,
- * zmq_frames.h. Sends never block: a socket that takes nothing although its peer has credit has
- * lost its peer; so has one whose monitor says that the connection has ended. Either way what the
- * peer sent before is read first: it may say why it went. */
+/* The transport over ZeroMQ, for networks where only that is allowed: one DEALER pair for each two
+ * ranks, encrypted (links.h). Called through the table at the end. net.h says what a frame is, and
+ * frames.h what a message is.
+ *
+ * Sends never block. A peer is lost if its socket takes nothing although it has credit, or if the
+ * monitor says that the connection has ended. In both cases what the peer sent before is read
+ * first, because it may say why it ended. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -432,23 +434,11 @@ static const coll_sleep_table zmq_sleep_table = {.sleep = net_sleep, .wake = net
 
 const coll_transport_table coll_zmq_transport = {
     .transport = COLL_TRANSPORT_ZMQ,
-    .notices = &coll_net_notices,
     .sockets = &zmq_sockets,
     .sleep = &zmq_sleep_table,
     .has_threads = true,
     .open = net_open_context,
     .close = net_close_context,
-    .comm_open = coll_net_comm_open,
-    .comm_close = coll_net_comm_close,
-    .may_post = coll_net_may_post,
-    .post = coll_net_post,
-    .awaits = coll_net_awaits,
-    .send_begin = coll_net_send_begin,
-    .send_end = coll_net_send_end,
-    .send_from = coll_net_send_from,
-    .receive_into = coll_net_receive_into,
-    .receive_begin = coll_net_receive_begin,
-    .receive_end = coll_net_receive_end,
-    .arena_open = coll_net_arena_open,
-    .arena_close = coll_net_arena_close,
+    COLL_NET_COMMON,
+    COLL_NET_STREAMS,
 };

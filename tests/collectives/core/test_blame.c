@@ -143,7 +143,7 @@ static int play(job *j)
     return right;
 }
 
-static void who_stopped_is_named(void **state)
+static void a_stopped_rank_is_named(void **state)
 {
     static const struct {
         coll_transport transport;
@@ -180,6 +180,6 @@ static void who_stopped_is_named(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_stopped_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stopped_rank_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

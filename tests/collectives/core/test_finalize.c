@@ -255,7 +255,7 @@ static void silence_body(test_rank *rank)
     RANK_CHECK(rank, aborts || has(rank->error.message, "rank 1 (host"));
 }
 
-static void who_takes_nothing_is_named(void **state)
+static void a_rank_that_takes_nothing_is_named(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -271,7 +271,7 @@ int main(void)
         cmocka_unit_test(what_others_disagree_on_is_notified),
         cmocka_unit_test(nobody_is_waited_for),
         cmocka_unit_test(what_is_under_way_stays),
-        cmocka_unit_test(who_takes_nothing_is_named),
+        cmocka_unit_test(a_rank_that_takes_nothing_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -231,7 +231,7 @@ static void behind_body(test_rank *rank)
     coll_comm_destroy(apart);
 }
 
-static void who_gives_waits_for_its_own_bytes(void **state)
+static void a_giver_waits_for_its_own_bytes(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -297,7 +297,7 @@ static void elsewhere_body(test_rank *rank)
     RANK_CHECK(rank, aborts || strstr(rank->error.message, "waiting for rank 1 (host") != NULL);
 }
 
-static void who_does_not_read_is_named(void **state)
+static void a_rank_that_does_not_read_is_named(void **state)
 {
     (void)state;
     test_small_sockets = true;
@@ -387,9 +387,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_given_is_on_its_way),
         cmocka_unit_test(what_was_sent_is_on_its_way),
-        cmocka_unit_test(who_gives_waits_for_its_own_bytes),
+        cmocka_unit_test(a_giver_waits_for_its_own_bytes),
         cmocka_unit_test(a_stream_holds_what_is_promised),
-        cmocka_unit_test(who_does_not_read_is_named),
+        cmocka_unit_test(a_rank_that_does_not_read_is_named),
         cmocka_unit_test(givers_learn_it_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,9 +53,13 @@ static void trainer_body(test_rank *rank)
             if (b == 2 && i % BUCKET_COUNT >= 3) {
                 continue;
             }
-            reference_all_reduce(&expected, COLL_FLOAT32, COLL_SUM, COLL_ALGORITHM_DIRECT,
-                                 rank->size, (size_t)(i % BUCKET_COUNT), BUCKET_COUNT,
-                                 round * BUCKETS + (unsigned)b);
+            const reference_reduction reduction = {.type = COLL_FLOAT32,
+                                                   .reduce = COLL_SUM,
+                                                   .algorithm = COLL_ALGORITHM_DIRECT,
+                                                   .ranks = rank->size,
+                                                   .count = BUCKET_COUNT,
+                                                   .salt = round * BUCKETS + (unsigned)b};
+            reference_all_reduce(&reduction, (size_t)(i % BUCKET_COUNT), &expected);
             RANK_CHECK(rank, memcmp(&expected, &gradients[i], sizeof expected) == 0);
         }
     }

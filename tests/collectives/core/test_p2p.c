@@ -293,7 +293,7 @@ static void left_body(test_rank *rank)
     RANK_CHECK(rank, has(rank->error.message, sends ? "send int32 ×" : "receive int32 ×"));
 }
 
-static void test_who_has_left_sends_nothing(void **state)
+static void test_a_rank_that_left_sends_nothing(void **state)
 {
     (void)state;
     for (int transport = COLL_TRANSPORT_SHM; transport <= COLL_TRANSPORT_TCP; transport++) {
@@ -350,7 +350,7 @@ int main(void)
         cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_nobody_sends),
         cmocka_unit_test(test_credit_is_told),
-        cmocka_unit_test(test_who_has_left_sends_nothing),
+        cmocka_unit_test(test_a_rank_that_left_sends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,7 +183,7 @@ static void absent_body(test_rank *rank)
                has(rank->error.message, "), whose last is #2 barrier; arrived: rank 0 (host"));
 }
 
-static void who_holds_a_root_back_is_named(void **state)
+static void a_rank_that_holds_a_root_back_is_named(void **state)
 {
     (void)state;
     on_all(2, SHORT_NS, NULL, absent_body);
@@ -284,7 +284,7 @@ static void left_body(test_rank *rank)
     RANK_CHECK(rank, has(rank->error.message, "has left the job before broadcast int32"));
 }
 
-static void who_leaves_a_root_waiting_is_named(void **state)
+static void a_rank_that_leaves_a_root_waiting_is_named(void **state)
 {
     (void)state;
     on_all(2, 5 * BASE_NS_PER_S, NULL, left_body);
@@ -469,7 +469,7 @@ static void outside_body(test_rank *rank)
                rank->rank < 2 || is_named(rank, which == OUTSIDE_WHILE_TAKING ? 1 : 0, 2, ""));
 }
 
-static void who_waits_learns_it_from_those_outside(void **state)
+static void a_waiting_rank_learns_from_ranks_outside_calls(void **state)
 {
     (void)state;
     for (int i = 0; i < OUTSIDES; i++) {
@@ -483,13 +483,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(givers_wait_for_nobody),
         cmocka_unit_test(roots_run_ahead_so_far),
-        cmocka_unit_test(who_holds_a_root_back_is_named),
+        cmocka_unit_test(a_rank_that_holds_a_root_back_is_named),
         cmocka_unit_test(kept_lines_leave_in_time),
         cmocka_unit_test(credit_is_not_kept_back),
-        cmocka_unit_test(who_leaves_a_root_waiting_is_named),
+        cmocka_unit_test(a_rank_that_leaves_a_root_waiting_is_named),
         cmocka_unit_test(roots_that_returned_learn_it),
         cmocka_unit_test(any_two_calls_that_differ_are_named),
-        cmocka_unit_test(who_waits_learns_it_from_those_outside),
+        cmocka_unit_test(a_waiting_rank_learns_from_ranks_outside_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

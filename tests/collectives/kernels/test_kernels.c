@@ -255,12 +255,17 @@ static void check_tree(coll_type type, coll_reduce reduce, int n)
     for (int r = 0; r < n; r++) {
         pointers[r] = inputs[r];
     }
+    const reference_reduction reduction = {.type = type,
+                                           .reduce = reduce,
+                                           .algorithm = COLL_ALGORITHM_DIRECT,
+                                           .ranks = n,
+                                           .count = TREE_COUNT,
+                                           .salt = 3};
     for (int set = 0; (kernel = coll_kernel_find_in(set, type, reduce, &name)) != NULL; set++) {
         coll_tree_combine(kernel, out, pointers, n, TREE_COUNT, n);
         for (size_t i = 0; i < TREE_COUNT; i += 3) {
             uint8_t expected[8];
-            reference_all_reduce(expected, type, reduce, COLL_ALGORITHM_DIRECT, n, i, TREE_COUNT,
-                                 3);
+            reference_all_reduce(&reduction, i, expected);
             assert_memory_equal(out + i * size, expected, size);
         }
     }

@@ -182,16 +182,21 @@ static void expect(const view *v, size_t index, uint8_t *element)
         c->algorithm == COLL_ALGORITHM_AUTO || (has_own_order(c) && c->kind != COLL_ALL_REDUCE)
             ? COLL_ALGORITHM_DIRECT
             : c->algorithm;
+    reference_reduction reduction = {.type = c->type,
+                                     .reduce = c->reduce,
+                                     .algorithm = algorithm,
+                                     .ranks = v->ranks,
+                                     .count = c->count,
+                                     .salt = v->salt};
     int part = 0;
     switch (c->kind) {
     case COLL_ALL_REDUCE:
     case COLL_REDUCE:
-        reference_all_reduce(element, c->type, c->reduce, algorithm, v->ranks, index, c->count,
-                             v->salt);
+        reference_all_reduce(&reduction, index, element);
         return;
     case COLL_REDUCE_SCATTER:
-        reference_all_reduce(element, c->type, c->reduce, algorithm, v->ranks,
-                             v->begins[v->rank] + index, v->begins[v->ranks], v->salt);
+        reduction.count = v->begins[v->ranks];
+        reference_all_reduce(&reduction, v->begins[v->rank] + index, element);
         return;
     case COLL_BROADCAST:
         reference_input(element, c->type, c->root, index, v->salt);

@@ -237,22 +237,23 @@ static element in_tree_order(coll_type type, coll_reduce reduce, element *values
     return values[0];
 }
 
-/* The double tree: a place's subtree is what lies `reach` to its left and right; left, own, right.
- * The top is place 0, with the rest as its right subtree. */
-static element in_order(coll_type type, coll_reduce reduce, const element *places, int count,
-                        int place, int reach)
+/* Combines a subtree of the double tree: left, own, right. The subtree of a position reaches
+ * `reach` positions to each side. Position 0 is the top, and has all others in its right
+ * subtree. */
+static element in_order(coll_type type, coll_reduce reduce, const element *values, int count,
+                        int position, int reach)
 {
-    element sum = places[place];
-    if (place > 0 && reach > 0) {
-        sum = combine(type, reduce, in_order(type, reduce, places, count, place - reach, reach / 2),
-                      sum);
+    element sum = values[position];
+    if (position > 0 && reach > 0) {
+        sum = combine(type, reduce,
+                      in_order(type, reduce, values, count, position - reach, reach / 2), sum);
     }
-    while (reach > 0 && place + reach >= count) {
+    while (reach > 0 && position + reach >= count) {
         reach /= 2;
     }
     if (reach > 0) {
         sum = combine(type, reduce, sum,
-                      in_order(type, reduce, places, count, place + reach, reach / 2));
+                      in_order(type, reduce, values, count, position + reach, reach / 2));
     }
     return sum;
 }
@@ -262,18 +263,18 @@ static element in_order(coll_type type, coll_reduce reduce, const element *place
 static element in_double_tree_order(coll_type type, coll_reduce reduce, const element *values,
                                     int ranks, size_t index, size_t count)
 {
-    element places[RANKS_MAX];
+    element positions[RANKS_MAX];
     int reach = 1;
-    for (int place = 0; place < ranks; place++) {
-        const int rank = index < count - count / 2 ? place
-                         : ranks % 2 == 0          ? ranks - 1 - place
-                                                   : (place + 1) % ranks;
-        places[place] = values[rank];
+    for (int position = 0; position < ranks; position++) {
+        const int rank = index < count - count / 2 ? position
+                         : ranks % 2 == 0          ? ranks - 1 - position
+                                                   : (position + 1) % ranks;
+        positions[position] = values[rank];
     }
     while (2 * reach < ranks) {
         reach *= 2;
     }
-    return in_order(type, reduce, places, ranks, 0, reach);
+    return in_order(type, reduce, positions, ranks, 0, reach);
 }
 
 /* The tree in float32, divided there, and rounded once. */
@@ -326,22 +327,25 @@ void reference_combine(void *out, coll_type type, coll_reduce reduce, const void
     memcpy(out, &e, coll_type_size_bytes(type));
 }
 
-void reference_all_reduce(void *out, coll_type type, coll_reduce reduce, coll_algorithm algorithm,
-                          int ranks, size_t index, size_t count, unsigned salt)
+void reference_all_reduce(const reference_reduction *r, size_t index, void *out)
 {
+    const coll_type type = r->type;
+    const coll_reduce reduce = r->reduce;
+    const coll_algorithm algorithm = r->algorithm;
+    const int ranks = r->ranks;
     const bool rounds = is_half(type) && reduce != COLL_MIN && reduce != COLL_MAX;
     element values[RANKS_MAX];
     element e;
-    for (int r = 0; r < ranks; r++) {
-        values[r] = input(type, r, index, salt);
+    for (int rank = 0; rank < ranks; rank++) {
+        values[rank] = input(type, rank, index, r->salt);
     }
     if (rounds && (algorithm == COLL_ALGORITHM_DIRECT || algorithm == COLL_ALGORITHM_TWO_LEVEL)) {
         e = in_wide_tree_order(type, reduce, values, ranks); /* two levels of one host: one */
     } else {
         e = algorithm == COLL_ALGORITHM_RING && ranks > 1
-                ? in_ring_order(type, reduce, values, ranks, index, count)
+                ? in_ring_order(type, reduce, values, ranks, index, r->count)
             : algorithm == COLL_ALGORITHM_TREE && ranks > 1
-                ? in_double_tree_order(type, reduce, values, ranks, index, count)
+                ? in_double_tree_order(type, reduce, values, ranks, index, r->count)
                 : in_tree_order(type, reduce, values, ranks);
         e = reduce == COLL_AVERAGE ? divide(type, e, ranks) : e;
     }

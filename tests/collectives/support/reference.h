@@ -15,9 +15,18 @@ enum { REFERENCE_EXACT_SUMS = 1 << 29, REFERENCE_EXACT_PRODUCTS = 1 << 30 };
 /* The input of a rank, in element `index`. Written to out, one element. */
 void reference_input(void *out, coll_type type, int rank, size_t index, unsigned salt);
 
-/* Element `index` of an all-reduce of `count` elements over `ranks` ranks with those inputs. */
-void reference_all_reduce(void *out, coll_type type, coll_reduce reduce, coll_algorithm algorithm,
-                          int ranks, size_t index, size_t count, unsigned salt);
+/* An all-reduce of `count` elements over `ranks` ranks with the inputs of that salt. */
+typedef struct reference_reduction {
+    coll_type type;
+    coll_reduce reduce;
+    coll_algorithm algorithm;
+    int ranks;
+    size_t count;
+    unsigned salt;
+} reference_reduction;
+
+/* Element `index` of its result. */
+void reference_all_reduce(const reference_reduction *r, size_t index, void *out);
 
 /* out = left · right, one element, as an algorithm does that rounds at every hop. */
 void reference_combine(void *out, coll_type type, coll_reduce reduce, const void *left,

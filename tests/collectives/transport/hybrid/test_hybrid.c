@@ -181,7 +181,7 @@ static void left_body(test_rank *rank)
     coll_context_destroy(rank->context);
 }
 
-static void test_who_leaves_is_named(void **state)
+static void test_a_rank_that_leaves_is_named(void **state)
 {
     (void)state;
     static const layout layouts[] = {{4, {0, 0, 1, 1}}};
@@ -259,7 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_kinds),      cmocka_unit_test(test_one_rank_per_host),
-        cmocka_unit_test(test_shm_is_refused), cmocka_unit_test(test_who_leaves_is_named),
+        cmocka_unit_test(test_shm_is_refused), cmocka_unit_test(test_a_rank_that_leaves_is_named),
         cmocka_unit_test(test_root_is_gone),   cmocka_unit_test(test_what_was_sent_arrives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

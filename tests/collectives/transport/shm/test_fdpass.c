@@ -238,7 +238,7 @@ static void more_or_fewer_are_not_kept(void **state)
     close_pair(&p);
 }
 
-static void who_is_not_there_is_named(void **state)
+static void an_absent_rank_is_named(void **state)
 {
     pair p;
     coll_error error = {.message = ""};
@@ -263,7 +263,7 @@ int main(void)
         cmocka_unit_test(what_is_agreed_on_arrives),
         cmocka_unit_test(another_label_is_a_mismatch),
         cmocka_unit_test(more_or_fewer_are_not_kept),
-        cmocka_unit_test(who_is_not_there_is_named),
+        cmocka_unit_test(an_absent_rank_is_named),
     };
     return cmocka_run_group_tests_name("coll-fdpass", tests, NULL, NULL);
 }

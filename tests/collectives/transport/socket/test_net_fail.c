@@ -229,7 +229,7 @@ static void a_connection_is_lost_once(void **state)
     close_stage(s);
 }
 
-static void who_said_goodbye_is_not_lost(void **state)
+static void a_rank_that_said_goodbye_is_not_lost(void **state)
 {
     const coll_frame_head goodbye = {.magic = COLL_FRAME_MAGIC, .kind = COLL_FRAME_GOODBYE};
     uint8_t scratch[8];
@@ -282,7 +282,7 @@ int main(void)
         cmocka_unit_test(a_failure_waits_for_its_operation),
         cmocka_unit_test(without_memory_it_does_not_wait),
         cmocka_unit_test(a_connection_is_lost_once),
-        cmocka_unit_test(who_said_goodbye_is_not_lost),
+        cmocka_unit_test(a_rank_that_said_goodbye_is_not_lost),
         cmocka_unit_test(an_own_failure_is_told),
     };
     return cmocka_run_group_tests_name("coll-net-fail", tests, NULL, NULL);

@@ -195,7 +195,7 @@ static void astray_body(test_rank *rank)
                          strstr(rank->error.message, "no connection in time to rank 1") != NULL);
 }
 
-static void who_is_led_astray_says_where(void **state)
+static void a_wrong_address_is_named(void **state)
 {
     wrong_way ways[] = {
         {"0.0.0.0", 0, "at 0.0.0.0 port"},
@@ -219,7 +219,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_keep_nobody_from_connecting),
         cmocka_unit_test(a_handshake_may_come_in_crumbs),
-        cmocka_unit_test(who_is_led_astray_says_where),
+        cmocka_unit_test(a_wrong_address_is_named),
     };
     return cmocka_run_group_tests_name("coll-tcp-connect", tests, NULL, NULL);
 }
