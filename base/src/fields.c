@@ -57,8 +57,11 @@ static base_status wrong_int(const base_field *field, const char *value, base_er
 static base_status check_int(const base_field *field, int64_t value, base_error *reterr)
 {
     char text[32];
+    if (value >= field->least && value <= field->most) {
+        return BASE_OK;
+    }
     (void)snprintf(text, sizeof text, "%" PRId64, value);
-    return value >= field->least && value <= field->most ? BASE_OK : wrong_int(field, text, reterr);
+    return wrong_int(field, text, reterr);
 }
 
 int64_t base_field_int(const base_field *field, const void *record)
@@ -134,9 +137,9 @@ static base_status check_text(const base_field *field, const char *text, base_er
     if (field->kind == BASE_FIELD_PATH) {
         return check_path(text, reterr);
     }
-    const size_t digits = strspn(text, "0123456789abcdef");
     if (field->kind == BASE_FIELD_DIGEST &&
-        (digits != field->size_bytes - 1 || text[digits] != '\0')) {
+        (strlen(text) != field->size_bytes - 1 ||
+         strspn(text, "0123456789abcdef") != field->size_bytes - 1)) {
         return base_fail(reterr, BASE_ERR_INVALID, "must be %zu hex digits, or empty",
                          field->size_bytes - 1);
     }

@@ -28,8 +28,9 @@ static json_t *field_to_json(const base_field *field, const void *record)
     case BASE_FIELD_BOOL:
         return json_boolean(*(const bool *)member);
     case BASE_FIELD_ENUM:
+        return json_string(field->name_of(*(const int *)member));
     case BASE_FIELD_CODED:
-        base_field_format(field, record, text, sizeof text);
+        field->coding->format(field, member, text);
         return json_string(text);
     default:
         return json_string(member); /* NULL unless it is UTF-8 */
@@ -75,14 +76,9 @@ void *base_fields_to_json(const base_fields *fields, const void *record)
     return object;
 }
 
-base_status base_fields_write_json(const base_fields *fields, const void *record,
-                                   size_t text_bytes_max, char **text, size_t *text_bytes,
-                                   base_error *reterr)
+/* Why there is no object of a record that passed its checks. */
+static base_status refuse_text(const base_fields *fields, const void *record, base_error *reterr)
 {
-    const base_status status = base_fields_check(fields, record, reterr);
-    if (status != BASE_OK) {
-        return status;
-    }
     for (int i = 0; i < fields->count; i++) {
         const base_field *field = &fields->rows[i];
         json_t *value = field->key != NULL && is_text(field) ? field_to_json(field, record) : NULL;
@@ -91,19 +87,37 @@ base_status base_fields_write_json(const base_fields *fields, const void *record
         }
         json_decref(value);
     }
+    return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", fields->what);
+}
+
+base_status base_fields_write_json(const base_fields *fields, const void *record,
+                                   size_t text_bytes_max, char **text, size_t *text_bytes,
+                                   base_error *reterr)
+{
+    const base_status status = base_fields_check(fields, record, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     json_t *object = base_fields_to_json(fields, record);
-    char *dump =
-        json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(REAL_DIGITS));
+    if (object == NULL) {
+        return refuse_text(fields, record, reterr);
+    }
+    char *dump = malloc(text_bytes_max + 1);
+    *text_bytes = dump != NULL
+                      ? json_dumpb(object, dump, text_bytes_max,
+                                   JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(REAL_DIGITS))
+                      : 0;
     json_decref(object);
-    if (dump == NULL) {
+    if (*text_bytes == 0) {
+        free(dump);
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %s", fields->what);
     }
-    *text_bytes = strlen(dump);
     if (*text_bytes > text_bytes_max) {
         free(dump);
         return base_fail(reterr, BASE_ERR_LIMIT, "%s would have more than %zu bytes", fields->what,
                          text_bytes_max);
     }
+    dump[*text_bytes] = '\0';
     *text = dump;
     return BASE_OK;
 }
@@ -186,9 +200,12 @@ static base_status refuse_unknown(const base_fields *fields, const char *group, 
     json_object_foreach(object, name, value)
     {
         char key[KEY_BYTES];
+        const bool plain = strchr(name, '.') == NULL;
+        if (plain && group[0] == '\0' && base_fields_find(fields, name) != NULL) {
+            continue;
+        }
         const int length = snprintf(key, sizeof key - 1, "%s%s", group, name);
-        if (strchr(name, '.') == NULL && length < (int)sizeof key - 1 &&
-            base_fields_find(fields, key) != NULL) {
+        if (plain && length < (int)sizeof key - 1 && base_fields_find(fields, key) != NULL) {
             continue;
         }
         if (group[0] != '\0' || !is_group(fields, name)) {

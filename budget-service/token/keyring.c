@@ -11,9 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fields_json.h"
 #include "base/file.h"
+#include "budget/codings.h"
 #include "budget/secret_file.h"
-#include "fields.h"
 
 enum { KEYRING_VERSION = 1 };
 
@@ -27,22 +28,20 @@ typedef struct key_row {
     int64_t revoked_at;
 } key_row;
 
-#define ROW_TEXT(member)                                                                           \
+#define TEXT(member)                                                                               \
     {                                                                                              \
-        .key = #member, .kind = BUDGET_FIELD_TEXT, .offset = offsetof(key_row, member),            \
-        .size_bytes = sizeof(((key_row *)0)->member)                                               \
+        .key = #member, BASE_TEXT(key_row, member), .filled = true                                 \
     }
-#define ROW_TIME(member)                                                                           \
+#define TIME(member)                                                                               \
     {                                                                                              \
-        .key = #member, .kind = BUDGET_FIELD_TIME, .offset = offsetof(key_row, member),            \
+        .key = #member, BASE_CODED(key_row, member), .coding = &budget_time_coding,                \
         .optional = true                                                                           \
     }
 
-static const budget_field rows[] = {
-    ROW_TIME(created_at), ROW_TEXT(key),        ROW_TEXT(kid),
-    ROW_TIME(not_after),  ROW_TIME(retired_at), ROW_TIME(revoked_at),
+static const base_field rows[] = {
+    TIME(created_at), TEXT(key), TEXT(kid), TIME(not_after), TIME(retired_at), TIME(revoked_at),
 };
-static const budget_fields table = {rows, sizeof rows / sizeof rows[0], "key"};
+static const base_fields table = {rows, sizeof rows / sizeof rows[0], "key"};
 
 const budget_public_key *budget_keyring_find(const budget_keyring *keyring, const char *kid)
 {
@@ -78,7 +77,7 @@ static base_status parse_key(const json_t *json, budget_keyring *keyring, base_e
 {
     key_row row = {0};
     uint8_t key[BUDGET_PUBLIC_KEY_BYTES];
-    base_status status = budget_fields_from_json(&table, json, &row, reterr);
+    base_status status = base_fields_from_json(&table, json, &row, reterr);
     if (status == BASE_OK) {
         status = budget_paserk_public_parse(row.key, strlen(row.key), key, reterr);
     }
@@ -155,7 +154,7 @@ base_status budget_keyring_format(const budget_keyring *keyring, char **text, si
                        .revoked_at = key->revoked_at};
         memcpy(row.kid, key->kid, sizeof row.kid);
         budget_paserk_public(key->key, row.key);
-        (void)json_array_append_new(keys, budget_fields_to_json(&table, &row));
+        (void)json_array_append_new(keys, base_fields_to_json(&table, &row));
     }
     json_t *json = json_pack("{s:o,s:i}", "keys", keys, "version", KEYRING_VERSION);
     char *dump = json == NULL || json_array_size(keys) != (size_t)keyring->count

@@ -5,45 +5,36 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/fields_json.h"
 #include "base/limits.h"
+#include "budget/codings.h"
 #include "budget/time.h"
-#include "fields.h"
+#include "payload.h"
 
 enum { ATTEMPTS_MAX = 1000 };
 
-#define RECEIPT(name, member, field_kind)                                                          \
-    {                                                                                              \
-        .key = (name), .kind = (field_kind), .offset = offsetof(budget_receipt, member),           \
-        .size_bytes = sizeof(((budget_receipt *)0)->member)                                        \
-    }
+#define ROW(name, kind, member) .key = (name), BASE_##kind(budget_receipt, member)
 
-static const budget_field rows[] = {
-    {.key = "attempt",
-     .kind = BUDGET_FIELD_INT,
-     .offset = offsetof(budget_receipt, attempt),
-     .min = 1,
-     .max = ATTEMPTS_MAX},
-    RECEIPT("iat", issued_at, BUDGET_FIELD_TIME),
-    RECEIPT("job_public_key", job_public_key, BUDGET_FIELD_BYTES),
-    RECEIPT("jti", jti, BUDGET_FIELD_HEXNAME),
-    RECEIPT("not_after", not_after, BUDGET_FIELD_TIME),
-    {.key = "rank",
-     .kind = BUDGET_FIELD_INT,
-     .offset = offsetof(budget_receipt, rank),
-     .min = 0,
-     .max = BASE_RANKS_MAX - 1},
+static const base_field rows[] = {
+    {ROW("attempt", INT, attempt), .least = 1, .most = ATTEMPTS_MAX},
+    {ROW("iat", CODED, issued_at), .coding = &budget_time_coding},
+    {ROW("job_public_key", CODED, job_public_key), .coding = &budget_hex_coding},
+    {ROW("jti", DIGEST, jti), .filled = true},
+    {ROW("not_after", CODED, not_after), .coding = &budget_time_coding},
+    {ROW("rank", INT, rank), .least = 0, .most = BASE_RANKS_MAX - 1},
 };
-static const budget_fields table = {rows, sizeof rows / sizeof rows[0], "receipt"};
+static const base_fields table = {rows, sizeof rows / sizeof rows[0], "receipt"};
 
 base_status budget_receipt_sign(const budget_receipt *receipt,
                                 const uint8_t secret[BUDGET_SECRET_KEY_BYTES],
                                 char token[BUDGET_TOKEN_BYTES], base_error *reterr)
 {
     char payload[BUDGET_CLAIMS_JSON_BYTES];
+    size_t payload_bytes = 0;
     const base_status status =
-        budget_fields_write(&table, receipt, payload, sizeof payload, reterr);
+        budget_payload_write(&table, receipt, payload, &payload_bytes, reterr);
     return status == BASE_OK
-               ? budget_token_sign_bytes(payload, strlen(payload), BUDGET_ASSERTION_RECEIPT, secret,
+               ? budget_token_sign_bytes(payload, payload_bytes, BUDGET_ASSERTION_RECEIPT, secret,
                                          token, reterr)
                : status;
 }
@@ -59,7 +50,8 @@ budget_verdict_token budget_receipt_verify(const char *token, size_t token_bytes
     if (verdict != BUDGET_TOKEN_OK) {
         return verdict;
     }
-    if (budget_fields_parse(&table, parts.payload, parts.payload_bytes, &parsed, why) != BASE_OK) {
+    if (base_fields_parse_json(&table, parts.payload, parts.payload_bytes, parts.payload_bytes,
+                               &parsed, why) != BASE_OK) {
         return BUDGET_TOKEN_BAD_CLAIMS;
     }
     if (parts.key->retired_at != 0 && parsed.issued_at > parts.key->retired_at) {

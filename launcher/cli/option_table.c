@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/options_budget.h"
+#include "budget/codings.h"
 #include "launch/options.h"
 
 enum { COUNT_MAX = 100000 };
@@ -124,10 +124,10 @@ static const base_field rows[] = {
      .value = "N", .help = ""},
     {BUDGET(INT, gpus), .least = 1, .most = COUNT_MAX, .optional = true, .option = "gpus",
      .value = "N", .help = "of one instance"},
-    {BUDGET(CODED, max_price_usd_micro), .coding = &launch_price, .optional = true,
+    {BUDGET(CODED, max_price_usd_micro), .coding = &budget_price_coding, .optional = true,
      .option = "max-price", .value = "USD", .help = "per hour and instance"},
-    {BUDGET(CODED, max_seconds), .coding = &launch_hours, .optional = true, .option = "max-hours",
-     .value = "HOURS", .help = "(the policy's; local: 24)"},
+    {BUDGET(CODED, max_seconds), .coding = &budget_hours_coding, .optional = true,
+     .option = "max-hours", .value = "HOURS", .help = "(the policy's; local: 24)"},
     {BUDGET(PATH, dir), .option = "budget-dir", .value = "DIR",
      .help = "of the service ($BUDGET_SERVICE_DIR, or under $XDG_STATE_HOME)"},
     {BUDGET(PATH, key), .option = "budget-key", .value = "FILE",
