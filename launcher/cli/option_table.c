@@ -28,6 +28,20 @@ static base_status add_prompt(const base_field *field, void *record, const char 
     return BASE_OK;
 }
 
+/* A file, or "-" for requests that come while the job runs. */
+static base_status set_prompts(const base_field *field, void *record, const char *value,
+                               base_error *reterr)
+{
+    launch_options *options = record;
+    (void)field;
+    if (strcmp(value, "-") == 0) {
+        options->job.infer.requests = true;
+        return BASE_OK;
+    }
+    return base_field_set(base_fields_find(&proto_job_fields, "infer.prompts"), &options->job,
+                          value, reterr);
+}
+
 /* Reads numbers of ranks: "1,2,4". */
 static base_status set_scaling(const base_field *field, void *record, const char *value,
                                base_error *reterr)
@@ -75,6 +89,12 @@ static const char *redeemer_name(int value)
     return value >= 0 && value < 2 ? names[value] : NULL;
 }
 
+static const char *stream_name(int value)
+{
+    static const char *const names[] = {"text", "json"};
+    return value >= 0 && value < 2 ? names[value] : NULL;
+}
+
 #define OWN(kind, member)    BASE_##kind(launch_options, member)
 #define BUDGET(kind, member) BASE_##kind(launch_options, budget.member), .marks = LAUNCH_MARK_BUDGET
 #define CALL(function)       .kind = BASE_FIELD_CALL, .call = (function)
@@ -87,6 +107,11 @@ static const base_field rows[] = {
      .help = "replace the record that is there; else it is moved to DIR.1, DIR.2, ..."},
     {CALL(add_prompt), .option = "prompt", .value = "TEXT", .marks = LAUNCH_MARK_JOB,
      .help = "generate, tp-cpu: a sentence to correct; may be given again"},
+    {CALL(set_prompts), .option = "prompts", .value = "FILE", .marks = LAUNCH_MARK_JOB,
+     .help = "generate, tp-cpu: sentences to correct, one a line, or JSONL (FILE.jsonl) with a "
+             "\"prompt\" field; tp-cpu: - takes them from standard input while the job runs"},
+    {OWN(ENUM, stream), .name_of = stream_name, .option = "stream", .value = "HOW",
+     .help = "with --prompts -: text: a line for each whole text; json: a line for each event"},
 
     {OWN(BOOL, bind), ANY, .option = "no-bind", .off = true, .group = "Parallelism",
      .help = "do not give each rank CPUs of its own"},

@@ -131,7 +131,8 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (job->infer.eval_every > 0 && options->job_file[0] == '\0') {
         job->infer.eval = true;
     }
-    const bool prompts = options->prompt_count > 0 || job->infer.prompts[0] != '\0';
+    const bool prompts =
+        options->prompt_count > 0 || job->infer.prompts[0] != '\0' || job->infer.requests;
     if (mode->answers && !prompts && !job->infer.eval) {
         return base_fail(reterr, BASE_ERR_INVALID, "--mode %s needs a --prompt (or --eval)",
                          mode->name);
@@ -140,8 +141,11 @@ static base_status check_together(launch_options *options, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "--prompt goes with --mode %s",
                          proto_mode_name(PROTO_MODE_GENERATE));
     }
-    if (options->prompt_count > 0 && job->infer.prompts[0] != '\0') {
+    if (options->prompt_count > 0 && (job->infer.prompts[0] != '\0' || job->infer.requests)) {
         return base_fail(reterr, BASE_ERR_INVALID, "--prompt or --prompts, not both");
+    }
+    if (options->stream != LAUNCH_STREAM_TEXT && !job->infer.requests) {
+        return base_fail(reterr, BASE_ERR_INVALID, "--stream goes with --prompts -");
     }
     if (!cloud && options->budget_flag != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,

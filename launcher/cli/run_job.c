@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/exitcode.h"
 #include "base/log.h"
+#include "cli/feed.h"
 #include "cli/summary_lines.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
@@ -199,6 +200,10 @@ static base_status run_once(launch_cli_run *run)
 {
     const launch_options *options = run->options;
     base_error error = {0};
+    launch_cli_feed *feed = NULL;
+    base_status status = options->job.infer.requests
+                             ? launch_cli_feed_create(options, STDIN_FILENO, &feed, &error)
+                             : BASE_OK;
     const launch_job_options job_options = {
         .job = &options->job,
         .root = options->root,
@@ -214,9 +219,13 @@ static base_status run_once(launch_cli_run *run)
         .on_output = on_output,
         .on_piece = on_piece,
         .on_flights = on_flights,
+        .feed = feed != NULL ? launch_cli_feed_table(feed) : NULL,
         .user = run,
     };
-    const base_status status = launch_job_run(&job_options, &run->result, &error);
+    if (status == BASE_OK) {
+        status = launch_job_run(&job_options, &run->result, &error);
+    }
+    launch_cli_feed_destroy(feed);
     if (run->streamed) {
         on_output(run, 0, "", ""); /* ends the line of a text that has no end */
     }

@@ -27,8 +27,9 @@
 
 enum {
     NO_FD = -1,
-    FIXED_POLLS = 2 * PROTO_BUS_FDS + 1, /* the bus, the other hosts', signals */
+    FIXED_POLLS = 2 * PROTO_BUS_FDS + 2, /* the bus, the other hosts', signals, requests */
     SIGNAL_POLL = 2 * PROTO_BUS_FDS,
+    FEED_POLL,
     POLLS_PER_RANK = 3, /* process, stdout, stderr */
     POLL_MS_MAX = 1000,
 };
@@ -201,6 +202,7 @@ static int fill_polls(const launch_session *session, struct pollfd *polls)
     }
     launch_head_polls(session, polls + PROTO_BUS_FDS);
     polls[SIGNAL_POLL] = (struct pollfd){.fd = session->signal_fd, .events = POLLIN};
+    polls[FEED_POLL] = (struct pollfd){.fd = launch_feed_fd(session), .events = POLLIN};
     for (int i = 0; i < session->local_count; i++) {
         const launch_process *process = &session->ranks[i].process;
         /* the end is known: nothing to wake for */
@@ -233,6 +235,7 @@ static base_status supervise(launch_session *session, base_error *reterr)
         launch_messages_drain(session);
         launch_head_drain(session);
         session->sent = false;
+        launch_feed_step(session);
         const int64_t next_ns = handle_due(session);
         if (is_over(session)) {
             break;
@@ -247,6 +250,7 @@ static base_status supervise(launch_session *session, base_error *reterr)
         if (polls[SIGNAL_POLL].revents != 0) {
             take_signals(session);
         }
+        session->feeding.readable = polls[FEED_POLL].revents != 0;
         for (int i = 0; i < session->local_count; i++) {
             const struct pollfd *rank = &polls[FIXED_POLLS + i * POLLS_PER_RANK];
             if (rank[1].revents != 0) {
@@ -397,6 +401,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
                                   .allreduce_ms_p50 = NAN,
                                   .allreduce_ms_p95 = NAN};
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
+    launch_open_requests_init(&session.feeding.requests, (int)options->job->infer.max_num_seqs);
     base_status status = session_open(&session, reterr);
     if (status == BASE_OK && session.head != NULL) {
         status = launch_head_gather(&session, reterr);
@@ -408,6 +413,7 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
     if (status == BASE_OK) {
         launch_progress_update(&session, base_now_ns(), true);
         launch_flights_deliver(&session, true);
+        launch_feed_abandon(&session);
         status = fill_result(&session, reterr);
         session.over = status == BASE_OK;
     }

@@ -246,7 +246,11 @@ static void handle(launch_session *session, int rank, const envelope_type *envel
     case RINGFENCE__CONTROL__ENVELOPE__BODY_FINISHED:
         handle_finished(session, rank, envelope->finished);
         break;
-    default: /* proto_envelope_unpack refuses all others */
+    default: /* proto_envelope_unpack refuses all others but the events of requests */
+        if (!launch_feed_handle(session, rank, envelope)) {
+            BLAME_PROTOCOL(session, rank, "says \"%s\" of a request that is not open",
+                           proto_envelope_name(envelope));
+        }
         break;
     }
 }

@@ -13,6 +13,7 @@
 #include "job/affinity.h"
 #include "job/lines.h"
 #include "job/oom.h"
+#include "job/open_requests.h"
 #include "job/outputs.h"
 #include "job/screen.h"
 #include "job/spawn.h"
@@ -108,6 +109,14 @@ static inline bool launch_rank_is_answering(const launch_rank *rank)
     return rank->loaded.reported || rank->answering.tokens > 0;
 }
 
+/* Requests that come while the job runs. */
+typedef struct launch_feeding {
+    launch_open_requests requests;
+    bool ended;    /* no more come */
+    bool readable; /* the feed's descriptor */
+    proto_request request;
+} launch_feeding;
+
 /* The first cause, as far as it is known. */
 typedef struct launch_cause {
     launch_blame_class blame; /* 0: nothing has failed */
@@ -145,7 +154,8 @@ typedef struct launch_session {
     int part_count; /* ranks that have given their part of the exchange */
     uint64_t exchange_sequence;
     launch_outputs outputs;
-    bool over;                  /* the result is complete */
+    bool over; /* the result is complete */
+    launch_feeding feeding;
     bool streaming;             /* stdout shows the beginning of a text whose end has not come */
     int64_t answering_since_ns; /* 0: no rank has reported its texts yet */
     bool flights_requested;
@@ -198,6 +208,22 @@ void launch_messages_drain(launch_session *session);
 int64_t launch_rendezvous_deadlines(launch_session *session, int64_t now_ns);
 
 struct Ringfence__Control__Flight;
+struct Ringfence__Control__Envelope;
+
+/* ---- feed.c ---- */
+
+/* Takes requests from the feed, as long as there are any and rank 0 may have more. */
+void launch_feed_step(launch_session *session);
+
+/* What to wait for before the next step; -1: nothing. */
+int launch_feed_fd(const launch_session *session);
+
+/* Handles what a rank says about requests. False: it breaks the protocol. */
+bool launch_feed_handle(launch_session *session, int rank,
+                        const struct Ringfence__Control__Envelope *envelope);
+
+/* At the end: says of all that were not answered that they failed. */
+void launch_feed_abandon(launch_session *session);
 
 /* ---- flights.c ---- */
 

@@ -77,11 +77,16 @@ static double mean_ttft(const json_t *prompts)
     size_t index = 0;
     json_t *prompt = NULL;
     double sum = 0;
+    double count = 0;
     json_array_foreach(prompts, index, prompt)
     {
-        sum += launch_inference_number(prompt, "ttft_ms");
+        const double ttft_ms = launch_inference_number(prompt, "ttft_ms");
+        if (isfinite(ttft_ms)) { /* null: cancelled before there was one */
+            sum += ttft_ms;
+            count += 1;
+        }
     }
-    return index > 0 ? sum / (double)index : (double)NAN;
+    return count > 0 ? sum / count : (double)NAN;
 }
 
 /* holder: of "total" and "prompts". */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "record/report.h"
 
@@ -295,10 +296,14 @@ static void put_prompt(launch_text *text, const json_t *prompt, const json_t *si
     const json_t *each = json_object_get(prompt, "per_token_ms");
     const char *asked = json_string_value(json_object_get(prompt, "prompt"));
     const char *answer = json_string_value(json_object_get(prompt, "text"));
+    const char *finish = json_string_value(json_object_get(prompt, "finish_reason"));
     launch_text_put(text, "<tr><td>");
     launch_text_html(text, asked != NULL ? asked : "");
     launch_text_put(text, "</td><td class=\"answer\">");
     launch_text_html(text, answer != NULL ? answer : "");
+    if (finish != NULL && strcmp(finish, "cancelled") == 0) {
+        launch_text_put(text, " <span class=\"none\">(cancelled)</span>");
+    }
     launch_text_printf(text, "</td><td class=\"n\">%zu</td>",
                        json_array_size(json_object_get(prompt, "token_ids")));
     put_ms_cell(text, launch_inference_number(prompt, "ttft_ms"));

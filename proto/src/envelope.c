@@ -96,6 +96,57 @@ static bool step_fits(const Ringfence__Control__Step *step)
            step->heldout_correct <= step->heldout_sentences;
 }
 
+static bool ids_fit(const int32_t *ids, size_t count, size_t count_max)
+{
+    bool fit = count <= count_max;
+    for (size_t i = 0; fit && i < count; i++) {
+        fit = ids[i] >= 0 && ids[i] < PROTO_VOCAB_MAX;
+    }
+    return fit;
+}
+
+/* proto_request_from_message looks at the rest. A prompt is not for a terminal, so it stays as it
+ * is. */
+static bool request_fits(const Ringfence__Control__Request *request)
+{
+    return request->id > 0 && strlen(request->prompt) <= PROTO_PROMPT_BYTES_MAX &&
+           ids_fit(request->prompt_token_ids, request->n_prompt_token_ids,
+                   PROTO_PROMPT_TOKENS_MAX) &&
+           ids_fit(request->stop_token_ids, request->n_stop_token_ids, PROTO_STOP_TOKENS_MAX);
+}
+
+static bool tokens_fit(const Ringfence__Control__Tokens *tokens)
+{
+    return tokens->id > 0 &&
+           ids_fit(tokens->token_ids, tokens->n_token_ids, PROTO_EVENT_TOKENS_MAX) &&
+           proto_text_fits(tokens->text, PROTO_EVENT_TEXT_BYTES_MAX);
+}
+
+static bool answered_fits(const Ringfence__Control__Answered *answered)
+{
+    return answered->id > 0 &&
+           answered->finish_reason >= RINGFENCE__CONTROL__FINISH_REASON__FINISH_REASON_STOP &&
+           answered->finish_reason <= RINGFENCE__CONTROL__FINISH_REASON__FINISH_REASON_CANCELLED &&
+           answered->completion_tokens <= PROTO_NEW_TOKENS_MAX && answered->queued_ns >= 0 &&
+           answered->ttft_ns >= 0 && answered->decode_ns >= 0;
+}
+
+/* Checks the bodies that a rank may send about requests. */
+static bool event_fits(const envelope_type *envelope)
+{
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_VERDICT:
+        return envelope->verdict->id > 0 &&
+               proto_text_fits(envelope->verdict->refused, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_TOKENS:
+        return tokens_fit(envelope->tokens);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ANSWERED:
+        return answered_fits(envelope->answered);
+    default:
+        return false;
+    }
+}
+
 /* Checks the bodies that a rank may send. */
 static bool rank_body_fits(const envelope_type *envelope, int world_size)
 {
@@ -126,7 +177,7 @@ static bool rank_body_fits(const envelope_type *envelope, int world_size)
         return envelope->finished->params_sha256.len == PROTO_DIGEST_BYTES ||
                envelope->finished->params_sha256.len == 0;
     default:
-        return false;
+        return event_fits(envelope);
     }
 }
 
@@ -142,8 +193,14 @@ static bool launcher_body_fits(const envelope_type *envelope, int world_size)
         return proto_text_fits(envelope->abort->reason, PROTO_REASON_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
         return proto_text_fits(envelope->stop->reason, PROTO_REASON_BYTES_MAX);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_REQUEST:
+        return request_fits(envelope->request);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CANCEL:
+        return envelope->cancel->id > 0;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_DUMP:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_DRAIN:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CREDIT:
         return true;
     default:
         return false;

@@ -50,6 +50,23 @@ static base_status check_sampling(const proto_job_infer *infer, base_error *rete
                            infer->temperature, PROTO_TEMPERATURE_MIN, PROTO_TEMPERATURE_MAX);
 }
 
+static base_status check_requests(const proto_job *job, base_error *reterr)
+{
+    const proto_mode_row *mode = proto_mode_get(job->job.mode);
+    if (!mode->shares_model) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "infer.requests: prompts can come while ranks share a model; mode %s has "
+                         "none",
+                         mode->name);
+    }
+    return job->infer.prompts[0] == '\0' && !job->infer.baseline
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID,
+                           "infer.requests with infer.%s: prompts come while the job runs, and are "
+                           "not known before",
+                           job->infer.baseline ? "baseline" : "prompts");
+}
+
 /* Checks what several fields must have in common. */
 static base_status check_together(const proto_job *job, base_error *reterr)
 {
@@ -104,7 +121,8 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.baseline compares with one rank, and one rank is all there is");
     }
-    return check_sampling(&job->infer, reterr);
+    const base_status status = job->infer.requests ? check_requests(job, reterr) : BASE_OK;
+    return status == BASE_OK ? check_sampling(&job->infer, reterr) : status;
 }
 
 base_status proto_job_check(const proto_job *job, base_error *reterr)

@@ -1,6 +1,7 @@
 /* The table of a job's fields: JOB.json's keys and ranges, and the launcher's options for them.
  * Used by job.c and by launcher/cli. */
 #include "proto/job.h"
+#include "proto/limits.h"
 
 #define JOB(kind, member) .key = #member, BASE_##kind(proto_job, member)
 
@@ -52,15 +53,14 @@ static const base_field rows[] = {
      .value = "N",
      .help = "held-out loss and accuracy every N steps as well; implies --eval (0: at the end "
              "only)"},
-    {JOB(PATH, infer.prompts), .option = "prompts", .value = "FILE",
-     .help = "generate, tp-cpu: sentences to correct, one a line, or JSONL (FILE.jsonl) with a "
-             "\"prompt\" "
-             "field"},
+    {JOB(PATH, infer.prompts)}, /* --prompts is the launcher's: it may be "-" */
     {JOB(DIGEST, infer.prompts_sha256)},
-    {JOB(INT, infer.max_new_tokens), .least = 1, .most = 65536, .option = "max-new-tokens",
-     .value = "N", .help = "generate, tp-cpu: at most so many tokens a text"},
-    {JOB(INT, infer.max_num_seqs), .least = 1, .most = 1024, .option = "max-num-seqs", .value = "N",
-     .help = "generate, tp-cpu: so many texts at a time"},
+    {JOB(BOOL, infer.requests), .optional = true},
+    {JOB(INT, infer.max_new_tokens), .least = 1, .most = PROTO_NEW_TOKENS_MAX,
+     .option = "max-new-tokens", .value = "N",
+     .help = "generate, tp-cpu: at most so many tokens a text"},
+    {JOB(INT, infer.max_num_seqs), .least = 1, .most = PROTO_SEQUENCES_MAX,
+     .option = "max-num-seqs", .value = "N", .help = "generate, tp-cpu: so many texts at a time"},
     {JOB(BOOL, infer.ignore_eos), .option = "ignore-eos",
      .help = "generate, tp-cpu: go on behind the end of a text"},
     {JOB(BOOL, infer.baseline), .option = "baseline",
@@ -73,7 +73,7 @@ static const base_field rows[] = {
      .value = "X",
      .help = "generate, tp-cpu: draw tokens at this temperature, 0.001 to 1000 (0: the most "
              "probable one)"},
-    {JOB(INT, infer.top_k), .least = 0, .most = 1024, .option = "top-k", .value = "K",
+    {JOB(INT, infer.top_k), .least = 0, .most = PROTO_TOP_K_MAX, .option = "top-k", .value = "K",
      .help = "with --temperature: of the K most probable tokens (0: of all)"},
     {JOB(REAL, infer.top_p), .min = 0, .max = 1, .above = true, .option = "top-p", .value = "P",
      .help = "with --temperature: of the fewest tokens that have probability P together (1: of "
@@ -93,7 +93,7 @@ static const base_field rows[] = {
     {JOB(ENUM, data.loss_on), .name_of = proto_loss_on_name, .option = "loss-on", .value = "WHAT",
      .help = "correction: the right sentence only; all"},
 
-    {JOB(INT, model.vocab_size), .least = 2, .most = 1 << 20},
+    {JOB(INT, model.vocab_size), .least = 2, .most = PROTO_VOCAB_MAX},
     {JOB(INT, model.width), .least = 1, .most = 65536, .option = "width", .value = "N",
      .help = "of the embedding", .group = "The model", .marks = PROTO_FIELD_SHAPE},
     {JOB(INT, model.layers), .least = 1, .most = 1024, .option = "layers", .value = "N", .help = "",

@@ -1,13 +1,13 @@
 /* Answers prompts in their order, by an engine. Called by modes and evaluate.c. */
 #include "generate/generate.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
-#include "generate/engine.h"
+#include "generate/generation.h"
+#include "generate/serve.h"
 #include "rank/checkpoint.h"
 
 enum {
@@ -21,105 +21,14 @@ enum {
 _Static_assert((int)RANK_GENERATION_STOPS_MAX < (int)RANK_STOP_TOKENS_MAX,
                "one more: the end token");
 
-/* A prompt and its answer so far. */
-typedef struct work {
-    int32_t *prompt; /* (prompt_count) */
-    size_t prompt_count;
-    int32_t *tokens;
-    int64_t *drawn_ns;
-    size_t drawn;
-    bool ended;
-    bool by_stop; /* the last token is a stop token */
-} work;
-
-/* When a request's tokens were there, by this rank's clock. */
-typedef struct pace {
-    int64_t began_ns; /* the first step began that computes for it */
-    int64_t first_ns;
-    int64_t last_ns;
-    uint64_t drawn;
-} pace;
-
-typedef struct generation {
-    const rank_generate_options *options;
-    const char *const *prompts;
-    size_t count;
-    work *works;       /* (count): request first_id + i is prompt i */
-    uint64_t first_id; /* earlier ids are warm-up */
-    pace *paces;       /* (pace_room): on every rank, that of request first_id + i is i */
-    size_t pace_room;
-    size_t pace_count; /* requests that have begun */
-    bool no_memory;
-    rank_step_trace *trace; /* NULL: none */
-    bool warm;
-    rank_engine_costs cold; /* the costs of warm-up */
-    size_t submitted;
-    size_t answered;
-    int64_t step_began_ns;
-    rank_engine *engine;
-} generation;
-
-static size_t room_of(const generation *g, const work *one)
-{
-    const size_t context = (size_t)g->options->config->context;
-    const size_t most = (size_t)g->options->new_tokens_max;
-    return context - one->prompt_count < most ? context - one->prompt_count : most;
-}
-
-static base_status encode(const generation *g, size_t index, work *one, base_error *reterr)
-{
-    const size_t context = (size_t)g->options->config->context;
-    const char *prompt = g->prompts[index];
-    char text[RANK_GENERATE_TEXT_BYTES];
-    const char *suffix = g->options->prompt_suffix != NULL ? g->options->prompt_suffix : "";
-    const int length =
-        snprintf(text, sizeof text, "%s%s", prompt, strstr(prompt, suffix) == NULL ? suffix : "");
-    if (length < 0 || (size_t)length >= sizeof text) {
-        return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
-                         RANK_GENERATE_TEXT_BYTES - 1, prompt);
-    }
-    one->prompt = malloc(context * sizeof *one->prompt);
-    if (one->prompt == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
-    }
-    rank_ids ids = {.at = one->prompt, .capacity = context};
-    const base_status status =
-        rank_tokenizer_encode(g->options->tokenizer, text, (size_t)length, &ids, reterr);
-    one->prompt_count = ids.count;
-    if (status != BASE_OK) {
-        return status;
-    }
-    if (one->prompt_count == 0 || one->prompt_count >= context) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "a prompt must have 1 to %zu tokens, this one has %zu: \"%.60s\"",
-                         context - 1, one->prompt_count, prompt);
-    }
-    int32_t *fitted = realloc(one->prompt, one->prompt_count * sizeof *fitted);
-    one->prompt = fitted != NULL ? fitted : one->prompt;
-    one->tokens = malloc(room_of(g, one) * sizeof *one->tokens);
-    one->drawn_ns = malloc(room_of(g, one) * sizeof *one->drawn_ns);
-    return one->tokens != NULL && one->drawn_ns != NULL
-               ? BASE_OK
-               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for an answer");
-}
-
-static void forget(work *one)
-{
-    free(one->prompt);
-    free(one->tokens);
-    free(one->drawn_ns);
-    one->prompt = NULL;
-    one->tokens = NULL;
-    one->drawn_ns = NULL;
-}
-
 /* Encodes all prompts, and refuses the job if one does not fit. The tokens are kept and used
  * later. */
-static base_status encode_all(generation *g, base_error *reterr)
+static base_status encode_all(generation *g, const char *const *prompts, base_error *reterr)
 {
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < g->count; i++) {
-        status = encode(g, i, &g->works[i], reterr);
+        status = rank_work_encode(g->options, prompts[i], g->options->new_tokens_max, &g->works[i],
+                                  reterr);
     }
     return status;
 }
@@ -127,12 +36,11 @@ static base_status encode_all(generation *g, base_error *reterr)
 base_status rank_generate_check(const rank_generate_options *options, const char *const *prompts,
                                 size_t prompt_count, base_error *reterr)
 {
-    const generation g = {.options = options, .prompts = prompts, .count = prompt_count};
     base_status status = BASE_OK;
     for (size_t i = 0; status == BASE_OK && i < prompt_count; i++) {
-        work one = {.prompt = NULL};
-        status = encode(&g, i, &one, reterr);
-        forget(&one);
+        rank_work one = {.text = NULL};
+        status = rank_work_encode(options, prompts[i], options->new_tokens_max, &one, reterr);
+        rank_work_fini(&one);
     }
     return status;
 }
@@ -150,7 +58,7 @@ static rank_sample_params sampling(const rank_generate_options *options, size_t 
     return params;
 }
 
-static void add_stops(const rank_generate_options *options, rank_request *request)
+void generation_add_stops(const rank_generate_options *options, rank_request *request)
 {
     const int32_t end = rank_tokenizer_end_id(options->tokenizer);
     if (options->ignore_end) {
@@ -164,6 +72,18 @@ static void add_stops(const rank_generate_options *options, rank_request *reques
     }
 }
 
+base_status generation_submit(generation *g, rank_request *request, base_error *reterr)
+{
+    const rank_work *one = &g->works[g->submitted];
+    request->prompt_count = (int32_t)one->prompt_count;
+    const base_status status = rank_engine_submit(g->engine, request, one->prompt, reterr);
+    if (status == BASE_OK) {
+        BASE_ASSERT(request->id == g->first_id + g->submitted);
+        g->submitted++;
+    }
+    return status;
+}
+
 /* Submits as many prompts as the engine's queue takes. */
 static base_status submit_some(generation *g, base_error *reterr)
 {
@@ -171,13 +91,10 @@ static base_status submit_some(generation *g, base_error *reterr)
     base_status status = BASE_OK;
     while (status == BASE_OK && g->submitted < g->count &&
            rank_engine_waiting(g->engine) < WAITING_MAX) {
-        const work *one = &g->works[g->submitted];
-        rank_request request = {.prompt_count = (int32_t)one->prompt_count,
-                                .max_new_tokens = options->new_tokens_max,
+        rank_request request = {.max_new_tokens = options->new_tokens_max,
                                 .sample = sampling(options, g->submitted)};
-        add_stops(options, &request);
-        status = rank_engine_submit(g->engine, &request, one->prompt, reterr);
-        g->submitted++;
+        generation_add_stops(options, &request);
+        status = generation_submit(g, &request, reterr);
     }
     return status;
 }
@@ -220,45 +137,66 @@ static void on_event(void *user, const rank_schedule_event *event)
         own->last_ns = now_ns;
         own->drawn++;
     }
-    if (g->count == 0) {
-        return; /* not rank 0 */
+    if (!g->decides) {
+        return;
     }
-    work *one = &g->works[index];
-    if (event->token >= 0) {
-        one->tokens[one->drawn] = event->token;
-        one->drawn_ns[one->drawn] = now_ns;
-        one->drawn++;
-    }
-    one->ended = event->finish != RANK_FINISH_NOT;
-    one->by_stop = event->finish == RANK_FINISH_STOP;
+    rank_work *one = &g->works[index];
+    rank_work_take(one, event, now_ns);
     if (event->token >= 0 && g->options->on_token != NULL) {
-        g->options->on_token(g->options->token_user, &(rank_drawn_token){.index = index,
-                                                                         .token = event->token,
-                                                                         .is_stop = one->by_stop,
-                                                                         .is_last = one->ended});
+        g->options->on_token(g->options->token_user,
+                             &(rank_drawn_token){.index = index,
+                                                 .token = event->token,
+                                                 .is_stop = event->finish == RANK_FINISH_STOP,
+                                                 .is_last = event->finish != RANK_FINISH_NOT});
     }
+}
+
+/* Passes on the answer to prompt `index`, if its first step has begun. */
+static void hand_out_one(generation *g, size_t index)
+{
+    rank_work *one = &g->works[index];
+    const size_t count = rank_work_count(one);
+    const int64_t began_ns = index < g->pace_room ? g->paces[index].began_ns : 0;
+    const size_t bytes = rank_tokenizer_decode(g->options->tokenizer, one->tokens, count, NULL, 0);
+    char *text = began_ns != 0 ? malloc(bytes + 1) : NULL;
+    if (text != NULL) {
+        (void)rank_tokenizer_decode(g->options->tokenizer, one->tokens, count, text, bytes + 1);
+        const size_t skipped = text[0] == ' ' ? 1 : 0;
+        g->options->on_answer(g->options->answer_user,
+                              &(rank_answer){.index = index,
+                                             .prompt = one->text,
+                                             .text = text + skipped,
+                                             .text_bytes = bytes - skipped,
+                                             .prompt_tokens = one->prompt,
+                                             .prompt_count = one->prompt_count,
+                                             .tokens = one->tokens,
+                                             .count = count,
+                                             .finish = one->finish,
+                                             .began_ns = began_ns,
+                                             .drawn_ns = one->drawn_ns,
+                                             .drawn_count = one->drawn});
+    }
+    g->no_memory = g->no_memory || (text == NULL && began_ns != 0);
+    free(text);
+    rank_work_release(one);
 }
 
 /* Passes on the finished answers, up to the first unfinished one. */
 static void hand_out(generation *g)
 {
-    for (; g->answered < g->count && g->works[g->answered].ended; g->answered++) {
-        char text[RANK_GENERATE_TEXT_BYTES];
-        work *one = &g->works[g->answered];
-        const size_t count = one->drawn - (one->by_stop ? 1 : 0);
-        (void)rank_tokenizer_decode(g->options->tokenizer, one->tokens, count, text, sizeof text);
-        g->options->on_answer(g->options->answer_user,
-                              &(rank_answer){.index = g->answered,
-                                             .prompt = g->prompts[g->answered],
-                                             .text = text[0] == ' ' ? text + 1 : text,
-                                             .prompt_tokens = one->prompt,
-                                             .prompt_count = one->prompt_count,
-                                             .tokens = one->tokens,
-                                             .count = count,
-                                             .began_ns = g->paces[g->answered].began_ns,
-                                             .drawn_ns = one->drawn_ns,
-                                             .drawn_count = one->drawn});
-        forget(one);
+    for (; g->answered < g->count && g->works[g->answered].finish != RANK_FINISH_NOT;
+         g->answered++) {
+        hand_out_one(g, g->answered);
+    }
+}
+
+/* After the last step: passes on what there is. What has no end counts as cancelled. */
+static void hand_out_rest(generation *g)
+{
+    for (; g->answered < g->submitted; g->answered++) {
+        rank_work *one = &g->works[g->answered];
+        one->finish = one->finish == RANK_FINISH_NOT ? RANK_FINISH_CANCELLED : one->finish;
+        hand_out_one(g, g->answered);
     }
 }
 
@@ -271,25 +209,32 @@ static bool is_last_step(const generation *g)
     return g->submitted == g->count && rank_engine_is_idle(g->engine);
 }
 
-static base_status run(generation *g, bool decides, base_error *reterr)
+/* Decides on rank 0 what the next step begins with, and whether it is the last. */
+static base_status before_step(generation *g, bool *last, base_error *reterr)
+{
+    if (g->serving != NULL) {
+        return rank_serving_step(g->serving, last, reterr);
+    }
+    const base_status status = submit_some(g, reterr);
+    *last = status == BASE_OK && is_last_step(g);
+    return status;
+}
+
+static base_status run(generation *g, base_error *reterr)
 {
     base_status status = BASE_OK;
     bool ended = false;
     while (status == BASE_OK && !ended) {
         bool last = false;
-        if (decides) {
-            status = submit_some(g, reterr);
-            last = status == BASE_OK && is_last_step(g);
+        if (g->decides) {
+            status = before_step(g, &last, reterr);
         }
         if (status == BASE_OK && last && g->options->comm == NULL) {
-            return BASE_OK; /* no other rank has to know */
+            break; /* no other rank has to know */
         }
         g->step_began_ns = base_now_ns();
         if (status == BASE_OK) {
             status = rank_engine_step(g->engine, last, &ended, reterr);
-        }
-        if (status == BASE_OK && g->no_memory) {
-            status = base_fail(reterr, BASE_ERR_MEMORY, "no memory for the times of requests");
         }
         if (status == BASE_OK && !last) {
             hand_out(g);
@@ -298,17 +243,22 @@ static base_status run(generation *g, bool decides, base_error *reterr)
             status = rank_step_trace_gather(g->trace, ended, reterr);
         }
     }
-    return status;
+    if (status == BASE_OK) {
+        hand_out_rest(g);
+    }
+    return status == BASE_OK && g->no_memory
+               ? base_fail(reterr, BASE_ERR_MEMORY, "no memory for answers")
+               : status;
 }
 
 /* Answers the beginning of the first prompt, so that all memory has been touched. */
-static base_status warm_up(generation *g, bool decides, base_error *reterr)
+static base_status warm_up(generation *g, base_error *reterr)
 {
     const rank_generate_options *options = g->options;
     base_status status = BASE_OK;
-    if (options->warm_up && !(decides && g->count == 0)) {
+    if (options->warm_up && !(g->decides && g->count == 0)) {
         g->first_id = 2;
-        if (decides) {
+        if (g->decides) {
             rank_request request = {.prompt_count = (int32_t)g->works[0].prompt_count,
                                     .max_new_tokens = WARM_UP_TOKENS,
                                     .sample = {.top_p = 1}};
@@ -322,81 +272,6 @@ static base_status warm_up(generation *g, bool decides, base_error *reterr)
     }
     rank_step_trace_reset(g->trace);
     return status;
-}
-
-/* The costs without warm-up. */
-static rank_engine_costs get_costs(const generation *g)
-{
-    rank_engine_costs costs = rank_engine_get_costs(g->engine);
-    costs.steps -= g->cold.steps;
-    costs.tokens -= g->cold.tokens;
-    costs.sampled -= g->cold.sampled;
-    costs.step_ns -= g->cold.step_ns;
-    costs.gather_ns -= g->cold.gather_ns;
-    costs.all_reduce.count -= g->cold.all_reduce.count;
-    costs.all_reduce.bytes -= g->cold.all_reduce.bytes;
-    costs.all_reduce.ns -= g->cold.all_reduce.ns;
-    return costs;
-}
-
-/* By this rank's clock. */
-static void write_pace(const generation *g, rank_generate_report *report)
-{
-    double first_ns = 0;
-    double later_ns = 0;
-    double firsts = 0;
-    double laters = 0;
-    for (size_t i = 0; i < g->pace_count; i++) {
-        const pace *one = &g->paces[i];
-        if (one->drawn > 0) {
-            first_ns += (double)(one->first_ns - one->began_ns);
-            later_ns += (double)(one->last_ns - one->first_ns);
-            firsts += 1;
-            laters += (double)(one->drawn - 1);
-        }
-    }
-    report->ttft_ms = firsts > 0 ? first_ns / firsts / (double)BASE_NS_PER_MS : (double)NAN;
-    report->per_token_ms = laters > 0 ? later_ns / laters / (double)BASE_NS_PER_MS : (double)NAN;
-}
-
-/* Rank 0 also hands out what the steps have cost one by one. */
-static void write_trace(const generation *g, rank_generate_report *report)
-{
-    const rank_generate_options *options = g->options;
-    const rank_step_share *shares = rank_step_trace_shares(g->trace);
-    size_t count = 0;
-    const rank_step_cost *steps = rank_step_trace_steps(g->trace, &count);
-    report->traced = shares != NULL;
-    if (shares != NULL) {
-        report->share = shares[coll_comm_rank(options->comm)];
-    }
-    if (options->on_steps != NULL && count > 0) {
-        options->on_steps(options->steps_user, steps, count);
-    }
-}
-
-static void write_report(const generation *g, rank_generate_report *report)
-{
-    const rank_engine_memory memory = rank_engine_get_memory(g->engine);
-    const rank_engine_costs costs = get_costs(g);
-    *report = (rank_generate_report){
-        .weight_bytes = memory.weight_bytes,
-        .weight_elements = memory.weight_elements,
-        .uncut_elements = memory.uncut_elements,
-        .model_elements = rank_model_param_count(g->options->config),
-        .cache_bytes = memory.cache_bytes,
-        .cache_blocks = memory.cache_blocks,
-        .cache_tokens = memory.cache_tokens,
-        .work_bytes = memory.work_bytes,
-        .steps = costs.steps,
-        .tokens = costs.tokens,
-        .sampled = costs.sampled,
-        .step_ns = costs.step_ns,
-        .gather_ns = costs.gather_ns,
-        .all_reduces = costs.all_reduce.count,
-        .all_reduce_bytes = costs.all_reduce.bytes,
-        .all_reduce_ns = costs.all_reduce.ns,
-    };
 }
 
 static base_status make_engine(generation *g, base_error *reterr)
@@ -415,23 +290,45 @@ static base_status make_engine(generation *g, base_error *reterr)
         }
         params.params = host;
     }
-    const base_status status =
-        rank_engine_create(&(rank_engine_options){.config = options->config,
-                                                  .device = options->device,
-                                                  .comm = options->comm,
-                                                  .weights = options->weights,
-                                                  .source = &source,
-                                                  .sequences = options->sequences,
-                                                  .chunk_tokens = CHUNK_TOKENS,
-                                                  .block_tokens = BLOCK_TOKENS,
-                                                  .waiting_max = WAITING_MAX,
-                                                  .on_event = on_event,
-                                                  .on_begin = on_begin,
-                                                  .user = g,
-                                                  .trace = g->trace},
-                           &g->engine, reterr);
+    const base_status status = rank_engine_create(
+        &(rank_engine_options){.config = options->config,
+                               .device = options->device,
+                               .comm = options->comm,
+                               .weights = options->weights,
+                               .source = &source,
+                               .sequences = options->sequences,
+                               .chunk_tokens = CHUNK_TOKENS,
+                               .block_tokens = BLOCK_TOKENS,
+                               .waiting_max = options->source != NULL
+                                                  ? options->sequences + PROTO_REQUESTS_WAITING_MAX
+                                                  : WAITING_MAX,
+                               .on_event = on_event,
+                               .on_begin = on_begin,
+                               .user = g,
+                               .trace = g->trace},
+        &g->engine, reterr);
     if (host != NULL) {
         device->backend->unmap(device->queue, host);
+    }
+    return status;
+}
+
+static base_status prepare(generation *g, const char *const *prompts, base_error *reterr)
+{
+    const rank_generate_options *options = g->options;
+    g->works_room = g->count + 1;
+    g->works = calloc(g->works_room, sizeof *g->works);
+    base_status status = g->works != NULL
+                             ? encode_all(g, prompts, reterr)
+                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
+    if (status == BASE_OK) {
+        status = rank_step_trace_create(options->comm, &g->trace, reterr);
+    }
+    if (status == BASE_OK) {
+        status = make_engine(g, reterr);
+    }
+    if (status == BASE_OK && g->decides && options->source != NULL) {
+        status = rank_serving_create(g, &g->serving, reterr);
     }
     return status;
 }
@@ -441,38 +338,28 @@ base_status rank_generate(const rank_generate_options *options, const char *cons
 {
     const bool decides = options->comm == NULL || coll_comm_rank(options->comm) == 0;
     generation g = {
-        .options = options, .prompts = prompts, .count = decides ? prompt_count : 0, .first_id = 1};
-    g.works = calloc(g.count + 1, sizeof *g.works);
-    base_status status = g.works != NULL
-                             ? encode_all(&g, reterr)
-                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for prompts");
+        .options = options, .decides = decides, .count = decides ? prompt_count : 0, .first_id = 1};
+    base_status status = prepare(&g, prompts, reterr);
     if (status == BASE_OK) {
-        status = rank_step_trace_create(options->comm, &g.trace, reterr);
-    }
-    if (status == BASE_OK) {
-        status = make_engine(&g, reterr);
-    }
-    if (status == BASE_OK) {
-        status = warm_up(&g, decides, reterr);
+        status = warm_up(&g, reterr);
     }
     if (status == BASE_OK && options->on_warm != NULL) {
         rank_generate_report memory;
-        write_report(&g, &memory);
+        generation_write_memory(&g, &memory);
         status = options->on_warm(options->warm_user, &memory, reterr);
     }
     if (status == BASE_OK) {
-        status = run(&g, decides, reterr);
+        status = run(&g, reterr);
     }
     if (status == BASE_OK && report != NULL) {
-        write_report(&g, report);
-        write_pace(&g, report);
-        write_trace(&g, report);
+        generation_write_report(&g, report);
     }
+    rank_serving_destroy(g.serving);
     rank_engine_destroy(g.engine);
     rank_step_trace_destroy(g.trace);
     free(g.paces);
     for (size_t i = 0; g.works != NULL && i < g.count; i++) {
-        forget(&g.works[i]);
+        rank_work_fini(&g.works[i]);
     }
     free(g.works);
     return status;

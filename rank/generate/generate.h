@@ -13,12 +13,11 @@
 #include <stdint.h>
 
 #include "coll/coll.h"
+#include "generate/finish.h"
 #include "generate/step_trace.h"
 #include "rank/data.h"
 #include "rank/model.h"
 #include "rank/tokenizer.h"
-
-enum { RANK_GENERATE_TEXT_BYTES = 4096 }; /* of one answer, with its NUL; a longer one is cut */
 
 /* A token that was just drawn. */
 typedef struct rank_drawn_token {
@@ -32,11 +31,13 @@ typedef struct rank_drawn_token {
 typedef struct rank_answer {
     size_t index; /* of the prompt */
     const char *prompt;
-    const char *text;
+    const char *text;  /* any bytes, and a NUL behind them */
+    size_t text_bytes; /* without that NUL */
     const int32_t *prompt_tokens;
     size_t prompt_count;
     const int32_t *tokens; /* the stop token is not among them */
     size_t count;
+    rank_finish finish;
     int64_t began_ns;        /* when the first step began that could compute it, monotonic */
     const int64_t *drawn_ns; /* (drawn_count): when each token was there */
     size_t drawn_count;      /* with the stop token */
@@ -82,6 +83,9 @@ typedef struct rank_generate_options {
     void *steps_user;
     bool (*should_stop)(void *user); /* asked before every step on rank 0; NULL: to the end */
     void *stop_user;
+    /* Where requests come from while others are answered; no prompts are handed in then. Only rank
+     * 0's is asked, but it is there on every rank. NULL: the prompts are all there is. */
+    const struct rank_request_source *source; /* generate/serve.h */
 } rank_generate_options;
 
 /* What it took; see generate/engine.h. */
@@ -110,7 +114,8 @@ typedef struct rank_generate_report {
 
 /* Collective over options->comm: ranks other than 0 hand in no prompts and get no answers.
  * BASE_ERR_INVALID names a prompt that does not fit into the context. Where should_stop says so it
- * ends early, BASE_OK, with the answers that are whole by then. report may be NULL. */
+ * ends early, BASE_OK; texts that have begun are then cut, and count as cancelled. report may be
+ * NULL. */
 BASE_MUST_CHECK base_status rank_generate(const rank_generate_options *options,
                                           const char *const *prompts, size_t prompt_count,
                                           rank_generate_report *report, base_error *reterr);

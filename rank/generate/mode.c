@@ -10,6 +10,7 @@
 #include "generate/baseline.h"
 #include "generate/curve_run.h"
 #include "generate/progress.h"
+#include "generate/requests_link.h"
 #include "generate/results.h"
 #include "generate/stream_text.h"
 #include "proto/mode.h"
@@ -27,6 +28,7 @@ typedef struct prompts {
     size_t count;
     uint64_t first;
     uint64_t stride;
+    bool comes_later; /* prompts come while the job runs */
     proto_client *client;
     rank_results *results; /* NULL: no results are kept */
 } prompts;
@@ -56,17 +58,26 @@ static base_status deal_prompts(prompts *dealt, const proto_identity *identity, 
     return BASE_OK;
 }
 
-/* Sends an answer to the launcher, which prints it, and adds it to the results. */
-static void take_answer(void *user, const rank_answer *answer)
+/* Sends an answer to the launcher, which prints it. Requests have had their events. What was
+ * cancelled is in the results alone. */
+static void send_answer(const prompts *all, const rank_answer *answer)
 {
-    const prompts *all = user;
+    if (all->comes_later || answer->finish == RANK_FINISH_CANCELLED) {
+        return;
+    }
     Ringfence__Control__Output output = RINGFENCE__CONTROL__OUTPUT__INIT;
-    char *text = rank_stream_text_whole(answer->text);
+    char *text = rank_stream_text_whole(answer->text, answer->text_bytes);
     output.index = all->first + answer->index * all->stride;
     output.prompt = (char *)answer->prompt;
     output.text = text != NULL ? text : (char *)answer->text;
     proto_client_output(all->client, &output);
     free(text);
+}
+
+static void take_answer(void *user, const rank_answer *answer)
+{
+    const prompts *all = user;
+    send_answer(all, answer);
     if (all->results != NULL) {
         rank_results_add(all->results, answer);
     }
@@ -170,7 +181,8 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     Ringfence__Control__Finished finished = RINGFENCE__CONTROL__FINISHED__INIT;
     const proto_job *job = &worker->identity.job;
     rank_generate_report report;
-    prompts all = {.client = worker->client};
+    prompts all = {.client = worker->client, .comes_later = job->infer.requests};
+    const rank_request_source source = rank_requests_link(worker);
     base_status status = deal_prompts(&all, &worker->identity, reterr);
     if (status == BASE_OK && worker->identity.rank == 0 && job->output.directory[0] != '\0') {
         status = rank_results_create(job, options->config, &all.results, reterr);
@@ -180,8 +192,12 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
                               .prompts = all.count,
                               .streams = all.all.count == 1};
     rank_generate_options answering = *options;
-    answering.on_token = rank_progress_token;
-    answering.token_user = &progress;
+    if (job->infer.requests) {
+        answering.source = &source;
+    } else {
+        answering.on_token = rank_progress_token;
+        answering.token_user = &progress;
+    }
     if (all.results != NULL) {
         answering.on_steps = rank_results_steps;
         answering.steps_user = all.results;

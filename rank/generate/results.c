@@ -94,12 +94,19 @@ static base_status keep_timing(rank_results *results, const rank_answer *answer)
     return rank_timing_of(answer, &results->timings[results->timing_count++], NULL);
 }
 
-static json_t *clean_text(const char *text)
+static json_t *clean_text(const char *text, size_t text_bytes)
 {
-    char *clean = rank_stream_text_whole(text);
+    char *clean = rank_stream_text_whole(text, text_bytes);
     json_t *string = clean != NULL ? json_string(clean) : NULL;
     free(clean);
     return string;
+}
+
+static const char *finish_name(rank_finish finish)
+{
+    return finish == RANK_FINISH_STOP        ? "stop"
+           : finish == RANK_FINISH_CANCELLED ? "cancelled"
+                                             : "length";
 }
 
 void rank_results_add(rank_results *results, const rank_answer *answer)
@@ -109,11 +116,13 @@ void rank_results_add(rank_results *results, const rank_answer *answer)
         return;
     }
     const rank_timing *timing = &results->timings[results->timing_count - 1];
-    json_t *entry =
-        json_pack("{s:s, s:o, s:o, s:o, s:f, s:o}", "prompt", answer->prompt, "prompt_token_ids",
-                  id_array(answer->prompt_tokens, answer->prompt_count), "token_ids",
-                  id_array(answer->tokens, answer->count), "text", clean_text(answer->text),
-                  "ttft_ms", timing->ttft_ms, "per_token_ms", per_token(timing));
+    json_t *entry = json_pack(
+        "{s:s, s:o, s:o, s:o, s:s, s:o, s:o}", "prompt", answer->prompt, "prompt_token_ids",
+        id_array(answer->prompt_tokens, answer->prompt_count), "token_ids",
+        id_array(answer->tokens, answer->count), "text",
+        clean_text(answer->text, answer->text_bytes), "finish_reason", finish_name(answer->finish),
+        "ttft_ms", timing->drawn > 0 ? json_real(timing->ttft_ms) : json_null(), "per_token_ms",
+        per_token(timing));
     if (entry == NULL || json_array_append_new(results->prompts, entry) != 0) {
         results->failed = true;
     }

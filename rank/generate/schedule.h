@@ -24,6 +24,7 @@
 
 #include "base/status.h"
 #include "generate/blocks.h"
+#include "generate/finish.h"
 #include "generate/sample.h"
 
 enum { RANK_STOP_TOKENS_MAX = 16 };
@@ -47,14 +48,6 @@ typedef struct rank_request {
     int32_t reserved;       /* 0 */
     int32_t stops[RANK_STOP_TOKENS_MAX];
 } rank_request;
-
-typedef enum rank_finish {
-    RANK_FINISH_NOT = 0,
-    RANK_FINISH_STOP,      /* the token is one of the stop tokens */
-    RANK_FINISH_LENGTH,    /* it is the last of max_new_tokens */
-    RANK_FINISH_CONTEXT,   /* it is the last that the context has room for */
-    RANK_FINISH_CANCELLED, /* no token */
-} rank_finish;
 
 /* What a sequence computes in a step: tokens first … first + count - 1 of it. */
 typedef struct rank_schedule_entry {

@@ -125,10 +125,9 @@ size_t rank_stream_text_end(rank_stream_text *stream, char *text)
     return used;
 }
 
-char *rank_stream_text_whole(const char *bytes)
+char *rank_stream_text_whole(const void *bytes, size_t byte_count)
 {
     rank_stream_text stream = {.held_count = 0};
-    const size_t byte_count = strlen(bytes);
     char *text = malloc(byte_count * RANK_STREAM_TEXT_GROWTH + 2 * RANK_STREAM_TEXT_HELD_BYTES + 1);
     if (text == NULL) {
         return NULL;

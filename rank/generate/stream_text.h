@@ -34,6 +34,6 @@ size_t rank_stream_text_end(rank_stream_text *stream, char *text);
 
 /* The text of bytes that have all come, with a NUL. A model can end inside a character, or make
  * bytes that are not UTF-8. malloc'ed; NULL: no memory. */
-char *rank_stream_text_whole(const char *bytes);
+char *rank_stream_text_whole(const void *bytes, size_t byte_count);
 
 #endif

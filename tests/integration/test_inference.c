@@ -93,8 +93,7 @@ static void one_text_streams(void **state)
     json_decref(results);
 }
 
-/* A text is interrupted when a part of it is there. The line ends, and the record has the finished
- * answers, of which there are none. */
+/* A text is interrupted when a part of it is there. The line ends, and the record has that part. */
 static void an_interrupted_text_ends_with_its_line(void **state)
 {
     (void)state;
@@ -132,7 +131,11 @@ static void an_interrupted_text_ends_with_its_line(void **state)
     const char *text = program.text[TEST_STDOUT];
     assert_int_equal(text[program.text_bytes[TEST_STDOUT] - 1], '\n');
     json_t *results = inference_results(out);
-    assert_int_equal(json_array_size(json_object_get(results, "prompts")), 0);
+    const json_t *prompt = json_array_get(json_object_get(results, "prompts"), 0);
+    assert_string_equal(json_string_value(json_object_get(prompt, "finish_reason")), "cancelled");
+    const char *kept = json_string_value(json_object_get(prompt, "text"));
+    assert_int_equal(strlen(kept), program.text_bytes[TEST_STDOUT] - 1);
+    assert_memory_equal(kept, text, strlen(kept));
     json_decref(results);
 }
 

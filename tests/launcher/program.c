@@ -18,6 +18,7 @@
 
 enum { WAIT_S = 60 };
 
+/* fds: to become stdout, stderr and, unless it is -1, stdin. */
 static void run_child(const char *const *arguments, const char *const *variables, const int *fds)
 {
     sigset_t none;
@@ -31,6 +32,9 @@ static void run_child(const char *const *arguments, const char *const *variables
     (void)signal(SIGTSTP, SIG_DFL);
     (void)dup2(fds[0], STDOUT_FILENO);
     (void)dup2(fds[1], STDERR_FILENO);
+    if (fds[2] >= 0) {
+        (void)dup2(fds[2], STDIN_FILENO);
+    }
     for (int i = 0; variables != NULL && variables[i] != NULL; i++) {
         char *copy = strdup(variables[i]);
         if (copy == NULL || putenv(copy) != 0) {
@@ -41,15 +45,15 @@ static void run_child(const char *const *arguments, const char *const *variables
     _exit(126);
 }
 
-void test_program_start(test_program *program, const char *const *arguments,
-                        const char *const *variables)
+static void start(test_program *program, const char *const *arguments, const char *const *variables,
+                  int input)
 {
     int out[2];
     int err[2];
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err, O_CLOEXEC), 0);
-    const int fds[2] = {out[1], err[1]};
+    const int fds[3] = {out[1], err[1], input};
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -65,6 +69,23 @@ void test_program_start(test_program *program, const char *const *arguments,
         program->text[i][0] = '\0';
         program->text_bytes[i] = 0;
     }
+}
+
+void test_program_start(test_program *program, const char *const *arguments,
+                        const char *const *variables)
+{
+    start(program, arguments, variables, -1);
+}
+
+int test_program_start_fed(test_program *program, const char *const *arguments,
+                           const char *const *variables)
+{
+    int in[2];
+    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    (void)signal(SIGPIPE, SIG_IGN); /* the program may end before its input does */
+    start(program, arguments, variables, in[0]);
+    (void)close(in[0]);
+    return in[1];
 }
 
 /* Waits for more output and takes it; false when both streams have ended. */

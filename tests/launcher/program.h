@@ -7,7 +7,7 @@
 
 #include "support.h"
 
-enum { TEST_PROGRAM_OUTPUT_BYTES = 256 * 1024, TEST_PROGRAM_ARGS_MAX = 64 };
+enum { TEST_PROGRAM_OUTPUT_BYTES = 4096 * 1024, TEST_PROGRAM_ARGS_MAX = 64 };
 
 typedef struct test_program {
     pid_t pid;
@@ -22,6 +22,11 @@ enum { TEST_STDOUT = 0, TEST_STDERR = 1 };
  * environment, in a process group of its own. */
 void test_program_start(test_program *program, const char *const *arguments,
                         const char *const *variables);
+
+/* The same with a pipe as its standard input. Returns the end to write to, which the caller
+ * closes. */
+int test_program_start_fed(test_program *program, const char *const *arguments,
+                           const char *const *variables);
 
 /* Reads until `text` is in the stream; fails the test at the stream's end or after a minute. */
 void test_program_wait_text(test_program *program, int stream, const char *text);

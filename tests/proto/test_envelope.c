@@ -92,7 +92,7 @@ static void a_small_message_cannot_take_much_memory(void **state)
     (void)state;
     /* a roster of 4000 empty entries is 8 KB on the wire and half a megabyte in memory */
     static uint8_t packed[4 + 8000];
-    const uint8_t head[] = {0x08, 0x01, 0x1a, 0xc0, 0x3e}; /* version 1; roster of 8000 bytes */
+    const uint8_t head[] = {0x08, 0x02, 0x1a, 0xc0, 0x3e}; /* version 2; roster of 8000 bytes */
     base_error error;
     proto_arena arena;
     Ringfence__Control__Envelope *got = NULL;
@@ -107,6 +107,49 @@ static void a_small_message_cannot_take_much_memory(void **state)
     assert_status(proto_envelope_unpack(packed, sizeof packed, &source, &got, &error),
                   BASE_ERR_INVALID);
     proto_arena_fini(&arena);
+}
+
+static void requests_and_events_are_bounded(void **state)
+{
+    (void)state;
+    static int32_t ids[PROTO_EVENT_TOKENS_MAX + 1];
+    static char text[PROTO_EVENT_TEXT_BYTES_MAX + 2];
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Request request = RINGFENCE__CONTROL__REQUEST__INIT;
+    Ringfence__Control__Tokens tokens = RINGFENCE__CONTROL__TOKENS__INIT;
+    Ringfence__Control__Answered answered = RINGFENCE__CONTROL__ANSWERED__INIT;
+    envelope.version = PROTO_CONTROL_VERSION;
+    proto_set_body(&envelope.base, &request.base);
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID); /* no id */
+    request.id = 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    memset(text, 'a', sizeof text - 1);
+    request.prompt = text;
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+
+    proto_set_body(&envelope.base, &tokens.base);
+    tokens.id = 1;
+    tokens.token_ids = ids;
+    tokens.n_token_ids = PROTO_EVENT_TOKENS_MAX;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    assert_status(unpack(&envelope, PROTO_SIDE_LAUNCHER), BASE_ERR_INVALID);
+    tokens.n_token_ids++;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    tokens.n_token_ids = 1;
+    ids[0] = -1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+    tokens.n_token_ids = 0;
+    tokens.text = text;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
+
+    proto_set_body(&envelope.base, &answered.base);
+    answered.id = 1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID); /* no reason */
+    answered.finish_reason = RINGFENCE__CONTROL__FINISH_REASON__FINISH_REASON_STOP;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_OK);
+    answered.ttft_ns = -1;
+    assert_status(unpack(&envelope, PROTO_SIDE_RANK), BASE_ERR_INVALID);
 }
 
 static void texts_do_not_drive_the_terminal(void **state)
@@ -161,6 +204,7 @@ int main(void)
         cmocka_unit_test(each_side_may_send_only_its_own_messages),
         cmocka_unit_test(sizes_are_bounded),
         cmocka_unit_test(a_small_message_cannot_take_much_memory),
+        cmocka_unit_test(requests_and_events_are_bounded),
         cmocka_unit_test(texts_do_not_drive_the_terminal),
         cmocka_unit_test(a_body_is_found_by_its_type),
     };

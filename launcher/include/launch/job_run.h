@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "launch/feed.h"
 #include "launch/hosts.h"
 #include "launch/limits.h"
 #include "proto/job.h"
@@ -40,6 +41,7 @@ typedef struct launch_job_options {
     /* Called for each further piece of the text of a job with one prompt. on_output has the whole
      * text afterwards. */
     void (*on_piece)(void *user, const char *text);
+    const launch_feed *feed; /* of requests that come while the job runs; NULL: none do */
     /* Called with the ranks' flight records after a failure, and when SIGUSR1 has asked for them;
      * cause is then "". They are JSON texts by rank; NULL: none came. */
     void (*on_flights)(void *user, const char *const *records, int ranks, const char *cause);

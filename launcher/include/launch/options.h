@@ -28,6 +28,9 @@ enum { LAUNCH_BUDGET_NAME_BYTES = 128 };
 /* Who redeems a token. */
 typedef enum launch_redeemer { LAUNCH_REDEEM_LAUNCHER, LAUNCH_REDEEM_RANKS } launch_redeemer;
 
+/* What --prompts - prints. */
+typedef enum launch_stream { LAUNCH_STREAM_TEXT, LAUNCH_STREAM_JSON } launch_stream;
+
 /* The options of modes that may cost money. Texts that were not given are empty, and numbers 0. */
 typedef struct launch_budget_options {
     char token[BASE_PATH_BYTES];
@@ -63,6 +66,7 @@ typedef struct launch_options {
     launch_budget_options budget;
     const char *prompts[LAUNCH_PROMPTS_MAX]; /* of --prompt, each; of the command line */
     int prompt_count;
+    launch_stream stream;
     const char *budget_flag; /* the first of its flags that was given; NULL: none */
     const char *field_flag;  /* the first flag given that sets a field of the job */
     const char *hosts_flag;  /* the first flag given that goes with several hosts only */

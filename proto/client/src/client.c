@@ -62,6 +62,9 @@ base_status proto_client_open(proto_identity *identity, proto_client **client, b
     made->key = inherited.key;
     made->lifeline_fd = inherited.lifeline_fd;
     proto_wipe(&inherited.key, sizeof inherited.key);
+    if (status == BASE_OK && made->identity.rank == 0 && made->identity.job.infer.requests) {
+        status = client_work_create(&made->work, reterr);
+    }
     if (status == BASE_OK) {
         made->peer_names = calloc((size_t)made->identity.world_size, sizeof made->peer_names[0]);
         if (made->peer_names == NULL) {
@@ -89,15 +92,21 @@ static void wake(proto_client *client)
     (void)!write(client->wake_fd, &one, sizeof one);
 }
 
-/* Packs an envelope with this body and queues it. Waits for room as long as the link lives. */
-static void enqueue(proto_client *client, ProtobufCMessage *body)
+/* Packs an envelope with this body. Returns its size. */
+static size_t pack(proto_client *client, ProtobufCMessage *body)
 {
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
     envelope.version = PROTO_CONTROL_VERSION;
     proto_set_body(&envelope.base, body);
     const size_t size_bytes = ringfence__control__envelope__get_packed_size(&envelope);
     BASE_ASSERT(size_bytes <= PROTO_RANK_MESSAGE_BYTES_MAX);
-    (void)ringfence__control__envelope__pack(&envelope, client->packing);
+    return ringfence__control__envelope__pack(&envelope, client->packing);
+}
+
+/* Packs the body and queues it. Waits for room as long as the link lives. */
+static void enqueue(proto_client *client, ProtobufCMessage *body)
+{
+    const size_t size_bytes = pack(client, body);
     (void)pthread_mutex_lock(&client->lock);
     while (!client_queue_put(&client->queue, client->packing, size_bytes) &&
            (!client->ended || client->aborted)) {
@@ -304,6 +313,44 @@ void proto_client_failed(proto_client *client, const Ringfence__Control__Failed 
     }
 }
 
+bool proto_client_take_work(proto_client *client, proto_work *work)
+{
+    (void)pthread_mutex_lock(&client->lock);
+    const bool taken = client->work != NULL && client_work_take(client->work, work);
+    (void)pthread_mutex_unlock(&client->lock);
+    return taken;
+}
+
+base_status proto_client_wait_work(proto_client *client, int64_t deadline_ns, base_error *reterr)
+{
+    base_error ended = {.message = ""};
+    (void)pthread_mutex_lock(&client->lock);
+    BASE_ASSERT(client->work != NULL);
+    const base_status status = wait_for(client, &client->work->woken, deadline_ns, &ended);
+    client->work->woken = false;
+    (void)pthread_mutex_unlock(&client->lock);
+    return status == BASE_OK || status == BASE_ERR_TIMEOUT
+               ? BASE_OK
+               : base_fail(reterr, status, "waiting for requests: %s", ended.message);
+}
+
+bool proto_client_event(proto_client *client, ProtobufCMessage *event)
+{
+    const size_t size_bytes = pack(client, event);
+    (void)pthread_mutex_lock(&client->lock);
+    client_work *work = client->work;
+    BASE_ASSERT(work != NULL);
+    const bool may = client_work_may_send(work);
+    const bool sent = may && client_queue_put(&client->queue, client->packing, size_bytes);
+    work->blocked = may && !sent;
+    work->sent += sent ? 1 : 0;
+    (void)pthread_mutex_unlock(&client->lock);
+    if (sent) {
+        wake(client);
+    }
+    return sent;
+}
+
 base_status proto_client_finish(proto_client *client, const Ringfence__Control__Finished *finished,
                                 base_error *reterr)
 {
@@ -341,6 +388,7 @@ void proto_client_close(proto_client *client)
     }
     proto_wipe(&client->key, sizeof client->key);
     client_queue_fini(&client->queue);
+    client_work_destroy(client->work);
     free(client->job_bytes);
     free(client->peer_names);
     free(client->outgoing);

@@ -14,6 +14,7 @@
 #include "proto/bus.h"
 #include "proto/client.h"
 #include "queue.h"
+#include "work.h"
 
 enum {
     PROTO_CLIENT_QUEUE_BYTES = 256 * 1024,
@@ -59,6 +60,7 @@ struct proto_client {
     void *exchange_all;
     size_t exchange_part_bytes;
     base_error exchange_error;
+    client_work *work; /* rank 0 of a job with infer.requests; else NULL */
 };
 
 /* flight.c: writes the flight record and passes it to `send` in pieces. The last piece may be

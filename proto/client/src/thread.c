@@ -97,6 +97,10 @@ static bool send_queued(proto_client *client)
             (void)pthread_mutex_lock(&client->lock);
             client->unsent_bytes =
                 client_queue_take(&client->queue, client->outgoing, PROTO_RANK_MESSAGE_BYTES_MAX);
+            if (client->work != NULL && client->work->blocked) {
+                client->work->blocked = false;
+                client->work->woken = true;
+            }
             (void)pthread_cond_broadcast(&client->changed); /* there is room */
             (void)pthread_mutex_unlock(&client->lock);
         }
@@ -160,6 +164,52 @@ static void handle_abort(proto_client *client, const Ringfence__Control__Abort *
     }
 }
 
+static base_status put_request(proto_client *client, const Ringfence__Control__Request *request,
+                               base_error *reterr)
+{
+    proto_work *incoming = &client->work->incoming;
+    incoming->kind = PROTO_WORK_REQUEST;
+    const base_status status = proto_request_from_message(request, &incoming->request, reterr);
+    return status == BASE_OK ? client_work_put(client->work, reterr) : status;
+}
+
+/* Passes work on to the rank's own thread. */
+static void handle_work(proto_client *client, const envelope_type *envelope)
+{
+    base_error error;
+    base_status status = BASE_OK;
+    (void)pthread_mutex_lock(&client->lock);
+    if (client->work == NULL) {
+        status = base_fail(&error, BASE_ERR_INVALID,
+                           "the launcher sent work to a rank that takes "
+                           "none");
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REQUEST) {
+        status = put_request(client, envelope->request, &error);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_CANCEL) {
+        status = client_work_put_id(client->work, PROTO_WORK_CANCEL, envelope->cancel->id, &error);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_DRAIN) {
+        status = client_work_put_id(client->work, PROTO_WORK_DRAIN, 0, &error);
+    } else {
+        status = client_work_credit(client->work, envelope->credit->events, &error);
+    }
+    (void)pthread_cond_broadcast(&client->changed);
+    (void)pthread_mutex_unlock(&client->lock);
+    if (status != BASE_OK) {
+        end_link(client, status, error.message);
+    }
+}
+
+static void handle_stop(proto_client *client)
+{
+    atomic_store(&client->stop_requested, true);
+    (void)pthread_mutex_lock(&client->lock);
+    if (client->work != NULL) {
+        client->work->woken = true;
+    }
+    (void)pthread_cond_broadcast(&client->changed);
+    (void)pthread_mutex_unlock(&client->lock);
+}
+
 static void handle(proto_client *client, const envelope_type *envelope)
 {
     switch (envelope->body_case) {
@@ -173,7 +223,13 @@ static void handle(proto_client *client, const envelope_type *envelope)
         handle_abort(client, envelope->abort);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_STOP:
-        atomic_store(&client->stop_requested, true);
+        handle_stop(client);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_REQUEST:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CANCEL:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_DRAIN:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_CREDIT:
+        handle_work(client, envelope);
         break;
     case RINGFENCE__CONTROL__ENVELOPE__BODY_GOODBYE:
         (void)pthread_mutex_lock(&client->lock);

@@ -5,7 +5,7 @@
 #include "base/limits.h"
 
 enum {
-    PROTO_CONTROL_VERSION = 1,
+    PROTO_CONTROL_VERSION = 2,
 
     /* one message from a rank; the largest is an Output (a prompt and a text) */
     PROTO_RANK_MESSAGE_BYTES_MAX = 64 * 1024,
@@ -24,6 +24,20 @@ enum {
     PROTO_REASON_BYTES_MAX = 4096,      /* the message of an error */
     PROTO_NAME_BYTES_MAX = 256,         /* a transport, an algorithm, the beginning of a
                                          * sentence */
+
+    /* requests that come while a job runs */
+    PROTO_PROMPT_TOKENS_MAX = 16 * 1024, /* of a prompt that is given as tokens */
+    PROTO_STOP_TOKENS_MAX = 15,          /* of one request */
+    PROTO_NEW_TOKENS_MAX = 65536,
+    PROTO_VOCAB_MAX = 1 << 20,
+    PROTO_TOP_K_MAX = 1024,
+    PROTO_SEQUENCES_MAX = 1024,       /* --max-num-seqs */
+    PROTO_REQUESTS_WAITING_MAX = 64,  /* beyond those that run */
+    PROTO_REQUESTS_UNJUDGED_MAX = 32, /* sent, without a verdict yet */
+    PROTO_REQUESTS_OPEN_MAX = PROTO_SEQUENCES_MAX + PROTO_REQUESTS_WAITING_MAX, /* not answered */
+    PROTO_EVENTS_AHEAD_MAX = 256, /* sent beyond the launcher's credit */
+    PROTO_EVENT_TOKENS_MAX = 256, /* in one Tokens */
+    PROTO_EVENT_TEXT_BYTES_MAX = 16 * 1024,
 
     /* messages queued for one peer before sending fails (launcher) or waits (rank) */
     PROTO_SEND_MESSAGES_MAX = 8192,

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "proto/job.h"
 #include "proto/key.h"
+#include "proto/request.h"
 
 typedef struct proto_client proto_client;
 
@@ -87,6 +88,31 @@ void proto_client_output(proto_client *client, const struct Ringfence__Control__
 void proto_client_loaded(proto_client *client, const struct Ringfence__Control__Loaded *loaded);
 void proto_client_piece(proto_client *client, const struct Ringfence__Control__Piece *piece);
 void proto_client_failed(proto_client *client, const struct Ringfence__Control__Failed *failed);
+
+/* Requests that come while the job runs (infer.requests), on rank 0. */
+typedef enum proto_work_kind {
+    PROTO_WORK_REQUEST = 1,
+    PROTO_WORK_CANCEL = 2, /* of the request with this id */
+    PROTO_WORK_DRAIN = 3,  /* no more requests come */
+} proto_work_kind;
+
+typedef struct proto_work {
+    proto_work_kind kind;
+    proto_request request; /* of a cancel, only its id */
+} proto_work;
+
+/* Takes what the launcher sent first. False: nothing has come. */
+bool proto_client_take_work(proto_client *client, proto_work *work);
+
+/* Waits until there may be something to do: work has come, the launcher has given credit or asked
+ * for a stop, or the deadline has passed. Fails if the link has ended. */
+BASE_MUST_CHECK base_status proto_client_wait_work(proto_client *client, int64_t deadline_ns,
+                                                   base_error *reterr);
+
+/* Sends an event of a request: a Verdict, Tokens or Answered. Never blocks. False: it was not sent,
+ * because the launcher has not taken PROTO_EVENTS_AHEAD_MAX earlier ones yet. */
+struct ProtobufCMessage;
+bool proto_client_event(proto_client *client, struct ProtobufCMessage *event);
 
 /* Sends the last message and waits (bounded) for the launcher's Goodbye. */
 BASE_MUST_CHECK base_status proto_client_finish(proto_client *client,

@@ -1,0 +1,52 @@
+/* Requests that come while a job runs: where the launcher gets them from, and what it says about
+ * them. A job's options name a feed; job/feed.c asks it. */
+#ifndef LAUNCH_FEED_H
+#define LAUNCH_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/request.h"
+
+typedef enum launch_feed_kind {
+    LAUNCH_FEED_NOTHING, /* not now: wait until the descriptor is readable */
+    LAUNCH_FEED_REQUEST,
+    LAUNCH_FEED_CANCEL, /* of the request with this id */
+    LAUNCH_FEED_END,    /* no more will come */
+} launch_feed_kind;
+
+typedef enum launch_event_kind {
+    LAUNCH_EVENT_ACCEPTED,
+    LAUNCH_EVENT_REFUSED,
+    LAUNCH_EVENT_TOKENS,
+    LAUNCH_EVENT_FINISHED,
+} launch_event_kind;
+
+/* Pointers are valid during the call only. */
+typedef struct launch_request_event {
+    launch_event_kind kind;
+    uint64_t id;
+    const char *reason;     /* REFUSED; FINISHED with "error" */
+    uint32_t prompt_tokens; /* ACCEPTED */
+    const int32_t *tokens;  /* TOKENS: (token_count), and what follows of the text */
+    size_t token_count;
+    const char *text;
+    const char *finish_reason; /* FINISHED: "stop", "length", "cancelled", "error" */
+    uint32_t completion_tokens;
+    int64_t queued_ns;
+    int64_t ttft_ns; /* 0: there is no token */
+    int64_t decode_ns;
+} launch_request_event;
+
+typedef struct launch_feed {
+    void *user;
+    int fd; /* readable when more may come */
+    /* The next request, whose id is above those before it, or the id to cancel. readable: fd may be
+     * read once, without blocking. Never blocks. */
+    launch_feed_kind (*next)(void *user, bool readable, proto_request *request);
+    /* Called for each event. Of a request: ACCEPTED, TOKENS, …, FINISHED; or REFUSED. */
+    void (*on_event)(void *user, const launch_request_event *event);
+} launch_feed;
+
+#endif

@@ -1,0 +1,171 @@
+/* Sends requests to rank 0 while the job runs, and takes its events. Called by job_run.c in each
+ * turn of its loop, and by messages.c. */
+#include <control.pb-c.h>
+
+#include "base/clock.h"
+#include "job/rendezvous.h"
+#include "proto/body.h"
+
+static void send(launch_session *session, ProtobufCMessage *body)
+{
+    envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    base_error ignored;
+    proto_set_body(&envelope.base, body);
+    session->sent = true;
+    /* rank 0 may have gone: that shows elsewhere */
+    (void)!proto_bus_send(session->bus, 0, &envelope, &ignored);
+}
+
+static void send_request(launch_session *session, const proto_request *request)
+{
+    Ringfence__Control__Request message;
+    proto_request_to_message(request, &message);
+    launch_open_requests_add(&session->feeding.requests, request->id);
+    send(session, &message.base);
+}
+
+static void send_cancel(launch_session *session, uint64_t id)
+{
+    Ringfence__Control__Cancel message = RINGFENCE__CONTROL__CANCEL__INIT;
+    message.id = id;
+    if (launch_open_requests_cancel(&session->feeding.requests, id)) {
+        send(session, &message.base);
+    }
+}
+
+static void send_drain(launch_session *session)
+{
+    Ringfence__Control__Drain message = RINGFENCE__CONTROL__DRAIN__INIT;
+    session->feeding.ended = true;
+    send(session, &message.base);
+}
+
+/* Whether more may be sent now. */
+static bool may_send(const launch_session *session)
+{
+    return session->options->feed != NULL && !session->feeding.ended &&
+           session->joined_count == session->world_size && session->stop_signal == 0 &&
+           session->abort_due_ns == BASE_NO_DEADLINE &&
+           launch_open_requests_has_room(&session->feeding.requests);
+}
+
+void launch_feed_step(launch_session *session)
+{
+    const launch_feed *feed = session->options->feed;
+    launch_feeding *feeding = &session->feeding;
+    launch_feed_kind kind = LAUNCH_FEED_REQUEST;
+    while (kind != LAUNCH_FEED_NOTHING && may_send(session)) {
+        kind = feed->next(feed->user, feeding->readable, &feeding->request);
+        feeding->readable = false;
+        switch (kind) {
+        case LAUNCH_FEED_REQUEST:
+            send_request(session, &feeding->request);
+            break;
+        case LAUNCH_FEED_CANCEL:
+            send_cancel(session, feeding->request.id);
+            break;
+        case LAUNCH_FEED_END:
+            send_drain(session);
+            break;
+        case LAUNCH_FEED_NOTHING:
+            break;
+        }
+    }
+}
+
+int launch_feed_fd(const launch_session *session)
+{
+    return may_send(session) ? session->options->feed->fd : -1;
+}
+
+/* Passes the event on, and gives rank 0 credit for others. */
+static void tell(launch_session *session, const launch_request_event *event)
+{
+    uint64_t events = 0;
+    Ringfence__Control__Credit message = RINGFENCE__CONTROL__CREDIT__INIT;
+    launch_screen_clear(&session->screen);
+    session->options->feed->on_event(session->options->feed->user, event);
+    if (launch_open_requests_credit(&session->feeding.requests, &events)) {
+        message.events = events;
+        send(session, &message.base);
+    }
+}
+
+static bool handle_verdict(launch_session *session, const Ringfence__Control__Verdict *verdict)
+{
+    const bool accepted = verdict->refused[0] == '\0';
+    const launch_request_event event = {
+        .kind = accepted ? LAUNCH_EVENT_ACCEPTED : LAUNCH_EVENT_REFUSED,
+        .id = verdict->id,
+        .reason = verdict->refused,
+        .prompt_tokens = verdict->prompt_tokens,
+    };
+    if (!launch_open_requests_judge(&session->feeding.requests, verdict->id, accepted)) {
+        return false;
+    }
+    tell(session, &event);
+    return true;
+}
+
+static bool handle_tokens(launch_session *session, const Ringfence__Control__Tokens *tokens)
+{
+    const launch_request_event event = {
+        .kind = LAUNCH_EVENT_TOKENS,
+        .id = tokens->id,
+        .tokens = tokens->token_ids,
+        .token_count = tokens->n_token_ids,
+        .text = tokens->text,
+    };
+    if (!launch_open_requests_continue(&session->feeding.requests, tokens->id)) {
+        return false;
+    }
+    tell(session, &event);
+    return true;
+}
+
+static bool handle_answered(launch_session *session, const Ringfence__Control__Answered *answered)
+{
+    const launch_request_event event = {
+        .kind = LAUNCH_EVENT_FINISHED,
+        .id = answered->id,
+        .finish_reason = proto_finish_name((int)answered->finish_reason),
+        .completion_tokens = answered->completion_tokens,
+        .queued_ns = answered->queued_ns,
+        .ttft_ns = answered->ttft_ns,
+        .decode_ns = answered->decode_ns,
+    };
+    if (!launch_open_requests_answer(&session->feeding.requests, answered->id)) {
+        return false;
+    }
+    tell(session, &event);
+    return true;
+}
+
+bool launch_feed_handle(launch_session *session, int rank, const envelope_type *envelope)
+{
+    if (session->options->feed == NULL || rank != 0) {
+        return false;
+    }
+    switch (envelope->body_case) {
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_VERDICT:
+        return handle_verdict(session, envelope->verdict);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_TOKENS:
+        return handle_tokens(session, envelope->tokens);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ANSWERED:
+        return handle_answered(session, envelope->answered);
+    default:
+        return false;
+    }
+}
+
+void launch_feed_abandon(launch_session *session)
+{
+    const launch_feed *feed = session->options->feed;
+    const launch_open_requests *requests = &session->feeding.requests;
+    for (int i = 0; feed != NULL && i < requests->count; i++) {
+        feed->on_event(feed->user, &(launch_request_event){.kind = LAUNCH_EVENT_FINISHED,
+                                                           .id = requests->open[i].id,
+                                                           .finish_reason = "error",
+                                                           .reason = session->cause.error.message});
+    }
+}

@@ -1,0 +1,54 @@
+/* A request that comes while a job runs, as a checked struct, and its messages of control.proto.
+ *
+ * The launcher makes it from a line of its input, and rank 0 from the message. Both check the same
+ * limits here. Whether the prompt fits into the model is for rank 0 to say. Pure; thread safe. */
+#ifndef PROTO_REQUEST_H
+#define PROTO_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "proto/limits.h"
+
+struct Ringfence__Control__Request;
+
+/* Either text_bytes or token_count is above 0, or both are 0: an empty prompt. */
+typedef struct proto_request {
+    uint64_t id; /* from 1 on, and rising */
+    uint64_t seed;
+    uint64_t prompt_index;  /* what is drawn is keyed by it, beside the seed */
+    double temperature;     /* 0: greedy; else PROTO_TEMPERATURE_MIN … MAX (proto/job.h) */
+    double top_p;           /* above 0, at most 1 */
+    int32_t top_k;          /* 0 … PROTO_TOP_K_MAX */
+    int32_t max_new_tokens; /* 1 … PROTO_NEW_TOKENS_MAX */
+    bool ignore_eos;
+    int32_t stop_count; /* 0 … PROTO_STOP_TOKENS_MAX */
+    int32_t stops[PROTO_STOP_TOKENS_MAX];
+    uint32_t text_bytes;  /* of the prompt, without its NUL: 0 … PROTO_PROMPT_BYTES_MAX */
+    uint32_t token_count; /* 0 … PROTO_PROMPT_TOKENS_MAX */
+    union {
+        char text[PROTO_PROMPT_BYTES_MAX + 1]; /* UTF-8 */
+        int32_t tokens[PROTO_PROMPT_TOKENS_MAX];
+    } prompt; /* the last member: see proto_request_bytes */
+} proto_request;
+
+/* The bytes from the beginning of the struct that are in use. The others need not be copied. */
+size_t proto_request_bytes(const proto_request *request);
+
+/* BASE_ERR_INVALID or BASE_ERR_LIMIT says what is out of range. */
+BASE_MUST_CHECK base_status proto_request_check(const proto_request *request, base_error *reterr);
+
+/* Fills in a message that points into the request, which must outlive it. */
+void proto_request_to_message(const proto_request *request,
+                              struct Ringfence__Control__Request *message);
+
+/* Copies a message that has come, and checks it. */
+BASE_MUST_CHECK base_status proto_request_from_message(
+    const struct Ringfence__Control__Request *message, proto_request *request, base_error *reterr);
+
+/* "stop", "length", "cancelled", "error": a FinishReason of control.proto; NULL: none of them. */
+const char *proto_finish_name(int finish_reason);
+
+#endif

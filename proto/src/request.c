@@ -1,0 +1,151 @@
+/* Checks requests, and turns them into messages and back. Called by envelope.c and the launcher, and
+ * by the control thread of rank 0 (proto/client). */
+#include "proto/request.h"
+
+#include <control.pb-c.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "proto/job.h"
+
+size_t proto_request_bytes(const proto_request *request)
+{
+    const size_t prompt = request->token_count > 0 ? request->token_count * sizeof(int32_t)
+                                                   : (size_t)request->text_bytes + 1;
+    return offsetof(proto_request, prompt) + prompt;
+}
+
+static base_status check_sampling(const proto_request *request, base_error *reterr)
+{
+    if (!(request->temperature == 0.0 || (request->temperature >= PROTO_TEMPERATURE_MIN &&
+                                          request->temperature <= PROTO_TEMPERATURE_MAX))) {
+        return base_fail(reterr, BASE_ERR_INVALID, "temperature %g: must be 0 or %g to %g",
+                         request->temperature, PROTO_TEMPERATURE_MIN, PROTO_TEMPERATURE_MAX);
+    }
+    if (!(request->top_p > 0 && request->top_p <= 1)) {
+        return base_fail(reterr, BASE_ERR_INVALID, "top_p %g: must be above 0, and at most 1",
+                         request->top_p);
+    }
+    return request->top_k >= 0 && request->top_k <= PROTO_TOP_K_MAX
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "top_k %d: must be 0 to %d", request->top_k,
+                           PROTO_TOP_K_MAX);
+}
+
+static base_status check_prompt(const proto_request *request, base_error *reterr)
+{
+    if (request->text_bytes > PROTO_PROMPT_BYTES_MAX ||
+        request->token_count > PROTO_PROMPT_TOKENS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a prompt of more than %d bytes or %d tokens",
+                         PROTO_PROMPT_BYTES_MAX, PROTO_PROMPT_TOKENS_MAX);
+    }
+    if (request->text_bytes > 0 && request->token_count > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a prompt as text and as tokens");
+    }
+    for (uint32_t i = 0; i < request->token_count; i++) {
+        if (request->prompt.tokens[i] < 0 || request->prompt.tokens[i] >= PROTO_VOCAB_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID, "token %u of the prompt is %d", i,
+                             request->prompt.tokens[i]);
+        }
+    }
+    return request->token_count > 0 ||
+                   (strnlen(request->prompt.text, request->text_bytes + 1) == request->text_bytes &&
+                    base_utf8_valid(request->prompt.text, request->text_bytes))
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_INVALID, "a prompt that is not UTF-8, or has a NUL");
+}
+
+base_status proto_request_check(const proto_request *request, base_error *reterr)
+{
+    if (request->id == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a request without an id");
+    }
+    if (request->max_new_tokens < 1 || request->max_new_tokens > PROTO_NEW_TOKENS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "max_new_tokens %d: must be 1 to %d",
+                         request->max_new_tokens, PROTO_NEW_TOKENS_MAX);
+    }
+    if (request->stop_count < 0 || request->stop_count > PROTO_STOP_TOKENS_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "%d stop tokens: 0 to %d are allowed",
+                         request->stop_count, PROTO_STOP_TOKENS_MAX);
+    }
+    const base_status status = check_sampling(request, reterr);
+    return status == BASE_OK ? check_prompt(request, reterr) : status;
+}
+
+void proto_request_to_message(const proto_request *request, Ringfence__Control__Request *message)
+{
+    ringfence__control__request__init(message);
+    message->id = request->id;
+    message->max_new_tokens = (uint32_t)request->max_new_tokens;
+    message->temperature = request->temperature;
+    message->top_k = (uint32_t)request->top_k;
+    message->top_p = request->top_p;
+    message->seed = request->seed;
+    message->prompt_index = request->prompt_index;
+    message->ignore_eos = request->ignore_eos;
+    message->n_stop_token_ids = (size_t)request->stop_count;
+    message->stop_token_ids = (int32_t *)(uintptr_t)request->stops;
+    if (request->token_count > 0) {
+        message->n_prompt_token_ids = request->token_count;
+        message->prompt_token_ids = (int32_t *)(uintptr_t)request->prompt.tokens;
+    } else {
+        message->prompt = (char *)(uintptr_t)request->prompt.text;
+    }
+}
+
+static base_status copy_prompt(const Ringfence__Control__Request *message, proto_request *request,
+                               base_error *reterr)
+{
+    const size_t text_bytes = strlen(message->prompt);
+    if (text_bytes > PROTO_PROMPT_BYTES_MAX ||
+        message->n_prompt_token_ids > PROTO_PROMPT_TOKENS_MAX ||
+        message->n_stop_token_ids > PROTO_STOP_TOKENS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a request with too long a list or text");
+    }
+    if (text_bytes > 0 && message->n_prompt_token_ids > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a prompt as text and as tokens");
+    }
+    request->text_bytes = (uint32_t)text_bytes;
+    request->token_count = (uint32_t)message->n_prompt_token_ids;
+    if (request->token_count > 0) {
+        memcpy(request->prompt.tokens, message->prompt_token_ids,
+               request->token_count * sizeof(int32_t));
+    } else {
+        memcpy(request->prompt.text, message->prompt, text_bytes + 1);
+    }
+    request->stop_count = (int32_t)message->n_stop_token_ids;
+    if (request->stop_count > 0) {
+        memcpy(request->stops, message->stop_token_ids,
+               (size_t)request->stop_count * sizeof(int32_t));
+    }
+    return BASE_OK;
+}
+
+base_status proto_request_from_message(const Ringfence__Control__Request *message,
+                                       proto_request *request, base_error *reterr)
+{
+    memset(request, 0, offsetof(proto_request, prompt));
+    if (message->max_new_tokens > PROTO_NEW_TOKENS_MAX || message->top_k > PROTO_TOP_K_MAX) {
+        return base_fail(reterr, BASE_ERR_INVALID, "max_new_tokens %u, top_k %u",
+                         message->max_new_tokens, message->top_k);
+    }
+    request->id = message->id;
+    request->seed = message->seed;
+    request->prompt_index = message->prompt_index;
+    request->temperature = message->temperature;
+    request->top_p = message->top_p;
+    request->top_k = (int32_t)message->top_k;
+    request->max_new_tokens = (int32_t)message->max_new_tokens;
+    request->ignore_eos = message->ignore_eos != 0;
+    const base_status status = copy_prompt(message, request, reterr);
+    return status == BASE_OK ? proto_request_check(request, reterr) : status;
+}
+
+const char *proto_finish_name(int finish_reason)
+{
+    static const char *const names[] = {NULL, "stop", "length", "cancelled", "error"};
+    return finish_reason >= 0 && (size_t)finish_reason < sizeof names / sizeof names[0]
+               ? names[finish_reason]
+               : NULL;
+}

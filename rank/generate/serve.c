@@ -1,0 +1,393 @@
+/* Takes requests and sends events on rank 0, while the engine decodes. Called by generate.c before
+ * each step; requests_link.c is the way to the launcher. */
+#include "generate/serve.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "generate/generation.h"
+#include "generate/stream_text.h"
+
+enum {
+    TOKEN_BYTES_MAX = 1024,
+    TOKEN_TEXT_BYTES = TOKEN_BYTES_MAX * RANK_STREAM_TEXT_GROWTH + RANK_STREAM_TEXT_HELD_BYTES,
+};
+
+_Static_assert(TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES < PROTO_EVENT_TEXT_BYTES_MAX,
+               "an event has room for a token");
+
+/* A request that was accepted, until its last event has gone. */
+typedef struct open_request {
+    uint64_t id;
+    size_t index; /* of its work */
+    int64_t accepted_ns;
+    int64_t ended_ns; /* 0: not seen yet */
+    size_t sent;      /* tokens in events */
+    bool has_begun;   /* the first byte has come, which is left out if it is a space */
+    bool text_ended;
+    rank_stream_text text;
+} open_request;
+
+struct rank_serving {
+    generation *g;
+    const rank_request_source *source;
+    open_request open[PROTO_REQUESTS_OPEN_MAX]; /* (open_count), in the order of their ids */
+    int open_count;
+    int open_max;
+    int next;         /* where the next round of events begins */
+    uint64_t last_id; /* of requests */
+    bool closed;      /* no more are accepted */
+    bool stopped;
+    /* A verdict that could not be sent yet. Until then no more work is taken. */
+    bool verdict_waits;
+    rank_request_event verdict;
+    base_error refusal;
+    proto_work work;
+    char events_text[PROTO_EVENT_TEXT_BYTES_MAX + 1];
+};
+
+base_status rank_serving_create(generation *g, rank_serving **serving, base_error *reterr)
+{
+    rank_serving *made = calloc(1, sizeof *made);
+    *serving = made;
+    if (made == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for requests");
+    }
+    made->g = g;
+    made->source = g->options->source;
+    made->open_max = g->options->sequences + PROTO_REQUESTS_WAITING_MAX;
+    BASE_ASSERT(made->open_max <= PROTO_REQUESTS_OPEN_MAX);
+    return BASE_OK;
+}
+
+void rank_serving_destroy(rank_serving *serving)
+{
+    free(serving);
+}
+
+/* ---- what comes ---- */
+
+static open_request *find(rank_serving *serving, uint64_t id)
+{
+    for (int i = 0; i < serving->open_count; i++) {
+        if (serving->open[i].id == id) {
+            return &serving->open[i];
+        }
+    }
+    return NULL;
+}
+
+static void cancel(rank_serving *serving, const open_request *request)
+{
+    generation *g = serving->g;
+    rank_work *work = &g->works[request->index];
+    if (work->finish == RANK_FINISH_NOT &&
+        rank_engine_cancel(g->engine, g->first_id + request->index)) {
+        work->finish = RANK_FINISH_CANCELLED; /* it was waiting, so no event follows */
+    }
+}
+
+/* Room for one more work. */
+static base_status grow(generation *g, base_error *reterr)
+{
+    if (g->count == PROTO_PROMPTS_MAX) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "a job has at most %d prompts", PROTO_PROMPTS_MAX);
+    }
+    if (g->count == g->works_room) {
+        const size_t room = 2 * g->works_room;
+        rank_work *more = realloc(g->works, room * sizeof *more);
+        if (more == NULL) {
+            return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a request");
+        }
+        g->works = more;
+        g->works_room = room;
+    }
+    return BASE_OK;
+}
+
+/* Encodes the prompt into the next work. The caller finishes it after a failure. */
+static base_status encode(const generation *g, const proto_request *request, rank_work *work,
+                          base_error *reterr)
+{
+    if (request->token_count > 0) {
+        return rank_work_copy(g->options, request->prompt.tokens, request->token_count,
+                              request->max_new_tokens, work, reterr);
+    }
+    char *text = strdup(request->prompt.text);
+    if (text == NULL) {
+        *work = (rank_work){.text = NULL};
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
+    const base_status status =
+        rank_work_encode(g->options, text, request->max_new_tokens, work, reterr);
+    work->own_text = text;
+    return status;
+}
+
+static base_status add_own_stops(const proto_request *from, rank_request *request,
+                                 base_error *reterr)
+{
+    for (int32_t i = 0; i < from->stop_count; i++) {
+        if (request->stop_count == RANK_STOP_TOKENS_MAX) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "more than %d stop tokens, with those of the checkpoint",
+                             RANK_STOP_TOKENS_MAX);
+        }
+        request->stops[request->stop_count++] = from->stops[i];
+    }
+    return BASE_OK;
+}
+
+static base_status submit(generation *g, const proto_request *from, base_error *reterr)
+{
+    rank_request request = {.max_new_tokens = from->max_new_tokens,
+                            .sample = {.top_p = 1, .prompt_index = from->prompt_index}};
+    if (from->temperature > 0) {
+        request.sample.temperature = from->temperature;
+        request.sample.top_p = from->top_p;
+        request.sample.top_k = from->top_k;
+        request.sample.seed = from->seed;
+    }
+    if (!from->ignore_eos) {
+        generation_add_stops(g->options, &request);
+    }
+    base_status status = add_own_stops(from, &request, reterr);
+    if (status == BASE_OK) {
+        status = generation_submit(g, &request, reterr);
+    }
+    return status;
+}
+
+static base_status accept_request(rank_serving *serving, const proto_request *request,
+                                  base_error *reterr)
+{
+    generation *g = serving->g;
+    if (request->id <= serving->last_id) {
+        return base_fail(reterr, BASE_ERR_INVALID, "the id does not rise");
+    }
+    serving->last_id = request->id;
+    if (serving->closed) {
+        return base_fail(reterr, BASE_ERR_ABORTED, "the job ends");
+    }
+    if (serving->open_count == serving->open_max) {
+        return base_fail(reterr, BASE_ERR_LIMIT, "%d requests are open already",
+                         serving->open_count);
+    }
+    base_status status = grow(g, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    rank_work *work = &g->works[g->count];
+    status = encode(g, request, work, reterr);
+    if (status == BASE_OK) {
+        status = submit(g, request, reterr);
+    }
+    if (status != BASE_OK) {
+        rank_work_fini(work);
+        return status;
+    }
+    work->holders = 2;
+    serving->open[serving->open_count++] =
+        (open_request){.id = request->id, .index = g->count, .accepted_ns = base_now_ns()};
+    g->count++;
+    return BASE_OK;
+}
+
+static void judge(rank_serving *serving, const proto_request *request)
+{
+    serving->refusal.message[0] = '\0';
+    const base_status status = accept_request(serving, request, &serving->refusal);
+    const generation *g = serving->g;
+    serving->verdict = (rank_request_event){
+        .kind = RANK_EVENT_VERDICT,
+        .id = request->id,
+        .refused = serving->refusal.message,
+        .prompt_tokens = status == BASE_OK ? g->works[g->count - 1].prompt_count : 0,
+    };
+    serving->verdict_waits = true;
+}
+
+static bool send_verdict(rank_serving *serving)
+{
+    serving->verdict_waits =
+        serving->verdict_waits && !serving->source->send(serving->source->user, &serving->verdict);
+    return !serving->verdict_waits;
+}
+
+static void take_all(rank_serving *serving)
+{
+    const rank_request_source *source = serving->source;
+    while (send_verdict(serving) && source->take(source->user, &serving->work)) {
+        const open_request *request = NULL;
+        switch (serving->work.kind) {
+        case PROTO_WORK_REQUEST:
+            judge(serving, &serving->work.request);
+            break;
+        case PROTO_WORK_CANCEL:
+            request = find(serving, serving->work.request.id);
+            if (request != NULL) {
+                cancel(serving, request);
+            }
+            break;
+        case PROTO_WORK_DRAIN:
+            serving->closed = true;
+            break;
+        }
+    }
+}
+
+/* The user has asked for the end: cancels what is open. */
+static void stop(rank_serving *serving)
+{
+    const rank_generate_options *options = serving->g->options;
+    if (serving->stopped || options->should_stop == NULL ||
+        !options->should_stop(options->stop_user)) {
+        return;
+    }
+    serving->stopped = true;
+    serving->closed = true;
+    for (int i = 0; i < serving->open_count; i++) {
+        cancel(serving, &serving->open[i]);
+    }
+}
+
+/* ---- what goes ---- */
+
+/* Writes the text of one more token. */
+static size_t put_token(const rank_generate_options *options, open_request *request, int32_t token,
+                        char *text)
+{
+    char bytes[TOKEN_BYTES_MAX];
+    size_t count = rank_tokenizer_decode(options->tokenizer, &token, 1, bytes, sizeof bytes);
+    count = count < sizeof bytes ? count : sizeof bytes - 1;
+    const size_t skipped = !request->has_begun && count > 0 && bytes[0] == ' ' ? 1 : 0;
+    request->has_begun = request->has_begun || count > 0;
+    return rank_stream_text_add(&request->text, bytes + skipped, count - skipped, text);
+}
+
+/* Sends what follows of the text. False: not now, and nothing has changed. */
+static bool send_tokens(rank_serving *serving, open_request *request)
+{
+    const generation *g = serving->g;
+    const rank_work *work = &g->works[request->index];
+    const size_t count = rank_work_count(work);
+    open_request after = *request;
+    char *text = serving->events_text;
+    size_t used = 0;
+    while (after.sent < count && after.sent - request->sent < PROTO_EVENT_TOKENS_MAX &&
+           used + TOKEN_TEXT_BYTES + RANK_STREAM_TEXT_HELD_BYTES <= PROTO_EVENT_TEXT_BYTES_MAX) {
+        used += put_token(g->options, &after, work->tokens[after.sent], text + used);
+        after.sent++;
+    }
+    if (after.sent == count && work->finish != RANK_FINISH_NOT) {
+        used += rank_stream_text_end(&after.text, text + used);
+        after.text_ended = true;
+    }
+    text[used] = '\0';
+    if (after.sent > request->sent || used > 0) {
+        const rank_request_event event = {
+            .kind = RANK_EVENT_TOKENS,
+            .id = request->id,
+            .tokens = work->tokens + request->sent,
+            .token_count = after.sent - request->sent,
+            .text = text,
+        };
+        if (!serving->source->send(serving->source->user, &event)) {
+            return false;
+        }
+    }
+    *request = after;
+    return true;
+}
+
+static bool send_answered(rank_serving *serving, const open_request *request)
+{
+    const generation *g = serving->g;
+    const rank_work *work = &g->works[request->index];
+    const int64_t began_ns = request->index < g->pace_room ? g->paces[request->index].began_ns : 0;
+    rank_request_event event = {.kind = RANK_EVENT_ANSWERED,
+                                .id = request->id,
+                                .finish = work->finish,
+                                .completion_tokens = rank_work_count(work),
+                                .queued_ns = (began_ns != 0 ? began_ns : request->ended_ns) -
+                                             request->accepted_ns};
+    /* a request may be accepted while the step runs in which it begins */
+    event.queued_ns = event.queued_ns > 0 ? event.queued_ns : 0;
+    if (work->drawn > 0) {
+        event.ttft_ns = work->drawn_ns[0] - began_ns;
+        event.decode_ns = work->drawn_ns[work->drawn - 1] - work->drawn_ns[0];
+    }
+    return serving->source->send(serving->source->user, &event);
+}
+
+/* Sends all that is due for a request. *done: its last event has gone. False: not now. */
+static bool send_due(rank_serving *serving, open_request *request, bool *done)
+{
+    const rank_work *work = &serving->g->works[request->index];
+    const bool ended = work->finish != RANK_FINISH_NOT;
+    *done = false;
+    if (ended && request->ended_ns == 0) {
+        request->ended_ns = base_now_ns();
+    }
+    while (request->sent < rank_work_count(work) || (ended && !request->text_ended)) {
+        if (!send_tokens(serving, request)) {
+            return false;
+        }
+    }
+    *done = ended && send_answered(serving, request);
+    return *done == ended;
+}
+
+static void close_request(rank_serving *serving, int at)
+{
+    rank_work_release(&serving->g->works[serving->open[at].index]);
+    serving->open_count--;
+    memmove(&serving->open[at], &serving->open[at + 1],
+            (size_t)(serving->open_count - at) * sizeof serving->open[0]);
+}
+
+/* Sends what is due of all requests in turn, as long as events are taken. */
+static void send_all(rank_serving *serving)
+{
+    int at = serving->next < serving->open_count ? serving->next : 0;
+    for (int left = serving->open_count; left > 0; left--) {
+        bool done = false;
+        if (!send_due(serving, &serving->open[at], &done)) {
+            break;
+        }
+        if (done) {
+            close_request(serving, at);
+        } else {
+            at++;
+        }
+        at = at < serving->open_count ? at : 0;
+    }
+    serving->next = at;
+}
+
+base_status rank_serving_step(rank_serving *serving, bool *last, base_error *reterr)
+{
+    const rank_request_source *source = serving->source;
+    const rank_engine *engine = serving->g->engine;
+    take_all(serving);
+    stop(serving);
+    send_all(serving);
+    *last = false;
+    if (!rank_engine_is_idle(engine)) {
+        return BASE_OK;
+    }
+    if (serving->closed && serving->open_count == 0 && !serving->verdict_waits) {
+        *last = true;
+        return BASE_OK;
+    }
+    const base_status status = source->wait(source->user, reterr);
+    if (status == BASE_OK) {
+        take_all(serving);
+        stop(serving);
+        send_all(serving);
+    }
+    return status;
+}

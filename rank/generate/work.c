@@ -1,0 +1,124 @@
+/* Encodes a prompt, and keeps its answer. Called by generate.c and serve.c on rank 0. */
+#include "generate/work.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "proto/limits.h"
+#include "rank/checkpoint.h"
+
+enum { WHOLE_BYTES = PROTO_PROMPT_BYTES_MAX + RANK_PROMPT_SUFFIX_BYTES + 1 };
+
+static base_status make_room(const rank_generate_options *options, int new_tokens_max,
+                             rank_work *work, base_error *reterr)
+{
+    const size_t context = (size_t)options->config->context;
+    const size_t most = (size_t)new_tokens_max;
+    if (work->prompt_count == 0 || work->prompt_count >= context) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "a prompt must have 1 to %zu tokens, this one has %zu: \"%.60s\"",
+                         context - 1, work->prompt_count, work->text);
+    }
+    const size_t left = context - work->prompt_count;
+    const size_t room = left < most ? left : most;
+    work->tokens = malloc(room * sizeof *work->tokens);
+    work->drawn_ns = malloc(room * sizeof *work->drawn_ns);
+    return work->tokens != NULL && work->drawn_ns != NULL
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_MEMORY, "no memory for an answer");
+}
+
+base_status rank_work_encode(const rank_generate_options *options, const char *text,
+                             int new_tokens_max, rank_work *work, base_error *reterr)
+{
+    const size_t context = (size_t)options->config->context;
+    char whole[WHOLE_BYTES];
+    const char *suffix = options->prompt_suffix != NULL ? options->prompt_suffix : "";
+    const int length =
+        snprintf(whole, sizeof whole, "%s%s", text, strstr(text, suffix) == NULL ? suffix : "");
+    *work = (rank_work){.text = text, .holders = 1};
+    if (length < 0 || (size_t)length >= sizeof whole) {
+        return base_fail(reterr, BASE_ERR_INVALID, "a prompt is longer than %d bytes: %.40s…",
+                         PROTO_PROMPT_BYTES_MAX, text);
+    }
+    work->prompt = malloc(context * sizeof *work->prompt);
+    if (work->prompt == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
+    rank_ids ids = {.at = work->prompt, .capacity = context};
+    const base_status status =
+        rank_tokenizer_encode(options->tokenizer, whole, (size_t)length, &ids, reterr);
+    work->prompt_count = ids.count;
+    if (status != BASE_OK) {
+        return status;
+    }
+    if (work->prompt_count > 0 && work->prompt_count < context) {
+        int32_t *fitted = realloc(work->prompt, work->prompt_count * sizeof *fitted);
+        work->prompt = fitted != NULL ? fitted : work->prompt;
+    }
+    return make_room(options, new_tokens_max, work, reterr);
+}
+
+base_status rank_work_copy(const rank_generate_options *options, const int32_t *tokens,
+                           size_t token_count, int new_tokens_max, rank_work *work,
+                           base_error *reterr)
+{
+    const size_t vocab_size = (size_t)rank_tokenizer_vocab_size(options->tokenizer);
+    *work = (rank_work){.text = "", .prompt_count = token_count, .holders = 1};
+    for (size_t i = 0; i < token_count; i++) {
+        if (tokens[i] < 0 || (size_t)tokens[i] >= vocab_size) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "token %zu of the prompt is %d, the tokenizer has %zu", i, tokens[i],
+                             vocab_size);
+        }
+    }
+    const size_t text_bytes =
+        rank_tokenizer_decode(options->tokenizer, tokens, token_count, NULL, 0) + 1;
+    work->prompt = malloc((token_count + 1) * sizeof *work->prompt);
+    work->own_text = malloc(text_bytes);
+    if (work->prompt == NULL || work->own_text == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a prompt");
+    }
+    memcpy(work->prompt, tokens, token_count * sizeof *tokens);
+    (void)rank_tokenizer_decode(options->tokenizer, tokens, token_count, work->own_text,
+                                text_bytes);
+    work->text = work->own_text;
+    return make_room(options, new_tokens_max, work, reterr);
+}
+
+void rank_work_fini(rank_work *work)
+{
+    free(work->own_text);
+    free(work->prompt);
+    free(work->tokens);
+    free(work->drawn_ns);
+    work->own_text = NULL;
+    work->prompt = NULL;
+    work->tokens = NULL;
+    work->drawn_ns = NULL;
+}
+
+void rank_work_take(rank_work *work, const rank_schedule_event *event, int64_t now_ns)
+{
+    if (event->token >= 0) {
+        work->tokens[work->drawn] = event->token;
+        work->drawn_ns[work->drawn] = now_ns;
+        work->drawn++;
+    }
+    work->finish = event->finish;
+}
+
+size_t rank_work_count(const rank_work *work)
+{
+    return work->drawn - (work->finish == RANK_FINISH_STOP ? 1 : 0);
+}
+
+void rank_work_release(rank_work *work)
+{
+    BASE_ASSERT(work->holders > 0);
+    if (--work->holders == 0) {
+        rank_work_fini(work);
+    }
+}

@@ -1,0 +1,42 @@
+/* One prompt and its answer so far, on rank 0. Used by generate.c and serve.c. One thread. */
+#ifndef RANK_GENERATE_WORK_H
+#define RANK_GENERATE_WORK_H
+
+#include "generate/generate.h"
+#include "generate/schedule.h"
+
+typedef struct rank_work {
+    const char *text; /* of the prompt */
+    char *own_text;   /* the same if it belongs to the work; else NULL */
+    int32_t *prompt;  /* (prompt_count) */
+    size_t prompt_count;
+    int32_t *tokens;
+    int64_t *drawn_ns;
+    size_t drawn;
+    rank_finish finish;
+    int holders; /* the order of answers, and serve.c: the last that lets go frees it */
+} rank_work;
+
+/* Encodes the text, with the suffix that the options have, and makes room for an answer of at most
+ * new_tokens_max tokens. BASE_ERR_INVALID: no model of this context takes it. rank_work_fini also
+ * after a failure. */
+BASE_MUST_CHECK base_status rank_work_encode(const rank_generate_options *options, const char *text,
+                                             int new_tokens_max, rank_work *work,
+                                             base_error *reterr);
+
+/* The same of a prompt that is given as tokens: the text is theirs. */
+BASE_MUST_CHECK base_status rank_work_copy(const rank_generate_options *options,
+                                           const int32_t *tokens, size_t token_count,
+                                           int new_tokens_max, rank_work *work, base_error *reterr);
+void rank_work_fini(rank_work *work);
+
+/* Adds what the event says. */
+void rank_work_take(rank_work *work, const rank_schedule_event *event, int64_t now_ns);
+
+/* The tokens of the text: a stop token is none of them. */
+size_t rank_work_count(const rank_work *work);
+
+/* One holder lets go. */
+void rank_work_release(rank_work *work);
+
+#endif

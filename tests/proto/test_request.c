@@ -1,0 +1,166 @@
+/* proto/request.h: what a request may be, as a struct and as a message. */
+#include "proto/request.h"
+
+#include <control.pb-c.h>
+#include <math.h>
+#include <string.h>
+
+#include "support.h"
+
+static proto_request request; /* big */
+static proto_request again;
+
+static void make(const char *text)
+{
+    memset(&request, 0, sizeof request);
+    request.id = 7;
+    request.seed = 35200;
+    request.prompt_index = 6;
+    request.temperature = 0.9;
+    request.top_p = 0.8;
+    request.top_k = 40;
+    request.max_new_tokens = 12;
+    request.ignore_eos = true;
+    request.stop_count = 2;
+    request.stops[0] = 3;
+    request.stops[1] = 511;
+    request.text_bytes = (uint32_t)strlen(text);
+    memcpy(request.prompt.text, text, strlen(text) + 1);
+}
+
+static void make_tokens(uint32_t count)
+{
+    make("");
+    request.token_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        request.prompt.tokens[i] = PROTO_VOCAB_MAX - 1 - (int32_t)i;
+    }
+}
+
+/* Packs and unpacks it, in the size that a rank takes. */
+static void check_round_trip(void)
+{
+    static uint8_t packed[PROTO_RANK_MESSAGE_BYTES_MAX];
+    base_error error;
+    Ringfence__Control__Request message;
+    proto_request_to_message(&request, &message);
+    const size_t size_bytes = ringfence__control__request__get_packed_size(&message);
+    assert_true(size_bytes <= sizeof packed - 64); /* and the envelope */
+    assert_int_equal(ringfence__control__request__pack(&message, packed), size_bytes);
+    Ringfence__Control__Request *got =
+        ringfence__control__request__unpack(NULL, size_bytes, packed);
+    assert_non_null(got);
+    assert_ok(proto_request_from_message(got, &again, &error), &error);
+    ringfence__control__request__free_unpacked(got, NULL);
+    assert_int_equal(proto_request_bytes(&again), proto_request_bytes(&request));
+    assert_memory_equal(&again, &request, proto_request_bytes(&request));
+}
+
+static void a_request_survives_its_message(void **state)
+{
+    (void)state;
+    static char longest[PROTO_PROMPT_BYTES_MAX + 1];
+    make("he goed → school\n\x1b[1m");
+    check_round_trip();
+    make("");
+    check_round_trip();
+    memset(longest, 'a', PROTO_PROMPT_BYTES_MAX);
+    make(longest);
+    check_round_trip();
+    make_tokens(1);
+    check_round_trip();
+    make_tokens(PROTO_PROMPT_TOKENS_MAX);
+    check_round_trip();
+}
+
+static void assert_refused(const char *why)
+{
+    base_error error = {.message = ""};
+    assert_int_not_equal(proto_request_check(&request, &error), BASE_OK);
+    if (strstr(error.message, why) == NULL) {
+        fail_msg("'%s' is not in: %s", why, error.message);
+    }
+}
+
+static void what_is_out_of_range_is_refused_by_name(void **state)
+{
+    (void)state;
+    base_error error;
+    const double temperatures[] = {-1, 1e-4, 1e4, (double)NAN, (double)INFINITY};
+    const double shares[] = {0, -0.5, 1.5, (double)NAN};
+    for (size_t i = 0; i < sizeof temperatures / sizeof temperatures[0]; i++) {
+        make("a");
+        request.temperature = temperatures[i];
+        assert_refused("temperature");
+    }
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        make("a");
+        request.top_p = shares[i];
+        assert_refused("top_p");
+    }
+    make("a");
+    request.id = 0;
+    assert_refused("id");
+    make("a");
+    request.max_new_tokens = 0;
+    assert_refused("max_new_tokens");
+    make("a");
+    request.top_k = PROTO_TOP_K_MAX + 1;
+    assert_refused("top_k");
+    make("a");
+    request.stop_count = PROTO_STOP_TOKENS_MAX + 1;
+    assert_refused("stop tokens");
+    make("\xff");
+    assert_refused("UTF-8");
+    make("ab");
+    request.prompt.text[0] = '\0';
+    assert_refused("NUL");
+    make_tokens(2);
+    request.prompt.tokens[1] = PROTO_VOCAB_MAX;
+    assert_refused("token 1 of the prompt");
+    make_tokens(2);
+    request.text_bytes = 1;
+    assert_refused("as text and as tokens");
+    make("a");
+    request.text_bytes = PROTO_PROMPT_BYTES_MAX + 1;
+    assert_refused("more than");
+    make("a");
+    assert_ok(proto_request_check(&request, &error), &error);
+}
+
+/* A message may have anything in it. */
+static void a_message_is_not_believed(void **state)
+{
+    (void)state;
+    static int32_t ids[PROTO_PROMPT_TOKENS_MAX + 1];
+    Ringfence__Control__Request message;
+    make("a");
+    proto_request_to_message(&request, &message);
+    message.max_new_tokens = UINT32_MAX;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_to_message(&request, &message);
+    message.top_k = UINT32_MAX;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_to_message(&request, &message);
+    message.n_stop_token_ids = PROTO_STOP_TOKENS_MAX + 1;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    proto_request_to_message(&request, &message);
+    message.n_prompt_token_ids = 1; /* and the text */
+    message.prompt_token_ids = ids;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+    make_tokens(1);
+    proto_request_to_message(&request, &message);
+    message.n_prompt_token_ids = PROTO_PROMPT_TOKENS_MAX + 1;
+    message.prompt_token_ids = ids;
+    assert_int_not_equal(proto_request_from_message(&message, &again, NULL), BASE_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_survives_its_message),
+        cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
+        cmocka_unit_test(a_message_is_not_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
