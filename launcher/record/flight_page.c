@@ -71,6 +71,39 @@ static void load(flight_page *page, const char *const *records, int ranks)
     }
 }
 
+static void put_call(const json_t *entry, launch_text *text)
+{
+    launch_text_html(text, text_of(entry, "operation"));
+    if (strcmp(text_of(entry, "operation"), "barrier") != 0) {
+        launch_text_put(text, " ");
+        launch_text_html(text, text_of(entry, "type"));
+        launch_text_printf(text, " × %" PRId64, number_of(entry, "count"));
+    }
+}
+
+/* What the rank waited for; else what it had begun and not ended. */
+static void put_doing(const json_t *own, launch_text *text)
+{
+    const json_t *pending = json_object_get(own, "pending");
+    const size_t count = json_array_size(pending);
+    const char *doing = text_of(own, "doing");
+    if (doing[0] != '\0' || count == 0) {
+        launch_text_html(text, doing[0] != '\0' ? doing : "nothing");
+        return;
+    }
+    const json_t *oldest = json_array_get(pending, 0);
+    for (size_t i = 1; i < count; i++) {
+        const json_t *other = json_array_get(pending, i);
+        oldest =
+            number_of(other, "began_unix_us") < number_of(oldest, "began_unix_us") ? other : oldest;
+    }
+    launch_text_printf(text, "pending: #%" PRId64 " ", number_of(oldest, "sequence"));
+    put_call(oldest, text);
+    if (count > 1) {
+        launch_text_printf(text, ", and %zu more", count - 1);
+    }
+}
+
 static void put_ranks(const flight_page *page, launch_text *text)
 {
     launch_text_put(text, "<section><h2>The ranks</h2><table><tr><th>rank</th><th>host, pid</th>"
@@ -84,14 +117,13 @@ static void put_ranks(const flight_page *page, launch_text *text)
                             "no collectives yet</td></tr>\n");
             continue;
         }
-        const char *doing = text_of(own, "doing");
         launch_text_put(text, "<td>");
         launch_text_html(text, text_of(own, "host"));
         launch_text_printf(text, ", %" PRId64 "</td><td>", number_of(own, "pid"));
         launch_text_html(text, text_of(own, "transport"));
         launch_text_printf(text, "</td><td>%" PRId64 "</td><td>",
                            number_of(own, "operations_started"));
-        launch_text_html(text, doing[0] != '\0' ? doing : "nothing");
+        put_doing(own, text);
         launch_text_put(text, "</td></tr>\n");
     }
     launch_text_put(text, "</table></section>\n");
@@ -150,16 +182,6 @@ static bool same_call(const json_t *a, const json_t *b)
            number_of(a, "root") == number_of(b, "root");
 }
 
-static void put_call(const json_t *entry, launch_text *text)
-{
-    launch_text_html(text, text_of(entry, "operation"));
-    if (strcmp(text_of(entry, "operation"), "barrier") != 0) {
-        launch_text_put(text, " ");
-        launch_text_html(text, text_of(entry, "type"));
-        launch_text_printf(text, " × %" PRId64, number_of(entry, "count"));
-    }
-}
-
 static void put_cell(const json_t *entry, bool pending, const json_t *first, launch_text *text)
 {
     if (entry == NULL) {
@@ -202,7 +224,11 @@ static void put_row(const flight_page *page, const char *comm, int64_t sequence,
     put_call(first, text);
     launch_text_put(text, "</td>");
     for (int rank = 0; rank < page->count; rank++) {
-        put_cell(entries[rank], pending[rank], first, text);
+        if (page->ranks[rank] != NULL) {
+            put_cell(entries[rank], pending[rank], first, text);
+        } else {
+            launch_text_put(text, "<td class=\"none\">no record</td>");
+        }
     }
     launch_text_put(text, "</tr>\n");
 }

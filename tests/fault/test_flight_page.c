@@ -119,7 +119,29 @@ static void the_page_shows_which_ranks_disagree(void **state)
     assert_null(strstr(page, "a<b"));
     assert_non_null(strstr(page, "calls broadcast float × 10"));
     assert_non_null(strstr(page, "(began +30 µs)"));
-    assert_non_null(strstr(page, "pending"));
+    assert_non_null(strstr(page, "<td>pending: #2 all_reduce float × 10</td>"));
+    assert_non_null(strstr(page, "<td>nothing</td>")); /* rank 1 has ended what it began */
+    assert_non_null(strstr(page, "<td class=\"none\">no record</td>"));
+    assert_null(strstr(page, "not begun"));
+    free(page);
+}
+
+/* The oldest of several pending operations is named; of a rank that waits, for what. */
+static void the_page_says_what_each_rank_was_in(void **state)
+{
+    (void)state;
+    static const char *const records[] = {
+        "{\"rank\":0,\"pending\":[{\"comm\":\"7\",\"sequence\":3,\"operation\":\"barrier\","
+        "\"began_unix_us\":120},{\"comm\":\"7\",\"sequence\":2,\"operation\":\"barrier\","
+        "\"began_unix_us\":100}],\"completed\":[]}",
+        "{\"rank\":1,\"doing\":\"barrier #2, waiting for rank 0\",\"pending\":[{\"comm\":\"7\","
+        "\"sequence\":2,\"operation\":\"barrier\",\"began_unix_us\":100}],\"completed\":[]}",
+        NULL,
+    };
+    char *page = page_of(records, 2);
+    assert_non_null(strstr(page, "<td>pending: #2 barrier, and 1 more</td>"));
+    assert_non_null(strstr(page, "<td>barrier #2, waiting for rank 0</td>"));
+    assert_non_null(strstr(page, "not begun, or long ago")); /* #3, by rank 1 */
     free(page);
 }
 
@@ -173,6 +195,7 @@ int main(void)
         cmocka_unit_test(after_a_rank_was_killed),
         cmocka_unit_test(the_timeline_has_one_clock),
         cmocka_unit_test(the_page_shows_which_ranks_disagree),
+        cmocka_unit_test(the_page_says_what_each_rank_was_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
