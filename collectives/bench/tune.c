@@ -2,22 +2,8 @@
  * for --tune. */
 #include "tune.h"
 
-#include <assert.h>
-
 #include "coll/tune.h"
 #include "options.h"
-
-static const coll_algorithm algorithms[] = {
-    COLL_ALGORITHM_RING,
-    COLL_ALGORITHM_TREE,
-    COLL_ALGORITHM_DIRECT,
-    COLL_ALGORITHM_RECURSIVE_DOUBLING,
-    COLL_ALGORITHM_HALVING_DOUBLING,
-    COLL_ALGORITHM_TWO_LEVEL,
-};
-
-static_assert(BENCH_ALGORITHMS == sizeof algorithms / sizeof algorithms[0],
-              "a row of the table for each algorithm");
 
 static void print_link(FILE *out, const char *where, const coll_link_cost *cost)
 {
@@ -77,8 +63,8 @@ coll_status bench_tune(const bench_options *options, coll_context *context, benc
     }
     size_t bytes = options->begin_bytes;
     do {
-        for (int i = 0; status == COLL_OK && i < BENCH_ALGORITHMS; i++) {
-            bench_tune_row row = {.size_bytes = bytes, .algorithm = algorithms[i]};
+        for (int a = COLL_ALGORITHM_RING; status == COLL_OK && a <= COLL_ALGORITHM_LAST; a++) {
+            bench_tune_row row = {.size_bytes = bytes, .algorithm = (coll_algorithm)a};
             status = compare(options, comm, &costs, &row, reterr);
             if (status == COLL_OK && prints) {
                 print_row(out, &row);

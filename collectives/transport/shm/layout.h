@@ -1,5 +1,16 @@
 /* What lies in a rank's shared memory, what a rank remembers of its peers' memory, and the
- * functions that the files of this directory offer each other.
+ * functions that the files of this directory offer each other:
+ *
+ *     shm.c        opens and closes, moves frames of streams, sleeps and wakes
+ *     fdpass.c     passes the descriptors of segments and arenas between ranks
+ *     run.c        blocking calls, without the queue
+ *     protocol.c   posts an operation, chooses its protocol, moves it on
+ *     copies.c     inline and eager operations
+ *     zero_copy.c  operations on arenas
+ *     staged.c     operations on memory that peers cannot map
+ *     slices.c     which rank combines which slice of a vector
+ *     credit.c     when a flag or slot is used again
+ *     fail.c       failure notices, and the death of a rank
  *
  * A rank has one segment per communicator. Only the rank itself writes there, with two exceptions:
  * peers ring its doorbell, and peers may do its slices (slices.c). A value that is read from a
