@@ -5,16 +5,19 @@
  * changes that reservation in place; what changes on each account of the chain is the difference of
  * held and posted before and after (budget_rule_effect).
  *
- *   reserved ──────────────► voided                      never redeemed
- *      │ first redemption, creation permit, or a cost
+ *   reserved ───1───► voided
+ *      │
+ *      2
  *      ▼
- *   created ───────────────► terminated-unbilled ──────► posted
- *      │ deadline passed             ▲         the cost is final
- *      ▼                             │ evidence
- *   expired-unconfirmed ─────────────┘
+ *   created ────4───► terminated-unbilled ───5───► posted
+ *      │                       ▲
+ *      3                       4
+ *      ▼                       │
+ *   expired-unconfirmed ───────┘
  *
- * Two more edges: evidence ends a reserved run too, and a created run of vendor local becomes posted
- * at its deadline.
+ * 1: void, never redeemed. 2: first redemption, creation permit, or a cost. 3: the deadline passed.
+ * 4: evidence of the end, which ends a reserved run too. 5: the cost is final. A created run of
+ * vendor local becomes posted at its deadline.
  *
  * A cost is final, once termination is proven, when
  *   - a person says so with a cost recorded after the end (budget_rule_cost.final), or
