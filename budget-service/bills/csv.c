@@ -90,6 +90,11 @@ static base_status read_header(csv_reader *reader, const bill_csv *kind, base_er
     }
     for (size_t i = 0; i < reader->count; i++) {
         reader->columns[i] = column_named(kind, reader->fields[i]);
+        if (kind->known_only && reader->columns[i] == COLUMN_NONE) {
+            return base_fail(reterr, BASE_ERR_INVALID,
+                             "bill, line %zu: this format has no column \"%.32s\"", reader->number,
+                             reader->fields[i]);
+        }
         if (reader->columns[i] != COLUMN_NONE && seen[reader->columns[i]]) {
             return bad(reader, reterr, "a column stands there twice");
         }

@@ -31,6 +31,7 @@ typedef struct bill_csv {
     const bill_csv_column *columns; /* the last has no name */
     bool any_case;                  /* their names may be in capitals or not */
     bool needs_currency;
+    bool known_only;      /* a column that is not among them is an error: people write it by hand */
     bool distinct_by_end; /* a line's end distinguishes it from others */
     const char *lacking;  /* what to say of a header without a column that must be there */
     /* A label among the tags, cut to fit; empty when there is none. NULL: there are no tags. */

@@ -8,7 +8,11 @@ static const bill_csv_column columns[] = {
 };
 
 static const bill_csv kind = {
-    .columns = columns, .any_case = true, .lacking = "the header lacks the column usd"};
+    .columns = columns,
+    .any_case = true,
+    .known_only = true,
+    .lacking = "the header lacks the column usd",
+};
 
 static base_status read_own(char *text, size_t text_bytes, bill_charges *charges,
                             base_error *reterr)

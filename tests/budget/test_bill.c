@@ -169,6 +169,7 @@ static void what_is_no_bill_is_refused(void **state)
     } cases[] = {
         {"csv", "label,cost\nrun1,1\n"},
         {"csv", "label,usd\nrun1\n"},
+        {"csv", "label,usd,start\nrun1,1,2026-01-01T00:00:00Z\n"},
         {"csv", "label,usd\nrun1,\n"},
         {"csv", "label,usd\nrun1,1,2\n"},
         {"csv", "label,usd\nrun1,NaN\n"},
