@@ -2,6 +2,7 @@
 # Keeps the pages true. From CTest, and from ./dev docs.
 #   check.sh links ROOT            every relative link of every page leads to a file of the project
 #   check.sh fields ROOT BUILD     docs/RECORD.md explains every field that a record has
+#   check.sh errors ROOT           docs/ERRORS.md quotes messages that the sources have
 #   check.sh help ROOT BUILD       docs/CLI.md holds what the programs' --help says
 #   check.sh help-write ROOT BUILD puts it there
 #   check.sh examples ROOT BUILD   every ```sh block under a line "<!-- runs -->" runs as written,
@@ -44,6 +45,39 @@ check_fields() {
     [ -s "$scratch/written" ] && ! comm -23 "$scratch/written" "$scratch/explained" | grep .
 }
 
+# A message's words must be found in the sources' strings: two or more in a row, or a long one. Words
+# with a digit, a quote or a slash, and those in capitals, are examples of values. Others may be (the
+# name of a mode), so that half of the words is enough.
+check_errors() {
+    find "$root"/{base,proto,collectives,budget-service,rank,launcher} -name '*.[ch]' -print0 |
+        xargs -0 perl -0777 -ne 'while (m{/\*.*?\*/|\x27(?:[^\x27\\]|\\.)+\x27
+                |"((?:[^"\\]|\\.)*)"(\s*(?:PRI\w+\s*)?(?="))?}gsx) {
+            print $1, defined $2 ? "" : "\n" if defined $1;
+        }' | sed "s/\\\\\"/'/g" >"$scratch/strings"
+    sed -n '/^## What you see/,/^### What stays behind/p' "$root/docs/ERRORS.md" | grep '^| `' |
+        sed 's/ | .*//' | grep -oE '`[^`]+`' | tr -d '`' | tr '"' "'" |
+        sed -E 's/\([^)]*\)//g; s/^rank [0-9]+ *:?//' >"$scratch/messages"
+    awk 'function value(word) { return word ~ /[0-9\/…\047]/ || word ~ /^[A-Z_.]+[:,]?$/ }
+         NR == FNR { strings = strings $0 "\n"; next }
+         { count = split($0, words, " "); found = 0; all = 0
+           for (i = 1; i <= count; i = end + 1) {
+               end = i
+               if (value(words[i])) continue
+               run = words[i]
+               known = index(strings, run) > 0 && (length(run) > 5 || count < 4)
+               while (end < count && !value(words[end + 1]) &&
+                      index(strings, run " " words[end + 1]) > 0) {
+                   run = run " " words[++end]; known = 1
+               }
+               all += end - i + 1
+               found += known ? end - i + 1 : 0
+           }
+           if (2 * found < all) { print "not in the sources: " $0; bad = 1 } }
+         END { exit bad }' "$scratch/strings" "$scratch/messages" || return
+    echo "$(wc -l <"$scratch/messages") messages"
+    [ -s "$scratch/messages" ]
+}
+
 # with_help PAGE: the page, each block after "<!-- help: COMMAND -->" filled from COMMAND --help.
 with_help() {
     local line program words
@@ -83,6 +117,7 @@ run_examples() {
 case $what in
 links) check_links ;;
 fields) check_fields ;;
+errors) check_errors ;;
 help)
     with_help "$root/docs/CLI.md" >"$scratch/CLI.md"
     diff -u "$root/docs/CLI.md" "$scratch/CLI.md" || {
