@@ -163,9 +163,13 @@ void launch_feed_abandon(launch_session *session)
     const launch_feed *feed = session->options->feed;
     const launch_open_requests *requests = &session->feeding.requests;
     for (int i = 0; feed != NULL && i < requests->count; i++) {
-        feed->on_event(feed->user, &(launch_request_event){.kind = LAUNCH_EVENT_FINISHED,
-                                                           .id = requests->open[i].id,
-                                                           .finish_reason = "error",
-                                                           .reason = session->cause.error.message});
+        const bool accepted = requests->open[i].accepted;
+        feed->on_event(feed->user,
+                       &(launch_request_event){
+                           .kind = accepted ? LAUNCH_EVENT_FINISHED : LAUNCH_EVENT_REFUSED,
+                           .id = requests->open[i].id,
+                           .finish_reason = "error",
+                           .reason = session->cause.error.message,
+                       });
     }
 }

@@ -222,7 +222,7 @@ int launch_feed_fd(const launch_session *session);
 bool launch_feed_handle(launch_session *session, int rank,
                         const struct Ringfence__Control__Envelope *envelope);
 
-/* At the end: says of all that were not answered that they failed. */
+/* At the end: says of all that were not answered that they failed, or were never accepted. */
 void launch_feed_abandon(launch_session *session);
 
 /* ---- flights.c ---- */

@@ -1,8 +1,10 @@
 /* Faults while ranks decode with one model. */
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "program.h"
@@ -131,6 +133,91 @@ static void a_stopped_rank_is_named(void **state)
     }
 }
 
+/* Starts a job that takes requests, and returns its input, once the first request is answered in
+ * part. */
+static int start_answering(void)
+{
+    static const char line[] = "{\"prompt\":\"the boy\",\"max_new_tokens\":60}\n";
+    const int input =
+        test_program_start_fed(&program,
+                               (const char *const[]){LAUNCHER_PATH,
+                                                     "--ranks",
+                                                     "2",
+                                                     "--mode",
+                                                     "tp-cpu",
+                                                     "--checkpoint",
+                                                     directory.path,
+                                                     "--tokenizer",
+                                                     tokenizer_path,
+                                                     "--prompts",
+                                                     "-",
+                                                     "--stream",
+                                                     "json",
+                                                     "--ignore-eos",
+                                                     "--no-bind",
+                                                     "--timeout",
+                                                     "40",
+                                                     "--out",
+                                                     test_directory_path(&directory, "requests"),
+                                                     NULL},
+                               (const char *const[]){NULL});
+    assert_int_equal(write(input, line, sizeof line - 1), sizeof line - 1);
+    test_program_wait_text(&program, TEST_STDOUT, "\"tokens\"");
+    return input;
+}
+
+static size_t count_events(const char *kind)
+{
+    char begin[64];
+    size_t count = 0;
+    (void)snprintf(begin, sizeof begin, "{\"event\":\"%s\"", kind);
+    for (const char *at = program.text[TEST_STDOUT]; (at = strstr(at, begin)) != NULL; at++) {
+        count++;
+    }
+    return count;
+}
+
+/* A rank dies while requests come, or while none does: it is named, and each accepted request gets
+ * an end. */
+static void a_rank_that_dies_ends_all_requests(void **state)
+{
+    (void)state;
+    static const char more[] = "{\"prompt\":\"they\",\"max_new_tokens\":60}\n";
+    for (int i = 0; i < 4; i++) {
+        char named[64];
+        const int rank = i % 2;
+        const bool idle = i >= 2;
+        const int input = start_answering();
+        const long pid = rank_pid(rank);
+        assert_true(pid > 1);
+        if (idle) {
+            test_program_wait_text(&program, TEST_STDOUT, "\"finished\"");
+        } else {
+            assert_int_equal(kill((pid_t)pid, SIGSTOP), 0); /* nothing is answered from here on */
+            assert_int_equal(write(input, more, sizeof more - 1), sizeof more - 1);
+        }
+        assert_int_equal(kill((pid_t)pid, SIGKILL), 0);
+        assert_int_equal(test_program_wait(&program), 137);
+        (void)close(input);
+        test_program_assert_no_children();
+        (void)snprintf(named, sizeof named,
+                       "rank %d (pid %ld) was ended by SIGKILL while answering", rank, pid);
+        assert_non_null(strstr(program.text[TEST_STDERR], named));
+        assert_true(count_events("accepted") > 0);
+        assert_int_equal(count_events("accepted"), count_events("finished"));
+    }
+}
+
+static void a_killed_launcher_leaves_nothing(void **state)
+{
+    (void)state;
+    const int input = start_answering();
+    assert_int_equal(kill(program.pid, SIGKILL), 0);
+    assert_int_equal(test_program_wait(&program), 137);
+    (void)close(input);
+    test_program_wait_no_children();
+}
+
 /* What stands where results.json has to go cannot be replaced, as on a disk that is full: the texts
  * are printed, and the job fails and names the file. */
 static void results_that_cannot_be_written_fail_the_job(void **state)
@@ -160,6 +247,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_ends_the_generation),
         cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(a_rank_that_dies_ends_all_requests),
+        cmocka_unit_test(a_killed_launcher_leaves_nothing),
         cmocka_unit_test(results_that_cannot_be_written_fail_the_job),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
