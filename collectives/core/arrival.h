@@ -1,16 +1,17 @@
-/* Which peers have shown an operation. */
+/* Which peers have posted an operation. For transports over sockets. */
 #ifndef COLL_SRC_ARRIVAL_H
 #define COLL_SRC_ARRIVAL_H
 
 #include "core/op.h"
 
-/* Whether a peer's flag shows op; one that shows another operation in its place fails. */
+/* Whether a peer has posted op. If it has posted another operation instead, the communicator
+ * fails. */
 bool coll_op_sees(coll_op *op, int peer);
 
-/* Whether all peers' flags do; *moved: one more than before. */
+/* Whether all peers have. *moved becomes true if more have than at the last call. */
 bool coll_op_all_arrived(coll_op *op, bool *moved);
-/* Whether those do without which an operation over flags cannot end. A rank that takes nothing from
- * a peer does not wait for its flag; it is compared when it comes. */
+/* Whether those peers have that an inline operation has to wait for. A rank that takes nothing from
+ * a peer does not wait for its flag, but compares it when it arrives. */
 bool coll_op_needed_arrived(coll_op *op, bool *moved);
 
 #endif

@@ -1,13 +1,13 @@
-/* What a rank shows its peers at the start of each operation: its flag.
+/* The flag: what a rank posts to its peers at the start of each operation.
  *
- * The 64-bit word is the low half of the operation's sequence number and a digest of its
- * descriptor; a peer that expects exactly this word sees arrival and agreement in one load. The
- * payload travels in the word's cache line: the operand itself where it is tiny, else where the
- * buffers lie in arenas. The full descriptor stands in the next cache line, and is read only to
- * name both sides of a mismatch.
+ * The 64-bit word has the low half of the operation's sequence number and a digest of its
+ * descriptor. A peer computes the same word from its own call. So one load shows it that the rank
+ * has arrived, and that it has called the same operation. The payload is in the word's cache line:
+ * the operand itself if it is tiny, else a reference to the buffers if they lie in arenas. The full
+ * descriptor is in the next cache line. It is read only to name both sides of a mismatch.
  *
  * A rank has COLL_FLAG_COUNT flags and uses them in turn (limits.h says why that is enough). The
- * word is written last and read first; all else is ordered by it. */
+ * word is written last and read first, so whoever sees the word sees all the rest. */
 #ifndef COLL_SRC_FLAG_H
 #define COLL_SRC_FLAG_H
 

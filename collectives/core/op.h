@@ -1,8 +1,9 @@
-/* The inside of operations.
+/* An operation: one collective, send or receive of one communicator.
  *
- * Progress: a communicator's started operations stand in a queue in the order of their sequence
- * numbers, and go through the stages below in that order. An operation's own work begins when all
- * earlier ones have done theirs, so what ranks send each other needs no tags. */
+ * The collectives that a rank has started are in their communicator's queue, in the order of their
+ * sequence numbers, which is the same on all ranks. They go through the stages below. The work of
+ * an operation begins when this rank's part of all earlier ones is done. So the frames that ranks
+ * send each other need no tags. */
 #ifndef COLL_SRC_OP_H
 #define COLL_SRC_OP_H
 
@@ -21,7 +22,7 @@ static inline size_t coll_smaller(size_t a, size_t b)
 
 typedef enum coll_stage {
     COLL_STAGE_IDLE = 0,  /* of operations on streams, always */
-    COLL_STAGE_QUEUED,    /* started, but too many stand before it to post it yet */
+    COLL_STAGE_QUEUED,    /* started, not posted: too many earlier ones are not done */
     COLL_STAGE_ARRIVING,  /* posted; waits for the flag of every peer */
     COLL_STAGE_RUNNING,   /* this rank's part is under way */
     COLL_STAGE_FINISHING, /* done here; waits for peers to have done their part */
@@ -108,29 +109,29 @@ struct coll_op {
     uint64_t sequence;
     uint64_t word;       /* of its flag */
     uint64_t flight;     /* its number in the flight recorder */
-    int64_t deadline_ns; /* of the next wait for it, which began before; 0: counts from then */
+    int64_t deadline_ns; /* of a wait that has begun already; 0: the next wait computes its own */
     coll_stage stage;
     coll_protocol protocol;
     int arrived;     /* peers below this rank have arrived */
-    bool queued;     /* stands in its communicator's queue, or is a stream's */
+    bool queued;     /* in its communicator's queue, or a stream's */
     bool own_copied; /* this rank's own part of recv is already there */
 
     /* What stays from start to start. */
-    bool ready;  /* `given` was checked, and all else follows from it */
-    bool routed; /* first_protocol holds */
-    bool varies; /* parts differ in size: part_ends holds */
+    bool ready;  /* `given` was checked, and all that follows was made from it */
+    bool routed; /* first_protocol was computed */
+    bool varies; /* parts differ in size: part_ends is used */
     coll_protocol first_protocol;
     uint32_t digest;
     coll_op_desc desc;
     coll_shape shape;
     const coll_kernel *kernel;
     size_t element_bytes;
-    size_t total_bytes; /* count × element_bytes: of kinds with a part per rank, the own part */
-    size_t whole_bytes; /* all parts; else total_bytes */
-    size_t send_bytes;  /* in this rank's buffers; 0 where one is not used */
+    size_t total_bytes; /* count × element_bytes: the vector, or this rank's part of it */
+    size_t whole_bytes; /* the vector, or all ranks' parts together */
+    size_t send_bytes;  /* of this rank's buffers; 0 for one that is not used */
     size_t recv_bytes;
-    size_t shown_bytes; /* the most that a rank shows its peers if flags are to carry it all */
-    size_t *part_ends;  /* (size + 1) where the parts begin, if they vary */
+    size_t shown_bytes; /* the largest payload of any rank, if flags carried all operands */
+    size_t *part_ends;  /* size + 1 offsets between the parts, if they vary */
     coll_buffer_ref ref;
     coll_op_desc given; /* what desc was made from */
     coll_descriptor descriptor;
@@ -144,15 +145,15 @@ struct coll_op {
 
 /* op_init.c */
 
-/* Checks desc and writes the operation; its memory (tracks, scratch, parts) stays. */
+/* Checks desc and fills op in. Memory that op has (tracks, scratch, parts) is used again. */
 COLL_MUST_CHECK coll_status coll_op_init(coll_op *op, coll_comm *comm, const coll_op_desc *desc,
                                          coll_error *reterr);
 
 /* op.c */
 
 COLL_MUST_CHECK coll_status coll_op_alloc(coll_comm *comm, coll_op **op, coll_error *reterr);
-/* Makes comm->blocking, which stands in no queue, the operation of a blocking call, ready to be
- * numbered: one that was made from desc lately, or one made anew. */
+/* Sets comm->blocking, which is in no queue, to the operation of a blocking call: one that was made
+ * from the same desc lately, or a new one. coll_op_number has to follow. */
 COLL_MUST_CHECK coll_status coll_op_recall(coll_comm *comm, const coll_op_desc *desc, coll_op **op,
                                            coll_error *reterr);
 /* The same, and everybody agrees on all that the descriptor says, as `kind` says. */
@@ -166,7 +167,7 @@ COLL_MUST_CHECK coll_status coll_op_agree(coll_comm *comm, int kind, uint64_t co
 COLL_MUST_CHECK coll_status coll_op_run_as(coll_comm *comm, const coll_op_desc *desc, int kind,
                                            uint64_t count, coll_error *reterr);
 
-/* Gives op its sequence number, and the state it begins with. */
+/* Gives op the next sequence number, and resets its state. */
 void coll_op_number(coll_op *op);
 
 #endif

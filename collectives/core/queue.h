@@ -4,13 +4,13 @@
 
 #include "core/op.h"
 
-/* Puts op at the end of its communicator's queue, and posts it where it may be. */
+/* Puts op at the end of its communicator's queue, and posts it if it may be posted. */
 void coll_op_begin(coll_op *op);
-/* Whether op, the first that is not posted, may be. */
+/* Whether op, the first one that is not posted, may be posted. */
 bool coll_op_may_post(const coll_op *op);
-/* Shows peers that the operation has begun. */
+/* Posts op's flag. */
 void coll_op_post(coll_op *op);
-/* Takes op out of the queue it stands in, be it that of sends and receives. */
+/* Removes op from its queue: the communicator's, or that of sends or receives. */
 void coll_op_leave_queue(coll_op *op);
 
 #endif

@@ -2,15 +2,18 @@
  * ranks share memory, in context->net and comm->net over sockets. hybrid has both, and
  * comm->hybrid. Ranks are those of the communicator.
  *
- * Two things cross a transport. Flags (flag.h): post shows this rank's to all peers, and theirs
- * appear in comm->peers[].flags. Streams: from each rank to each other rank, COLL_CHANNELS of them,
- * frames of at most chunk_bytes in order, with a few frames of credit; both sides know the size of
- * the next frame from the plan. A frame is written and read in place.
+ * Two things cross a transport:
+ *   - Flags (flag.h). post sends this rank's flag to all peers. Their flags appear in
+ *     comm->peers[].flags.
+ *   - Streams. There are COLL_CHANNELS of them from each rank to each other rank. A stream carries
+ *     frames of at most chunk_bytes, in order, and has credit for a few frames. Both sides know the
+ *     size of the next frame from the plan. A frame is written and read in place.
  *
- * Every transport has the functions of lifecycle, flags and streams. What only some have stands in
- * a table of its own.
+ * Every transport has the functions for lifecycle, flags and streams. Functions that only some
+ * transports have are in tables of their own.
  *
- * Functions that find a peer breaking the protocol record it with coll_comm_fail. */
+ * A function that finds that a peer breaks the protocol fails the communicator with
+ * coll_comm_fail. */
 #ifndef COLL_SRC_TRANSPORT_H
 #define COLL_SRC_TRANSPORT_H
 
@@ -21,13 +24,14 @@
 
 /* Of a transport whose ranks reach each other's memory with loads and stores. */
 typedef struct coll_memory_table {
-    /* Takes a posted operation through its stages, as far as it goes. */
+    /* Moves a posted operation through its stages, as far as it goes. */
     void (*advance)(coll_op *op, bool *moved);
-    /* Begins a blocking operation while the communicator's queue is empty, as comm->blocking, and
-     * ends it if that takes no long wait; else it stands in the queue. *status is how far that
-     * failed. False: nothing was done, and the operation has to go through the queue. */
+    /* A short cut for a blocking operation. Begins it as comm->blocking, and ends it if the wait is
+     * short. Otherwise it is in the queue afterwards. *status is that of beginning it. False:
+     * nothing was done, and the caller has to use the queue. */
     bool (*run)(coll_comm *comm, const coll_op_desc *desc, coll_status *status, coll_error *reterr);
-    /* Propagates a failure: fails the communicator as the peer has that comm->failed_peer names. */
+    /* Propagates a failure: fails the communicator for the reason of the peer that
+     * comm->failed_peer names. */
     void (*propagate_failure)(coll_comm *comm);
 } coll_memory_table;
 
@@ -35,21 +39,22 @@ typedef struct coll_memory_table {
 typedef struct coll_notice_table {
     /* Sends peers a failure notice: why the communicator has failed here. */
     void (*send_failure)(coll_comm *comm);
-    /* Nothing is under way, and the communicator is about to go: fails it if some peer is known to
-     * have called something else. Of two ranks that disagree, and show each other that, one learns
-     * it at least, as far as the transport knows what has arrived. */
+    /* Called before the communicator is destroyed, while nothing is under way. Fails it if a peer
+     * has called something else. If two ranks disagree, at least one of them finds out, as far as
+     * the transport knows what has arrived. */
     void (*finalize)(coll_comm *comm);
-    /* Called now and then while op is waited for: looks for peers that have failed or gone. */
+    /* Called now and then while this rank waits for op. Looks for peers that have failed or whose
+     * process has ended. */
     void (*watch)(coll_op *op);
-    /* Shows peers for which ranks this one has been waiting for some time, a bit for each; 0 when
-     * that is over. waits_of: what a peer has shown last. For messages. */
+    /* For error messages. show_waits tells peers which ranks this one has been waiting for, one bit
+     * each; 0 when the wait is over. waits_of is what a peer has told last. */
     void (*show_waits)(coll_comm *comm, uint64_t waits);
     uint64_t (*waits_of)(const coll_comm *comm, int peer);
 } coll_notice_table;
 
 /* Of a transport over sockets. */
 typedef struct coll_socket_table {
-    /* Moves sockets on; true if something came or went. */
+    /* Reads and writes the sockets without blocking. True if any bytes moved. */
     bool (*poll)(coll_context *context);
     /* Sends what was kept back to be coalesced. */
     void (*push)(coll_context *context);
@@ -85,32 +90,32 @@ typedef struct coll_transport_table {
     coll_status (*arena_open)(coll_arena *arena, int64_t deadline_ns, coll_error *reterr);
     void (*arena_close)(coll_arena *arena);
 
-    /* Shows the flag of op, with payload. */
+    /* Posts the flag of op, with its payload. */
     void (*post)(coll_op *op, const void *payload, size_t payload_bytes);
-    /* Whether op, next in order, may be posted: false while a peer might still need what its
+    /* Whether op, the next in order, may be posted. False while a peer might still need what op's
      * flag would overwrite. */
     bool (*may_post)(const coll_op *op);
-    /* Whether the bytes that this rank gives in op are on their way, so that peers get them while
-     * it is not in the library. NULL: always. */
+    /* Whether the bytes that this rank gives in op have left it, so that peers get them even if it
+     * does not call the library for long. NULL: always. */
     bool (*has_given)(const coll_op *op);
-    /* Whether op, as far as it has come, cannot go on without the peer; for messages. */
+    /* For error messages: whether op cannot go on without the peer. */
     bool (*awaits)(const coll_op *op, int peer);
 
-    /* Room for a frame to a peer; NULL for now. send_end hands it over. */
+    /* Room for a frame to a peer; NULL if there is no credit now. send_end sends the frame. */
     void *(*send_begin)(coll_comm *comm, int peer, int channel, size_t size_bytes);
     void (*send_end)(coll_comm *comm, int peer, int channel, size_t size_bytes);
-    /* Both at once, from the caller's own bytes, which may change after: as many frames as there is
-     * credit for, of chunk_bytes each but for the last. Returns the bytes taken. NULL: room for a
-     * frame is as near as it gets. */
+    /* Sends the caller's own bytes, which may change afterwards: as many frames as there is credit
+     * for, of chunk_bytes each but for the last. Returns how many bytes it took. NULL: the
+     * transport has only send_begin and send_end. */
     size_t (*send_from)(coll_comm *comm, int peer, int channel, const void *data,
                         size_t size_bytes);
-    /* The next size_bytes of frames from a peer, none of which is here yet, are op's and belong at
-     * target: they may be written there as they come, and receive_begin returns that address. Until
-     * then, or until the communicator has failed, the bytes there are the transport's. NULL: they
-     * are copied. */
+    /* Says that the next size_bytes of frames from a peer, none of which has arrived, belong to op
+     * and have to go to target. The transport may write them there as they arrive; receive_begin
+     * then returns that address. Until then, or until the communicator has failed, the bytes at
+     * target belong to the transport. NULL: frames are always copied. */
     void (*receive_into)(coll_op *op, int peer, int channel, void *target, size_t size_bytes);
-    /* The next frame from a peer, of exactly size_bytes; NULL for now.
-     * receive_end gives it back. */
+    /* The next frame from a peer, of exactly size_bytes; NULL if it has not arrived. receive_end
+     * gives its room back. */
     const void *(*receive_begin)(coll_comm *comm, int peer, int channel, size_t size_bytes);
     void (*receive_end)(coll_comm *comm, int peer, int channel);
 } coll_transport_table;
