@@ -131,6 +131,16 @@ static void the_last_half_is_measured(void **state)
     sample_assert_near(sample_number(manifest, "allreduce_p95_ms"), 3.85);
     sample_assert_near(sample_number(json_object_get(manifest, "step_ms"), "median"), 30);
     sample_assert_near(sample_number(json_object_get(manifest, "step_ms"), "mean"), 30);
+    const json_t *mean = json_object_get(manifest, "mean_step"); /* rank 1's step, then rank 0's */
+    sample_assert_near(sample_number(mean, "step_ms"), 30);
+    sample_assert_near(sample_number(mean, "compute_ms"), 15);
+    sample_assert_near(sample_number(mean, "overlapped_ms"), 3);
+    sample_assert_near(sample_number(mean, "other_ms"), 12);
+    for (size_t r = 0; r < 2; r++) {
+        const json_t *rank = json_array_get(json_object_get(manifest, "ranks"), r);
+        mean = json_object_get(rank, "mean_step");
+        sample_assert_near(sample_number(mean, "step_ms"), 25);
+    }
     json_decref(manifest);
     test_directory_remove(&scratch);
 }
