@@ -13,6 +13,7 @@ enum base_exit {
     BASE_EXIT_BAD_TOKEN = 6,       /* no token, or one that is not for this job */
     BASE_EXIT_NOT_RECONCILED = 7,  /* ledger and bill differ */
     BASE_EXIT_NEEDS_ATTENTION = 8, /* something waits for a person */
+    BASE_EXIT_NO_GPU = 9,          /* no driver, no GPU, or built without CUDA */
     BASE_EXIT_SIGNAL_BASE = 128,   /* plus the signal's number */
 };
 

@@ -9,16 +9,20 @@
 
 #include "backend/backend.h"
 
-enum { RANK_CUDA_PLUGIN_ABI = 1 }; /* rises when this struct changes */
+enum { RANK_CUDA_PLUGIN_ABI = 2 }; /* rises when this struct changes */
 
 struct coll_backend;
 
 typedef struct rank_cuda_plugin {
-    uint32_t abi;                           /* RANK_CUDA_PLUGIN_ABI */
-    uint32_t size_bytes;                    /* of this struct */
-    uint32_t backend_abi;                   /* RANK_BACKEND_ABI */
-    const char *version;                    /* Ringfence's, and CUDA's: for the record */
-    const rank_backend *const *backends;    /* NULL ends them */
+    uint32_t abi;                        /* RANK_CUDA_PLUGIN_ABI */
+    uint32_t size_bytes;                 /* of this struct */
+    uint32_t backend_abi;                /* RANK_BACKEND_ABI */
+    const char *version;                 /* Ringfence's, and CUDA's: for the record */
+    const rank_backend *const *backends; /* NULL ends them */
+    /* How many GPUs there are, at least 1. BASE_ERR_UNSUPPORTED without a driver or a GPU. */
+    base_status (*count_gpus)(int *count, base_error *reterr);
+    /* The GPU of this thread's queues that are opened from now on. */
+    base_status (*use_gpu)(int index, base_error *reterr);
     const struct coll_backend *collectives; /* NULL: built without NCCL */
 } rank_cuda_plugin;
 

@@ -4,7 +4,9 @@
 #   - functions named rank_cloud_… are called by modes.c and by no other object,
 #   - modes.c calls rank_gate_enter, and one object alone defines it,
 #   - what is defined as rank_cloud_… is in modes.c's table,
-#   - nothing calls a GPU library, and the program is linked with none.
+#   - nothing calls a GPU library, and the program is linked with none,
+#   - one object alone loads libraries, rank/plugin/load.c, and it is called only by objects that
+#     define a mode behind the gate.
 #   symbols.sh RANK OBJECTS ARCHIVES (lists with semicolons)
 set -euo pipefail
 
@@ -40,4 +42,10 @@ named=$(which '^U$' '^rank_cloud_' | awk '{ print $3 }' | sort -u)
 calls=$(which '^[Uw]$' '^(nccl|cuda|cu[A-Z]|nvml)')
 [ -z "$calls" ] || fail "a GPU library is called: $calls"
 ! ldd "$rank" | grep -E 'nccl|cudart|libcuda' || fail "rank is linked with a GPU library"
+calls=$(which '^[Uw]$' '^dl(m?open|sym|vsym)$' | grep -vE '[/:]load\.c\.o ' || true)
+[ -z "$calls" ] || fail "only the plugin's loader may load libraries: $calls"
+[ -n "$(which '^U$' '^dlopen$')" ] || fail "the loader loads nothing"
+behind=$(which '^[Tt]$' '^rank_cloud_' | awk '{ print $1 }' | sort -u)
+calls=$(which '^[Uw]$' '^rank_plugin_load$' | awk '{ print $1 }' | grep -vxF "$behind" || true)
+[ -z "$calls" ] || fail "only modes behind the gate may load the plugin: $calls"
 echo "$count objects; modes behind the gate:" $named
