@@ -162,7 +162,7 @@ static void put_figures(json_t *object, bool *failed, const launch_inference *ru
 {
     const char *suspect = suspect_of(run, of);
     put(object, failed, "single_gpu_per_token_ms", number(of->single.per_token_ms));
-    put(object, failed, "tp_per_token_ms", number(of->shared.per_token_ms));
+    put(object, failed, "tp_per_token_ms", number(of->tp.per_token_ms));
     put(object, failed, "speedup", number(of->speedup));
     put(object, failed, "suspect", suspect != NULL ? json_string(suspect) : json_null());
     put(object, failed, "crossover_d_model",

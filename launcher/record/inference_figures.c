@@ -115,9 +115,9 @@ static void read_curve(const json_t *object, launch_curve *curve)
             .d_model = launch_inference_number(at, "d_model"),
             .parameters = launch_inference_number(at, "parameters"),
             .predicted_single_ms = launch_inference_number(at, "predicted_single_ms"),
-            .predicted_shared_ms = launch_inference_number(at, "predicted_shared_ms"),
+            .predicted_tp_ms = launch_inference_number(at, "predicted_tp_ms"),
             .single_ms = launch_inference_number(at, "single_ms"),
-            .shared_ms = launch_inference_number(at, "shared_ms"),
+            .tp_ms = launch_inference_number(at, "tp_ms"),
             .predicted_comm_fraction = launch_inference_number(at, "predicted_comm_fraction"),
         };
     }
@@ -135,7 +135,7 @@ void launch_inference_read(const json_t *results, launch_inference_figures *figu
     const json_t *ranks = json_object_get(results, "ranks");
     const json_t *first = json_array_get(ranks, 0);
     memset(figures, 0, sizeof *figures);
-    figures->shared = read_side(results);
+    figures->tp = read_side(results);
     figures->single = read_side(json_object_get(results, "single"));
     figures->replicas = read_side(json_object_get(results, "replicas"));
     figures->speedup = launch_inference_number(results, "speedup");
@@ -151,12 +151,12 @@ const char *launch_curve_no_crossover(const launch_curve *curve)
     const launch_curve_point *last = NULL;
     for (int i = 0; i < curve->point_count; i++) {
         const launch_curve_point *point = &curve->points[i];
-        last = isfinite(point->single_ms) && isfinite(point->shared_ms) ? point : last;
+        last = isfinite(point->single_ms) && isfinite(point->tp_ms) ? point : last;
     }
     if (last == NULL || isfinite(curve->crossover_d_model)) {
         return NULL;
     }
-    return last->shared_ms < last->single_ms
+    return last->tp_ms < last->single_ms
                ? "At every width that was measured, all ranks together are faster than one: the "
                  "crossover is below."
                : "At the largest width that was measured, one rank is still as fast as all "

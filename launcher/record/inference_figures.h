@@ -29,7 +29,7 @@ typedef struct launch_inference_rank {
     double steps;
 } launch_inference_rank;
 
-/* One of the three sides of the comparison: the shared model, one rank, replicas. */
+/* One of the three sides of the comparison: tensor parallel, one rank, replicas. */
 typedef struct launch_inference_side {
     double tokens;
     double per_token_ms;
@@ -42,10 +42,10 @@ typedef struct launch_curve_point {
     double d_model;
     double parameters;
     double predicted_single_ms;
-    double predicted_shared_ms;
+    double predicted_tp_ms;
     double single_ms;
-    double shared_ms;
-    double predicted_comm_fraction; /* of the predicted shared_ms */
+    double tp_ms;
+    double predicted_comm_fraction; /* of the predicted tp_ms */
 } launch_curve_point;
 
 typedef struct launch_curve {
@@ -60,7 +60,7 @@ typedef struct launch_curve {
 } launch_curve;
 
 typedef struct launch_inference_figures {
-    launch_inference_side shared;
+    launch_inference_side tp;
     launch_inference_side single;
     launch_inference_side replicas;
     double speedup;

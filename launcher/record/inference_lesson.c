@@ -66,7 +66,7 @@ static void put_speedup(const launch_inference_figures *of, launch_text *text)
     const bool even = fabs(of->speedup - 1) < EVEN;
     const bool faster = of->speedup > 1;
     launch_text_put(text, " The time from one token of a text to the next is ");
-    put_ms(text, of->shared.per_token_ms);
+    put_ms(text, of->tp.per_token_ms);
     launch_text_put(text, ", on one rank alone ");
     put_ms(text, of->single.per_token_ms);
     if (even) {
@@ -97,7 +97,7 @@ static void put_curve(const launch_inference_figures *of, launch_text *text)
     const launch_curve_point *last = NULL;
     for (int i = 0; i < curve->point_count; i++) {
         const launch_curve_point *point = &curve->points[i];
-        if (isfinite(point->single_ms) && isfinite(point->shared_ms)) {
+        if (isfinite(point->single_ms) && isfinite(point->tp_ms)) {
             first = first == NULL ? point : first;
             last = point;
         }
@@ -109,8 +109,8 @@ static void put_curve(const launch_inference_figures *of, launch_text *text)
             text,
             " Models of %.0f layers show it here: at d_model %.0f, %d ranks are %.2f times as fast "
             "as one, at d_model %.0f %.2f times.",
-            curve->layers, first->d_model, curve->ranks, first->single_ms / first->shared_ms,
-            last->d_model, last->single_ms / last->shared_ms);
+            curve->layers, first->d_model, curve->ranks, first->single_ms / first->tp_ms,
+            last->d_model, last->single_ms / last->tp_ms);
     }
     if (isfinite(curve->crossover_d_model)) {
         launch_text_printf(text, " They draw level at d_model %.0f", curve->crossover_d_model);
@@ -126,20 +126,20 @@ static void put_curve(const launch_inference_figures *of, launch_text *text)
 
 static void put_replicas(const launch_inference_figures *of, launch_text *text)
 {
-    if (!isfinite(of->replicas.tokens_per_s) || !isfinite(of->shared.tokens_per_s)) {
+    if (!isfinite(of->replicas.tokens_per_s) || !isfinite(of->tp.tokens_per_s)) {
         return;
     }
-    const bool replicas_win = of->replicas.tokens_per_s > of->shared.tokens_per_s;
+    const bool replicas_win = of->replicas.tokens_per_s > of->tp.tokens_per_s;
     launch_text_printf(text,
-                       " With a whole model each the ranks draw %.0f tokens/s, with a shared one "
+                       " As replicas the ranks draw %.0f tokens/s, as one tensor-parallel model "
                        "%.0f: for many prompts %s",
-                       of->replicas.tokens_per_s, of->shared.tokens_per_s,
+                       of->replicas.tokens_per_s, of->tp.tokens_per_s,
                        replicas_win ? "replicas are the better choice, as long as the model fits "
                                       "on a rank"
-                                    : "sharing is the better choice, too");
-    launch_text_put(text, of->shared.per_token_ms < of->replicas.per_token_ms
-                              ? "; each text comes sooner from the shared model."
-                              : ", and no text comes sooner from the shared model.");
+                                    : "tensor parallelism is the better choice, too");
+    launch_text_put(text, of->tp.per_token_ms < of->replicas.per_token_ms
+                              ? "; tensor parallel, each text comes sooner."
+                              : ", and tensor parallel no text comes sooner.");
 }
 
 /* Ranks wait for a rank that has no core, and each exchange then takes as long as that. */

@@ -59,15 +59,15 @@ static void put_head(const launch_inference_view *view, launch_text *text)
 static void put_speed_cards(const launch_inference_figures *of, launch_text *text)
 {
     char more[96];
-    const double shown_ms = of->shared.per_token_ms;
+    const double shown_ms = of->tp.per_token_ms;
     launch_report_card_begin(text, "Token");
     launch_report_ms(text, shown_ms, shown_ms < 1 ? 3 : 2);
     launch_report_card_end(text, "from one token of a text to the next");
     launch_report_card_begin(text, "First token");
-    launch_report_ms(text, of->shared.ttft_ms, 2);
+    launch_report_ms(text, of->tp.ttft_ms, 2);
     launch_report_card_end(text, "from the prompt's first step; mean");
     launch_report_card_begin(text, "Speed");
-    launch_text_number(text, of->shared.tokens_per_s, 0);
+    launch_text_number(text, of->tp.tokens_per_s, 0);
     launch_report_card_end(text, "tokens per second, of all texts");
     launch_report_card_begin(text, "Speed-up");
     launch_text_number(text, of->speedup, 2);
@@ -197,9 +197,9 @@ static void put_comparison(const launch_inference_view *view, launch_text *text)
               "prompts, drawn three times.</p><div class=\"scroll\"><table><thead><tr><th></th>"
               "<th class=\"n\">first token</th><th class=\"n\">a token</th>"
               "<th class=\"n\">tokens/s</th><th class=\"n\">tokens</th></tr></thead><tbody>\n");
-    put_side(text, "all ranks share one model", &of->shared);
+    put_side(text, "tensor parallel", &of->tp);
     put_side(text, "one rank alone", &of->single);
-    put_side(text, "a whole model on each rank", &of->replicas);
+    put_side(text, "replicas: a whole model on each rank", &of->replicas);
     launch_text_put(text, "</tbody></table></div>");
     if (reason != NULL) {
         launch_text_put(text, "<p class=\"none\">");
@@ -234,8 +234,8 @@ launch_figure *launch_curve_figure(const launch_curve *curve)
     figure->x = (launch_axis){.logarithmic = true, .tick = 1, .mark_count = curve->point_count};
     for (int i = 0; i < curve->point_count; i++) {
         const launch_curve_point *point = &curve->points[i];
-        const double ms[] = {point->predicted_single_ms, point->single_ms,
-                             point->predicted_shared_ms, point->shared_ms};
+        const double ms[] = {point->predicted_single_ms, point->single_ms, point->predicted_tp_ms,
+                             point->tp_ms};
         figure->x.marks[i] = point->d_model;
         for (int s = 0; s < figure->series_count; s++) {
             launch_point *at = launch_series_add(series[s], point->d_model, ms[s]);
@@ -347,7 +347,7 @@ base_status launch_inference_report(const launch_inference_view *view, launch_te
                                     base_error *reterr)
 {
     static const launch_term terms[] = {
-        {"Rank", "One of the processes that share the model, numbered from 0."},
+        {"Rank", "One of the processes that hold the model together, numbered from 0."},
         {"Step", "All ranks compute the next token of every text that is being drawn, or a piece "
                  "of a prompt."},
         {"All-reduce", "Each rank has a part of a sum; after it every rank has the whole. Two for "

@@ -53,10 +53,10 @@ static base_status check_sampling(const proto_job_infer *infer, base_error *rete
 static base_status check_requests(const proto_job *job, base_error *reterr)
 {
     const proto_mode_row *mode = proto_mode_get(job->job.mode);
-    if (!mode->shares_model) {
+    if (!mode->tensor_parallel) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "infer.requests: prompts can come while ranks share a model; mode %s has "
-                         "none",
+                         "infer.requests: prompts come while a job runs only if its ranks hold "
+                         "one model; mode %s has none",
                          mode->name);
     }
     return job->infer.prompts[0] == '\0' && !job->infer.baseline
@@ -98,7 +98,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
         return base_fail(reterr, BASE_ERR_INVALID, "learning_rate_min %g is above learning_rate %g",
                          job->train.learning_rate_min, job->train.learning_rate);
     }
-    if (job->infer.baseline && !mode->shares_model) {
+    if (job->infer.baseline && !mode->tensor_parallel) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.baseline compares a model that is cut between ranks: mode %s has "
                          "none",
@@ -112,7 +112,7 @@ static base_status check_together(const proto_job *job, base_error *reterr)
                          job->infer.curve, PROTO_CURVE_WIDTHS_MAX, PROTO_CURVE_WIDTH_UNIT,
                          PROTO_CURVE_WIDTH_MAX);
     }
-    if (job->infer.curve[0] != '\0' && (!mode->shares_model || job->job.world_size < 2)) {
+    if (job->infer.curve[0] != '\0' && (!mode->tensor_parallel || job->job.world_size < 2)) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "infer.curve compares one rank with several that share a model: it goes "
                          "with --mode tp-cpu and 2 ranks or more");

@@ -32,7 +32,7 @@ static const proto_mode_row rows[PROTO_MODE_COUNT] = {
         {
             .name = "tp-cpu",
             .answers = true,
-            .shares_model = true,
+            .tensor_parallel = true,
             .record = PROTO_RECORD_INFERENCE,
             .lab = "02-tp-inference-cloud",
             .out = "experiments/35-tp-inference",

@@ -15,7 +15,7 @@
 #include "ringfence/coll_error.h"
 
 typedef struct phase_run {
-    const rank_generate_options *shared; /* those of the shared model, with the communicator */
+    const rank_generate_options *tp; /* those of the tensor-parallel phase, with the communicator */
     rank_phase *phase;
     size_t first; /* prompt i of this rank is number first + i * stride */
     size_t stride;
@@ -46,8 +46,7 @@ static bool keep_waiting(void *user)
     if (run->status == BASE_OK) {
         run->status = rank_alone_tick(&run->alone, &run->error);
     }
-    const bool asked =
-        run->shared->should_stop != NULL && run->shared->should_stop(run->shared->stop_user);
+    const bool asked = run->tp->should_stop != NULL && run->tp->should_stop(run->tp->stop_user);
     return run->status != BASE_OK || asked;
 }
 
@@ -91,7 +90,7 @@ static base_status answer_alone(phase_run *run, const rank_generate_options *opt
 static base_status run_single(phase_run *run, const char *const *prompts, size_t count,
                               rank_alone_state *state, base_error *reterr)
 {
-    rank_generate_options options = *run->shared;
+    rank_generate_options options = *run->tp;
     base_error broadcast_error = {0};
     options.comm = NULL;
     options.index_first = 0;
@@ -122,7 +121,7 @@ static base_status meet(void *user, const rank_generate_report *memory, base_err
     int32_t here = 1;
     int32_t all = 0;
     return coll_to_base(
-        coll_all_reduce(run->shared->comm, &here, &all, 1, COLL_INT32, COLL_SUM, &error), &error,
+        coll_all_reduce(run->tp->comm, &here, &all, 1, COLL_INT32, COLL_SUM, &error), &error,
         reterr);
 }
 
@@ -151,14 +150,14 @@ static base_status merge(coll_comm *comm, rank_phase *phase, size_t count, base_
 static base_status run_replicas(phase_run *run, const char *const *prompts, size_t count,
                                 base_error *reterr)
 {
-    rank_generate_options options = *run->shared;
+    rank_generate_options options = *run->tp;
     options.comm = NULL;
     options.index_first = run->first;
     options.index_stride = run->stride;
     options.on_warm = meet;
     options.warm_user = run;
     const base_status status = answer_alone(run, &options, prompts, count, reterr);
-    return status == BASE_OK ? merge(run->shared->comm, run->phase, count, reterr) : status;
+    return status == BASE_OK ? merge(run->tp->comm, run->phase, count, reterr) : status;
 }
 
 static base_status run_both(const rank_generate_options *options, const char *const *prompts,
@@ -166,11 +165,9 @@ static base_status run_both(const rank_generate_options *options, const char *co
 {
     const int rank = coll_comm_rank(options->comm);
     const int ranks = coll_comm_size(options->comm);
-    phase_run single = {.shared = options,
-                        .phase = &baseline->single,
-                        .stride = 1,
-                        .alone = {.comm = options->comm}};
-    phase_run replicas = {.shared = options,
+    phase_run single = {
+        .tp = options, .phase = &baseline->single, .stride = 1, .alone = {.comm = options->comm}};
+    phase_run replicas = {.tp = options,
                           .phase = &baseline->replicas,
                           .first = (size_t)rank,
                           .stride = (size_t)ranks};

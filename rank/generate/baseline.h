@@ -1,4 +1,4 @@
-/* --baseline: answers the prompts of a shared model again, first on one rank alone, then on all
+/* --baseline: answers the prompts of a tensor-parallel run again, first on one rank alone, then on all
  * ranks, each with the whole model and its share of the prompts. A phase loads its model after the
  * one before has freed its own. */
 #ifndef RANK_GENERATE_BASELINE_H

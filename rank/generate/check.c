@@ -37,7 +37,7 @@ static base_status check_model(const proto_job *job, rank_model_config *config,
         status = rank_checkpoint_generation(job->model.checkpoint, config->vocab_size, generation,
                                             reterr);
     }
-    if (status == BASE_OK && mode->shares_model) {
+    if (status == BASE_OK && mode->tensor_parallel) {
         status = rank_model_check_world(config, (int)job->job.world_size, reterr);
     }
     if (status == BASE_OK) {

@@ -23,10 +23,10 @@ static void add_point(rank_curve *curve, int width, bool asked)
     curve->points[at] = (rank_curve_point){.width = width,
                                            .asked = asked,
                                            .predicted_single_ms = (double)NAN,
-                                           .predicted_shared_ms = (double)NAN,
+                                           .predicted_tp_ms = (double)NAN,
                                            .predicted_comm_fraction = (double)NAN,
                                            .single_ms = (double)NAN,
-                                           .shared_ms = (double)NAN};
+                                           .tp_ms = (double)NAN};
 }
 
 void rank_curve_plan(const int *widths, int width_count, int ranks, rank_curve *curve)
@@ -74,17 +74,17 @@ void rank_curve_predict(const rank_curve *curve, rank_curve_point *point)
     const double comm_s = coll_tp_comm_time_per_step(&step, curve->ranks, &curve->link) +
                           coll_allreduce_time_s(row_bytes, curve->ranks, &curve->link) +
                           coll_allreduce_time_s(FEW_BYTES, curve->ranks, &curve->link);
-    const double compute_s = weight_bytes / curve->ranks / point->shared_rate;
+    const double compute_s = weight_bytes / curve->ranks / point->tp_rate;
     point->predicted_single_ms = weight_bytes / point->single_rate * 1e3;
-    point->predicted_shared_ms = (compute_s + comm_s) * 1e3;
+    point->predicted_tp_ms = (compute_s + comm_s) * 1e3;
     point->predicted_comm_fraction = coll_comm_fraction(comm_s, compute_s);
 }
 
 /* The logarithm of the ratio of times, all ranks over one; NaN: not known. */
 static double log_ratio(const rank_curve_point *point, bool predicted)
 {
-    return predicted ? log(point->predicted_shared_ms / point->predicted_single_ms)
-                     : log(point->shared_ms / point->single_ms);
+    return predicted ? log(point->predicted_tp_ms / point->predicted_single_ms)
+                     : log(point->tp_ms / point->single_ms);
 }
 
 double rank_curve_crossover(const rank_curve *curve, bool predicted)

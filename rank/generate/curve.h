@@ -29,12 +29,12 @@ typedef struct rank_curve_point {
     bool asked; /* it must be measured */
     double parameters;
     double single_rate; /* bytes per second: one rank reading the weights, alone, */
-    double shared_rate; /* and each of all ranks reading its part at the same time */
+    double tp_rate;     /* and each of all ranks reading its part at the same time */
     double predicted_single_ms;
-    double predicted_shared_ms;
-    double predicted_comm_fraction; /* of predicted_shared_ms */
+    double predicted_tp_ms;
+    double predicted_comm_fraction; /* of predicted_tp_ms */
     double single_ms;               /* measured: the median; NaN: not measured */
-    double shared_ms;
+    double tp_ms;
     char reason[BASE_ERROR_MESSAGE_BYTES]; /* why it was not measured; empty: it was */
 } rank_curve_point;
 

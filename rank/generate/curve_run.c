@@ -237,19 +237,19 @@ static base_status measure_point(const rank_generate_options *options, rank_curv
                                  base_error *reterr)
 {
     const rank_model_config config = config_of(point->width, coll_comm_size(options->comm));
-    timing_run shared = {.options = options, .config = &config, .comm = options->comm};
+    timing_run tp = {.options = options, .config = &config, .comm = options->comm};
     bool may = false;
     base_status status = may_measure(options, &config, point, &may, reterr);
     if (status != BASE_OK || !may) {
         return status;
     }
     double ms = (double)NAN; /* rank 0's counts */
-    status = time_tokens(&shared, &ms, reterr);
-    point->shared_ms = ms;
+    status = time_tokens(&tp, &ms, reterr);
+    point->tp_ms = ms;
     if (status == BASE_OK) {
         status = time_single(options, &config, point, reterr);
     }
-    if (point->reason[0] == '\0' && !(isfinite(point->shared_ms) && isfinite(point->single_ms))) {
+    if (point->reason[0] == '\0' && !(isfinite(point->tp_ms) && isfinite(point->single_ms))) {
         give_reason(point, "the job was stopped");
     }
     return status;
@@ -305,7 +305,7 @@ static base_status measure_rates(const rank_generate_options *options, void *mem
         status = coll_to_base(
             coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, &error), &error,
             reterr);
-        point->shared_rate = rate;
+        point->tp_rate = rate;
     }
     return status;
 }

@@ -37,7 +37,7 @@ static base_status deal_prompts(prompts *dealt, const proto_identity *identity, 
 {
     dealt->first = (uint64_t)identity->rank;
     dealt->stride = (uint64_t)identity->world_size;
-    if (proto_mode_get(identity->job.job.mode)->shares_model) {
+    if (proto_mode_get(identity->job.job.mode)->tensor_parallel) {
         dealt->stride = 1;
     }
     const bool answers = dealt->first < dealt->stride;
@@ -97,7 +97,7 @@ base_status rank_worker_evaluate(const rank_worker *worker, const rank_generate_
     return status == BASE_OK ? BASE_OK : base_error_prepend(reterr, status, "evaluating");
 }
 
-/* Rank 0 gets what the ranks of a shared model have to say, and writes all down. */
+/* Rank 0 gets what the ranks of a tensor-parallel model have to say, and writes all down. */
 static base_status write_results(const prompts *all, const rank_generate_report *report,
                                  const rank_worker *worker, coll_comm *comm, base_error *reterr)
 {
@@ -204,7 +204,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     }
     answering.on_answer = take_answer;
     answering.answer_user = &all;
-    if (proto_mode_get(job->job.mode)->shares_model) {
+    if (proto_mode_get(job->job.mode)->tensor_parallel) {
         answering.on_warm = report_loaded;
         answering.warm_user = worker;
     }
@@ -242,17 +242,17 @@ const char *rank_mode_prompt_suffix(const rank_generation_config *generation, co
 }
 
 /* The ranks that share one model; NULL: this one has it for itself. */
-static coll_comm *shared_comm(const rank_worker *worker)
+static coll_comm *tp_comm(const rank_worker *worker)
 {
     const proto_job *job = &worker->identity.job;
-    const bool shares = proto_mode_get(job->job.mode)->shares_model && job->job.world_size > 1;
+    const bool shares = proto_mode_get(job->job.mode)->tensor_parallel && job->job.world_size > 1;
     return shares && worker->context != NULL ? coll_context_world(worker->context) : NULL;
 }
 
 base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
 {
     const proto_job *job = &worker->identity.job;
-    const bool shares = proto_mode_get(job->job.mode)->shares_model;
+    const bool shares = proto_mode_get(job->job.mode)->tensor_parallel;
     rank_model_config config = {.family = NULL};
     rank_tokenizer *tokenizer = NULL;
     rank_generation_config generation = {.stop_count = 0};
@@ -276,7 +276,7 @@ base_status rank_mode_generate(rank_worker *worker, base_error *reterr)
         const rank_generate_options options = {
             .device = &device,
             .config = &config,
-            .comm = shared_comm(worker),
+            .comm = tp_comm(worker),
             .weights = weights,
             .tokenizer = tokenizer,
             .sequences = (int)job->infer.max_num_seqs,

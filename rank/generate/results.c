@@ -145,7 +145,7 @@ static json_t *total_of(const rank_timing *timings, size_t count, double tokens,
                      "per_token_ms", number(rank_timing_per_token_ms(timings, count)));
 }
 
-/* A phase of the baseline, prompt by prompt; same_tokens compares with the shared model's. */
+/* A phase of the baseline, prompt by prompt; same_tokens compares with the tensor-parallel phase's. */
 static json_t *describe_phase(const rank_results *results, const rank_phase *phase)
 {
     json_t *prompts = json_array();
@@ -211,15 +211,14 @@ void rank_results_steps(void *user, const rank_step_cost *steps, size_t count)
 
 static json_t *describe_point(const rank_curve_point *point)
 {
-    return json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "d_model", point->width,
-                     "parameters", (json_int_t)point->parameters, "single_read_gb_per_s",
-                     number(point->single_rate / 1e9), "shared_read_gb_per_s",
-                     number(point->shared_rate / 1e9), "predicted_single_ms",
-                     number(point->predicted_single_ms), "predicted_shared_ms",
-                     number(point->predicted_shared_ms), "predicted_comm_fraction",
-                     number(point->predicted_comm_fraction), "single_ms", number(point->single_ms),
-                     "shared_ms", number(point->shared_ms), "null_because",
-                     point->reason[0] != '\0' ? json_string(point->reason) : json_null());
+    return json_pack(
+        "{s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "d_model", point->width, "parameters",
+        (json_int_t)point->parameters, "single_read_gb_per_s", number(point->single_rate / 1e9),
+        "tp_read_gb_per_s", number(point->tp_rate / 1e9), "predicted_single_ms",
+        number(point->predicted_single_ms), "predicted_tp_ms", number(point->predicted_tp_ms),
+        "predicted_comm_fraction", number(point->predicted_comm_fraction), "single_ms",
+        number(point->single_ms), "tp_ms", number(point->tp_ms), "null_because",
+        point->reason[0] != '\0' ? json_string(point->reason) : json_null());
 }
 
 void rank_results_curve(rank_results *results, const rank_curve *curve)

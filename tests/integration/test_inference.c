@@ -41,13 +41,13 @@ static void draws_do_not_depend_on_the_number_of_ranks(void **state)
 static void replicas_draw_the_same(void **state)
 {
     (void)state;
-    static test_program shared;
+    static test_program split;
     static test_program dealt;
     char out[BASE_PATH_BYTES];
     (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "dealt"));
-    assert_int_equal(inference_run(&shared, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
+    assert_int_equal(inference_run(&split, "tp-cpu", "2", out, FLAGS(DRAWN)), 0);
     assert_int_equal(inference_run(&dealt, "generate", "2", out, FLAGS(DRAWN)), 0);
-    assert_string_equal(shared.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
+    assert_string_equal(split.text[TEST_STDOUT], dealt.text[TEST_STDOUT]);
 }
 
 static void sampling_out_of_range_is_refused_by_name(void **state)

@@ -361,12 +361,12 @@ static void a_curve_has_what_was_measured(void **state)
     {
         const bool asked = real_at(point, "d_model") <= 128;
         assert_true(real_at(point, "predicted_single_ms") > 0);
-        assert_true(real_at(point, "predicted_shared_ms") > 0);
+        assert_true(real_at(point, "predicted_tp_ms") > 0);
         assert_true(real_at(point, "predicted_comm_fraction") > 0);
         assert_int_equal(json_is_null(json_object_get(point, "null_because")), asked);
         assert_int_equal(json_is_real(json_object_get(point, "single_ms")), asked);
-        assert_int_equal(json_is_real(json_object_get(point, "shared_ms")), asked);
-        assert_true(!asked || (real_at(point, "single_ms") > 0 && real_at(point, "shared_ms") > 0));
+        assert_int_equal(json_is_real(json_object_get(point, "tp_ms")), asked);
+        assert_true(!asked || (real_at(point, "single_ms") > 0 && real_at(point, "tp_ms") > 0));
     }
     assert_true(real_at(json_object_get(curve, "link"), "latency_us") > 0);
     assert_true(has_file("curve/report.html") && has_file("curve/plots.gp"));

@@ -32,7 +32,7 @@ typedef struct proto_mode_row {
     bool costs_money;         /* call proto_mode_costs_money instead, which checks more */
     bool trains;              /* reads data, reports Ready and each Step */
     bool answers;             /* takes prompts */
-    bool shares_model;        /* all ranks share one model; false: each has its own */
+    bool tensor_parallel;     /* all ranks hold one model together; false: each has its own */
     bool may_restart;         /* --max-restarts: starting again loses nothing */
     proto_record_kind record; /* kept in --out */
     const char *lab;          /* "lab" in the record; NULL: the mode has no record */

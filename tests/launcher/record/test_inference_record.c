@@ -36,10 +36,10 @@ static const char made_up[] =
     "\"held_up_others_ms_per_token\":0.6,\"slowest_in_steps\":3,\"steps\":3}],"
     "\"curve\":{\"ranks\":2,\"layers\":2,\"link\":{\"latency_us\":3.0,\"gb_per_s\":7.0},"
     "\"crossover_d_model\":512.0,\"predicted_crossover_d_model\":300.0,\"points\":["
-    "{\"d_model\":64,\"predicted_single_ms\":1.0,\"predicted_shared_ms\":2.0,\"single_ms\":1.0,"
-    "\"shared_ms\":2.0,\"null_because\":null},"
-    "{\"d_model\":4096,\"predicted_single_ms\":9.0,\"predicted_shared_ms\":5.0,"
-    "\"single_ms\":null,\"shared_ms\":null,\"null_because\":\"too <large>\"}]}}";
+    "{\"d_model\":64,\"predicted_single_ms\":1.0,\"predicted_tp_ms\":2.0,\"single_ms\":1.0,"
+    "\"tp_ms\":2.0,\"null_because\":null},"
+    "{\"d_model\":4096,\"predicted_single_ms\":9.0,\"predicted_tp_ms\":5.0,"
+    "\"single_ms\":null,\"tp_ms\":null,\"null_because\":\"too <large>\"}]}}";
 
 static test_directory place;
 
@@ -80,7 +80,7 @@ static void figures_are_read_and_averaged(void **state)
     assert_true(near(of.mean.compute_ms, 3.3) && near(of.mean.reduce_waiting_ms, 0.3));
     assert_true(near(launch_inference_exchange_share(&of.mean), 0.7 / 4));
     assert_true(near(launch_inference_comm_compute(&of.mean), 0.7 / 3.3));
-    assert_true(near(of.shared.ttft_ms, 5) && near(of.single.ttft_ms, 7));
+    assert_true(near(of.tp.ttft_ms, 5) && near(of.single.ttft_ms, 7));
     assert_true(isnan(of.mean.ttft_ms)); /* no rank says */
     assert_int_equal(of.curve.point_count, 2);
     assert_true(isnan(of.curve.points[1].single_ms));
@@ -137,7 +137,7 @@ static void the_lesson_says_why(void **state)
                           "the cost model says 300", "replicas are the better choice",
                           "each text comes sooner", "!suspect", "!load", "!host"));
     of.speedup = 0.5;
-    of.shared.per_token_ms = 12;
+    of.tp.per_token_ms = 12;
     of.mean.all_reduce_ms = 8;
     assert_lesson(&of, NULL,
                   PHRASES("2.00 times as slow", "more than is saved", "no text comes sooner"));
@@ -160,9 +160,9 @@ static void a_curve_without_a_crossover_says_on_which_side_it_is(void **state)
     assert_null(launch_curve_no_crossover(&of.curve));
     of.curve.crossover_d_model = (double)NAN;
     assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "above"));
-    of.curve.points[0].shared_ms = 0.5;
+    of.curve.points[0].tp_ms = 0.5;
     assert_non_null(strstr(launch_curve_no_crossover(&of.curve), "below"));
-    of.curve.points[0].shared_ms = (double)NAN;
+    of.curve.points[0].tp_ms = (double)NAN;
     assert_null(launch_curve_no_crossover(&of.curve));
 }
 

@@ -24,7 +24,7 @@ static void a_curve_has_the_standard_widths_and_those_asked_for(void **state)
         assert_int_equal(point->width, widths[i]);
         assert_int_equal(point->asked, point->width == 64 || point->width == 512);
         assert_int_equal(point->reason[0] != '\0', !point->asked);
-        assert_true(isnan(point->single_ms) && isnan(point->shared_ms));
+        assert_true(isnan(point->single_ms) && isnan(point->tp_ms));
     }
 }
 
@@ -59,28 +59,27 @@ static void a_prediction_is_weights_and_exchanges(void **state)
     (void)state;
     const rank_curve curve = {.ranks = 2,
                               .link = {.latency_s = 1e-4, .bandwidth_bytes_per_s = 1e18}};
-    rank_curve_point point = {
-        .width = 64, .parameters = 2.5e6, .single_rate = 1e9, .shared_rate = 2e9};
+    rank_curve_point point = {.width = 64, .parameters = 2.5e6, .single_rate = 1e9, .tp_rate = 2e9};
     rank_curve_predict(&curve, &point);
     assert_true(near(point.predicted_single_ms, 10));
-    assert_true(fabs(point.predicted_shared_ms - (2.5 + 0.6)) < 1e-6);
+    assert_true(fabs(point.predicted_tp_ms - (2.5 + 0.6)) < 1e-6);
     assert_true(fabs(point.predicted_comm_fraction - 0.6 / 3.1) < 1e-6);
 }
 
-static rank_curve curve_of(const double *single_ms, const double *shared_ms)
+static rank_curve curve_of(const double *single_ms, const double *tp_ms)
 {
     rank_curve curve;
     rank_curve_plan(NULL, 0, 2, &curve);
     for (int i = 0; i < curve.count; i++) {
         curve.points[i].single_ms = single_ms[i];
-        curve.points[i].shared_ms = shared_ms[i];
+        curve.points[i].tp_ms = tp_ms[i];
     }
     return curve;
 }
 
-static double crossover(const double *single_ms, const double *shared_ms)
+static double crossover(const double *single_ms, const double *tp_ms)
 {
-    const rank_curve curve = curve_of(single_ms, shared_ms);
+    const rank_curve curve = curve_of(single_ms, tp_ms);
     assert_true(isnan(rank_curve_crossover(&curve, true))); /* nothing was predicted */
     return rank_curve_crossover(&curve, false);
 }
