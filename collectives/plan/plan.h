@@ -1,31 +1,33 @@
-/* Plans: what each rank does in an algorithm, as a generator without I/O, clock or memory.
+/* Plans: what each rank does in an algorithm. A plan is computed step by step, without I/O, clock
+ * or memory. Each algorithm is one file of this directory; plan.c has the table.
  *
- * A rank's plan is a handful of tracks that run side by side; the steps of one track follow each
- * other. A step moves or combines a contiguous range of blocks, in chunks of an agreed size, and
- * may come after one step of another track: it begins when that track has reached the step, and
- * handles no byte that the step also covers before the step has handled it. That is all the
- * pipelining there is, and all that an executor needs.
+ * Tracks. A rank's plan has a few tracks that run side by side. The steps of one track run one
+ * after the other. A step moves or combines a contiguous range of blocks, in chunks of an agreed
+ * size. It may come after one step of another track. Then it begins when that track has reached
+ * that step, and waits with each byte until that step has handled the byte. All pipelining is
+ * expressed so.
  *
- * Blocks: a plan speaks of blocks by index and never of bytes. In the kinds whose buffers have one
- * part per rank (all-gather, reduce-scatter, gather, scatter, all-to-all) block b is rank b's part,
- * and parts may differ in size; in the others the vector is cut into coll_plan_block_count blocks,
- * as equal as can be. All-to-all's block b is what goes to rank b in INPUT, and what came from rank
- * b in OUTPUT.
+ * Blocks. A plan names blocks by index, never bytes. For kinds whose buffers have one part per rank
+ * (all-gather, reduce-scatter, gather, scatter, all-to-all), block b is rank b's part, and parts
+ * may differ in size. For all other kinds the vector is cut into coll_plan_block_count blocks, as
+ * equal as possible. In an all-to-all, block b is what goes to rank b in INPUT, and what came from
+ * rank b in OUTPUT.
  *
- * Spaces: INPUT is the caller's send buffer, OUTPUT its recv buffer, SCRATCH memory of the
- * operation's own that holds the blocks coll_plan_scratch names. A buffer that has one part only
- * (all-gather's and gather's INPUT, reduce-scatter's and scatter's OUTPUT) holds the own block
- * alone; where the kind gives a rank no buffer (OUTPUT away from the root of reduce and gather,
- * INPUT away from the root of broadcast and scatter) no step names it, but for the MOVE of a
- * broadcast's root, which is left out where there is no OUTPUT. Plans are right whether INPUT and
- * OUTPUT are in place or apart.
+ * Spaces. INPUT is the caller's send buffer, OUTPUT its recv buffer. SCRATCH is memory of the
+ * operation for the blocks that coll_plan_scratch names. A buffer with one part only (INPUT of
+ * all-gather and gather, OUTPUT of reduce-scatter and scatter) holds this rank's own block. If the
+ * kind gives a rank no buffer, no step names it: OUTPUT away from the root of reduce and gather,
+ * INPUT away from the root of broadcast and scatter. There is one exception: the MOVE of a
+ * broadcast's root, which is skipped if there is no OUTPUT. Plans are correct in place and out of
+ * place.
  *
- * Streams: bytes from a rank to another in one channel arrive in the order sent. At most one track
- * of a rank sends to a given (peer, channel), and at most one receives from it.
+ * Streams. The bytes from one rank to another in one channel arrive in the order in which they were
+ * sent. At most one track of a rank sends to a given (peer, channel), and at most one receives from
+ * it.
  *
- * Order: direct, recursive_doubling and halving_doubling combine in the canonical order of
- * tree_order.h, and so does two_level where hosts lie right; ring and tree have orders of their
- * own, described in their files. */
+ * Order. direct, recursive_doubling and halving_doubling combine in the canonical order of
+ * tree_order.h. So does two_level where every host has the next 2^k ranks. ring and tree have
+ * orders of their own, which their files describe. */
 #ifndef COLL_SRC_PLAN_H
 #define COLL_SRC_PLAN_H
 
@@ -39,7 +41,7 @@ typedef enum coll_action {
     COLL_ACTION_COPY = 2,    /* from the peer into target */
     COLL_ACTION_COMBINE = 3, /* target = source and what comes from the peer, combined */
     COLL_ACTION_GATHER = 4,  /* target = all members' operands in canonical order, own in source */
-    COLL_ACTION_MOVE = 5,    /* source into target, both here; nothing to do where they are one */
+    COLL_ACTION_MOVE = 5,    /* source into target, both on this rank; nothing if they are one */
     COLL_ACTION_MERGE = 6,   /* target = source and SCRATCH combined; SCRATCH is "incoming" */
 } coll_action;
 
@@ -53,8 +55,8 @@ typedef enum coll_space {
 typedef enum coll_group {
     COLL_GROUP_ALL = 0,        /* every rank */
     COLL_GROUP_HOST = 1,       /* the ranks of this rank's host */
-    COLL_GROUP_LOCAL_RANK = 2, /* of each host the rank with this rank's local rank */
-    COLL_GROUP_LEADERS = 3,    /* of each host the rank that deals with the root; the root of its */
+    COLL_GROUP_LOCAL_RANK = 2, /* on each host, the rank with this rank's local rank */
+    COLL_GROUP_LEADERS = 3,    /* the root, and of each other host the rank that talks to it */
 } coll_group;
 
 typedef struct coll_plan {
@@ -77,7 +79,7 @@ typedef struct coll_step {
     coll_group group;   /* GATHER */
     bool incoming_left; /* COMBINE, MERGE: the incoming block is the left operand */
     bool final;         /* the complete value arises here: an average is divided now */
-    int after_track;    /* -1: comes after nothing */
+    int after_track;    /* the step of another track that this one follows; -1: none */
     int after_step;
 } coll_step;
 
