@@ -26,8 +26,9 @@ bool agent_send(launch_agent *agent, envelope_type *envelope)
     if (agent->bus == NULL) {
         return true;
     }
-    agent->sent = true;
-    return proto_bus_send(agent->bus, PROTO_NO_RANK, envelope, &error) != BASE_ERR_BUSY;
+    agent->sent = agent->state != AGENT_ENDING;
+    return proto_bus_send(agent->bus, PROTO_NO_RANK, envelope, &error) != BASE_ERR_BUSY ||
+           agent->state == AGENT_ENDING; /* then nobody waits for it any more */
 }
 
 /* Ends what runs here: politely, and soon not. */
@@ -185,6 +186,17 @@ static void drain(launch_agent *agent)
     }
 }
 
+/* When a beat, the silence's announcement or its end as a loss is due next. */
+static int64_t next_beat(const launch_agent *agent)
+{
+    const int64_t silence_ns =
+        agent->silent ? agent->part.host_timeout_ns : LAUNCH_SILENCE_MS * BASE_NS_PER_MS;
+    const int64_t silent_ns =
+        agent->heard_ns +
+        (silence_ns < agent->part.host_timeout_ns ? silence_ns : agent->part.host_timeout_ns);
+    return silent_ns < agent->beat_due_ns ? silent_ns : agent->beat_due_ns;
+}
+
 /* Sends beats, and judges a silent head. Returns when to call again. */
 static int64_t beat(launch_agent *agent, int64_t now_ns)
 {
@@ -216,7 +228,7 @@ static int64_t beat(launch_agent *agent, int64_t now_ns)
         (void)agent_send(agent, &envelope);
         agent->beat_due_ns = now_ns + LAUNCH_BEAT_MS * BASE_NS_PER_MS;
     }
-    return agent->beat_due_ns;
+    return next_beat(agent);
 }
 
 /* ---- the user ---- */

@@ -345,6 +345,16 @@ static void judge(launch_session *session, int node, int64_t now_ns)
     }
 }
 
+/* When the host's silence is shown, or it is given up. */
+static int64_t silence_due_ns(const launch_head *head, const launch_node *node)
+{
+    const int64_t shown_ms = node->silent ? INT64_MAX : LAUNCH_SILENCE_MS;
+    const int64_t lost_ms = head->options->host_timeout_ms;
+    return node->state == LAUNCH_NODE_LOST
+               ? BASE_NO_DEADLINE
+               : node->heard_ns + (shown_ms < lost_ms ? shown_ms : lost_ms) * BASE_NS_PER_MS;
+}
+
 int64_t launch_head_due(launch_session *session, int64_t now_ns)
 {
     launch_head *head = session->head;
@@ -369,6 +379,8 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
             one->beat_due_ns = now_ns + LAUNCH_BEAT_MS * BASE_NS_PER_MS;
         }
         next_ns = one->beat_due_ns < next_ns ? one->beat_due_ns : next_ns;
+        const int64_t silence_ns = silence_due_ns(head, one);
+        next_ns = silence_ns < next_ns ? silence_ns : next_ns;
     }
     return next_ns;
 }

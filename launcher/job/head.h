@@ -19,7 +19,7 @@ typedef struct launch_head launch_head;
  * are. */
 BASE_MUST_CHECK base_status launch_head_open(launch_session *session, base_error *reterr);
 
-/* Waits until all agents have enrolled and have the job's files. BASE_OK also if the user ended it,
+/* Waits until all agents have enrolled and taken the job. BASE_OK also if the user ended it,
  * or not all have come in time: then something is blamed. */
 BASE_MUST_CHECK base_status launch_head_gather(launch_session *session, base_error *reterr);
 

@@ -12,7 +12,7 @@
 typedef enum launch_node_state {
     LAUNCH_NODE_ABSENT = 0,
     LAUNCH_NODE_ENROLLED, /* it has the job */
-    LAUNCH_NODE_PREPARED, /* and the job's files */
+    LAUNCH_NODE_PREPARED, /* and has taken it */
     LAUNCH_NODE_BEGUN,    /* its ranks run */
     LAUNCH_NODE_LOST,     /* whatever it says now is ignored */
     LAUNCH_NODE_LEFT,     /* after the end */

@@ -40,16 +40,6 @@ static bool exited_fits(const Ringfence__Control__Exited *exited)
            proto_text_fits(exited->reason, PROTO_NAME_BYTES_MAX);
 }
 
-static bool want_fits(const Ringfence__Control__Want *want)
-{
-    return want->file < PROTO_FILES_MAX;
-}
-
-static bool chunk_fits(const Ringfence__Control__Chunk *chunk)
-{
-    return chunk->file < PROTO_FILES_MAX && chunk->data.len <= PROTO_CHUNK_BYTES_MAX;
-}
-
 bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
 {
     switch (envelope->body_case) {
@@ -67,10 +57,6 @@ bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
         return exited_fits(envelope->exited);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
         return envelope->asked->signal > 0 && signal_fits(envelope->asked->signal);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_WANT:
-        return want_fits(envelope->want);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
-        return chunk_fits(envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
     case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
         return true;
@@ -84,8 +70,7 @@ static bool assign_fits(const Ringfence__Control__Assign *assign)
     return assign->world_size > 0 && assign->world_size <= BASE_RANKS_MAX && assign->ranks > 0 &&
            assign->ranks <= assign->world_size &&
            assign->first_rank <= assign->world_size - assign->ranks &&
-           assign->job.len <= PROTO_JOB_BYTES_MAX && assign->files <= PROTO_FILES_MAX &&
-           assign->host_timeout_ms > 0;
+           assign->job.len <= PROTO_JOB_BYTES_MAX && assign->host_timeout_ms > 0;
 }
 
 static bool begin_fits(const Ringfence__Control__Begin *begin)
@@ -95,31 +80,6 @@ static bool begin_fits(const Ringfence__Control__Begin *begin)
            begin->rank_seed.len == PROTO_KEY_BYTES &&
            begin->collectives_key.len == PROTO_KEY_BYTES && begin->local_ranks > 0 &&
            begin->local_ranks <= BASE_RANKS_MAX && begin->local_first < begin->local_ranks;
-}
-
-/* Whether a path leads below the directory that it starts from: it has no empty part, "." or
- * "..". */
-static bool leads_below(const char *path)
-{
-    while (*path != '\0') {
-        const size_t name_bytes = strcspn(path, "/");
-        if (name_bytes == 0 || (name_bytes == 1 && path[0] == '.') ||
-            (name_bytes == 2 && path[0] == '.' && path[1] == '.')) {
-            return false;
-        }
-        path += name_bytes;
-        if (*path == '/' && *++path == '\0') {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool file_fits(const Ringfence__Control__File *file)
-{
-    return file->index < PROTO_FILES_MAX && file->path[0] != '\0' &&
-           strlen(file->path) < BASE_PATH_BYTES && leads_below(file->path) &&
-           file->size_bytes <= INT64_MAX && file->sha256.len == PROTO_DIGEST_BYTES;
 }
 
 bool proto_head_body_fits(const envelope_type *envelope)
@@ -137,12 +97,6 @@ bool proto_head_body_fits(const envelope_type *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_END:
         return envelope->end->exit_code <= EXIT_CODE_MAX &&
                proto_text_fits(envelope->end->reason, PROTO_REASON_BYTES_MAX);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_FILE:
-        return file_fits(envelope->file);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_WANT:
-        return want_fits(envelope->want);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_CHUNK:
-        return chunk_fits(envelope->chunk);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
         return true;
     default:

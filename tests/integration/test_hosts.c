@@ -6,101 +6,16 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "hosts.h"
-#include "training.h"
+#include "several.h"
 
-enum { FLAGS_MAX = 40, PATH_BYTES = 512 };
-
-static training_run one; /* their buffers are big */
-static training_run many[TEST_HOSTS_MAX];
-static char key_path[PATH_BYTES];
-
-/* What all launchers of a job have in common. */
-typedef struct several {
-    const char *rendezvous;
-    const char *nodes;
-    const char *hosts_file;       /* of the head */
-    const char *flags[FLAGS_MAX]; /* of the job, at the head */
-} several;
-
-static const char address[] = "tcp://10.77.0.1:29400";
-
-static void run_quietly(const char *const *arguments, int exit_code)
-{
-    static test_program program;
-    test_program_start(&program, arguments, NULL);
-    assert_int_equal(test_program_wait(&program), exit_code);
-}
-
-static void make_key(const char *name)
-{
-    char file[64];
-    (void)snprintf(file, sizeof file, "%s.key", name);
-    (void)snprintf(key_path, sizeof key_path, "%s",
-                   test_directory_path(&test_shared_directory, file));
-    run_quietly((const char *const[]){LAUNCHER_PATH, "make-job-key", key_path, NULL}, 0);
-}
-
-static void start_node(int node, const several *job, const char *const *flags)
-{
-    static const char *const ranks[] = {"0", "1", "2"};
-    const char *all[TEST_PROGRAM_ARGS_MAX] = {
-        LAUNCHER_PATH,  "--nodes",       job->nodes,  "--node-rank", ranks[node],
-        "--rendezvous", job->rendezvous, "--job-key", key_path,      "--no-bind"};
-    size_t count = 10;
-    for (size_t i = 0; flags[i] != NULL; i++) {
-        assert_true(count + 1 < TEST_PROGRAM_ARGS_MAX - 12);
-        all[count++] = flags[i];
-    }
-    all[count] = NULL;
-    test_hosts_start(&many[node].program, node, node == 0 ? job->hosts_file : NULL, all);
-}
-
-static const char *const no_flags[] = {NULL};
-
-static void start_head(const several *job, const char *name)
-{
-    static const char *const small[] = {"--width", "32",      "--layers",   "1",         "--heads",
-                                        "2",       "--batch", "2",          "--context", "64",
-                                        "--steps", "6",       "--no-plots", "--timeout", "40"};
-    const char *flags[FLAGS_MAX] = {NULL};
-    size_t count = 0;
-    for (; count < sizeof small / sizeof small[0]; count++) {
-        flags[count] = small[count];
-    }
-    (void)snprintf(many[0].out, sizeof many[0].out, "%s",
-                   test_directory_path(&test_shared_directory, name));
-    flags[count++] = "--out";
-    flags[count++] = many[0].out;
-    for (size_t i = 0; job->flags[i] != NULL; i++) {
-        flags[count++] = job->flags[i];
-    }
-    start_node(0, job, flags);
-}
-
-static void expect(int node, int exit_code)
-{
-    test_program *program = &many[node].program;
-    const int got = test_program_wait(program);
-    if (got != exit_code) {
-        fail_msg("node %d ended with %d, not %d:\n%s%s", node, got, exit_code,
-                 program->text[TEST_STDOUT], program->text[TEST_STDERR]);
-    }
-}
-
-static void assert_says(int node, const char *text)
-{
-    if (strstr(many[node].program.text[TEST_STDERR], text) == NULL) {
-        fail_msg("'%s' is not in: %s", text, many[node].program.text[TEST_STDERR]);
-    }
-}
+static training_run one; /* its buffers are big */
 
 static void assert_same_states(int ranks)
 {
     for (int rank = 0; rank < ranks; rank++) {
         char name[64];
         (void)snprintf(name, sizeof name, "state-rank-%d.safetensors", rank);
-        training_assert_same_file(&one, name, &many[0], name);
+        training_assert_same_file(&one, name, &several_runs[0], name);
     }
 }
 
@@ -114,10 +29,10 @@ static void compare(const char *name, several job, const char *ranks)
         flags[i] = job.flags[i];
     }
     training_expect(&one, &test_shared_directory, alone, 0, flags);
-    start_head(&job, name);
-    start_node(1, &job, no_flags);
-    expect(0, 0);
-    expect(1, 0);
+    several_start_head(&job, name);
+    several_start(1, &job, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
     assert_same_states(atoi(ranks)); /* NOLINT(cert-err34-c): the test's own text */
     test_program_assert_no_children();
 }
@@ -125,47 +40,49 @@ static void compare(const char *name, several job, const char *ranks)
 static void two_hosts_train_the_bytes_of_one(void **state)
 {
     (void)state;
-    make_key("same");
-    compare("tcp", (several){address, "2", NULL, {"--ranks", "2", "--transport", "tcp", NULL}},
+    several_make_key("same");
+    compare("tcp",
+            (several){several_address, "2", NULL, {"--ranks", "2", "--transport", "tcp", NULL}},
             "2");
-    compare("auto", (several){address, "2", NULL, {"--ranks", "4", NULL}}, "4");
-    compare("zmq", (several){address, "2", NULL, {"--ranks", "2", "--transport", "zmq", NULL}},
+    compare("auto", (several){several_address, "2", NULL, {"--ranks", "4", NULL}}, "4");
+    compare("zmq",
+            (several){several_address, "2", NULL, {"--ranks", "2", "--transport", "zmq", NULL}},
             "2");
 }
 
 static void ipv6_and_names_lead_to_the_head(void **state)
 {
     (void)state;
-    make_key("addresses");
+    several_make_key("addresses");
     compare("ipv6", (several){"tcp://[fd77:1::1]:29400", "2", NULL, {"--ranks", "2", NULL}}, "2");
-    /* as on hosts whose own name means a loopback address */
-    char head_file[PATH_BYTES];
+    /* as on hosts whose own name means a loopback several_address */
+    char head_file[SEVERAL_PATH_BYTES];
     base_error error;
     static const char own[] = "127.0.1.1 host-0\n10.77.0.2 host-1\n";
     (void)snprintf(head_file, sizeof head_file, "%s",
                    test_directory_path(&test_shared_directory, "hosts-0"));
     assert_ok(base_file_write(head_file, own, sizeof own - 1, &error), &error);
     const several job = {"tcp://host-0:29400", "2", head_file, {"--ranks", "2", NULL}};
-    start_head(&job, "named");
-    const several same = {address, "2", NULL, {NULL}};
-    start_node(1, &same, no_flags);
-    expect(0, 0);
-    expect(1, 0);
+    several_start_head(&job, "named");
+    const several same = {several_address, "2", NULL, {NULL}};
+    several_start(1, &same, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
     assert_same_states(2);
 }
 
 static void an_agent_may_come_first(void **state)
 {
     (void)state;
-    make_key("first");
-    const several job = {address, "3", NULL, {"--ranks", "3", NULL}};
+    several_make_key("first");
+    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
     training_expect(&one, &test_shared_directory, "first-alone", 0,
                     (const char *const[]){"--ranks", "3", NULL});
-    start_node(1, &job, no_flags);
-    start_node(2, &job, no_flags);
-    start_head(&job, "first");
+    several_start(1, &job, several_no_flags);
+    several_start(2, &job, several_no_flags);
+    several_start_head(&job, "first");
     for (int node = 0; node < 3; node++) {
-        expect(node, 0);
+        several_expect(node, 0);
     }
     assert_same_states(3);
     test_program_assert_no_children();
@@ -174,8 +91,8 @@ static void an_agent_may_come_first(void **state)
 static void programs_know_their_host(void **state)
 {
     (void)state;
-    make_key("program");
-    const several job = {address, "2", NULL, {NULL}};
+    several_make_key("program");
+    const several job = {several_address, "2", NULL, {NULL}};
     const char *const flags[] = {
         "--ranks-per-node",
         "2",
@@ -184,96 +101,97 @@ static void programs_know_their_host(void **state)
         "-c",
         "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname); echo $RANK >&2",
         NULL};
-    start_node(0, &job, flags);
-    start_node(1, &job, flags);
-    expect(0, 0);
-    expect(1, 0);
-    const char *out = many[0].program.text[TEST_STDOUT];
+    several_start(0, &job, flags);
+    several_start(1, &job, flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    const char *out = several_runs[0].program.text[TEST_STDOUT];
     assert_non_null(strstr(out, "[rank 0] 0/4 0/2 host-0\n"));
     assert_non_null(strstr(out, "[rank 1] 1/4 1/2 host-0\n"));
     assert_non_null(strstr(out, "[rank 2] 2/4 0/2 host-1\n"));
     assert_non_null(strstr(out, "[rank 3] 3/4 1/2 host-1\n"));
-    assert_says(0, "[rank 3] 3\n");
-    assert_string_equal(many[1].program.text[TEST_STDOUT], "");
+    several_assert_says(0, "[rank 3] 3\n");
+    assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
 }
 
 static void a_program_must_stand_on_each_host(void **state)
 {
     (void)state;
-    make_key("unsaid");
-    const several job = {address, "2", NULL, {NULL}};
-    start_node(0, &job, (const char *const[]){"--join-timeout", "3", "--", "true", NULL});
-    start_node(1, &job, no_flags);
-    expect(1, 2);
-    expect(0, 1);
-    assert_says(1, "it was given no program");
-    assert_says(0, "1 of 2 hosts have not joined within 3 s: node 1");
+    several_make_key("unsaid");
+    const several job = {several_address, "2", NULL, {NULL}};
+    several_start(0, &job, (const char *const[]){"--join-timeout", "3", "--", "true", NULL});
+    several_start(1, &job, several_no_flags);
+    several_expect(1, 2);
+    several_expect(0, 1);
+    several_assert_says(1, "it was given no program");
+    several_assert_says(0, "1 of 2 hosts have not joined within 3 s: node 1");
 }
 
 static void other_flags_are_refused(void **state)
 {
     (void)state;
-    make_key("flags");
-    const several job = {address, "2", NULL, {"--ranks", "2", "--join-timeout", "3", NULL}};
-    start_head(&job, "flags");
-    start_node(1, &job, (const char *const[]){"--steps", "7", NULL});
-    expect(1, 2);
-    assert_says(1, "its flags of the job are not the head's");
-    start_node(1, &job, (const char *const[]){"--ranks-per-node", "2", NULL});
-    expect(1, 2);
-    assert_says(1, "--ranks-per-node 2, the head 1");
-    expect(0, 1);
-    assert_says(0, "warning: refused host host-1 (node 1)");
+    several_make_key("flags");
+    const several job = {several_address, "2", NULL, {"--ranks", "2", "--join-timeout", "3", NULL}};
+    several_start_head(&job, "flags");
+    several_start(1, &job, (const char *const[]){"--steps", "7", NULL});
+    several_expect(1, 2);
+    several_assert_says(1, "its flags of the job are not the head's");
+    several_start(1, &job, (const char *const[]){"--ranks-per-node", "2", NULL});
+    several_expect(1, 2);
+    several_assert_says(1, "--ranks-per-node 2, the head 1");
+    several_expect(0, 1);
+    several_assert_says(0, "warning: refused host host-1 (node 1)");
 }
 
 static void another_key_is_kept_out(void **state)
 {
     (void)state;
-    make_key("old");
-    const several job = {address, "2", NULL, {"--ranks", "2", "--join-timeout", "3", NULL}};
-    char old[PATH_BYTES];
-    (void)snprintf(old, sizeof old, "%s", key_path);
-    make_key("new");
-    start_head(&job, "keys");
-    (void)snprintf(key_path, sizeof key_path, "%s", old);
-    start_node(1, &job, (const char *const[]){"--join-timeout", "2", NULL});
-    expect(1, 1);
-    assert_says(1, "it does not know the key of this launcher (key of run ");
-    expect(0, 1);
-    assert_says(0, "refused a launcher that does not have this job's key (run ");
-    assert_says(0, "have not joined within 3 s");
+    several_make_key("old");
+    const several job = {several_address, "2", NULL, {"--ranks", "2", "--join-timeout", "3", NULL}};
+    char old[SEVERAL_PATH_BYTES];
+    (void)snprintf(old, sizeof old, "%s", several_key);
+    several_make_key("new");
+    several_start_head(&job, "keys");
+    (void)snprintf(several_key, sizeof several_key, "%s", old);
+    several_start(1, &job, (const char *const[]){"--join-timeout", "2", NULL});
+    several_expect(1, 1);
+    several_assert_says(1, "it does not know the key of this launcher (key of run ");
+    several_expect(0, 1);
+    several_assert_says(0, "refused a launcher that does not have this job's key (run ");
+    several_assert_says(0, "have not joined within 3 s");
 }
 
 /* A second launcher for a node that is there. */
 static void a_node_is_there_once(void **state)
 {
     (void)state;
-    make_key("twice");
-    const several job = {address, "3", NULL, {"--ranks", "3", "--join-timeout", "20", NULL}};
-    start_head(&job, "twice");
-    start_node(1, &job, no_flags);
-    test_program_wait_text(&many[0].program, TEST_STDERR, "(node 1) has joined");
-    const char *again[] = {LAUNCHER_PATH,  "--nodes", "3",         "--node-rank", "1",
-                           "--rendezvous", address,   "--job-key", key_path,      NULL};
-    test_hosts_start(&many[2].program, 2, NULL, again);
-    expect(2, 2);
-    assert_says(2, "node 1 is in the job already: host host-1");
-    start_node(2, &job, no_flags);
+    several_make_key("twice");
+    const several job = {
+        several_address, "3", NULL, {"--ranks", "3", "--join-timeout", "20", NULL}};
+    several_start_head(&job, "twice");
+    several_start(1, &job, several_no_flags);
+    test_program_wait_text(&several_runs[0].program, TEST_STDERR, "(node 1) has joined");
+    const char *again[] = {LAUNCHER_PATH,  "--nodes",       "3",         "--node-rank", "1",
+                           "--rendezvous", several_address, "--job-key", several_key,   NULL};
+    test_hosts_start(&several_runs[2].program, 2, NULL, again);
+    several_expect(2, 2);
+    several_assert_says(2, "node 1 is in the job already: host host-1");
+    several_start(2, &job, several_no_flags);
     for (int node = 0; node < 3; node++) {
-        expect(node, 0);
+        several_expect(node, 0);
     }
 }
 
 static void a_key_file_is_its_owners(void **state)
 {
     (void)state;
-    make_key("mine");
-    run_quietly((const char *const[]){LAUNCHER_PATH, "make-job-key", key_path, NULL}, 1);
-    assert_int_equal(chmod(key_path, 0644), 0);
-    const several job = {address, "2", NULL, {NULL}};
-    start_node(1, &job, no_flags);
-    expect(1, 1);
-    assert_says(1, "others than its owner may read it");
+    several_make_key("mine");
+    several_run_quietly((const char *const[]){LAUNCHER_PATH, "make-job-key", several_key, NULL}, 1);
+    assert_int_equal(chmod(several_key, 0644), 0);
+    const several job = {several_address, "2", NULL, {NULL}};
+    several_start(1, &job, several_no_flags);
+    several_expect(1, 1);
+    several_assert_says(1, "others than its owner may read it");
 }
 
 static void flags_that_do_not_go_together(void **state)
@@ -289,11 +207,11 @@ static void flags_that_do_not_go_together(void **state)
     const char *all[12] = {LAUNCHER_PATH};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         memcpy(&all[1], lines[i], sizeof lines[i]);
-        run_quietly(all, 2);
+        several_run_quietly(all, 2);
     }
     const char *const uneven[] = {LAUNCHER_PATH,  "--nodes",   "2",         "--ranks", "3",
                                   "--rendezvous", "tcp://a:1", "--job-key", "k",       NULL};
-    run_quietly(uneven, 2);
+    several_run_quietly(uneven, 2);
 }
 
 int main(void)

@@ -98,6 +98,10 @@ void test_hosts_start(test_program *program, int host, const char *hosts_file,
 void test_hosts_link(int a, int b, bool up)
 {
     assert_true(run("nsenter %s ip link set to%d %s", enter(a), b, up ? "up" : "down"));
+    if (up) { /* the route went with the link */
+        assert_true(run("nsenter %s ip route add 10.77.0.%d/32 dev to%d src 10.77.0.%d", enter(a),
+                        b + 1, b, a + 1));
+    }
 }
 
 int test_hosts_skip(int count)

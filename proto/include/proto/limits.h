@@ -47,8 +47,6 @@ enum {
     PROTO_NODES_MAX = 256,
     PROTO_HOST_MESSAGE_BYTES_MAX = 128 * 1024, /* the largest is an Assign, with JOB.json */
     PROTO_PRINTED_BYTES_MAX = 32 * 1024,       /* of a rank's output in one message */
-    PROTO_CHUNK_BYTES_MAX = 64 * 1024,         /* of a file in one message */
-    PROTO_FILES_MAX = 1024,                    /* that ranks of one job read */
     PROTO_SIGNAL_MAX = 64,
 
     PROTO_HANDSHAKE_MS = 10 * 1000, /* from the TCP connection to the end of the CURVE handshake */

@@ -1,0 +1,255 @@
+/* Faults of a job on several hosts: killed launchers and ranks, cut links, stopped processes, and
+ * users who end it. Nothing is left on any host. Needs root for its hosts. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "several.h"
+
+#define ENDLESS "--ranks", "2", "--steps", "100000000", "--transport", "tcp"
+
+/* Waits until both hosts train. */
+static void wait_for_steps(void)
+{
+    several_wait_says(0, "step 1/");
+}
+
+static void start_two(const char *name, const several *job)
+{
+    several_make_key(name);
+    several_start_head(job, name);
+    several_start(1, job, several_no_flags);
+    wait_for_steps();
+}
+
+static pid_t launcher_pid(int node)
+{
+    return several_runs[node].program.pid;
+}
+
+/* The pid of a launcher's only rank. */
+static pid_t only_child(pid_t launcher)
+{
+    char path[64];
+    long pid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    FILE *children = fopen(path, "re");
+    assert_non_null(children);
+    char text[64] = "";
+    assert_non_null(fgets(text, sizeof text, children));
+    (void)fclose(children);
+    pid = strtol(text, NULL, 10);
+    assert_true(pid > 0);
+    return (pid_t)pid;
+}
+
+static void a_killed_agent_is_a_lost_host(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    start_two("agent", &job);
+    (void)kill(launcher_pid(1), SIGKILL);
+    several_expect(1, 128 + SIGKILL);
+    several_expect(0, 1);
+    several_assert_says(0, "error: host host-1 (node 1) is lost: its launcher's connection has "
+                           "ended");
+    test_program_wait_no_children();
+}
+
+static void a_killed_head_ends_all(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    start_two("head", &job);
+    (void)kill(launcher_pid(0), SIGKILL);
+    several_expect(0, 128 + SIGKILL);
+    several_expect(1, 1);
+    several_assert_says(1, "error: the head at tcp://10.77.0.1:29400 is lost: its connection has "
+                           "ended; this host's ranks are ended");
+    test_program_wait_no_children();
+}
+
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    for (int node = 0; node < 2; node++) {
+        char says[64];
+        start_two(node == 0 ? "rank-0" : "rank-1", &job);
+        const pid_t rank = only_child(launcher_pid(node));
+        (void)kill(rank, SIGKILL);
+        several_expect(0, 128 + SIGKILL);
+        several_expect(1, 128 + SIGKILL);
+        (void)snprintf(says, sizeof says, "rank %d (pid %d) was ended by SIGKILL", node, rank);
+        several_assert_says(0, says);
+        several_assert_says(1, says);
+        test_program_assert_no_children();
+    }
+}
+
+static void an_exit_code_comes_through(void **state)
+{
+    (void)state;
+    several_make_key("exit");
+    const several job = {several_address, "2", NULL, {NULL}};
+    const char *const flags[] = {"--", "sh", "-c", "[ $RANK = 0 ] && exec sleep 1000; exit 7",
+                                 NULL};
+    several_start(0, &job, flags);
+    several_start(1, &job, flags);
+    several_expect(0, 7);
+    several_expect(1, 7);
+    several_assert_says(0, "rank 1 (pid ");
+    several_assert_says(0, "exited with code 7");
+    test_program_assert_no_children();
+}
+
+static void either_user_may_end_it(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    for (int node = 0; node < 2; node++) {
+        start_two(node == 0 ? "user-0" : "user-1", &job);
+        (void)kill(launcher_pid(node), SIGINT);
+        several_expect(0, 128 + SIGINT);
+        several_expect(1, 128 + SIGINT);
+        several_assert_says(0, "ending after the current step");
+        size_t bytes = 0;
+        free(training_file(&several_runs[0], "state-rank-1.safetensors", &bytes));
+        assert_true(bytes > 0);
+        test_program_assert_no_children();
+    }
+}
+
+static void a_cut_link_loses_the_host(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "7", NULL}};
+    start_two("cut", &job);
+    test_hosts_link(0, 1, false);
+    several_wait_says(0, "host host-1 (node 1): no word for");
+    several_wait_says(0, "host host-1 (node 1) is lost: no word for");
+    several_expect(0, 1);
+    several_expect(1, 1);
+    several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no word for");
+    test_hosts_link(0, 1, true);
+    test_program_assert_no_children();
+}
+
+static void a_link_that_comes_back_loses_nothing(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "40", NULL}};
+    start_two("back", &job);
+    test_hosts_link(0, 1, false);
+    several_wait_says(0, "host host-1 (node 1): no word for");
+    test_hosts_link(0, 1, true);
+    several_wait_says(0, "host host-1 (node 1) is heard again");
+    several_wait_says(1, "the head is heard again");
+    (void)kill(launcher_pid(0), SIGINT);
+    several_expect(0, 128 + SIGINT);
+    several_expect(1, 128 + SIGINT);
+    test_program_assert_no_children();
+}
+
+/* A head that slept does not judge those it did not hear. */
+static void a_head_that_slept_judges_nobody(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "40", NULL}};
+    start_two("slept", &job);
+    (void)kill(launcher_pid(0), SIGSTOP);
+    several_wait_says(1, "the head: no word for");
+    (void)kill(launcher_pid(0), SIGCONT);
+    several_wait_says(1, "the head is heard again");
+    (void)kill(launcher_pid(1), SIGINT);
+    several_expect(0, 128 + SIGINT);
+    several_expect(1, 128 + SIGINT);
+    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no word"));
+    test_program_assert_no_children();
+}
+
+/* It was given up, and finds nobody when it wakes. */
+static void a_stopped_agent_is_given_up(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "3", NULL}};
+    start_two("given-up", &job);
+    (void)kill(launcher_pid(1), SIGSTOP);
+    several_expect(0, 1);
+    several_assert_says(0, "host host-1 (node 1) is lost: no word for");
+    (void)kill(launcher_pid(1), SIGCONT);
+    several_expect(1, 1);
+    test_program_wait_no_children();
+}
+
+static void a_stopped_rank_is_shown(void **state)
+{
+    (void)state;
+    const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
+    start_two("stopped", &job);
+    const pid_t rank = only_child(launcher_pid(1));
+    (void)kill(rank, SIGSTOP);
+    several_wait_says(0, "is stopped by SIGSTOP; the job waits 40 s for it");
+    (void)kill(rank, SIGCONT);
+    (void)kill(launcher_pid(0), SIGTERM);
+    several_expect(0, 128 + SIGTERM);
+    several_expect(1, 128 + SIGTERM);
+    test_program_assert_no_children();
+}
+
+static void an_agent_may_die_before_the_beginning(void **state)
+{
+    (void)state;
+    several_make_key("early");
+    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    several_start_head(&job, "early");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(0, "host host-1 (node 1) has joined");
+    (void)kill(launcher_pid(1), SIGKILL);
+    several_expect(1, 128 + SIGKILL);
+    several_wait_says(0, "host host-1 (node 1) has left before the job began");
+    several_start(1, &job, several_no_flags);
+    several_start(2, &job, several_no_flags);
+    for (int node = 0; node < 3; node++) {
+        several_expect(node, 0);
+    }
+    test_program_assert_no_children();
+}
+
+static void a_user_may_end_it_before_the_beginning(void **state)
+{
+    (void)state;
+    several_make_key("before");
+    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
+    several_start_head(&job, "before");
+    several_start(1, &job, several_no_flags);
+    several_wait_says(0, "host host-1 (node 1) has joined");
+    (void)kill(launcher_pid(0), SIGINT);
+    several_expect(0, 128 + SIGINT);
+    several_expect(1, 128 + SIGINT);
+    several_assert_says(1, "ended before all hosts had joined");
+    test_program_assert_no_children();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_agent_is_a_lost_host),
+        cmocka_unit_test(a_killed_head_ends_all),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(an_exit_code_comes_through),
+        cmocka_unit_test(either_user_may_end_it),
+        cmocka_unit_test(a_cut_link_loses_the_host),
+        cmocka_unit_test(a_link_that_comes_back_loses_nothing),
+        cmocka_unit_test(a_head_that_slept_judges_nobody),
+        cmocka_unit_test(a_stopped_agent_is_given_up),
+        cmocka_unit_test(a_stopped_rank_is_shown),
+        cmocka_unit_test(an_agent_may_die_before_the_beginning),
+        cmocka_unit_test(a_user_may_end_it_before_the_beginning),
+    };
+    const int skipped = test_hosts_skip(TEST_HOSTS_MAX);
+    return skipped != 0 ? skipped
+                        : cmocka_run_group_tests(tests, test_shared_directory_make,
+                                                 test_shared_directory_remove);
+}

@@ -1,0 +1,84 @@
+/* Starts launchers of one job on several hosts, and sees them end. Used by test_hosts.c and
+ * fault/test_hosts_faults.c. */
+#include "several.h"
+
+#include <stdio.h>
+#include <string.h>
+
+training_run several_runs[TEST_HOSTS_MAX];
+char several_key[SEVERAL_PATH_BYTES];
+const char several_address[] = "tcp://10.77.0.1:29400";
+const char *const several_no_flags[] = {NULL};
+
+void several_run_quietly(const char *const *arguments, int exit_code)
+{
+    static test_program program;
+    test_program_start(&program, arguments, NULL);
+    assert_int_equal(test_program_wait(&program), exit_code);
+}
+
+void several_make_key(const char *name)
+{
+    char file[64];
+    (void)snprintf(file, sizeof file, "%s.key", name);
+    (void)snprintf(several_key, sizeof several_key, "%s",
+                   test_directory_path(&test_shared_directory, file));
+    several_run_quietly((const char *const[]){LAUNCHER_PATH, "make-job-key", several_key, NULL}, 0);
+}
+
+void several_start(int node, const several *job, const char *const *flags)
+{
+    static const char *const ranks[] = {"0", "1", "2"};
+    const char *all[TEST_PROGRAM_ARGS_MAX] = {
+        LAUNCHER_PATH,  "--nodes",       job->nodes,  "--node-rank", ranks[node],
+        "--rendezvous", job->rendezvous, "--job-key", several_key,   "--no-bind"};
+    size_t count = 10;
+    for (size_t i = 0; flags[i] != NULL; i++) {
+        assert_true(count + 1 < TEST_PROGRAM_ARGS_MAX - 12);
+        all[count++] = flags[i];
+    }
+    all[count] = NULL;
+    test_hosts_start(&several_runs[node].program, node, node == 0 ? job->hosts_file : NULL, all);
+}
+
+void several_start_head(const several *job, const char *name)
+{
+    static const char *const small[] = {"--width", "32",      "--layers",   "1",         "--heads",
+                                        "2",       "--batch", "2",          "--context", "64",
+                                        "--steps", "6",       "--no-plots", "--timeout", "40"};
+    const char *flags[SEVERAL_FLAGS_MAX] = {NULL};
+    size_t count = 0;
+    for (; count < sizeof small / sizeof small[0]; count++) {
+        flags[count] = small[count];
+    }
+    (void)snprintf(several_runs[0].out, sizeof several_runs[0].out, "%s",
+                   test_directory_path(&test_shared_directory, name));
+    flags[count++] = "--out";
+    flags[count++] = several_runs[0].out;
+    for (size_t i = 0; job->flags[i] != NULL; i++) {
+        flags[count++] = job->flags[i];
+    }
+    several_start(0, job, flags);
+}
+
+void several_expect(int node, int exit_code)
+{
+    test_program *program = &several_runs[node].program;
+    const int got = test_program_wait(program);
+    if (got != exit_code) {
+        fail_msg("node %d ended with %d, not %d:\n%s%s", node, got, exit_code,
+                 program->text[TEST_STDOUT], program->text[TEST_STDERR]);
+    }
+}
+
+void several_assert_says(int node, const char *text)
+{
+    if (strstr(several_runs[node].program.text[TEST_STDERR], text) == NULL) {
+        fail_msg("'%s' is not in: %s", text, several_runs[node].program.text[TEST_STDERR]);
+    }
+}
+
+void several_wait_says(int node, const char *text)
+{
+    test_program_wait_text(&several_runs[node].program, TEST_STDERR, text);
+}

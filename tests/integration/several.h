@@ -1,0 +1,47 @@
+/* Jobs of several launchers on the hosts of hosts.h. Used by the integration and fault tests. */
+#ifndef TEST_SEVERAL_H
+#define TEST_SEVERAL_H
+
+#include "hosts.h"
+#include "training.h"
+
+enum { SEVERAL_FLAGS_MAX = 40, SEVERAL_PATH_BYTES = 512 };
+
+/* What all launchers of a job have in common. */
+typedef struct several {
+    const char *rendezvous;
+    const char *nodes;
+    const char *hosts_file;               /* of the head; NULL: the machine's */
+    const char *flags[SEVERAL_FLAGS_MAX]; /* of the job, at the head */
+} several;
+
+/* The launchers that were started last, by node. */
+extern training_run several_runs[TEST_HOSTS_MAX];
+
+/* The key file that launchers are started with. */
+extern char several_key[SEVERAL_PATH_BYTES];
+
+/* Where node 0 listens. */
+extern const char several_address[];
+
+extern const char *const several_no_flags[];
+
+/* Makes a job key, with which launchers are started from now on. */
+void several_make_key(const char *name);
+
+void several_start(int node, const several *job, const char *const *flags);
+
+/* Starts node 0 with a small model, its record in NAME. */
+void several_start_head(const several *job, const char *name);
+
+/* Waits for a launcher's end; its output is shown if it does not end with `exit_code`. */
+void several_expect(int node, int exit_code);
+
+/* What a launcher has said on stderr. */
+void several_assert_says(int node, const char *text);
+void several_wait_says(int node, const char *text);
+
+/* Runs a program here, and takes its exit code. */
+void several_run_quietly(const char *const *arguments, int exit_code);
+
+#endif
