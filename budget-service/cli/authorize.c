@@ -39,8 +39,8 @@ static bool read_price(const cli_args *args, const char *text, int64_t *micro)
     if (*micro > 0) {
         return true;
     }
-    (void)cli_error(args, BASE_EXIT_USAGE, "--max-price %s: must be above 0; leave it out for the policy's",
-                    text);
+    (void)cli_error(args, BASE_EXIT_USAGE,
+                    "--max-price %s: must be above 0; leave it out for the policy's", text);
     return false;
 }
 

@@ -68,7 +68,8 @@ struct coll_backend {
      * nothing else is asked. An error that came up since, on the device too, is the status. */
     coll_status (*poll)(void *comm, bool *ready, coll_error *reterr);
     /* Makes an operation, and does it once on memory of the backend's own, so that all connections
-     * are there: `test` tells when that has ended. desc->algorithm is DIRECT or NATIVE. */
+     * are there: `test` tells when that has ended. desc->algorithm is DIRECT or NATIVE. What *op is
+     * set to goes to op_free, also after a failure. */
     coll_status (*op_make)(void *comm, const coll_op_desc *desc, void **op, coll_error *reterr);
     /* What is started between begin and end is launched together. */
     coll_status (*group)(void *comm, bool begin, coll_error *reterr);

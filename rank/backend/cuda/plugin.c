@@ -8,6 +8,13 @@
 #include "backend/cuda/queue.h"
 #include "base/status.h"
 
+#ifdef RINGFENCE_NCCL
+#include "coll/nccl.h"
+#define COLLECTIVES &coll_nccl_backend
+#else
+#define COLLECTIVES NULL
+#endif
+
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
@@ -36,6 +43,7 @@ static const rank_cuda_plugin plugin = {
     .backends = backends,
     .count_gpus = count_gpus,
     .use_gpu = use_gpu,
+    .collectives = COLLECTIVES,
 };
 
 __attribute__((visibility("default"))) const rank_cuda_plugin *rank_cuda_plugin_get(void)

@@ -1,0 +1,440 @@
+/* The NCCL backend's own source over a fake GPU: every kind beside the same operation on the CPU,
+ * groups and graphs, one GPU for two ranks, and every way to fail. What this cannot show is what
+ * NCCL and the kernels do on a GPU. */
+#include "coll/nccl.h"
+#include "fake_gpu.h"
+#include "ranks.h"
+#include "support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { RANKS_MAX = 4, COUNT_MAX = 103, VICTIM = 1 };
+
+typedef struct nccl_rank {
+    test_rank *rank;
+    coll_context *context;
+    coll_comm *comm;
+    fake_gpu *gpu;
+    cudaStream_t stream;
+    float send[RANKS_MAX * COUNT_MAX];
+    float recv[RANKS_MAX * COUNT_MAX];
+    float wanted[RANKS_MAX * COUNT_MAX];
+} nccl_rank;
+
+typedef struct nccl_case {
+    int ranks;
+    int64_t timeout_ns;
+    coll_algorithm algorithm;
+    bool shares_gpu;
+    void (*body)(nccl_rank *r);
+    fake_gpu gpus[RANKS_MAX];
+} nccl_case;
+
+static bool says(const nccl_rank *r, const char *words)
+{
+    return strstr(r->rank->error.message, words) != NULL;
+}
+
+static void run_rank(test_rank *rank)
+{
+    nccl_case *c = rank->user;
+    nccl_rank *mine = calloc(1, sizeof *mine);
+    RANK_CHECK(rank, mine != NULL);
+    mine->rank = rank;
+    mine->gpu = &c->gpus[rank->rank];
+    fake_gpu_use(mine->gpu);
+    coll_nccl_options nccl = {
+        .size = sizeof nccl, .device = rank->rank, .shares_gpu = c->shares_gpu};
+    coll_context_options options = test_rank_options(rank);
+    options.backend = &coll_nccl_backend;
+    options.backend_user = &nccl;
+    const coll_status status = coll_context_create(&options, &mine->context, &rank->error);
+    if (status != COLL_OK) {
+        test_rank_fail(rank, "no context: %s", rank->error.message);
+        free(mine);
+        return;
+    }
+    mine->comm = coll_context_world(mine->context);
+    mine->stream = fake_stream_create();
+    c->body(mine);
+    coll_context_destroy(mine->context);
+    fake_stream_destroy(mine->stream);
+    free(mine);
+}
+
+/* GPUs get different UUIDs, but where the caller has set them. */
+static void run_case(nccl_case *c)
+{
+    for (int rank = 0; rank < c->ranks; rank++) {
+        c->gpus[rank].uuid = c->gpus[rank].uuid != 0 ? c->gpus[rank].uuid : 0x1000 + rank;
+    }
+    test_ranks_as_threads(&(test_ranks_options){.size = c->ranks,
+                                                .timeout_ns = c->timeout_ns,
+                                                .algorithm = c->algorithm,
+                                                .user = c,
+                                                .bare = true},
+                          run_rank);
+    fake_nccl_reset();
+    assert_int_equal(fake_gpu_alive(), 0);
+}
+
+/* ---- every kind ---- */
+
+static void fill(nccl_rank *r)
+{
+    for (int i = 0; i < RANKS_MAX * COUNT_MAX; i++) {
+        r->send[i] = (float)(r->rank->rank + 1) * 0.1f + (float)i * 1e4f;
+        r->recv[i] = -1;
+        r->wanted[i] = -1;
+    }
+}
+
+/* The operation on the GPU, twice, and the same one on the CPU. */
+static void compare(nccl_rank *r, coll_op_desc desc)
+{
+    test_rank *rank = r->rank;
+    coll_op *op = NULL;
+    fill(r);
+    desc.size = sizeof desc;
+    desc.type = COLL_FLOAT32;
+    desc.send = r->send;
+    desc.recv = r->wanted;
+    RANK_OK(rank, coll_run(r->comm, &desc, &rank->error));
+    desc.recv = r->recv;
+    desc.stream = r->stream;
+    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
+    RANK_CHECK(rank, r->recv[0] == -1);
+    for (int i = 0; i < 2; i++) {
+        RANK_OK(rank, coll_op_start(op, &rank->error));
+        RANK_OK(rank, coll_op_wait(op, &rank->error));
+    }
+    coll_op_destroy(op);
+    if (memcmp(r->recv, r->wanted, sizeof r->recv) != 0) {
+        test_rank_fail(rank, "%s of %zu, root %d: not what the CPU has", coll_kind_name(desc.kind),
+                       desc.count, desc.root);
+    }
+}
+
+static void kinds_body(nccl_rank *r)
+{
+    static const size_t counts[] = {1, 3, 64, COUNT_MAX};
+    static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_REDUCE,   COLL_REDUCE_SCATTER,
+                                      COLL_ALL_GATHER, COLL_GATHER,   COLL_SCATTER,
+                                      COLL_ALL_TO_ALL, COLL_BROADCAST};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+            compare(r, (coll_op_desc){.kind = kinds[k],
+                                      .count = counts[c],
+                                      .reduce = COLL_SUM,
+                                      .root = r->rank->size - 1});
+        }
+    }
+    compare(r, (coll_op_desc){.kind = COLL_ALL_REDUCE, .count = 10, .reduce = COLL_AVERAGE});
+    compare(r, (coll_op_desc){.kind = COLL_REDUCE, .count = 10, .reduce = COLL_PRODUCT});
+    RANK_OK(r->rank, coll_comm_finalize(r->comm, &r->rank->error));
+}
+
+static void every_kind_gives_what_the_cpu_gives(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        nccl_case c = {.ranks = ranks, .body = kinds_body};
+        run_case(&c);
+        assert_int_equal(atomic_load(&c.gpus[0].destroyed), 1);
+        assert_int_equal(atomic_load(&c.gpus[0].aborted), 0);
+    }
+}
+
+static coll_op_desc all_reduce(nccl_rank *r, size_t count)
+{
+    fill(r);
+    return (coll_op_desc){.size = sizeof(coll_op_desc),
+                          .kind = COLL_ALL_REDUCE,
+                          .send = r->send,
+                          .recv = r->recv,
+                          .count = count,
+                          .type = COLL_FLOAT32,
+                          .reduce = COLL_SUM,
+                          .stream = r->stream};
+}
+
+/* From rank 0 upwards, as the fake NCCL adds. */
+static float native_sum(int ranks, int i)
+{
+    float sum = 0.1f + (float)i * 1e4f;
+    for (int rank = 1; rank < ranks; rank++) {
+        sum += (float)(rank + 1) * 0.1f + (float)i * 1e4f;
+    }
+    return sum;
+}
+
+static void native_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    const coll_op_desc desc = all_reduce(r, COUNT_MAX);
+    coll_op *op = NULL;
+    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
+    RANK_CHECK(rank, coll_op_algorithm(op) == COLL_ALGORITHM_NATIVE);
+    RANK_CHECK(rank, r->gpu->groups == 1); /* one call of NCCL's, its own all-reduce */
+    RANK_OK(rank, coll_op_start(op, &rank->error));
+    RANK_OK(rank, coll_op_wait(op, &rank->error));
+    for (int i = 0; i < COUNT_MAX; i++) {
+        RANK_CHECK(rank, r->recv[i] == native_sum(rank->size, i));
+    }
+    coll_op_destroy(op);
+}
+
+static void native_is_what_nccl_does(void **state)
+{
+    (void)state;
+    nccl_case c = {.ranks = 4, .algorithm = COLL_ALGORITHM_NATIVE, .body = native_body};
+    run_case(&c);
+}
+
+/* ---- in place, groups, graphs ---- */
+
+static void together_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    coll_op *ops[3] = {NULL};
+    const coll_op_desc sum = all_reduce(r, COUNT_MAX);
+    coll_op_desc in_place = sum;
+    float own[COUNT_MAX];
+    memcpy(own, r->send, sizeof own);
+    in_place.send = own;
+    in_place.recv = own;
+    const coll_op_desc barrier = {
+        .size = sizeof barrier, .kind = COLL_BARRIER, .stream = r->stream};
+    RANK_OK(rank, coll_op_create(r->comm, &sum, &ops[0], &rank->error));
+    RANK_OK(rank, coll_op_create(r->comm, &in_place, &ops[1], &rank->error));
+    RANK_OK(rank, coll_op_create(r->comm, &barrier, &ops[2], &rank->error));
+    RANK_CHECK(rank, own[1] == r->send[1]); /* its first run was elsewhere */
+    const int before = r->gpu->groups;
+    RANK_OK(rank, coll_group_begin(r->comm, &rank->error));
+    for (int i = 0; i < 3; i++) {
+        RANK_OK(rank, coll_op_start(ops[i], &rank->error));
+    }
+    RANK_CHECK(rank, r->gpu->groups == before);
+    RANK_OK(rank, coll_group_end(r->comm, &rank->error));
+    RANK_OK(rank, coll_device_wait(r->comm, r->stream, &rank->error));
+    RANK_CHECK(rank, r->gpu->groups == before + 2); /* two phases for all */
+    RANK_CHECK(rank, memcmp(own, r->recv, sizeof own) == 0);
+    RANK_OK(rank, coll_all_reduce(r->comm, r->send, r->wanted, COUNT_MAX, COLL_FLOAT32, COLL_SUM,
+                                  &rank->error));
+    RANK_CHECK(rank, memcmp(own, r->wanted, sizeof own) == 0);
+    uint64_t started = 0;
+    uint64_t finished = 0;
+    coll_device_progress(r->comm, &started, &finished);
+    RANK_CHECK(rank, started == 3 && finished == 3);
+    for (int i = 0; i < 3; i++) {
+        coll_op_destroy(ops[i]);
+    }
+}
+
+static void a_group_goes_in_two_calls(void **state)
+{
+    (void)state;
+    nccl_case c = {.ranks = 3, .body = together_body};
+    run_case(&c);
+}
+
+static void graph_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    const coll_op_desc desc = all_reduce(r, COUNT_MAX);
+    coll_op *op = NULL;
+    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
+    fake_capture_begin(r->stream);
+    const coll_status status = coll_op_start(op, &rank->error);
+    fake_graph *graph = fake_capture_end(r->stream);
+    RANK_OK(rank, status);
+    for (int i = 0; i < 4; i++) {
+        fake_graph_launch(graph, r->stream);
+    }
+    RANK_OK(rank, coll_device_wait(r->comm, r->stream, &rank->error));
+    RANK_OK(rank, coll_all_reduce(r->comm, r->send, r->wanted, COUNT_MAX, COLL_FLOAT32, COLL_SUM,
+                                  &rank->error));
+    RANK_CHECK(rank, memcmp(r->recv, r->wanted, COUNT_MAX * sizeof(float)) == 0);
+    uint64_t started = 0;
+    uint64_t finished = 0;
+    coll_device_progress(r->comm, &started, &finished);
+    RANK_CHECK(rank, started == 4 && finished == 4);
+    fake_graph_destroy(graph);
+    coll_op_destroy(op);
+}
+
+static void graphs_count_what_they_do(void **state)
+{
+    (void)state;
+    nccl_case c = {.ranks = 3, .body = graph_body};
+    run_case(&c);
+}
+
+static void memory_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    void *memory = NULL;
+    RANK_OK(rank, coll_device_open(r->comm, &rank->error));
+    RANK_OK(rank, coll_device_alloc(r->comm, 4096, &memory, &rank->error));
+    coll_device_free(r->comm, memory);
+}
+
+static void memory_is_nccls(void **state)
+{
+    (void)state;
+    nccl_case c = {.ranks = 2, .body = memory_body};
+    run_case(&c);
+}
+
+/* ---- what fails ---- */
+
+static const char *own_words;
+static const char *all_words; /* on every rank */
+static coll_status wanted_status;
+
+static void fault_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    const coll_op_desc desc = all_reduce(r, COUNT_MAX);
+    coll_error ended = {.message = ""};
+    coll_op *op = NULL;
+    coll_status status = coll_op_create(r->comm, &desc, &op, &rank->error);
+    for (int i = 0; i < 3 && status == COLL_OK; i++) {
+        status = coll_op_start(op, &rank->error);
+        status = status == COLL_OK ? coll_op_wait(op, &rank->error) : status;
+    }
+    RANK_CHECK(rank, coll_device_ended(r->comm, &ended) == COLL_OK);
+    coll_op_destroy(op);
+    RANK_CHECK(rank, says(r, all_words));
+    if (wanted_status == COLL_ERR_TIMEOUT) { /* whoever is first reports it */
+        RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
+    } else if (rank->rank == VICTIM) {
+        RANK_CHECK(rank, status == wanted_status);
+        RANK_CHECK(rank, says(r, own_words));
+    } else {
+        RANK_CHECK(rank, status == COLL_ERR_PEER || status == wanted_status);
+    }
+}
+
+static void try_fault(const fake_gpu *fault, coll_status status, const char *all, const char *own)
+{
+    nccl_case c = {.ranks = 3, .body = fault_body};
+    c.timeout_ns = status == COLL_ERR_TIMEOUT ? BASE_NS_PER_S : 0;
+    c.gpus[VICTIM].no_device = fault->no_device;
+    c.gpus[VICTIM].malloc_fails_at = fault->malloc_fails_at;
+    c.gpus[VICTIM].init_hangs = fault->init_hangs;
+    c.gpus[VICTIM].group_fails_at = fault->group_fails_at;
+    c.gpus[VICTIM].async_error_at = fault->async_error_at;
+    c.gpus[VICTIM].group_hangs_at = fault->group_hangs_at;
+    c.gpus[VICTIM].run_hangs_at = fault->run_hangs_at;
+    c.gpus[0].id_result = fault->id_result;
+    wanted_status = status;
+    all_words = all;
+    own_words = own;
+    run_case(&c);
+    for (int rank = 0; rank < c.ranks; rank++) {
+        assert_int_equal(atomic_load(&c.gpus[rank].destroyed), 0);
+    }
+}
+
+static void gpus_that_cannot_be_used_are_named(void **state)
+{
+    (void)state;
+    try_fault(&(fake_gpu){.no_device = cudaErrorInvalidDevice}, COLL_ERR_IO,
+              "rank 1 cannot use GPU 1: CUDA error 101", "nccl: ");
+    try_fault(&(fake_gpu){.id_result = ncclSystemError}, COLL_ERR_IO,
+              "rank 0: ncclGetUniqueId: unhandled system error", "nccl: ");
+}
+
+static void memory_that_runs_out_ends_all(void **state)
+{
+    (void)state;
+    for (int at = 1; at <= 5; at++) { /* numbers, token, send, recv, parts */
+        try_fault(&(fake_gpu){.malloc_fails_at = at}, COLL_ERR_MEMORY, "out of memory", "nccl: ");
+    }
+}
+
+static void errors_of_nccl_end_all(void **state)
+{
+    (void)state;
+    for (int at = 1; at <= 4; at++) { /* the first run's phases, and the second's */
+        try_fault(&(fake_gpu){.group_fails_at = at}, COLL_ERR_IO,
+                  "nccl: ncclGroupEnd: ", "the fake's last error");
+        try_fault(&(fake_gpu){.async_error_at = at}, COLL_ERR_IO,
+                  "nccl: NCCL: unhandled system error", "the fake's last error");
+    }
+}
+
+static void what_hangs_ends_by_the_deadline(void **state)
+{
+    (void)state;
+    try_fault(&(fake_gpu){.init_hangs = true}, COLL_ERR_TIMEOUT, "no end after 1 s", "");
+    try_fault(&(fake_gpu){.group_hangs_at = 4}, COLL_ERR_TIMEOUT, "no end after 1 s", "");
+    try_fault(&(fake_gpu){.run_hangs_at = 3}, COLL_ERR_TIMEOUT,
+              "all_reduce float × 103 sum direct #1 (412 bytes over nccl)", "");
+}
+
+static void duplicate_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    RANK_CHECK(rank, coll_device_open(r->comm, &rank->error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, says(r, "ranks 0 and 2 use the same GPU, GPU-34120000-0000-"));
+    RANK_CHECK(rank, says(r, "each rank needs one of its own"));
+    RANK_CHECK(rank, r->gpu->mallocs == 0);
+}
+
+static void two_ranks_on_one_gpu_are_named(void **state)
+{
+    (void)state;
+    nccl_case c = {.ranks = 3, .body = duplicate_body};
+    c.gpus[0].uuid = 0x1234;
+    c.gpus[2].uuid = 0x1234;
+    run_case(&c);
+    nccl_case shared = {.ranks = 3, .body = memory_body, .shares_gpu = true};
+    shared.gpus[0].uuid = 0x1234;
+    shared.gpus[2].uuid = 0x1234;
+    run_case(&shared);
+}
+
+static void finalize_body(nccl_rank *r)
+{
+    test_rank *rank = r->rank;
+    RANK_OK(rank, coll_device_open(r->comm, &rank->error));
+    const coll_status status = coll_comm_finalize(r->comm, &rank->error);
+    if (rank->rank == VICTIM) {
+        RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
+        RANK_CHECK(rank, says(r, "ncclCommFinalize has not ended by its deadline"));
+    }
+}
+
+static void a_finalize_that_hangs_is_aborted(void **state)
+{
+    (void)state;
+    nccl_case c = {.ranks = 2, .timeout_ns = BASE_NS_PER_S, .body = finalize_body};
+    c.gpus[VICTIM].finalize_hangs = true;
+    run_case(&c);
+    assert_int_equal(atomic_load(&c.gpus[VICTIM].aborted), 1);
+    assert_int_equal(atomic_load(&c.gpus[VICTIM].destroyed), 0);
+    assert_int_equal(atomic_load(&c.gpus[0].destroyed), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_gives_what_the_cpu_gives),
+        cmocka_unit_test(native_is_what_nccl_does),
+        cmocka_unit_test(a_group_goes_in_two_calls),
+        cmocka_unit_test(graphs_count_what_they_do),
+        cmocka_unit_test(memory_is_nccls),
+        cmocka_unit_test(gpus_that_cannot_be_used_are_named),
+        cmocka_unit_test(memory_that_runs_out_ends_all),
+        cmocka_unit_test(errors_of_nccl_end_all),
+        cmocka_unit_test(what_hangs_ends_by_the_deadline),
+        cmocka_unit_test(two_ranks_on_one_gpu_are_named),
+        cmocka_unit_test(a_finalize_that_hangs_is_aborted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
