@@ -31,40 +31,40 @@ typedef struct coll_peer_view {
 
 struct coll_comm {
     coll_context *context;
-    const coll_transport_table *table; /* the context's, or that of its one host in a hybrid */
+    const coll_transport_table *table; /* the context's; shm's on one host of a hybrid */
     coll_comm *next;
     int rank;
     int size;
-    int ranks[COLL_RANKS_MAX];                /* context ranks, by rank in the communicator */
-    uint64_t id;                              /* the same on every rank */
-    uint64_t sequence;                        /* of the newest operation */
-    uint64_t posted;                          /* of the newest that peers were shown */
-    uint64_t done;                            /* this rank's part is done of all up to this */
-    uint64_t started[COLL_RECEIVE + 1];       /* operations, by coll_kind, */
+    int ranks[COLL_RANKS_MAX];          /* context ranks, by rank in the communicator */
+    uint64_t id;                        /* the same on every rank */
+    uint64_t sequence;                  /* of the newest operation */
+    uint64_t posted;                    /* of the newest one that was posted */
+    uint64_t done;                      /* this rank has done its part of all up to this one */
+    uint64_t started[COLL_RECEIVE + 1]; /* how many operations, by coll_kind, */
     uint64_t started_bytes[COLL_RECEIVE + 1]; /* and bytes of their vectors */
     coll_flag *flags;                         /* own */
     coll_peer_view peers[COLL_RANKS_MAX];
     coll_op *head;
     coll_op *tail;
-    coll_op *waiting;    /* the first that is not posted yet; NULL */
+    coll_op *waiting;    /* the first one that is not posted yet; NULL: none */
     coll_p2p *p2p;       /* sends and receives; NULL before the first */
     bool shares_memory;  /* peers' arenas can be reached with loads and stores */
     size_t inline_bytes; /* payload that travels with a flag */
     size_t chunk_bytes;  /* one frame of a stream; the same on every rank */
     coll_hosts hosts;    /* which host each rank is on */
-    coll_layout layout;  /* the same as far as costs go */
+    coll_layout layout;  /* what the cost model needs of that */
     uint16_t host_words[COLL_HOSTS_WORDS(COLL_RANKS_MAX)];
     coll_arena *arenas;
     uint32_t arenas_made;
     uint64_t arena_changes; /* arenas made and destroyed */
     int arena_count;
-    coll_op *blocking;                /* for the blocking forms, */
-    coll_op *recent[COLL_RECENT_OPS]; /* and those made for other buffers lately; NULL: none yet */
-    unsigned oldest;                  /* of them */
+    coll_op *blocking;                /* that of blocking calls, */
+    coll_op *recent[COLL_RECENT_OPS]; /* and those of earlier ones; NULL: none yet */
+    unsigned oldest;                  /* index of the oldest of them */
     void *shm;                        /* of transports that share memory (layout.h) */
     void *net;                        /* of transports over sockets (net.h) */
     coll_device *device; /* the backend's part; NULL until an operation on a stream was made */
-    void *hybrid;        /* of a communicator over several hosts, some ranks of which share one */
+    void *hybrid;        /* of the hybrid transport, with several hosts */
     coll_error failure;
     bool failed;
     int origin; /* 1 + the rank whose failure this rank has taken over; 0: its own */
