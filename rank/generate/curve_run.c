@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/percentile.h"
@@ -22,10 +23,13 @@ enum {
     WARM_TOKENS = 8,
     TOKENS_MAX = 128, /* that are timed */
     TOKENS_MIN = 16,
-    TOKEN_SECONDS = 1, /* after so long TOKENS_MIN are enough */
-    READ_BYTES_MAX = 64 << 20,
+    TOKEN_SECONDS = 1,         /* after so long TOKENS_MIN are enough */
+    READ_BYTES_MIN = 64 << 20, /* of weights that are longer */
+    CACHES_READ = 4,
     READ_BYTES_LONG = 4 << 20, /* so many are read once, less in rounds */
     READ_ROUNDS = 5,
+    READ_PIECE_BYTES = 16 << 20,
+    READ_PIECES = 128,
     LINK_ROUNDS = 64,
     LINK_BYTES = 1 << 20,
 };
@@ -257,32 +261,91 @@ static base_status measure_point(const rank_generate_options *options, rank_curv
 
 /* ---- what the prediction is made of ---- */
 
+typedef struct reading_memory {
+    void *at;
+    size_t size_bytes;
+} reading_memory;
+
 /* The fastest way of reading so many bytes: of each, the median round. A long one needs no rounds:
  * it takes as long as many short ones. */
-static double best_rate(const void *memory, size_t size_bytes)
+static int best_reading(const void *memory, size_t size_bytes, double *rate)
 {
     const size_t rounds = size_bytes < READ_BYTES_LONG ? READ_ROUNDS : 1;
-    double best = 0;
+    int best = 0;
+    *rate = 0;
     for (int reading = 0; reading < RANK_READINGS; reading++) {
         double rates[READ_ROUNDS];
         for (size_t round = 0; round < rounds; round++) {
             rates[round] = rank_read_speed(memory, size_bytes, reading);
         }
         base_sort(rates, rounds);
-        best = fmax(best, base_percentile(rates, rounds, 0.5));
+        const double median = base_percentile(rates, rounds, 0.5);
+        best = median > *rate ? reading : best;
+        *rate = fmax(*rate, median);
     }
     return best;
 }
 
-static size_t read_bytes(double weight_bytes)
+/* What is longer than READ_BYTES_MIN is read in the way that is best for so many bytes, in pieces
+ * from its beginning to its end, again and again. The median piece counts: a whole reading would
+ * take in whatever else the machine does meanwhile. */
+static double best_rate(const void *memory, size_t size_bytes)
+{
+    double rates[READ_PIECES];
+    const int reading =
+        best_reading(memory, size_bytes < READ_BYTES_MIN ? size_bytes : READ_BYTES_MIN, &rates[0]);
+    if (size_bytes <= READ_BYTES_MIN) {
+        return rates[0];
+    }
+    for (size_t i = 0, at = 0; i < READ_PIECES; i++) {
+        rates[i] = rank_read_speed((const char *)memory + at, READ_PIECE_BYTES, reading);
+        at = at + 2 * READ_PIECE_BYTES <= size_bytes ? at + READ_PIECE_BYTES : 0;
+    }
+    base_sort(rates, READ_PIECES);
+    return base_percentile(rates, READ_PIECES, 0.5);
+}
+
+/* So much is read that a cache holds little of it, as long as all ranks together take no more than
+ * a quarter of the memory that is free. */
+static size_t read_bytes_max(int ranks)
+{
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    const size_t wanted = cache > 0 ? CACHES_READ * (size_t)cache : 0;
+    const size_t room = (size_t)(rank_free_memory_bytes("") / 4 / (uint64_t)ranks);
+    const size_t most = wanted < room ? wanted : room;
+    return most > READ_BYTES_MIN ? most : READ_BYTES_MIN;
+}
+
+/* What is read of so many bytes of weights. */
+static size_t read_bytes(const reading_memory *memory, double weight_bytes)
 {
     enum { UNIT = 4096 };
-    const double bytes = weight_bytes < READ_BYTES_MAX ? weight_bytes : READ_BYTES_MAX;
+    const double most = (double)memory->size_bytes;
+    const double bytes = weight_bytes < most ? weight_bytes : most;
     return ((size_t)bytes + UNIT - 1) / UNIT * UNIT;
 }
 
+/* Memory for the longest reading of this rank. */
+static base_status make_memory(const rank_curve *curve, int rank, reading_memory *memory,
+                               base_error *reterr)
+{
+    double longest = 0;
+    for (int i = 0; i < curve->count; i++) {
+        longest = fmax(longest, curve->points[i].parameters * sizeof(float));
+    }
+    longest = rank == 0 ? longest : longest / curve->ranks;
+    memory->size_bytes = read_bytes_max(curve->ranks);
+    memory->size_bytes = read_bytes(memory, longest);
+    memory->at = malloc(memory->size_bytes);
+    if (memory->at == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read, for --curve");
+    }
+    memset(memory->at, 1, memory->size_bytes);
+    return BASE_OK;
+}
+
 /* Rank 0 alone reads all weights; then each rank its part, at the same time. The slowest counts. */
-static base_status measure_rates(const rank_generate_options *options, void *memory,
+static base_status measure_rates(const rank_generate_options *options, const reading_memory *memory,
                                  rank_curve_point *point, base_error *reterr)
 {
     coll_error error;
@@ -292,7 +355,7 @@ static base_status measure_rates(const rank_generate_options *options, void *mem
     rank_alone_state state = RANK_ALONE_WAIT;
     base_status status = BASE_OK;
     if (coll_comm_rank(options->comm) == 0) {
-        point->single_rate = best_rate(memory, read_bytes(weight_bytes));
+        point->single_rate = best_rate(memory->at, read_bytes(memory, weight_bytes));
         status = rank_alone_end(&alone, RANK_ALONE_DONE, reterr);
     } else {
         status = rank_alone_sleep(options->comm, &state, reterr);
@@ -301,7 +364,7 @@ static base_status measure_rates(const rank_generate_options *options, void *mem
         status = coll_to_base(coll_barrier(options->comm, &error), &error, reterr);
     }
     if (status == BASE_OK) {
-        double rate = best_rate(memory, read_bytes(weight_bytes / ranks));
+        double rate = best_rate(memory->at, read_bytes(memory, weight_bytes / ranks));
         status = coll_to_base(
             coll_all_reduce(options->comm, &rate, &rate, 1, COLL_FLOAT64, COLL_MIN, &error), &error,
             reterr);
@@ -357,20 +420,19 @@ static base_status measure_link(const rank_generate_options *options, rank_curve
 static base_status predict(const rank_generate_options *options, rank_curve *curve,
                            base_error *reterr)
 {
-    void *memory = malloc(READ_BYTES_MAX);
+    reading_memory memory = {.at = NULL};
     base_status status = measure_link(options, curve, reterr);
-    if (memory == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory to read, for --curve");
+    if (status == BASE_OK) {
+        status = make_memory(curve, coll_comm_rank(options->comm), &memory, reterr);
     }
-    memset(memory, 1, READ_BYTES_MAX);
     for (int i = 0; status == BASE_OK && i < curve->count; i++) {
         rank_curve_point *point = &curve->points[i];
-        status = measure_rates(options, memory, point, reterr);
+        status = measure_rates(options, &memory, point, reterr);
         if (status == BASE_OK && coll_comm_rank(options->comm) == 0) {
             rank_curve_predict(curve, point);
         }
     }
-    free(memory);
+    free(memory.at);
     return status;
 }
 
