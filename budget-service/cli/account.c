@@ -21,9 +21,9 @@ typedef budget_verdict (*cap_call)(budget_client *client, const char *name, int6
 static int with_cap(const cli_args *args, cap_call call, const char *done)
 {
     int exit_code = BASE_EXIT_USAGE;
-    int64_t cap = 0;
+    const int64_t cap = args->values.cap_usd_micro;
     base_error why = {0};
-    if (!account_operand(args) || !cli_money(args, "--cap", args->options[CLI_CAP], &cap)) {
+    if (!account_operand(args)) {
         return BASE_EXIT_USAGE;
     }
     budget_client *client = cli_client(args, "admin", &exit_code);

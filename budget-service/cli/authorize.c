@@ -10,67 +10,16 @@
 #include "cli.h"
 #include "job_file.h"
 
-enum { HOUR_S = 3600, RANKS_MAX = 4096, NUMBER_MAX = 1 << 20 };
-
-/* "1.5" hours in seconds, rounded up. */
-static bool read_hours(const cli_args *args, int64_t *seconds)
+static bool read_label(const cli_args *args, char label[BUDGET_LABEL_BYTES])
 {
-    int64_t micro_hours = 0;
-    const char *text = args->options[CLI_MAX_HOURS];
-    base_error error = {0};
-    if (text == NULL) {
-        return true;
-    }
-    if (budget_money_parse(text, strlen(text), &micro_hours, &error) != BASE_OK ||
-        micro_hours > 10000 * BUDGET_MICRO_PER_USD || micro_hours == 0) {
-        (void)cli_error(args, BASE_EXIT_USAGE, "--max-hours '%s': hours, such as 2 or 0.5", text);
-        return false;
-    }
-    *seconds = (micro_hours * HOUR_S + 999999) / 1000000;
-    return true;
-}
-
-/* 0 on the wire is "not said", so a user who said it must not send it. */
-static bool read_price(const cli_args *args, const char *text, int64_t *micro)
-{
-    if (!cli_money(args, "--max-price", text, micro)) {
-        return false;
-    }
-    if (*micro > 0) {
-        return true;
-    }
-    (void)cli_error(args, BASE_EXIT_USAGE,
-                    "--max-price %s: must be above 0; leave it out for the policy's", text);
-    return false;
-}
-
-static bool read_numbers(const cli_args *args, budget_claims *ask)
-{
-    const char *price = args->options[CLI_MAX_PRICE];
-    return cli_integer(args, CLI_WORLD_SIZE, 1, RANKS_MAX, &ask->world_size) &&
-           cli_integer(args, CLI_INSTANCES, 1, NUMBER_MAX, &ask->instances) &&
-           cli_integer(args, CLI_GPUS, 1, NUMBER_MAX, &ask->gpus) &&
-           cli_integer(args, CLI_MAX_ATTEMPTS, 1, NUMBER_MAX, &ask->max_attempts) &&
-           read_hours(args, &ask->max_seconds) &&
-           (price == NULL || read_price(args, price, &ask->max_price_usd_micro_per_hour));
-}
-
-static bool read_texts(const cli_args *args, budget_claims *ask)
-{
-    if (!budget_name_ok(args->operands[0], sizeof ask->label, true)) {
+    if (!budget_name_ok(args->operands[0], BUDGET_LABEL_BYTES, true)) {
         (void)cli_error(args, BASE_EXIT_USAGE,
                         "'%s' is no label: letters, digits, . _ - + @ : and / between parts",
                         args->operands[0]);
         return false;
     }
-    return cli_copy(args, "LABEL", args->operands[0], ask->label, sizeof ask->label) &&
-           cli_copy(args, "--account", args->options[CLI_ACCOUNT], ask->account,
-                    sizeof ask->account) &&
-           cli_copy(args, "--mode", args->options[CLI_MODE], ask->mode, sizeof ask->mode) &&
-           cli_copy(args, "--vendor", args->options[CLI_VENDOR], ask->vendor, sizeof ask->vendor) &&
-           cli_copy(args, "--instance-type", args->options[CLI_INSTANCE_TYPE], ask->instance_type,
-                    sizeof ask->instance_type) &&
-           cli_copy(args, "--tier", args->options[CLI_TIER], ask->tier, sizeof ask->tier);
+    (void)snprintf(label, BUDGET_LABEL_BYTES, "%s", args->operands[0]);
+    return true;
 }
 
 /* The job's own mode and world size; a flag that says another thing is refused. */
@@ -197,9 +146,10 @@ static int ask_for(const cli_args *args, const budget_claims *ask)
 
 static int run_authorize(const cli_args *args)
 {
-    budget_claims ask = {0};
-    if (!read_texts(args, &ask) || !cli_money(args, "USD", args->operands[1], &ask.max_usd_micro) ||
-        !read_numbers(args, &ask) || !out_is_free(args) || !read_job(args, &ask)) {
+    budget_claims ask = args->values.ask;
+    if (!read_label(args, ask.label) ||
+        !cli_money(args, "USD", args->operands[1], &ask.max_usd_micro) || !out_is_free(args) ||
+        !read_job(args, &ask)) {
         return BASE_EXIT_USAGE;
     }
     (void)!budget_machine_id(ask.machine_id, NULL); /* needed for vendor local only */

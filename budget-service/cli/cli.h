@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "budget/client.h"
 #include "budget/money.h"
+#include "budget/passphrase.h"
 
 typedef enum cli_option {
     CLI_HELP,
@@ -62,16 +63,48 @@ typedef enum cli_option {
 
 #define CLI_BIT(option) (UINT64_C(1) << (option))
 
-enum { CLI_OPERANDS_MAX = 4, CLI_HINT_PERCENT = 80 };
+enum { CLI_OPERANDS_MAX = 4, CLI_TEXT_BYTES = 512, CLI_HINT_PERCENT = 80 };
 
 struct cli_command;
+
+/* What the options say; zero where they were not given. */
+typedef struct cli_values {
+    budget_claims ask; /* what authorize asks for; account and vendor for other commands too */
+    char dir[BASE_PATH_BYTES];
+    char key[BASE_PATH_BYTES];
+    char passphrase_file[BASE_PATH_BYTES];
+    char job[BASE_PATH_BYTES];
+    char out[BASE_PATH_BYTES];
+    char evidence[BASE_PATH_BYTES];
+    char bill[BASE_PATH_BYTES];
+    char keyring[BASE_PATH_BYTES];
+    char checkpoint[BASE_PATH_BYTES];
+    char listen[CLI_TEXT_BYTES];
+    char listen_redeem[CLI_TEXT_BYTES];
+    char request_id[CLI_TEXT_BYTES];
+    char instance_id[CLI_TEXT_BYTES];
+    char line_id[CLI_TEXT_BYTES];
+    char format[CLI_TEXT_BYTES];
+    char role[CLI_TEXT_BYTES];
+    char accept_checkpoint[CLI_TEXT_BYTES];
+    char accept_audit[CLI_TEXT_BYTES];
+    int64_t timeout_ms;
+    int64_t passphrase_fd;
+    int64_t cap_usd_micro;
+    int64_t ranks;
+    int64_t attempt;
+    int64_t as_of_s;
+    bool flag; /* of any switch: cli_args.options says which was given */
+} cli_values;
 
 typedef struct cli_args {
     const struct cli_command *command;
     bool json;
     int operand_count;
     const char *operands[CLI_OPERANDS_MAX];
-    const char *options[CLI_OPTION_COUNT]; /* "" for a switch that is set; NULL: not given */
+    /* The text of an option that was given, "" where it is no text; NULL: not given. */
+    const char *options[CLI_OPTION_COUNT];
+    cli_values values;
 } cli_args;
 
 typedef struct cli_command {
@@ -115,17 +148,11 @@ int cli_main(int argument_count, char **arguments);
 void cli_help(const cli_command *command, FILE *stream);
 void cli_help_all(FILE *stream);
 
-/* What an option is called, with its dashes: "--cap". */
-const char *cli_option_flag(cli_option option);
-
 /* ------------------------------------------------------------------------------------------------
- * Reading values. On failure they have said so, and return false; the exit code is then USAGE. */
+ * Reading values. On failure it has said so; the exit code is then USAGE. */
 
-/* The option's amount; false when it is there and no amount. *set (may be NULL): was it there? */
+/* An operand's amount. */
 bool cli_money(const cli_args *args, const char *name, const char *text, int64_t *micro);
-bool cli_integer(const cli_args *args, cli_option option, int64_t min, int64_t max, int64_t *value);
-bool cli_copy(const cli_args *args, const char *name, const char *text, char *into,
-              size_t into_bytes);
 
 /* ------------------------------------------------------------------------------------------------
  * Answering */
@@ -166,6 +193,9 @@ void cli_warn(const budget_account *account);
 
 /* ------------------------------------------------------------------------------------------------
  * The service */
+
+/* Where the passphrase comes from; confirm: a terminal asks twice. */
+budget_passphrase_source cli_passphrase(const cli_args *args, bool confirm);
 
 /* DIR: --dir, else the default. */
 bool cli_dir(const cli_args *args, char dir[BASE_PATH_BYTES], int *exit_code);

@@ -126,21 +126,18 @@ static base_status rotate(key_store *store, const budget_passphrase *passphrase,
 static int run_key_rotate(const cli_args *args)
 {
     static key_store store;
-    int64_t fd = -1;
     int lock = -1;
     int exit_code = BASE_EXIT_USAGE;
     budget_passphrase *passphrase = NULL;
     base_error error = {0};
-    if (!cli_integer(args, CLI_PASSPHRASE_FD, 0, 1 << 20, &fd) ||
-        !open_store(args, &store, &exit_code)) {
+    if (!open_store(args, &store, &exit_code)) {
         return exit_code;
     }
     if (directory_lock(store.dir, &lock, &error) != BASE_OK) {
         return cli_error(args, BASE_EXIT_ERROR, "%s: stop the service, rotate, start it again",
                          error.message);
     }
-    const budget_passphrase_source source = {.file = args->options[CLI_PASSPHRASE_FILE],
-                                             .fd = (int)fd};
+    const budget_passphrase_source source = cli_passphrase(args, false);
     base_status status = budget_passphrase_open(&source, &passphrase, &error);
     exit_code = status == BASE_ERR_NOTFOUND ? BASE_EXIT_USAGE : BASE_EXIT_ERROR;
     if (status == BASE_OK) {

@@ -1,61 +1,109 @@
-/* The tables: every option with its name and help, and how a command line is read by them. */
+/* The tables of all options and commands, and how a command line is read by them. Called by
+ * main.c. */
 #include <ctype.h>
 #include <string.h>
 
+#include "base/options.h"
+#include "budget/codings.h"
 #include "cli.h"
 
-typedef struct option_info {
-    const char *name;
-    const char *value; /* NULL: a switch */
-    const char *help;
-} option_info;
+enum { TIMEOUT_MS_MAX = 3600 * 1000, NUMBER_MAX = 1 << 20, ATTEMPTS_MAX = 1000 };
 
-static const option_info infos[CLI_OPTION_COUNT] = {
-    [CLI_HELP] = {"help", NULL, "this text"},
-    [CLI_JSON] = {"json", NULL, "print one JSON object"},
-    [CLI_DIR] = {"dir", "DIR", "the service's directory"},
-    [CLI_KEY] = {"key", "KEY", "a key file, or a name in DIR/clients"},
-    [CLI_TIMEOUT] = {"timeout", "SECONDS", "until an answer must have come (30)"},
-    [CLI_REQUEST_ID] = {"request-id", "ID", "ask again under the same id: the same answer"},
-    [CLI_PASSPHRASE_FILE] = {"passphrase-file", "FILE", "the passphrase of the signing key"},
-    [CLI_PASSPHRASE_FD] = {"passphrase-fd", "N", "read it from this descriptor"},
-    [CLI_LISTEN] = {"listen", "ENDPOINT", "ipc://PATH or tcp://ADDRESS:PORT (ipc in DIR/run)"},
-    [CLI_LISTEN_REDEEM] = {"listen-redeem", "ENDPOINT", "where tokens are redeemed"},
-    [CLI_CAP] = {"cap", "USD", "what may be spent"},
-    [CLI_ACCOUNT] = {"account", "ACCOUNT", "phase35, phase35/lab02"},
-    [CLI_JOB] = {"job", "JOB.json", "the job, as `launcher --write-job` writes it"},
-    [CLI_OUT] = {"out", "PATH", "write it there"},
-    [CLI_MODE] = {"mode", "MODE", "the job's mode (JOB.json's)"},
-    [CLI_WORLD_SIZE] = {"world-size", "N", "its ranks (JOB.json's)"},
-    [CLI_VENDOR] = {"vendor", "NAME", "local, runpod, vast, ... (the policy's)"},
-    [CLI_INSTANCE_TYPE] = {"instance-type", "NAME", "the vendor's name for it (the policy's)"},
-    [CLI_INSTANCES] = {"instances", "N", "(the policy's)"},
-    [CLI_GPUS] = {"gpus", "N", "in each instance (the policy's)"},
-    [CLI_TIER] = {"tier", "NAME", "community, secure, ... (the policy's)"},
-    [CLI_MAX_PRICE] = {"max-price", "USD", "per hour and instance (the policy's)"},
-    [CLI_MAX_HOURS] = {"max-hours", "HOURS",
-                       "of the job, from its first redemption (the policy's)"},
-    [CLI_MAX_ATTEMPTS] = {"max-attempts", "N", "starts of the job (the policy's)"},
-    [CLI_CHECK] = {"check", NULL, "exit 8 when something waits for a person"},
-    [CLI_RANKS] = {"ranks", "N", "a receipt for each rank"},
-    [CLI_ATTEMPT] = {"attempt", "K", "which start of the job, from 1"},
-    [CLI_CREATE] = {"create", NULL, "the creation permit for one instance: once per token"},
-    [CLI_INSTANCE_ID] = {"instance-id", "ID", "the vendor's id of the instance"},
-    [CLI_LINE_ID] = {"line-id", "ID", "the bill's line; recorded once"},
-    [CLI_PARTIAL] = {"partial", NULL, "more of its cost may come: nothing returns yet"},
-    [CLI_EVIDENCE] = {"evidence", "FILE", "kept, with its digest"},
-    [CLI_BILL] = {"bill", "FILE", "the vendor's bill"},
-    [CLI_AS_OF] = {"as-of", "TIME", "until when the bill goes, as 2026-01-02T03:04:05Z"},
-    [CLI_FORMAT] = {"format", "NAME", "of the file"},
-    [CLI_KEYRING] = {"keyring", "FILE", "public keys (DIR/keyring.json)"},
-    [CLI_CHECKPOINT] = {"checkpoint", "FILE", "a copy of DIR/checkpoints, kept elsewhere"},
-    [CLI_ACCEPT_CHECKPOINT] = {"accept-checkpoint", "DIGEST",
-                               "an admin has looked: go on though this checkpoint does not fit"},
-    [CLI_ACCEPT_AUDIT] = {"accept-audit", "DIGEST",
-                          "an admin has looked: go on with what the audit found, and no more"},
-    [CLI_ROLE] = {"role", "ROLE", "request, reconcile or admin"},
+#define OWN(kind, member) BASE_##kind(cli_values, member)
+#define TEXT(member)      OWN(TEXT, member), .filled = true
+
+/* By cli_option. */
+static const base_field all_rows[CLI_OPTION_COUNT] = {
+    [CLI_HELP] = {OWN(BOOL, flag), .option = "help", .letter = 'h', .help = "this text"},
+    [CLI_JSON] = {OWN(BOOL, flag), .option = "json", .help = "print one JSON object"},
+    [CLI_DIR] = {TEXT(dir), .option = "dir", .value = "DIR", .help = "the service's directory"},
+    [CLI_KEY] = {TEXT(key), .option = "key", .value = "KEY",
+                 .help = "a key file, or a name in DIR/clients"},
+    [CLI_TIMEOUT] = {OWN(SECONDS, timeout_ms), .least = 1000, .most = TIMEOUT_MS_MAX,
+                     .option = "timeout", .value = "SECONDS",
+                     .help = "until an answer must have come (30)"},
+    [CLI_REQUEST_ID] = {TEXT(request_id), .option = "request-id", .value = "ID",
+                        .help = "ask again under the same id: the same answer"},
+    [CLI_PASSPHRASE_FILE] = {TEXT(passphrase_file), .option = "passphrase-file", .value = "FILE",
+                             .help = "the passphrase of the signing key"},
+    [CLI_PASSPHRASE_FD] = {OWN(INT, passphrase_fd), .least = 0, .most = NUMBER_MAX,
+                           .option = "passphrase-fd", .value = "N",
+                           .help = "read it from this descriptor"},
+    [CLI_LISTEN] = {TEXT(listen), .option = "listen", .value = "ENDPOINT",
+                    .help = "ipc://PATH or tcp://ADDRESS:PORT (ipc in DIR/run)"},
+    [CLI_LISTEN_REDEEM] = {TEXT(listen_redeem), .option = "listen-redeem", .value = "ENDPOINT",
+                           .help = "where tokens are redeemed"},
+    [CLI_CAP] = {OWN(CODED, cap_usd_micro), .coding = &budget_usd_coding, .option = "cap",
+                 .value = "USD", .help = "what may be spent"},
+    [CLI_ACCOUNT] = {TEXT(ask.account), .option = "account", .value = "ACCOUNT",
+                     .help = "phase35, phase35/lab02"},
+    [CLI_JOB] = {TEXT(job), .option = "job", .value = "JOB.json",
+                 .help = "the job, as `launcher --write-job` writes it"},
+    [CLI_OUT] = {TEXT(out), .option = "out", .value = "PATH", .help = "write it there"},
+    [CLI_MODE] = {TEXT(ask.mode), .option = "mode", .value = "MODE",
+                  .help = "the job's mode (JOB.json's)"},
+    [CLI_WORLD_SIZE] = {OWN(INT, ask.world_size), .least = 1, .most = BASE_RANKS_MAX,
+                        .option = "world-size", .value = "N", .help = "its ranks (JOB.json's)"},
+    [CLI_VENDOR] = {TEXT(ask.vendor), .option = "vendor", .value = "NAME",
+                    .help = "local, runpod, vast, ... (the policy's)"},
+    [CLI_INSTANCE_TYPE] = {TEXT(ask.instance_type), .option = "instance-type", .value = "NAME",
+                           .help = "the vendor's name for it (the policy's)"},
+    [CLI_INSTANCES] = {OWN(INT, ask.instances), .least = 1, .most = NUMBER_MAX,
+                       .option = "instances", .value = "N", .help = "(the policy's)"},
+    [CLI_GPUS] = {OWN(INT, ask.gpus), .least = 1, .most = NUMBER_MAX, .option = "gpus",
+                  .value = "N", .help = "in each instance (the policy's)"},
+    [CLI_TIER] = {TEXT(ask.tier), .option = "tier", .value = "NAME",
+                  .help = "community, secure, ... (the policy's)"},
+    [CLI_MAX_PRICE] = {OWN(CODED, ask.max_price_usd_micro_per_hour), .coding = &budget_price_coding,
+                       .option = "max-price", .value = "USD",
+                       .help = "per hour and instance (the policy's)"},
+    [CLI_MAX_HOURS] = {OWN(CODED, ask.max_seconds), .coding = &budget_hours_coding,
+                       .option = "max-hours", .value = "HOURS",
+                       .help = "of the job, from its first redemption (the policy's)"},
+    [CLI_MAX_ATTEMPTS] = {OWN(INT, ask.max_attempts), .least = 1, .most = NUMBER_MAX,
+                          .option = "max-attempts", .value = "N",
+                          .help = "starts of the job (the policy's)"},
+    [CLI_CHECK] = {OWN(BOOL, flag), .option = "check",
+                   .help = "exit 8 when something waits for a person"},
+    [CLI_RANKS] = {OWN(INT, ranks), .least = 1, .most = BASE_RANKS_MAX, .option = "ranks",
+                   .value = "N", .help = "a receipt for each rank"},
+    [CLI_ATTEMPT] = {OWN(INT, attempt), .least = 1, .most = ATTEMPTS_MAX, .option = "attempt",
+                     .value = "K", .help = "which start of the job, from 1"},
+    [CLI_CREATE] = {OWN(BOOL, flag), .option = "create",
+                    .help = "the creation permit for one instance: once per token"},
+    [CLI_INSTANCE_ID] = {TEXT(instance_id), .option = "instance-id", .value = "ID",
+                         .help = "the vendor's id of the instance"},
+    [CLI_LINE_ID] = {TEXT(line_id), .option = "line-id", .value = "ID",
+                     .help = "the bill's line; recorded once"},
+    [CLI_PARTIAL] = {OWN(BOOL, flag), .option = "partial",
+                     .help = "more of its cost may come: nothing returns yet"},
+    [CLI_EVIDENCE] = {TEXT(evidence), .option = "evidence", .value = "FILE",
+                      .help = "kept, with its digest"},
+    [CLI_BILL] = {TEXT(bill), .option = "bill", .value = "FILE", .help = "the vendor's bill"},
+    [CLI_AS_OF] = {OWN(CODED, as_of_s), .coding = &budget_time_coding, .option = "as-of",
+                   .value = "TIME", .help = "until when the bill goes, as 2026-01-02T03:04:05Z"},
+    [CLI_FORMAT] = {TEXT(format), .option = "format", .value = "NAME", .help = "of the file"},
+    [CLI_KEYRING] = {TEXT(keyring), .option = "keyring", .value = "FILE",
+                     .help = "public keys (DIR/keyring.json)"},
+    [CLI_CHECKPOINT] = {TEXT(checkpoint), .option = "checkpoint", .value = "FILE",
+                        .help = "a copy of DIR/checkpoints, kept elsewhere"},
+    [CLI_ACCEPT_CHECKPOINT] =
+        {TEXT(accept_checkpoint), .option = "accept-checkpoint", .value = "DIGEST",
+         .help = "an admin has looked: go on though this checkpoint does not fit"},
+    [CLI_ACCEPT_AUDIT] = {TEXT(accept_audit), .option = "accept-audit", .value = "DIGEST",
+                          .help =
+                              "an admin has looked: go on with what the audit found, and no more"},
+    [CLI_ROLE] = {TEXT(role), .option = "role", .value = "ROLE",
+                  .help = "request, reconcile or admin"},
 };
 _Static_assert((int)CLI_OPTION_COUNT <= 64, "options fit a mask");
+
+/* The rows that one command takes, and the option of each. */
+typedef struct option_rows {
+    base_field rows[CLI_OPTION_COUNT];
+    cli_option options[CLI_OPTION_COUNT];
+    base_fields fields;
+} option_rows;
 
 typedef struct command_group {
     const char *title;
@@ -74,36 +122,36 @@ static const command_group groups[] = {
     {"Keys", cli_key_commands, &cli_key_command_count},
     {"Clients", cli_client_commands, &cli_client_command_count},
 };
-enum { GROUP_COUNT = sizeof groups / sizeof groups[0], FLAG_BYTES = 40 };
+enum { GROUP_COUNT = sizeof groups / sizeof groups[0], FLAG_BYTES = 40, HIDDEN_SIGN = '\x01' };
 
 static uint64_t taken(const cli_command *command)
 {
     return command->required | command->optional | CLI_BIT(CLI_JSON) | CLI_BIT(CLI_HELP);
 }
 
-const char *cli_option_flag(cli_option option)
+static void take_rows(const cli_command *command, option_rows *taken_rows)
 {
-    static char flag[FLAG_BYTES];
-    (void)snprintf(flag, sizeof flag, "--%s", infos[option].name);
-    return flag;
-}
-
-static void option_left(cli_option option, char left[FLAG_BYTES])
-{
-    (void)snprintf(left, FLAG_BYTES, "--%s%s%s", infos[option].name,
-                   infos[option].value != NULL ? " " : "",
-                   infos[option].value != NULL ? infos[option].value : "");
+    int count = 0;
+    for (int i = 0; i < CLI_OPTION_COUNT; i++) {
+        if ((taken(command) & CLI_BIT(i)) != 0) {
+            taken_rows->options[count] = (cli_option)i;
+            taken_rows->rows[count++] = all_rows[i];
+        }
+    }
+    taken_rows->rows[0].group = "Options";
+    taken_rows->fields = (base_fields){.rows = taken_rows->rows, .count = count};
 }
 
 void cli_help(const cli_command *command, FILE *stream)
 {
-    char left[FLAG_BYTES];
+    option_rows taken_rows;
     (void)fprintf(stream, "Usage: budget-service %s%s%s", command->name,
                   command->operands[0] != '\0' ? " " : "", command->operands);
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
         if ((command->required & CLI_BIT(i)) != 0) {
-            option_left((cli_option)i, left);
-            (void)fprintf(stream, " %s", left);
+            const base_field *row = &all_rows[i];
+            (void)fprintf(stream, " --%s%s%s", row->option, row->value != NULL ? " " : "",
+                          row->value != NULL ? row->value : "");
         }
     }
     (void)fprintf(stream, " [OPTIONS]\n\n%c%s.\n", toupper((unsigned char)command->summary[0]),
@@ -111,13 +159,9 @@ void cli_help(const cli_command *command, FILE *stream)
     if (command->details != NULL) {
         (void)fprintf(stream, "%s\n", command->details);
     }
-    (void)fputs("\n", stream);
-    for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-        if ((taken(command) & CLI_BIT(i)) != 0) {
-            option_left((cli_option)i, left);
-            (void)fprintf(stream, "  %-24s %s\n", left, infos[i].help);
-        }
-    }
+    take_rows(command, &taken_rows);
+    const base_option_set set = {.fields = &taken_rows.fields};
+    base_options_help(&set, 1, stream);
 }
 
 void cli_help_all(FILE *stream)
@@ -179,85 +223,87 @@ static bool is_family(const char *word)
     return false;
 }
 
-/* "--name" or "--name=value"; CLI_OPTION_COUNT when the command has no such option. */
-static int find_option(const cli_command *command, const char *text, const char **value)
-{
-    const size_t length = strcspn(text, "=");
-    for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-        if ((taken(command) & CLI_BIT(i)) != 0 && strlen(infos[i].name) == length &&
-            memcmp(infos[i].name, text, length) == 0) {
-            *value = text[length] == '=' ? text + length + 1 : NULL;
-            return i;
-        }
-    }
-    return CLI_OPTION_COUNT;
-}
-
-/* Reads the option at arguments[*at] and moves on over its value. */
-static int read_option(cli_args *args, int count, char **arguments, int *at)
-{
-    const char *value = NULL;
-    const char *text = arguments[*at] + 2;
-    const int option = find_option(args->command, text, &value);
-    if (option == CLI_OPTION_COUNT) {
-        return cli_error(args, BASE_EXIT_USAGE, "no option --%.60s; try: budget-service %s --help",
-                         text, args->command->name);
-    }
-    if (args->options[option] != NULL) {
-        return cli_error(args, BASE_EXIT_USAGE, "--%s stands there twice", infos[option].name);
-    }
-    if (infos[option].value == NULL) {
-        if (value != NULL) {
-            return cli_error(args, BASE_EXIT_USAGE, "--%s takes no value", infos[option].name);
-        }
-        value = "";
-    } else if (value == NULL) {
-        if (*at + 1 >= count) {
-            return cli_error(args, BASE_EXIT_USAGE, "--%s needs a value (%s)", infos[option].name,
-                             infos[option].value);
-        }
-        value = arguments[++*at];
-    }
-    args->options[option] = value;
-    return BASE_EXIT_DONE;
-}
-
 static int check_args(const cli_args *args)
 {
+    const cli_command *command = args->command;
     for (int i = 0; i < CLI_OPTION_COUNT; i++) {
-        if ((args->command->required & CLI_BIT(i)) != 0 && args->options[i] == NULL) {
+        if ((command->required & CLI_BIT(i)) != 0 && args->options[i] == NULL) {
             return cli_error(args, BASE_EXIT_USAGE,
-                             "--%s%s%s is missing; try: budget-service %s --help", infos[i].name,
-                             infos[i].value != NULL ? " " : "",
-                             infos[i].value != NULL ? infos[i].value : "", args->command->name);
+                             "--%s%s%s is missing; try: budget-service %s --help",
+                             all_rows[i].option, all_rows[i].value != NULL ? " " : "",
+                             all_rows[i].value != NULL ? all_rows[i].value : "", command->name);
         }
     }
-    if (args->operand_count != args->command->operand_count) {
+    if (args->operand_count != command->operand_count) {
         return cli_error(args, BASE_EXIT_USAGE,
                          "usage: budget-service %s%s%s; try: budget-service %s --help",
-                         args->command->name, args->command->operands[0] != '\0' ? " " : "",
-                         args->command->operands, args->command->name);
+                         command->name, command->operands[0] != '\0' ? " " : "", command->operands,
+                         command->name);
     }
     return BASE_EXIT_DONE;
 }
 
-static int read_args(cli_args *args, int count, char **arguments)
+/* What is read: the options so far, and the first that stands there twice. */
+typedef struct option_reading {
+    cli_args *args;
+    option_rows rows;
+    const char *twice;
+} option_reading;
+
+static void note_option(void *user, const base_field *row)
 {
-    bool only_operands = false;
-    for (int i = 0; i < count; i++) {
-        const char *text = arguments[i];
-        if (!only_operands && strcmp(text, "--") == 0) {
-            only_operands = true;
-        } else if (!only_operands && strncmp(text, "--", 2) == 0) {
-            const int exit_code = read_option(args, count, arguments, &i);
-            if (exit_code != BASE_EXIT_DONE) {
-                return exit_code;
-            }
-        } else if (args->operand_count == CLI_OPERANDS_MAX) {
-            return cli_error(args, BASE_EXIT_USAGE, "too many arguments");
-        } else {
-            args->operands[args->operand_count++] = text;
+    option_reading *reading = user;
+    const cli_option option = reading->rows.options[row - reading->rows.rows];
+    const char **given = &reading->args->options[option];
+    if (*given != NULL) {
+        reading->twice = row->option;
+    }
+    *given = row->kind == BASE_FIELD_TEXT ? (char *)&reading->args->values + row->offset : "";
+}
+
+/* "-0.50" is an amount, where getopt sees an option: its sign is put away meanwhile. */
+static void hide_signs(const base_fields *fields, int count, char **words)
+{
+    for (int i = 1; i < count && strcmp(words[i], "--") != 0; i++) {
+        const char *before = words[i - 1];
+        const base_field *row =
+            strncmp(before, "--", 2) == 0 ? base_fields_find_option(fields, before + 2) : NULL;
+        const bool is_value = i > 1 && row != NULL && row->value != NULL;
+        const bool is_number = words[i][0] == '-' && isdigit((unsigned char)words[i][1]) != 0;
+        if (is_number && !is_value) {
+            words[i][0] = HIDDEN_SIGN;
         }
+    }
+}
+
+/* words[0] is the command's last word. */
+static int read_args(cli_args *args, int count, char **words)
+{
+    option_reading reading = {.args = args};
+    base_error error = {0};
+    int first = 0;
+    take_rows(args->command, &reading.rows);
+    hide_signs(&reading.rows.fields, count, words);
+    const base_option_set set = {.fields = &reading.rows.fields, .record = &args->values};
+    const base_command_line line = {.argc = count,
+                                    .argv = words,
+                                    .sets = &set,
+                                    .set_count = 1,
+                                    .seen = note_option,
+                                    .user = &reading};
+    if (base_options_parse(&line, &first, &error) != BASE_OK) {
+        return cli_error(args, BASE_EXIT_USAGE, "%s; try: budget-service %s --help", error.message,
+                         args->command->name);
+    }
+    if (reading.twice != NULL) {
+        return cli_error(args, BASE_EXIT_USAGE, "--%s stands there twice", reading.twice);
+    }
+    for (int i = first; i < count; i++) {
+        if (args->operand_count == CLI_OPERANDS_MAX) {
+            return cli_error(args, BASE_EXIT_USAGE, "too many arguments");
+        }
+        words[i][0] = words[i][0] == HIDDEN_SIGN ? '-' : words[i][0];
+        args->operands[args->operand_count++] = words[i];
     }
     return BASE_EXIT_DONE;
 }
@@ -276,7 +322,8 @@ static bool wants_json(int count, char **arguments)
 int cli_main(int argument_count, char **arguments)
 {
     int used = 0;
-    cli_args args = {.json = wants_json(argument_count - 1, arguments + 1)};
+    static cli_args args; /* large */
+    args = (cli_args){.json = wants_json(argument_count - 1, arguments + 1)};
     if (argument_count < 2 || strcmp(arguments[1], "--help") == 0 ||
         strcmp(arguments[1], "help") == 0 || strcmp(arguments[1], "-h") == 0) {
         cli_help_all(argument_count < 2 ? stderr : stdout);
@@ -292,7 +339,7 @@ int cli_main(int argument_count, char **arguments)
         return cli_error(&args, BASE_EXIT_USAGE, "no command '%.60s'; try: budget-service --help",
                          arguments[1]);
     }
-    const int exit_code = read_args(&args, argument_count - 1 - used, arguments + 1 + used);
+    const int exit_code = read_args(&args, argument_count - used, arguments + used);
     if (args.options[CLI_HELP] != NULL) {
         cli_help(args.command, stdout);
         return BASE_EXIT_DONE;

@@ -99,7 +99,7 @@ static int show_reconciliation(const cli_args *args, const budget_reconciliation
         if (result->passed_over > 0) {
             (void)printf("%" PRIu64 " line%s passed over: the period begins after %s\n",
                          result->passed_over, result->passed_over == 1 ? "" : "s",
-                         args->options[CLI_AS_OF]);
+                         cli_time(args->values.as_of_s));
         }
     }
     return exit_code;
@@ -129,16 +129,12 @@ static int send_bill(const cli_args *args, const budget_bill *bill)
 
 static int run_reconcile(const cli_args *args)
 {
-    budget_bill bill = {.vendor = args->options[CLI_VENDOR]};
+    budget_bill bill = {.vendor = args->options[CLI_VENDOR], .as_of = args->values.as_of_s};
     budget_charge *charges = NULL;
     const budget_bill_format *format;
-    const char *as_of = args->options[CLI_AS_OF];
     base_error error = {0};
     if (!read_format(args, &format)) {
         return BASE_EXIT_USAGE;
-    }
-    if (budget_time_parse(as_of, strlen(as_of), &bill.as_of, &error) != BASE_OK) {
-        return cli_error(args, BASE_EXIT_USAGE, "--as-of: %s", error.message);
     }
     if (read_bill(args, format, &bill, &charges, &error) != BASE_OK) {
         free(charges);

@@ -18,17 +18,6 @@
     "in\n"                                                                                         \
     "$CREDENTIALS_DIRECTORY, or the terminal."
 
-static bool passphrase_source(const cli_args *args, bool confirm, budget_passphrase_source *source)
-{
-    int64_t fd = -1;
-    if (!cli_integer(args, CLI_PASSPHRASE_FD, 0, 1 << 20, &fd)) {
-        return false;
-    }
-    *source = (budget_passphrase_source){
-        .file = args->options[CLI_PASSPHRASE_FILE], .fd = (int)fd, .confirm = confirm};
-    return true;
-}
-
 /* No source at all is wrong usage; all else is an error. */
 static int passphrase_exit(base_status status)
 {
@@ -112,10 +101,10 @@ static int run_init(const cli_args *args)
 {
     char dir[BASE_PATH_BYTES];
     int exit_code = BASE_EXIT_USAGE;
-    budget_passphrase_source source;
+    const budget_passphrase_source source = cli_passphrase(args, true);
     budget_passphrase *passphrase = NULL;
     base_error error = {0};
-    if (!passphrase_source(args, true, &source) || !cli_dir(args, dir, &exit_code)) {
+    if (!cli_dir(args, dir, &exit_code)) {
         return exit_code;
     }
     const base_status status = budget_passphrase_open(&source, &passphrase, &error);
@@ -217,7 +206,8 @@ static int run_serve(const cli_args *args)
     int exit_code = BASE_EXIT_USAGE;
     base_error error = {0};
     state.args = args;
-    if (!passphrase_source(args, false, &state.source) || !cli_dir(args, dir, &exit_code)) {
+    state.source = cli_passphrase(args, false);
+    if (!cli_dir(args, dir, &exit_code)) {
         return exit_code;
     }
     const base_status read = key_store_read(&state.store, dir, &error);

@@ -12,7 +12,7 @@
 #include "job_file.h"
 #include "job_key.h"
 
-enum { RANKS_MAX = 4096, ATTEMPTS_MAX = 1000, ANSWER_RANKS = BUDGET_REDEEM_RANKS_MAX };
+enum { ANSWER_RANKS = BUDGET_REDEEM_RANKS_MAX };
 
 /* TOKEN: a file, or the text itself. */
 static bool read_token(const cli_args *args, char token[BUDGET_TOKEN_BYTES], size_t *token_bytes)
@@ -153,8 +153,10 @@ static base_status put_receipts(const char *directory, int first_rank,
 }
 
 static int redeem_ranks(const cli_args *args, const budget_redeem_options *options,
-                        const char *token, int ranks, int attempt)
+                        const char *token)
 {
+    const int ranks = (int)args->values.ranks;
+    const int attempt = (int)args->values.attempt;
     budget_redemption *redemption = calloc(1, sizeof *redemption);
     const char *directory = args->options[CLI_OUT];
     int exit_code = BASE_EXIT_DONE;
@@ -193,7 +195,7 @@ static int redeem_ranks(const cli_args *args, const budget_redeem_options *optio
 }
 
 /* Ranks and attempt go together, and the creation permit stands alone. */
-static bool check_redeem(const cli_args *args, int64_t *ranks, int64_t *attempt)
+static bool check_redeem(const cli_args *args)
 {
     const bool create = args->options[CLI_CREATE] != NULL;
     const bool some = args->options[CLI_RANKS] != NULL || args->options[CLI_ATTEMPT] != NULL;
@@ -204,8 +206,7 @@ static bool check_redeem(const cli_args *args, int64_t *ranks, int64_t *attempt)
                         "redeem takes --ranks N --attempt K --out DIR, or --create");
         return false;
     }
-    return cli_integer(args, CLI_RANKS, 1, RANKS_MAX, ranks) &&
-           cli_integer(args, CLI_ATTEMPT, 1, ATTEMPTS_MAX, attempt);
+    return true;
 }
 
 static int run_redeem(const cli_args *args)
@@ -214,13 +215,9 @@ static int run_redeem(const cli_args *args)
     char token[BUDGET_TOKEN_BYTES];
     char dir[BASE_PATH_BYTES];
     size_t token_bytes = 0;
-    int64_t ranks = 0;
-    int64_t attempt = 0;
-    int64_t timeout_s = 0;
     int exit_code = BASE_EXIT_USAGE;
     base_error error = {0};
-    if (!check_redeem(args, &ranks, &attempt) ||
-        !cli_integer(args, CLI_TIMEOUT, 1, 3600, &timeout_s) || !cli_dir(args, dir, &exit_code)) {
+    if (!check_redeem(args) || !cli_dir(args, dir, &exit_code)) {
         return exit_code;
     }
     if (!read_token(args, token, &token_bytes)) {
@@ -230,10 +227,9 @@ static int run_redeem(const cli_args *args)
         return cli_status(args, &error);
     }
     const budget_redeem_options options = {
-        .dir = dir, .job_key = &key, .timeout_ms = timeout_s * 1000};
-    exit_code = args->options[CLI_CREATE] != NULL
-                    ? redeem_create(args, &options, token)
-                    : redeem_ranks(args, &options, token, (int)ranks, (int)attempt);
+        .dir = dir, .job_key = &key, .timeout_ms = args->values.timeout_ms};
+    exit_code = args->options[CLI_CREATE] != NULL ? redeem_create(args, &options, token)
+                                                  : redeem_ranks(args, &options, token);
     job_key_wipe(&key);
     return exit_code;
 }

@@ -10,7 +10,7 @@
 #include "budget/money.h"
 #include "budget/time.h"
 
-enum { SECONDS_PER_HOUR = 3600, HOURS_MAX = 24 * 366, DECIMALS_PER_HOUR = 1000000 };
+enum { SECONDS_PER_HOUR = 3600, HOURS_MAX = 24 * 400, DECIMALS_PER_HOUR = 1000000 };
 
 static base_status parse_time(const base_field *field, const char *text, void *member,
                               base_error *reterr)

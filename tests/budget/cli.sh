@@ -196,7 +196,7 @@ budget 2 authorize run4 0.1 --account phase35/lab02 --job JOB.json --out run1.to
 err_has "nothing was asked"
 # A price of nothing is no price; what others wrote does nothing to a terminal, and makes no second line.
 budget 2 authorize kept 0.1 --account phase35/lab02 --job JOB.json --max-price 0
-err_has "--max-price 0: must be above 0"
+err_has "--max-price: '0': must be above 0"
 budget 2 authorize "$(printf 'a\033[31mb\nc')" 0.1 --account phase35/lab02 --job JOB.json
 err_has 'a\x1b[31mb\x0ac'
 [ "$(wc -l <err)" -eq 1 ] || fail "an error of several lines"
