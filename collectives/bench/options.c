@@ -33,7 +33,7 @@ static const char *algorithm_name(int value)
 
 static const char *transport_name(int value)
 {
-    return value <= COLL_TRANSPORT_TCP ? coll_transport_name((coll_transport)value) : NULL;
+    return value <= COLL_TRANSPORT_LAST ? coll_transport_name((coll_transport)value) : NULL;
 }
 
 static const char *tcp_auth_name(int value)

@@ -31,7 +31,8 @@ coll_slice coll_slice_of(size_t total_bytes, int ranks, int slice)
     return (coll_slice){begin, slice_begin(total_bytes, ranks, slice + 1) - begin};
 }
 
-/* Nobody begins a slice before its last round has ended: ends would overtake each other. */
+/* Claims a slice for this rank. A slice of a round is begun only after its earlier round has ended:
+ * otherwise the earlier end could be written after the later one. */
 static int claim(const coll_comm *comm, uint64_t round, int slice)
 {
     const shm_comm *shm = comm->shm;

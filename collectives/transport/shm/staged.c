@@ -19,7 +19,7 @@
 #include "kernels/tree_order.h"
 #include "transport/shm/layout.h"
 
-/* A part of the window: bytes [begin, begin + size) of the part. */
+/* The bytes of a part that are in one window: [begin, begin + size_bytes). */
 typedef struct window_range {
     size_t begin;
     size_t size_bytes;
@@ -70,9 +70,9 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Where bytes go one way, small windows let both sides work at once, if they can; where they go
- * both ways all are busy anyway, and one stretch of loads and one
- * of stores are faster than many. */
+/* Whether bytes go one way only. Then small windows let sender and receiver work at the same time,
+ * if each has a processor. Otherwise all ranks are busy anyway, and one long stretch of loads and
+ * one of stores are faster than many short ones. */
 static bool is_pipe(const coll_op *op)
 {
     const coll_kind kind = op->desc.kind;
@@ -80,8 +80,8 @@ static bool is_pipe(const coll_op *op)
            (kind == COLL_BROADCAST || kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
-/* Room for a window, of an operation of which a rank gives so many bytes in so many parts. Where
- * ranks share processors, a second window costs a turn of all of them. */
+/* The room of one window, where a rank contributes `bytes` in `parts` parts. Where ranks share
+ * processors, a second window would cost a turn of all of them. */
 static size_t room_for(const coll_op *op, size_t bytes, size_t parts)
 {
     if (is_pipe(op)) {
@@ -92,8 +92,8 @@ static size_t room_for(const coll_op *op, size_t bytes, size_t parts)
                : COLL_WINDOW_BYTES;
 }
 
-/* Cuts the operation, whose first window is the next one, into windows; whole elements of every
- * type in each. */
+/* Cuts the operation into windows, which are numbered after those of earlier operations. Each has
+ * whole elements, of whatever type. */
 static void cut(coll_op *op)
 {
     enum { UNIT_BYTES = 64 };
@@ -121,7 +121,7 @@ static window_range range_of(const coll_op *op, size_t window, size_t part_bytes
     return (window_range){begin, coll_smaller(op->staged.part_bytes, part_bytes - begin)};
 }
 
-/* A rank's staging buffer of a window of op. */
+/* Where a window of op lies in a rank's staging buffer. */
 static uint8_t *buffer_of(const coll_op *op, int rank, size_t window)
 {
     const shm_comm *shm = op->comm->shm;
@@ -144,7 +144,8 @@ static void put_parts(const coll_op *op, size_t window)
     }
 }
 
-/* All but the own slice, which only this rank reads; where others may take that, all of it. */
+/* Leaves out this rank's own slice, which only this rank reads, unless other ranks may do that
+ * slice too. */
 static void put_vector(const coll_op *op, size_t window)
 {
     uint8_t *buffer = buffer_of(op, op->comm->rank, window);
@@ -185,8 +186,8 @@ static bool has_staged(const coll_op *op, int rank, size_t window)
     return atomic_load(&shm->segments[rank]->staged.value) > op->staged.first + window;
 }
 
-/* Whether a peer still needs what the window is to overwrite: the one before it in the ring, or
- * any of those that were cut otherwise. */
+/* Whether a peer still reads what this window will overwrite: the window that was in the same room
+ * of the ring before it, or any window from before the ring was cut anew. */
 static bool withholds(const coll_op *op, int peer, size_t window)
 {
     shm_comm *shm = op->comm->shm;
@@ -232,9 +233,10 @@ static uint64_t round_of(const coll_op *op, size_t window)
     return op->staged.round + window;
 }
 
-/* One slice of the window: into its owner's buffer, and where it is this rank's and wanted here,
- * into recv before. (One pass with two outputs is slower: its stores wait for cache lines that
- * peers have read, and hold up the loads behind them.) */
+/* Combines one slice of the window into its owner's buffer. If it is this rank's own slice, and
+ * this rank takes the result, it combines into recv, and copies from there. (One pass with two
+ * outputs is slower: its stores wait for cache lines that peers have read, and hold up the loads
+ * behind them.) */
 static void reduce_slice(coll_op *op, size_t window, int slice)
 {
     const coll_comm *comm = op->comm;
@@ -263,7 +265,7 @@ static void reduce_slice(coll_op *op, size_t window, int slice)
     }
 }
 
-/* Slices of the next window; false if there is none to do now. */
+/* Combines slices of the next window. False if there is none to do now. */
 static bool reduce(coll_op *op)
 {
     const size_t window = op->staged.reduced;
@@ -373,7 +375,7 @@ static void take(coll_op *op)
                           op->staged.first + window + 1, memory_order_release);
 }
 
-/* What others read of this rank's, as streams would have carried it. */
+/* The bytes that other ranks read from this one, counted as if streams had carried them. */
 static size_t sent_bytes(const coll_op *op)
 {
     const size_t others = (size_t)op->comm->size - 1;
@@ -419,7 +421,7 @@ void coll_staged_begin(coll_op *op)
     op->comm->context->bytes_sent += sent_bytes(op);
 }
 
-/* One window's part; false if there is none to do now. */
+/* Puts, combines or takes one window. False if none of these is possible now. */
 static bool step(coll_op *op)
 {
     if (may_put(op)) {
