@@ -7,13 +7,16 @@
 typedef struct parity_case {
     const char *name;
     void (*run)(twin *t);
-    int shapes; /* how many are tried; 0: PARITY_SHAPES */
+    int shapes;     /* how many are tried; 0: PARITY_SHAPES */
+    bool one_order; /* other cases try its kernels in several orders of threads */
 } parity_case;
 
 extern const parity_case parity_rows_cases[];      /* norms, embeddings, moves; NULL ends each */
 extern const parity_case parity_product_cases[];   /* products and packing */
 extern const parity_case parity_attention_cases[]; /* attention of both kinds */
 extern const parity_case parity_step_cases[];      /* loss, optimizer, digests */
+
+extern const parity_case parity_model_cases[]; /* training and answers */
 
 enum { PARITY_SHAPES = 12, PARITY_TEXT_BYTES = 160 };
 

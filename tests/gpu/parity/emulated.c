@@ -40,7 +40,8 @@ static void run_case(void **state)
     const parity_case *of = *state;
     twin t = {.seed = 0};
     open_twin(&t);
-    for (int order = EMULATE_FORWARD; order <= EMULATE_SHUFFLED; order++) {
+    for (int order = of->one_order ? EMULATE_SHUFFLED : EMULATE_FORWARD; order <= EMULATE_SHUFFLED;
+         order++) {
         t.seed = 17;
         emulate_set_order((emulate_order)order, 5);
         emulate_set_eager(order == EMULATE_BACKWARD);
@@ -80,6 +81,7 @@ int main(int argc, char **argv)
         {.name = "products", .cases = parity_product_cases},
         {.name = "attention", .cases = parity_attention_cases},
         {.name = "step", .cases = parity_step_cases},
+        {.name = "model", .cases = parity_model_cases},
     };
     backend =
         argc > 1 && strcmp(argv[1], "cuda") == 0 ? &rank_cuda_backend : &rank_cuda_exact_backend;
@@ -88,6 +90,6 @@ int main(int argc, char **argv)
             return run_cases(groups[i].cases);
         }
     }
-    (void)fputs("usage: cuda|cuda-exact rows|products|attention|step\n", stderr);
+    (void)fputs("usage: cuda|cuda-exact rows|products|attention|step|model\n", stderr);
     return EXIT_FAILURE;
 }

@@ -295,6 +295,46 @@ static void an_address_inside_is_mapped_alone(void **state)
     close_device(&device);
 }
 
+/* cublasLt has products of two plain matrices, and no others. The exact backend has none of it. */
+static void products_go_where_the_rule_says(void **state)
+{
+    (void)state;
+    static const rank_backend *const backends[] = {&rank_cuda_backend, &rank_cuda_exact_backend};
+    for (int i = 0; i < 2; i++) {
+        base_error error;
+        rank_device device = {.backend = backends[i]};
+        assert_ok(device.backend->open(&device.queue, &error), &error);
+        float *a = get(&device, RANK_MEMORY_WORK, COUNT * sizeof(float));
+        float *c = get(&device, RANK_MEMORY_WORK, COUNT * sizeof(float));
+        rank_product args = {.rows = 8,
+                             .columns = 8,
+                             .depth = 8,
+                             .a = a,
+                             .a_row = 8,
+                             .a_depth = 1,
+                             .b = a,
+                             .b_row = 8,
+                             .c = c,
+                             .c_row = 8,
+                             .leaves = 1};
+        const uint64_t before = emulate_count().products;
+        put(&device, a, 1.0f);
+        device.backend->product(device.queue, &args);
+        assert_int_equal(emulate_count().products - before, i == 0 ? 1 : 0);
+        assert_true(look(&device, c) == 8.0f);
+        args.leaves = 2;
+        device.backend->product(device.queue, &args);
+        args.leaves = 1;
+        args.b_row = 0;
+        device.backend->product(device.queue, &args);
+        assert_true(look(&device, c) == 8.0f);
+        assert_int_equal(emulate_count().products - before, i == 0 ? 1 : 0);
+        device.backend->release(device.queue, a);
+        device.backend->release(device.queue, c);
+        close_device(&device);
+    }
+}
+
 static void the_plugin_has_both_backends(void **state)
 {
     (void)state;
@@ -320,6 +360,7 @@ int main(void)
         cmocka_unit_test(what_waits_cannot_be_captured),
         cmocka_unit_test(foreign_memory_is_adopted),
         cmocka_unit_test(an_address_inside_is_mapped_alone),
+        cmocka_unit_test(products_go_where_the_rule_says),
         cmocka_unit_test(the_plugin_has_both_backends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
