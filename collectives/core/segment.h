@@ -1,11 +1,11 @@
-/* Memory shared by descriptor: a memfd, sealed against any change of its size, mapped once per
- * process.
+/* Shared memory that is passed by its descriptor: a memfd, sealed against any change of its size,
+ * and mapped once per process.
  *
- * Several ranks that are threads of one process get one mapping of a segment between them (known by
- * device and inode), so that a race between them is seen as what it is by a race detector.
+ * If ranks are threads of one process, they share one mapping of a segment (known by device and
+ * inode). So a race detector sees races between them.
  *
- * Nothing of it has a name: when the last process that has it open or mapped is gone, so is the
- * memory. Thread safe. */
+ * A segment has no name. When no process has it open or mapped any more, the kernel frees it.
+ * Thread safe. */
 #ifndef COLL_SRC_SEGMENT_H
 #define COLL_SRC_SEGMENT_H
 

@@ -1,21 +1,25 @@
-/* What the transports without shared memory have in common: frames, streams with credit, flags
- * that travel. How a frame gets from rank to rank is the business of a table of links (tcp, zmq).
+/* What the transports over sockets have in common: frames, streams with credit, and flags that
+ * travel as frames. The table of links below moves frames from rank to rank; tcp and zmq each have
+ * one.
  *
- * A frame is a head and a body. Flags are sent to every peer, and land in copies of its flags. Of a
- * rooted operation, ranks that take nothing from each other need not wait for each other's: such a
- * flag leaves with what is sent next, is compared when it comes, and no rank begins an operation
- * before all peers have begun the one COLL_UNDERWAY_MAX earlier, so that flags are not overwritten.
- * Data frames wait in buffers per peer and channel until the plan takes them; every head says how
- * many frames its sender has taken, and a frame of its own says so where nothing else goes that
- * way. Memory and queues are bounded by that credit.
+ * A frame is a head and a body. A flag is sent to every peer as a frame, and is written into this
+ * rank's copy of that peer's flags. In a rooted operation, a rank does not wait for the flags of
+ * peers that it takes nothing from. Such a flag leaves with the next frame to that peer, and is
+ * compared when it arrives. No rank begins an operation before all peers have begun the one
+ * COLL_UNDERWAY_MAX earlier, so no flag is overwritten too early.
  *
- * Frames come in two steps: `find_body` says where the body belongs, before a byte of it has been
- * believed, and `commit` makes it visible when the link has checked it. Nothing a peer sends is
- * asserted; what breaks the protocol fails the communicators that the peer is in.
+ * Data frames wait in buffers, for each peer and channel, until the plan takes them. Every head
+ * says how many frames its sender has taken. If nothing else is sent to that peer, a credit frame
+ * says it. This credit bounds memory and queues.
+ *
+ * A frame is received in two steps. `find_body` says where its body belongs, before anything in the
+ * frame has been verified. `commit` makes the body visible, after the link has verified it. Nothing
+ * that a peer sends is asserted. A frame that breaks the protocol fails the communicators that the
+ * peer is in.
  *
  * The end of a peer: a rank whose communicator fails sends its peers a failure notice at once, so
- * that all name the first cause. A rank that leaves in order says goodbye; a connection that ends
- * without is lost. */
+ * that all name the first cause. A rank that leaves in order says goodbye. If a connection ends
+ * without a goodbye, the rank is lost. */
 #ifndef COLL_SRC_NET_H
 #define COLL_SRC_NET_H
 
@@ -76,26 +80,26 @@ typedef enum coll_net_when {
 
 /* How frames travel. Ranks are those of the context. */
 typedef struct coll_net_links {
-    /* Hands frames over whose bodies lie one behind the other: never blocks, keeps nothing of the
-     * caller's. Fills in their numbers. A peer that is gone is reported by coll_net_lost,
-     * now or later. */
+    /* Sends frames whose bodies lie one behind the other. Fills in their numbers. Never blocks, and
+     * keeps no pointer to the caller's memory. If the peer's connection has ended, coll_net_lost is
+     * called, now or later. */
     void (*send)(coll_context *context, int peer, const coll_net_frames *frames,
                  coll_net_when when);
-    /* Whether a data frame would go now rather than pile up. */
+    /* Whether a data frame would be sent now, and not wait in a backlog. */
     bool (*has_room)(coll_context *context, int peer);
-    /* Whether the system has all that was handed over for a peer, but for what waits to be
-     * coalesced. NULL: always, or threads of the links do the rest. */
+    /* Whether the system has taken all that was sent to a peer, except what waits to be coalesced.
+     * NULL: always, or threads of the links do the rest. */
     bool (*is_through)(coll_context *context, int peer);
-    /* How many bytes have been handed over for a peer, and whether the system has so many of them.
-     * Both NULL where is_through is. */
+    /* handed: how many bytes were sent to a peer. has_gone: whether the system has taken that many.
+     * Both are NULL if is_through is. */
     uint64_t (*handed)(coll_context *context, int peer);
     bool (*has_gone)(coll_context *context, int peer, uint64_t bytes);
-    /* Sends what waits to be coalesced, and returns whether all that was handed over for a peer has
-     * come to its system, as far as these links can tell. */
+    /* Sends what waits to be coalesced. Returns whether all that was sent to a peer has arrived at
+     * its system, as far as these links can tell. */
     bool (*deliver)(coll_context *context, int peer);
     /* Takes back what coll_net_lend was given. NULL: these links do not lend. */
     void (*give_back)(coll_context *context, void *loan);
-    /* A communicator goes: its memory must not be written any more. */
+    /* Called before a communicator is destroyed: its memory must not be written any more. */
     void (*forget)(coll_context *context, coll_comm *comm);
 } coll_net_links;
 
@@ -130,14 +134,14 @@ typedef enum coll_net_verdict {
     COLL_NET_BAD,      /* breaks the protocol, if it is what the peer sent */
 } coll_net_verdict;
 
-/* Where the body of a frame whose head has come belongs. `scratch` takes all bodies but those of
- * data frames, and must hold COLL_FRAME_BODY_BYTES_MAX. *comm is the owner of that memory, if it
- * has one. */
+/* Called when a frame's head has arrived: finds where its body belongs. `scratch` is for all bodies
+ * but those of data frames, and has COLL_FRAME_BODY_BYTES_MAX bytes. *comm is the communicator that
+ * owns the memory, if there is one. */
 coll_net_verdict coll_net_find_body(coll_context *context, int peer, const coll_frame_head *head,
                                     uint8_t *scratch, uint8_t **body, coll_comm **comm);
 
-/* The frame whose body was found a place has been checked. False: it breaks the protocol, and the
- * peer's communicators have failed. */
+/* Called when the whole frame has arrived and was verified: makes it visible. False: it breaks the
+ * protocol, and the peer's communicators have failed. */
 bool coll_net_commit(coll_context *context, int peer, const coll_frame_head *head,
                      const uint8_t *body);
 

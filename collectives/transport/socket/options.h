@@ -1,15 +1,15 @@
-/* What the sockets between ranks are set to.
+/* The options of the sockets between ranks.
  *
- * Congestion control: one that paces (bbr) holds bytes back by a timer until it has learnt what the
- * path takes, and learns little from collectives, which send in bursts: on short paths that alone
- * made 256 KiB take twice and 1 MiB four times as long. So where the system's choice is one of
- * those, sockets begin with reno, which every kernel lets every program have, and go back to the
- * system's choice once the handshake has shown that the path is no short one. Where that would not
- * be allowed (who may have what is net.ipv4.tcp_allowed_congestion_control), they begin with the
- * system's choice, and take reno if the path turns out to be short. What else a system may have
- * chosen (cubic, dctcp) stays.
+ * Congestion control: one that paces (bbr) holds bytes back by a timer until it knows the path.
+ * Collectives send in bursts, from which it learns little. On short paths that alone made 256 KiB
+ * take twice and 1 MiB four times as long. So where the system's default paces, sockets begin with
+ * reno, which every kernel allows every program. They go back to the default if the handshake shows
+ * a long path. Where that would not be allowed (net.ipv4.tcp_allowed_congestion_control), they
+ * begin with the default, and take reno if the path is short. Any other default (cubic, dctcp)
+ * stays.
  *
- * All is for speed: a system that refuses is slower, not wrong. Thread-safe. */
+ * All of this is for speed. If a system refuses an option, the transport is slower, not wrong.
+ * Thread safe. */
 #ifndef COLL_SRC_TCP_OPTIONS_H
 #define COLL_SRC_TCP_OPTIONS_H
 

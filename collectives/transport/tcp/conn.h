@@ -1,16 +1,20 @@
-/* One connection to a peer, after the handshake: frames out, frames in.
+/* One connection to a peer, after the handshake: sends and receives frames. Used by tcp.c.
  *
- * On the wire a frame is head, body, and a tag (seal.h; none with auth off). Frames go out in
- * one sendmsg, straight from where they lie, with those before them that were kept to be coalesced:
- * each call costs a segment of its own, and a segment a few microseconds on both sides. Where the
- * last segment is a short one anyhow, it goes by a call of its own: what the peer has sent
- * meanwhile is acknowledged by it, which saves a segment with nothing else in it; 64 KiB each way
- * take a sixth less time. What the socket does not take is kept and goes first next time. Bodies of
- * data frames are read straight to their target; all else goes to a stage, and is believed or not
- * where it lies there, as do short data that are expected right behind a flag. Frames are numbered
- * from 0, and must come in turn.
+ * On the wire a frame is head, body and tag (seal.h; no tag with auth off). Frames leave in one
+ * sendmsg, straight from the caller's memory, together with earlier frames that wait to be
+ * coalesced. Each call makes a segment of its own, and a segment costs a few microseconds on both
+ * sides.
  *
- * Never blocks. Used by the context's thread only. */
+ * There is one exception. If the last segment of a call would be a short one, it leaves in a call
+ * of its own. It then also acknowledges what the peer has sent meanwhile, which saves a segment
+ * that has nothing else in it. So 64 KiB each way take a sixth less time. Bytes that the socket
+ * does not take wait in a backlog, and leave first next time.
+ *
+ * Bodies of data frames are read straight into their target. All other bodies, and short data that
+ * are expected right behind a flag, are read into a buffer and verified there. Frames are numbered
+ * from 0 and must arrive in order.
+ *
+ * Never blocks. Only the context's thread uses it. */
 #ifndef COLL_SRC_TCP_CONN_H
 #define COLL_SRC_TCP_CONN_H
 
