@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "job/environment.h"
 #include "job/subreaper.h"
 
 enum { EXIT_NOT_STARTED = 127, NO_FD = -1 };
@@ -77,38 +78,16 @@ int launch_spawn_variables(const launch_spawn_options *options,
     return count;
 }
 
-static bool same_name(const char *a, const char *b)
+/* NULL: no memory. */
+static char **make_environment(const launch_spawn_options *options,
+                               char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES])
 {
-    const size_t length = strcspn(a, "=");
-    return strncmp(a, b, length + 1) == 0;
-}
-
-/* The launcher's environment, in which our variables replace those of the same name. The strings
- * are borrowed. */
-static char **merge_environment(char variables[][LAUNCH_VARIABLE_BYTES], int count)
-{
-    size_t inherited = 0;
-    while (environ[inherited] != NULL) {
-        inherited++;
+    char *ours[LAUNCH_VARIABLES];
+    const int count = launch_spawn_variables(options, variables);
+    for (int i = 0; i < count; i++) {
+        ours[i] = variables[i];
     }
-    char **merged = calloc(inherited + (size_t)count + 1, sizeof merged[0]);
-    if (merged == NULL) {
-        return NULL;
-    }
-    size_t used = 0;
-    for (size_t i = 0; i < inherited; i++) {
-        bool ours = false;
-        for (int j = 0; j < count && !ours; j++) {
-            ours = same_name(environ[i], variables[j]);
-        }
-        if (!ours) {
-            merged[used++] = environ[i];
-        }
-    }
-    for (int j = 0; j < count; j++) {
-        merged[used++] = variables[j];
-    }
-    return merged;
+    return launch_environment_make(environ, ours, count, options->lease_fd >= 0);
 }
 
 static void child_fail(const char *what, const char *path)
@@ -210,7 +189,7 @@ base_status launch_spawn(const launch_spawn_options *options, launch_process *pr
     int fds[FDS] = {NO_FD, NO_FD, NO_FD, NO_FD, NO_FD};
     char variables[LAUNCH_VARIABLES][LAUNCH_VARIABLE_BYTES];
     base_status status = BASE_OK;
-    char **environment = merge_environment(variables, launch_spawn_variables(options, variables));
+    char **environment = make_environment(options, variables);
     fds[NULL_FD] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (environment == NULL || fds[NULL_FD] < 0 || pipe2(&fds[OUT_READ], O_CLOEXEC) != 0 ||
         pipe2(&fds[ERR_READ], O_CLOEXEC) != 0 || fcntl(fds[OUT_READ], F_SETFL, O_NONBLOCK) != 0 ||
