@@ -27,37 +27,19 @@ static void claims_are_written_canonically(void **state)
     assert_memory_equal(&parsed, &claims, sizeof claims);
 }
 
-/* Replaces the first `from` of the good text by `to` and expects it to be refused, by name. */
-static void expect_refused(const char *from, const char *to, const char *word)
+/* Parses the text, and expects nothing to be written if it is refused. */
+static base_status parse_alone(const char *text, base_error *error)
 {
-    const budget_claims claims = sample_claims();
     budget_claims parsed = {.label = "untouched"};
-    char text[BUDGET_CLAIMS_JSON_BYTES];
-    char changed[2 * BUDGET_CLAIMS_JSON_BYTES];
-    size_t text_bytes = 0;
-    base_error error = {0};
-    assert_ok(budget_claims_write(&claims, text, &text_bytes, &error), &error);
-    const char *at = strstr(text, from);
-    assert_non_null(at);
-    (void)snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to,
-                   at + strlen(from));
-    if (budget_claims_parse(changed, strlen(changed), &parsed, &error) == BASE_OK) {
-        fail_msg("taken: %s", changed);
-    }
-    if (strstr(error.message, word) == NULL) {
-        fail_msg("'%s' does not say '%s'", error.message, word);
-    }
-    assert_string_equal(parsed.label, "untouched");
+    const base_status status = budget_claims_parse(text, strlen(text), &parsed, error);
+    assert_true(status == BASE_OK || strcmp(parsed.label, "untouched") == 0);
+    return status;
 }
 
 static void claims_are_read_strictly(void **state)
 {
     (void)state;
-    static const struct {
-        const char *from;
-        const char *to;
-        const char *word;
-    } cases[] = {
+    static const test_change changes[] = {
         {"\"gpus\":1", "\"gpus\":1,\"gpus\":1", "uplicate"},
         {"\"gpus\":1", "\"gpus\":1.0", "gpus"},
         {"\"gpus\":1", "\"gpus\":\"1\"", "gpus"},
@@ -93,9 +75,12 @@ static void claims_are_read_strictly(void **state)
         {"{\"account\"", "[{\"account\"", ""},
         {"{\"account\"", "x{\"account\"", ""},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        expect_refused(cases[i].from, cases[i].to, cases[i].word);
-    }
+    const budget_claims claims = sample_claims();
+    char text[BUDGET_CLAIMS_JSON_BYTES];
+    size_t text_bytes = 0;
+    base_error error;
+    assert_ok(budget_claims_write(&claims, text, &text_bytes, &error), &error);
+    test_changes_are_refused(text, changes, sizeof changes / sizeof changes[0], parse_alone);
 }
 
 static void a_long_text_is_refused(void **state)

@@ -113,3 +113,24 @@ int test_open_descriptors(void)
     (void)closedir(directory);
     return count;
 }
+
+void test_changes_are_refused(const char *text, const test_change *changes, size_t count,
+                              base_status (*parse)(const char *text, base_error *error))
+{
+    for (size_t i = 0; i < count; i++) {
+        const test_change *change = &changes[i];
+        const size_t size_bytes = strlen(text) + strlen(change->to) + 1;
+        base_error error = {.message = ""};
+        char *changed = malloc(size_bytes);
+        const char *at = strstr(text, change->from);
+        assert_non_null(at);
+        assert_non_null(changed);
+        (void)snprintf(changed, size_bytes, "%.*s%s%s", (int)(at - text), text, change->to,
+                       at + strlen(change->from));
+        if (parse(changed, &error) == BASE_OK || strstr(error.message, change->named) == NULL) {
+            fail_msg("%s instead of %s: '%s' does not name %s", change->to, change->from,
+                     error.message, change->named);
+        }
+        free(changed);
+    }
+}

@@ -67,4 +67,16 @@ int test_shared_directory_remove(void **state);
  * the test if it cannot be made. setlocale(LC_ALL, "C") goes back. */
 void test_use_comma_locale(const test_directory *directory);
 
+/* One change that makes a text wrong: its first `from` becomes `to`. */
+typedef struct test_change {
+    const char *from;
+    const char *to;
+    const char *named; /* in the message of the error */
+} test_change;
+
+/* Fails the test unless `parse` refuses the text after each of the changes, made alone, and names
+ * what is wrong. */
+void test_changes_are_refused(const char *text, const test_change *changes, size_t count,
+                              base_status (*parse)(const char *text, base_error *error));
+
 #endif
