@@ -1,5 +1,6 @@
-/* One row of the journal, made again in the audit's scratch ledger by the operation that made it:
- * what the operation needs stands in the row (and, for evidence, in the table beside it). */
+/* Makes one row of the journal again in the audit's scratch ledger, by the operation that made it.
+ * All that the operation needs is in the row, except evidence, which is in a table. Called by
+ * audit.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Every table of the ledger beside the same table of the audit's scratch, row by row in the order
- * of their keys and column by column; and the schema, as a table like the others. Both databases
- * are asked what their tables are, so nothing here knows what a column means. */
+/* Compares every table of the ledger with the same table of the audit's scratch: row by row in the
+ * order of their keys, and column by column. The schema is compared as a table too. Both databases
+ * are asked what their tables are, so nothing here knows what a column means. Called by audit.c. */
 #include <inttypes.h>
 #include <sqlite3.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* A service of the bench's own, in a directory that is removed at the end. */
+/* Starts a service for the benchmarks, in a directory that is removed at the end. Called by
+ * authorize.c. */
 #include <errno.h>
 #include <ftw.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* A ledger of many rows: status, and an audit with authorizations meanwhile. */
+/* Times status and audit of a ledger of many rows, with authorizations meanwhile. Called by
+ * main.c. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

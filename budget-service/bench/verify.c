@@ -1,4 +1,5 @@
-/* A whole offline verification of a token, as rank does it: form, key, signature, claims, job. */
+/* Times a whole offline verification of a token, as a rank does it: form, key, signature, claims,
+ * job. Called by main.c. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* client add, revoke, list; clock repair: what an admin does with the service. */
+/* The commands client add, revoke and list, and clock repair. Run by the table of commands in
+ * options.c. */
 #include <string.h>
 #include <unistd.h>
 

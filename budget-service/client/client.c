@@ -1,4 +1,5 @@
-/* Opening a client, and one question asked with it. */
+/* Opens a client, and asks one question with it. Called by the launcher and the commands of cli/,
+ * and by the other files here for each question. */
 #include "budget/client.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* A job's key pair in a file: two lines of hex, the public half first. */
+/* Reads a job's key pair from a file: two lines of hex, the public half first. Called by the
+ * launcher's lease and by the command `redeem`. */
 #include <sodium.h>
 
 #include "budget/client.h"

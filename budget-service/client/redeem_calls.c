@@ -1,4 +1,5 @@
-/* Redeeming: one question over a connection of the job's key. */
+/* Redeems: asks one question over a connection of the job's key. Called by the launcher's lease,
+ * the ranks' gate and the command `redeem`. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* What it cost: a bill's lines (from reconcile.c) and what persons record. */
+/* The ledger operation that records a cost: a bill's line, or what a person says. Called by
+ * reconcile.c, server/handle_facts.c and audit/replay.c. */
 #include <stdio.h>
 #include <string.h>
 

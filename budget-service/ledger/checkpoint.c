@@ -1,8 +1,8 @@
-/* The checkpoint file: one line for each commit,
+/* Writes and checks the checkpoint file, one line for each commit:
  *     v1 SEQUENCE HEAD TIME KID SIGNATURE
- * (head and signature in hex, time in seconds), only ever appended to, so that a copy kept
- * elsewhere shows when somebody puts an older ledger in place. What is signed is
- * "ringfence/checkpoint/v1 SEQUENCE HEAD TIME". */
+ * Head and signature are in hex, the time in seconds. The signature is over
+ * "ringfence/checkpoint/v1 SEQUENCE HEAD TIME". Lines are only appended, so a copy that is kept
+ * elsewhere shows when somebody puts an older ledger in place. Called by ledger.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* What came of an authorization, but for its cost: instances, termination, voids, deadlines. */
+/* Ledger operations on what came of an authorization, but for its cost: instances, termination,
+ * voids, deadlines. Called by server/handle_facts.c, server/reaper.c and audit/replay.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Matching goes through a sorted list of the bill's lines, each with the reservation it belongs to,
- * so that one walk over them sees all lines of a label together. */
+/* Compares a bill with the ledger, and records what matches. It sorts the bill's lines by
+ * reservation, so that one walk sees all lines of a label together. Called by
+ * server/reconcile.c. */
 #include "budget/reconcile.h"
 
 #include <stdio.h>

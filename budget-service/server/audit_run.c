@@ -1,4 +1,6 @@
-/* An audit, in slices between batches: clients that ask for one while it runs wait for the same. */
+/* Runs an audit in slices between batches. Clients that ask for one while it runs wait for the
+ * same one. Called by service.c before the first grant and once a round, and by access.c for a
+ * request. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A batch: everything that waits is applied, committed at once, and only then answered. */
+/* Runs a batch: applies every request that waits, commits them at once, and only then answers.
+ * Called by service.c's loop. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Accounts, clients and the clock: role admin. */
+/* Handles requests of role admin: accounts, clients and the clock. Called by access.c once the
+ * caller's role allows it. */
 #include <string.h>
 
 #include "budget/wire.h"

@@ -1,5 +1,6 @@
-/* Authorize: the claims are put together from what is asked and the policy, the ledger reserves,
- * and the token is signed after the commit (sign.c). */
+/* Handles authorize: makes the claims of what is asked and of the policy, and has the ledger
+ * reserve. sign.c signs the token after the commit. Called by access.c once the caller's role
+ * allows it. */
 #include <stdio.h>
 #include <string.h>
 

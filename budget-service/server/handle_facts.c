@@ -1,4 +1,5 @@
-/* What came of an authorization, and redeeming. */
+/* Handles what came of an authorization (instances, ends, voids, costs), and redeeming. Called by
+ * access.c once the caller may ask it. */
 #include <stdio.h>
 #include <string.h>
 

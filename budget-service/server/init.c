@@ -1,4 +1,5 @@
-/* The service's directory: its CURVE key, its ledger and the first two clients. */
+/* Makes and reads the service's directory: its CURVE key, its ledger and the first two clients.
+ * Called by the commands `init` and `serve`. */
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>

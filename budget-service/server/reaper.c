@@ -1,5 +1,6 @@
-/* Deadlines: what has passed without proof of termination raises an alarm, once. Its money stays
- * reserved, since the instance may still be billing: vendors' own timers are not to be trusted. */
+/* Looks for deadlines that have passed without proof of the end, and raises an alarm for each,
+ * once. The money stays reserved: the instance may still be billed, because a vendor's own timer
+ * may fail. Called by service.c's loop. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>

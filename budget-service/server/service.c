@@ -1,4 +1,5 @@
-/* The service from its start to its end. */
+/* The service from its start to its end: opens everything, and runs the loop. Called by the command
+ * `serve`. */
 #include "service.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* spend.jsonl, appended after every commit that has something for it; and the same lines for
- * `export`. The ledger is the truth: what could not be appended is logged, and appended later or
- * made again by `export`. */
+/* Appends to spend.jsonl what each commit adds, and makes the same lines for `export`. A line that
+ * could not be appended is logged, and appended later: the ledger has it. Called by service.c after
+ * each batch, and by access.c for a request. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Accounts that pass 80 % of their cap: notified to the log and the policy's hook, once until they
- * fall below it again. The loop looks once a second, and only when the ledger has new rows. */
+/* Notices accounts that pass 80 % of their cap: logs each and runs the policy's hook, once
+ * until the account falls below it again. Called by reaper.c, once a second; it looks only at
+ * new rows. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

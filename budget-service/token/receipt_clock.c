@@ -1,5 +1,6 @@
-/* When it is, for receipts that were fetched beforehand: DIR/clock keeps a point of the line that
- * budget/clock.h describes, so that a wall clock that is set back makes no receipt good again. */
+/* Tells the time for receipts that were fetched before. DIR/clock keeps a point of budget/clock.h's
+ * line, so that a wall clock that is set back makes no receipt valid again. Called by the command
+ * `redeem` and by the launcher's lease. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
