@@ -67,7 +67,7 @@ typedef struct launch_agent {
     int64_t heard_ns;
     int64_t beat_due_ns;
     int64_t seen_ns; /* when the loop last came by */
-    bool silent;     /* the user has been told so */
+    bool silent;     /* the user has been warned */
     bool sent;
     /* the ranks */
     agent_part part;

@@ -32,7 +32,7 @@ typedef struct launch_node {
     uint8_t seed[PROTO_KEY_BYTES];
     int64_t heard_ns;
     int64_t beat_due_ns;
-    bool silent; /* the user has been told so */
+    bool silent; /* the user has been warned */
 } launch_node;
 
 struct launch_head {
