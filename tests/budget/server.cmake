@@ -39,6 +39,7 @@ target_compile_definitions(test-budget-service-facts
                            PRIVATE BUDGET_SERVICE_PATH="$<TARGET_FILE:budget-service>")
 add_dependencies(test-budget-service-facts budget-service)
 ringfence_service_test(service-roles LABELS ipc TIMEOUT 60)
+ringfence_service_test(service-start LABELS ipc TIMEOUT 60)
 ringfence_service_test(service-tampered LABELS ipc TIMEOUT 60)
 # Sanitizers have allocators of their own, which do not say how much memory is in use.
 ringfence_service_test(service-hostile LABELS ipc dev-only TIMEOUT 120)

@@ -1,0 +1,130 @@
+/* How the service is started, and what it needs for that: its memory, its disk, its directory, its
+ * sockets, the keys of its clients. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "service_fixture.h"
+
+static int setup(void **state)
+{
+    service_fixture *fixture = calloc(1, sizeof *fixture);
+    fixture_make(fixture);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_remove(*state);
+    free(*state);
+    return 0;
+}
+
+/* Locked memory, and no core: what the kernel says of the service itself. */
+static void test_locked_memory(void **state)
+{
+    service_fixture *fixture = *state;
+    char path[64];
+    char line[256];
+    long locked_kib = 0;
+    fixture_start(fixture);
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)fixture->pid);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "VmLck:", 6) == 0) {
+            locked_kib = strtol(line + 6, NULL, 10);
+        }
+    }
+    (void)fclose(file);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    /* sanitizers lock nothing */
+    assert_true(locked_kib > 0);
+#else
+    (void)locked_kib;
+#endif
+    /* not dumpable: its /proc entries are root's, whoever runs it */
+    struct stat status;
+    (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)fixture->pid);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_uid, 0);
+}
+
+/* A failed sync ends the service without an answer; afterwards the same question is granted. */
+static void test_failed_sync(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error why;
+    budget_grant grant;
+    char setting[BASE_PATH_BYTES + 64];
+    const char *trigger = test_directory_path(&fixture->directory, "fail-sync");
+    (void)snprintf(setting, sizeof setting, "BUDGET_FAIL_SYNC=%s", trigger);
+    assert_true(fixture_start_with(fixture, setting, NULL));
+    fixture_account(fixture, "phase35", USD(5));
+    budget_client *client = fixture_client(fixture, "request", 500);
+    const budget_claims ask = fixture_ask("phase35", "run-1", USD(1));
+    assert_ok(base_file_write(trigger, "", 0, &why), &why);
+    assert_ok(budget_client_set_request_id(client, "sync-1", &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_UNKNOWN, &why);
+    const int status = fixture_wait(fixture);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(unlink(trigger), 0);
+    fixture_start(fixture);
+    assert_ok(budget_client_set_request_id(client, "sync-1", &why), &why);
+    assert_verdict(budget_authorize(client, &ask, &grant, &why), BUDGET_GRANTED, &why);
+    budget_chain chain;
+    assert_verdict(budget_remaining(client, "phase35", &chain, &why), BUDGET_GRANTED, &why);
+    assert_int_equal(chain.accounts[0].reserved_usd_micro, USD(1));
+    budget_client_close(client);
+}
+
+static void test_directory_that_others_enter(void **state)
+{
+    service_fixture *fixture = *state;
+    assert_int_equal(chmod(test_directory_path(&fixture->directory, "run"), 0755), 0);
+    assert_false(fixture_start_with(fixture, NULL, NULL));
+    assert_int_equal(chmod(test_directory_path(&fixture->directory, "run"), 0700), 0);
+    fixture_start(fixture);
+}
+
+static void test_long_socket_path(void **state)
+{
+    service_fixture *fixture = *state;
+    char listen[256];
+    base_error error = {0};
+    budget_client *client = NULL;
+    (void)snprintf(listen, sizeof listen, "ipc:///tmp/%0120d", 0);
+    assert_false(fixture_start_with(fixture, NULL, listen));
+    const budget_client_options options = {.dir = fixture->dir, .endpoint = listen};
+    assert_status(budget_client_open(&options, &client, &error), BASE_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "shorter name"));
+}
+
+static void test_key_file_that_others_read(void **state)
+{
+    service_fixture *fixture = *state;
+    base_error error = {0};
+    budget_client *client = NULL;
+    const budget_client_options options = {.dir = fixture->dir};
+    assert_int_equal(chmod(test_directory_path(&fixture->directory, "clients/request.key"), 0644),
+                     0);
+    assert_status(budget_client_open(&options, &client, &error), BASE_ERR_AUTH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_locked_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failed_sync, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_directory_that_others_enter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_socket_path, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_key_file_that_others_read, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
