@@ -42,7 +42,7 @@ int64_t base_thread_cpu_ns(void)
     return (int64_t)used.tv_sec * BASE_NS_PER_S + used.tv_nsec;
 }
 
-void base_timestamp(char text[BASE_TIMESTAMP_BYTES])
+int64_t base_timestamp(char text[BASE_TIMESTAMP_BYTES])
 {
     struct timespec now;
     struct tm parts;
@@ -52,6 +52,7 @@ void base_timestamp(char text[BASE_TIMESTAMP_BYTES])
     if (gmtime_r(&now.tv_sec, &parts) != NULL) {
         (void)strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
     }
-    (void)snprintf(text, BASE_TIMESTAMP_BYTES, "%s.%03dZ", seconds,
-                   (int)(now.tv_nsec / BASE_NS_PER_MS));
+    const int64_t ms = now.tv_nsec / BASE_NS_PER_MS;
+    (void)snprintf(text, BASE_TIMESTAMP_BYTES, "%s.%03dZ", seconds, (int)ms);
+    return (int64_t)now.tv_sec * 1000 + ms;
 }

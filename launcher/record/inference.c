@@ -109,7 +109,7 @@ static void put_lab(json_t *object, bool *failed, const launch_inference *run)
     static const char *const unknown[] = {"instance_type", "nvlink_present", "instance_id",
                                           "terminated_screenshot"};
     char ended_at[BASE_TIMESTAMP_BYTES];
-    base_timestamp(ended_at);
+    (void)base_timestamp(ended_at);
     put(object, failed, "seed", json_integer((json_int_t)run->job->job.seed));
     put(object, failed, "lab", json_string(INFERENCE_LAB));
     put(object, failed, "vendor", json_string("local"));
@@ -297,7 +297,7 @@ static base_status write_all(launch_inference_view *view, launch_text *notes, ba
 
 void launch_inference_begin(launch_inference *run)
 {
-    base_timestamp(run->started_at);
+    (void)base_timestamp(run->started_at);
     run->load_before = launch_load_average();
     run->cpu_before = launch_cpu_times_now();
 }

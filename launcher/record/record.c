@@ -33,7 +33,7 @@ struct launch_record {
     launch_file_digest data;
     FILE *timings;
     int64_t flushed_ns;
-    int64_t started_ns; /* of started_at */
+    int64_t started_unix_ms; /* started_at */
     double load_before;
     launch_cpu_times cpu_before; /* when training began */
     bool begun;
@@ -98,8 +98,7 @@ base_status launch_record_open(const launch_record_options *options, launch_reco
     made->job = *options->job;
     made->options.job = &made->job;
     made->directory.fd = -1;
-    base_timestamp(made->started_at);
-    made->started_ns = base_now_ns();
+    made->started_unix_ms = base_timestamp(made->started_at);
     made->load_before = launch_load_average();
     made->flushed_ns = base_now_ns();
     base_status status = launch_steps_init(&made->steps, (int)made->job.job.world_size, reterr);
@@ -358,8 +357,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
         .end = end,
     };
     memcpy(run.started_at, record->started_at, sizeof run.started_at);
-    base_timestamp(run.ended_at);
-    run.wall_seconds = (double)(base_now_ns() - record->started_ns) / BASE_NS_PER_S;
+    run.wall_seconds = (double)(base_timestamp(run.ended_at) - record->started_unix_ms) / 1000;
     launch_run_backend(end, &backend);
     launch_lesson_write(&run, &lesson);
     run.backend = backend.data;

@@ -16,7 +16,7 @@ typedef struct launch_run {
     char **argv;
     char started_at[BASE_TIMESTAMP_BYTES];
     char ended_at[BASE_TIMESTAMP_BYTES];
-    double wall_seconds; /* from started_at to finished_at */
+    double wall_seconds; /* ended_at - started_at */
     const launch_steps *steps;
     const launch_summary *summary;
     const launch_run_info *info;

@@ -26,7 +26,8 @@ int base_deadline_poll_ms(int64_t deadline_ns, int max_ms);
 /* CPU time that the calling thread has had. */
 int64_t base_thread_cpu_ns(void);
 
-/* The wall clock as RFC 3339 in UTC with milliseconds, "2026-01-02T03:04:05.678Z". */
-void base_timestamp(char text[BASE_TIMESTAMP_BYTES]);
+/* The wall clock as RFC 3339 in UTC with milliseconds, "2026-01-02T03:04:05.678Z". Returns the
+ * same in milliseconds since 1970. */
+int64_t base_timestamp(char text[BASE_TIMESTAMP_BYTES]);
 
 #endif
