@@ -13,6 +13,7 @@
 #include "cli/plan.h"
 #include "cli/preflight.h"
 #include "cli/run_job.h"
+#include "gpus/gpus.h"
 #include "proto/job_key.h"
 #include "record/compare.h"
 
@@ -39,6 +40,17 @@ static int compare(const launch_options *options)
         return launch_report_error(&error);
     }
     return likeness == LAUNCH_DIFFERENT ? BASE_EXIT_ERROR : BASE_EXIT_DONE;
+}
+
+static int print_gpus(void)
+{
+    base_error error;
+    const base_status status = launch_gpus_print(stdout, &error);
+    if (status == BASE_OK) {
+        return BASE_EXIT_DONE;
+    }
+    (void)launch_report_error(&error);
+    return BASE_EXIT_NO_GPU;
 }
 
 static int make_job_key(const char *path)
@@ -196,6 +208,9 @@ int launch_cli(int argc, char **argv, const char *rank_path)
         break;
     case LAUNCH_ACTION_COMPARE:
         exit_status = compare(options);
+        break;
+    case LAUNCH_ACTION_GPUS:
+        exit_status = print_gpus();
         break;
     case LAUNCH_ACTION_JOB_KEY:
         exit_status = make_job_key(options->new_job_key);

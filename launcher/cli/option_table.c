@@ -214,6 +214,7 @@ void launch_options_help(FILE *stream)
         "       launcher --ranks N --mode tp-cpu --checkpoint DIR --prompts FILE\n"
         "       launcher [--ranks N] [FLAGS] -- PROGRAM ARGUMENTS\n"
         "       launcher compare A B\n"
+        "       launcher gpus\n"
         "       launcher make-job-key FILE\n"
         "       launcher --nodes N --node-rank K --rendezvous tcp://HOST:PORT --job-key FILE"
         " [FLAGS]\n"
@@ -222,6 +223,7 @@ void launch_options_help(FILE *stream)
         "run.\n"
         "PROGRAM is any program; one linked with libcoll finds its peers by itself.\n"
         "compare says whether two saved states are byte-equal, or where they differ.\n"
+        "gpus lists this computer's GPUs, what stands between them, and who uses them.\n"
         "With --nodes, several launchers run one job, each its ranks on its own host.\n"
         "\n"
         "Defaults are in brackets.\n",
@@ -229,7 +231,7 @@ void launch_options_help(FILE *stream)
     base_options_help(sets, sizeof sets / sizeof sets[0], stream);
     (void)fputs(
         "\nExit status: 0 done; 1 an error; 2 wrong usage; 3 over a cap; 4 refused for another "
-        "reason;\n5 it is not known whether it was authorized; 6 a bad token; the first failing "
-        "rank's code;\n128 + N when signal N ended a rank or the job.\n",
+        "reason;\n5 it is not known whether it was authorized; 6 a bad token; 9 no GPU; the first "
+        "failing rank's\ncode; 128 + N when signal N ended a rank or the job.\n",
         stream);
 }

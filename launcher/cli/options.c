@@ -216,6 +216,10 @@ base_status launch_options_parse(int argc, char **argv, launch_options *options,
     if (rest < argc && strcmp(argv[rest], "compare") == 0) {
         return take_compare(argc - rest, argv + rest, options, reterr);
     }
+    if (rest + 1 == argc && strcmp(argv[rest], "gpus") == 0) {
+        options->action = LAUNCH_ACTION_GPUS;
+        return BASE_OK;
+    }
     if (rest < argc && strcmp(argv[rest], "make-job-key") == 0) {
         return take_job_key(argc - rest, argv + rest, options, reterr);
     }

@@ -20,6 +20,7 @@ typedef enum launch_action {
     LAUNCH_ACTION_HELP,
     LAUNCH_ACTION_VERSION,
     LAUNCH_ACTION_COMPARE,
+    LAUNCH_ACTION_GPUS,
     LAUNCH_ACTION_JOB_KEY,
 } launch_action;
 

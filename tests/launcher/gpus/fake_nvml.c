@@ -1,0 +1,127 @@
+/* An NVML with two GPUs, for test_gpus.c: a library that the launcher loads in place of the driver's.
+ * FAKE_NVML in the environment makes it fail: "broken" at the beginning, "none" has no GPU. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpus/nvml.h"
+
+enum { NOT_SUPPORTED = 3, DRIVER_NOT_LOADED = 9 };
+
+struct nvmlDevice_st {
+    unsigned index;
+};
+
+static struct nvmlDevice_st devices[] = {{0}, {1}};
+
+#define EXPORT __attribute__((visibility("default")))
+
+static int is_set_to(const char *value)
+{
+    const char *set = getenv("FAKE_NVML");
+    return set != NULL && strcmp(set, value) == 0;
+}
+
+static void put(char *text, unsigned size_bytes, const char *value)
+{
+    if (strlen(value) < size_bytes) {
+        memcpy(text, value, strlen(value) + 1);
+    }
+}
+
+EXPORT int nvmlInit_v2(void);
+EXPORT int nvmlInit_v2(void)
+{
+    return is_set_to("broken") ? DRIVER_NOT_LOADED : 0;
+}
+
+EXPORT int nvmlShutdown(void);
+EXPORT int nvmlShutdown(void)
+{
+    return 0;
+}
+
+EXPORT const char *nvmlErrorString(int result);
+EXPORT const char *nvmlErrorString(int result)
+{
+    return result == DRIVER_NOT_LOADED ? "Driver Not Loaded" : "?";
+}
+
+EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size_bytes);
+EXPORT int nvmlSystemGetDriverVersion(char *text, unsigned size_bytes)
+{
+    put(text, size_bytes, "580.65.06");
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetCount_v2(unsigned *count);
+EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
+{
+    *count = is_set_to("none") ? 0 : 2;
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, launch_nvml_device *device);
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, launch_nvml_device *device)
+{
+    *device = &devices[index];
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetName(launch_nvml_device device, char *text, unsigned size_bytes);
+EXPORT int nvmlDeviceGetName(launch_nvml_device device, char *text, unsigned size_bytes)
+{
+    (void)device;
+    put(text, size_bytes, "NVIDIA H200");
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetUUID(launch_nvml_device device, char *text, unsigned size_bytes);
+EXPORT int nvmlDeviceGetUUID(launch_nvml_device device, char *text, unsigned size_bytes)
+{
+    put(text, size_bytes, device->index == 0 ? "GPU-aaaa" : "GPU-bbbb");
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetMemoryInfo(launch_nvml_device device, launch_nvml_memory *memory);
+EXPORT int nvmlDeviceGetMemoryInfo(launch_nvml_device device, launch_nvml_memory *memory)
+{
+    *memory = (launch_nvml_memory){
+        .total = 144ULL << 30, .free = (144ULL - device->index) << 30, .used = 0};
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetMigMode(launch_nvml_device device, unsigned *now, unsigned *pending);
+EXPORT int nvmlDeviceGetMigMode(launch_nvml_device device, unsigned *now, unsigned *pending)
+{
+    *now = 0;
+    *pending = 0;
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetNvLinkState(launch_nvml_device device, unsigned link, unsigned *active);
+EXPORT int nvmlDeviceGetNvLinkState(launch_nvml_device device, unsigned link, unsigned *active)
+{
+    *active = link < 12;
+    return device->index == 0 ? 0 : NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetP2PStatus(launch_nvml_device a, launch_nvml_device b, int what,
+                                  int *status);
+EXPORT int nvmlDeviceGetP2PStatus(launch_nvml_device a, launch_nvml_device b, int what, int *status)
+{
+    (void)b;
+    *status = what == LAUNCH_NVML_P2P_NVLINK && a->index == 1 ? 1 : 0;
+    return 0;
+}
+
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(launch_nvml_device device, unsigned *count,
+                                                   launch_nvml_process *processes);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(launch_nvml_device device, unsigned *count,
+                                                   launch_nvml_process *processes)
+{
+    *count = device->index == 0 ? 0 : 2;
+    for (unsigned i = 0; i < *count; i++) {
+        processes[i] = (launch_nvml_process){.pid = 41 + i};
+    }
+    return 0;
+}
