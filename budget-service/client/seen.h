@@ -22,8 +22,8 @@ BASE_MUST_CHECK base_status budget_seen_open(const char *path, budget_seen *seen
                                              base_error *reterr);
 void budget_seen_close(budget_seen *seen);
 
-/* BASE_ERR_INVALID when the file holds something else: whoever spoilt it may have meant to make the
- * client forget. */
+/* BASE_ERR_INVALID: the file holds something else. It is not read as empty, because somebody may have
+ * spoilt it to make the client forget. */
 BASE_MUST_CHECK base_status budget_seen_read(const budget_seen *seen, budget_seen_row *row,
                                              base_error *reterr);
 

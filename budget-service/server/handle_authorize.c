@@ -52,7 +52,7 @@ static bool count_account(void *user, const budget_account *account)
     return ++only->count < 2;
 }
 
-/* No account was named: the policy's; else the ledger's, where it has but one. */
+/* If no account was named, takes the policy's, or else the ledger's only one. */
 static base_status choose_account(budget_service *service, budget_claims *claims,
                                   base_error *reterr)
 {

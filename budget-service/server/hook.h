@@ -1,6 +1,6 @@
-/* The policy's hook: a command that is notified of alarms, run by a process of its own that was
- * forked before any secret was read. It gets one JSON object on standard input. An alarm is never
- * waited for, and is dropped (and said so) when too many queue up. */
+/* The policy's hook: a command that is notified of alarms. A process of its own runs it, which was
+ * forked before any secret was read. The command gets one JSON object on standard input. The service
+ * never waits for it. If too many alarms queue up, one is dropped, and the log says so. */
 #ifndef BUDGET_SERVER_HOOK_H
 #define BUDGET_SERVER_HOOK_H
 

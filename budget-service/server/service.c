@@ -24,8 +24,8 @@
 #include "budget/token.h"
 #include "budget/wire.h"
 
-/* DIR/run, 0700 and ours: whoever can write to a directory can put a socket of their own in its
- * place. */
+/* Makes DIR/run, 0700 and ours. Somebody who can write to a directory can replace its sockets by
+ * their own. */
 static base_status open_run_directory(budget_service *service, base_error *reterr)
 {
     char path[BASE_PATH_BYTES + 16];
@@ -186,7 +186,7 @@ static base_status open_all(budget_service *service, base_error *reterr)
     return status;
 }
 
-static base_status announce(budget_service *service, base_error *reterr)
+static base_status publish_endpoints(budget_service *service, base_error *reterr)
 {
     budget_service_address address = {0};
     const budget_serve_options *options = service->options;
@@ -299,7 +299,7 @@ base_status budget_serve(const budget_serve_options *options, base_error *reterr
         status = open_all(made, why);
     }
     if (status == BASE_OK) {
-        status = announce(made, why);
+        status = publish_endpoints(made, why);
     }
     if (status == BASE_OK) {
         status = run(made, why);

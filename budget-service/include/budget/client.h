@@ -127,13 +127,13 @@ BASE_MUST_CHECK budget_verdict budget_authorize(budget_client *client, const bud
 typedef struct budget_chain {
     int count; /* root first, the account asked for last */
     budget_account accounts[BUDGET_ACCOUNT_DEPTH_MAX];
-    int binding; /* which leaves the least: what remains is accounts[binding]'s */
+    int binding; /* index of the account that has the least left */
 } budget_chain;
 
 BASE_MUST_CHECK budget_verdict budget_remaining(budget_client *client, const char *account,
                                                 budget_chain *chain, base_error *why);
 
-/* Posted in account and those below; account NULL: in all. */
+/* What is posted in the account and those below it; account NULL: in all. */
 BASE_MUST_CHECK budget_verdict budget_total_spent(budget_client *client, const char *account,
                                                   int64_t *usd_micro, base_error *why);
 
@@ -268,7 +268,7 @@ BASE_MUST_CHECK budget_verdict budget_repair_clock(budget_client *client, base_e
 /* ------------------------------------------------------------------------------------------------
  * Redeeming: anybody who holds a token, at an endpoint of its own */
 
-/* The job's CURVE key pair: whoever redeems first binds the token to it. */
+/* The job's CURVE key pair. The first redemption binds the token to it. */
 typedef struct budget_job_key {
     uint8_t public_key[BUDGET_CURVE_KEY_BYTES];
     uint8_t secret_key[BUDGET_CURVE_KEY_BYTES];
