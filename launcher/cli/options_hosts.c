@@ -111,6 +111,11 @@ static base_status check_alone(const launch_options *options, base_error *reterr
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--scaling measures on one host: not with --nodes");
     }
+    if (options->prompt_count > 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--prompt makes a file on this host alone: with --nodes, --prompts FILE "
+                         "names one that each host has");
+    }
     if (options->hosts.node_rank > 0 && (options->dry_run || options->write_job[0] != '\0')) {
         return base_fail(reterr, BASE_ERR_INVALID, "--%s is for node 0, which has the job",
                          options->dry_run ? "dry-run" : "write-job");

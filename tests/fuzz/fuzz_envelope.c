@@ -1,5 +1,5 @@
-/* A message of the control plane, from the launcher or from a rank, as the first byte says: it is
- * refused with a reason, or it is within all limits. A request becomes a struct that packs to the
+/* A message of the control plane, from the launcher, a rank, the head or an agent, as the first byte
+ * says: it is refused with a reason, or it is within all limits. A request becomes a struct that packs to the
  * same request again. */
 #include <control.pb-c.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/utf8.h"
 #include "proto/envelope.h"
+#include "proto/key.h"
 #include "proto/limits.h"
 #include "proto/request.h"
 
@@ -54,6 +55,20 @@ static void check(const Ringfence__Control__Envelope *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ROSTER:
         BASE_ASSERT(envelope->roster->n_peers == WORLD);
         break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL:
+        BASE_ASSERT(envelope->enroll->node > 0 && envelope->enroll->node < WORLD);
+        BASE_ASSERT(strlen(envelope->enroll->hostname) < BASE_HOSTNAME_BYTES);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN:
+        BASE_ASSERT(envelope->assign->first_rank + envelope->assign->ranks <=
+                    envelope->assign->world_size);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN:
+        BASE_ASSERT(envelope->begin->rank_seed.len == PROTO_KEY_BYTES);
+        break;
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_PRINTED:
+        BASE_ASSERT(envelope->printed->data.len <= PROTO_PRINTED_BYTES_MAX);
+        break;
     default:
         break;
     }
@@ -71,12 +86,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     if (size_bytes == 0) {
         return 0;
     }
-    const bool launcher = data[0] % 2 == 0;
+    static const proto_side sides[] = {PROTO_SIDE_LAUNCHER, PROTO_SIDE_RANK, PROTO_SIDE_HEAD,
+                                       PROTO_SIDE_AGENT};
     uint8_t *message = malloc(size_bytes); /* heap, so that its end is watched */
     BASE_ASSERT(message != NULL);
     memcpy(message, data + 1, size_bytes - 1);
     const proto_envelope_source source = {
-        .from = launcher ? PROTO_SIDE_LAUNCHER : PROTO_SIDE_RANK,
+        .from = sides[data[0] % (sizeof sides / sizeof sides[0])],
         .world_size = WORLD,
         .arena = &arena,
     };

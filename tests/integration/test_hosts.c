@@ -1,5 +1,6 @@
 /* One job on several hosts: the same bytes as on one host, whoever comes first; who is refused; and
  * what programs of users see. docs/DEPLOY.md has the same commands. Needs root for its hosts. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,37 @@ static void two_hosts_train_the_bytes_of_one(void **state)
     compare("zmq",
             (several){several_address, "2", NULL, {"--ranks", "2", "--transport", "zmq", NULL}},
             "2");
+}
+
+static void two_hosts_answer_as_one_does(void **state)
+{
+    (void)state;
+    static const char prompts[] = "he go home\nwe be too loud right now\n";
+    static test_program alone;
+    char file[SEVERAL_PATH_BYTES];
+    char out[SEVERAL_PATH_BYTES];
+    base_error error;
+    several_make_key("answers");
+    training_expect(&one, &test_shared_directory, "checkpoint", 0,
+                    (const char *const[]){"--ranks", "2", NULL});
+    (void)snprintf(file, sizeof file, "%s",
+                   test_directory_path(&test_shared_directory, "prompts.txt"));
+    (void)snprintf(out, sizeof out, "%s", test_directory_path(&test_shared_directory, "answers"));
+    assert_ok(base_file_write(file, prompts, sizeof prompts - 1, &error), &error);
+    const char *const flags[] = {
+        "--mode",    "tp-cpu", "--ranks", "2",         "--checkpoint",     one.out, "--out", out,
+        "--prompts", file,     "--quiet", "--no-bind", "--max-new-tokens", "8",     NULL};
+    const char *all[TEST_PROGRAM_ARGS_MAX] = {LAUNCHER_PATH};
+    memcpy(&all[1], flags, sizeof flags);
+    test_program_start(&alone, all, NULL);
+    assert_int_equal(test_program_wait(&alone), 0);
+    const several job = {several_address, "2", NULL, {NULL}};
+    several_start(0, &job, flags);
+    several_start(1, &job, several_no_flags);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    assert_true(alone.text_bytes[TEST_STDOUT] > 0);
+    assert_string_equal(several_runs[0].program.text[TEST_STDOUT], alone.text[TEST_STDOUT]);
 }
 
 static void ipv6_and_names_lead_to_the_head(void **state)
@@ -114,24 +146,69 @@ static void programs_know_their_host(void **state)
     assert_string_equal(several_runs[1].program.text[TEST_STDOUT], "");
 }
 
+/* Ends a head that waits for a host. */
+static void stop_waiting(void)
+{
+    (void)kill(several_runs[0].program.pid, SIGTERM);
+    several_expect(0, 128 + SIGTERM);
+}
+
+static void launchers_of_one_host_share_its_local_ranks(void **state)
+{
+    (void)state;
+    several_make_key("shared");
+    const several job = {several_address, "2", NULL, {NULL}};
+    const char *const flags[] = {"--ranks-per-node",
+                                 "2",
+                                 "--",
+                                 "sh",
+                                 "-c",
+                                 "echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE",
+                                 NULL};
+    const char *const second[] = {
+        LAUNCHER_PATH,   "--nodes",   "2",         "--node-rank", "1",      "--rendezvous",
+        several_address, "--job-key", several_key, "--no-bind",   flags[0], flags[1],
+        flags[2],        flags[3],    flags[4],    flags[5],      NULL};
+    several_start(0, &job, flags);
+    test_hosts_start(&several_runs[1].program, 0, NULL, second);
+    several_expect(0, 0);
+    several_expect(1, 0);
+    const char *out = several_runs[0].program.text[TEST_STDOUT];
+    assert_non_null(strstr(out, "[rank 1] 1 1/4\n"));
+    assert_non_null(strstr(out, "[rank 2] 2 2/4\n"));
+    assert_non_null(strstr(out, "[rank 3] 3 3/4\n"));
+}
+
 static void a_program_must_stand_on_each_host(void **state)
 {
     (void)state;
     several_make_key("unsaid");
     const several job = {several_address, "2", NULL, {NULL}};
-    several_start(0, &job, (const char *const[]){"--join-timeout", "3", "--", "true", NULL});
+    several_start(0, &job, (const char *const[]){"--", "true", NULL});
     several_start(1, &job, several_no_flags);
     several_expect(1, 2);
-    several_expect(0, 1);
     several_assert_says(1, "it was given no program");
-    several_assert_says(0, "1 of 2 hosts have not joined within 3 s: node 1");
+    stop_waiting();
+}
+
+static void a_host_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    several_make_key("alone");
+    const several job = {several_address, "2", NULL, {"--ranks", "2", "--join-timeout", "1", NULL}};
+    several_start_head(&job, "alone");
+    several_expect(0, 1);
+    several_assert_says(0, "1 of 2 hosts have not joined within 1 s: node 1");
+    several_start(1, &job, (const char *const[]){"--join-timeout", "1", NULL});
+    several_expect(1, 1);
+    several_assert_says(1, "no head at tcp://10.77.0.1:29400 within 1 s: nobody listens there");
 }
 
 static void other_flags_are_refused(void **state)
 {
     (void)state;
     several_make_key("flags");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", "--join-timeout", "3", NULL}};
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
     several_start_head(&job, "flags");
     several_start(1, &job, (const char *const[]){"--steps", "7", NULL});
     several_expect(1, 2);
@@ -139,26 +216,26 @@ static void other_flags_are_refused(void **state)
     several_start(1, &job, (const char *const[]){"--ranks-per-node", "2", NULL});
     several_expect(1, 2);
     several_assert_says(1, "--ranks-per-node 2, the head 1");
-    several_expect(0, 1);
-    several_assert_says(0, "warning: refused host host-1 (node 1)");
+    several_wait_says(0, "warning: refused host host-1 (node 1)");
+    stop_waiting();
 }
 
 static void another_key_is_kept_out(void **state)
 {
     (void)state;
     several_make_key("old");
-    const several job = {several_address, "2", NULL, {"--ranks", "2", "--join-timeout", "3", NULL}};
+    const several job = {several_address, "2", NULL, {"--ranks", "2", NULL}};
     char old[SEVERAL_PATH_BYTES];
     (void)snprintf(old, sizeof old, "%s", several_key);
     several_make_key("new");
     several_start_head(&job, "keys");
+    several_wait_says(0, "waiting at tcp://10.77.0.1:29400");
     (void)snprintf(several_key, sizeof several_key, "%s", old);
-    several_start(1, &job, (const char *const[]){"--join-timeout", "2", NULL});
+    several_start(1, &job, (const char *const[]){"--join-timeout", "4", NULL});
     several_expect(1, 1);
     several_assert_says(1, "it does not know the key of this launcher (key of run ");
-    several_expect(0, 1);
-    several_assert_says(0, "refused a launcher that does not have this job's key (run ");
-    several_assert_says(0, "have not joined within 3 s");
+    several_wait_says(0, "refused a launcher that does not have this job's key (run ");
+    stop_waiting();
 }
 
 /* A second launcher for a node that is there. */
@@ -166,8 +243,7 @@ static void a_node_is_there_once(void **state)
 {
     (void)state;
     several_make_key("twice");
-    const several job = {
-        several_address, "3", NULL, {"--ranks", "3", "--join-timeout", "20", NULL}};
+    const several job = {several_address, "3", NULL, {"--ranks", "3", NULL}};
     several_start_head(&job, "twice");
     several_start(1, &job, several_no_flags);
     test_program_wait_text(&several_runs[0].program, TEST_STDERR, "(node 1) has joined");
@@ -209,6 +285,14 @@ static void flags_that_do_not_go_together(void **state)
         memcpy(&all[1], lines[i], sizeof lines[i]);
         several_run_quietly(all, 2);
     }
+    const char *const prompt[] = {LAUNCHER_PATH, "--nodes",   "2", "--mode",
+                                  "generate",    "--prompt",  "a", "--rendezvous",
+                                  "tcp://a:1",   "--job-key", "k", NULL};
+    several_run_quietly(prompt, 2);
+    const char *const money[] = {LAUNCHER_PATH, "--nodes",   "2", "--mode",
+                                 "gate-check",  "--token",   "t", "--rendezvous",
+                                 "tcp://a:1",   "--job-key", "k", NULL};
+    several_run_quietly(money, 2);
     const char *const uneven[] = {LAUNCHER_PATH,  "--nodes",   "2",         "--ranks", "3",
                                   "--rendezvous", "tcp://a:1", "--job-key", "k",       NULL};
     several_run_quietly(uneven, 2);
@@ -219,10 +303,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_that_do_not_go_together),
         cmocka_unit_test(two_hosts_train_the_bytes_of_one),
+        cmocka_unit_test(two_hosts_answer_as_one_does),
         cmocka_unit_test(ipv6_and_names_lead_to_the_head),
         cmocka_unit_test(an_agent_may_come_first),
         cmocka_unit_test(programs_know_their_host),
+        cmocka_unit_test(launchers_of_one_host_share_its_local_ranks),
         cmocka_unit_test(a_program_must_stand_on_each_host),
+        cmocka_unit_test(a_host_that_does_not_come_is_named),
         cmocka_unit_test(other_flags_are_refused),
         cmocka_unit_test(another_key_is_kept_out),
         cmocka_unit_test(a_node_is_there_once),

@@ -59,7 +59,8 @@ static bool join_hosts(int a, int b)
 
 bool test_hosts_make(int count)
 {
-    if (geteuid() != 0 || !run("command -v ip nsenter unshare >/dev/null")) {
+    if (geteuid() != 0 || !run("(command -v ip && command -v nsenter && command -v unshare && "
+                               "command -v hostname) >/dev/null")) {
         return false;
     }
     outside = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);

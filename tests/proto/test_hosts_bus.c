@@ -1,0 +1,308 @@
+/* The head's ROUTER and the job key: only launchers with the key get in, each as its own node.
+ * Garbage, recorded bytes and messages of the wrong side do not. */
+#include <arpa/inet.h>
+#include <control.pb-c.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "proto/bus.h"
+#include "proto/job_key.h"
+#include "relay.h"
+#include "support.h"
+
+enum { NODES = 3, WAIT_MS = 10000, RECORD_BYTES = 64 * 1024 };
+
+typedef struct net {
+    proto_job_key key;
+    proto_keypair pairs[NODES];
+    proto_bus *head;
+    struct sockaddr_in at;
+} net;
+
+static void net_open(net *n)
+{
+    base_error error;
+    uint8_t public_keys[NODES][PROTO_KEY_BYTES];
+    *n = (net){.key = {.run_id = "0123456789abcdef"}};
+    proto_random_key(n->key.seed);
+    for (int node = 0; node < NODES; node++) {
+        proto_job_key_node(&n->key, node, &n->pairs[node]);
+        memcpy(public_keys[node], n->pairs[node].public_key, PROTO_KEY_BYTES);
+    }
+    const proto_bus_listen_options options = {
+        .address = "127.0.0.1",
+        .keys = &n->pairs[0],
+        .world_size = NODES,
+        .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])public_keys,
+        .agents = true,
+    };
+    assert_ok(proto_bus_listen(&options, &n->head, &error), &error);
+    const char *colon = strrchr(proto_bus_endpoint(n->head), ':');
+    assert_non_null(colon);
+    n->at = (struct sockaddr_in){.sin_family = AF_INET,
+                                 .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                 .sin_port = htons((uint16_t)strtol(colon + 1, NULL, 10))};
+}
+
+static proto_bus *agent(const struct sockaddr_in *at, const proto_keypair *keys,
+                        const uint8_t *head_key)
+{
+    base_error error;
+    proto_bus *bus = NULL;
+    char endpoint[PROTO_ENDPOINT_BYTES];
+    (void)snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(at->sin_port));
+    const proto_bus_agent_options options = {
+        .endpoint = endpoint, .keys = keys, .head_public_key = head_key, .nodes = NODES};
+    assert_ok(proto_bus_connect_head(&options, &bus, &error), &error);
+    return bus;
+}
+
+static void wait_readable(proto_bus *bus, int64_t deadline_ns)
+{
+    int fds[PROTO_BUS_FDS];
+    proto_bus_fds(bus, fds);
+    struct pollfd polled[PROTO_BUS_FDS] = {{.fd = fds[0], .events = POLLIN},
+                                           {.fd = fds[1], .events = POLLIN}};
+    (void)poll(polled, PROTO_BUS_FDS, base_deadline_poll_ms(deadline_ns, 100));
+    assert_true(base_now_ns() < deadline_ns);
+}
+
+static base_status next_message(proto_bus *bus, int *node, Ringfence__Control__Envelope **got)
+{
+    base_error error;
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    for (;;) {
+        const base_status status = proto_bus_recv(bus, node, got, &error);
+        if (status != BASE_OK || *got != NULL) {
+            return status;
+        }
+        wait_readable(bus, deadline_ns);
+    }
+}
+
+/* Waits for an event, and sees that no message comes before it. */
+static void wait_event(proto_bus *bus, proto_bus_event_kind kind)
+{
+    base_error error;
+    int node = PROTO_NO_RANK;
+    proto_bus_event event = {.kind = 0};
+    Ringfence__Control__Envelope *got = NULL;
+    const int64_t deadline_ns = base_deadline_after_ns(WAIT_MS * BASE_NS_PER_MS);
+    while (event.kind != kind) {
+        if (!proto_bus_next_event(bus, &event)) {
+            wait_readable(bus, deadline_ns);
+        }
+        assert_ok(proto_bus_recv(bus, &node, &got, &error), &error);
+        assert_null(got);
+    }
+}
+
+static void send_beat(proto_bus *bus)
+{
+    base_error error;
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Beat beat = RINGFENCE__CONTROL__BEAT__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT;
+    envelope.beat = &beat;
+    assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &envelope, &error), &error);
+}
+
+static void expect_beat(net *n, int node)
+{
+    int from = PROTO_NO_RANK;
+    Ringfence__Control__Envelope *got = NULL;
+    assert_status(next_message(n->head, &from, &got), BASE_OK);
+    assert_int_equal(from, node);
+    assert_int_equal(got->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT);
+}
+
+static void the_key_says_which_node(void **state)
+{
+    (void)state;
+    net n;
+    net_open(&n);
+    for (int node = 1; node < NODES; node++) {
+        proto_bus *bus = agent(&n.at, &n.pairs[node], n.pairs[0].public_key);
+        send_beat(bus);
+        expect_beat(&n, node);
+        proto_bus_close(bus);
+    }
+    proto_bus_close(n.head);
+}
+
+/* Keys of another run: of the agent, and of the head that the agent looks for. */
+static void another_key_gets_nowhere(void **state)
+{
+    (void)state;
+    net n;
+    proto_keypair other_agent;
+    proto_keypair other_head;
+    net_open(&n);
+    proto_job_key other = n.key;
+    other.run_id[0] = 'f'; /* the same seed, another run */
+    proto_job_key_node(&other, 1, &other_agent);
+    proto_job_key_node(&other, 0, &other_head);
+    proto_bus *stranger = agent(&n.at, &other_agent, n.pairs[0].public_key);
+    send_beat(stranger);
+    wait_event(n.head, PROTO_BUS_REFUSED);
+    proto_bus *lost = agent(&n.at, &n.pairs[1], other_head.public_key);
+    send_beat(lost);
+    wait_event(n.head, PROTO_BUS_REFUSED);
+    proto_bus *right = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
+    send_beat(right);
+    expect_beat(&n, 1);
+    proto_bus_close(stranger);
+    proto_bus_close(lost);
+    proto_bus_close(right);
+    proto_bus_close(n.head);
+}
+
+static void send_raw(const net *n, const void *bytes, size_t size_bytes)
+{
+    char answer[256];
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&n->at, sizeof n->at), 0);
+    assert_true(send(fd, bytes, size_bytes, MSG_NOSIGNAL) > 0);
+    (void)shutdown(fd, SHUT_WR);
+    while (recv(fd, answer, sizeof answer, 0) > 0) { /* until the head hangs up */
+    }
+    (void)close(fd);
+}
+
+static void garbage_disturbs_nobody(void **state)
+{
+    (void)state;
+    static uint8_t garbage[4096];
+    net n;
+    net_open(&n);
+    memset(garbage, 0xa5, sizeof garbage);
+    send_raw(&n, garbage, sizeof garbage);
+    send_raw(&n, "GET / HTTP/1.1\r\n\r\n", 18);
+    proto_bus *bus = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
+    send_beat(bus);
+    expect_beat(&n, 1);
+    proto_bus_close(bus);
+    proto_bus_close(n.head);
+}
+
+typedef struct recording {
+    uint8_t bytes[RECORD_BYTES];
+    size_t used_bytes;
+} recording;
+
+/* What the agent sends passes unchanged, and is kept. */
+static void record(test_relay *relay, void *user, int side, const uint8_t *bytes, size_t size_bytes)
+{
+    recording *r = user;
+    if (side == 0 && r->used_bytes + size_bytes <= sizeof r->bytes) {
+        memcpy(r->bytes + r->used_bytes, bytes, size_bytes);
+        r->used_bytes += size_bytes;
+    }
+    test_relay_emit(relay, side, bytes, size_bytes);
+}
+
+static void a_recorded_connection_is_worth_nothing(void **state)
+{
+    (void)state;
+    static recording r;
+    struct sockaddr_in at;
+    base_error error;
+    net n;
+    net_open(&n);
+    test_relay *relay = test_relay_start(&n.at, &at, 0, record, &r);
+    proto_bus *bus = agent(&at, &n.pairs[1], n.pairs[0].public_key);
+    send_beat(bus);
+    expect_beat(&n, 1);
+    proto_bus_close(bus);
+    test_relay_stop(relay);
+    assert_true(r.used_bytes > 0);
+    proto_bus_forget(n.head, 1);
+    send_raw(&n, r.bytes, r.used_bytes);
+    proto_bus *right = agent(&n.at, &n.pairs[2], n.pairs[0].public_key);
+    send_beat(right);
+    expect_beat(&n, 2); /* the next message, so nothing came of the recording */
+    int node = PROTO_NO_RANK;
+    Ringfence__Control__Envelope *got = NULL;
+    assert_ok(proto_bus_recv(n.head, &node, &got, &error), &error);
+    assert_null(got);
+    proto_bus_close(right);
+    proto_bus_close(n.head);
+}
+
+static void a_rank_s_message_is_none_of_an_agent(void **state)
+{
+    (void)state;
+    base_error error;
+    int node = PROTO_NO_RANK;
+    Ringfence__Control__Envelope *got = NULL;
+    Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    Ringfence__Control__Step step = RINGFENCE__CONTROL__STEP__INIT;
+    net n;
+    net_open(&n);
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_STEP;
+    envelope.step = &step;
+    proto_bus *bus = agent(&n.at, &n.pairs[2], n.pairs[0].public_key);
+    assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &envelope, &error), &error);
+    assert_status(next_message(n.head, &node, &got), BASE_ERR_INVALID);
+    assert_int_equal(node, 2);
+    proto_bus_close(bus);
+    proto_bus_close(n.head);
+}
+
+static void a_key_file_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    static const char no_hex[] =
+        "ringfence job key 1\nrun 0123456789abcdeX\n"
+        "seed 0000000000000000000000000000000000000000000000000000000000000000\n";
+    static const char *const spoiled[] = {"", "ringfence job key 1\n",
+                                          "ringfence job key 2\nrun 0123456789abcdef\nseed 00\n",
+                                          no_hex};
+    base_error error;
+    proto_job_key made;
+    proto_job_key got;
+    proto_keypair a;
+    proto_keypair b;
+    char path[BASE_PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "key"));
+    assert_ok(proto_job_key_create(path, &made, &error), &error);
+    assert_status(proto_job_key_create(path, &got, &error), BASE_ERR_IO);
+    assert_ok(proto_job_key_read(path, &got, &error), &error);
+    assert_string_equal(got.run_id, made.run_id);
+    proto_job_key_node(&made, 1, &a);
+    proto_job_key_node(&got, 1, &b);
+    assert_memory_equal(&a, &b, sizeof a);
+    proto_job_key_node(&got, 2, &b);
+    assert_memory_not_equal(a.public_key, b.public_key, PROTO_KEY_BYTES);
+    proto_rank_key(got.seed, 1, &b);
+    assert_memory_not_equal(a.public_key, b.public_key, PROTO_KEY_BYTES);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_status(proto_job_key_read(path, &got, &error), BASE_ERR_AUTH);
+    for (size_t i = 0; i < sizeof spoiled / sizeof spoiled[0]; i++) {
+        assert_int_equal(unlink(path), 0);
+        assert_ok(base_file_write(path, spoiled[i], strlen(spoiled[i]), &error), &error);
+        assert_int_equal(chmod(path, 0600), 0);
+        assert_status(proto_job_key_read(path, &got, &error), BASE_ERR_AUTH);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_key_says_which_node),
+        cmocka_unit_test(another_key_gets_nowhere),
+        cmocka_unit_test(garbage_disturbs_nobody),
+        cmocka_unit_test(a_recorded_connection_is_worth_nothing),
+        cmocka_unit_test(a_rank_s_message_is_none_of_an_agent),
+        cmocka_unit_test(a_key_file_is_read_as_it_was_written),
+    };
+    return cmocka_run_group_tests(tests, test_shared_directory_make, test_shared_directory_remove);
+}
