@@ -147,8 +147,10 @@ static cache make_cache(twin *t)
 {
     cache c = {.sequences = twin_between(t, 1, SEQUENCES_MAX),
                .block_tokens = twin_between(t, 0, 1) > 0 ? 16 : twin_between(t, 1, 20)};
+    const bool many = twin_between(t, 0, 5) == 0; /* a block then has several rows */
     for (size_t s = 0; s < c.sequences; s++) {
-        const size_t rows = twin_between(t, 0, 3) == 0 ? 0 : twin_between(t, 1, 12);
+        const size_t few = twin_between(t, 0, 3) == 0 ? 0 : twin_between(t, 1, 12);
+        const size_t rows = many && s == 0 ? twin_between(t, 257, 280) : few;
         c.lengths[s] = (int32_t)twin_between(t, 0, 40);
         c.row_start[s + 1] = c.row_start[s] + (int32_t)rows;
         const size_t length = (size_t)c.lengths[s] + rows;

@@ -10,8 +10,9 @@
 static void cross_entropy(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
-    const size_t rows = twin_between(t, 1, 60);
-    const size_t vocab = twin_between(t, 1, 300);
+    const bool many = twin_between(t, 0, 2) == 0; /* more than are added up at once */
+    const size_t rows = many ? twin_between(t, 257, 600) : twin_between(t, 1, 60);
+    const size_t vocab = twin_between(t, 1, many ? 20 : 300);
     const bool grad = twin_between(t, 0, 2) > 0;
     const double before = 0.25;
     const int targets = twin_ints(t, "targets", rows, -1, (int)vocab - 1);
@@ -55,8 +56,10 @@ static void check_scalars(const scalars *expected, const scalars *found, const c
 static void optimizer(twin *t)
 {
     char shape[PARITY_TEXT_BYTES];
-    const size_t count = twin_between(t, 0, 1) > 0 ? twin_between(t, 1, 50)
-                                                   : twin_between(t, 900, 9 * RANK_NORM_BLOCK);
+    const size_t kind = twin_between(t, 0, 5);
+    const size_t count = kind == 0  ? twin_between(t, 1, 50)
+                         : kind < 5 ? twin_between(t, 900, 9 * RANK_NORM_BLOCK)
+                                    : twin_between(t, 257, 270) * RANK_NORM_BLOCK - 5;
     const bool decay = twin_between(t, 0, 1) > 0;
     const double norm_max = twin_between(t, 0, 1) > 0 ? 0.5 : 0.0;
     const rank_adamw_config config = {0.9, 0.99, 1e-8, 0.1};
