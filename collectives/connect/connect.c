@@ -17,6 +17,7 @@ enum {
 };
 
 #define ALGORITHM_VARIABLE "RINGFENCE_COLL_ALGORITHM"
+#define NO_BACKEND         "the algorithm native is a backend's, and there is none"
 #define TUNE_VARIABLE      "RINGFENCE_COLL_TUNE_FILE"
 
 static coll_status check_options(const coll_context_options *options, coll_error *reterr)
@@ -37,8 +38,7 @@ static coll_status check_options(const coll_context_options *options, coll_error
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown transport or algorithm");
     }
     if (options->algorithm == COLL_ALGORITHM_NATIVE && options->backend == NULL) {
-        return coll_fail(reterr, COLL_ERR_INVALID,
-                         "the algorithm native is a backend's, and there is none");
+        return coll_fail(reterr, COLL_ERR_INVALID, NO_BACKEND);
     }
     if (options->tcp_auth < COLL_TCP_AUTH_MAC || options->tcp_auth > COLL_TCP_AUTH_OFF) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown tcp authentication");
@@ -165,9 +165,16 @@ static coll_status forced_algorithm(coll_context *context, coll_error *reterr)
     if (name == NULL || name[0] == '\0' || context->algorithm != COLL_ALGORITHM_AUTO) {
         return COLL_OK;
     }
-    const coll_status status = coll_algorithm_parse(name, &context->algorithm, reterr);
-    context->said = context->algorithm;
-    return status == COLL_OK ? COLL_OK : coll_error_prepend(reterr, status, ALGORITHM_VARIABLE);
+    coll_algorithm algorithm = COLL_ALGORITHM_AUTO;
+    coll_status status = coll_algorithm_parse(name, &algorithm, reterr);
+    if (status == COLL_OK && algorithm == COLL_ALGORITHM_NATIVE && context->backend == NULL) {
+        status = coll_fail(reterr, COLL_ERR_INVALID, NO_BACKEND);
+    }
+    if (status != COLL_OK) {
+        return coll_error_prepend(reterr, status, ALGORITHM_VARIABLE);
+    }
+    coll_context_say(context, algorithm);
+    return COLL_OK;
 }
 
 /* Where the figures of the cost model are kept;

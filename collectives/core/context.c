@@ -8,6 +8,15 @@
 
 #define DEFAULT_TIMEOUT_NS (300 * BASE_NS_PER_S)
 
+void coll_context_say(coll_context *context, coll_algorithm algorithm)
+{
+    const bool native = algorithm == COLL_ALGORITHM_NATIVE; /* not the CPU's */
+    context->said = native ? COLL_ALGORITHM_AUTO : algorithm;
+    context->algorithm = context->said;
+    context->device_algorithm =
+        native || algorithm == COLL_ALGORITHM_DIRECT ? algorithm : COLL_ALGORITHM_AUTO;
+}
+
 coll_context *coll_context_alloc(const coll_context_options *options)
 {
     coll_context *context = calloc(1, sizeof *context);
@@ -21,16 +30,9 @@ coll_context *coll_context_alloc(const coll_context_options *options)
     context->backend = options->backend;
     context->backend_user = options->backend_user;
     context->device_algorithm = COLL_ALGORITHM_AUTO;
-    context->said = options->algorithm;
-    context->algorithm = options->algorithm;
-    if (options->algorithm == COLL_ALGORITHM_NATIVE) { /* not the CPU's */
-        context->said = COLL_ALGORITHM_AUTO;
-        context->algorithm = COLL_ALGORITHM_AUTO;
-    }
-    if (options->algorithm == COLL_ALGORITHM_NATIVE ||
-        options->algorithm == COLL_ALGORITHM_DIRECT) {
-        context->device_algorithm = options->algorithm;
-    }
+    context->backend = options->backend;
+    context->backend_user = options->backend_user;
+    coll_context_say(context, options->algorithm);
     for (int rank = 0; rank < COLL_RANKS_MAX; rank++) {
         context->socks[rank] = -1;
     }

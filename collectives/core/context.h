@@ -61,4 +61,7 @@ struct coll_context {
  * takes it in every state from here on. NULL: no memory. */
 coll_context *coll_context_alloc(const coll_context_options *options);
 
+/* The algorithm of operations that name none; NATIVE: of those on streams. */
+void coll_context_say(coll_context *context, coll_algorithm algorithm);
+
 #endif

@@ -3,7 +3,7 @@
 #include "device_rank.h"
 #include "support.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -135,6 +135,25 @@ static void native_is_chosen_by_the_context(void **state)
     (void)state;
     device_case c = {.ranks = 2, .algorithm = COLL_ALGORITHM_NATIVE, .body = algorithm_body};
     device_case_run(&c);
+}
+
+static void without_backend_body(test_rank *rank)
+{
+    coll_context *context = NULL;
+    const coll_context_options options = test_rank_options(rank);
+    RANK_CHECK(rank, coll_context_create(&options, &context, &rank->error) == COLL_ERR_INVALID);
+    RANK_CHECK(rank, strstr(rank->error.message, "RINGFENCE_COLL_ALGORITHM: the algorithm native "
+                                                 "is a backend's") != NULL);
+}
+
+static void native_is_chosen_by_the_environment(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("RINGFENCE_COLL_ALGORITHM", "native", 1), 0);
+    device_case c = {.ranks = 2, .body = algorithm_body};
+    device_case_run(&c);
+    test_ranks_as_threads(&(test_ranks_options){.size = 2, .bare = true}, without_backend_body);
+    assert_int_equal(unsetenv("RINGFENCE_COLL_ALGORITHM"), 0);
 }
 
 /* ---- groups, graphs, memory ---- */
@@ -358,6 +377,7 @@ int main(void)
         cmocka_unit_test(sums_are_canonical_on_any_number_of_ranks),
         cmocka_unit_test(kinds_and_communicators_stand_beside_each_other),
         cmocka_unit_test(native_is_chosen_by_the_context),
+        cmocka_unit_test(native_is_chosen_by_the_environment),
         cmocka_unit_test(groups_are_launched_together),
         cmocka_unit_test(graphs_hold_operations),
         cmocka_unit_test(memory_comes_from_the_device),
