@@ -223,7 +223,7 @@ static void add_up(uint8_t *to, const uint8_t *from, const fake_call *call)
         if (call->type == ncclFloat32) {
             ((float *)(void *)to)[i] += ((const float *)(const void *)from)[i];
         } else {
-            ((int32_t *)(void *)to)[i] += ((const int32_t *)(const void *)from)[i];
+            ((uint32_t *)(void *)to)[i] += ((const uint32_t *)(const void *)from)[i]; /* wraps */
         }
     }
 }
@@ -290,7 +290,9 @@ static void do_all(fake_world *world, int size)
                 if (pass == 0) {
                     call->sent = malloc(call->sent_bytes + 1);
                     BASE_ASSERT(call->sent != NULL);
-                    memcpy(call->sent, call->send, call->sent_bytes);
+                    if (call->sent_bytes > 0) {
+                        memcpy(call->sent, call->send, call->sent_bytes);
+                    }
                 } else if (pass == 1) {
                     do_call(world, rank, size, i);
                 } else {
