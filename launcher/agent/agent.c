@@ -124,7 +124,7 @@ static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
 
 static void handle(launch_agent *agent, const envelope_type *envelope)
 {
-    agent->heard_ns = base_now_ns();
+    agent->last_message_ns = base_now_ns();
     if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_REFUSE) {
         base_log(BASE_LOG_ERROR, "the head has refused this host: %s", envelope->refuse->reason);
         agent->refused = true;
@@ -186,49 +186,50 @@ static void drain(launch_agent *agent)
     }
 }
 
-/* When a beat, the silence's announcement or its end as a loss is due next. */
-static int64_t next_beat(const launch_agent *agent)
+/* When a heartbeat, the silence's announcement or its end as a loss is due next. */
+static int64_t next_heartbeat(const launch_agent *agent)
 {
     const int64_t silence_ns =
         agent->silent ? agent->part.host_timeout_ns : LAUNCH_SILENCE_MS * BASE_NS_PER_MS;
     const int64_t silent_ns =
-        agent->heard_ns +
+        agent->last_message_ns +
         (silence_ns < agent->part.host_timeout_ns ? silence_ns : agent->part.host_timeout_ns);
-    return silent_ns < agent->beat_due_ns ? silent_ns : agent->beat_due_ns;
+    return silent_ns < agent->heartbeat_due_ns ? silent_ns : agent->heartbeat_due_ns;
 }
 
-/* Sends beats, and judges a silent head. Returns when to call again. */
-static int64_t beat(launch_agent *agent, int64_t now_ns)
+/* Sends heartbeats, and checks a silent head. Returns when to call again. */
+static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
 {
     const bool slept = now_ns - agent->seen_ns > LAUNCH_SLEPT_MS * BASE_NS_PER_MS;
     agent->seen_ns = now_ns;
     if (agent->state != AGENT_PREPARED && agent->state != AGENT_RUNNING) {
         return BASE_NO_DEADLINE;
     }
-    agent->heard_ns = slept ? now_ns : agent->heard_ns; /* it was this launcher that stood still */
-    const int64_t silent_ns = now_ns - agent->heard_ns;
+    agent->last_message_ns =
+        slept ? now_ns : agent->last_message_ns; /* it was this launcher that stood still */
+    const int64_t silent_ns = now_ns - agent->last_message_ns;
     if (silent_ns >= agent->part.host_timeout_ns) {
         char what[64];
-        (void)snprintf(what, sizeof what, "no word for %.0f s", (double)silent_ns / BASE_NS_PER_S);
+        (void)snprintf(what, sizeof what, "no heartbeat for %.0f s",
+                       (double)silent_ns / BASE_NS_PER_S);
         lose_head(agent, what);
         return now_ns;
     }
     if (agent->silent != (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS)) {
         agent->silent = !agent->silent;
         base_log(BASE_LOG_WARNING,
-                 agent->silent ? "the head: no word for %.0f s"
-                               : "the head is heard again (%.0f s)",
+                 agent->silent ? "the head: no heartbeat for %.0f s" : "the head is back (%.0f s)",
                  (double)silent_ns / BASE_NS_PER_S);
     }
-    if (now_ns >= agent->beat_due_ns) {
-        Ringfence__Control__Beat message = RINGFENCE__CONTROL__BEAT__INIT;
+    if (now_ns >= agent->heartbeat_due_ns) {
+        Ringfence__Control__Heartbeat message = RINGFENCE__CONTROL__HEARTBEAT__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT;
-        envelope.beat = &message;
+        envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+        envelope.heartbeat = &message;
         (void)agent_send(agent, &envelope);
-        agent->beat_due_ns = now_ns + LAUNCH_BEAT_MS * BASE_NS_PER_MS;
+        agent->heartbeat_due_ns = now_ns + LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
     }
-    return next_beat(agent);
+    return next_heartbeat(agent);
 }
 
 /* ---- the user ---- */
@@ -285,8 +286,8 @@ static int64_t handle_due(launch_agent *agent)
 {
     const int64_t now_ns = base_now_ns();
     int64_t next_ns = agent_call(agent, now_ns);
-    const int64_t beat_ns = beat(agent, now_ns);
-    next_ns = beat_ns < next_ns ? beat_ns : next_ns;
+    const int64_t heartbeat_ns = heartbeat(agent, now_ns);
+    next_ns = heartbeat_ns < next_ns ? heartbeat_ns : next_ns;
     if (agent->state == AGENT_ENDING) {
         if (now_ns >= agent->kill_ns) {
             agent_rank_signal(agent, -1, SIGKILL);

@@ -64,8 +64,8 @@ typedef struct launch_agent {
     base_error trouble; /* of the last attempt */
     int64_t call_ns;    /* when the next attempt is due */
     int64_t join_deadline_ns;
-    int64_t heard_ns;
-    int64_t beat_due_ns;
+    int64_t last_message_ns;
+    int64_t heartbeat_due_ns;
     int64_t seen_ns; /* when the loop last came by */
     bool silent;     /* the user has been warned */
     bool sent;

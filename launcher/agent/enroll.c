@@ -109,7 +109,7 @@ void agent_event(launch_agent *agent, const proto_bus_event *event)
 {
     if (event->kind == PROTO_BUS_CONNECTED) {
         agent->connected = true;
-        agent->heard_ns = base_now_ns();
+        agent->last_message_ns = base_now_ns();
         send_enroll(agent);
         return;
     }

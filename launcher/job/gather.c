@@ -136,7 +136,7 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
     from->pid = enroll->pid;
     from->state = LAUNCH_NODE_ENROLLED;
     from->silent = false;
-    from->heard_ns = base_now_ns();
+    from->last_message_ns = base_now_ns();
     if (!session->options->quiet) {
         launch_screen_say(&session->screen,
                           NODE_FORMAT " has joined: pid %" PRId64 ", %u CPUs, ranks %d to %d",

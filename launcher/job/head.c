@@ -1,4 +1,4 @@
-/* The head's link to the launchers of other hosts: listening, sending, beats, and who is lost.
+/* The head's link to the launchers of other hosts: listening, sending, heartbeats, and who is lost.
  * Called by job_run.c for its loop, by start.c and ending.c. */
 #include "job/head.h"
 
@@ -244,17 +244,17 @@ void head_lose(launch_session *session, int node, const char *what)
     }
 }
 
-static void heard(launch_session *session, int node)
+static void note_message(launch_session *session, int node)
 {
     launch_node *from = &session->head->nodes[node];
     const int64_t now_ns = base_now_ns();
     if (from->silent) {
-        launch_screen_say(&session->screen, NODE_FORMAT " is heard again, after %.0f s",
+        launch_screen_say(&session->screen, NODE_FORMAT " is back, after %.0f s",
                           NODE_ARGS(session->head, node),
-                          (double)(now_ns - from->heard_ns) / BASE_NS_PER_S);
+                          (double)(now_ns - from->last_message_ns) / BASE_NS_PER_S);
         from->silent = false;
     }
-    from->heard_ns = now_ns;
+    from->last_message_ns = now_ns;
 }
 
 /* Handles the messages that have come. */
@@ -281,7 +281,7 @@ static void drain_messages(launch_session *session)
         } else if (envelope == NULL) {
             return;
         } else if (head->nodes[node].state != LAUNCH_NODE_LOST) {
-            heard(session, node);
+            note_message(session, node);
             head_handle(session, node, envelope);
         }
     }
@@ -319,28 +319,29 @@ void launch_head_drain(launch_session *session)
     }
 }
 
-static void send_beat(launch_head *head, int node)
+static void send_heartbeat(launch_head *head, int node)
 {
-    Ringfence__Control__Beat beat = RINGFENCE__CONTROL__BEAT__INIT;
+    Ringfence__Control__Heartbeat heartbeat = RINGFENCE__CONTROL__HEARTBEAT__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT;
-    envelope.beat = &beat;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+    envelope.heartbeat = &heartbeat;
     head_send(head, node, &envelope);
 }
 
 /* Shows a silent host, and gives it up in the end. */
-static void judge(launch_session *session, int node, int64_t now_ns)
+static void check_silence(launch_session *session, int node, int64_t now_ns)
 {
     launch_head *head = session->head;
-    launch_node *judged = &head->nodes[node];
-    const int64_t silent_ns = now_ns - judged->heard_ns;
+    launch_node *node_state = &head->nodes[node];
+    const int64_t silent_ns = now_ns - node_state->last_message_ns;
     if (silent_ns >= head->options->host_timeout_ms * BASE_NS_PER_MS) {
         char what[64];
-        (void)snprintf(what, sizeof what, "no word for %.0f s", (double)silent_ns / BASE_NS_PER_S);
+        (void)snprintf(what, sizeof what, "no heartbeat for %.0f s",
+                       (double)silent_ns / BASE_NS_PER_S);
         head_lose(session, node, what);
-    } else if (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS && !judged->silent) {
-        judged->silent = true;
-        launch_screen_say(&session->screen, NODE_FORMAT ": no word for %.0f s",
+    } else if (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS && !node_state->silent) {
+        node_state->silent = true;
+        launch_screen_say(&session->screen, NODE_FORMAT ": no heartbeat for %.0f s",
                           NODE_ARGS(head, node), (double)silent_ns / BASE_NS_PER_S);
     }
 }
@@ -352,7 +353,7 @@ static int64_t silence_due_ns(const launch_head *head, const launch_node *node)
     const int64_t lost_ms = head->options->host_timeout_ms;
     return node->state == LAUNCH_NODE_LOST
                ? BASE_NO_DEADLINE
-               : node->heard_ns + (shown_ms < lost_ms ? shown_ms : lost_ms) * BASE_NS_PER_MS;
+               : node->last_message_ns + (shown_ms < lost_ms ? shown_ms : lost_ms) * BASE_NS_PER_MS;
 }
 
 int64_t launch_head_due(launch_session *session, int64_t now_ns)
@@ -370,15 +371,15 @@ int64_t launch_head_due(launch_session *session, int64_t now_ns)
             continue;
         }
         if (slept) {
-            one->heard_ns = now_ns; /* it was this launcher that stood still */
+            one->last_message_ns = now_ns; /* it was this launcher that stood still */
         }
-        judge(session, node, now_ns);
-        if (now_ns >= one->beat_due_ns) {
-            send_beat(head, node);
+        check_silence(session, node, now_ns);
+        if (now_ns >= one->heartbeat_due_ns) {
+            send_heartbeat(head, node);
             session->sent = true;
-            one->beat_due_ns = now_ns + LAUNCH_BEAT_MS * BASE_NS_PER_MS;
+            one->heartbeat_due_ns = now_ns + LAUNCH_HEARTBEAT_MS * BASE_NS_PER_MS;
         }
-        next_ns = one->beat_due_ns < next_ns ? one->beat_due_ns : next_ns;
+        next_ns = one->heartbeat_due_ns < next_ns ? one->heartbeat_due_ns : next_ns;
         const int64_t silence_ns = silence_due_ns(head, one);
         next_ns = silence_ns < next_ns ? silence_ns : next_ns;
     }

@@ -3,7 +3,7 @@
  *
  * Agents connect to a ROUTER of their own, at the rendezvous. Ranks of all hosts connect to the
  * launcher's other ROUTER, as on one host. gather.c lets agents enrol, and hands out the job. head.c
- * sends and hears beats, and judges who is lost. head_messages.c handles what agents say of their
+ * sends and receives heartbeats, and checks who is lost. head_messages.c handles what agents say of their
  * ranks. Node 0 is the head itself. One thread. */
 #ifndef LAUNCH_HEAD_H
 #define LAUNCH_HEAD_H
@@ -45,7 +45,7 @@ int launch_head_local_ranks(const launch_head *head, int node);
 /* Handles all messages and events of agents. NULL is fine. */
 void launch_head_drain(launch_session *session);
 
-/* Sends beats, and judges silent hosts. Returns when it must be called again. */
+/* Sends heartbeats, and checks silent hosts. Returns when it must be called again. */
 int64_t launch_head_due(launch_session *session, int64_t now_ns);
 
 /* The descriptors to poll, PROTO_BUS_FDS of them; -1 without a head. */

@@ -30,8 +30,8 @@ typedef struct launch_node {
     int first_rank;
     int ranks;
     uint8_t seed[PROTO_KEY_BYTES];
-    int64_t heard_ns;
-    int64_t beat_due_ns;
+    int64_t last_message_ns;
+    int64_t heartbeat_due_ns;
     bool silent; /* the user has been warned */
 } launch_node;
 

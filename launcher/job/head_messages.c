@@ -116,7 +116,7 @@ static bool handle_any(launch_session *session, int node, const envelope_type *e
         return handle_exited(session, node, envelope->exited);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
         return handle_asked(session, node, envelope->asked);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
         return true;
     default:
         return false;

@@ -58,7 +58,7 @@ bool proto_agent_body_fits(const envelope_type *envelope, int nodes)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED:
         return envelope->asked->signal > 0 && signal_fits(envelope->asked->signal);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED:
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
         return true;
     default:
         return false;
@@ -97,7 +97,7 @@ bool proto_head_body_fits(const envelope_type *envelope)
     case RINGFENCE__CONTROL__ENVELOPE__BODY_END:
         return envelope->end->exit_code <= EXIT_CODE_MAX &&
                proto_text_fits(envelope->end->reason, PROTO_REASON_BYTES_MAX);
-    case RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT:
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT:
         return true;
     default:
         return false;

@@ -127,11 +127,11 @@ static void a_cut_link_loses_the_host(void **state)
     const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "7", NULL}};
     start_two("cut", &job);
     test_hosts_link(0, 1, false);
-    several_wait_says(0, "host host-1 (node 1): no word for");
-    several_wait_says(0, "host host-1 (node 1) is lost: no word for");
+    several_wait_says(0, "host host-1 (node 1): no heartbeat for");
+    several_wait_says(0, "host host-1 (node 1) is lost: no heartbeat for");
     several_expect(0, 1);
     several_expect(1, 1);
-    several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no word for");
+    several_assert_says(1, "the head at tcp://10.77.0.1:29400 is lost: no heartbeat for");
     test_hosts_link(0, 1, true);
     test_program_assert_no_children();
 }
@@ -142,10 +142,10 @@ static void a_link_that_comes_back_loses_nothing(void **state)
     const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "40", NULL}};
     start_two("back", &job);
     test_hosts_link(0, 1, false);
-    several_wait_says(0, "host host-1 (node 1): no word for");
+    several_wait_says(0, "host host-1 (node 1): no heartbeat for");
     test_hosts_link(0, 1, true);
-    several_wait_says(0, "host host-1 (node 1) is heard again");
-    several_wait_says(1, "the head is heard again");
+    several_wait_says(0, "host host-1 (node 1) is back");
+    several_wait_says(1, "the head is back");
     (void)kill(launcher_pid(0), SIGINT);
     several_expect(0, 128 + SIGINT);
     several_expect(1, 128 + SIGINT);
@@ -159,9 +159,9 @@ static void a_head_that_slept_judges_nobody(void **state)
     const several job = {several_address, "2", NULL, {ENDLESS, "--host-timeout", "40", NULL}};
     start_two("slept", &job);
     (void)kill(launcher_pid(0), SIGSTOP);
-    several_wait_says(1, "the head: no word for");
+    several_wait_says(1, "the head: no heartbeat for");
     (void)kill(launcher_pid(0), SIGCONT);
-    several_wait_says(1, "the head is heard again");
+    several_wait_says(1, "the head is back");
     (void)kill(launcher_pid(1), SIGINT);
     several_expect(0, 128 + SIGINT);
     several_expect(1, 128 + SIGINT);
@@ -177,7 +177,7 @@ static void a_stopped_agent_is_given_up(void **state)
     start_two("given-up", &job);
     (void)kill(launcher_pid(1), SIGSTOP);
     several_expect(0, 1);
-    several_assert_says(0, "host host-1 (node 1) is lost: no word for");
+    several_assert_says(0, "host host-1 (node 1) is lost: no heartbeat for");
     (void)kill(launcher_pid(1), SIGCONT);
     several_expect(1, 1);
     test_program_wait_no_children();

@@ -104,23 +104,23 @@ static void wait_event(proto_bus *bus, proto_bus_event_kind kind)
     }
 }
 
-static void send_beat(proto_bus *bus)
+static void send_heartbeat(proto_bus *bus)
 {
     base_error error;
     Ringfence__Control__Envelope envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
-    Ringfence__Control__Beat beat = RINGFENCE__CONTROL__BEAT__INIT;
-    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT;
-    envelope.beat = &beat;
+    Ringfence__Control__Heartbeat heartbeat = RINGFENCE__CONTROL__HEARTBEAT__INIT;
+    envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT;
+    envelope.heartbeat = &heartbeat;
     assert_ok(proto_bus_send(bus, PROTO_NO_RANK, &envelope, &error), &error);
 }
 
-static void expect_beat(net *n, int node)
+static void expect_heartbeat(net *n, int node)
 {
     int from = PROTO_NO_RANK;
     Ringfence__Control__Envelope *got = NULL;
     assert_status(next_message(n->head, &from, &got), BASE_OK);
     assert_int_equal(from, node);
-    assert_int_equal(got->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_BEAT);
+    assert_int_equal(got->body_case, RINGFENCE__CONTROL__ENVELOPE__BODY_HEARTBEAT);
 }
 
 static void the_key_says_which_node(void **state)
@@ -130,8 +130,8 @@ static void the_key_says_which_node(void **state)
     net_open(&n);
     for (int node = 1; node < NODES; node++) {
         proto_bus *bus = agent(&n.at, &n.pairs[node], n.pairs[0].public_key);
-        send_beat(bus);
-        expect_beat(&n, node);
+        send_heartbeat(bus);
+        expect_heartbeat(&n, node);
         proto_bus_close(bus);
     }
     proto_bus_close(n.head);
@@ -150,14 +150,14 @@ static void another_key_gets_nowhere(void **state)
     proto_job_key_node(&other, 1, &other_agent);
     proto_job_key_node(&other, 0, &other_head);
     proto_bus *stranger = agent(&n.at, &other_agent, n.pairs[0].public_key);
-    send_beat(stranger);
+    send_heartbeat(stranger);
     wait_event(n.head, PROTO_BUS_REFUSED);
     proto_bus *lost = agent(&n.at, &n.pairs[1], other_head.public_key);
-    send_beat(lost);
+    send_heartbeat(lost);
     wait_event(n.head, PROTO_BUS_REFUSED);
     proto_bus *right = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
-    send_beat(right);
-    expect_beat(&n, 1);
+    send_heartbeat(right);
+    expect_heartbeat(&n, 1);
     proto_bus_close(stranger);
     proto_bus_close(lost);
     proto_bus_close(right);
@@ -187,8 +187,8 @@ static void garbage_disturbs_nobody(void **state)
     send_raw(&n, garbage, sizeof garbage);
     send_raw(&n, "GET / HTTP/1.1\r\n\r\n", 18);
     proto_bus *bus = agent(&n.at, &n.pairs[1], n.pairs[0].public_key);
-    send_beat(bus);
-    expect_beat(&n, 1);
+    send_heartbeat(bus);
+    expect_heartbeat(&n, 1);
     proto_bus_close(bus);
     proto_bus_close(n.head);
 }
@@ -219,16 +219,16 @@ static void a_recorded_connection_is_worth_nothing(void **state)
     net_open(&n);
     test_relay *relay = test_relay_start(&n.at, &at, 0, record, &r);
     proto_bus *bus = agent(&at, &n.pairs[1], n.pairs[0].public_key);
-    send_beat(bus);
-    expect_beat(&n, 1);
+    send_heartbeat(bus);
+    expect_heartbeat(&n, 1);
     proto_bus_close(bus);
     test_relay_stop(relay);
     assert_true(r.used_bytes > 0);
     proto_bus_forget(n.head, 1);
     send_raw(&n, r.bytes, r.used_bytes);
     proto_bus *right = agent(&n.at, &n.pairs[2], n.pairs[0].public_key);
-    send_beat(right);
-    expect_beat(&n, 2); /* the next message, so nothing came of the recording */
+    send_heartbeat(right);
+    expect_heartbeat(&n, 2); /* the next message, so nothing came of the recording */
     int node = PROTO_NO_RANK;
     Ringfence__Control__Envelope *got = NULL;
     assert_ok(proto_bus_recv(n.head, &node, &got, &error), &error);

@@ -14,7 +14,7 @@
 
 enum {
     LAUNCH_RENDEZVOUS_BYTES = 300,
-    LAUNCH_BEAT_MS = 1000,        /* between two beats of head and agents */
+    LAUNCH_HEARTBEAT_MS = 1000,   /* between two heartbeats of head and agents */
     LAUNCH_SILENCE_MS = 5 * 1000, /* a host that says nothing so long is shown */
     LAUNCH_HOST_TIMEOUT_MS = 15 * 1000,
     LAUNCH_HOST_TIMEOUT_MIN_MS = 3 * 1000,
