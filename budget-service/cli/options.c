@@ -282,6 +282,7 @@ static int read_args(cli_args *args, int count, char **words)
     option_reading reading = {.args = args};
     base_error error = {0};
     int first = 0;
+    (void)unsetenv("POSIXLY_CORRECT"); /* options may follow operands */
     take_rows(args->command, &reading.rows);
     hide_signs(&reading.rows.fields, count, words);
     const base_option_set set = {.fields = &reading.rows.fields, .record = &args->values};
@@ -295,6 +296,7 @@ static int read_args(cli_args *args, int count, char **words)
         return cli_error(args, BASE_EXIT_USAGE, "%s; try: budget-service %s --help", error.message,
                          args->command->name);
     }
+    args->json = args->json || args->options[CLI_JSON] != NULL; /* abbreviated */
     if (reading.twice != NULL) {
         return cli_error(args, BASE_EXIT_USAGE, "--%s stands there twice", reading.twice);
     }
