@@ -21,8 +21,10 @@ static void read_account(const store_db *store, store_sql sql, account_row *row)
     row->account.posted_usd_micro = store_int(store, sql, 4);
     row->account.reserved_usd_micro = store_int(store, sql, 5);
     row->account.frozen = store_int(store, sql, 6) != 0;
-    row->account.remaining_usd_micro = row->account.cap_usd_micro - row->account.posted_usd_micro -
-                                       row->account.reserved_usd_micro;
+    row->account.remaining_usd_micro =
+        budget_rule_remaining(&(budget_rule_account){.cap = row->account.cap_usd_micro,
+                                                     .posted = row->account.posted_usd_micro,
+                                                     .reserved = row->account.reserved_usd_micro});
 }
 
 static base_status load_account(budget_ledger *ledger, const char *name, int64_t id,
