@@ -217,9 +217,12 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
     }
     if (agent->silent != (silent_ns >= LAUNCH_SILENCE_MS * BASE_NS_PER_MS)) {
         agent->silent = !agent->silent;
-        base_log(BASE_LOG_WARNING,
-                 agent->silent ? "the head: no heartbeat for %.0f s" : "the head is back (%.0f s)",
-                 (double)silent_ns / BASE_NS_PER_S);
+        if (agent->silent) {
+            base_log(BASE_LOG_WARNING, "the head: no heartbeat for %.0f s",
+                     (double)silent_ns / BASE_NS_PER_S);
+        } else {
+            base_log(BASE_LOG_WARNING, "the head is back");
+        }
     }
     if (now_ns >= agent->heartbeat_due_ns) {
         Ringfence__Control__Heartbeat message = RINGFENCE__CONTROL__HEARTBEAT__INIT;
@@ -236,13 +239,14 @@ static int64_t heartbeat(launch_agent *agent, int64_t now_ns)
 
 static void stop(launch_agent *agent, int signal_number)
 {
-    if (agent->state == AGENT_RUNNING) {
+    if (agent->state == AGENT_RUNNING && !(agent->asked && agent->silent)) {
         Ringfence__Control__Asked asked = RINGFENCE__CONTROL__ASKED__INIT;
         envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
         asked.signal = (uint32_t)signal_number;
         envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ASKED;
         envelope.asked = &asked;
         (void)agent_send(agent, &envelope);
+        agent->asked = true;
         base_log(BASE_LOG_INFO, "the head is asked to end the job; once more ends it at once");
         return;
     }

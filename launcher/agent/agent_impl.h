@@ -68,6 +68,7 @@ typedef struct launch_agent {
     int64_t heartbeat_due_ns;
     int64_t seen_ns; /* when the loop last came by */
     bool silent;     /* the user has been warned */
+    bool asked;      /* the user has asked for the end, and the head was told */
     bool sent;
     /* the ranks */
     agent_part part;

@@ -51,7 +51,7 @@ static base_status connect_next(launch_agent *agent, base_error *reterr)
 
 int64_t agent_call(launch_agent *agent, int64_t now_ns)
 {
-    if (agent->state != AGENT_CALLING) {
+    if (agent->state != AGENT_CALLING && agent->state != AGENT_ENROLLED) {
         return BASE_NO_DEADLINE;
     }
     if (now_ns >= agent->join_deadline_ns) {
@@ -102,6 +102,7 @@ static void send_enroll(launch_agent *agent)
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_ENROLL;
     envelope.enroll = &enroll;
     (void)agent_send(agent, &envelope);
+    agent->trouble.message[0] = '\0'; /* from now on: no answer */
     agent->state = AGENT_ENROLLED;
 }
 

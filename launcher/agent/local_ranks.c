@@ -187,6 +187,9 @@ static bool report_exited(launch_agent *agent, int index, const siginfo_t *info)
     char reason[PROTO_NAME_BYTES_MAX] = "";
     Ringfence__Control__Exited exited = RINGFENCE__CONTROL__EXITED__INIT;
     envelope_type envelope = RINGFENCE__CONTROL__ENVELOPE__INIT;
+    if (agent->state == AGENT_ENDING) {
+        return true; /* by this launcher; the head sees that it leaves */
+    }
     exited.rank = (uint32_t)(agent->part.first_rank + index);
     exited.by_signal = info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
     exited.status = (uint32_t)info->si_status;

@@ -22,8 +22,7 @@ static void fill_refusal(envelope_type *envelope, Ringfence__Control__Refuse *re
     envelope->refuse = refuse;
 }
 
-static void refuse_node(launch_session *session, int node, const char *hostname,
-                        const base_error *why)
+void head_refuse(launch_session *session, int node, const char *hostname, const base_error *why)
 {
     launch_head *head = session->head;
     char reason[BASE_ERROR_MESSAGE_BYTES];
@@ -125,7 +124,7 @@ void head_enroll(launch_session *session, int node, const Ringfence__Control__En
         status = send_assign(session, node, &error);
     }
     if (status != BASE_OK) {
-        refuse_node(session, node, enroll->hostname, &error);
+        head_refuse(session, node, enroll->hostname, &error);
         return;
     }
     (void)snprintf(from->hostname, sizeof from->hostname, "%s", enroll->hostname);

@@ -270,6 +270,7 @@ static void drain_messages(launch_session *session)
             head_refuse_second(session, node);
         } else if (status != BASE_OK && node != PROTO_NO_RANK) {
             if (head->nodes[node].state == LAUNCH_NODE_ABSENT) {
+                head_refuse(session, node, "?", &error);
                 proto_bus_forget(head->bus, node); /* its next connection may do better */
             } else {
                 head_lose(session, node, error.message);

@@ -64,6 +64,9 @@ void head_lose(launch_session *session, int node, const char *what);
 /* An agent presents itself. */
 void head_enroll(launch_session *session, int node, const Ringfence__Control__Enroll *enroll);
 
+/* Refuses a launcher that is not in the job, and says why: to it, and here. */
+void head_refuse(launch_session *session, int node, const char *hostname, const base_error *why);
+
 /* A second launcher connects as a node that is here already, or was. */
 void head_refuse_second(launch_session *session, int node);
 

@@ -165,7 +165,7 @@ static void a_head_that_slept_judges_nobody(void **state)
     (void)kill(launcher_pid(1), SIGINT);
     several_expect(0, 128 + SIGINT);
     several_expect(1, 128 + SIGINT);
-    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no word"));
+    assert_null(strstr(several_runs[0].program.text[TEST_STDERR], "no heartbeat"));
     test_program_assert_no_children();
 }
 
