@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/prompt_line.h"
+#include "proto/envelope.h"
 #include "record/text.h"
 
 enum {
@@ -206,6 +207,15 @@ static json_t *to_ms(int64_t ns)
     return json_real((double)ns / (double)BASE_NS_PER_MS);
 }
 
+/* A reason may quote what was read, and be cut within a character. */
+static json_t *reason_text(const launch_request_event *event)
+{
+    char reason[BASE_ERROR_MESSAGE_BYTES];
+    (void)snprintf(reason, sizeof reason, "%s", event->reason);
+    proto_text_tame(reason);
+    return json_string(reason);
+}
+
 static json_t *describe_tokens(const launch_request_event *event)
 {
     json_t *ids = json_array();
@@ -221,7 +231,7 @@ static json_t *describe_finished(const launch_request_event *event)
     json_t *object = json_pack("{s:s, s:I, s:s}", "event", "finished", "id", (json_int_t)event->id,
                                "finish_reason", event->finish_reason);
     if (event->reason != NULL) { /* the job has failed, and nothing else is known */
-        (void)json_object_set_new(object, "reason", json_string(event->reason));
+        (void)json_object_set_new(object, "reason", reason_text(event));
         return object;
     }
     (void)json_object_set_new(object, "completion_tokens",
@@ -241,8 +251,8 @@ static json_t *describe(const launch_request_event *event)
         return json_pack("{s:s, s:I, s:I}", "event", "accepted", "id", id, "prompt_tokens",
                          (json_int_t)event->prompt_tokens);
     case LAUNCH_EVENT_REFUSED:
-        return json_pack("{s:s, s:o, s:s}", "event", "refused", "id",
-                         id > 0 ? json_integer(id) : json_null(), "reason", event->reason);
+        return json_pack("{s:s, s:o, s:o}", "event", "refused", "id",
+                         id > 0 ? json_integer(id) : json_null(), "reason", reason_text(event));
     case LAUNCH_EVENT_TOKENS:
         return describe_tokens(event);
     case LAUNCH_EVENT_FINISHED:

@@ -40,13 +40,12 @@ static void send_drain(launch_session *session)
     send(session, &message.base);
 }
 
-/* Whether more may be sent now. */
+/* Whether more may be read now. A cancel can be sent even where there is no room for requests. */
 static bool may_send(const launch_session *session)
 {
     return session->options->feed != NULL && !session->feeding.ended &&
            session->joined_count == session->world_size && session->stop_signal == 0 &&
-           session->abort_due_ns == BASE_NO_DEADLINE &&
-           launch_open_requests_has_room(&session->feeding.requests);
+           session->abort_due_ns == BASE_NO_DEADLINE;
 }
 
 void launch_feed_step(launch_session *session)
@@ -55,11 +54,20 @@ void launch_feed_step(launch_session *session)
     launch_feeding *feeding = &session->feeding;
     launch_feed_kind kind = LAUNCH_FEED_REQUEST;
     while (kind != LAUNCH_FEED_NOTHING && may_send(session)) {
-        kind = feed->next(feed->user, feeding->readable, &feeding->request);
-        feeding->readable = false;
+        const bool room = launch_open_requests_has_room(&feeding->requests);
+        if (feeding->held && !room) {
+            return;
+        }
+        if (!feeding->held) {
+            kind = feed->next(feed->user, feeding->readable, &feeding->request);
+            feeding->readable = false;
+        }
+        feeding->held = kind == LAUNCH_FEED_REQUEST && !room;
         switch (kind) {
         case LAUNCH_FEED_REQUEST:
-            send_request(session, &feeding->request);
+            if (room) {
+                send_request(session, &feeding->request);
+            }
             break;
         case LAUNCH_FEED_CANCEL:
             send_cancel(session, feeding->request.id);
@@ -75,7 +83,7 @@ void launch_feed_step(launch_session *session)
 
 int launch_feed_fd(const launch_session *session)
 {
-    return may_send(session) ? session->options->feed->fd : -1;
+    return may_send(session) && !session->feeding.held ? session->options->feed->fd : -1;
 }
 
 /* Passes the event on, and gives rank 0 credit for others. */
@@ -171,5 +179,12 @@ void launch_feed_abandon(launch_session *session)
                            .finish_reason = "error",
                            .reason = session->cause.error.message,
                        });
+    }
+    if (session->feeding.held) {
+        const char *why = session->cause.error.message;
+        feed->on_event(feed->user,
+                       &(launch_request_event){.kind = LAUNCH_EVENT_REFUSED,
+                                               .id = session->feeding.request.id,
+                                               .reason = why[0] != '\0' ? why : "the job ends"});
     }
 }

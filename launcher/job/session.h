@@ -114,6 +114,7 @@ typedef struct launch_feeding {
     launch_open_requests requests;
     bool ended;    /* no more come */
     bool readable; /* the feed's descriptor */
+    bool held;     /* `request` waits until there is room for it */
     proto_request request;
 } launch_feeding;
 

@@ -61,9 +61,6 @@ static rank_sample_params sampling(const rank_generate_options *options, size_t 
 void generation_add_stops(const rank_generate_options *options, rank_request *request)
 {
     const int32_t end = rank_tokenizer_end_id(options->tokenizer);
-    if (options->ignore_end) {
-        return;
-    }
     request->stops[request->stop_count++] = end;
     for (int i = 0; i < options->stop_count; i++) {
         if (options->stops[i] != end) {
@@ -93,7 +90,9 @@ static base_status submit_some(generation *g, base_error *reterr)
            rank_engine_waiting(g->engine) < WAITING_MAX) {
         rank_request request = {.max_new_tokens = options->new_tokens_max,
                                 .sample = sampling(options, g->submitted)};
-        generation_add_stops(options, &request);
+        if (!options->ignore_end) {
+            generation_add_stops(options, &request);
+        }
         status = generation_submit(g, &request, reterr);
     }
     return status;

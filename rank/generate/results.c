@@ -102,6 +102,13 @@ static json_t *clean_text(const char *text, size_t text_bytes)
     return string;
 }
 
+/* Text that a prompt was made of, or what its tokens mean: any bytes. */
+static json_t *prompt_text(const char *prompt)
+{
+    json_t *string = json_string(prompt);
+    return string != NULL ? string : clean_text(prompt, strlen(prompt));
+}
+
 static const char *finish_name(rank_finish finish)
 {
     return finish == RANK_FINISH_STOP        ? "stop"
@@ -117,8 +124,8 @@ void rank_results_add(rank_results *results, const rank_answer *answer)
     }
     const rank_timing *timing = &results->timings[results->timing_count - 1];
     json_t *entry = json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:o, s:o}", "prompt", answer->prompt, "prompt_token_ids",
-        id_array(answer->prompt_tokens, answer->prompt_count), "token_ids",
+        "{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "prompt", prompt_text(answer->prompt),
+        "prompt_token_ids", id_array(answer->prompt_tokens, answer->prompt_count), "token_ids",
         id_array(answer->tokens, answer->count), "text",
         clean_text(answer->text, answer->text_bytes), "finish_reason", finish_name(answer->finish),
         "ttft_ms", timing->drawn > 0 ? json_real(timing->ttft_ms) : json_null(), "per_token_ms",

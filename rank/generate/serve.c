@@ -372,8 +372,8 @@ base_status rank_serving_step(rank_serving *serving, bool *last, base_error *ret
 {
     const rank_request_source *source = serving->source;
     const rank_engine *engine = serving->g->engine;
+    stop(serving); /* first: what has come before the stop is then taken, and refused */
     take_all(serving);
-    stop(serving);
     send_all(serving);
     *last = false;
     if (!rank_engine_is_idle(engine)) {
@@ -385,8 +385,8 @@ base_status rank_serving_step(rank_serving *serving, bool *last, base_error *ret
     }
     const base_status status = source->wait(source->user, reterr);
     if (status == BASE_OK) {
-        take_all(serving);
         stop(serving);
+        take_all(serving);
         send_all(serving);
     }
     return status;

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "inference.h"
+#include "proto/limits.h"
 
 static test_program program; /* its buffers are big */
 static training_run wide;    /* a model with a context that takes a while to fill */
@@ -252,6 +253,45 @@ static void a_cancelled_request_makes_room(void **state)
     json_decref(results);
 }
 
+/* A cancel is read while there is no room for another request: all that are open are cancelled. */
+static void a_cancel_needs_no_room(void **state)
+{
+    (void)state;
+    enum { ALL = 1 + PROTO_REQUESTS_WAITING_MAX };
+    char line[64];
+    const int input = start(&wide, "2", "full",
+                            FLAGS("--ignore-eos", "--temperature", "1", "--max-num-seqs", "1"));
+    for (int id = 1; id <= ALL; id++) {
+        say(input, "{\"prompt\":\"he goed\",\"max_new_tokens\":16000}\n");
+    }
+    (void)snprintf(line, sizeof line, "\"accepted\",\"id\":%d,", ALL);
+    test_program_wait_text(&program, TEST_STDOUT, line);
+    for (int id = ALL; id >= 1; id--) {
+        (void)snprintf(line, sizeof line, "{\"cancel\":%d}\n", id);
+        say(input, line);
+    }
+    assert_int_equal(end(input), 0);
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, "full"));
+    const json_t *prompts = json_object_get(results, "prompts");
+    assert_int_equal(json_array_size(prompts), 1); /* the others never began */
+    compare(1, json_array_get(prompts, 0), "cancelled");
+    json_decref(results);
+}
+
+/* Tokens can be any bytes, half a character too. */
+static void a_prompt_of_any_bytes_is_kept(void **state)
+{
+    (void)state;
+    const int input = start(&inference_model, "2", "bytes", FLAGS("--max-new-tokens", "3"));
+    say(input, "{\"prompt_token_ids\":[130,200,250]}\n");
+    assert_int_equal(end(input), 0);
+    json_t *results = inference_results(test_directory_path(&test_shared_directory, "bytes"));
+    const json_t *prompts = json_object_get(results, "prompts");
+    assert_int_equal(json_array_size(prompts), 1);
+    assert_true(json_is_string(json_object_get(json_array_get(prompts, 0), "prompt")));
+    json_decref(results);
+}
+
 /* Ctrl-C: what runs is cut, kept, and said. */
 static void an_interrupt_cancels_what_runs(void **state)
 {
@@ -328,6 +368,8 @@ int main(void)
         cmocka_unit_test(what_cannot_be_answered_is_refused),
         cmocka_unit_test(a_cancel_changes_nobody_elses_tokens),
         cmocka_unit_test(a_cancelled_request_makes_room),
+        cmocka_unit_test(a_cancel_needs_no_room),
+        cmocka_unit_test(a_prompt_of_any_bytes_is_kept),
         cmocka_unit_test(an_interrupt_cancels_what_runs),
         cmocka_unit_test(whole_texts_are_printed),
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),

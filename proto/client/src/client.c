@@ -342,7 +342,7 @@ bool proto_client_event(proto_client *client, ProtobufCMessage *event)
     BASE_ASSERT(work != NULL);
     const bool may = client_work_may_send(work);
     const bool sent = may && client_queue_put(&client->queue, client->packing, size_bytes);
-    work->blocked = may && !sent;
+    work->blocked = work->blocked || (may && !sent);
     work->sent += sent ? 1 : 0;
     (void)pthread_mutex_unlock(&client->lock);
     if (sent) {
