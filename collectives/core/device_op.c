@@ -193,6 +193,15 @@ static coll_status make_on_device(coll_op *op, coll_error *reterr)
     return coll_device_await(&(coll_await){.comm = comm, .what = COLL_AWAIT_OP, .op = op}, reterr);
 }
 
+static coll_status check_callable(coll_comm *comm, coll_error *reterr)
+{
+    const coll_status status = coll_comm_check(comm, reterr);
+    if (status == COLL_OK && comm->device->state != COLL_DEVICE_OPEN) {
+        return coll_fail(reterr, COLL_ERR_STATE, "the communicator has been finalized");
+    }
+    return status;
+}
+
 coll_status coll_device_op_make(coll_op *op, coll_comm *comm, const coll_op_desc *given,
                                 coll_error *reterr)
 {
@@ -207,6 +216,12 @@ coll_status coll_device_op_make(coll_op *op, coll_comm *comm, const coll_op_desc
     }
     if (status == COLL_OK) {
         status = coll_device_open(comm, reterr);
+    }
+    if (status == COLL_OK) {
+        status = check_callable(comm, reterr);
+    }
+    if (status == COLL_OK && comm->device->grouping) {
+        status = coll_fail(reterr, COLL_ERR_STATE, "operations are made outside of groups");
     }
     if (status != COLL_OK) {
         return status;
@@ -242,15 +257,6 @@ void coll_device_op_destroy(coll_op *op)
 }
 
 /* ---- running ---- */
-
-static coll_status check_callable(coll_comm *comm, coll_error *reterr)
-{
-    const coll_status status = coll_comm_check(comm, reterr);
-    if (status == COLL_OK && comm->device->state != COLL_DEVICE_OPEN) {
-        return coll_fail(reterr, COLL_ERR_STATE, "the communicator has been finalized");
-    }
-    return status;
-}
 
 /* What was asked reaches the device before something else is asked, unless it stands in a group. */
 static coll_status settle(coll_op *op, coll_error *reterr)

@@ -208,9 +208,23 @@ coll_status coll_nccl_test(void *op_, bool *done, coll_error *reterr)
                                                 : coll_nccl_cuda(result, "the GPU", reterr);
 }
 
+/* An operation of a group that was started, and is freed before the group is launched. All ranks do
+ * the same. */
+static void leave_batch(const coll_nccl_op *op)
+{
+    coll_nccl_comm *comm = op->comm;
+    int kept = 0;
+    for (int i = 0; i < comm->batch_count; i++) {
+        comm->batch[kept] = comm->batch[i];
+        kept += comm->batch[i] != op ? 1 : 0;
+    }
+    comm->batch_count = kept;
+}
+
 void coll_nccl_op_free(void *op_)
 {
     coll_nccl_op *op = op_;
+    leave_batch(op);
     free_warm(op);
     (void)cudaFree(op->parts);
     if (op->ended != NULL) {

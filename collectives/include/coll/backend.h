@@ -100,7 +100,8 @@ struct coll_backend {
 COLL_MUST_CHECK coll_status coll_device_open(coll_comm *comm, coll_error *reterr);
 
 /* Operations on streams of comm that are started between these two are launched together. Those are
- * not waited for or tested before the end. COLL_ERR_STATE: begun already, or not begun. */
+ * not waited for or tested before the end, and none is made between the two. COLL_ERR_STATE: begun
+ * already, or not begun. */
 COLL_MUST_CHECK coll_status coll_group_begin(coll_comm *comm, coll_error *reterr);
 COLL_MUST_CHECK coll_status coll_group_end(coll_comm *comm, coll_error *reterr);
 
