@@ -30,20 +30,31 @@ static base_status open_file(const char *path, void **handle, base_error *reterr
     return *handle != NULL ? BASE_OK : base_fail(reterr, BASE_ERR_IO, "%s", dlerror());
 }
 
-/* A library that is not needed and not there is left out. The plugin's own loading then says if it
+/* Opens each version that is found: the plugin needs one of them, by its name. The path is the
+ * first's. A library that is not needed and not there is left out. The plugin's own loading then says if it
  * was needed after all. */
 static base_status preload(rank_library which, const char *cuda_libs, rank_plugin *plugin,
                            base_error *reterr)
 {
     const library *wanted = &libraries[which];
     char *path = plugin->paths[which];
+    char at[BASE_PATH_BYTES];
     void *handle = NULL;
     bool found = false;
-    for (size_t i = 0; !found && i < 3 && wanted->names[i] != NULL; i++) {
-        found = rank_find_library(cuda_libs, wanted->names[i], path);
+    base_status status = BASE_OK;
+    for (size_t i = 0; i < 3 && wanted->names[i] != NULL; i++) {
+        if (!rank_find_library(cuda_libs, wanted->names[i], at)) {
+            continue;
+        }
+        found = true;
+        const base_status opened = open_file(at, &handle, reterr);
+        if (opened == BASE_OK && path[0] == '\0') {
+            (void)snprintf(path, BASE_PATH_BYTES, "%s", at);
+        }
+        status = opened == BASE_OK ? status : opened;
     }
     if (found) {
-        return open_file(path, &handle, reterr);
+        return path[0] != '\0' ? BASE_OK : status;
     }
     return wanted->needed
                ? base_fail(reterr, BASE_ERR_UNSUPPORTED,

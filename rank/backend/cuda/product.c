@@ -14,6 +14,9 @@
 #include "backend/cuda/queue.h"
 #include "base/status.h"
 
+/* cublasLt assumes that much where it is not told. */
+enum { ALIGNMENT_MAX = 256 };
+
 static base_status explain_lt(cublasStatus_t found, const char *what, base_error *reterr)
 {
     return base_fail(reterr, found == CUBLAS_STATUS_ALLOC_FAILED ? BASE_ERR_MEMORY : BASE_ERR_IO,
@@ -106,14 +109,29 @@ static cublasStatus_t describe(cuda_lt_plan *plan)
     return found;
 }
 
-static cublasStatus_t limit(cublasLtMatmulPreference_t preference)
+/* Bytes: what all three addresses are multiples of. */
+static uint32_t alignment_of(const rank_product *args)
 {
+    const uintptr_t all =
+        (uintptr_t)args->a | (uintptr_t)args->b | (uintptr_t)args->c | (uintptr_t)ALIGNMENT_MAX;
+    return (uint32_t)(all & -all);
+}
+
+static cublasStatus_t limit(cublasLtMatmulPreference_t preference, uint32_t alignment)
+{
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const size_t workspace_bytes = CUDA_LT_WORKSPACE_BYTES;
     const uint32_t schemes =
         CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasStatus_t found =
+    cublasStatus_t found =
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &workspace_bytes, sizeof workspace_bytes);
+    for (size_t i = 0; found == CUBLAS_STATUS_SUCCESS && i < 4; i++) {
+        found = cublasLtMatmulPreferenceSetAttribute(preference, aligned[i], &alignment,
+                                                     sizeof alignment);
+    }
     return found == CUBLAS_STATUS_SUCCESS
                ? cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -128,7 +146,7 @@ static cublasStatus_t choose(rank_queue *queue, cuda_lt_plan *plan)
     int count = 0;
     cublasStatus_t found = cublasLtMatmulPreferenceCreate(&preference);
     if (found == CUBLAS_STATUS_SUCCESS) {
-        found = limit(preference);
+        found = limit(preference, plan->alignment);
     }
     if (found == CUBLAS_STATUS_SUCCESS) {
         found = cublasLtMatmulAlgoGetHeuristic(queue->lt, plan->desc, plan->a, plan->b, plan->c,
@@ -150,8 +168,9 @@ static cublasStatus_t choose(rank_queue *queue, cuda_lt_plan *plan)
  * that comes when the table is full takes the last plan's place. */
 static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args)
 {
+    const uint32_t alignment = alignment_of(args);
     for (size_t i = 0; i < queue->plan_count; i++) {
-        if (same_shape(&queue->plans[i].shape, args)) {
+        if (same_shape(&queue->plans[i].shape, args) && queue->plans[i].alignment == alignment) {
             return &queue->plans[i];
         }
     }
@@ -159,7 +178,7 @@ static const cuda_lt_plan *find_plan(rank_queue *queue, const rank_product *args
         plan_free(&queue->plans[--queue->plan_count]);
     }
     cuda_lt_plan *plan = &queue->plans[queue->plan_count];
-    *plan = (cuda_lt_plan){.shape = *args};
+    *plan = (cuda_lt_plan){.shape = *args, .alignment = alignment};
     cublasStatus_t found = describe(plan);
     if (found == CUBLAS_STATUS_SUCCESS) {
         found = choose(queue, plan);

@@ -40,6 +40,7 @@ typedef struct cuda_mapping {
  * shape has one algorithm on one card with one version of the library. */
 typedef struct cuda_lt_plan {
     rank_product shape; /* without addresses */
+    uint32_t alignment; /* of a, b and c, bytes */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a;
     cublasLtMatrixLayout_t b;

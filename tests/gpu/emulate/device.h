@@ -51,6 +51,11 @@ template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask)
     return other;
 }
 
+static inline void __syncwarp()
+{
+    (void)__shfl_xor_sync(0xffffffffu, 0, 0);
+}
+
 static inline unsigned __float_as_uint(float x)
 {
     unsigned bits;

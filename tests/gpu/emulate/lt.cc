@@ -23,6 +23,7 @@ struct cublasLtMatrixLayoutOpaque {
 struct cublasLtMatmulPreferenceOpaque {
     uint64_t workspace_bytes;
     uint32_t schemes;
+    uint32_t aligned[4] = {256, 256, 256, 256}; // A, B, C, D
 };
 
 namespace
@@ -181,6 +182,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
         std::memcpy(&preference->schemes, value, size_bytes);
         return CUBLAS_STATUS_SUCCESS;
     }
+    if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+        attribute <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES && size_bytes == sizeof(uint32_t)) {
+        std::memcpy(&preference->aligned[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+                    value, size_bytes);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -197,6 +204,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     }
     results[0] = {};
     results[0].algo.data[0] = 1;
+    for (int i = 0; i < 4; i++) {
+        results[0].algo.data[1 + i] = preference->aligned[i];
+    }
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -212,6 +222,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (handle == nullptr || algorithm->data[0] != 1 || c != d || c_layout != d_layout ||
         workspace == nullptr || workspace_bytes == 0 || !fit(desc, a_layout, b_layout, c_layout)) {
         return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const void *const addresses[] = {a, b, c, d};
+    for (int i = 0; i < 4; i++) {
+        if (reinterpret_cast<uintptr_t>(addresses[i]) % algorithm->data[1 + i] != 0) {
+            return CUBLAS_STATUS_INVALID_VALUE; // on a GPU: a misaligned address, later
+        }
     }
     const operands x = {*desc,
                         *a_layout,

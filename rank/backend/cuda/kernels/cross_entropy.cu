@@ -19,7 +19,8 @@ __global__ static void cross_entropy_kernel(rank_cross_entropy args, double *los
     for (size_t j = lane; works && j < count; j += ROW_LANES) {
         largest = larger_of(logits[j], largest);
     }
-    largest = largest_of_lanes(largest); // from here on every lane has read target_logit
+    largest = largest_of_lanes(largest);
+    __syncwarp(); // every lane has read target_logit before another writes there
     float sum = 0.0f;
     for (size_t j = lane; works && j < count; j += ROW_LANES) {
         const float e = exponential(logits[j] - largest);
