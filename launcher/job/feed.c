@@ -170,7 +170,10 @@ void launch_feed_abandon(launch_session *session)
 {
     const launch_feed *feed = session->options->feed;
     const launch_open_requests *requests = &session->feeding.requests;
-    for (int i = 0; feed != NULL && i < requests->count; i++) {
+    if (feed == NULL) {
+        return;
+    }
+    for (int i = 0; i < requests->count; i++) {
         const bool accepted = requests->open[i].accepted;
         feed->on_event(feed->user,
                        &(launch_request_event){
