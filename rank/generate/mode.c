@@ -210,6 +210,7 @@ static base_status answer(rank_worker *worker, const rank_generate_options *opti
     }
     if (status == BASE_OK) {
         status = rank_generate(&answering, all.mine, all.count, &report, reterr);
+        rank_progress_end(&progress);
     }
     if (status == BASE_OK && job->infer.baseline) {
         status = compare(worker, options, &all, reterr);

@@ -26,6 +26,17 @@ static void add_token(rank_progress *progress, const rank_drawn_token *token, ch
     text[used] = '\0';
 }
 
+/* Tells the launcher how far this rank is, with the text that has come. */
+static void send_piece(rank_progress *progress, char *text)
+{
+    Ringfence__Control__Piece piece = RINGFENCE__CONTROL__PIECE__INIT;
+    piece.text = text;
+    piece.tokens = progress->tokens;
+    piece.answered = progress->answered;
+    piece.prompts = progress->prompts;
+    proto_client_piece(progress->client, &piece);
+}
+
 void rank_progress_token(void *user, const rank_drawn_token *token)
 {
     rank_progress *progress = user;
@@ -40,10 +51,15 @@ void rank_progress_token(void *user, const rank_drawn_token *token)
         return;
     }
     progress->due_ns = now_ns + COUNT_EVERY_MS * BASE_NS_PER_MS;
-    Ringfence__Control__Piece piece = RINGFENCE__CONTROL__PIECE__INIT;
-    piece.text = text;
-    piece.tokens = progress->tokens;
-    piece.answered = progress->answered;
-    piece.prompts = progress->prompts;
-    proto_client_piece(progress->client, &piece);
+    send_piece(progress, text);
+}
+
+void rank_progress_end(rank_progress *progress)
+{
+    char text[RANK_STREAM_TEXT_HELD_BYTES + 1];
+    const size_t used = rank_stream_text_end(&progress->text, text);
+    if (used > 0) {
+        text[used] = '\0';
+        send_piece(progress, text);
+    }
 }

@@ -22,4 +22,8 @@ typedef struct rank_progress {
 /* A rank_generate_options.on_token; user: the rank_progress. */
 void rank_progress_token(void *user, const rank_drawn_token *token);
 
+/* After the last token. A cancelled text can end inside a character: sends U+FFFD for it, as the
+ * results have it. */
+void rank_progress_end(rank_progress *progress);
+
 #endif
