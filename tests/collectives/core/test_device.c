@@ -7,17 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool says(const device_rank *r, const char *words)
-{
-    return strstr(r->rank->error.message, words) != NULL;
-}
-
 /* ---- results ---- */
 
 static void sum_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    const coll_op_desc desc = device_all_reduce(r);
+    const coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_op *op = NULL;
     bool done = false;
     RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
@@ -27,7 +22,7 @@ static void sum_body(device_rank *r)
     RANK_OK(rank, coll_op_start(op, &rank->error));
     RANK_OK(rank, coll_op_start(op, &rank->error)); /* behind the first, on the stream */
     RANK_OK(rank, coll_op_wait(op, &rank->error));
-    RANK_CHECK(rank, device_is_sum(r));
+    RANK_CHECK(rank, device_is_sum(r, DEVICE_COUNT));
     RANK_OK(rank, coll_op_start(op, &rank->error));
     while (!done) {
         RANK_OK(rank, coll_op_test(op, &done, &rank->error));
@@ -115,7 +110,7 @@ static void kinds_and_communicators_stand_beside_each_other(void **state)
 static void algorithm_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    coll_op_desc desc = device_all_reduce(r);
+    coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_op *op = NULL;
     int32_t one = 1;
     RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
@@ -124,6 +119,10 @@ static void algorithm_body(device_rank *r)
     desc.algorithm = COLL_ALGORITHM_DIRECT;
     RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
     RANK_CHECK(rank, coll_op_algorithm(op) == COLL_ALGORITHM_DIRECT);
+    coll_op_destroy(op);
+    desc.algorithm = COLL_ALGORITHM_NATIVE;
+    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
+    RANK_CHECK(rank, coll_op_algorithm(op) == COLL_ALGORITHM_NATIVE);
     coll_op_destroy(op);
     RANK_CHECK(rank, coll_context_algorithm(r->context) == COLL_ALGORITHM_DIRECT); /* the CPU's */
     RANK_OK(rank, coll_all_reduce(r->comm, &one, &one, 1, COLL_INT32, COLL_SUM, &rank->error));
@@ -161,7 +160,7 @@ static void native_is_chosen_by_the_environment(void **state)
 static void group_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    const coll_op_desc desc = device_all_reduce(r);
+    const coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_op *op = NULL;
     bool done = false;
     RANK_CHECK(rank, coll_group_begin(r->comm, &rank->error) == COLL_ERR_STATE); /* no device */
@@ -174,7 +173,7 @@ static void group_body(device_rank *r)
     RANK_CHECK(rank, coll_op_test(op, &done, &rank->error) == COLL_ERR_STATE);
     RANK_OK(rank, coll_group_end(r->comm, &rank->error));
     RANK_OK(rank, coll_op_wait(op, &rank->error));
-    RANK_CHECK(rank, device_is_sum(r));
+    RANK_CHECK(rank, device_is_sum(r, DEVICE_COUNT));
     RANK_CHECK(rank, atomic_load(&r->device->groups) == 1);
     coll_op_destroy(op);
 }
@@ -186,35 +185,10 @@ static void groups_are_launched_together(void **state)
     device_case_run(&c);
 }
 
-static void graph_body(device_rank *r)
-{
-    test_rank *rank = r->rank;
-    const coll_op_desc desc = device_all_reduce(r);
-    coll_op *op = NULL;
-    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
-    fake_capture_begin(r->stream);
-    const coll_status status = coll_op_start(op, &rank->error);
-    fake_graph *graph = fake_capture_end(r->stream);
-    RANK_OK(rank, status);
-    RANK_CHECK(rank, coll_op_wait(op, &rank->error) == COLL_ERR_STATE && says(r, "in a graph"));
-    RANK_CHECK(rank, r->recv[0] == -1);
-    for (int i = 0; i < 5; i++) {
-        fake_graph_launch(graph);
-    }
-    RANK_OK(rank, coll_device_wait(r->comm, r->stream, &rank->error));
-    RANK_CHECK(rank, device_is_sum(r));
-    uint64_t started = 0;
-    uint64_t finished = 0;
-    coll_device_progress(r->comm, &started, &finished);
-    RANK_CHECK(rank, started == 5 && finished == 5);
-    fake_graph_destroy(graph);
-    coll_op_destroy(op);
-}
-
 static void graphs_hold_operations(void **state)
 {
     (void)state;
-    device_case c = {.ranks = 3, .body = graph_body};
+    device_case c = {.ranks = 3, .body = device_graph_body};
     device_case_run(&c);
 }
 
@@ -244,12 +218,12 @@ static void refused_body(device_rank *r)
 {
     test_rank *rank = r->rank;
     const size_t counts[2] = {1, 1};
-    const coll_op_desc good = device_all_reduce(r);
+    const coll_op_desc good = device_all_reduce(r, DEVICE_COUNT);
     coll_op *op = NULL;
     coll_op_desc desc = good;
     desc.type = COLL_FLOAT64;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
-    RANK_CHECK(rank, says(r, "fake does not have all_reduce of double"));
+    RANK_CHECK(rank, device_says(r, "fake does not have all_reduce of double"));
     desc = good;
     desc.reduce = COLL_MAX;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
@@ -260,7 +234,7 @@ static void refused_body(device_rank *r)
     desc = good;
     desc.algorithm = COLL_ALGORITHM_RING;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_UNSUPPORTED);
-    RANK_CHECK(rank, says(r, "direct and native, not ring"));
+    RANK_CHECK(rank, device_says(r, "direct and native, not ring"));
     desc = good;
     desc.kind = COLL_ALL_GATHER;
     desc.counts = counts;
@@ -269,7 +243,7 @@ static void refused_body(device_rank *r)
     desc.recv = r->send + 1;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_INVALID);
     RANK_CHECK(rank, coll_run(r->comm, &good, &rank->error) == COLL_ERR_UNSUPPORTED);
-    RANK_CHECK(rank, says(r, "coll_op_create"));
+    RANK_CHECK(rank, device_says(r, "coll_op_create"));
     RANK_CHECK(rank, op == NULL);
     RANK_CHECK(rank, atomic_load(&r->device->opened) == 0);
     RANK_OK(rank, coll_op_create(r->comm, &good, &op, &rank->error)); /* nothing has failed */
@@ -325,12 +299,12 @@ static void streams_need_a_backend_of_this_abi(void **state)
 static void mismatch_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    coll_op_desc desc = device_all_reduce(r);
+    coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_op *op = NULL;
     desc.count -= (size_t)rank->rank;
     RANK_CHECK(rank, coll_op_create(r->comm, &desc, &op, &rank->error) == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, says(r, "op_create on a stream of all_reduce float × 1000"));
-    RANK_CHECK(rank, says(r, "op_create on a stream of all_reduce float × 999"));
+    RANK_CHECK(rank, device_says(r, "op_create on a stream of all_reduce float × 1000"));
+    RANK_CHECK(rank, device_says(r, "op_create on a stream of all_reduce float × 999"));
     RANK_CHECK(rank, op == NULL);
     RANK_OK(rank, coll_device_ended(r->comm, &rank->error));
     RANK_CHECK(rank, atomic_load(&r->device->aborted) == 1);
@@ -349,7 +323,7 @@ static void operations_are_compared_when_made(void **state)
 static void capture_mismatch_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    const coll_op_desc desc = device_all_reduce(r);
+    const coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_op *ops[2] = {NULL};
     RANK_OK(rank, coll_op_create(r->comm, &desc, &ops[0], &rank->error));
     RANK_OK(rank, coll_op_create(r->comm, &desc, &ops[1], &rank->error));
@@ -357,8 +331,8 @@ static void capture_mismatch_body(device_rank *r)
     const coll_status status = coll_op_start(ops[rank->rank], &rank->error);
     fake_graph_destroy(fake_capture_end(r->stream));
     RANK_CHECK(rank, status == COLL_ERR_MISMATCH);
-    RANK_CHECK(rank, says(r, "capture of operation 1 on a stream"));
-    RANK_CHECK(rank, says(r, "capture of operation 2 on a stream"));
+    RANK_CHECK(rank, device_says(r, "capture of operation 1 on a stream"));
+    RANK_CHECK(rank, device_says(r, "capture of operation 2 on a stream"));
     coll_op_destroy(ops[0]);
     coll_op_destroy(ops[1]);
     RANK_CHECK(rank, atomic_load(&r->device->ops) == 0);

@@ -14,15 +14,10 @@
 
 enum { VICTIM = 1 };
 
-static bool says(const device_rank *r, const char *words)
-{
-    return strstr(r->rank->error.message, words) != NULL;
-}
-
 /* Makes an operation, and starts it `times` times; the first failure. */
 static coll_status run_often(device_rank *r, int times, coll_op **op)
 {
-    const coll_op_desc desc = device_all_reduce(r);
+    const coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_error *error = &r->rank->error;
     coll_status status = coll_op_create(r->comm, &desc, op, error);
     for (int i = 0; i < times && status == COLL_OK; i++) {
@@ -74,14 +69,14 @@ static void fault_body(device_rank *r)
     RANK_CHECK(rank, status != COLL_OK);
     if (now_tried->by_deadline) {
         RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
-        RANK_CHECK(rank, says(r, now_tried->own) || says(r, now_tried->others));
+        RANK_CHECK(rank, device_says(r, now_tried->own) || device_says(r, now_tried->others));
     } else if (rank->rank == VICTIM) {
         RANK_CHECK(rank, status == now_tried->status);
-        RANK_CHECK(rank, says(r, now_tried->own));
+        RANK_CHECK(rank, device_says(r, now_tried->own));
     } else {
         RANK_CHECK(rank, status == COLL_ERR_PEER);
-        RANK_CHECK(rank, says(r, now_tried->others));
-        RANK_CHECK(rank, says(r, now_tried->own)); /* the cause goes with it */
+        RANK_CHECK(rank, device_says(r, now_tried->others));
+        RANK_CHECK(rank, device_says(r, now_tried->own)); /* the cause goes with it */
     }
     check_end(r, op);
 }
@@ -132,15 +127,15 @@ static void absent_body(device_rank *r)
             (void)sched_yield();
         }
         RANK_CHECK(rank, coll_barrier(r->comm, &rank->error) == COLL_ERR_TIMEOUT);
-        RANK_CHECK(rank, says(r, "all_reduce float × 1000 sum direct #2"));
+        RANK_CHECK(rank, device_says(r, "all_reduce float × 1000 sum direct #2"));
     } else {
         status = coll_op_start(op, &rank->error);
         status = status == COLL_OK ? coll_op_wait(op, &rank->error) : status;
         (void)atomic_fetch_add(&given_up, 1);
         RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
-        RANK_CHECK(rank, says(r, "all_reduce float × 1000 sum direct #2"));
-        RANK_CHECK(rank, says(r, "begun 2 operations and ended 1"));
-        RANK_CHECK(rank, says(r, "does not wait: rank 1 (host "));
+        RANK_CHECK(rank, device_says(r, "all_reduce float × 1000 sum direct #2"));
+        RANK_CHECK(rank, device_says(r, "begun 2 operations and ended 1"));
+        RANK_CHECK(rank, device_says(r, "does not wait: rank 1 (host "));
     }
     check_end(r, op);
 }
@@ -161,8 +156,8 @@ static void leaving_body(device_rank *r)
         coll_status status = coll_op_start(op, &rank->error);
         status = status == COLL_OK ? coll_op_wait(op, &rank->error) : status;
         RANK_CHECK(rank, status == COLL_ERR_PEER);
-        RANK_CHECK(rank, says(r, "rank 1 (host "));
-        RANK_CHECK(rank, says(r, "has gone: all_reduce float × 1000 sum direct #2"));
+        RANK_CHECK(rank, device_says(r, "rank 1 (host "));
+        RANK_CHECK(rank, device_says(r, "has gone: all_reduce float × 1000 sum direct #2"));
     }
     coll_op_destroy(op);
 }
@@ -186,9 +181,9 @@ static void aborted_body(device_rank *r)
         coll_status status = coll_op_start(op, &rank->error);
         status = status == COLL_OK ? coll_op_wait(op, &rank->error) : status;
         RANK_CHECK(rank, status == COLL_ERR_ABORTED);
-        RANK_CHECK(rank, says(r, "rank 1 (host "));
+        RANK_CHECK(rank, device_says(r, "rank 1 (host "));
     }
-    RANK_CHECK(rank, says(r, "the launcher says so"));
+    RANK_CHECK(rank, device_says(r, "the launcher says so"));
     check_end(r, op);
 }
 
@@ -241,12 +236,13 @@ static void close_body(device_rank *r)
     const coll_status status = coll_comm_finalize(r->comm, &rank->error);
     if (rank->rank != VICTIM) {
         /* It may hear of the victim before it is through itself. */
-        RANK_CHECK(rank, status == COLL_OK || (status == COLL_ERR_PEER && says(r, "rank 1 ")));
+        RANK_CHECK(rank,
+                   status == COLL_OK || (status == COLL_ERR_PEER && device_says(r, "rank 1 ")));
         return;
     }
     RANK_CHECK(rank, status == (r->device->close_hangs ? COLL_ERR_TIMEOUT : COLL_ERR_IO));
-    RANK_CHECK(rank, says(r, r->device->close_hangs ? "did not return from closing"
-                                                    : "the device does not close"));
+    RANK_CHECK(rank, device_says(r, r->device->close_hangs ? "did not return from closing"
+                                                           : "the device does not close"));
 }
 
 static void a_close_that_fails_is_reported(void **state)
@@ -281,7 +277,7 @@ static void read_dump(device_rank *r, char *text, size_t size_bytes)
 static void late_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    const coll_op_desc desc = device_all_reduce(r);
+    const coll_op_desc desc = device_all_reduce(r, DEVICE_COUNT);
     coll_op *op = NULL;
     char text[8192];
     bool done = false;
@@ -308,7 +304,7 @@ static void late_body(device_rank *r)
     RANK_OK(rank, coll_barrier(r->comm, &rank->error));
     fake_device_let_go(r->device);
     RANK_OK(rank, coll_op_wait(op, &rank->error));
-    RANK_CHECK(rank, device_is_sum(r));
+    RANK_CHECK(rank, device_is_sum(r, DEVICE_COUNT));
     read_dump(r, text, sizeof text);
     RANK_CHECK(rank, strstr(text, "\"started\":2,\"finished\":2") != NULL);
     coll_op_destroy(op);

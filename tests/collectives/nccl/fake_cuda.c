@@ -7,29 +7,7 @@
 #include "fake_gpu.h"
 #include "nccl/nccl_kernels.h"
 
-enum { TASKS_MAX = 1024, RANKS_MAX = 8 };
-
-typedef struct fake_task {
-    void (*run)(void *argument);
-    void *argument;
-    bool keeps; /* the argument is a graph's */
-} fake_task;
-
-struct fake_graph {
-    int count;
-    fake_task tasks[TASKS_MAX];
-};
-
-struct fake_stream {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    fake_task tasks[TASKS_MAX];
-    uint64_t put;
-    uint64_t done;
-    bool ends;
-    fake_graph *capture;
-};
+enum { RANKS_MAX = 8 };
 
 struct fake_event {
     atomic_uint recorded;
@@ -62,15 +40,9 @@ void fake_gpu_count(int change)
 /* As CUDA does before it frees: what was enqueued ends first. */
 static void await_stream(void)
 {
-    struct fake_stream *stream = current != NULL ? current->stream : NULL;
-    if (stream == NULL) {
-        return;
+    if (current != NULL && current->stream != NULL) {
+        fake_stream_await(current->stream);
     }
-    (void)pthread_mutex_lock(&stream->lock);
-    while (stream->done < stream->put) {
-        (void)pthread_cond_wait(&stream->changed, &stream->lock);
-    }
-    (void)pthread_mutex_unlock(&stream->lock);
 }
 
 /* ---- devices and memory ---- */
@@ -127,113 +99,15 @@ const char *cudaGetErrorString(cudaError_t error)
 
 /* ---- streams ---- */
 
-static void *run_stream(void *argument)
-{
-    struct fake_stream *stream = argument;
-    (void)pthread_mutex_lock(&stream->lock);
-    while (!stream->ends || stream->done < stream->put) {
-        if (stream->done == stream->put) {
-            (void)pthread_cond_wait(&stream->changed, &stream->lock);
-            continue;
-        }
-        const fake_task task = stream->tasks[stream->done % TASKS_MAX];
-        (void)pthread_mutex_unlock(&stream->lock);
-        task.run(task.argument);
-        if (!task.keeps) {
-            free(task.argument);
-        }
-        (void)pthread_mutex_lock(&stream->lock);
-        stream->done++;
-        (void)pthread_cond_broadcast(&stream->changed);
-    }
-    (void)pthread_mutex_unlock(&stream->lock);
-    return NULL;
-}
-
-cudaStream_t fake_stream_create(void)
-{
-    struct fake_stream *stream = calloc(1, sizeof *stream);
-    BASE_ASSERT(stream != NULL);
-    (void)pthread_mutex_init(&stream->lock, NULL);
-    (void)pthread_cond_init(&stream->changed, NULL);
-    const int failed = pthread_create(&stream->thread, NULL, run_stream, stream);
-    BASE_ASSERT(failed == 0);
-    current->stream = stream;
-    return stream;
-}
-
-void fake_stream_destroy(cudaStream_t stream)
-{
-    (void)pthread_mutex_lock(&stream->lock);
-    stream->ends = true;
-    (void)pthread_cond_broadcast(&stream->changed);
-    (void)pthread_mutex_unlock(&stream->lock);
-    (void)pthread_join(stream->thread, NULL);
-    current->stream = NULL;
-    (void)pthread_cond_destroy(&stream->changed);
-    (void)pthread_mutex_destroy(&stream->lock);
-    free(stream);
-}
-
-static void put(cudaStream_t stream, fake_task task)
-{
-    (void)pthread_mutex_lock(&stream->lock);
-    BASE_ASSERT(stream->put - stream->done < TASKS_MAX);
-    stream->tasks[stream->put++ % TASKS_MAX] = task;
-    (void)pthread_cond_broadcast(&stream->changed);
-    (void)pthread_mutex_unlock(&stream->lock);
-}
-
-void fake_stream_enqueue(cudaStream_t stream, void (*run)(void *argument), void *argument)
-{
-    if (stream->capture == NULL) {
-        put(stream, (fake_task){.run = run, .argument = argument});
-        return;
-    }
-    BASE_ASSERT(stream->capture->count < TASKS_MAX);
-    stream->capture->tasks[stream->capture->count++] =
-        (fake_task){.run = run, .argument = argument, .keeps = true};
-}
-
-void fake_capture_begin(cudaStream_t stream)
-{
-    stream->capture = calloc(1, sizeof *stream->capture);
-    BASE_ASSERT(stream->capture != NULL);
-}
-
-fake_graph *fake_capture_end(cudaStream_t stream)
-{
-    fake_graph *graph = stream->capture;
-    stream->capture = NULL;
-    return graph;
-}
-
-void fake_graph_launch(fake_graph *graph, cudaStream_t stream)
-{
-    for (int i = 0; i < graph->count; i++) {
-        put(stream, graph->tasks[i]);
-    }
-}
-
-void fake_graph_destroy(fake_graph *graph)
-{
-    for (int i = 0; i < graph->count; i++) {
-        free(graph->tasks[i].argument);
-    }
-    free(graph);
-}
-
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    (void)pthread_mutex_lock(&stream->lock);
-    const bool idle = stream->done == stream->put;
-    (void)pthread_mutex_unlock(&stream->lock);
-    return idle ? cudaSuccess : cudaErrorNotReady;
+    return fake_stream_idle(stream) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
-    *status = stream->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = fake_stream_is_capturing(stream) ? cudaStreamCaptureStatusActive
+                                               : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 
@@ -249,19 +123,10 @@ static void run_fill(void *argument)
     memset(task->memory, task->value, task->size_bytes);
 }
 
-/* A copy that its task frees. */
-static void *keep(const void *argument, size_t size_bytes)
-{
-    void *kept = malloc(size_bytes);
-    BASE_ASSERT(kept != NULL);
-    memcpy(kept, argument, size_bytes);
-    return kept;
-}
-
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t size_bytes, cudaStream_t stream)
 {
     const fill_task task = {memory, value, size_bytes};
-    fake_stream_enqueue(stream, run_fill, keep(&task, sizeof task));
+    fake_stream_enqueue(stream, run_fill, &task, sizeof task);
     return cudaSuccess;
 }
 
@@ -290,8 +155,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     const event_task task = {event, atomic_fetch_add(&event->recorded, 1) + 1};
-    BASE_ASSERT(stream->capture == NULL);
-    fake_stream_enqueue(stream, run_event, keep(&task, sizeof task));
+    BASE_ASSERT(!fake_stream_is_capturing(stream));
+    fake_stream_enqueue(stream, run_event, &task, sizeof task);
     return cudaSuccess;
 }
 
@@ -340,7 +205,7 @@ cudaError_t coll_nccl_tree_run(cudaStream_t stream, const coll_nccl_tree *tree)
     if (tree->type != COLL_FLOAT32) {
         return cudaErrorInvalidValue;
     }
-    fake_stream_enqueue(stream, run_tree, keep(tree, sizeof *tree));
+    fake_stream_enqueue(stream, run_tree, tree, sizeof *tree);
     return cudaSuccess;
 }
 
@@ -352,6 +217,6 @@ static void run_count(void *argument)
 
 cudaError_t coll_nccl_count_run(cudaStream_t stream, uint64_t *number)
 {
-    fake_stream_enqueue(stream, run_count, keep(&number, sizeof number));
+    fake_stream_enqueue(stream, run_count, &number, sizeof number);
     return cudaSuccess;
 }

@@ -2,8 +2,8 @@
  * groups and graphs, one GPU for two ranks, and every way to fail. What this cannot show is what
  * NCCL and the kernels do on a GPU. */
 #include "coll/nccl.h"
+#include "device_rank.h"
 #include "fake_gpu.h"
-#include "ranks.h"
 #include "support.h"
 
 #include <stdlib.h>
@@ -11,97 +11,63 @@
 
 #include "base/clock.h"
 
-enum { RANKS_MAX = 4, COUNT_MAX = 103, VICTIM = 1 };
-
-typedef struct nccl_rank {
-    test_rank *rank;
-    coll_context *context;
-    coll_comm *comm;
-    fake_gpu *gpu;
-    cudaStream_t stream;
-    float send[RANKS_MAX * COUNT_MAX];
-    float recv[RANKS_MAX * COUNT_MAX];
-    float wanted[RANKS_MAX * COUNT_MAX];
-} nccl_rank;
+enum { RANKS_MAX = DEVICE_RANKS_MAX, COUNT_MAX = 103, VICTIM = 1 };
 
 typedef struct nccl_case {
-    int ranks;
-    int64_t timeout_ns;
-    coll_algorithm algorithm;
+    device_case device;
     bool shares_gpu;
-    void (*body)(nccl_rank *r);
     fake_gpu gpus[RANKS_MAX];
+    coll_nccl_options options[RANKS_MAX];
 } nccl_case;
 
-static bool says(const nccl_rank *r, const char *words)
+static nccl_case *case_of(const device_rank *r)
 {
-    return strstr(r->rank->error.message, words) != NULL;
+    return (nccl_case *)(void *)r->job;
 }
 
-static void run_rank(test_rank *rank)
+static fake_gpu *gpu_of(const device_rank *r)
 {
-    nccl_case *c = rank->user;
-    nccl_rank *mine = calloc(1, sizeof *mine);
-    RANK_CHECK(rank, mine != NULL);
-    mine->rank = rank;
-    mine->gpu = &c->gpus[rank->rank];
-    fake_gpu_use(mine->gpu);
-    coll_nccl_options nccl = {
-        .size = sizeof nccl, .device = rank->rank, .shares_gpu = c->shares_gpu};
-    coll_context_options options = test_rank_options(rank);
-    options.backend = &coll_nccl_backend;
-    options.backend_user = &nccl;
-    const coll_status status = coll_context_create(&options, &mine->context, &rank->error);
-    if (status != COLL_OK) {
-        test_rank_fail(rank, "no context: %s", rank->error.message);
-        free(mine);
-        return;
-    }
-    mine->comm = coll_context_world(mine->context);
-    mine->stream = fake_stream_create();
-    c->body(mine);
-    coll_context_destroy(mine->context);
-    fake_stream_destroy(mine->stream);
-    free(mine);
+    return &case_of(r)->gpus[r->rank->rank];
+}
+
+static void prepare(device_rank *r, coll_context_options *options)
+{
+    nccl_case *c = case_of(r);
+    coll_nccl_options *nccl = &c->options[r->rank->rank];
+    *nccl = (coll_nccl_options){
+        .size = sizeof *nccl, .device = r->rank->rank, .shares_gpu = c->shares_gpu};
+    options->backend = &coll_nccl_backend;
+    options->backend_user = nccl;
+    fake_gpu_use(gpu_of(r));
+    gpu_of(r)->stream = r->stream;
 }
 
 /* GPUs get different UUIDs, but where the caller has set them. */
 static void run_case(nccl_case *c)
 {
-    for (int rank = 0; rank < c->ranks; rank++) {
+    c->device.prepare = prepare;
+    for (int rank = 0; rank < c->device.ranks; rank++) {
         c->gpus[rank].uuid = c->gpus[rank].uuid != 0 ? c->gpus[rank].uuid : 0x1000 + rank;
     }
-    test_ranks_as_threads(&(test_ranks_options){.size = c->ranks,
-                                                .timeout_ns = c->timeout_ns,
-                                                .algorithm = c->algorithm,
-                                                .user = c,
-                                                .bare = true},
-                          run_rank);
+    device_case_run(&c->device);
     fake_nccl_reset();
     assert_int_equal(fake_gpu_alive(), 0);
 }
 
 /* ---- every kind ---- */
 
-static void fill(nccl_rank *r)
-{
-    for (int i = 0; i < RANKS_MAX * COUNT_MAX; i++) {
-        r->send[i] = (float)(r->rank->rank + 1) * 0.1f + (float)i * 1e4f;
-        r->recv[i] = -1;
-        r->wanted[i] = -1;
-    }
-}
-
 /* The operation on the GPU, twice, and the same one on the CPU. */
-static void compare(nccl_rank *r, coll_op_desc desc)
+static void compare(device_rank *r, coll_op_desc desc)
 {
     test_rank *rank = r->rank;
     coll_op *op = NULL;
-    fill(r);
+    float wanted[DEVICE_FLOATS];
+    device_fill(r);
+    memcpy(wanted, r->recv, sizeof wanted);
     desc.size = sizeof desc;
     desc.type = COLL_FLOAT32;
     desc.send = r->send;
-    desc.recv = r->wanted;
+    desc.recv = wanted;
     RANK_OK(rank, coll_run(r->comm, &desc, &rank->error));
     desc.recv = r->recv;
     desc.stream = r->stream;
@@ -112,13 +78,13 @@ static void compare(nccl_rank *r, coll_op_desc desc)
         RANK_OK(rank, coll_op_wait(op, &rank->error));
     }
     coll_op_destroy(op);
-    if (memcmp(r->recv, r->wanted, sizeof r->recv) != 0) {
+    if (memcmp(r->recv, wanted, sizeof wanted) != 0) {
         test_rank_fail(rank, "%s of %zu, root %d: not what the CPU has", coll_kind_name(desc.kind),
                        desc.count, desc.root);
     }
 }
 
-static void kinds_body(nccl_rank *r)
+static void kinds_body(device_rank *r)
 {
     static const size_t counts[] = {1, 3, 64, COUNT_MAX};
     static const coll_kind kinds[] = {COLL_ALL_REDUCE, COLL_REDUCE,   COLL_REDUCE_SCATTER,
@@ -141,47 +107,34 @@ static void every_kind_gives_what_the_cpu_gives(void **state)
 {
     (void)state;
     for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
-        nccl_case c = {.ranks = ranks, .body = kinds_body};
+        nccl_case c = {.device = {.ranks = ranks, .body = kinds_body}};
         run_case(&c);
         assert_int_equal(atomic_load(&c.gpus[0].destroyed), 1);
         assert_int_equal(atomic_load(&c.gpus[0].aborted), 0);
     }
 }
 
-static coll_op_desc all_reduce(nccl_rank *r, size_t count)
-{
-    fill(r);
-    return (coll_op_desc){.size = sizeof(coll_op_desc),
-                          .kind = COLL_ALL_REDUCE,
-                          .send = r->send,
-                          .recv = r->recv,
-                          .count = count,
-                          .type = COLL_FLOAT32,
-                          .reduce = COLL_SUM,
-                          .stream = r->stream};
-}
-
 /* From rank 0 upwards, as the fake NCCL adds. */
-static float native_sum(int ranks, int i)
+static float native_sum(int ranks, size_t i)
 {
-    float sum = 0.1f + (float)i * 1e4f;
+    float sum = device_value(0, i);
     for (int rank = 1; rank < ranks; rank++) {
-        sum += (float)(rank + 1) * 0.1f + (float)i * 1e4f;
+        sum += device_value(rank, i);
     }
     return sum;
 }
 
-static void native_body(nccl_rank *r)
+static void native_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    const coll_op_desc desc = all_reduce(r, COUNT_MAX);
+    const coll_op_desc desc = device_all_reduce(r, COUNT_MAX);
     coll_op *op = NULL;
     RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
     RANK_CHECK(rank, coll_op_algorithm(op) == COLL_ALGORITHM_NATIVE);
-    RANK_CHECK(rank, r->gpu->groups == 1); /* one call of NCCL's, its own all-reduce */
+    RANK_CHECK(rank, gpu_of(r)->groups == 1); /* one call of NCCL's, its own all-reduce */
     RANK_OK(rank, coll_op_start(op, &rank->error));
     RANK_OK(rank, coll_op_wait(op, &rank->error));
-    for (int i = 0; i < COUNT_MAX; i++) {
+    for (size_t i = 0; i < COUNT_MAX; i++) {
         RANK_CHECK(rank, r->recv[i] == native_sum(rank->size, i));
     }
     coll_op_destroy(op);
@@ -190,17 +143,17 @@ static void native_body(nccl_rank *r)
 static void native_is_what_nccl_does(void **state)
 {
     (void)state;
-    nccl_case c = {.ranks = 4, .algorithm = COLL_ALGORITHM_NATIVE, .body = native_body};
+    nccl_case c = {.device = {.ranks = 4, .algorithm = COLL_ALGORITHM_NATIVE, .body = native_body}};
     run_case(&c);
 }
 
 /* ---- in place, groups, graphs ---- */
 
-static void together_body(nccl_rank *r)
+static void together_body(device_rank *r)
 {
     test_rank *rank = r->rank;
     coll_op *ops[3] = {NULL};
-    const coll_op_desc sum = all_reduce(r, COUNT_MAX);
+    const coll_op_desc sum = device_all_reduce(r, COUNT_MAX);
     coll_op_desc in_place = sum;
     float own[COUNT_MAX];
     memcpy(own, r->send, sizeof own);
@@ -212,19 +165,17 @@ static void together_body(nccl_rank *r)
     RANK_OK(rank, coll_op_create(r->comm, &in_place, &ops[1], &rank->error));
     RANK_OK(rank, coll_op_create(r->comm, &barrier, &ops[2], &rank->error));
     RANK_CHECK(rank, own[1] == r->send[1]); /* its first run was elsewhere */
-    const int before = r->gpu->groups;
+    const int before = gpu_of(r)->groups;
     RANK_OK(rank, coll_group_begin(r->comm, &rank->error));
     for (int i = 0; i < 3; i++) {
         RANK_OK(rank, coll_op_start(ops[i], &rank->error));
     }
-    RANK_CHECK(rank, r->gpu->groups == before);
+    RANK_CHECK(rank, gpu_of(r)->groups == before);
     RANK_OK(rank, coll_group_end(r->comm, &rank->error));
     RANK_OK(rank, coll_device_wait(r->comm, r->stream, &rank->error));
-    RANK_CHECK(rank, r->gpu->groups == before + 2); /* two phases for all */
+    RANK_CHECK(rank, gpu_of(r)->groups == before + 2); /* two phases for all */
     RANK_CHECK(rank, memcmp(own, r->recv, sizeof own) == 0);
-    RANK_OK(rank, coll_all_reduce(r->comm, r->send, r->wanted, COUNT_MAX, COLL_FLOAT32, COLL_SUM,
-                                  &rank->error));
-    RANK_CHECK(rank, memcmp(own, r->wanted, sizeof own) == 0);
+    RANK_CHECK(rank, device_is_sum(r, COUNT_MAX));
     uint64_t started = 0;
     uint64_t finished = 0;
     coll_device_progress(r->comm, &started, &finished);
@@ -237,43 +188,18 @@ static void together_body(nccl_rank *r)
 static void a_group_goes_in_two_calls(void **state)
 {
     (void)state;
-    nccl_case c = {.ranks = 3, .body = together_body};
+    nccl_case c = {.device = {.ranks = 3, .body = together_body}};
     run_case(&c);
-}
-
-static void graph_body(nccl_rank *r)
-{
-    test_rank *rank = r->rank;
-    const coll_op_desc desc = all_reduce(r, COUNT_MAX);
-    coll_op *op = NULL;
-    RANK_OK(rank, coll_op_create(r->comm, &desc, &op, &rank->error));
-    fake_capture_begin(r->stream);
-    const coll_status status = coll_op_start(op, &rank->error);
-    fake_graph *graph = fake_capture_end(r->stream);
-    RANK_OK(rank, status);
-    for (int i = 0; i < 4; i++) {
-        fake_graph_launch(graph, r->stream);
-    }
-    RANK_OK(rank, coll_device_wait(r->comm, r->stream, &rank->error));
-    RANK_OK(rank, coll_all_reduce(r->comm, r->send, r->wanted, COUNT_MAX, COLL_FLOAT32, COLL_SUM,
-                                  &rank->error));
-    RANK_CHECK(rank, memcmp(r->recv, r->wanted, COUNT_MAX * sizeof(float)) == 0);
-    uint64_t started = 0;
-    uint64_t finished = 0;
-    coll_device_progress(r->comm, &started, &finished);
-    RANK_CHECK(rank, started == 4 && finished == 4);
-    fake_graph_destroy(graph);
-    coll_op_destroy(op);
 }
 
 static void graphs_count_what_they_do(void **state)
 {
     (void)state;
-    nccl_case c = {.ranks = 3, .body = graph_body};
+    nccl_case c = {.device = {.ranks = 3, .body = device_graph_body}};
     run_case(&c);
 }
 
-static void memory_body(nccl_rank *r)
+static void memory_body(device_rank *r)
 {
     test_rank *rank = r->rank;
     void *memory = NULL;
@@ -285,7 +211,7 @@ static void memory_body(nccl_rank *r)
 static void memory_is_nccls(void **state)
 {
     (void)state;
-    nccl_case c = {.ranks = 2, .body = memory_body};
+    nccl_case c = {.device = {.ranks = 2, .body = memory_body}};
     run_case(&c);
 }
 
@@ -295,10 +221,10 @@ static const char *own_words;
 static const char *all_words; /* on every rank */
 static coll_status wanted_status;
 
-static void fault_body(nccl_rank *r)
+static void fault_body(device_rank *r)
 {
     test_rank *rank = r->rank;
-    const coll_op_desc desc = all_reduce(r, COUNT_MAX);
+    const coll_op_desc desc = device_all_reduce(r, COUNT_MAX);
     coll_error ended = {.message = ""};
     coll_op *op = NULL;
     coll_status status = coll_op_create(r->comm, &desc, &op, &rank->error);
@@ -308,12 +234,12 @@ static void fault_body(nccl_rank *r)
     }
     RANK_CHECK(rank, coll_device_ended(r->comm, &ended) == COLL_OK);
     coll_op_destroy(op);
-    RANK_CHECK(rank, says(r, all_words));
+    RANK_CHECK(rank, device_says(r, all_words));
     if (wanted_status == COLL_ERR_TIMEOUT) { /* whoever is first reports it */
         RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
     } else if (rank->rank == VICTIM) {
         RANK_CHECK(rank, status == wanted_status);
-        RANK_CHECK(rank, says(r, own_words));
+        RANK_CHECK(rank, device_says(r, own_words));
     } else {
         RANK_CHECK(rank, status == COLL_ERR_PEER || status == wanted_status);
     }
@@ -321,8 +247,8 @@ static void fault_body(nccl_rank *r)
 
 static void try_fault(const fake_gpu *fault, coll_status status, const char *all, const char *own)
 {
-    nccl_case c = {.ranks = 3, .body = fault_body};
-    c.timeout_ns = status == COLL_ERR_TIMEOUT ? BASE_NS_PER_S : 0;
+    nccl_case c = {.device = {.ranks = 3, .body = fault_body}};
+    c.device.timeout_ns = status == COLL_ERR_TIMEOUT ? BASE_NS_PER_S : 0;
     c.gpus[VICTIM].no_device = fault->no_device;
     c.gpus[VICTIM].malloc_fails_at = fault->malloc_fails_at;
     c.gpus[VICTIM].init_hangs = fault->init_hangs;
@@ -335,7 +261,7 @@ static void try_fault(const fake_gpu *fault, coll_status status, const char *all
     all_words = all;
     own_words = own;
     run_case(&c);
-    for (int rank = 0; rank < c.ranks; rank++) {
+    for (int rank = 0; rank < c.device.ranks; rank++) {
         assert_int_equal(atomic_load(&c.gpus[rank].destroyed), 0);
     }
 }
@@ -377,43 +303,43 @@ static void what_hangs_ends_by_the_deadline(void **state)
               "all_reduce float × 103 sum direct #1 (412 bytes over nccl)", "");
 }
 
-static void duplicate_body(nccl_rank *r)
+static void duplicate_body(device_rank *r)
 {
     test_rank *rank = r->rank;
     RANK_CHECK(rank, coll_device_open(r->comm, &rank->error) == COLL_ERR_INVALID);
-    RANK_CHECK(rank, says(r, "ranks 0 and 2 use the same GPU, GPU-34120000-0000-"));
-    RANK_CHECK(rank, says(r, "each rank needs one of its own"));
-    RANK_CHECK(rank, r->gpu->mallocs == 0);
+    RANK_CHECK(rank, device_says(r, "ranks 0 and 2 use the same GPU, GPU-34120000-0000-"));
+    RANK_CHECK(rank, device_says(r, "each rank needs one of its own"));
+    RANK_CHECK(rank, gpu_of(r)->mallocs == 0);
 }
 
 static void two_ranks_on_one_gpu_are_named(void **state)
 {
     (void)state;
-    nccl_case c = {.ranks = 3, .body = duplicate_body};
+    nccl_case c = {.device = {.ranks = 3, .body = duplicate_body}};
     c.gpus[0].uuid = 0x1234;
     c.gpus[2].uuid = 0x1234;
     run_case(&c);
-    nccl_case shared = {.ranks = 3, .body = memory_body, .shares_gpu = true};
+    nccl_case shared = {.device = {.ranks = 3, .body = memory_body}, .shares_gpu = true};
     shared.gpus[0].uuid = 0x1234;
     shared.gpus[2].uuid = 0x1234;
     run_case(&shared);
 }
 
-static void finalize_body(nccl_rank *r)
+static void finalize_body(device_rank *r)
 {
     test_rank *rank = r->rank;
     RANK_OK(rank, coll_device_open(r->comm, &rank->error));
     const coll_status status = coll_comm_finalize(r->comm, &rank->error);
     if (rank->rank == VICTIM) {
         RANK_CHECK(rank, status == COLL_ERR_TIMEOUT);
-        RANK_CHECK(rank, says(r, "ncclCommFinalize has not ended by its deadline"));
+        RANK_CHECK(rank, device_says(r, "ncclCommFinalize has not ended by its deadline"));
     }
 }
 
 static void a_finalize_that_hangs_is_aborted(void **state)
 {
     (void)state;
-    nccl_case c = {.ranks = 2, .timeout_ns = BASE_NS_PER_S, .body = finalize_body};
+    nccl_case c = {.device = {.ranks = 2, .timeout_ns = BASE_NS_PER_S, .body = finalize_body}};
     c.gpus[VICTIM].finalize_hangs = true;
     run_case(&c);
     assert_int_equal(atomic_load(&c.gpus[VICTIM].aborted), 1);

@@ -1,4 +1,4 @@
-/* The fake device's streams and collectives. Used by tests of operations on streams. */
+/* The fake device's collectives. Used by tests of operations on streams. */
 #include "fake_device.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "ringfence/coll_error.h"
 
-enum { RANKS_MAX = 8, TASKS_MAX = 256, BYTES_MAX = 1 << 16 };
+enum { RANKS_MAX = 8, BYTES_MAX = 1 << 16 };
 
 /* Where the ranks' collectives meet; shared, counted. */
 typedef struct fake_world {
@@ -43,29 +43,13 @@ typedef struct fake_op {
     _Atomic uint64_t ended;
 } fake_op;
 
-typedef struct fake_task {
+/* One run of an operation on its stream. */
+typedef struct fake_run {
     fake_op *op;
     bool warms_up; /* nothing moves */
     bool hangs;
-} fake_task;
-
-struct fake_stream {
-    fake_device *device;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    fake_task tasks[TASKS_MAX];
-    uint64_t put;
-    uint64_t done;
-    bool ends;
-    fake_graph *capture;
-};
-
-struct fake_graph {
-    fake_stream *stream;
-    int count;
-    fake_task tasks[TASKS_MAX];
-};
+    bool captured; /* a graph's: nobody tests the operation for it */
+} fake_run;
 
 /* ---- devices ---- */
 
@@ -197,91 +181,23 @@ static void run_collective(fake_op *op)
     (void)pthread_mutex_unlock(&world->lock);
 }
 
-/* ---- streams ---- */
-
-static void *run_stream(void *argument)
+static void run_op(void *argument)
 {
-    fake_stream *stream = argument;
-    (void)pthread_mutex_lock(&stream->lock);
-    while (!stream->ends || stream->done < stream->put) {
-        if (stream->done == stream->put) {
-            (void)pthread_cond_wait(&stream->changed, &stream->lock);
-            continue;
-        }
-        const fake_task task = stream->tasks[stream->done % TASKS_MAX];
-        (void)pthread_mutex_unlock(&stream->lock);
-        if (task.hangs) {
-            stand_still(stream->device, task.op->comm);
-        }
-        if (!task.warms_up && !atomic_load(&task.op->comm->aborted)) {
-            run_collective(task.op);
-        }
-        (void)atomic_fetch_add(&task.op->ended, 1);
-        (void)pthread_mutex_lock(&stream->lock);
-        stream->done++;
+    const fake_run *run = argument;
+    fake_op *op = run->op;
+    if (run->hangs) {
+        stand_still(op->comm->device, op->comm);
     }
-    (void)pthread_mutex_unlock(&stream->lock);
-    return NULL;
-}
-
-fake_stream *fake_stream_create(fake_device *device)
-{
-    fake_stream *stream = calloc(1, sizeof *stream);
-    BASE_ASSERT(stream != NULL);
-    stream->device = device;
-    (void)pthread_mutex_init(&stream->lock, NULL);
-    (void)pthread_cond_init(&stream->changed, NULL);
-    const int failed = pthread_create(&stream->thread, NULL, run_stream, stream);
-    BASE_ASSERT(failed == 0);
-    return stream;
-}
-
-void fake_stream_destroy(fake_stream *stream)
-{
-    (void)pthread_mutex_lock(&stream->lock);
-    stream->ends = true;
-    (void)pthread_cond_broadcast(&stream->changed);
-    (void)pthread_mutex_unlock(&stream->lock);
-    (void)pthread_join(stream->thread, NULL);
-    (void)pthread_cond_destroy(&stream->changed);
-    (void)pthread_mutex_destroy(&stream->lock);
-    free(stream);
-}
-
-static void enqueue(fake_stream *stream, fake_task task)
-{
-    (void)atomic_fetch_add(&task.op->enqueued, 1);
-    (void)pthread_mutex_lock(&stream->lock);
-    BASE_ASSERT(stream->put - stream->done < TASKS_MAX);
-    stream->tasks[stream->put++ % TASKS_MAX] = task;
-    (void)pthread_cond_broadcast(&stream->changed);
-    (void)pthread_mutex_unlock(&stream->lock);
-}
-
-void fake_capture_begin(fake_stream *stream)
-{
-    stream->capture = calloc(1, sizeof *stream->capture);
-    BASE_ASSERT(stream->capture != NULL);
-    stream->capture->stream = stream;
-}
-
-fake_graph *fake_capture_end(fake_stream *stream)
-{
-    fake_graph *graph = stream->capture;
-    stream->capture = NULL;
-    return graph;
-}
-
-void fake_graph_launch(fake_graph *graph)
-{
-    for (int i = 0; i < graph->count; i++) {
-        enqueue(graph->stream, graph->tasks[i]);
+    if (!run->warms_up && !atomic_load(&op->comm->aborted)) {
+        run_collective(op);
     }
+    (void)atomic_fetch_add(&op->ended, run->captured ? 0 : 1);
 }
 
-void fake_graph_destroy(fake_graph *graph)
+static void enqueue(fake_run run)
 {
-    free(graph);
+    (void)atomic_fetch_add(&run.op->enqueued, run.captured ? 0 : 1);
+    fake_stream_enqueue(run.op->desc.stream, run_op, &run, sizeof run);
 }
 
 /* ---- the table ---- */
@@ -344,7 +260,7 @@ static coll_status fake_op_make(void *comm_, const coll_op_desc *desc, void **ma
     op->comm = comm;
     op->desc = *desc;
     (void)atomic_fetch_add(&comm->device->ops, 1);
-    enqueue(desc->stream, (fake_task){.op = op, .warms_up = true});
+    enqueue((fake_run){.op = op, .warms_up = true});
     comm->device->op = op;
     *made = op;
     return COLL_OK;
@@ -362,14 +278,14 @@ static coll_status fake_start(void *op_, uint64_t sequence, bool *captured, coll
 {
     fake_op *op = op_;
     fake_comm *comm = op->comm;
-    fake_stream *stream = op->desc.stream;
     const bool faulty = sequence >= comm->device->fault_at;
     const fake_fault fault = faulty ? comm->device->fault : FAKE_SOUND;
-    fake_task task = {.op = op, .hangs = fault == FAKE_RUN_HANGS || fault == FAKE_RUN_LATE};
-    *captured = stream->capture != NULL;
-    if (*captured) {
-        BASE_ASSERT(stream->capture->count < TASKS_MAX);
-        stream->capture->tasks[stream->capture->count++] = task;
+    fake_run run = {.op = op,
+                    .hangs = fault == FAKE_RUN_HANGS || fault == FAKE_RUN_LATE,
+                    .captured = fake_stream_is_capturing(op->desc.stream)};
+    *captured = run.captured;
+    if (run.captured) {
+        enqueue(run);
         return COLL_OK;
     }
     if (fault == FAKE_START_FAILS) {
@@ -377,8 +293,8 @@ static coll_status fake_start(void *op_, uint64_t sequence, bool *captured, coll
     }
     atomic_store(&comm->stuck, fault == FAKE_START_HANGS);
     atomic_store(&comm->broken, fault == FAKE_ASYNC_ERROR);
-    task.hangs = task.hangs || fault == FAKE_START_HANGS || fault == FAKE_ASYNC_ERROR;
-    enqueue(stream, task);
+    run.hangs = run.hangs || fault == FAKE_START_HANGS || fault == FAKE_ASYNC_ERROR;
+    enqueue(run);
     return COLL_OK;
 }
 
@@ -390,14 +306,11 @@ static coll_status fake_test(void *op_, bool *done, coll_error *reterr)
     return COLL_OK;
 }
 
-static coll_status fake_idle(void *comm, void *stream_, bool *done, coll_error *reterr)
+static coll_status fake_idle(void *comm, void *stream, bool *done, coll_error *reterr)
 {
-    fake_stream *stream = stream_;
     (void)comm;
     (void)reterr;
-    (void)pthread_mutex_lock(&stream->lock);
-    *done = stream->done == stream->put;
-    (void)pthread_mutex_unlock(&stream->lock);
+    *done = fake_stream_idle(stream);
     return COLL_OK;
 }
 
@@ -405,10 +318,7 @@ static void fake_op_free(void *op_)
 {
     fake_op *op = op_;
     (void)atomic_fetch_sub(&op->comm->device->ops, 1);
-    bool done = false;
-    while (!done) { /* aborted, or ended: the stream is about to let go of it */
-        (void)fake_test(op, &done, NULL);
-    }
+    fake_stream_await(op->desc.stream); /* aborted, or ended: it is about to let go of this */
     free(op);
 }
 

@@ -1,5 +1,5 @@
-/* A device for tests of operations on streams: host memory, and for each stream a thread that does
- * what was enqueued, in order. Its collectives are those of a real device as far as libcoll can
+/* A device for tests of operations on streams: host memory, and a fake_stream for each stream. Its
+ * collectives are those of a real device as far as libcoll can
  * tell: they meet the same operation of every rank, and wait for ever where one does not come.
  *
  * Ranks are threads of one process. A device fails on demand. */
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "coll/backend.h"
+#include "fake_stream.h"
 
 typedef enum fake_fault {
     FAKE_SOUND = 0,
@@ -44,9 +45,6 @@ typedef struct fake_device {
     atomic_int allocated;
 } fake_device;
 
-typedef struct fake_stream fake_stream;
-typedef struct fake_graph fake_graph;
-
 /* What a rank's options name: backend_user is the rank's fake_device. */
 extern const coll_backend fake_backend;
 
@@ -55,14 +53,5 @@ void fake_device_init(fake_device *device);
 void fake_device_fini(fake_device *device);
 /* What is late or hangs goes on. */
 void fake_device_let_go(fake_device *device);
-
-fake_stream *fake_stream_create(fake_device *device);
-void fake_stream_destroy(fake_stream *stream);
-
-/* What is started between the two stands in the graph, and runs with each launch. */
-void fake_capture_begin(fake_stream *stream);
-fake_graph *fake_capture_end(fake_stream *stream);
-void fake_graph_launch(fake_graph *graph);
-void fake_graph_destroy(fake_graph *graph);
 
 #endif
