@@ -1,6 +1,7 @@
 /* Names of kinds, types and so on, as on command lines and in messages. Collectives, types and
  * operations are spelled as in nccl-tests. Called by programs and by everything that writes
  * messages. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,15 +18,23 @@ static const char *const type_names[] = {"?",     "float", "double",   "int32", 
                                          "uint8", "half",  "bfloat16", "int8",  "uint64"};
 static const size_t type_sizes[] = {0, 4, 8, 4, 8, 1, 2, 2, 1, 8};
 static const char *const reduce_names[] = {"?", "sum", "min", "max", "prod", "avg"};
-static const char *const algorithm_names[] = {
-    "auto",      "ring",  "tree", "direct", "recursive_doubling", "halving_doubling",
-    "two_level", "native"};
+static const char *const algorithm_names[] = {"auto",
+                                              "ring",
+                                              "tree",
+                                              "direct",
+                                              "recursive_doubling",
+                                              "halving_doubling",
+                                              "two_level",
+                                              [COLL_ALGORITHM_NATIVE] = "native"};
+_Static_assert((int)COLL_ALGORITHM_LAST < (int)COLL_ALGORITHM_NATIVE,
+               "those of the CPU end before");
+_Static_assert((int)COLL_ALGORITHM_NATIVE <= UINT8_MAX, "flight.c keeps 8 bits");
 static const char *const transport_names[] = {"auto", "shm", "zmq", "tcp"};
 static const char *const auth_names[] = {"mac", "encrypt", "off"};
 
 static const char *name_of(const char *const *names, size_t count, int value)
 {
-    return value < 0 || (size_t)value >= count ? "?" : names[value];
+    return value < 0 || (size_t)value >= count || names[value] == NULL ? "?" : names[value];
 }
 
 /* The place of name in names; "?" is no name. */
@@ -35,7 +44,7 @@ static coll_status parse(const char *what, const char *name, const char *const *
     char known[192] = "";
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        if (names[i][0] == '?') {
+        if (names[i] == NULL || names[i][0] == '?') {
             continue;
         }
         if (strcmp(name, names[i]) == 0) {

@@ -34,7 +34,8 @@ static coll_status check_options(const coll_context_options *options, coll_error
         return coll_fail(reterr, COLL_ERR_INVALID, "no exchange, or a negative timeout");
     }
     if (options->transport < COLL_TRANSPORT_AUTO || options->transport > COLL_TRANSPORT_LAST ||
-        options->algorithm < COLL_ALGORITHM_AUTO || options->algorithm > COLL_ALGORITHM_NATIVE) {
+        options->algorithm < COLL_ALGORITHM_AUTO ||
+        (options->algorithm > COLL_ALGORITHM_LAST && options->algorithm != COLL_ALGORITHM_NATIVE)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown transport or algorithm");
     }
     if (options->algorithm == COLL_ALGORITHM_NATIVE && options->backend == NULL) {

@@ -28,7 +28,9 @@ static coll_status check_numbers(const coll_comm *comm, const coll_op_desc *desc
     if (desc->kind < COLL_ALL_REDUCE || desc->kind > COLL_RECEIVE) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown operation %d", (int)desc->kind);
     }
-    if (desc->algorithm < COLL_ALGORITHM_AUTO || desc->algorithm > COLL_ALGORITHM_LAST) {
+    const bool native = desc->algorithm == COLL_ALGORITHM_NATIVE && desc->stream != NULL;
+    if (desc->algorithm < COLL_ALGORITHM_AUTO ||
+        (desc->algorithm > COLL_ALGORITHM_LAST && !native)) {
         return coll_fail(reterr, COLL_ERR_INVALID, "unknown algorithm %d", (int)desc->algorithm);
     }
     if (desc->kind == COLL_BARRIER) {

@@ -127,8 +127,8 @@ typedef enum coll_algorithm {
     COLL_ALGORITHM_LAST = COLL_ALGORITHM_TWO_LEVEL, /* of those that run on CPU */
     /* The backend's own, whatever its order of combining; for operations on streams only. These
      * have NATIVE, and DIRECT: sums, products and averages in the canonical order. AUTO is DIRECT
-     * for what combines, else NATIVE. */
-    COLL_ALGORITHM_NATIVE = 7,
+     * for what combines, else NATIVE. Its number leaves room for those that run on CPU. */
+    COLL_ALGORITHM_NATIVE = 64,
 } coll_algorithm;
 
 typedef enum coll_transport {

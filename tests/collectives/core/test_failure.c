@@ -317,6 +317,9 @@ static void test_names(void **state)
     assert_true(has(error.message, "ring, tree, direct"));
     assert_status(coll_transport_parse("", &transport, &error), COLL_ERR_INVALID);
     assert_string_equal(coll_algorithm_name(COLL_ALGORITHM_RING), "ring");
+    assert_ok(coll_algorithm_parse("native", &algorithm, &error), &error);
+    assert_string_equal(coll_algorithm_name(algorithm), "native");
+    assert_string_equal(coll_algorithm_name(COLL_ALGORITHM_LAST + 1), "?"); /* room for more */
     assert_int_equal(coll_type_size_bytes(COLL_INT64), 8);
     assert_int_equal(coll_type_size_bytes((coll_type)77), 0);
 }
