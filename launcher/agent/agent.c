@@ -15,6 +15,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/place.h"
 #include "job/signals.h"
 #include "job/start_local.h"
 
@@ -87,7 +88,7 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
     }
     if (!agent->options->quiet) {
         base_log(BASE_LOG_INFO, "joined run %s as node %" PRId64 ": ranks %d to %d of %d",
-                 agent->key.run_id, agent->options->hosts.node_rank, agent->part.first_rank,
+                 agent->bootstrap.run_id, agent->options->hosts.node_rank, agent->part.first_rank,
                  agent->part.first_rank + agent->part.ranks - 1, agent->part.world_size);
     }
     envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_PREPARED;
@@ -119,7 +120,10 @@ static void handle_end(launch_agent *agent, const Ringfence__Control__End *end)
     if (end->reason[0] != '\0') {
         base_log(BASE_LOG_ERROR, "%s", end->reason);
     }
-    end_ranks(agent, (int)end->exit_code);
+    /* where an engine ends all launchers once one fails, the head comes last, with its record */
+    end_ranks(agent, launch_engine_ends_others(agent->options->hosts.place.engine)
+                         ? BASE_EXIT_DONE
+                         : (int)end->exit_code);
 }
 
 static void handle(launch_agent *agent, const envelope_type *envelope)
@@ -146,7 +150,7 @@ static void handle(launch_agent *agent, const envelope_type *envelope)
 static void lose_head(launch_agent *agent, const char *what)
 {
     base_log(BASE_LOG_ERROR, "the head at %s is lost: %s; this host's ranks are ended",
-             agent->options->hosts.rendezvous, what);
+             agent_head_name(agent), what);
     end_ranks(agent, BASE_EXIT_ERROR);
 }
 
@@ -262,7 +266,7 @@ static void take_signals(launch_agent *agent)
             agent_rank_stops(agent);
         } else if (info.ssi_signo == SIGTSTP) {
             base_log(BASE_LOG_INFO, "Ctrl-Z: a job on several hosts is not paused");
-        } else if (info.ssi_signo == SIGUSR1) {
+        } else if (info.ssi_signo == SIGUSR1 && !agent->options->hosts.place.in_slurm) {
             base_log(BASE_LOG_INFO, "SIGUSR1: flight records are asked for at the head");
         } else {
             stop(agent, (int)info.ssi_signo);
@@ -352,12 +356,11 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
         .join_deadline_ns =
             base_deadline_after_ns(options->job.parallel.join_timeout_ms * BASE_NS_PER_MS),
     };
-    base_status status = proto_job_key_read(options->hosts.job_key, &agent.key, &error);
+    base_status status = launch_signals_open(&agent.signal_fd, &error);
     if (status == BASE_OK) {
-        status = launch_address_parse(options->hosts.rendezvous, &agent.address, &error);
-    }
-    if (status == BASE_OK) {
-        status = launch_signals_open(&agent.signal_fd, &error);
+        const launch_wait wait = {.deadline_ns = agent.join_deadline_ns,
+                                  .signal_fd = agent.signal_fd};
+        status = launch_bootstrap_open(&options->hosts, &wait, &agent.bootstrap, &error);
     }
     if (status == BASE_OK) {
         status = run_loop(&agent, &error);
@@ -373,6 +376,6 @@ int launch_agent_run(const launch_options *options, const char *rank_path)
     if (agent.job_fd >= 0) {
         (void)close(agent.job_fd);
     }
-    proto_wipe(&agent.key, sizeof agent.key);
+    launch_bootstrap_close(&agent.bootstrap);
     return agent.exit_code;
 }

@@ -7,12 +7,11 @@
 #include <stdbool.h>
 
 #include "agent/agent.h"
-#include "job/address.h"
+#include "engine/bootstrap.h"
 #include "job/affinity.h"
 #include "job/oom.h"
 #include "job/spawn.h"
 #include "proto/bus.h"
-#include "proto/job_key.h"
 
 typedef enum agent_state {
     AGENT_CALLING,  /* trying to reach the head */
@@ -54,8 +53,7 @@ typedef struct launch_agent {
     int exit_code;
     int signal_fd;
     /* the head */
-    proto_job_key key;
-    launch_address address;
+    launch_bootstrap bootstrap;
     char head_address[LAUNCH_NUMERIC_BYTES]; /* numeric, of this attempt or connection */
     int attempt;
     proto_bus *bus; /* NULL between two attempts */
@@ -87,6 +85,9 @@ typedef Ringfence__Control__Envelope envelope_type;
 bool agent_send(launch_agent *agent, envelope_type *envelope);
 
 /* ---- enroll.c ---- */
+
+/* Where the head was looked for last, for messages. */
+const char *agent_head_name(const launch_agent *agent);
 
 /* Makes the next attempt to reach the head, if it is due. Returns when to call again. After the
  * join timeout the agent ends. */

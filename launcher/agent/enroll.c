@@ -24,29 +24,31 @@ static void hang_up(launch_agent *agent)
 /* Connects to the next of the head's addresses, with a new socket. */
 static base_status connect_next(launch_agent *agent, base_error *reterr)
 {
-    launch_addresses found;
-    proto_keypair own;
-    proto_keypair head;
+    launch_bootstrap *bootstrap = &agent->bootstrap;
     char endpoint[PROTO_ENDPOINT_BYTES];
-    base_status status = launch_address_resolve(&agent->address, &found, reterr);
+    const base_status status = launch_bootstrap_locate(bootstrap, reterr);
     if (status != BASE_OK) {
         return status;
     }
-    const char *numeric = found.numeric[agent->attempt++ % found.count];
+    const launch_addresses *found = &bootstrap->addresses;
+    const char *numeric = found->numeric[agent->attempt++ % found->count];
     (void)snprintf(agent->head_address, sizeof agent->head_address, "%s", numeric);
-    launch_address_endpoint(numeric, agent->address.port, endpoint);
-    proto_job_key_node(&agent->key, (int)agent->options->hosts.node_rank, &own);
-    proto_job_key_node(&agent->key, 0, &head);
+    launch_address_endpoint(numeric, bootstrap->port, endpoint);
     const proto_bus_agent_options options = {
         .endpoint = endpoint,
-        .keys = &own,
-        .head_public_key = head.public_key,
+        .keys = &bootstrap->own,
+        .head_public_key = bootstrap->public_keys[0],
         .nodes = (int)agent->options->hosts.nodes,
     };
-    status = proto_bus_connect_head(&options, &agent->bus, reterr);
-    proto_wipe(&own, sizeof own);
-    proto_wipe(&head, sizeof head);
-    return status;
+    return proto_bus_connect_head(&options, &agent->bus, reterr);
+}
+
+const char *agent_head_name(const launch_agent *agent)
+{
+    const char *given = agent->options->hosts.rendezvous;
+    return given[0] != '\0'                 ? given
+           : agent->head_address[0] != '\0' ? agent->head_address
+                                            : "any address";
 }
 
 int64_t agent_call(launch_agent *agent, int64_t now_ns)
@@ -56,10 +58,10 @@ int64_t agent_call(launch_agent *agent, int64_t now_ns)
     }
     if (now_ns >= agent->join_deadline_ns) {
         base_log(BASE_LOG_ERROR, "no head at %s within %g s: %s (key of run %s)",
-                 agent->options->hosts.rendezvous,
+                 agent_head_name(agent),
                  (double)agent->options->job.parallel.join_timeout_ms / 1000,
                  agent->trouble.message[0] != '\0' ? agent->trouble.message : "no answer",
-                 agent->key.run_id);
+                 agent->bootstrap.run_id);
         agent->state = AGENT_ENDING;
         agent->exit_code = BASE_EXIT_ERROR;
         return now_ns;
@@ -85,7 +87,7 @@ static void send_enroll(launch_agent *agent)
     launch_build_name(build, sizeof build);
     enroll.node = (uint32_t)hosts->node_rank;
     enroll.nodes = (uint32_t)hosts->nodes;
-    enroll.run_id = agent->key.run_id;
+    enroll.run_id = agent->bootstrap.run_id;
     enroll.build = build;
     enroll.ranks = (uint32_t)hosts->ranks_per_node;
     if (hosts->has_flags) {

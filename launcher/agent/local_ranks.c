@@ -80,9 +80,11 @@ static base_status bind_ranks(launch_agent *agent, base_error *reterr)
     if (!options->bind) {
         return BASE_OK;
     }
-    const base_status status =
-        launch_affinity_init(&agent->affinity, agent->part.ranks,
-                             (int)agent->part.job.parallel.threads_per_rank, true, reterr);
+    const base_status status = launch_affinity_init(
+        &agent->affinity, agent->part.ranks, (int)agent->part.job.parallel.threads_per_rank,
+        options->hosts.place.engine != LAUNCH_ENGINE_NONE ? LAUNCH_AFFINITY_ENGINE
+                                                          : LAUNCH_AFFINITY_CLAIM,
+        reterr);
     if (status == BASE_OK && !agent->affinity.bound && !options->quiet) {
         base_log(BASE_LOG_WARNING, "ranks are not bound to CPUs of their own: %s",
                  agent->affinity.why_not);

@@ -57,12 +57,13 @@ static int make_job_key(const char *path)
 {
     base_error error;
     proto_job_key key;
-    if (proto_job_key_create(path, &key, &error) != BASE_OK) {
-        return launch_report_error(&error);
+    proto_job_key_make(&key);
+    const base_status status = proto_job_key_write(path, &key, &error);
+    if (status == BASE_OK) {
+        (void)printf("key of run %s: %s\n", key.run_id, path);
     }
-    (void)printf("key of run %s: %s\n", key.run_id, path);
     proto_wipe(&key, sizeof key);
-    return BASE_EXIT_DONE;
+    return status == BASE_OK ? BASE_EXIT_DONE : launch_report_error(&error);
 }
 
 /* Runs a user's program: without data, model or record. */

@@ -9,6 +9,11 @@
 #include "cli/options_budget.h"
 #include "cli/options_hosts.h"
 
+static bool is_option(const base_field *row, const char *name)
+{
+    return strcmp(row->option, name) == 0;
+}
+
 /* Notes which options were given. */
 static void note_option(void *user, const base_field *row)
 {
@@ -21,9 +26,11 @@ static void note_option(void *user, const base_field *row)
         options->job_flag = row->option;
     }
     if ((row->marks & LAUNCH_MARK_HOSTS) != 0 && options->hosts_flag == NULL &&
-        strcmp(row->option, "nodes") != 0) {
+        !is_option(row, "nodes")) {
         options->hosts_flag = row->option;
     }
+    options->hosts.nodes_given = options->hosts.nodes_given || is_option(row, "nodes");
+    options->hosts.node_rank_given = options->hosts.node_rank_given || is_option(row, "node-rank");
     if ((row->marks & PROTO_FIELD_PROGRAM) == 0 && options->not_for_programs == NULL) {
         options->not_for_programs = row->option;
     }

@@ -1,13 +1,17 @@
-/* Checks --nodes and what goes with it, and takes the digest by which a head knows that an agent
- * was given the same job. Called by options.c. */
+/* Finds this launcher's place among several, checks --nodes and what goes with it, and takes the
+ * digest by which a head knows that an agent was given the same job. Called by options.c. */
 #include "cli/options_hosts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/option_table.h"
-#include "job/address.h"
+#include "engine/address.h"
+#include "engine/place.h"
+#include "engine/store.h"
 
 enum { FLAGS_BYTES_MAX = 512 * 1024 };
 
@@ -86,8 +90,12 @@ static base_status check_ranks(launch_options *options, base_error *reterr)
                            *world_size, hosts->nodes);
 }
 
-static base_status check_one_host(const launch_options *options, base_error *reterr)
+/* Under an engine, one launcher may be all there is: then it runs --ranks-per-node ranks, or one. */
+static base_status check_one_host(launch_options *options, base_error *reterr)
 {
+    if (options->hosts.place.engine != LAUNCH_ENGINE_NONE) {
+        return check_ranks(options, reterr);
+    }
     if (options->hosts_flag == NULL) {
         return BASE_OK;
     }
@@ -99,7 +107,8 @@ static base_status check_alone(const launch_options *options, base_error *reterr
 {
     if (options->max_restarts > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
-                         "--max-restarts is for one host: with --nodes, start all launchers again");
+                         "--max-restarts is for one launcher, and here are %" PRId64 ": %s",
+                         options->hosts.nodes, launch_place_again(&options->hosts.place));
     }
     if (proto_mode_costs_money(options->job.job.mode)) {
         return base_fail(reterr, BASE_ERR_INVALID,
@@ -123,10 +132,89 @@ static base_status check_alone(const launch_options *options, base_error *reterr
     return BASE_OK;
 }
 
+static const char *variable(void *user, const char *name)
+{
+    (void)user;
+    return getenv(name);
+}
+
+/* Opens the engine's store, which knows how many launchers there are. One alone does not need it. */
+static base_status open_store(launch_options *options, base_error *reterr)
+{
+    launch_hosts_options *hosts = &options->hosts;
+    const launch_store_kind *kind = launch_store_of(hosts->place.engine);
+    const launch_wait wait = {.deadline_ns = base_deadline_after_ns(
+                                  options->job.parallel.join_timeout_ms * BASE_NS_PER_MS),
+                              .signal_fd = -1};
+    int64_t nodes = 0;
+    base_status status = kind->open(&hosts->place, &wait, &hosts->store, reterr);
+    if (status == BASE_OK) {
+        status = kind->size(hosts->store, &nodes, reterr);
+    }
+    if (status == BASE_OK && hosts->nodes_given && nodes != hosts->nodes) {
+        status = base_fail(reterr, BASE_ERR_INVALID, "--nodes %" PRId64 ", but there are %" PRId64,
+                           hosts->nodes, nodes);
+    }
+    if (status == BASE_OK && nodes > PROTO_NODES_MAX) {
+        status = base_fail(reterr, BASE_ERR_LIMIT, "%" PRId64 " launchers, but at most %d can meet",
+                           nodes, PROTO_NODES_MAX);
+    }
+    if (status == BASE_OK && (nodes == 1 || hosts->job_key[0] != '\0')) {
+        kind->close(hosts->store);
+        hosts->store = NULL;
+    }
+    hosts->place.nodes = nodes;
+    return status == BASE_OK ? status
+                             : base_error_prepend(reterr, status, "%s has started this launcher",
+                                                  launch_engine_name(hosts->place.engine));
+}
+
+static base_status find_place(launch_options *options, base_error *reterr)
+{
+    launch_hosts_options *hosts = &options->hosts;
+    const launch_place_flags flags = {.nodes_given = hosts->nodes_given,
+                                      .node_rank_given = hosts->node_rank_given,
+                                      .nodes = hosts->nodes,
+                                      .node_rank = hosts->node_rank};
+    base_status status = launch_place_find(&flags, variable, NULL, &hosts->place, reterr);
+    if (status == BASE_OK && launch_engine_has_store(hosts->place.engine)) {
+        status = open_store(options, reterr);
+    }
+    hosts->nodes = hosts->place.nodes;
+    hosts->node_rank = hosts->place.node;
+    return status;
+}
+
+/* What launchers need to find each other. */
+static base_status check_rendezvous(launch_hosts_options *hosts, base_error *reterr)
+{
+    launch_address address;
+    const bool key = hosts->job_key[0] != '\0';
+    const bool meets =
+        launch_engine_has_store(hosts->place.engine) || hosts->place.engine == LAUNCH_ENGINE_SLURM;
+    if (meets && !key && hosts->rendezvous[0] == '\0') {
+        return BASE_OK;
+    }
+    if (hosts->rendezvous[0] == '\0') {
+        (void)snprintf(hosts->rendezvous, sizeof hosts->rendezvous, "%s", hosts->place.rendezvous);
+    }
+    if (hosts->rendezvous[0] == '\0' || !key) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "%s says that this is launcher %" PRId64 " of %" PRId64
+                         ": that needs --rendezvous tcp://HOST:PORT, where node 0 listens, and "
+                         "--job-key FILE (launcher make-job-key FILE makes one)",
+                         launch_engine_name(hosts->place.engine), hosts->node_rank, hosts->nodes);
+    }
+    return launch_address_parse(hosts->rendezvous, &address, reterr);
+}
+
 base_status launch_options_check_hosts(launch_options *options, base_error *reterr)
 {
     launch_hosts_options *hosts = &options->hosts;
-    launch_address address;
+    base_status status = find_place(options, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
     if (hosts->nodes == 1) {
         return check_one_host(options, reterr);
     }
@@ -135,12 +223,7 @@ base_status launch_options_check_hosts(launch_options *options, base_error *rete
                          "--node-rank %" PRId64 " of --nodes %" PRId64 ": from 0 to %" PRId64,
                          hosts->node_rank, hosts->nodes, hosts->nodes - 1);
     }
-    if (hosts->rendezvous[0] == '\0' || hosts->job_key[0] == '\0') {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--nodes needs --rendezvous tcp://HOST:PORT, where node 0 listens, and "
-                         "--job-key FILE (launcher make-job-key FILE makes one)");
-    }
-    base_status status = launch_address_parse(hosts->rendezvous, &address, reterr);
+    status = check_rendezvous(hosts, reterr);
     if (status == BASE_OK) {
         status = check_alone(options, reterr);
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/scaling.h"
+#include "engine/place.h"
 #include "job/affinity.h"
 #include "job/spawn.h"
 
@@ -110,14 +111,19 @@ base_status launch_plan_print(const launch_options *options, const char *rank_pa
     int points[LAUNCH_SCALING_POINTS_MAX];
     base_status status = proto_job_write(job, options->root, &text, &text_bytes, reterr);
     if (status == BASE_OK && options->bind) {
-        status = launch_affinity_init(&affinity, (int)job->job.world_size,
-                                      (int)job->parallel.threads_per_rank, false, reterr);
+        status =
+            launch_affinity_init(&affinity, (int)job->job.world_size,
+                                 (int)job->parallel.threads_per_rank, LAUNCH_AFFINITY_LOOK, reterr);
     }
     if (status == BASE_OK) {
         (void)fprintf(stream, "job: %s\n", text);
         if (options->hosts.nodes > 1) {
-            (void)fprintf(stream, "hosts: %" PRId64 ", the head listens at %s\n",
-                          options->hosts.nodes, options->hosts.rendezvous);
+            char engine[LAUNCH_PLACE_TEXT_BYTES];
+            const bool named = options->hosts.rendezvous[0] != '\0';
+            launch_place_describe(&options->hosts.place, engine);
+            (void)fprintf(stream, "hosts: %" PRId64 ", by %s; %s%s\n", options->hosts.nodes, engine,
+                          named ? "the head listens at " : "the engine says where the head listens",
+                          options->hosts.rendezvous);
         }
         (void)fprintf(stream, "control: tcp://%s, port chosen by the system, CURVE\n",
                       options->hosts.nodes > 1 ? "(the head's address)" : "127.0.0.1");

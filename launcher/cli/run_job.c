@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cli/feed.h"
 #include "cli/summary_lines.h"
+#include "engine/place.h"
 #include "record/flight_page.h"
 #include "record/inference.h"
 
@@ -113,6 +114,7 @@ static base_status open_record(launch_cli_run *run, base_error *reterr)
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .argc = run->argc,
         .argv = run->argv,
+        .engine = run->engine,
         .job = &options->job,
     };
     return launch_record_open(&record_options, &run->record, reterr);
@@ -210,6 +212,7 @@ static base_status run_once(launch_cli_run *run)
         .rank_path = run->rank_path,
         .program = options->program,
         .hosts = options->hosts.nodes > 1 ? &options->hosts : NULL,
+        .place = &options->hosts.place,
         .lease = run->lease,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
@@ -309,6 +312,20 @@ static base_status finish_inference(const launch_cli_run *run, const launch_infe
     return status;
 }
 
+/* One line says what has started this launcher, unless that was the user. */
+static void name_engine(launch_cli_run *run)
+{
+    const launch_hosts_options *hosts = &run->options->hosts;
+    if (hosts->place.engine == LAUNCH_ENGINE_NONE) {
+        return;
+    }
+    launch_place_describe(&hosts->place, run->engine);
+    if (!run->options->quiet) {
+        base_log(BASE_LOG_INFO, "started by %s: launcher %" PRId64 " of %" PRId64, run->engine,
+                 hosts->node_rank, hosts->nodes);
+    }
+}
+
 int launch_run_job(launch_cli_run *run)
 {
     const launch_options *options = run->options;
@@ -317,6 +334,7 @@ int launch_run_job(launch_cli_run *run)
     launch_inference inference = {.job = &options->job, .argc = run->argc, .argv = run->argv};
     const bool infers = proto_mode_get(options->job.job.mode)->record == PROTO_RECORD_INFERENCE;
     launch_inference_begin(&inference);
+    name_engine(run);
     if (infers &&
         launch_inference_lock(options->job.output.directory, &lock_fd, &error) != BASE_OK) {
         return launch_report_error(&error);

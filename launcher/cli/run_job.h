@@ -15,10 +15,11 @@ typedef struct launch_cli_run {
     const char *rank_path;
     int argc;
     char **argv;
-    launch_record *record; /* NULL: the job has no record */
-    bool recording;        /* the record has begun, so its directory is this job's */
-    bool streamed;         /* stdout shows the beginning of a text whose end has not come */
-    launch_lease *lease;   /* of a mode that may cost money */
+    char engine[LAUNCH_PLACE_TEXT_BYTES]; /* what has started this launcher; empty: the user */
+    launch_record *record;                /* NULL: the job has no record */
+    bool recording;                       /* the record has begun, so its directory is this job's */
+    bool streamed;       /* stdout shows the beginning of a text whose end has not come */
+    launch_lease *lease; /* of a mode that may cost money */
     launch_job_result result;
     launch_scaling scaling;
     base_error flights; /* the line about the flight records, which follows the error's */

@@ -137,8 +137,15 @@ static void claim_cpus(launch_affinity *affinity, const int *cpus, int cpu_count
     }
 }
 
+/* Whether this process has fewer CPUs than the first process of this host, or of its container. */
+static bool is_restricted(const cpu_set_t *allowed)
+{
+    cpu_set_t all;
+    return sched_getaffinity(1, sizeof all, &all) == 0 && CPU_COUNT(allowed) < CPU_COUNT(&all);
+}
+
 base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_per_rank,
-                                 bool claim, base_error *reterr)
+                                 launch_affinity_how how, base_error *reterr)
 {
     cpu_set_t allowed;
     int cpus[CPU_SETSIZE];
@@ -160,6 +167,12 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
                        "%" PRId64 " CPUs wanted, %d usable", wanted, usable);
         return BASE_OK;
     }
+    if (how == LAUNCH_AFFINITY_ENGINE && is_restricted(&allowed)) {
+        affinity->bound = true;
+        affinity->given = true;
+        affinity->given_cpus = allowed;
+        return BASE_OK;
+    }
     affinity->claims = calloc((size_t)wanted, sizeof affinity->claims[0]);
     affinity->cpus = calloc((size_t)wanted, sizeof affinity->cpus[0]);
     if (affinity->claims == NULL || affinity->cpus == NULL) {
@@ -167,7 +180,7 @@ base_status launch_affinity_init(launch_affinity *affinity, int ranks, int cpus_
         return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the list of CPUs");
     }
     claim_cpus(affinity, cpus, affinity->allowed, (int)wanted);
-    if (!claim) {
+    if (how == LAUNCH_AFFINITY_LOOK) {
         release(affinity);
     }
     return BASE_OK;
@@ -185,7 +198,10 @@ void launch_affinity_set(const launch_affinity *affinity, int rank, cpu_set_t *s
 {
     BASE_ASSERT(affinity->bound);
     CPU_ZERO(set);
-    for (int i = 0; i < affinity->cpus_per_rank; i++) {
+    if (affinity->given) {
+        *set = affinity->given_cpus;
+    }
+    for (int i = 0; i < affinity->cpus_per_rank && !affinity->given; i++) {
         CPU_SET(affinity->cpus[rank * affinity->cpus_per_rank + i], set);
     }
 }

@@ -21,15 +21,24 @@ typedef struct launch_affinity {
     int *claims;     /* (claim_count) */
     int *cpus;       /* (ranks × cpus_per_rank) */
     int cpus_per_rank;
+    bool given; /* the engine has bound this launcher: its ranks share those CPUs */
+    cpu_set_t given_cpus;
     bool taken;        /* other jobs have the CPUs, so this job is not bound */
     char why_not[128]; /* why the job is not bound */
 } launch_affinity;
 
+typedef enum launch_affinity_how {
+    LAUNCH_AFFINITY_LOOK, /* claim nothing: a dry run */
+    LAUNCH_AFFINITY_CLAIM,
+    LAUNCH_AFFINITY_ENGINE, /* the same, but CPUs that an engine has bound this launcher to stay as
+                             * they are: then all ranks have all of them */
+} launch_affinity_how;
+
 /* Claims cpus_per_rank CPUs for each of `ranks`, one per core as long as there are cores. If there
- * are not enough, the job stays unbound, and why_not has the reason. With claim false (a dry run)
- * it only looks. */
+ * are not enough, the job stays unbound, and why_not has the reason. */
 BASE_MUST_CHECK base_status launch_affinity_init(launch_affinity *affinity, int ranks,
-                                                 int cpus_per_rank, bool claim, base_error *reterr);
+                                                 int cpus_per_rank, launch_affinity_how how,
+                                                 base_error *reterr);
 void launch_affinity_fini(launch_affinity *affinity);
 
 /* The CPUs of one rank. The job must be bound. */

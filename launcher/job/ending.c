@@ -157,14 +157,18 @@ static void pass_on(launch_session *session, int signal_number, const char *name
     }
 }
 
-void launch_stop(launch_session *session, int signal_number)
+void launch_stop(launch_session *session, int signal_number, bool again)
 {
     const char *name = signal_number == SIGINT    ? "Ctrl-C"
                        : signal_number == SIGTERM ? "SIGTERM"
+                       : signal_number == SIGUSR1 ? "SIGUSR1"
                                                   : "SIGHUP";
     const bool first = session->stop_signal == 0;
     if (session->abort_due_ns != BASE_NO_DEADLINE && first) {
         return; /* the job is ending already, within a second */
+    }
+    if (!first && !again) {
+        return; /* an engine signals all launchers at once */
     }
     if (session->options->program != NULL && first) {
         pass_on(session, signal_number, name);

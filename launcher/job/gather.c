@@ -63,7 +63,7 @@ static base_status check_enrolment(const launch_session *session, int node,
     const int ranks = head->nodes[node].ranks;
     char build[PROTO_NAME_BYTES_MAX];
     launch_build_name(build, sizeof build);
-    if (strcmp(enroll->run_id, head->key.run_id) != 0 || enroll->node != (uint32_t)node) {
+    if (strcmp(enroll->run_id, head->bootstrap.run_id) != 0 || enroll->node != (uint32_t)node) {
         return base_fail(reterr, BASE_ERR_AUTH, "it presents itself as node %u of run %s",
                          enroll->node, enroll->run_id);
     }
@@ -183,7 +183,7 @@ static void blame_missing(launch_session *session)
                  "key of run %s)",
                  count, session->head->node_count,
                  (double)session->job->parallel.join_timeout_ms / 1000, missing,
-                 session->head->key.run_id);
+                 session->head->bootstrap.run_id);
 }
 
 static void take_signals(launch_session *session)
@@ -208,8 +208,8 @@ base_status launch_head_gather(launch_session *session, base_error *reterr)
     head->gathering = true;
     if (!session->options->quiet) {
         launch_screen_say(&session->screen, "run %s: waiting at %s for %d more %s",
-                          head->key.run_id, proto_bus_endpoint(head->bus), head->node_count - 1,
-                          head->node_count == 2 ? "host" : "hosts");
+                          head->bootstrap.run_id, proto_bus_endpoint(head->bus),
+                          head->node_count - 1, head->node_count == 2 ? "host" : "hosts");
     }
     while (session->cause.blame == 0) {
         struct pollfd polls[PROTO_BUS_FDS + 1];
@@ -236,6 +236,7 @@ base_status launch_head_gather(launch_session *session, base_error *reterr)
         take_signals(session);
     }
     head->gathering = false;
+    launch_bootstrap_withdraw(&head->bootstrap);
     (void)reterr;
     return BASE_OK;
 }

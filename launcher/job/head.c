@@ -16,35 +16,25 @@
 
 static base_status listen_at(launch_head *head, const char *numeric, int port, base_error *reterr)
 {
-    proto_keypair own;
-    uint8_t(*public_keys)[PROTO_KEY_BYTES] =
-        calloc((size_t)head->node_count, sizeof public_keys[0]);
-    if (public_keys == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for keys");
-    }
-    proto_random_key(public_keys[0]); /* nobody connects as the head */
-    for (int node = 1; node < head->node_count; node++) {
-        proto_keypair pair;
-        proto_job_key_node(&head->key, node, &pair);
-        memcpy(public_keys[node], pair.public_key, PROTO_KEY_BYTES);
-        proto_wipe(&pair, sizeof pair);
-    }
-    proto_job_key_node(&head->key, 0, &own);
     const proto_bus_listen_options options = {
         .address = numeric,
         .port = port,
-        .keys = &own,
+        .keys = &head->bootstrap.own,
         .world_size = head->node_count,
-        .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])public_keys,
+        .rank_public_keys = (const uint8_t(*)[PROTO_KEY_BYTES])head->bootstrap.public_keys,
         .agents = true,
     };
     const base_status status = proto_bus_listen(&options, &head->bus, reterr);
     if (status == BASE_OK) {
         (void)snprintf(head->address, sizeof head->address, "%s", numeric);
     }
-    proto_wipe(&own, sizeof own);
-    free(public_keys);
     return status;
+}
+
+static base_status listen_everywhere(launch_head *head, int port, base_error *reterr)
+{
+    const base_status status = listen_at(head, "*", port, reterr);
+    return status == BASE_OK ? status : listen_at(head, "0.0.0.0", port, reterr);
 }
 
 /* Listens on the rendezvous' address. If that is a name which means only loopback here (as hosts
@@ -76,8 +66,7 @@ static base_status listen_somewhere(launch_head *head, base_error *reterr)
         return base_error_prepend(
             reterr, status, "%s must be this host's address, for --node-rank 0", address.host);
     }
-    status = listen_at(head, "*", address.port, reterr);
-    return status == BASE_OK ? status : listen_at(head, "0.0.0.0", address.port, reterr);
+    return listen_everywhere(head, address.port, reterr);
 }
 
 static void describe_nodes(launch_session *session, launch_head *head)
@@ -101,6 +90,31 @@ static void describe_nodes(launch_session *session, launch_head *head)
     }
 }
 
+/* Gets the keys, listens, and says where. */
+static base_status meet(launch_session *session, launch_head *head, base_error *reterr)
+{
+    const launch_wait wait = {
+        .deadline_ns =
+            base_deadline_after_ns(session->job->parallel.join_timeout_ms * BASE_NS_PER_MS),
+        .signal_fd = session->signal_fd,
+    };
+    base_status status = launch_bootstrap_open(head->options, &wait, &head->bootstrap, reterr);
+    if (status != BASE_OK) {
+        return status;
+    }
+    proto_random_key(head->bootstrap.public_keys[0]); /* nobody connects as the head */
+    if (launch_bootstrap_has_address(&head->bootstrap)) {
+        status = listen_somewhere(head, reterr);
+        return status == BASE_OK ? status : base_error_prepend(reterr, status, "--rendezvous");
+    }
+    status = listen_everywhere(head, 0, reterr);
+    return status == BASE_OK
+               ? launch_bootstrap_publish(&head->bootstrap,
+                                          launch_address_port(proto_bus_endpoint(head->bus)), &wait,
+                                          reterr)
+               : status;
+}
+
 base_status launch_head_open(launch_session *session, base_error *reterr)
 {
     const launch_hosts_options *options = session->options->hosts;
@@ -113,15 +127,11 @@ base_status launch_head_open(launch_session *session, base_error *reterr)
     head->node_count = (int)options->nodes;
     head->seen_ns = base_now_ns();
     head->nodes = calloc((size_t)head->node_count, sizeof head->nodes[0]);
-    base_status status = head->nodes != NULL
-                             ? proto_job_key_read(options->job_key, &head->key, reterr)
-                             : base_fail(reterr, BASE_ERR_MEMORY, "no memory for the other hosts");
-    if (status != BASE_OK) {
-        return base_error_prepend(reterr, status, "--job-key");
+    if (head->nodes == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for the other hosts");
     }
     describe_nodes(session, head);
-    status = listen_somewhere(head, reterr);
-    return status == BASE_OK ? status : base_error_prepend(reterr, status, "--rendezvous");
+    return meet(session, head, reterr);
 }
 
 /* ---- the ranks' ends ---- */
@@ -295,7 +305,7 @@ static void handle_event(launch_session *session, const proto_bus_event *event)
         head->refused_warned = true;
         launch_screen_say(&session->screen,
                           "warning: refused a launcher that does not have this job's key (run %s)",
-                          head->key.run_id);
+                          head->bootstrap.run_id);
     }
     if (event->kind != PROTO_BUS_DISCONNECTED || event->rank == PROTO_NO_RANK) {
         return;
@@ -471,7 +481,7 @@ void launch_head_close(launch_session *session, int exit_code, const char *reaso
         say_end(head, exit_code, reason);
         proto_bus_close(head->bus);
     }
-    proto_wipe(&head->key, sizeof head->key);
+    launch_bootstrap_close(&head->bootstrap);
     if (head->nodes != NULL) {
         proto_wipe(head->nodes, (size_t)head->node_count * sizeof head->nodes[0]);
     }

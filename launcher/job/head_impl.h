@@ -5,9 +5,8 @@
 #include <control.pb-c.h>
 
 #include "base/exitcode.h"
-#include "job/address.h"
+#include "engine/bootstrap.h"
 #include "job/head.h"
-#include "proto/job_key.h"
 
 typedef enum launch_node_state {
     LAUNCH_NODE_ABSENT = 0,
@@ -32,12 +31,13 @@ typedef struct launch_node {
     uint8_t seed[PROTO_KEY_BYTES];
     int64_t last_message_ns;
     int64_t heartbeat_due_ns;
+    bool asked;  /* its user has asked for the end */
     bool silent; /* the user has been warned */
 } launch_node;
 
 struct launch_head {
     const launch_hosts_options *options;
-    proto_job_key key;
+    launch_bootstrap bootstrap;
     proto_bus *bus;
     char address[LAUNCH_NUMERIC_BYTES]; /* bound; "*": all */
     int node_count;

@@ -85,9 +85,12 @@ static bool handle_asked(launch_session *session, int node, const Ringfence__Con
     if (head->nodes[node].state != LAUNCH_NODE_BEGUN) {
         return false;
     }
-    launch_screen_say(&session->screen, "its user ends the job at " NODE_FORMAT,
-                      NODE_ARGS(head, node));
-    launch_stop(session, (int)asked->signal);
+    if (session->stop_signal == 0) {
+        launch_screen_say(&session->screen, "its user ends the job at " NODE_FORMAT,
+                          NODE_ARGS(head, node));
+    }
+    launch_stop(session, (int)asked->signal, head->nodes[node].asked);
+    head->nodes[node].asked = true;
     return true;
 }
 

@@ -84,6 +84,12 @@ static void note_binding(launch_session *session)
     }
 }
 
+static bool has_engine(const launch_session *session)
+{
+    const launch_place *place = session->options->place;
+    return place != NULL && place->engine != LAUNCH_ENGINE_NONE;
+}
+
 static base_status session_open(launch_session *session, base_error *reterr)
 {
     const proto_job *job = session->job;
@@ -118,8 +124,9 @@ static base_status session_open(launch_session *session, base_error *reterr)
         session->local_count = world_size / (int)session->options->hosts->nodes;
     }
     if (status == BASE_OK && session->options->bind) {
-        status = launch_affinity_init(&session->affinity, session->local_count,
-                                      (int)job->parallel.threads_per_rank, true, reterr);
+        status = launch_affinity_init(
+            &session->affinity, session->local_count, (int)job->parallel.threads_per_rank,
+            has_engine(session) ? LAUNCH_AFFINITY_ENGINE : LAUNCH_AFFINITY_CLAIM, reterr);
     }
     if (status == BASE_OK) {
         note_binding(session);
@@ -132,16 +139,19 @@ static base_status session_open(launch_session *session, base_error *reterr)
 
 static void take_signals(launch_session *session)
 {
+    const launch_place *place = session->options->place;
+    const bool usr1_ends = place != NULL && place->in_slurm;
     struct signalfd_siginfo info;
     while (read(session->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD) {
             launch_watch_stops(session, base_now_ns());
-        } else if (info.ssi_signo == SIGUSR1) {
+        } else if (info.ssi_signo == SIGUSR1 && !usr1_ends) {
             launch_flights_request(session);
         } else if (info.ssi_signo == SIGTSTP) {
             launch_watch_pause(session);
         } else {
-            launch_stop(session, (int)info.ssi_signo);
+            launch_stop(session, (int)info.ssi_signo, session->asked);
+            session->asked = true;
         }
     }
 }

@@ -168,6 +168,7 @@ typedef struct launch_session {
     int64_t abort_sent_ns; /* 0: not yet */
     bool termed;
     bool killed;
+    bool asked;      /* the user has asked for the end, here */
     int stop_signal; /* Ctrl-C or SIGTERM, once */
     int64_t progress_due_ns;
     int64_t progress_step; /* for plain lines: the next step to print */
@@ -191,8 +192,9 @@ void launch_blame(launch_session *session, launch_blame_class blame, int rank, i
 /* Sends Abort, SIGTERM and SIGKILL when each is due. Returns when it must be called again. */
 int64_t launch_end_ranks(launch_session *session, int64_t now_ns);
 
-/* The user asks for the end. The first time the job ends in order, the second time at once. */
-void launch_stop(launch_session *session, int signal_number);
+/* The user asks for the end, at one of the launchers: `again` at the same one. The first time the
+ * job ends in order. Again at one launcher ends it at once. */
+void launch_stop(launch_session *session, int signal_number, bool again);
 
 /* Sends a signal to a rank's process group, on whichever host it is. */
 void launch_rank_signal(launch_session *session, int index, int signal_number);

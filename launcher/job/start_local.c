@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "job/address.h"
+#include "engine/address.h"
 
 enum { NO_FD = -1 };
 

@@ -132,6 +132,9 @@ static void put_origin(sheet *page, const launch_run *run)
 {
     launch_text text = {0};
     launch_text_printf(&text, "ringfence launcher %s", run->info->version);
+    if (run->engine != NULL && run->engine[0] != '\0') {
+        launch_text_printf(&text, ", started by %s", run->engine);
+    }
     put_string(page, "started_by", text.data);
     launch_text_fini(&text);
     launch_run_command(run, &text);

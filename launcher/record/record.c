@@ -351,6 +351,7 @@ static base_status describe_and_write(launch_record *record, const launch_record
         .job = &record->job,
         .argc = record->options.argc,
         .argv = record->options.argv,
+        .engine = record->options.engine,
         .steps = &record->steps,
         .summary = summary,
         .info = &info,

@@ -92,6 +92,7 @@ typedef struct launch_record_options {
     const char *log_dir;  /* the ranks' logs, which are opened before the job begins; NULL: none */
     int argc;             /* the launcher's own command line */
     char **argv;          /* borrowed until close */
+    const char *engine;   /* what has started the launcher: "PMI-1"; NULL or empty: the user */
     const proto_job *job; /* copied */
 } launch_record_options;
 

@@ -14,6 +14,7 @@ typedef struct launch_run {
     const proto_job *job;
     int argc;
     char **argv;
+    const char *engine; /* what has started the launcher; NULL or empty: the user */
     char started_at[BASE_TIMESTAMP_BYTES];
     char ended_at[BASE_TIMESTAMP_BYTES];
     double wall_seconds; /* ended_at - started_at */

@@ -20,31 +20,38 @@ static const char head_label[] = "ringfence/head/v1";
 static const char agent_label[] = "ringfence/agent/v1";
 static const char rank_label[] = "ringfence/rank/v1";
 
-static const char file_format[] = "ringfence job key 1\nrun %s\nseed %s\n";
+static const char file_format[] = "ringfence job key 1\nrun %s\nseed %s\n%s%s%s";
 
 enum { RUN_BYTES = (PROTO_RUN_ID_BYTES - 1) / 2, SEED_HEX_BYTES = 2 * PROTO_KEY_BYTES + 1 };
 
 static size_t key_text(const proto_job_key *key, char text[PROTO_JOB_KEY_FILE_BYTES_MAX])
 {
     char seed[SEED_HEX_BYTES];
+    const bool has_head = key->head[0] != '\0';
     (void)sodium_bin2hex(seed, sizeof seed, key->seed, sizeof key->seed);
-    const int length = snprintf(text, PROTO_JOB_KEY_FILE_BYTES_MAX, file_format, key->run_id, seed);
+    const int length = snprintf(text, PROTO_JOB_KEY_FILE_BYTES_MAX, file_format, key->run_id, seed,
+                                has_head ? "head " : "", key->head, has_head ? "\n" : "");
     proto_wipe(seed, sizeof seed);
     BASE_ASSERT(length > 0 && length < (int)PROTO_JOB_KEY_FILE_BYTES_MAX);
     return (size_t)length;
 }
 
-base_status proto_job_key_create(const char *path, proto_job_key *key, base_error *reterr)
+void proto_job_key_make(proto_job_key *key)
+{
+    uint8_t run[RUN_BYTES];
+    *key = (proto_job_key){.run_id = ""};
+    randombytes_buf(run, sizeof run);
+    (void)sodium_bin2hex(key->run_id, sizeof key->run_id, run, sizeof run);
+    proto_random_key(key->seed);
+}
+
+base_status proto_job_key_write(const char *path, const proto_job_key *key, base_error *reterr)
 {
     char text[PROTO_JOB_KEY_FILE_BYTES_MAX];
-    uint8_t run[RUN_BYTES];
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
     if (fd < 0) {
         return base_fail_errno(reterr, errno, "cannot make %s", path);
     }
-    randombytes_buf(run, sizeof run);
-    (void)sodium_bin2hex(key->run_id, sizeof key->run_id, run, sizeof run);
-    proto_random_key(key->seed);
     const size_t text_bytes = key_text(key, text);
     base_status status = base_fd_write(fd, path, text, text_bytes, reterr);
     if (status == BASE_OK && fsync(fd) != 0) {
@@ -90,6 +97,7 @@ static bool parse_key(const char *text, size_t text_bytes, proto_job_key *key)
     uint8_t run[RUN_BYTES];
     const char *run_at = strstr(text, "run ");
     const char *seed_at = strstr(text, "seed ");
+    const char *head_at = strstr(text, "\nhead ");
     const char *end = text + text_bytes;
     if (run_at == NULL || seed_at == NULL || end - run_at < 4 + 2 * RUN_BYTES ||
         end - seed_at < 5 + SEED_HEX_BYTES - 1 ||
@@ -98,6 +106,14 @@ static bool parse_key(const char *text, size_t text_bytes, proto_job_key *key)
         return false;
     }
     (void)sodium_bin2hex(key->run_id, sizeof key->run_id, run, sizeof run);
+    if (head_at != NULL) {
+        head_at += strlen("\nhead ");
+        const size_t head_bytes = strcspn(head_at, "\n");
+        if (head_bytes >= sizeof key->head) {
+            return false;
+        }
+        memcpy(key->head, head_at, head_bytes);
+    }
     const bool same =
         key_text(key, again) == text_bytes && sodium_memcmp(again, text, text_bytes) == 0;
     proto_wipe(again, sizeof again);

@@ -273,8 +273,9 @@ static void a_key_file_is_read_as_it_was_written(void **state)
     proto_keypair b;
     char path[BASE_PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s", test_directory_path(&test_shared_directory, "key"));
-    assert_ok(proto_job_key_create(path, &made, &error), &error);
-    assert_status(proto_job_key_create(path, &got, &error), BASE_ERR_IO);
+    proto_job_key_make(&made);
+    assert_ok(proto_job_key_write(path, &made, &error), &error);
+    assert_status(proto_job_key_write(path, &made, &error), BASE_ERR_IO);
     assert_ok(proto_job_key_read(path, &got, &error), &error);
     assert_string_equal(got.run_id, made.run_id);
     proto_job_key_node(&made, 1, &a);

@@ -9,11 +9,11 @@
 
 #include "base/limits.h"
 #include "base/status.h"
+#include "launch/place.h"
 #include "proto/digest.h"
 #include "proto/limits.h"
 
 enum {
-    LAUNCH_RENDEZVOUS_BYTES = 300,
     LAUNCH_HEARTBEAT_MS = 1000,   /* between two heartbeats of head and agents */
     LAUNCH_SILENCE_MS = 5 * 1000, /* a host that says nothing so long is shown */
     LAUNCH_HOST_TIMEOUT_MS = 15 * 1000,
@@ -26,7 +26,12 @@ enum {
 };
 
 typedef struct launch_hosts_options {
-    int64_t nodes; /* 1: this host alone, and nothing below is given */
+    launch_place place; /* nodes and node_rank are its own, too */
+    void *store; /* of the engine, open until the launchers have met: an engine ends the others
+                         * if one exits meanwhile; NULL: none */
+    bool nodes_given;
+    bool node_rank_given;
+    int64_t nodes; /* 1: this launcher alone */
     int64_t node_rank;
     int64_t ranks_per_node;                   /* 0: not given */
     char rendezvous[LAUNCH_RENDEZVOUS_BYTES]; /* "tcp://host:port", as given; empty: not given */

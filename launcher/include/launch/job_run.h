@@ -25,6 +25,7 @@ typedef struct launch_job_options {
      * joined, it need not say why it exits. NULL: the rank program runs. */
     char *const *program;
     const launch_hosts_options *hosts; /* node 0 of several; NULL: this host alone */
+    const launch_place *place;         /* of this launcher; NULL: nothing has started it */
     const struct launch_lease *lease;  /* of a mode that may cost money; NULL: the ranks get none */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;           /* ranks get CPUs of their own if there are enough */

@@ -14,19 +14,24 @@
 
 enum {
     PROTO_RUN_ID_BYTES = 17, /* hex, with the final NUL */
-    PROTO_JOB_KEY_FILE_BYTES_MAX = 256,
+    PROTO_JOB_KEY_HEAD_BYTES = 640,
+    PROTO_JOB_KEY_FILE_BYTES_MAX = 1024,
 };
 
 /* It has a secret: wipe it. */
 typedef struct proto_job_key {
     char run_id[PROTO_RUN_ID_BYTES];
     uint8_t seed[PROTO_KEY_BYTES];
+    char head[PROTO_JOB_KEY_HEAD_BYTES]; /* where the head listens, without spaces; empty: the key
+                                          * does not say */
 } proto_job_key;
 
-/* Makes a new key, and writes it to a new file with mode 0600. A file that exists is never
- * replaced: BASE_ERR_IO. */
-BASE_MUST_CHECK base_status proto_job_key_create(const char *path, proto_job_key *key,
-                                                 base_error *reterr);
+/* A new key from the system's random numbers. */
+void proto_job_key_make(proto_job_key *key);
+
+/* Writes the key to a new file with mode 0600. A file that exists is never replaced: BASE_ERR_IO. */
+BASE_MUST_CHECK base_status proto_job_key_write(const char *path, const proto_job_key *key,
+                                                base_error *reterr);
 
 /* Reads the file. BASE_ERR_AUTH: others may read or write it, it belongs to somebody else than this
  * user or root, or it is no job key. */

@@ -1,8 +1,11 @@
-/* Parses and resolves the rendezvous of a job on several hosts. Called by cli/ for its check, by
- * the head, and by agents. */
-#include "job/address.h"
+/* Parses and resolves the rendezvous of a job on several hosts, and lists a host's addresses. Called
+ * by cli/ for its check, by the head, by agents, and by engine/bootstrap.c. */
+#include "engine/address.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +75,39 @@ base_status launch_address_resolve(const launch_address *address, launch_address
     return addresses->count > 0
                ? BASE_OK
                : base_fail(reterr, BASE_ERR_NOTFOUND, "%s has no address", address->host);
+}
+
+/* Adds the addresses of one family that other hosts may know. */
+static void add_own(const struct ifaddrs *all, int family, launch_addresses *addresses)
+{
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        char numeric[LAUNCH_NUMERIC_BYTES];
+        const bool inet6 = family == AF_INET6;
+        const socklen_t length = inet6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+        if (one->ifa_addr == NULL || one->ifa_addr->sa_family != family ||
+            (one->ifa_flags & IFF_UP) == 0 ||
+            getnameinfo(one->ifa_addr, length, numeric, sizeof numeric, NULL, 0, NI_NUMERICHOST) !=
+                0 ||
+            launch_address_is_loopback(numeric) ||
+            strchr(numeric, '%') != NULL || /* of this link alone */
+            has(addresses, numeric) || addresses->count + 1 == LAUNCH_ADDRESSES_MAX) {
+            continue;
+        }
+        memcpy(addresses->numeric[addresses->count++], numeric, sizeof numeric);
+    }
+}
+
+void launch_address_own(launch_addresses *addresses)
+{
+    struct ifaddrs *all = NULL;
+    addresses->count = 0;
+    if (getifaddrs(&all) == 0) {
+        add_own(all, AF_INET, addresses);
+        add_own(all, AF_INET6, addresses);
+        freeifaddrs(all);
+    }
+    /* launchers of the same host, where it has no other address */
+    (void)snprintf(addresses->numeric[addresses->count++], LAUNCH_NUMERIC_BYTES, "127.0.0.1");
 }
 
 bool launch_address_is_loopback(const char *numeric)

@@ -29,6 +29,9 @@ BASE_MUST_CHECK base_status launch_address_parse(const char *text, launch_addres
 BASE_MUST_CHECK base_status launch_address_resolve(const launch_address *address,
                                                    launch_addresses *addresses, base_error *reterr);
 
+/* This host's own addresses: IPv4, IPv6, and 127.0.0.1 last. */
+void launch_address_own(launch_addresses *addresses);
+
 /* 127.0.0.0/8 and ::1. */
 bool launch_address_is_loopback(const char *numeric);
 
