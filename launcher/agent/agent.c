@@ -15,6 +15,7 @@
 #include "base/exitcode.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "budget/lease.h"
 #include "engine/place.h"
 #include "job/signals.h"
 #include "job/start_local.h"
@@ -49,6 +50,7 @@ static void end_ranks(launch_agent *agent, int exit_code)
 static base_status take_part(launch_agent *agent, const Ringfence__Control__Assign *assign,
                              base_error *reterr)
 {
+    static budget_keyring keyring; /* large; read to see that the ranks can */
     agent_part *part = &agent->part;
     base_status status = proto_job_parse(assign->job.data, assign->job.len, &part->job, reterr);
     if (status == BASE_OK) {
@@ -65,11 +67,16 @@ static base_status take_part(launch_agent *agent, const Ringfence__Control__Assi
         status = base_fail(reterr, BASE_ERR_INVALID, "the head's job is another: mode %s",
                            proto_mode_name(part->job.job.mode));
     }
+    if (status == BASE_OK && proto_mode_costs_money(part->job.job.mode)) {
+        /* the head does not say which keys this host trusts */
+        status =
+            launch_lease_find_keyring(&agent->options->budget, part->keyring, &keyring, reterr);
+    }
     part->first_rank = (int)assign->first_rank;
     part->ranks = (int)assign->ranks;
     part->world_size = (int)assign->world_size;
     part->host_timeout_ns = assign->host_timeout_ms * BASE_NS_PER_MS;
-    return status;
+    return status == BASE_OK ? agent_make_ranks(agent, reterr) : status;
 }
 
 static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign *assign)
@@ -81,6 +88,7 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
         (void)close(agent->job_fd); /* of a head that was there before */
         agent->job_fd = NO_FD;
     }
+    agent_drop_ranks(agent);
     if (take_part(agent, assign, &error) != BASE_OK) {
         base_log(BASE_LOG_ERROR, "%s", error.message);
         end_ranks(agent, BASE_EXIT_ERROR);
@@ -95,6 +103,15 @@ static void handle_assign(launch_agent *agent, const Ringfence__Control__Assign 
     envelope.prepared = &prepared;
     (void)agent_send(agent, &envelope);
     agent->state = AGENT_PREPARED;
+}
+
+static void handle_lease(launch_agent *agent, const Ringfence__Control__Lease *lease)
+{
+    base_error error;
+    if (agent_take_lease(agent, lease, &error) != BASE_OK) {
+        base_log(BASE_LOG_ERROR, "%s", error.message);
+        end_ranks(agent, BASE_EXIT_ERROR);
+    }
 }
 
 static void handle_begin(launch_agent *agent, const Ringfence__Control__Begin *begin)
@@ -138,6 +155,9 @@ static void handle(launch_agent *agent, const envelope_type *envelope)
     } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_ASSIGN &&
                agent->state == AGENT_ENROLLED) {
         handle_assign(agent, envelope->assign);
+    } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE &&
+               agent->state == AGENT_PREPARED) {
+        handle_lease(agent, envelope->lease);
     } else if (envelope->body_case == RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN &&
                agent->state == AGENT_PREPARED) {
         handle_begin(agent, envelope->begin);

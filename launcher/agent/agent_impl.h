@@ -23,6 +23,7 @@ typedef enum agent_state {
 
 typedef struct agent_rank {
     launch_process process;
+    int lease_fd; /* in a mode that may cost money; -1: it has not come */
     bool started;
     bool exited;
 } agent_rank;
@@ -44,6 +45,7 @@ typedef struct agent_part {
     int ranks;
     int world_size;
     int64_t host_timeout_ns;
+    char keyring[BASE_PATH_BYTES]; /* of this host, in a mode that may cost money */
 } agent_part;
 
 typedef struct launch_agent {
@@ -97,6 +99,15 @@ int64_t agent_call(launch_agent *agent, int64_t now_ns);
 void agent_event(launch_agent *agent, const proto_bus_event *event);
 
 /* ---- local_ranks.c ---- */
+
+/* Makes room for the ranks of agent->part, none of which runs; frees it. */
+BASE_MUST_CHECK base_status agent_make_ranks(launch_agent *agent, base_error *reterr);
+void agent_drop_ranks(launch_agent *agent);
+
+/* Keeps what a rank of this host needs at its gate. Another host's is ignored. */
+BASE_MUST_CHECK base_status agent_take_lease(launch_agent *agent,
+                                             const Ringfence__Control__Lease *lease,
+                                             base_error *reterr);
 
 /* Starts the ranks of this host. If it fails, some may be running. */
 BASE_MUST_CHECK base_status agent_start_ranks(launch_agent *agent,

@@ -11,11 +11,56 @@
 
 #include "agent/agent_impl.h"
 #include "base/log.h"
+#include "budget/lease.h"
 #include "job/start_local.h"
 
 enum { NO_FD = -1, READS_AT_ONCE = 8, CPU_BITS_BYTES = CPU_SETSIZE / 8 };
 
 /* ---- starting ---- */
+
+static void close_lease(agent_rank *rank)
+{
+    if (rank->lease_fd >= 0) {
+        (void)close(rank->lease_fd);
+        rank->lease_fd = NO_FD;
+    }
+}
+
+void agent_drop_ranks(launch_agent *agent)
+{
+    for (int i = 0; agent->ranks != NULL && i < agent->part.ranks; i++) {
+        close_lease(&agent->ranks[i]);
+    }
+    free(agent->ranks);
+    agent->ranks = NULL;
+}
+
+base_status agent_make_ranks(launch_agent *agent, base_error *reterr)
+{
+    agent->ranks = calloc((size_t)agent->part.ranks, sizeof agent->ranks[0]);
+    if (agent->ranks == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", agent->part.ranks);
+    }
+    for (int i = 0; i < agent->part.ranks; i++) {
+        agent->ranks[i].process =
+            (launch_process){.pidfd = NO_FD, .out_fd = NO_FD, .err_fd = NO_FD};
+        agent->ranks[i].lease_fd = NO_FD;
+    }
+    return BASE_OK;
+}
+
+base_status agent_take_lease(launch_agent *agent, const Ringfence__Control__Lease *lease,
+                             base_error *reterr)
+{
+    const agent_part *part = &agent->part;
+    const int index = (int)lease->rank - part->first_rank;
+    const launch_rank_lease given = {
+        .attempt = (int)lease->attempt, .token = lease->token, .receipt = lease->receipt};
+    if (index < 0 || index >= part->ranks || agent->ranks[index].lease_fd >= 0) {
+        return BASE_OK;
+    }
+    return launch_lease_receive(&given, part->keyring, &agent->ranks[index].lease_fd, reterr);
+}
 
 static void report_started(launch_agent *agent, int index, const cpu_set_t *cpus)
 {
@@ -62,11 +107,12 @@ static base_status start_rank(launch_agent *agent, int index,
         .cpus = agent->affinity.bound ? &cpus : NULL,
         .job_fd = agent->job_fd,
         .lifeline_fd = lifeline_read_fd,
-        .lease_fd = NO_FD,
+        .lease_fd = agent->ranks[index].lease_fd,
         .key = &key,
     };
     const base_status status = launch_start_local(&options, &agent->ranks[index].process, reterr);
     proto_wipe(&key, sizeof key);
+    close_lease(&agent->ranks[index]);
     if (status == BASE_OK) {
         agent->ranks[index].started = true;
         report_started(agent, index, agent->affinity.bound ? &cpus : NULL);
@@ -97,14 +143,6 @@ base_status agent_start_ranks(launch_agent *agent, const Ringfence__Control__Beg
 {
     int lifeline[2] = {NO_FD, NO_FD};
     launch_oom_open(&agent->oom);
-    agent->ranks = calloc((size_t)agent->part.ranks, sizeof agent->ranks[0]);
-    if (agent->ranks == NULL) {
-        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for %d ranks", agent->part.ranks);
-    }
-    for (int i = 0; i < agent->part.ranks; i++) {
-        agent->ranks[i].process =
-            (launch_process){.pidfd = NO_FD, .out_fd = NO_FD, .err_fd = NO_FD};
-    }
     base_status status = bind_ranks(agent, reterr);
     if (status == BASE_OK && pipe2(lifeline, O_CLOEXEC) != 0) {
         status = base_fail_errno(reterr, errno, "cannot make the lifeline");
@@ -319,7 +357,7 @@ void agent_ranks_close(launch_agent *agent)
             }
         }
     }
-    free(agent->ranks);
+    agent_drop_ranks(agent);
     launch_affinity_fini(&agent->affinity);
     launch_oom_close(&agent->oom);
     if (agent->lifeline_fd >= 0) {

@@ -59,31 +59,51 @@ static base_status name_keyring(const launch_budget_options *budget, char path[B
     return status == BASE_OK ? base_path_join(dir, "keyring.json", path, reterr) : status;
 }
 
-/* Finds the keyring by the same rule as the ranks (rank/gate.h). */
-static base_status find_keyring(launch_lease *lease, base_error *reterr)
+base_status launch_lease_find_keyring(const launch_budget_options *budget,
+                                      char path[BASE_PATH_BYTES], budget_keyring *keyring,
+                                      base_error *reterr)
 {
-    char named[BASE_PATH_BYTES] = "";
     const char *chosen = budget_keyring_choose(NULL);
-    base_status status = BASE_OK;
-    if (chosen == NULL) {
-        status = name_keyring(&lease->options->budget, named, reterr);
+    base_status status = budget_crypto_init(reterr);
+    if (chosen != NULL) {
+        (void)snprintf(path, BASE_PATH_BYTES, "%s", chosen);
+    } else if (status == BASE_OK) {
+        status = name_keyring(budget, path, reterr);
     }
     if (status == BASE_OK) {
-        (void)snprintf(lease->keyring_path, sizeof lease->keyring_path, "%s",
-                       chosen != NULL ? chosen : named);
-        status = budget_keyring_read(lease->keyring_path, &lease->keyring, reterr);
+        status = budget_keyring_read(path, keyring, reterr);
     }
     if (status == BASE_OK && chosen == NULL) {
         base_log(BASE_LOG_WARNING,
                  "this machine has no " BUDGET_KEYRING_ANCHOR ": the keyring is the launcher's own "
                  "%s, and whoever launches may choose another; as root: budget-service "
                  "install-keyring",
-                 lease->keyring_path);
+                 path);
     }
     return status == BASE_OK ? status
                              : base_error_prepend(reterr, status,
                                                   "no keyring to verify the token with (--keyring "
                                                   "FILE, or budget-service init)");
+}
+
+/* Several hosts are several instances: each of them costs. */
+static base_status check_hosts(const budget_claims *claims, int64_t nodes, base_error *reterr)
+{
+    if (nodes == 1) {
+        return BASE_OK;
+    }
+    if (strcmp(claims->vendor, "local") == 0) {
+        return base_fail(
+            reterr, BASE_ERR_AUTH,
+            "the token is for one machine (vendor local), the job has %" PRId64 " hosts", nodes);
+    }
+    return claims->instances >= nodes
+               ? BASE_OK
+               : base_fail(reterr, BASE_ERR_AUTH,
+                           "the token is for %" PRId64 " %s, the job has %" PRId64
+                           " hosts: authorize it with --instances %" PRId64,
+                           claims->instances, claims->instances == 1 ? "instance" : "instances",
+                           nodes, nodes);
 }
 
 static base_status check_token(launch_lease *lease, const void *job_bytes, size_t job_size,
@@ -100,7 +120,7 @@ static base_status check_token(launch_lease *lease, const void *job_bytes, size_
                                          proto_mode_name(job->job.mode), job->job.world_size, &why);
     }
     return verdict == BUDGET_TOKEN_OK
-               ? BASE_OK
+               ? check_hosts(&lease->claims, lease->options->hosts.nodes, reterr)
                : base_fail(reterr, BASE_ERR_AUTH, "the token does not allow this job (%s): %s",
                            budget_verdict_token_name(verdict), why.message);
 }
@@ -181,13 +201,14 @@ base_status launch_lease_take(const launch_options *options, const void *job_byt
     made->world_size = (int)options->job.job.world_size;
     made->receipts = calloc((size_t)made->world_size, sizeof made->receipts[0]);
     base_status status = made->receipts != NULL
-                             ? budget_crypto_init(reterr)
+                             ? budget_crypto_init(reterr) /* for the label of a request */
                              : base_fail(reterr, BASE_ERR_MEMORY, "no memory for receipts");
     if (status == BASE_OK) {
         status = take_token(made, job_bytes, job_size, exit_code, reterr);
     }
     if (status == BASE_OK) {
-        status = find_keyring(made, reterr);
+        status =
+            launch_lease_find_keyring(&options->budget, made->keyring_path, &made->keyring, reterr);
     }
     if (status == BASE_OK) {
         status = check_token(made, job_bytes, job_size, reterr);
@@ -249,6 +270,8 @@ static budget_verdict redeem_some(launch_lease *lease, int first, int count,
     const budget_redeem_options options = {
         .dir = budget->dir[0] != '\0' ? budget->dir : NULL,
         .job_key = &key,
+        .timeout_ms = lease->options->hosts.nodes > 1 ? lease->options->hosts.host_timeout_ms / 2
+                                                      : BUDGET_CLIENT_TIMEOUT_MS,
     };
     const budget_redeem_ranks ranks = {.first = first, .count = count, .attempt = lease->attempt};
     const budget_verdict verdict = budget_redeem(&options, lease->token, &ranks, redemption, why);
@@ -334,6 +357,28 @@ base_status launch_lease_rank_fd(const launch_lease *lease, int rank, int *fd, b
     }
     const base_status status = proto_lease_write(file, fd, reterr);
     proto_wipe(file, sizeof *file);
+    free(file);
+    return status;
+}
+
+launch_rank_lease launch_lease_of_rank(const launch_lease *lease, int rank)
+{
+    return (launch_rank_lease){
+        .attempt = lease->attempt, .token = lease->token, .receipt = lease->receipts[rank]};
+}
+
+base_status launch_lease_receive(const launch_rank_lease *part, const char *keyring_path, int *fd,
+                                 base_error *reterr)
+{
+    proto_lease *file = calloc(1, sizeof *file);
+    if (file == NULL) {
+        return base_fail(reterr, BASE_ERR_MEMORY, "no memory for a lease");
+    }
+    file->attempt = part->attempt;
+    (void)snprintf(file->token, sizeof file->token, "%s", part->token);
+    (void)snprintf(file->receipt, sizeof file->receipt, "%s", part->receipt);
+    (void)snprintf(file->keyring, sizeof file->keyring, "%s", keyring_path);
+    const base_status status = proto_lease_write(file, fd, reterr);
     free(file);
     return status;
 }

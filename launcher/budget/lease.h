@@ -22,13 +22,34 @@ BASE_MUST_CHECK base_status launch_lease_take(const launch_options *options, con
                                               base_error *reterr);
 
 /* Redeems the token for all ranks of attempt 1, 2, …. If the service does not answer, asks again,
- * for half a minute at most. From here on the deadline is known. */
+ * for half a minute at most; with several hosts for half of --host-timeout, so that none of them
+ * takes this one for lost. From here on the deadline is known. */
 BASE_MUST_CHECK base_status launch_lease_redeem(launch_lease *lease, int attempt, int *exit_code,
                                                 base_error *reterr);
 
 /* What one rank is given, as a descriptor that the caller closes. */
 BASE_MUST_CHECK base_status launch_lease_rank_fd(const launch_lease *lease, int rank, int *fd,
                                                  base_error *reterr);
+
+/* The part of the lease that a rank on another host gets over the network. */
+typedef struct launch_rank_lease {
+    int attempt;
+    const char *token; /* borrowed, like the receipt */
+    const char *receipt;
+} launch_rank_lease;
+
+launch_rank_lease launch_lease_of_rank(const launch_lease *lease, int rank);
+
+/* On the other host: the same as launch_lease_rank_fd, with the keyring of that host. */
+BASE_MUST_CHECK base_status launch_lease_receive(const launch_rank_lease *part,
+                                                 const char *keyring_path, int *fd,
+                                                 base_error *reterr);
+
+/* Finds this host's keyring by the same rule as its ranks (rank/gate.h), and reads it. Warns if it
+ * is not the machine's. */
+BASE_MUST_CHECK base_status launch_lease_find_keyring(const launch_budget_options *budget,
+                                                      char path[BASE_PATH_BYTES],
+                                                      budget_keyring *keyring, base_error *reterr);
 
 /* The job's key pair; borrowed. */
 const proto_keypair *launch_lease_job_key(const launch_lease *lease);

@@ -154,7 +154,7 @@ static base_status check_together(launch_options *options, base_error *reterr)
     if (options->stream != LAUNCH_STREAM_TEXT && !job->infer.requests) {
         return base_fail(reterr, BASE_ERR_INVALID, "--stream goes with --prompts -");
     }
-    if (!cloud && options->budget_flag != NULL) {
+    if (!cloud && options->hosts.node_rank == 0 && options->budget_flag != NULL) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--%s goes with a mode that may cost money; %s does not",
                          options->budget_flag, mode->name);

@@ -27,6 +27,15 @@ base_status launch_options_check_budget(const launch_options *options, base_erro
                          "--authorize local is for this machine's own GPU, not for --vendor %s",
                          budget->vendor);
     }
+    if (options->hosts.nodes > 1 && strcmp(budget->authorize, "local") == 0) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--authorize local is for this machine alone: not with --nodes");
+    }
+    if (options->hosts.nodes > 1 && budget->redeem == LAUNCH_REDEEM_RANKS) {
+        return base_fail(reterr, BASE_ERR_INVALID,
+                         "--redeem ranks would send the job's key to all hosts: with --nodes, the "
+                         "head redeems for all ranks");
+    }
     if (budget->authorize[0] == '\0' || strcmp(budget->authorize, "local") == 0) {
         return BASE_OK;
     }

@@ -110,12 +110,6 @@ static base_status check_alone(const launch_options *options, base_error *reterr
                          "--max-restarts is for one launcher, and here are %" PRId64 ": %s",
                          options->hosts.nodes, launch_place_again(&options->hosts.place));
     }
-    if (proto_mode_costs_money(options->job.job.mode)) {
-        return base_fail(reterr, BASE_ERR_INVALID,
-                         "--mode %s may cost money, and such modes run on one host: not with "
-                         "--nodes",
-                         proto_mode_name(options->job.job.mode));
-    }
     if (options->scaling_count > 0) {
         return base_fail(reterr, BASE_ERR_INVALID,
                          "--scaling measures on one host: not with --nodes");
@@ -231,6 +225,9 @@ base_status launch_options_check_hosts(launch_options *options, base_error *rete
         status = check_ranks(options, reterr);
     }
     options->scaling = false;
+    if (options->budget.instances == 0) {
+        options->budget.instances = hosts->nodes;
+    }
     if (options->root[0] == '\0') {
         /* every path is below it, so a host can have the file elsewhere */
         (void)snprintf(options->root, sizeof options->root, "/");

@@ -198,7 +198,7 @@ static base_status finish_record(launch_cli_run *run, base_error *reterr)
 }
 
 /* Runs the job once. If the launcher itself fails, that is in the result as well. */
-static base_status run_once(launch_cli_run *run)
+static base_status run_once(launch_cli_run *run, int attempt)
 {
     const launch_options *options = run->options;
     base_error error = {0};
@@ -214,6 +214,7 @@ static base_status run_once(launch_cli_run *run)
         .hosts = options->hosts.nodes > 1 ? &options->hosts : NULL,
         .place = &options->hosts.place,
         .lease = run->lease,
+        .attempt = attempt,
         .log_dir = options->log_dir[0] != '\0' ? options->log_dir : NULL,
         .bind = options->bind,
         .quiet = options->quiet,
@@ -242,8 +243,8 @@ static base_status run_once(launch_cli_run *run)
     return status;
 }
 
-/* Whether a job that ended so may be started again. It may not if the user ended it, or if it would
- * be refused again. */
+/* Whether a job that ended so may be started again. It may not if the user ended it, if it never
+ * began, or if it would be refused again. */
 static bool may_restart(const launch_cli_run *run, int attempt)
 {
     const launch_job_result *result = &run->result;
@@ -252,7 +253,7 @@ static bool may_restart(const launch_cli_run *run, int attempt)
                          status == BASE_EXIT_REFUSED || status == BASE_EXIT_BAD_TOKEN;
     const int attempts_max = run->lease != NULL ? launch_lease_attempts_max(run->lease)
                                                 : (int)run->options->max_restarts + 1;
-    return status != 0 && !refused && result->stop_signal == 0 &&
+    return status != 0 && result->started && !refused && result->stop_signal == 0 &&
            attempt <= run->options->max_restarts && attempt < attempts_max;
 }
 
@@ -260,16 +261,7 @@ static bool may_restart(const launch_cli_run *run, int attempt)
 static void run_attempts(launch_cli_run *run)
 {
     for (int attempt = 1;; attempt++) {
-        int exit_code = BASE_EXIT_ERROR;
-        base_error error = {0};
-        if (run->lease != NULL &&
-            launch_lease_redeem(run->lease, attempt, &exit_code, &error) != BASE_OK) {
-            (void)launch_report_error(&error);
-            run->result.exit_status = exit_code;
-            run->result.cause = error;
-            return;
-        }
-        const base_status status = run_once(run);
+        const base_status status = run_once(run, attempt);
         if (status != BASE_OK || !may_restart(run, attempt)) {
             return;
         }

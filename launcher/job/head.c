@@ -199,7 +199,11 @@ base_status launch_head_begin(launch_session *session,
         begin.local_ranks = (uint32_t)launch_head_local_ranks(head, node);
         envelope.body_case = RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN;
         envelope.begin = &begin;
-        const base_status status = proto_bus_send(head->bus, node, &envelope, reterr);
+        base_status status =
+            session->options->lease != NULL ? head_send_leases(session, node, reterr) : BASE_OK;
+        if (status == BASE_OK) {
+            status = proto_bus_send(head->bus, node, &envelope, reterr);
+        }
         if (status != BASE_OK) {
             return base_error_prepend(reterr, status, NODE_FORMAT, NODE_ARGS(head, node));
         }
@@ -243,6 +247,9 @@ void head_lose(launch_session *session, int node, const char *what)
     lost->state = LAUNCH_NODE_LOST;
     launch_blame(session, LAUNCH_BLAME_HOST, PROTO_NO_RANK, BASE_EXIT_ERROR,
                  NODE_FORMAT " is lost: %s", NODE_ARGS(head, node), what);
+    if (begun && session->options->lease != NULL) {
+        head_say_unseen(session, node);
+    }
     for (int i = lost->first_rank; begun && i < lost->first_rank + lost->ranks; i++) {
         launch_rank *rank = &session->ranks[i];
         if (!rank->exited) {
@@ -281,7 +288,6 @@ static void drain_messages(launch_session *session)
         } else if (status != BASE_OK && node != PROTO_NO_RANK) {
             if (head->nodes[node].state == LAUNCH_NODE_ABSENT) {
                 head_refuse(session, node, "?", &error);
-                proto_bus_forget(head->bus, node); /* its next connection may do better */
             } else {
                 head_lose(session, node, error.message);
             }

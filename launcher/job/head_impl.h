@@ -73,6 +73,14 @@ void head_refuse_second(launch_session *session, int node);
 /* An agent's connection has ended while agents gather. */
 void head_leave(launch_session *session, int node);
 
+/* ---- head_lease.c: for jobs that may cost money ---- */
+
+/* Sends an agent the leases of its own ranks. */
+BASE_MUST_CHECK base_status head_send_leases(launch_session *session, int node, base_error *reterr);
+
+/* Says what the loss of a host means for the money. */
+void head_say_unseen(launch_session *session, int node);
+
 /* ---- head_messages.c ---- */
 
 void head_handle(launch_session *session, int node, const envelope_type *envelope);

@@ -135,6 +135,18 @@ static base_status session_open(launch_session *session, base_error *reterr)
     return status;
 }
 
+/* The paid time begins here, so all hosts must be there. */
+static void redeem(launch_session *session)
+{
+    launch_lease *lease = session->options->lease;
+    int exit_code = BASE_EXIT_ERROR;
+    base_error error;
+    if (lease != NULL &&
+        launch_lease_redeem(lease, session->options->attempt, &exit_code, &error) != BASE_OK) {
+        launch_blame(session, LAUNCH_BLAME_CAUSE, PROTO_NO_RANK, exit_code, "%s", error.message);
+    }
+}
+
 /* ---- the loop ---- */
 
 static void take_signals(launch_session *session)
@@ -417,6 +429,10 @@ base_status launch_job_run(const launch_job_options *options, launch_job_result 
         status = launch_head_gather(&session, reterr);
     }
     if (status == BASE_OK && session.cause.blame == 0) {
+        redeem(&session);
+    }
+    if (status == BASE_OK && session.cause.blame == 0) {
+        result->started = true;
         status = launch_start_ranks(&session, reterr);
         status = status == BASE_OK ? supervise(&session, reterr) : status;
     }

@@ -8,6 +8,7 @@
 #include "proto/digest.h"
 #include "proto/job.h"
 #include "proto/job_key.h"
+#include "proto/lease.h"
 #include "proto/limits.h"
 
 enum { CPU_BITS_BYTES_MAX = 128, EXIT_CODE_MAX = 255, PORT_MAX = 65535 };
@@ -82,6 +83,15 @@ static bool begin_fits(const Ringfence__Control__Begin *begin)
            begin->local_ranks <= BASE_RANKS_MAX && begin->local_first < begin->local_ranks;
 }
 
+static bool lease_fits(const Ringfence__Control__Lease *lease)
+{
+    return lease->rank < BASE_RANKS_MAX && lease->attempt > 0 &&
+           lease->attempt <= PROTO_ATTEMPTS_MAX && lease->token[0] != '\0' &&
+           proto_text_fits(lease->token, PROTO_LEASE_TOKEN_BYTES - 1) &&
+           lease->receipt[0] != '\0' &&
+           proto_text_fits(lease->receipt, PROTO_LEASE_TOKEN_BYTES - 1);
+}
+
 bool proto_head_body_fits(const envelope_type *envelope)
 {
     switch (envelope->body_case) {
@@ -91,6 +101,8 @@ bool proto_head_body_fits(const envelope_type *envelope)
         return proto_text_fits(envelope->refuse->reason, PROTO_REASON_BYTES_MAX);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_BEGIN:
         return begin_fits(envelope->begin);
+    case RINGFENCE__CONTROL__ENVELOPE__BODY_LEASE:
+        return lease_fits(envelope->lease);
     case RINGFENCE__CONTROL__ENVELOPE__BODY_SIGNAL:
         return envelope->signal->rank < BASE_RANKS_MAX && envelope->signal->signal > 0 &&
                signal_fits(envelope->signal->signal);

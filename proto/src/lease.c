@@ -74,7 +74,7 @@ static bool take_lease(const uint8_t *file, size_t file_bytes, proto_lease *leas
     base_reader reader = base_reader_make(file, file_bytes);
     const uint32_t magic = base_read_u32(&reader);
     const uint32_t attempt = base_read_u32(&reader);
-    if (file_bytes != LEASE_FILE_BYTES || magic != LEASE_MAGIC || attempt > 1u << 20) {
+    if (file_bytes != LEASE_FILE_BYTES || magic != LEASE_MAGIC || attempt > PROTO_ATTEMPTS_MAX) {
         return false;
     }
     lease->attempt = (int)attempt;

@@ -28,22 +28,6 @@ static pid_t launcher_pid(int node)
     return several_runs[node].program.pid;
 }
 
-/* The pid of a launcher's only rank. */
-static pid_t only_child(pid_t launcher)
-{
-    char path[64];
-    long pid = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    FILE *children = fopen(path, "re");
-    assert_non_null(children);
-    char text[64] = "";
-    assert_non_null(fgets(text, sizeof text, children));
-    (void)fclose(children);
-    pid = strtol(text, NULL, 10);
-    assert_true(pid > 0);
-    return (pid_t)pid;
-}
-
 static void a_killed_agent_is_a_lost_host(void **state)
 {
     (void)state;
@@ -77,7 +61,7 @@ static void a_killed_rank_is_named(void **state)
     for (int node = 0; node < 2; node++) {
         char says[64];
         start_two(node == 0 ? "rank-0" : "rank-1", &job);
-        const pid_t rank = only_child(launcher_pid(node));
+        const pid_t rank = several_only_child(launcher_pid(node));
         (void)kill(rank, SIGKILL);
         several_expect(0, 128 + SIGKILL);
         several_expect(1, 128 + SIGKILL);
@@ -188,7 +172,7 @@ static void a_stopped_rank_is_shown(void **state)
     (void)state;
     const several job = {several_address, "2", NULL, {ENDLESS, NULL}};
     start_two("stopped", &job);
-    const pid_t rank = only_child(launcher_pid(1));
+    const pid_t rank = several_only_child(launcher_pid(1));
     (void)kill(rank, SIGSTOP);
     several_wait_says(0, "is stopped by SIGSTOP; the job waits 40 s for it");
     (void)kill(rank, SIGCONT);

@@ -3,9 +3,11 @@
 #include "several.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 training_run several_runs[TEST_HOSTS_MAX];
+const char *several_launchers[TEST_HOSTS_MAX];
 char several_key[SEVERAL_PATH_BYTES];
 const char several_address[] = "tcp://10.77.0.1:29400";
 const char *const several_no_flags[] = {NULL};
@@ -30,8 +32,16 @@ void several_start(int node, const several *job, const char *const *flags)
 {
     static const char *const ranks[] = {"0", "1", "2"};
     const char *all[TEST_PROGRAM_ARGS_MAX] = {
-        LAUNCHER_PATH,  "--nodes",       job->nodes,  "--node-rank", ranks[node],
-        "--rendezvous", job->rendezvous, "--job-key", several_key,   "--no-bind"};
+        several_launchers[node] != NULL ? several_launchers[node] : LAUNCHER_PATH,
+        "--nodes",
+        job->nodes,
+        "--node-rank",
+        ranks[node],
+        "--rendezvous",
+        job->rendezvous,
+        "--job-key",
+        several_key,
+        "--no-bind"};
     size_t count = 10;
     for (size_t i = 0; flags[i] != NULL; i++) {
         assert_true(count + 1 < TEST_PROGRAM_ARGS_MAX - 12);
@@ -69,6 +79,21 @@ void several_expect(int node, int exit_code)
         fail_msg("node %d ended with %d, not %d:\n%s%s", node, got, exit_code,
                  program->text[TEST_STDOUT], program->text[TEST_STDERR]);
     }
+}
+
+pid_t several_only_child(pid_t launcher)
+{
+    char path[64];
+    long pid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    FILE *children = fopen(path, "re");
+    assert_non_null(children);
+    char text[64] = "";
+    assert_non_null(fgets(text, sizeof text, children));
+    (void)fclose(children);
+    pid = strtol(text, NULL, 10);
+    assert_true(pid > 0);
+    return (pid_t)pid;
 }
 
 void several_assert_says(int node, const char *text)

@@ -18,6 +18,9 @@ typedef struct several {
 /* The launchers that were started last, by node. */
 extern training_run several_runs[TEST_HOSTS_MAX];
 
+/* The programs that are started, by node; NULL: LAUNCHER_PATH. */
+extern const char *several_launchers[TEST_HOSTS_MAX];
+
 /* The key file that launchers are started with. */
 extern char several_key[SEVERAL_PATH_BYTES];
 
@@ -36,6 +39,9 @@ void several_start_head(const several *job, const char *name);
 
 /* Waits for a launcher's end; its output is shown if it does not end with `exit_code`. */
 void several_expect(int node, int exit_code);
+
+/* The pid of a launcher's only rank. */
+pid_t several_only_child(pid_t launcher);
 
 /* What a launcher has said on stderr. */
 void several_assert_says(int node, const char *text);

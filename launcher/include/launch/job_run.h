@@ -26,7 +26,8 @@ typedef struct launch_job_options {
     char *const *program;
     const launch_hosts_options *hosts; /* node 0 of several; NULL: this host alone */
     const launch_place *place;         /* of this launcher; NULL: nothing has started it */
-    const struct launch_lease *lease;  /* of a mode that may cost money; NULL: the ranks get none */
+    struct launch_lease *lease;        /* of a mode that may cost money; NULL: the ranks get none */
+    int attempt;         /* for which the lease is redeemed, once all hosts are there */
     const char *log_dir; /* each rank's output goes to log_dir/rank-N.log as well; NULL: no */
     bool bind;           /* ranks get CPUs of their own if there are enough */
     bool quiet;          /* no progress, and only stderr of the ranks' output */
@@ -57,6 +58,7 @@ typedef struct launch_job_result {
     int stop_signal;  /* the SIGINT, SIGTERM or SIGHUP that ended it early; else 0 */
     base_error cause; /* the first cause of failure; an empty message: none */
     int cause_rank;   /* the rank that failed; -1: none */
+    bool started;     /* ranks were */
     bool ready;       /* all ranks were about to train */
     uint64_t model_params;
     char transport[LAUNCH_NAME_BYTES];

@@ -16,6 +16,7 @@
 enum {
     PROTO_LEASE_TOKEN_BYTES = 6144, /* a token or a receipt, with the final NUL */
     PROTO_LEASE_FILE_BYTES_MAX = 32 * 1024,
+    PROTO_ATTEMPTS_MAX = 1 << 20,
 };
 
 typedef struct proto_lease {
